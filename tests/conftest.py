@@ -57,7 +57,7 @@ IMPORTS = re.compile(r"torch_geometric|sklearn|from pyg |miniatures|fig6|TSNE")
 ARGUMENTS = re.compile(r"def \w+\(([^)]*)")
 
 
-class TogetherWhereCostly(LoadFileScheduling):  # type: ignore[misc]
+class TogetherWhereCostly(LoadFileScheduling):
     """Gives the tests of a file to one worker, and so all files with the same costly fixture."""
 
     def _split_scope(self, nodeid: str) -> str:
@@ -167,7 +167,7 @@ def call(
     def run(*arguments: str, expect: int = 0) -> tuple[str, str]:
         monkeypatch.setattr(sys, "argv", ["evergraph", *arguments])
         capfd.readouterr()
-        code: object = 0
+        code = 0
         try:
             app.main()
         except SystemExit as stop:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
 import evergraph as eg
 
 
-def test_a_strangers_ten_lines(
-    small_graph: eg.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_strangers_ten_lines(small_graph, tmp_path, monkeypatch):
     for package in ("torch_geometric", "pandas", "matplotlib"):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)

@@ -25,9 +25,7 @@ def rng(seed: int = 0) -> np.random.Generator:
     seed=st.integers(0, 99),
 )
 @settings(deadline=None)
-def test_pairs_are_as_many_as_asked_for_and_of_one_group(
-    weights: list[float], groups: int, count: int, seed: int
-) -> None:
+def test_pairs_are_as_many_as_asked_for_and_of_one_group(weights, groups, count, seed):
     weights[0] += 1.0  # somebody has a weight
     group = np.arange(len(weights)) % groups
     matching = StubMatching(group, np.array(weights))
@@ -38,7 +36,7 @@ def test_pairs_are_as_many_as_asked_for_and_of_one_group(
     assert (ends[np.array(weights) == 0] == 0).all()
 
 
-def test_ends_and_meetings_by_hand() -> None:
+def test_ends_and_meetings_by_hand():
     matching = StubMatching(np.array([0, 0, 1, 1]), np.array([1.0, 3.0, 2.0, 2.0]))
     left, right = matching.draw(8000, generator=rng())
     assert np.bincount(left).tolist() == [1000, 3000, 2000, 2000]
@@ -70,7 +68,7 @@ def distinct(model: StreamedBlockModel, counts: tuple[int, int], nodes: int) -> 
 
 @pytest.mark.parametrize("mean", [10.0, 60.0])
 @pytest.mark.parametrize("homophily", [0.3, 0.8])
-def test_edges_and_homophily_are_met_without_doubles(mean: float, homophily: float) -> None:
+def test_edges_and_homophily_are_met_without_doubles(mean, homophily):
     nodes = 4000
     labels = rng(1).permutation(nodes) % 8
     degrees = rng(2).permutation(log_normal_sizes(nodes, mean, nodes / 4))
@@ -86,7 +84,7 @@ def test_edges_and_homophily_are_met_without_doubles(mean: float, homophily: flo
         assert sum(counts) > 1.03 * edges  # without an allowance for doubles, too few
 
 
-def test_what_cannot_be_had_and_sizes_by_hand() -> None:
+def test_what_cannot_be_had_and_sizes_by_hand():
     labels = np.arange(100) % 10
     model = StreamedBlockModel(labels, np.ones(100), np.ones(100), generator=rng())
     with pytest.raises(ConfigurationError, match=r"1,000 edges of homophily 0\.9 cannot be had"):
@@ -96,7 +94,7 @@ def test_what_cannot_be_had_and_sizes_by_hand() -> None:
     assert geometric_sizes(9, 1, 2).tolist() == [9]
 
 
-def test_sizes_and_empty_groups() -> None:
+def test_sizes_and_empty_groups():
     sizes = log_normal_sizes(100_000, 50.0, 5000.0)
     assert (sizes.mean(), sizes.max()) == pytest.approx((50.0, 5000.0), rel=0.002)
     quartiles = np.log(np.quantile(sizes, [0.25, 0.5, 0.75]))

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +7,6 @@ from benchmarks.twin_graphs import (
     PapersTwin,
     ProductsTwin,
     RedditTwin,
-    Twin,
     sketch_twin,
     twin_class_sizes,
     twin_facts,
@@ -27,7 +23,7 @@ def products(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     return ProductsTwin(scale=0.01).load(tmp_path_factory.mktemp("cache"))
 
 
-def test_facts_of_the_original_are_met(products: Graph) -> None:
+def test_facts_of_the_original_are_met(products):
     original = twin_facts()["products-twin"].original
     assert products.num_nodes == round(0.01 * original.nodes)
     assert products.num_classes == original.classes
@@ -36,7 +32,7 @@ def test_facts_of_the_original_are_met(products: Graph) -> None:
     assert products.num_edges == pytest.approx(0.01 * 123_718_024, rel=0.005)
 
 
-def test_class_sizes_are_exact(products: Graph) -> None:
+def test_class_sizes_are_exact(products):
     sizes = np.sort(np.bincount(products.labels))[::-1]
     assert sizes.tolist() == twin_class_sizes(twin_facts()["products-twin"], 0.01).tolist()
     assert sizes[-2:].tolist() == [20, 1]
@@ -46,7 +42,7 @@ def test_class_sizes_are_exact(products: Graph) -> None:
     assert (len(whole), int(whole.sum()), int(whole[-1])) == (41, 232_965, 300)
 
 
-def test_edges_run_both_ways_and_are_on_disk(products: Graph) -> None:
+def test_edges_run_both_ways_and_are_on_disk(products):
     assert products.mapped
     assert products.undirected
     rows, columns = products.edge_rows(), products.indices.long()
@@ -61,8 +57,8 @@ def assert_same(found: Graph, expected: Graph) -> None:
         assert torch.equal(getattr(found, name), getattr(expected, name)), name
 
 
-def test_a_seed_gives_one_graph(tmp_path: Path) -> None:
-    knobs: dict[str, Any] = {"scale": 0.002, "features": 8}
+def test_a_seed_gives_one_graph(tmp_path):
+    knobs = {"scale": 0.002, "features": 8}
     first = ProductsTwin(**knobs, seed=3).load(tmp_path / "a")
     assert_same(ProductsTwin(**knobs, seed=3).load(tmp_path / "b"), first)
     other = ProductsTwin(**knobs, seed=4).load(tmp_path / "a")
@@ -71,7 +67,7 @@ def test_a_seed_gives_one_graph(tmp_path: Path) -> None:
     assert not torch.equal(other.indices[:1000], first.indices[:1000])
 
 
-def test_a_second_load_reads_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_load_reads_the_first(tmp_path, monkeypatch):
     first = evergraph.load("products-twin", cache=tmp_path, scale=0.001, features=8)
     monkeypatch.setattr(twins, "sketch_twin", None)  # whoever draws, fails
     assert_same(evergraph.load("products-twin", cache=tmp_path, scale=0.001, features=8), first)
@@ -87,14 +83,14 @@ SUMS = {
 
 
 @pytest.mark.parametrize("kind", [ProductsTwin, RedditTwin])
-def test_twins_stay_what_they_were(kind: type[Twin], tmp_path: Path) -> None:
+def test_twins_stay_what_they_were(kind, tmp_path):
     twin = kind(scale=0.002, features=8)
     twin.load(tmp_path)
     folder = twin.folder(tmp_path)
     assert read_facts(folder)["sha256"] == SUMS[folder.name]
 
 
-def test_a_twin_of_papers_shows_some_labels_of_every_class(tmp_path: Path) -> None:
+def test_a_twin_of_papers_shows_some_labels_of_every_class(tmp_path):
     graph = PapersTwin(scale=0.0002, features=4).load(tmp_path)
     facts = twin_facts()["papers-twin"]
     assert (graph.num_nodes, graph.num_classes) == (22_212, 172)

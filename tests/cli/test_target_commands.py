@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -26,7 +24,7 @@ def called(*words: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
-def test_from_a_table_to_predictions_in_two_commands(kind: str, tmp_path: Path) -> None:
+def test_from_a_table_to_predictions_in_two_commands(kind, tmp_path):
     (tmp_path / "nodes.csv").write_text(TABLES[kind])
     (tmp_path / "ids.txt").write_text("e\nc\n")
     learner, nodes = str(tmp_path / "learner"), str(tmp_path / "nodes.csv")
@@ -46,7 +44,7 @@ def test_from_a_table_to_predictions_in_two_commands(kind: str, tmp_path: Path) 
         assert float(far.split(",")[1]) == pytest.approx(-3, abs=1)
 
 
-def test_info_tells_of_targets(tmp_path: Path) -> None:
+def test_info_tells_of_targets(tmp_path):
     (tmp_path / "nodes.csv").write_text(TABLES["labels"])
     (tmp_path / "edges.csv").write_text("source,target\na,b\n")
     facts = json.loads(called("info", str(tmp_path), "--json"))
@@ -54,7 +52,7 @@ def test_info_tells_of_targets(tmp_path: Path) -> None:
     assert facts["class_sizes"] == {"x": 2, "y": 2}
 
 
-def test_a_folder_in_use_is_explained_in_words_of_the_command_line(call: Any) -> None:
+def test_a_folder_in_use_is_explained_in_words_of_the_command_line(call):
     with LearnerFolder.open("learner"):
         for command, advice in (
             (("serve", "learner", "--port", "0"), "stop it, or give --read-only"),

@@ -34,7 +34,7 @@ def begun(path: Path) -> Path:
     return path
 
 
-def test_compact_takes_a_snapshot_and_with_now_leaves_nothing_else(tmp_path: Path) -> None:
+def test_compact_takes_a_snapshot_and_with_now_leaves_nothing_else(tmp_path):
     folder = begun(tmp_path / "learner")
     assert called("compact", folder).startswith("snapshot 4: ")
     assert sorted(path.name for path in folder.glob("snapshot-*")) == ["snapshot-2", "snapshot-4"]
@@ -46,7 +46,7 @@ def test_compact_takes_a_snapshot_and_with_now_leaves_nothing_else(tmp_path: Pat
         assert path.is_dir() or b"secret" not in path.read_bytes()
 
 
-def test_compact_makes_no_folder_and_refuses_what_it_would_not_do(tmp_path: Path) -> None:
+def test_compact_makes_no_folder_and_refuses_what_it_would_not_do(tmp_path):
     with pytest.raises(DataError, match="holds no learner"):
         called("compact", tmp_path / "none")
     assert not (tmp_path / "none").exists()
@@ -54,7 +54,7 @@ def test_compact_makes_no_folder_and_refuses_what_it_would_not_do(tmp_path: Path
         called("compact", begun(tmp_path / "learner"), "--keys")
 
 
-def test_a_backup_is_restored_elsewhere(tmp_path: Path) -> None:
+def test_a_backup_is_restored_elsewhere(tmp_path):
     folder = begun(tmp_path / "learner")
     (tmp_path / "ids.txt").write_text("a\nc\n")
     for name in ("copy", "copy.tar"):
@@ -68,7 +68,7 @@ def test_a_backup_is_restored_elsewhere(tmp_path: Path) -> None:
         called("backup", folder, tmp_path / "other", "--token-file", tmp_path / "ids.txt")
 
 
-def test_check_tells_what_it_finds(tmp_path: Path) -> None:
+def test_check_tells_what_it_finds(tmp_path):
     folder = begun(tmp_path / "learner")
     assert called("check", folder) == f"{folder}: no findings\n"
     assert json.loads(called("check", folder, "--quick", "--json")) == {
@@ -86,7 +86,7 @@ def test_check_tells_what_it_finds(tmp_path: Path) -> None:
         called("check", tmp_path)
 
 
-def test_check_leaves_a_delta_out_that_keeps_a_folder_from_opening(tmp_path: Path) -> None:
+def test_check_leaves_a_delta_out_that_keeps_a_folder_from_opening(tmp_path):
     path = tmp_path / "learner"
     with LearnerFolder.open(path, {"head": {"name": "analytic", "width": 8}}) as folder:
         for number, name in enumerate("abc"):
@@ -108,7 +108,7 @@ def test_check_leaves_a_delta_out_that_keeps_a_folder_from_opening(tmp_path: Pat
         assert (folder.seq, folder.learner.every_id()) == (3, ["a", "c"])
 
 
-def test_leaving_out_needs_a_number_and_a_reason(tmp_path: Path) -> None:
+def test_leaving_out_needs_a_number_and_a_reason(tmp_path):
     with pytest.raises(ConfigurationError, match="--skip needs --why"):
         called("check", tmp_path, "--skip", 2)
     with pytest.raises(ConfigurationError, match="needs --skip"):

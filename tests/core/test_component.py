@@ -28,7 +28,7 @@ def made(resolver: Resolver[Any], name: str) -> Part:
     options = dict(SMALL.get(name, {}))
     if resolver is methods:
         options["generator"] = seeded(0, "learner")
-    part: Part = resolver.make(name, **options)
+    part = resolver.make(name, **options)
     return part
 
 
@@ -51,7 +51,7 @@ OTHERS = [
 ]
 
 
-def test_its_parameters_and_its_line_make_such_a_part_again() -> None:
+def test_its_parameters_and_its_line_make_such_a_part_again():
     known = {cls.__name__: cls for each in RESOLVERS for cls in map(each.resolve, each.names())}
     known |= {type(other).__name__: type(other) for other in OTHERS}
     registered = [made(*one) for one in REGISTERED]
@@ -68,7 +68,7 @@ def test_its_parameters_and_its_line_make_such_a_part_again() -> None:
         assert repr(part) == f"{resolver.resolve(name).__name__}({given})"
 
 
-def test_the_line_says_what_differs() -> None:
+def test_the_line_says_what_differs():
     generator = torch.Generator()
     tem = eg.TEM(memory=eg.EmbeddingMemory(budget=20), generator=generator)
     assert repr(tem) == str(tem) == "TEM(memory=EmbeddingMemory(budget=20))"
@@ -80,7 +80,7 @@ def test_the_line_says_what_differs() -> None:
     assert repr(config) == "RunConfig(method='ewc', stream={'setting': 'task-il'})"
 
 
-def test_parameters_of_parts_inside_are_told_where_asked_for() -> None:
+def test_parameters_of_parts_inside_are_told_where_asked_for():
     tem = eg.TEM(memory=eg.EmbeddingMemory(budget=20), generator=torch.Generator())
     deep = tem.get_params(deep=True)
     assert (deep["memory__budget"], deep["memory__sampler__reach"]) == (20, "auto")
@@ -92,9 +92,9 @@ def test_parameters_of_parts_inside_are_told_where_asked_for() -> None:
     assert config.get_params(deep=True)["stream__setting"] == "class-il"
 
 
-def test_a_part_that_hides_a_parameter_can_still_be_looked_at() -> None:
+def test_a_part_that_hides_a_parameter_can_still_be_looked_at():
     class Lost(Part):
-        def __init__(self, *, size: int = 3) -> None:
+        def __init__(self, *, size=3):
             pass
 
     assert repr(Lost()) == "Lost()"
@@ -102,7 +102,7 @@ def test_a_part_that_hides_a_parameter_can_still_be_looked_at() -> None:
         Lost().get_params()
 
 
-def test_a_notebook_shows_a_table_of_all_parameters_with_nothing_to_run_in_it() -> None:
+def test_a_notebook_shows_a_table_of_all_parameters_with_nothing_to_run_in_it():
     text = eg.PPR(alpha=0.2)._repr_html_()
     assert text.startswith("<table><caption><b>PPR</b> Smooths by a lazy walk")
     assert "<tr><th>hops</th><td>2</td></tr>" in text
@@ -112,7 +112,7 @@ def test_a_notebook_shows_a_table_of_all_parameters_with_nothing_to_run_in_it() 
     assert "<script>" not in config._repr_html_()
 
 
-def test_graphs_streams_and_tasks_say_their_sizes(small_graph: eg.Graph) -> None:
+def test_graphs_streams_and_tasks_say_their_sizes(small_graph):
     stream = eg.GraphStream(small_graph, setting="task-il")
     assert repr(stream) == (
         "GraphStream(tasks=3, classes=6, nodes=360, edges='within', setting='task-il')"

@@ -75,9 +75,7 @@ CASES: dict[str, tuple[str, str, Callable[[Path], Any]]] = {
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
-def test_a_missing_extra_is_named_with_its_command(
-    case: str, tmp_path: Path, without: Callable[[str], None]
-) -> None:
+def test_a_missing_extra_is_named_with_its_command(case, tmp_path, without):
     package, extra, work = CASES[case]
     tables(tmp_path)
     without(package)
@@ -90,9 +88,7 @@ def test_a_missing_extra_is_named_with_its_command(
     assert written == {"nodes.csv", "edges.csv"}  # nothing was begun
 
 
-def test_a_pt_file_needs_pyg_only_if_it_holds_something_of_it(
-    tmp_path: Path, without: Callable[[str], None]
-) -> None:
+def test_a_pt_file_needs_pyg_only_if_it_holds_something_of_it(tmp_path, without):
     graph = pair()
     torch.save(graph.to_data(), tmp_path / "data.pt")
     edges = torch.tensor([[0], [1]])
@@ -105,7 +101,7 @@ def test_a_pt_file_needs_pyg_only_if_it_holds_something_of_it(
         load(tmp_path / "data.pt")
 
 
-def test_without_pyarrow_arrow_is_refused(tmp_path: Path, without: Callable[[str], None]) -> None:
+def test_without_pyarrow_arrow_is_refused(tmp_path, without):
     from evergraph.server.arrow import delta_from_arrow
     from evergraph.server.http import RefusedError
 

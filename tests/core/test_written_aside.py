@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,18 +13,18 @@ from evergraph.core.written_aside import check_writable, written_aside
 
 
 def test_the_file_is_on_the_disk_before_it_has_its_name_and_the_name_at_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[str] = []
+    tmp_path, monkeypatch
+):
+    calls = []
     fsync, replace = os.fsync, os.replace
 
-    def synced(handle: int) -> None:
+    def synced(handle):
         calls.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
         if calls[-1] == "file":
             assert os.fstat(handle).st_size == 5  # nothing is left in a buffer
         fsync(handle)
 
-    def renamed(source: Any, target: Any) -> None:
+    def renamed(source, target):
         calls.append("rename")
         replace(source, target)
 
@@ -36,11 +35,11 @@ def test_the_file_is_on_the_disk_before_it_has_its_name_and_the_name_at_the_end(
     assert calls == ["folder", "file", "rename", "folder"]  # first the one that holds the new one
 
 
-def test_a_failed_write_keeps_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_keeps_the_file(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     path.write_text("before")
 
-    def full(handle: int) -> None:
+    def full(handle):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
@@ -50,7 +49,7 @@ def test_a_failed_write_keeps_the_file(tmp_path: Path, monkeypatch: pytest.Monke
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_a_folder_that_cannot_be_written_to_is_said_and_nothing_is_left(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_to_is_said_and_nothing_is_left(tmp_path):
     check_writable(tmp_path / "a" / "b")
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultsError, match=r"file/out cannot be written: .*file is a file"):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from evergraph.memory import samplers
 from from_file import module_of
 
@@ -18,7 +16,7 @@ PROMISES = (  # of tests/memory/test_samplers.py, which runs them on every regis
 )
 
 
-def test_the_sampler_of_the_page_keeps_every_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sampler_of_the_page_keeps_every_promise(monkeypatch):
     module = module_of(ROOT / "tests" / "memory" / "test_samplers.py", "sampler_promises")
     page = (ROOT / "docs" / "extending.md").read_text("utf-8")
     code = re.search(r"^```python\n(# powered_degree\.py\n.*?)^```", page, re.MULTILINE | re.DOTALL)

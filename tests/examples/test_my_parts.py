@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 
-from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.plugins import load_plugin
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import seeded
@@ -72,7 +71,7 @@ def calls_of(test: Any) -> Iterator[dict[str, Any]]:
     [*(("plugin", file) for file in sorted(PROMISES)), ("entry point", "memory/test_samplers.py")],
     indirect=["parts"],
 )
-def test_every_promise_is_kept(file: str, parts: None, small_graph: Graph, tmp_path: Path) -> None:
+def test_every_promise_is_kept(file, parts, small_graph, tmp_path):
     module, name, kept = module_of(ROOT / "tests" / file, "promises"), PROMISES[file], 0
     for test in list(vars(module).values()):
         marks = getattr(test, "pytestmark", [])
@@ -80,7 +79,7 @@ def test_every_promise_is_kept(file: str, parts: None, small_graph: Graph, tmp_p
         if not registered or len(registered[0].args[1]) < len(_names(file)):
             continue  # of some parts only
         taken = inspect.signature(test).parameters
-        fixtures: dict[str, Any] = {"small_graph": small_graph, "tmp_path": tmp_path}
+        fixtures = {"small_graph": small_graph, "tmp_path": tmp_path}
         fixtures["tiny_graph"] = small_graph
         given = {fixture: value for fixture, value in fixtures.items() if fixture in taken}
         for values in calls_of(test):
@@ -90,17 +89,15 @@ def test_every_promise_is_kept(file: str, parts: None, small_graph: Graph, tmp_p
 
 
 def _names(file: str) -> list[str]:
-    resolver: Any = {"methods": methods, "memory": samplers}.get(file.partition("/")[0], topologies)
+    resolver = {"methods": methods, "memory": samplers}.get(file.partition("/")[0], topologies)
     own = set(PROMISES.values())
     return [name for name in resolver.names() if name not in own]
 
 
-def test_an_anchor_that_weighs_nothing_is_finetune_and_a_heavy_one_holds(
-    own_parts: None, small_graph: Graph
-) -> None:
+def test_an_anchor_that_weighs_nothing_is_finetune_and_a_heavy_one_holds(own_parts, small_graph):
     load_plugin(FILE)
 
-    def moved(name: str, **options: Any) -> tuple[torch.Tensor, float]:
+    def moved(name, **options):
         """Return the weights after two tasks, and how far the first layer went in the second."""
         trainer = Trainer(epochs=3, batch_size=64, device="cpu")
         learner = methods.make(name, trainer=trainer, generator=seeded(0, "learner"), **options)
@@ -118,7 +115,7 @@ def test_an_anchor_that_weighs_nothing_is_finetune_and_a_heavy_one_holds(
     assert near < 0.1 * far
 
 
-def test_weights_and_embeddings_by_hand(own_parts: None) -> None:
+def test_weights_and_embeddings_by_hand(own_parts):
     load_plugin(FILE)
     # 0 - 1 - 2: one hop of Â without self-loops is x1/√2, (x0 + x2)/√2, x1/√2
     path = Graph.from_edges(
@@ -128,7 +125,7 @@ def test_weights_and_embeddings_by_hand(own_parts: None) -> None:
         undirected=True,
     )
     candidates = Candidates(path, torch.arange(3), path.labels, path.features, hops=1)
-    weights = samplers.make("low-degree").weigh(candidates)  # type: ignore[attr-defined]
+    weights = samplers.make("low-degree").weigh(candidates)
     assert weights.tolist() == [1 / 2, 1 / 3, 1 / 2]
     found = topologies.make("residual", hops=1, self_loops=False).encode(path)
     half = 2**-0.5 / 2
@@ -137,8 +134,8 @@ def test_weights_and_embeddings_by_hand(own_parts: None) -> None:
 
 
 def test_ray_workers_encode_with_a_topology_that_they_cannot_import(
-    own_parts: None, ray_engine: RayEngine, small_graph: Graph
-) -> None:
+    own_parts, ray_engine, small_graph
+):
     load_plugin(FILE)
     topology = topologies.make("residual")
     found = encode_within(

@@ -39,7 +39,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Learned:
     """Run the small benchmark in one worker, which has one thread."""
     out = tmp_path_factory.mktemp("bench") / "out"
     config = BenchConfig.of(SMALL)
-    events: list[Event] = []
+    events = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool, "threads_of", lambda workers: 1)
         rows = run_bench(open_bench(config, out=out), workers=1, on_event=events.append)

@@ -23,7 +23,7 @@ def config_of(method: str, **sections: Any) -> RunConfig:
     )
 
 
-def test_random_features_take_what_they_know_of_topology_and_head() -> None:
+def test_random_features_take_what_they_know_of_topology_and_head():
     backbone = build_backbone(config_of("analytic", backbone={"name": "random-features"}))
     assert isinstance(backbone, RandomFeatures)
     assert (backbone.topology.name, backbone.hops) == ("ppr", 3)
@@ -38,7 +38,7 @@ def test_random_features_take_what_they_know_of_topology_and_head() -> None:
     assert network.dropout == 0.0
 
 
-def test_a_backbones_own_parameters_are_given_too() -> None:
+def test_a_backbones_own_parameters_are_given_too():
     section = {"name": "random-features", "width": 32, "activation": "fourier", "dropout": 0.1}
     learner = build_learner(config_of("analytic", backbone=section, device="cpu"), seed=0)
     assert isinstance(learner, Analytic)
@@ -49,11 +49,11 @@ def test_a_backbones_own_parameters_are_given_too() -> None:
 
 
 @pytest.mark.parametrize("method", ["tem", "finetune", "tpp", "taam"])
-def test_the_default_penalty_does_not_depend_on_the_graph(method: str) -> None:
+def test_the_default_penalty_does_not_depend_on_the_graph(method):
     assert resolved(config_of(method)).training.weight_decay == 1e-5
 
 
-def test_a_configuration_with_a_penalty_by_size_is_read_but_not_run() -> None:
+def test_a_configuration_with_a_penalty_by_size_is_read_but_not_run():
     old = config_of("joint", training={"weight_decay": "by-size"})
     assert RunConfig.of(old.to_dict()) == old
     with pytest.raises(ConfigurationError, match=r"weight_decay must be a number .* 'by-size'"):
@@ -85,7 +85,7 @@ GRAPH = (
         ),
     ],
 )
-def test_notes(values: dict[str, object], unseen: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_notes(values, unseen, caplog):
     config = resolved(RunConfig.of(values))
     say_unseen(config, GRAPH)
     said = [record.getMessage() for record in caplog.records]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import take_rows
-from graphs_to_draw import Pairs, edge_index, few_each
+from graphs_to_draw import edge_index, few_each
 from graphs_to_draw import graph_of as drawn_graph
 from graphs_to_draw import matrix_of as drawn_matrix
 from six_nodes import NODES, graph_of, matrix_of, pairs
@@ -30,7 +30,7 @@ def is_sound(graph: Graph) -> bool:
     )
 
 
-def test_an_edge_is_stored_in_the_row_of_its_target() -> None:
+def test_an_edge_is_stored_in_the_row_of_its_target():
     graph = graph_of([(0, 1), (2, 1), (1, 3)])
     assert graph.indptr.tolist() == [0, 0, 2, 2, 3, 3, 3]
     assert graph.indices.tolist() == [0, 2, 1]
@@ -45,7 +45,7 @@ def test_an_edge_is_stored_in_the_row_of_its_target() -> None:
     assert (empty.num_nodes, empty.num_edges, empty.num_classes) == (0, 0, 0)
 
 
-def test_types_and_layouts_are_brought_to_the_ones_promised() -> None:
+def test_types_and_layouts_are_brought_to_the_ones_promised():
     graph = Graph.from_edges(
         torch.tensor([[0], [1]], dtype=torch.int32),
         features=torch.tensor([[1], [2]]),
@@ -54,7 +54,6 @@ def test_types_and_layouts_are_brought_to_the_ones_promised() -> None:
     )
     assert graph.features.dtype == torch.float32
     assert graph.labels.dtype == torch.int64
-    assert graph.time is not None
     assert graph.time.dtype == torch.int64
     eye = torch.eye(3).to_sparse_coo()
     graph = Graph.from_edges(edge_index([(0, 1)]), features=eye, labels=torch.tensor([0, 1, 0]))
@@ -65,14 +64,14 @@ def test_types_and_layouts_are_brought_to_the_ones_promised() -> None:
 @pytest.mark.parametrize("undirected", [False, True])
 @few_each
 @given(pairs=pairs)
-def test_from_edges_equals_the_dense_matrix(undirected: bool, pairs: Pairs) -> None:
+def test_from_edges_equals_the_dense_matrix(undirected, pairs):
     graph = graph_of(pairs, undirected=undirected)
     assert is_sound(graph)
     assert matrix_of(graph).equal(drawn_matrix(pairs, undirected=undirected))
 
 
 @given(pairs=pairs)
-def test_to_undirected_equals_building_undirected(pairs: Pairs) -> None:
+def test_to_undirected_equals_building_undirected(pairs):
     graph = graph_of(pairs)
     both_ways = graph.to_undirected()
     assert is_sound(both_ways)
@@ -85,7 +84,7 @@ def test_to_undirected_equals_building_undirected(pairs: Pairs) -> None:
 @pytest.mark.parametrize("sparse", [False, True])
 @few_each
 @given(pairs=pairs, nodes=node_lists)
-def test_a_subgraph_is_a_slice_of_the_matrix(sparse: bool, pairs: Pairs, nodes: list[int]) -> None:
+def test_a_subgraph_is_a_slice_of_the_matrix(sparse, pairs, nodes):
     whole = graph_of(pairs, time=torch.arange(NODES) + 100)
     if sparse:
         whole = Graph(
@@ -98,11 +97,10 @@ def test_a_subgraph_is_a_slice_of_the_matrix(sparse: bool, pairs: Pairs, nodes: 
     features = part.features.to_dense() if sparse else part.features
     assert features.equal(torch.arange(2.0 * NODES).reshape(NODES, 2)[chosen])
     assert part.labels.equal(whole.labels[chosen])
-    assert part.time is not None
     assert part.time.tolist() == [100 + node for node in nodes]
 
 
-def test_a_cut_is_not_known_to_be_undirected() -> None:
+def test_a_cut_is_not_known_to_be_undirected():
     """0 - 1 - 2 without 0 -> 1; edges between groups go both ways, and so does what is left."""
     whole = drawn_graph([(0, 1), (1, 2)], 3)
     everyone = torch.arange(3)
@@ -117,9 +115,7 @@ def test_a_cut_is_not_known_to_be_undirected() -> None:
     values=st.lists(st.sampled_from([0.0, 0.0, 1.0, -2.5]), min_size=12, max_size=12),
     rows=st.lists(st.integers(0, 3), max_size=7),
 )
-def test_rows_of_a_csr_matrix_are_those_of_a_dense_one(
-    values: list[float], rows: list[int]
-) -> None:
+def test_rows_of_a_csr_matrix_are_those_of_a_dense_one(values, rows):
     dense = torch.tensor(values).reshape(4, 3)
     wanted = torch.tensor(rows, dtype=torch.int64)
     taken = take_rows(dense.to_sparse_csr(), wanted)
@@ -129,7 +125,7 @@ def test_rows_of_a_csr_matrix_are_those_of_a_dense_one(
     assert take_rows(dense, wanted).equal(dense[wanted])
 
 
-def test_labels_can_be_replaced_and_hidden_without_touching_the_graph() -> None:
+def test_labels_can_be_replaced_and_hidden_without_touching_the_graph():
     graph = graph_of([(0, 1)], time=torch.arange(NODES))
     hidden = graph.without_labels()
     assert hidden.labels.tolist() == [UNLABELLED] * NODES
@@ -143,7 +139,7 @@ def test_labels_can_be_replaced_and_hidden_without_touching_the_graph() -> None:
         assert changed.time is graph.time
 
 
-def test_a_graph_moves_with_everything_it_has() -> None:
+def test_a_graph_moves_with_everything_it_has():
     graph = graph_of([(0, 1)], time=torch.arange(NODES))
     assert graph.to("cpu") is graph
     moved = graph.to("meta")
@@ -151,7 +147,7 @@ def test_a_graph_moves_with_everything_it_has() -> None:
     assert all(tensor is not None and tensor.device.type == "meta" for tensor in tensors)
 
 
-def test_inputs_come_back_unchanged() -> None:
+def test_inputs_come_back_unchanged():
     edges = edge_index([(3, 1), (0, 1), (0, 1), (2, 2)])
     features, labels, time = torch.rand(4, 2), torch.tensor([1, 0, 2, -1]), torch.arange(4)
     inputs = (edges, features, labels, time)

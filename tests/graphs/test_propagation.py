@@ -31,7 +31,7 @@ def thin(stored: int, *, rows: int = 10, columns: int = 10) -> Tensor:
     return matrix.to_sparse_csr()
 
 
-def test_a_product_by_hand() -> None:
+def test_a_product_by_hand():
     matrix = torch.tensor([[0.0, 2.0, 0.0], [1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]).to_sparse_csr()
     features = torch.tensor([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]])
     assert propagate(matrix, features).tolist() == [[4, 40], [4, 40], [0, 0]]
@@ -43,9 +43,7 @@ def test_a_product_by_hand() -> None:
 
 
 @given(seed=seeds, scale=st.floats(-2, 2), add_scale=st.floats(-2, 2), sparse=st.booleans())
-def test_propagate_equals_the_dense_formula_and_leaves_inputs_alone(
-    seed: int, scale: float, add_scale: float, sparse: bool
-) -> None:
+def test_propagate_equals_the_dense_formula_and_leaves_inputs_alone(seed, scale, add_scale, sparse):
     matrix, X, Y = random_matrix(seed), random_features(seed), random_features(seed + 1)
     A = matrix.to_dense()
     features, add = (X.to_sparse_csr(), Y.to_sparse_csr()) if sparse else (X.clone(), Y.clone())
@@ -62,7 +60,7 @@ def test_propagate_equals_the_dense_formula_and_leaves_inputs_alone(
 
 
 @given(seed=seeds, hops=st.integers(0, 4), sparse=st.booleans())
-def test_a_walk_yields_every_power(seed: int, hops: int, sparse: bool) -> None:
+def test_a_walk_yields_every_power(seed, hops, sparse):
     matrix, X = random_matrix(seed), random_features(seed)
     A = matrix.to_dense()
     steps = list(walk(matrix, X.to_sparse_csr() if sparse else X, hops=hops))
@@ -74,7 +72,7 @@ def test_a_walk_yields_every_power(seed: int, hops: int, sparse: bool) -> None:
 @pytest.mark.parametrize(
     ("stored", "layout"), [(0, torch.sparse_csr), (2, torch.sparse_csr), (3, torch.strided)]
 )
-def test_features_stay_sparse_up_to_one_value_in_fifty(stored: int, layout: torch.layout) -> None:
+def test_features_stay_sparse_up_to_one_value_in_fifty(stored, layout):
     assert SPARSE_PAYS_BELOW == 0.02  # so 2 of 100 cells still pay
     matrix, features = random_matrix(4, nodes=10), thin(stored)
     assert stays_sparse(features) is (layout == torch.sparse_csr)
@@ -83,7 +81,7 @@ def test_features_stay_sparse_up_to_one_value_in_fifty(stored: int, layout: torc
     torch.testing.assert_close(densify(product), matrix.to_dense() @ features.to_dense())
 
 
-def test_a_walk_turns_dense_once_the_features_have_filled_up() -> None:
+def test_a_walk_turns_dense_once_the_features_have_filled_up():
     # a star of 20 nodes around 0, one value at a leaf: it reaches the middle, then everyone
     matrix = normalised(graph_of(star_pairs(19), 20), self_loops=False, scheme="none")
     leaf = torch.zeros(20, 3)
@@ -94,12 +92,12 @@ def test_a_walk_turns_dense_once_the_features_have_filled_up() -> None:
     assert [float(densify(step)[:, 0].sum()) for step in steps] == [1, 19, 19]
 
 
-def test_a_pattern_without_entries_has_no_inner_products() -> None:
+def test_a_pattern_without_entries_has_no_inner_products():
     nothing = torch.zeros(2, 3).to_sparse_csr()
     assert sample_product(nothing, torch.ones(2, 4), torch.ones(3, 4)).shape == (0,)
 
 
-def test_sparse_features_are_multiplied_without_mkl_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sparse_features_are_multiplied_without_mkl_too(monkeypatch):
     matrix = torch.tensor([[0.0, 2.0], [1.0, 1.0]]).to_sparse_csr()
     features = torch.zeros(2, 100)
     features[0, 7], features[1, 9] = 3.0, 5.0

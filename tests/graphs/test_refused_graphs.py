@@ -6,7 +6,6 @@ import re
 
 import pytest
 import torch
-from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.graphs import Graph
@@ -47,18 +46,18 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("message", REFUSED)
-def test_what_is_not_a_graph_is_refused_with_the_reason(message: str) -> None:
+def test_what_is_not_a_graph_is_refused_with_the_reason(message):
     edges, features, labels, time = REFUSED[message]
     with pytest.raises(DataError, match=re.escape(message)):
         Graph.from_edges(edges, features=features, labels=labels, time=time)
 
 
-def test_a_record_whose_features_have_other_rows_is_refused() -> None:
+def test_a_record_whose_features_have_other_rows_is_refused():
     with pytest.raises(DataError, match="features have 3 rows, but the graph has 6 nodes"):
         Graph(torch.zeros(7).int(), torch.zeros(0).int(), torch.eye(3), torch.zeros(6).long())
 
 
-def test_finite_features_whose_sum_is_not_are_taken() -> None:
+def test_finite_features_whose_sum_is_not_are_taken():
     check_features(torch.full((2, 1), 1e308, dtype=torch.float64), 2)
 
 
@@ -77,7 +76,7 @@ def test_finite_features_whose_sum_is_not_are_taken() -> None:
         ({"edge_index": torch.ones(2, 3) * 1j}, "edge_index holds torch.complex64: expected int"),
     ],
 )
-def test_kinds_of_numbers_that_are_refused(change: dict[str, Tensor], said: str) -> None:
+def test_kinds_of_numbers_that_are_refused(change, said):
     parts = {
         "edge_index": edge_index([(0, 1)]),
         "features": torch.ones(2, 1),

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
 import torch
 
-from evergraph.graphs import Graph
 from evergraph.memory import EmbeddingMemory
 from evergraph.memory.samplers import UniformSampler
 from evergraph.nn import FeatureGraph
 from evergraph.streams import GraphStream
 
 
-def test_stored_feature_graphs_keep_old_classes(make: Any, two_pairs: Graph) -> None:
+def test_stored_feature_graphs_keep_old_classes(make, two_pairs):
     kept = []
     for budget in (10, 0):
         memory = EmbeddingMemory(budget=budget, sampler=UniformSampler())
@@ -29,7 +25,7 @@ def test_stored_feature_graphs_keep_old_classes(make: Any, two_pairs: Graph) -> 
     assert kept == [1.0, 0.0]
 
 
-def test_a_node_is_kept_as_what_makes_its_feature_graph(make: Any, two_pairs: Graph) -> None:
+def test_a_node_is_kept_as_what_makes_its_feature_graph(make, two_pairs):
     learner = make("fgn", epochs=1)
     for task in GraphStream(two_pairs):
         learner.fit_task(task)
@@ -40,9 +36,7 @@ def test_a_node_is_kept_as_what_makes_its_feature_graph(make: Any, two_pairs: Gr
     torch.testing.assert_close(memory.embeddings_, inputs[memory.nodes_])
 
 
-def test_features_that_are_not_told_apart_are_said_once(
-    make: Any, two_pairs: Graph, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_features_that_are_not_told_apart_are_said_once(make, two_pairs, caplog):
     caplog.set_level("INFO", "evergraph")
     for width, said in ((2, 1), (4, 0)):
         caplog.clear()

@@ -15,7 +15,6 @@ from evergraph.graphs.operator import SparseOperator
 from evergraph.nn import GAT, GCN, GIN, Backbone, GraphSAGE
 from evergraph.nn.gat import HeadAttention, OutputAttention
 from evergraph.nn.gcn import GraphConvolution, IsomorphismConvolution, MeanConvolution
-from evergraph.nn.linear import Linear
 from graphs_to_draw import generator, graph_of, path_pairs, random_graph
 
 close = torch.testing.assert_close
@@ -34,32 +33,30 @@ PATH_AND_ONE = graph_of(path_pairs(3), features=column(1, 2, 3, 5))
 def one_layer(backbone: Backbone) -> nn.Module:
     backbone.begin(1, generator=generator())
     backbone.grow(2, generator=generator())
-    layer: nn.Module = backbone.eval().convolutions[0]  # type: ignore[index, assignment, union-attr]
+    layer = backbone.eval().convolutions[0]
     return layer
 
 
 @torch.no_grad()
 def put(layer: object, weight: list[list[float]], bias: list[float] | None = None) -> None:
-    assert isinstance(layer, Linear)
     layer.weight.copy_(torch.tensor(weight))
     if bias is not None:
-        assert layer.bias is not None
         layer.bias.copy_(torch.tensor(bias))
 
 
 @torch.no_grad()
 def scores_of(backbone: Backbone, graph: Graph) -> Tensor:
-    scores: Tensor = backbone(backbone.prepare(graph))
+    scores = backbone(backbone.prepare(graph))
     return scores
 
 
-def test_a_convolution_by_hand() -> None:
+def test_a_convolution_by_hand():
     s = 6**-0.5  # Â of the path: [[1/2, s, 0], [s, 1/3, s], [0, s, 1/2]]
     for options, gathered in (
         ({}, [1 / 2 + 2 * s, s + 2 / 3 + 3 * s, 2 * s + 3 / 2]),
         ({"aggregation": "sum"}, [3, 6, 5]),  # over each node and its neighbours
     ):
-        backbone = GCN(layers=1, **options)  # type: ignore[arg-type]
+        backbone = GCN(layers=1, **options)
         put(one_layer(backbone).linear, [[2.0], [-1.0]], [0.5, 0.0])
         expected = torch.tensor([[2 * value + 0.5, -value] for value in gathered])
         close(scores_of(backbone, PATH), expected)
@@ -69,7 +66,7 @@ def test_a_convolution_by_hand() -> None:
     assert len(list(backbone.parameters())) == 1
 
 
-def test_narrow_layers_without_bias_can_be_trained() -> None:
+def test_narrow_layers_without_bias_can_be_trained():
     graph = random_graph(0)
     backbone = GCN(bias=False, hidden=1)
     backbone.begin(graph.num_features, generator=generator())
@@ -79,7 +76,7 @@ def test_narrow_layers_without_bias_can_be_trained() -> None:
     assert all(weights.grad is not None for weights in backbone.parameters())
 
 
-def test_an_isomorphism_layer_by_hand() -> None:
+def test_an_isomorphism_layer_by_hand():
     backbone = GIN(layers=1, hidden=2)
     layer = one_layer(backbone)
     put(layer.first, [[1.0], [-1.0]], [-4.0, 4.0])
@@ -88,7 +85,7 @@ def test_an_isomorphism_layer_by_hand() -> None:
     assert scores_of(backbone, PATH).tolist() == [[10, 0], [2, 5], [1, 3]]
 
 
-def test_own_state_and_neighbours_mean_by_hand() -> None:
+def test_own_state_and_neighbours_mean_by_hand():
     backbone = GraphSAGE(layers=1)
     layer = one_layer(backbone)
     put(layer.own, [[1.0], [2.0]], [0.0, 1.0])
@@ -97,7 +94,7 @@ def test_own_state_and_neighbours_mean_by_hand() -> None:
     assert scores_of(backbone, PATH_AND_ONE).tolist() == [[21, 1], [22, 3], [23, 5], [5, 11]]
 
 
-def test_attention_by_hand() -> None:
+def test_attention_by_hand():
     backbone = GAT(layers=1)
     layer = one_layer(backbone)
     put(layer.linear, [[1.0], [-2.0]], [0.0, 1.0])
@@ -110,7 +107,7 @@ def test_attention_by_hand() -> None:
     close(scores_of(backbone, graph), torch.tensor([[mean, 1 - 2 * mean] for mean in means]))
 
 
-def test_scores_below_zero_count_a_fifth_by_hand() -> None:
+def test_scores_below_zero_count_a_fifth_by_hand():
     backbone = GAT(layers=1)
     layer = one_layer(backbone)
     put(layer.linear, [[1.0], [1.0]], [0.0, 0.0])
@@ -127,7 +124,7 @@ def test_scores_below_zero_count_a_fifth_by_hand() -> None:
     close(scores_of(backbone, graph), torch.full((2, 2), (32 - 3 / 8) / (32 + 1 / 8)))
 
 
-def test_attention_stays_finite_however_large_its_scores() -> None:
+def test_attention_stays_finite_however_large_its_scores():
     backbone = GAT(layers=1)
     layer = one_layer(backbone)
     with torch.no_grad():
@@ -152,7 +149,7 @@ def attended(
 
 
 @given(seed=seeds, undirected=st.booleans(), heads=st.sampled_from([1, 2, 4]))
-def test_every_head_attends_over_its_own_part(seed: int, undirected: bool, heads: int) -> None:
+def test_every_head_attends_over_its_own_part(seed, undirected, heads):
     graph = sparse_graph(seed, undirected=undirected)
     matrix = normalised(graph, scheme="none")
     layer = HeadAttention(5, 8, heads=heads, generator=generator(seed))
@@ -170,7 +167,7 @@ def test_every_head_attends_over_its_own_part(seed: int, undirected: bool, heads
 
 
 @given(seed=seeds)
-def test_the_last_layer_attends_by_the_hidden_states(seed: int) -> None:
+def test_the_last_layer_attends_by_the_hidden_states(seed):
     graph = sparse_graph(seed, undirected=True)
     matrix = normalised(graph, scheme="none")
     layer = OutputAttention(5, 3, generator=generator(seed))
@@ -181,7 +178,7 @@ def test_the_last_layer_attends_by_the_hidden_states(seed: int) -> None:
 
 
 @given(seed=seeds)
-def test_edge_scores_are_read_where_the_edges_are(seed: int) -> None:
+def test_edge_scores_are_read_where_the_edges_are(seed):
     graph = sparse_graph(seed, undirected=False)
     H, source = graph.features, generator(seed)
     adjacency = SparseOperator.of(normalised(graph))
@@ -206,7 +203,7 @@ def test_edge_scores_are_read_where_the_edges_are(seed: int) -> None:
 @pytest.mark.parametrize("outputs", [3, 9])  # fewer and more than the 5 inputs
 @settings(max_examples=8)
 @given(seed=seeds)
-def test_the_order_of_the_products_changes_nothing(outputs: int, seed: int) -> None:
+def test_the_order_of_the_products_changes_nothing(outputs, seed):
     graph = sparse_graph(seed, undirected=True)
     A, H, source = normalised(graph), graph.features, generator(seed)
     gcn = GraphConvolution(5, outputs, bias=True, generator=source)
@@ -217,13 +214,13 @@ def test_the_order_of_the_products_changes_nothing(outputs: int, seed: int) -> N
     close(sage(SparseOperator.of(A), H), sage.own(H) + sage.near(A.to_dense() @ H))
 
 
-def test_layers_follow_one_another_with_a_relu_between() -> None:
+def test_layers_follow_one_another_with_a_relu_between():
     graph = sparse_graph(1, undirected=True)
     backbone = GCN(hidden=7, layers=3)
     backbone.begin(5, generator=generator())
     backbone.grow(2, generator=generator())
     A = normalised(graph).to_dense()
-    first, second, last = (layer.linear for layer in backbone.convolutions)  # type: ignore[union-attr]
+    first, second, last = (layer.linear for layer in backbone.convolutions)
     states = second(A @ first(A @ graph.features).relu()).relu()
     inputs = backbone.prepare(graph)
     close(backbone.hidden_states(inputs), states)

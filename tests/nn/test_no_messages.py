@@ -51,7 +51,7 @@ def largest_of_a_step(model: Any, *inputs: Any, **options: Any) -> int:
 
 
 @pytest.mark.parametrize("name", GNNS)
-def test_a_training_step_makes_nothing_as_large_as_messages(name: str, crowd: Graph) -> None:
+def test_a_training_step_makes_nothing_as_large_as_messages(name, crowd):
     generator = torch.Generator().manual_seed(0)
     backbone = backbones.make(name, hidden=WIDTH)
     backbone.begin(DIMS, generator=generator)
@@ -63,10 +63,10 @@ def test_a_training_step_makes_nothing_as_large_as_messages(name: str, crowd: Gr
     assert HEADS * (crowd.num_edges + NODES) < crowd.num_edges * DIMS  # messages of any layer
 
 
-def test_messages_would_have_been_noticed(crowd: Graph) -> None:
+def test_messages_would_have_been_noticed(crowd):
     weights = torch.ones(DIMS, WIDTH, requires_grad=True)
 
-    def materialised(features: Tensor, targets: Tensor, sources: Tensor) -> Tensor:
+    def materialised(features, targets, sources):
         messages = (features @ weights)[sources]
         return torch.zeros(NODES, WIDTH).index_add(0, targets, messages)
 

@@ -68,7 +68,7 @@ def test_what_is_computed_in_a_file_is_let_go_as_well(monkeypatch):
 
 def test_freed_memory_is_given_back_where_files_do_not_suffice(monkeypatch):
     """Of 160: up to 120 nothing, then once, until more than 10 above what is in use are held."""
-    given_back: list[int] = []
+    given_back = []
     there = [100]
     monkeypatch.setattr(array_storage, "held", lambda: there[-1])
     monkeypatch.setattr(array_storage, "give_memory_back", lambda: given_back.append(there[-1]))
@@ -181,7 +181,7 @@ def test_a_delta_felt_by_everybody_is_worked_through_in_files(monkeypatch, compi
         give_memory_back()
         before, most, done = _kept_by_the_process_alone(), 0, threading.Event()
 
-        def watch(done=done) -> None:
+        def watch(done=done):
             nonlocal most
             while not done.wait(0.001):
                 most = max(most, _kept_by_the_process_alone())

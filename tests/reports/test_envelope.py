@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +14,7 @@ from evergraph.reports.units import envelope, families
 RUNS = [(50.0, 0.6), (400.0, 0.9), (100.0, 0.55), (200.0, 0.9)]
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     assert envelope(RUNS) == [(50.0, 0.6), (200.0, 0.9)]  # 100 is worse than 50, 400 no better
     assert envelope([]) == []
 
@@ -25,9 +23,7 @@ points = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=10)
 
 
 @given(points=points, budget=st.integers(-1, 7))
-def test_the_envelope_rises_and_says_what_all_points_say(
-    points: list[tuple[float, float]], budget: int
-) -> None:
+def test_the_envelope_rises_and_says_what_all_points_say(points, budget):
     rising = envelope(points)
     assert set(rising) <= set(points)
     for (cost, value), (dearer, better) in pairwise(rising):
@@ -39,9 +35,7 @@ def test_the_envelope_rises_and_says_what_all_points_say(
     assert best[0] == best[1]
 
 
-def test_runs_of_a_family_share_the_name_before_the_sign(
-    tmp_path: Path, write_run: Callable[..., Path]
-) -> None:
+def test_runs_of_a_family_share_the_name_before_the_sign(tmp_path, write_run):
     for name, accuracy in (("tem@budget=50", 0.5), ("tem@budget=400", 0.75), ("ssm", 0.625)):
         write_run(tmp_path, name, [accuracy])
     (group,) = grouped(collect(tmp_path), tmp_path)

@@ -76,7 +76,7 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     app = create_app(folder, limits=Limits(rate=1e6, burst=10**6))
     with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
         client.post("/v1/deltas", json=FIRST)
-        client.folder, before = folder, taken(client)  # type: ignore[attr-defined]
+        client.folder, before = folder, taken(client)
         yield client
         assert taken(client) == before
 

@@ -96,7 +96,7 @@ SOUND: dict[str, Any] = {
 
 @given(st.fixed_dictionaries({}, optional=PARTS))
 @settings(max_examples=80, deadline=None)
-def test_json_is_taken_as_it_is_or_refused(body: dict[str, Any]) -> None:
+def test_json_is_taken_as_it_is_or_refused(body):
     sound = all(all(map(SOUND[name], values)) for name, values in body.items() if name in SOUND)
     keyed = body.get("key") in (None, "k")
     data = json.dumps(body).encode()
@@ -130,9 +130,7 @@ MANY: dict[str, Any] = {
 }
 
 
-def test_a_large_body_is_read_in_blocks_as_one_is_read_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_large_body_is_read_in_blocks_as_one_is_read_at_once(monkeypatch):
     body = json.dumps(MANY).encode()
     assert len(body) > SMALL
     assert parse(DeltaBody, body) == DeltaBody.model_validate_json(body)
@@ -148,10 +146,10 @@ def test_a_large_body_is_read_in_blocks_as_one_is_read_at_once(
     for broken in (body[:-1], body + b"]", body.replace(b"1.5", b"NaN", 1), b"[%s]" % body):
         with pytest.raises(RefusedError):
             parse(DeltaBody, broken)
-    sizes: list[int] = []
+    sizes = []
     validate = TypeAdapter.validate_python
 
-    def noting(adapter: Any, values: Any) -> Any:
+    def noting(adapter, values):
         sizes.append(len(values))
         return validate(adapter, values)
 
@@ -160,7 +158,7 @@ def test_a_large_body_is_read_in_blocks_as_one_is_read_at_once(
     assert sizes == [BLOCK] * (20_500 // BLOCK - 1) + [100]  # the first with the rest of the body
 
 
-def test_of_many_mistakes_one_is_found() -> None:
+def test_of_many_mistakes_one_is_found():
     for wrong in (
         {"nodes": [1.5] * 500},
         {"features": [["x"] * 500]},
@@ -175,7 +173,7 @@ def test_of_many_mistakes_one_is_found() -> None:
     assert caught.value.error_count() <= 2
 
 
-def test_arrow_has_the_limits_that_json_has() -> None:
+def test_arrow_has_the_limits_that_json_has():
     longest, long = "é" * LONGEST_ID, "é" * (LONGEST_ID + 1)
     assert delta_from_arrow(stream({"id": [longest]})).forgotten == (longest,)
     for columns, name in (
@@ -295,9 +293,7 @@ WRONG = [
 ]
 
 
-def test_names_of_a_length_that_is_not_taken_in_are_refused_on_every_path(
-    lasting: Any, fingerprint: Any
-) -> None:
+def test_names_of_a_length_that_is_not_taken_in_are_refused_on_every_path(lasting, fingerprint):
     before = fingerprint(lasting)
     for wrong in WRONG:
         for take in (learner().apply, lasting.folder.submit):
@@ -332,7 +328,7 @@ def test_names_that_a_journal_holds_are_read_whatever_their_length(tmp_path, mon
     assert delta_to_bytes(long)
 
 
-def test_the_bodies_of_all_requests_together_are_bounded(serve: Any) -> None:
+def test_the_bodies_of_all_requests_together_are_bounded(serve):
     service = serve(held=100_000)
     kind = {"Content-Type": "application/json"}
     for path in ("/v1/deltas", "/v1/predictions", "/v1/labels", "/v1/compact"):
@@ -344,20 +340,20 @@ def test_the_bodies_of_all_requests_together_are_bounded(serve: Any) -> None:
         assert service.post(path, content=b" " * 99_000, headers=kind).status_code == 422
 
 
-def test_room_comes_back_when_a_request_is_answered() -> None:
-    async def scenario() -> None:
+def test_room_comes_back_when_a_request_is_answered():
+    async def scenario():
         bodies, gate = Bodies(Limits(held=1_000_000)), asyncio.Event()
 
-        def request(size: int) -> Request:
+        def request(size):
             headers = [(b"content-length", b"%d" % size)]
             message = {"type": "http.request", "body": bytes(size), "more_body": False}
 
-            async def receive() -> Any:
+            async def receive():
                 return message
 
             return Request({"type": "http", "headers": headers}, receive)
 
-        async def answer() -> None:
+        async def answer():
             async with bodies.of(request(700_000)) as body:
                 assert len(body) == bodies.held == 700_000
                 await gate.wait()

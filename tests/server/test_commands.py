@@ -6,7 +6,6 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("narrow_heads", "two_tables")
 Call = Callable[..., tuple[str, str]]
 
 
-def test_a_folder_is_filled_once_and_asked(call: Call, tmp_path: Path) -> None:
+def test_a_folder_is_filled_once_and_asked(call, tmp_path):
     within = ("--memory-limit", "1TB", "--scratch", ".")
     (tmp_path / "ids.csv").write_text("time,id\n1,n4\n2,n9\n")
     before = {*tmp_path.iterdir(), tmp_path / "learner"}
@@ -39,9 +38,7 @@ def test_a_folder_is_filled_once_and_asked(call: Call, tmp_path: Path) -> None:
     assert predicted(Path("told.csv").read_text()) == {"n4": "x", "n9": "y"}
 
 
-def test_a_service_is_filled_and_asked(
-    call: Call, service: tuple[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_service_is_filled_and_asked(call, service, monkeypatch, tmp_path):
     url, tokens = service
     with_token = ("--token-file", str(tokens))
     _, err = call("ingest", url, *TABLES, expect=2)
@@ -58,7 +55,7 @@ def test_a_service_is_filled_and_asked(
     assert (out, err) == ("", f"error: {url}: node 'nobody' is not in the graph\n")
 
 
-def test_integer_ids(call: Call, tmp_path: Path) -> None:
+def test_integer_ids(call, tmp_path):
     (tmp_path / "n.csv").write_text("id,label,f\n1,a,0\n2,b,1\n")
     call("ingest", "learner", "--nodes", "n.csv", "--integers")
     (tmp_path / "ids").write_text("2\n")
@@ -104,19 +101,17 @@ def test_integer_ids(call: Call, tmp_path: Path) -> None:
         (("predict", "nowhere", "nothing"), "nothing: no such file"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(call: Call, arguments: tuple[str, ...], said: str) -> None:
+def test_what_is_wrong_is_one_sentence(call, arguments, said):
     Path("nodes.csv").chmod(0o644)
     out, err = call(*arguments, expect=2)
     assert said in err
     assert (out, err.count("\n")) == ("", 1)
 
 
-def test_how_long_keys_are_kept_reaches_the_folder(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: dict[str, Any] = {}
+def test_how_long_keys_are_kept_reaches_the_folder(call, monkeypatch):
+    given = {}
 
-    def opened(*_: object, **options: Any) -> None:
+    def opened(*_, **options):
         given.update(options)
         raise DataError("this is enough")
 
@@ -126,9 +121,7 @@ def test_how_long_keys_are_kept_reaches_the_folder(
     assert given["key_age"] == 0.5
 
 
-def test_a_stream_into_a_service_and_all_predictions_out(
-    call: Call, service: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_into_a_service_and_all_predictions_out(call, service, monkeypatch):
     url, tokens = service
     lines = [{"node": f"n{i}", "features": [i % 2, 1], "label": "xy"[i % 2]} for i in range(7)]
     text = "".join(json.dumps(line) + "\n" for line in [*lines, {"forget": "n3"}])
@@ -145,7 +138,7 @@ def test_a_stream_into_a_service_and_all_predictions_out(
 
 
 @pytest.mark.usefixtures("filled")
-def test_what_to_ask_next(call: Call, tmp_path: Path, service: tuple[str, Path]) -> None:
+def test_what_to_ask_next(call, tmp_path, service):
     told = json.loads(call("suggest", "learner", "-n", "2", "--json")[0])["suggestions"]
     with LearnerFolder.open(tmp_path / "learner", readonly=True) as folder:
         found = folder.learner.suggest(2)
@@ -167,7 +160,7 @@ def test_what_to_ask_next(call: Call, tmp_path: Path, service: tuple[str, Path])
 
 
 @pytest.mark.usefixtures("filled")
-def test_why_a_node_is_classified_as_it_is(call: Call, filled_service: Any) -> None:
+def test_why_a_node_is_classified_as_it_is(call, filled_service):
     url, extra = filled_service
     told = json.loads(call("explain", "learner", "n4", "-n", "3", "--json")[0])
     assert [told["id"], told["known"], len(told["voices"])] == ["n4", None, 3]
@@ -185,7 +178,7 @@ def test_why_a_node_is_classified_as_it_is(call: Call, filled_service: Any) -> N
     assert "none holds no learner" in call("explain", "none", "n4", expect=2)[1]
 
 
-def test_a_database_gives_the_learner_that_files_give(call: Call, tmp_path: Path) -> None:
+def test_a_database_gives_the_learner_that_files_give(call, tmp_path):
     import sqlite3
 
     with sqlite3.connect(tmp_path / "g.db") as db:
@@ -205,7 +198,7 @@ def test_a_database_gives_the_learner_that_files_give(call: Call, tmp_path: Path
     assert "SQLite reports: no such column" in err
 
 
-def test_a_csv_may_be_written_another_way(call: Call, tmp_path: Path) -> None:
+def test_a_csv_may_be_written_another_way(call, tmp_path):
     plain = [f"n{i},{'xy'[i % 2]},{i / 4},{'' if i % 7 == 6 else i / 2},z" for i in range(25)]
     for name, between, point in (("usual", ",", "."), ("other", ";", ",")):
         text = "\n".join(["id,label,f,g,kind", *plain]).replace(",", between).replace(".", point)

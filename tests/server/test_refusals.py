@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 from threading import Event, Thread
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
 from evergraph.online.intake import Bounds
 from evergraph.server.auth import Tokens
@@ -96,8 +94,8 @@ TWICE = " must come once in an object, not twice"
     ],
 )
 def test_what_is_refused_has_its_status(
-    lasting: TestClient, path: str, body: Any, status: int, said: str
-) -> None:  # and changes nothing, which ``lasting`` looks after
+    lasting, path, body, status, said
+):  # and changes nothing, which ``lasting`` looks after
     sent = {"content": body, "headers": JSON} if isinstance(body, bytes) else {"json": body}
     refused(lasting.get(path) if body is None else lasting.post(path, **sent), status, said)
 
@@ -120,13 +118,11 @@ def test_what_is_refused_has_its_status(
         (json.dumps(NEW | {"key": "a"}).encode(), JSON | {"Idempotency-Key": "b"}, 422, "key must"),
     ],
 )
-def test_bad_bytes_and_headers(
-    lasting: TestClient, content: bytes, headers: dict[str, str], status: int, said: str
-) -> None:
+def test_bad_bytes_and_headers(lasting, content, headers, status, said):
     refused(lasting.post("/v1/deltas", content=content, headers=headers), status, said)
 
 
-def test_nothing_is_predicted_before_anything_is_learned(serve: Any) -> None:
+def test_nothing_is_predicted_before_anything_is_learned(serve):
     empty = serve()
     refused(empty.post("/v1/predictions", json={"ids": ["a"]}), 404, "'a'")
     empty.post("/v1/deltas", json=NEW)
@@ -134,12 +130,12 @@ def test_nothing_is_predicted_before_anything_is_learned(serve: Any) -> None:
     refused(empty.get("/v1/nodes/n"), 409, "nothing is labelled yet")
 
 
-def test_large_bodies_are_refused_unread(serve: Any, first: Any) -> None:
+def test_large_bodies_are_refused_unread(serve, first):
     service = serve(json=1000, nodes=3)
     assert service.post("/v1/deltas", json=first | {"key": "k" * 100}).status_code == 413
     sent = []
 
-    def endless() -> Iterator[bytes]:
+    def endless():
         for _ in range(100_000):
             sent.append(1000)
             yield b" " * 1000
@@ -156,7 +152,7 @@ def test_large_bodies_are_refused_unread(serve: Any, first: Any) -> None:
     assert service.get("/v1/status").json()["seq"] == 0
 
 
-def test_tokens(serve: Any, first: Any) -> None:
+def test_tokens(serve, first):
     service = serve(tokens=Tokens((("read", READ), ("write", WRITE))))
     read, write = ({"Authorization": f"Bearer {token}"} for token in (READ, WRITE))
     refused(service.post("/v1/deltas", json=first), 401, "a token is needed")
@@ -180,13 +176,13 @@ def test_tokens(serve: Any, first: Any) -> None:
     refused(service.get("/v1/status", headers={"Authorization": f"Basic {READ}"}), 401, "a token")
 
 
-def test_without_tokens_other_names_of_this_machine_are_refused(lasting: TestClient) -> None:
+def test_without_tokens_other_names_of_this_machine_are_refused(lasting):
     answer = lasting.get("/v1/status", headers={"Host": "evil.example"})
     refused(answer, 403, "answers to localhost, not to 'evil.example'")
     assert lasting.get("/v1/status", headers={"Host": "localhost:9"}).status_code == 200
 
 
-def test_too_many_requests(serve: Any) -> None:
+def test_too_many_requests(serve):
     service = serve(rate=0.01, burst=3)
     assert [service.get("/v1/status").status_code for _ in range(3)] == [200] * 3
     answer = service.get("/v1/status")
@@ -195,9 +191,7 @@ def test_too_many_requests(serve: Any) -> None:
     assert service.get("/healthz").status_code == 200
 
 
-def test_refused_tokens_are_written_down_and_who_guesses_is_slowed(
-    serve: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_refused_tokens_are_written_down_and_who_guesses_is_slowed(serve, caplog):
     service = serve(tokens=Tokens((("read", READ),)), rate=10.0, burst=30)
     guessed = "guessed-" + "g" * 20
     with caplog.at_level(logging.WARNING, logger="evergraph.audit"):
@@ -218,7 +212,7 @@ def test_refused_tokens_are_written_down_and_who_guesses_is_slowed(
     assert not any(guessed[8:] in record.getMessage() for record in lines)
 
 
-def test_nobody_is_sent_to_another_host(lasting: TestClient) -> None:
+def test_nobody_is_sent_to_another_host(lasting):
     for path in ("/v1/status/", "/v1/keys/", "/healthz/"):
         answer = lasting.get(path, headers={"Host": "evil.example"}, follow_redirects=False)
         refused(answer, 404, "there is nothing at ")
@@ -227,21 +221,19 @@ def test_nobody_is_sent_to_another_host(lasting: TestClient) -> None:
     refused(lasting.get("/v1/status", headers=two), 400, "one Host, not 2")
 
 
-def test_a_full_queue_and_a_late_turn_are_503_and_change_nothing(
-    serve: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_queue_and_a_late_turn_are_503_and_change_nothing(serve, monkeypatch):
     service = serve(queue=1, seconds=2)
     begun, gate, take = Event(), Event(), service.folder.waiting._take
-    answers: dict[str, Any] = {}
+    answers = {}
 
-    def slow(waiting: Any) -> None:
+    def slow(waiting):
         begun.set()
         assert gate.wait(20)
         take(waiting)
 
     monkeypatch.setattr(service.folder.waiting, "_take", slow)
 
-    def send(name: str) -> None:
+    def send(name):
         body = {"nodes": [name], "features": [[1.0]], "key": name}
         answers[name] = service.post("/v1/deltas", json=body)
 
@@ -290,7 +282,7 @@ def test_more_new_classes_than_a_change_may_bring_are_413_and_a_colon_is_no_key(
     assert asked.status_code == 200
 
 
-def test_a_request_for_which_no_memory_is_left_may_come_again() -> None:
+def test_a_request_for_which_no_memory_is_left_may_come_again():
     told = failure(MemoryError(), {"method": "POST", "path": "/v1/deltas"})
     assert (told.status_code, told.headers["retry-after"]) == (503, "5")
     assert b"no memory left" in told.body

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,7 +30,7 @@ LATER_EDGES = EDGES + "n25,n0\nn25,n3\nn1,n2\n"
 
 
 @pytest.mark.usefixtures("filled")
-def test_a_dump_that_has_grown_is_given_again(call: Call, tmp_path: Path) -> None:
+def test_a_dump_that_has_grown_is_given_again(call, tmp_path):
     """That it is learned as if it had come at once is a property in ``tests/online``."""
     (tmp_path / "nodes.csv").write_text(LATER_NODES)
     (tmp_path / "edges.csv").write_text(LATER_EDGES)
@@ -48,7 +47,7 @@ def test_a_dump_that_has_grown_is_given_again(call: Call, tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("filled")
-def test_edges_labels_and_nodes_to_forget_come_alone(call: Call, tmp_path: Path) -> None:
+def test_edges_labels_and_nodes_to_forget_come_alone(call, tmp_path):
     (tmp_path / "e.csv").write_text("source,target,weight\nn1,n0,2\nn0,n2,3\n")
     out, err = call("ingest", "learner", "--edges", "e.csv")
     assert summary(out).startswith("0 new nodes, 0 known nodes skipped, 1 new edge, 0 labels added")
@@ -63,7 +62,7 @@ def test_edges_labels_and_nodes_to_forget_come_alone(call: Call, tmp_path: Path)
     assert summary(out).startswith("0 new nodes, 24 known nodes skipped, 0 new edges")
 
 
-def test_tables_say_what_changes(call: Call, tmp_path: Path, filled_service: Any) -> None:
+def test_tables_say_what_changes(call, tmp_path, filled_service):
     target, extra = filled_service
     (tmp_path / "n.csv").write_text(
         "id,label,f,g,op\nn0,,9,9,update\nn1,,,,forget\nx,,1,1,update\n"
@@ -88,9 +87,7 @@ def test_tables_say_what_changes(call: Call, tmp_path: Path, filled_service: Any
 
 
 @pytest.mark.usefixtures("filled")
-def test_a_node_that_nobody_knows_is_found_before_anything_is_taken_in(
-    call: Call, tmp_path: Path
-) -> None:
+def test_a_node_that_nobody_knows_is_found_before_anything_is_taken_in(call, tmp_path):
     (tmp_path / "ids").write_text("n99\n")
     (tmp_path / "more.csv").write_text(NODES + "n99,x,1,1\n")
     (tmp_path / "edges.csv").write_text(EDGES + "n1,nobody\n")
@@ -117,11 +114,11 @@ def lay_dump(tmp_path: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.usefixtures("filled")
-def test_a_sync_that_was_stopped_goes_on(call: Call, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_sync_that_was_stopped_goes_on(call, tmp_path, monkeypatch):
     dump = lay_dump(tmp_path)
     upsert, calls = LearnerFolder.upsert, []
 
-    def stopped(self: LearnerFolder, delta: Any) -> Any:
+    def stopped(self, delta):
         calls.append(delta)
         if len(calls) % 2 == 0:
             raise KeyboardInterrupt
@@ -145,7 +142,7 @@ def test_a_sync_that_was_stopped_goes_on(call: Call, tmp_path: Path, monkeypatch
 
 
 @pytest.mark.usefixtures("filled")
-def test_a_sync_that_would_leave_nothing_is_refused_unless_told(call: Call, tmp_path: Path) -> None:
+def test_a_sync_that_would_leave_nothing_is_refused_unless_told(call, tmp_path):
     (tmp_path / "n.csv").write_text("id,label,f,g\n")
     (tmp_path / "e.csv").write_text("source,target\n")
     for given, said, done in (
@@ -168,9 +165,7 @@ def test_a_sync_that_would_leave_nothing_is_refused_unless_told(call: Call, tmp_
 
 
 @pytest.mark.usefixtures("filled")
-def test_an_edge_of_a_dump_to_a_node_that_goes_is_one_to_an_unknown_node(
-    call: Call, tmp_path: Path
-) -> None:
+def test_an_edge_of_a_dump_to_a_node_that_goes_is_one_to_an_unknown_node(call, tmp_path):
     (tmp_path / "fewer.csv").write_text("\n".join(NODES.splitlines()[:-1]))  # n24 is gone
     given = ("ingest", "learner", "--nodes", "fewer.csv", "--edges", "edges.csv", "--sync")
     _, err = call(*given, expect=2)
@@ -180,7 +175,7 @@ def test_an_edge_of_a_dump_to_a_node_that_goes_is_one_to_an_unknown_node(
         assert "1 edge to unknown nodes skipped" in out
 
 
-def test_a_service_is_synced_in_its_nodes(call: Call, tmp_path: Path, filled_service: Any) -> None:
+def test_a_service_is_synced_in_its_nodes(call, tmp_path, filled_service):
     url, extra = filled_service
     dump = lay_dump(tmp_path)
     _, err = call("ingest", url, *dump, "--sync", *extra, expect=2)
@@ -189,9 +184,7 @@ def test_a_service_is_synced_in_its_nodes(call: Call, tmp_path: Path, filled_ser
     assert (done["forgotten"], done["new_nodes"], done["nodes"]) == (3, 3, 25)
 
 
-def test_edges_to_unknown_nodes_are_skipped_and_counted_on_request(
-    call: Call, tmp_path: Path, filled_service: Any
-) -> None:
+def test_edges_to_unknown_nodes_are_skipped_and_counted_on_request(call, tmp_path, filled_service):
     target, extra = filled_service
     (tmp_path / "e.csv").write_text(EDGES + "n1,nobody\nnobody,n2\nn0,n1\nnowhere,nobody\n")
     given = ("ingest", target, "--nodes", "nodes.csv", "--edges", "e.csv", *extra)

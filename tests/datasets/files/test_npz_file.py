@@ -28,9 +28,7 @@ def saved(folder: Path, **arrays: Any) -> Path:
     return path
 
 
-def test_features_may_be_missing_or_sparse_and_other_arrays_are_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_features_may_be_missing_or_sparse_and_other_arrays_are_named(tmp_path, caplog):
     graph = read_npz(saved(tmp_path, **PLAIN))
     assert (graph.features.shape, graph.time) == ((3, 0), None)
     assert [graph.neighbours(node).tolist() for node in (0, 1)] == [[2], [0]]
@@ -43,7 +41,6 @@ def test_features_may_be_missing_or_sparse_and_other_arrays_are_named(
     path = saved(tmp_path, **PLAIN, **SPARSE, x_data=np.array([2.0, 3.0, 5000.0]), **more)
     graph = read_npz(path)
     assert graph.features.to_dense()[2].tolist() == [3, 0, 0, 5000]
-    assert graph.time is not None
     assert graph.time.tolist() == [1999, 2000, 2001]
     # Columns reach 3, 2, nothing and 5000; the lower median of the three that hold anything is 3.
     loud, ignored = (record.getMessage() for record in caplog.records)
@@ -96,14 +93,14 @@ def test_features_may_be_missing_or_sparse_and_other_arrays_are_named(
         ({"x": np.ones((3, 1)) * 1j}, "array 'x' holds complex128: expected numbers"),
     ],
 )
-def test_bad_arrays_are_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_bad_arrays_are_named(tmp_path, change, message):
     path = saved(tmp_path, **{**PLAIN, **change})
     with pytest.raises(DataError, match=message) as caught:
         read_npz(path)
     assert str(caught.value).startswith(f"{path}: ")
 
 
-def test_a_truncated_file_is_refused_and_a_flipped_byte_is_found(tmp_path: Path) -> None:
+def test_a_truncated_file_is_refused_and_a_flipped_byte_is_found(tmp_path):
     path = saved(tmp_path, **PLAIN, x=np.zeros((3, 500), np.float32))
     content = bytearray(path.read_bytes())
     path.write_bytes(content[:-30])
@@ -116,9 +113,7 @@ def test_a_truncated_file_is_refused_and_a_flipped_byte_is_found(tmp_path: Path)
 
 
 @given(data=st.data())
-def test_any_graph_survives_the_round_trip(
-    tmp_path_factory: pytest.TempPathFactory, assert_same: Any, data: st.DataObject
-) -> None:
+def test_any_graph_survives_the_round_trip(tmp_path_factory, assert_same, data):
     nodes = data.draw(st.integers(1, 6))
     node = st.integers(0, nodes - 1)
     edges = data.draw(st.lists(st.tuples(node, node), max_size=12))
@@ -138,10 +133,9 @@ def test_any_graph_survives_the_round_trip(
     assert [each.name for each in path.parent.iterdir()] == ["graph.npz"]
 
 
-def test_dates_are_seconds(tmp_path: Path) -> None:
+def test_dates_are_seconds(tmp_path):
     year = np.array(["1970-01-02", "1969-12-31", "1970-01-01"], "datetime64[D]")
     graph = read_npz(saved(tmp_path, **PLAIN, year=year))
-    assert graph.time is not None
     assert graph.time.tolist() == [86_400, -86_400, 0]
     year[1] = np.datetime64("NaT")
     with pytest.raises(DataError, match="array 'year' has no date for node 1"):

@@ -30,7 +30,7 @@ def check_same(folder: Path, expected: Graph, assert_same: Any) -> None:
     assert_same(open_graph_folder(folder, verify=True), expected)
 
 
-def test_hand_made(tmp_path: Path) -> None:
+def test_hand_made(tmp_path):
     report = import_graph(*tables(tmp_path), tmp_path / "g", columns=Columns({"*": "raw"}))
     assert (report.nodes, report.classes, report.features, report.new) == (3, 2, 1, True)
     # ann-bob is listed both ways, cid-cid is a loop: two edges are left, each there and back.
@@ -41,7 +41,6 @@ def test_hand_made(tmp_path: Path) -> None:
     assert graph.undirected
     assert [graph.neighbours(node).tolist() for node in range(3)] == [[1], [0, 2], [1]]
     assert graph.labels.tolist() == [0, 1, -1]
-    assert graph.time is not None
     assert graph.time.tolist() == [1, 2, 3]
     assert graph.features.tolist() == [[1.5], [2], [3]]
     assert read_facts(tmp_path / "g")["sha256"] == report.checksum
@@ -69,16 +68,14 @@ IDS: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.usefixtures("in_small_pieces")
 @given(data=st.data())
-def test_same_as_in_memory(
-    tmp_path_factory: pytest.TempPathFactory, assert_same: Any, data: st.DataObject
-) -> None:
+def test_same_as_in_memory(tmp_path_factory, assert_same, data):
     folder = tmp_path_factory.mktemp("import")
     count = data.draw(st.integers(1, 9))
     name = IDS[data.draw(st.sampled_from(sorted(IDS)))]
     ids = [name(node) for node in range(count)]
-    columns: dict[str, list[Any]] = {"id": ids}
+    columns = {"id": ids}
 
-    def fill(name: str, values: list[str]) -> None:
+    def fill(name, values):
         columns[name] = data.draw(
             st.lists(st.sampled_from(values), min_size=count, max_size=count), label=name
         )
@@ -118,9 +115,7 @@ def test_same_as_in_memory(
         ("csv", "parquet", True), ("parquet", "csv.gz", True), ("csv.gz", "parquet", False),
     ],
 )  # fmt: skip
-def test_every_kind_of_file(
-    tmp_path: Path, assert_same: Any, node_kind: str, edge_kind: str, numbers: bool
-) -> None:
+def test_every_kind_of_file(tmp_path, assert_same, node_kind, edge_kind, numbers):
     ids = [10, 20, 30, 7] if numbers else ["a", "b", "007", "7"]
     nodes = {"id": ids, "label": [3, None, 0, 1], "time": [2, 1, 0, 9], "f": [1.0, 2.0, 3.0, 4.0]}
     ends = np.random.default_rng(0).integers(4, size=(2, 50))
@@ -138,7 +133,7 @@ def test_every_kind_of_file(
     check_same(tmp_path / "g", read_table_folder(tmp_path).to_undirected(), assert_same)
 
 
-def test_a_graph_that_is_there(tmp_path: Path) -> None:
+def test_a_graph_that_is_there(tmp_path):
     edges, nodes = tables(tmp_path)
     first = import_graph(edges, nodes, tmp_path / "g")
     again = import_graph(edges, nodes, tmp_path / "g")
@@ -155,7 +150,7 @@ def test_a_graph_that_is_there(tmp_path: Path) -> None:
         import_graph(edges, nodes, tmp_path / "g", undirected=False)
 
 
-def test_what_is_no_graph_is_never_replaced(tmp_path: Path) -> None:
+def test_what_is_no_graph_is_never_replaced(tmp_path):
     paths = tables(tmp_path)
     (tmp_path / "dear").mkdir()
     (tmp_path / "dear" / "letter.txt").write_text("keep")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from pathlib import Path
 
 import pytest
 
@@ -37,7 +36,7 @@ MANY = "source,target\n" + "ann,bob\n" * 50
         ("id,f\na,1\n", EDGES, r"nodes\.csv: has no column 'label'"),
     ],
 )  # fmt: skip
-def test_bad_tables_are_one_sentence(tmp_path: Path, nodes: str, edges: str, said: str) -> None:
+def test_bad_tables_are_one_sentence(tmp_path, nodes, edges, said):
     """What one row shows is tried in memory, in test_table_folder.py: there is one reader."""
     with pytest.raises(DataError, match=said) as caught:
         import_graph(*tables(tmp_path, nodes, edges), tmp_path / "g")
@@ -45,7 +44,7 @@ def test_bad_tables_are_one_sentence(tmp_path: Path, nodes: str, edges: str, sai
     assert not (tmp_path / "g").exists()
 
 
-def test_files_that_are_no_tables(tmp_path: Path) -> None:
+def test_files_that_are_no_tables(tmp_path):
     edges, nodes = tables(tmp_path)
     with pytest.raises(DataError, match=r"gone\.csv: no such file"):
         import_graph(tmp_path / "gone.csv", nodes, tmp_path / "g")
@@ -62,7 +61,7 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
         import_graph(tmp_path / "e.parquet", nodes, tmp_path / "g")
 
 
-def test_too_little_memory_is_said(tmp_path: Path) -> None:
+def test_too_little_memory_is_said(tmp_path):
     with pytest.raises(ResourceError, match="an import takes at least 32 MB, but only 0 MB"):
         import_graph(*tables(tmp_path), tmp_path / "g", resources=Resources(memory_limit=10**6))
     assert not (tmp_path / "g").exists()

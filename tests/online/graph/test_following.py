@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import smoother
@@ -18,7 +17,6 @@ from evergraph.online.graph.live_smoother import (
     ChangedRows,
     Direct,
     LiveSmoother,
-    Pushed,
     differences,
     push,
 )
@@ -41,10 +39,10 @@ def all_of(live: LiveEmbeddings, nodes: int) -> Any:
 
 
 def drifts(live: LiveEmbeddings, hop: int = 1) -> list[float]:
-    return live._source._drifts[hop - 1].array.tolist()  # type: ignore[union-attr]
+    return live._source._drifts[hop - 1].array.tolist()
 
 
-def test_a_node_that_comes_by_hand() -> None:
+def test_a_node_that_comes_by_hand():
     """One node comes to the end of the path 0 - 1 - 2: Â x before and after."""
     graph = path(1, 2, 4)
     live, s6 = followed(graph), 6**-0.5
@@ -58,7 +56,7 @@ def test_a_node_that_comes_by_hand() -> None:
     assert all_of(live, 4) == pytest.approx(after)
 
 
-def test_weights_that_change_an_edge_that_goes_and_other_features_by_hand() -> None:
+def test_weights_that_change_an_edge_that_goes_and_other_features_by_hand():
     """0 -2- 1 -0.5- 2: with loops of 1 the rows sum up to 3, 3.5 and 1.5."""
     graph = path(1, 2, 4, weights=[2.0, 0.5])
     live = followed(graph)
@@ -83,7 +81,7 @@ def test_weights_that_change_an_edge_that_goes_and_other_features_by_hand() -> N
 
 
 @pytest.mark.usefixtures("corrected")
-def test_a_push_on_a_path_of_four_by_hand() -> None:
+def test_a_push_on_a_path_of_four_by_hand():
     """0 - 1 - 2 - 3: degrees with loops are 2, 3, 3, 2. Node 0 turns from 1 to 3."""
     graph = path(1, 2, 4, 8)
     live = followed(graph)
@@ -92,7 +90,7 @@ def test_a_push_on_a_path_of_four_by_hand() -> None:
     sent = ChangedRows(change.renewed, torch.tensor([[1.0]]))
     assert change.entries is not None
     given = (live.smoother, sent, change.renewed.numpy(), graph.features, Direct.of(change.entries))
-    found = differences(*given, live._source._states[0], compiled=graph.compiled)  # type: ignore[union-attr]
+    found = differences(*given, live._source._states[0], compiled=graph.compiled)
     assert found.rows.flatten().tolist() == pytest.approx([2 / 2**0.5])  # d_0 = (3 - 1) / √2
     direct, nobody = change.entries, change.touched.numpy()
     pushed = push(graph, found.nodes, direct=direct, others=nobody, loops=True)
@@ -106,7 +104,7 @@ def test_a_push_on_a_path_of_four_by_hand() -> None:
 
 @pytest.mark.usefixtures("corrected")
 @pytest.mark.parametrize(("most", "exact"), [(DRIFT, True), (float("inf"), False)])
-def test_what_is_large_comes_and_goes_and_leaves_nothing(most: float, exact: bool) -> None:
+def test_what_is_large_comes_and_goes_and_leaves_nothing(most, exact):
     """A neighbour of a million: without a bound, corrected rows keep what it rounded away."""
     graph = GrowingGraph(num_features=1)
     leaves = torch.rand(40, 1, generator=torch.Generator().manual_seed(0))
@@ -121,7 +119,7 @@ def test_what_is_large_comes_and_goes_and_leaves_nothing(most: float, exact: boo
 
 
 @pytest.mark.usefixtures("corrected")
-def test_what_is_forgotten_is_summed_away() -> None:
+def test_what_is_forgotten_is_summed_away():
     """Whoever felt a node that goes is summed anew, whatever it was corrected by before."""
     graph = path(*range(1, 10))
     live = followed(graph, SGC(hops=2))
@@ -133,8 +131,8 @@ def test_what_is_forgotten_is_summed_away() -> None:
 
 
 def test_where_a_change_reaches_everything_all_is_summed_and_what_stays_is_not_told(
-    kernel: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    kernel, monkeypatch
+):
     monkeypatch.setattr(live_embeddings, "WHOLE", 0.0)
     monkeypatch.setattr(live_embeddings, "correct", None)
     graph = path(*range(9), undirected=False)
@@ -146,8 +144,8 @@ def test_where_a_change_reaches_everything_all_is_summed_and_what_stays_is_not_t
 
 @pytest.mark.parametrize(("counted", "summed"), [(0, []), (1, [0]), (2, [0, 1])])
 def test_from_some_hop_on_rows_are_counted_before_all_are_summed(
-    kernel: str, monkeypatch: pytest.MonkeyPatch, counted: int, summed: list[int]
-) -> None:
+    kernel, monkeypatch, counted, summed
+):
     """10 nodes give to 8 hubs: 80 pairs reach 18 rows of 118, for which all are not summed."""
     graph = GrowingGraph(num_features=1, undirected=False)
     edges = torch.cartesian_prod(torch.arange(10), torch.arange(10, 18)).T
@@ -156,7 +154,7 @@ def test_from_some_hop_on_rows_are_counted_before_all_are_summed(
     monkeypatch.setattr(live_embeddings, "COUNTED", counted)
     found, sum_all = [], HopStates._sum_all
 
-    def noted(self: HopStates, new: Tensor, hop: int) -> ChangedRows:
+    def noted(self, new, hop):
         found.append(hop)
         return sum_all(self, new, hop)
 
@@ -169,7 +167,7 @@ def test_from_some_hop_on_rows_are_counted_before_all_are_summed(
 
 @pytest.mark.usefixtures("corrected")
 @pytest.mark.parametrize("undirected", [True, False])
-def test_means_follow_as_well(undirected: bool) -> None:
+def test_means_follow_as_well(undirected):
     graph = path(*range(1, 10), undirected=undirected)
     live = followed(graph, SGC(hops=2), scheme="row")
     change = graph.add(NO_ROWS, pairs_of((0, 4), (7, 2)))
@@ -186,23 +184,21 @@ def test_means_follow_as_well(undirected: bool) -> None:
 
 @pytest.mark.parametrize(("hops", "expected"), [(0, [9]), (1, [7, 8, 9]), (2, [6, 7, 8, 9])])
 @pytest.mark.parametrize("name", ["mixhop", "h2gcn"])
-def test_only_who_feels_a_change_is_computed(name: str, hops: int, expected: list[int]) -> None:
+def test_only_who_feels_a_change_is_computed(name, hops, expected):
     graph = path(*range(1, 10))
     live = followed(graph, topologies.make(name, hops=hops))
     assert live.update(graph, graph.add(torch.ones(1, 1), pairs_of((8, 9)))).tolist() == expected
 
 
-def test_what_is_read_does_not_grow_with_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
+def test_what_is_read_does_not_grow_with_the_graph(monkeypatch):
+    read = []
     product = LiveSmoother.product
 
-    def counted(
-        self: LiveSmoother, graph: GrowingGraph, nodes: Tensor, *given: Tensor | None
-    ) -> Tensor:
+    def counted(self, graph, nodes, *given):
         read.append(len(nodes))
         return product(self, graph, nodes, *given)
 
-    def pushed(*given: Any, **named: Any) -> Pushed:
+    def pushed(*given, **named):
         found = push(*given, **named)
         read.append(len(found.places))
         return found
@@ -221,7 +217,7 @@ def test_what_is_read_does_not_grow_with_the_graph(monkeypatch: pytest.MonkeyPat
     assert costs[0] == costs[1] == [6, 1, 12, 2]
 
 
-def test_a_removed_node_leaves_nothing_and_the_last_one_may_go() -> None:
+def test_a_removed_node_leaves_nothing_and_the_last_one_may_go():
     graph = path(*range(1, 7))
     live = followed(graph, topologies.make("reservoir"), scaling="unit")
     assert live.update(graph, graph.remove(torch.tensor([2]))).tolist() == [0, 1, 3, 4, 5]
@@ -237,7 +233,7 @@ def test_a_removed_node_leaves_nothing_and_the_last_one_may_go() -> None:
 
 
 @pytest.mark.parametrize("weighted", [True, False])
-def test_a_row_has_the_same_bits_in_any_company(kernel: str, weighted: bool) -> None:
+def test_a_row_has_the_same_bits_in_any_company(kernel, weighted):
     self_loops = weighted
     draw = torch.Generator().manual_seed(1)
     graph, live = GrowingGraph(num_features=19), LiveSmoother(self_loops=self_loops)
@@ -260,7 +256,7 @@ def test_a_row_has_the_same_bits_in_any_company(kernel: str, weighted: bool) -> 
 
 @pytest.mark.parametrize("name", LINEAR)
 @pytest.mark.parametrize("undirected", [True, False])
-def test_weights_tell_whose_features_an_embedding_is_made_of(name: str, undirected: bool) -> None:
+def test_weights_tell_whose_features_an_embedding_is_made_of(name, undirected):
     graph = path(*range(8), undirected=undirected)
     live = followed(graph, topologies.make(name))
     live.update(graph, graph.remove(torch.tensor([6])))
@@ -275,5 +271,5 @@ def test_weights_tell_whose_features_an_embedding_is_made_of(name: str, undirect
 
 
 @pytest.mark.parametrize("name", sorted({*topologies.names()} - {*LINEAR}))
-def test_other_embeddings_have_no_weights(name: str) -> None:
+def test_other_embeddings_have_no_weights(name):
     assert powers_of(followed(path(1, 2), topologies.make(name), scaling="unit")) is None

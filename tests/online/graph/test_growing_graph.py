@@ -22,7 +22,7 @@ def rows(graph: GrowingGraph) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("undirected", [True, False])
-def test_a_removed_node_leaves_a_hole_for_ever(undirected: bool) -> None:
+def test_a_removed_node_leaves_a_hole_for_ever(undirected):
     graph = path(1, 2, 3, 4, undirected=undirected)
     change = graph.remove(torch.tensor([1, 1]))
     assert change.removed.tolist() == [1]
@@ -40,7 +40,7 @@ def test_a_removed_node_leaves_a_hole_for_ever(undirected: bool) -> None:
     assert found.features.flatten().tolist() == [1, 3, 4, 5]
 
 
-def test_an_ego_is_cut_off_at_its_limit_nearest_first() -> None:
+def test_an_ego_is_cut_off_at_its_limit_nearest_first():
     graph = path(*range(6))
     whole = graph.frozen().ego(2, hops=2, limit=10)
     assert whole.nodes.tolist() == [2, 1, 3, 0, 4]
@@ -53,14 +53,14 @@ def test_an_ego_is_cut_off_at_its_limit_nearest_first() -> None:
     assert graph.frozen().ego(2, hops=0, limit=1).whole
 
 
-def test_an_ego_along_arrows_holds_whom_features_come_from() -> None:
+def test_an_ego_along_arrows_holds_whom_features_come_from():
     near = path(1, 2, 3, 4, undirected=False).frozen().ego(2, hops=1, limit=9)
     assert near.nodes.tolist() == [2, 1]
     assert near.edges.tolist() == [[1], [2]]
 
 
 @pytest.mark.parametrize("undirected", [True, False])
-def test_the_last_weight_counts_and_0_is_no_edge(undirected: bool) -> None:
+def test_the_last_weight_counts_and_0_is_no_edge(undirected):
     graph = path(0, 0, 0, weights=[1.0, 3.0], undirected=undirected)
     twice = pairs_of((0, 1), (1, 0), (2, 1), (1, 2), (0, 2), (2, 2))
     change = graph.add(torch.empty(0, 1), twice, torch.tensor([5.0, 7.0, 4.0, 0.0, 0.0, 9.0]))
@@ -73,14 +73,14 @@ def test_the_last_weight_counts_and_0_is_no_edge(undirected: bool) -> None:
     assert (len(known.touched), float(graph.weights_of(there[:1], back[:1]))) == (0, found[0])
 
 
-def test_no_weights_are_kept_before_the_first_that_is_not_1() -> None:
+def test_no_weights_are_kept_before_the_first_that_is_not_1():
     graph = path(0, 0, 0, weights=[1.0, 1.0])
     assert (graph.weighted, graph.entry_bytes, "weights" in graph.state()) == (False, 4 * 4, False)
     assert graph.to_graph()[0].weights is None
     graph.add(torch.empty(0, 1), pairs_of((0, 1)), torch.tensor([2.0]))
     assert graph.entry_bytes == 4 * (4 + 4)
-    assert graph.to_graph()[0].weights.tolist() == [2.0, 2.0, 1.0, 1.0]  # type: ignore[union-attr]
-    assert graph.frozen().ego(1, hops=1, limit=3).weights.tolist() == [2.0, 1.0]  # type: ignore[union-attr]
+    assert graph.to_graph()[0].weights.tolist() == [2.0, 2.0, 1.0, 1.0]
+    assert graph.frozen().ego(1, hops=1, limit=3).weights.tolist() == [2.0, 1.0]
 
 
 steps = st.lists(
@@ -98,12 +98,12 @@ steps = st.lists(
 
 
 @given(steps=steps, undirected=st.booleans())
-def test_any_sequence_gives_what_plain_sets_give(steps: list, undirected: bool) -> None:
+def test_any_sequence_gives_what_plain_sets_give(steps, undirected):
     graph = GrowingGraph(num_features=1, undirected=undirected)
-    alive: dict[int, float] = {}  # features by place
-    edges: set[tuple[int, int]] = set()
+    alive = {}  # features by place
+    edges = set()
 
-    def gathered() -> dict[int, list[int]]:
+    def gathered():
         return {v: sorted(s for s, t in edges if t == v) for v in range(graph.num_nodes)}
 
     for kind, what, pairs in steps:
@@ -149,7 +149,7 @@ def test_any_sequence_gives_what_plain_sets_give(steps: list, undirected: bool) 
         assert getattr(found, name).equal(getattr(expected, name))
 
 
-def test_a_state_is_the_same_however_the_graph_came_to_be() -> None:
+def test_a_state_is_the_same_however_the_graph_came_to_be():
     """Lists lie elsewhere in a graph that grew node by node; what is written must not show it."""
     once, slowly = path(*range(1, 31)), GrowingGraph(num_features=1)
     for node in range(30):
@@ -161,7 +161,7 @@ def test_a_state_is_the_same_however_the_graph_came_to_be() -> None:
     assert not slowly.state()["alive"].all()
 
 
-def test_a_list_that_shrank_and_grows_while_all_are_packed_finds_room() -> None:
+def test_a_list_that_shrank_and_grows_while_all_are_packed_finds_room():
     lists = NeighbourLists()
     lists.extend(3)
     many = np.arange(10)
@@ -192,9 +192,7 @@ written = st.lists(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(written=written)
-def test_lists_hold_what_sets_would(
-    kernel: str, written: list[tuple[str, list[tuple[int, int]]]]
-) -> None:
+def test_lists_hold_what_sets_would(kernel, written):
     lists, plain = NeighbourLists(), set()
     lists.extend(6)
     for verb, drawn in written:
@@ -218,7 +216,7 @@ def test_lists_hold_what_sets_would(
         assert lists.num_entries == len(plain)
 
 
-def test_lists_are_rarely_packed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_are_rarely_packed_anew(monkeypatch):
     """Packing reads all lists: over n entries it may happen about log n times, not n times."""
     packed = []
     repack = NeighbourLists._repack
@@ -232,7 +230,7 @@ def test_lists_are_rarely_packed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 3 < len(packed) <= 12
 
 
-def test_an_array_is_rarely_copied_and_grows_with_zeros() -> None:
+def test_an_array_is_rarely_copied_and_grows_with_zeros():
     array, rooms = GrowingArray(2), set()
     for row in range(1000):
         array.extend(1)

@@ -43,7 +43,7 @@ def codes_from_scratch(graph: GrowingGraph, labels: dict[int, int]) -> tuple[Ten
     return positions, encoder.scaled(encoder.encode(whole.showing(torch.tensor(names))))
 
 
-def test_codes_near_and_far_by_hand() -> None:
+def test_codes_near_and_far_by_hand():
     """0 - 1 - 2 - 3 with 0 of class 0 and 2 of class 1."""
     codes = coded(path(0, 0, 0, 0), {0: 0, 2: 1})
     first, second = class_codes(NAMES[:2], width=WIDTH)
@@ -57,7 +57,7 @@ def test_codes_near_and_far_by_hand() -> None:
 
 
 @pytest.mark.parametrize("leaves", [2, 50])
-def test_rounding_leaves_nothing_of_a_nodes_own_label(leaves: int) -> None:
+def test_rounding_leaves_nothing_of_a_nodes_own_label(leaves):
     """Were it only subtracted, its last digits would be scaled to unit length: a whole label."""
     graph = GrowingGraph(num_features=1)
     graph.add(torch.zeros(leaves + 1, 1), pairs_of(*((0, v + 1) for v in range(leaves))))
@@ -68,7 +68,7 @@ def test_rounding_leaves_nothing_of_a_nodes_own_label(leaves: int) -> None:
     torch.testing.assert_close(codes.of(positions), expected)
 
 
-def test_a_label_moves_what_is_within_two_hops_and_nobody_else() -> None:
+def test_a_label_moves_what_is_within_two_hops_and_nobody_else():
     graph = path(*[0.0] * 9)
     codes = coded(graph, {0: 0, 8: 1})
     before = codes.of(torch.arange(9))
@@ -81,7 +81,7 @@ def test_a_label_moves_what_is_within_two_hops_and_nobody_else() -> None:
 @pytest.mark.parametrize(
     "topology", [SGC(), MixHop(kept_hops=(0, 2), unit=True), topologies.make("h2gcn")]
 )
-def test_a_snapshot_of_an_older_version_is_completed(topology: Any) -> None:
+def test_a_snapshot_of_an_older_version_is_completed(topology):
     graph = path(1, 2, 4, 8, 16)
     live, codes = followed(graph, topology), LiveCodes(width=4)
     codes.name(["x", "y"])
@@ -215,15 +215,8 @@ class Followed:
     whole=st.booleans(),
 )
 def test_any_history_comes_to_the_final_graph(
-    kernel: str,
-    names: list[str],
-    data: st.DataObject,
-    steps: list[Any],
-    undirected: bool,
-    hops: int,
-    self_loops: bool,
-    whole: bool,
-) -> None:
+    kernel, names, data, steps, undirected, hops, self_loops, whole
+):
     """Features that differ by a million: a row is exact beside its own largest value."""
     name = data.draw(st.sampled_from(names))
     topology = topologies.make(name, hops=hops, self_loops=self_loops)
@@ -243,7 +236,7 @@ def test_any_history_comes_to_the_final_graph(
 
 
 @pytest.mark.skipif(not numba_works(), reason="numba is not at hand")
-def test_compiled_code_finds_the_rows_in_which_rounding_shows() -> None:
+def test_compiled_code_finds_the_rows_in_which_rounding_shows():
     """The same rows as the formula: of labelled nodes, where little is left beside the drift."""
     from evergraph.online.graph.live_kernels import find_swamped
 

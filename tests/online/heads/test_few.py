@@ -18,7 +18,7 @@ from evergraph.online.heads.fused_scorer import FusedScorer
 from evergraph.online.learner import OnlineLearner
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """m = 1: views 0 and 0+y of x = [2 | 1], R = 1 and -1: φ = √2·2 and √(2/3)·max(0, 2 - 1)."""
     views = View((0,)), View((0,), codes=True)
     features = RandomMap(views, {0: torch.tensor([[1.0]]), CODES: torch.tensor([[-1.0]])})
@@ -36,7 +36,7 @@ HEADS = {"auto": FusedHead, "random": partial(FusedHead, basis="random"), "analy
 @pytest.mark.parametrize("name", HEADS)
 @given(seed=st.integers(0, 1000))
 @settings(max_examples=3)
-def test_few_are_told_as_many_are(name: str, seed: int) -> None:
+def test_few_are_told_as_many_are(name, seed):
     learner = OnlineLearner(head=HEADS[name](width=16))
     generator = torch.Generator().manual_seed(seed)
     nodes = tuple(range(100))

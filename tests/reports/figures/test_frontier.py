@@ -38,7 +38,7 @@ def group_of(folder: Path) -> Group:
 
 def panels(monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any], *given: Any) -> list[Any]:
     """Return the axes that a figure is drawn on."""
-    seen: list[Any] = []
+    seen = []
 
     def keep(name: str, title: str, frame: Any, draw: Any, *, rows: int = 1) -> None:
         from matplotlib.figure import Figure
@@ -58,7 +58,7 @@ def lines(axes: Any, style: str) -> list[list[tuple[float, float]]]:
     return [[(float(x), round(float(y), 6)) for x, y in line.get_xydata()] for line in drawn]
 
 
-def test_a_line_is_the_best_so_far(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_is_the_best_so_far(folder, monkeypatch):
     seen = panels(monkeypatch, frontier, group_of(folder), looks_of(NAMES), BYTES)
     assert [axes.get_title() for axes in seen] == [
         "rings, class-il, local",
@@ -78,9 +78,7 @@ def test_a_line_is_the_best_so_far(folder: Path, monkeypatch: pytest.MonkeyPatch
         assert [text.get_text() for text in axes.texts] == ["below: finetune 12.5"]
 
 
-def test_seconds_are_those_of_one_seed(
-    folder: Path, change: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_seconds_are_those_of_one_seed(folder, change, monkeypatch):
     for place in range(1, 5):
         run = folder / "rings" / "class-il" / f"tem@{place}"
         change(run, seconds={"embed": 1.0, "train": 4.0**place - 1})  # of two seeds
@@ -96,7 +94,7 @@ amounts = st.lists(st.floats(1e-3, 1e12), min_size=1, max_size=5)
 
 
 @given(amounts=amounts)
-def test_every_amount_is_on_the_axis_and_so_is_a_tick(amounts: list[float]) -> None:
+def test_every_amount_is_on_the_axis_and_so_is_a_tick(amounts):
     low, high = log_span([0.0, *amounts])
     assert low < min(amounts) <= max(amounts) < high
     ticks = log_ticks(low, high)
@@ -104,9 +102,7 @@ def test_every_amount_is_on_the_axis_and_so_is_a_tick(amounts: list[float]) -> N
     assert all(low <= tick <= high for tick in ticks)
 
 
-def test_single_runs_alone_fill_the_panel(
-    tmp_path: Path, write_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_single_runs_alone_fill_the_panel(tmp_path, write_run, monkeypatch):
     for name, accuracy in (("ssm", 0.5625), ("finetune", 0.125)):
         write_run(tmp_path, name, [accuracy], kept=1_500_000)
     for axes in panels(monkeypatch, frontier, group_of(tmp_path), looks_of(NAMES), BYTES):
@@ -116,9 +112,7 @@ def test_single_runs_alone_fill_the_panel(
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_frontier_section_needs_several_runs(
-    tmp_path: Path, write_run: Callable[..., Path]
-) -> None:
+def test_the_frontier_section_needs_several_runs(tmp_path, write_run):
     write_run(tmp_path, "ssm", [0.5])
     assert 'id="frontier"' not in write_report(collect(tmp_path), tmp_path).read_text("utf-8")
     write_run(tmp_path, "tem", [0.5])
