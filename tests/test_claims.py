@@ -1,7 +1,5 @@
 """What the README says of accuracy and coverage, on the real graphs. It takes minutes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

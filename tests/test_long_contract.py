@@ -4,8 +4,6 @@ Small graphs are forced to have long pointers by saying that 31 bits count to th
 registered later is tested as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """What ``import evergraph as eg`` offers."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

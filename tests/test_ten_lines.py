@@ -1,7 +1,5 @@
 """What somebody types who has a graph in hand and has read nothing."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

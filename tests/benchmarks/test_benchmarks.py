@@ -1,7 +1,5 @@
 """Every benchmark measures what it says it does; how fast is no test's business."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

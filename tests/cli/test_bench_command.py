@@ -1,7 +1,5 @@
 """``evergraph bench`` as a user meets it."""
 
-from __future__ import annotations
-
 import json
 import signal
 

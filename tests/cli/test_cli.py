@@ -1,7 +1,5 @@
 """``evergraph run`` and what every command has in common: output and exit codes."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """``evergraph serve --config``: options from a file."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """``evergraph import`` as a user meets it."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``evergraph ingest FOLDER -`` and ``predict --all`` as a user meets them."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Printing: whatever the terminal, it does not fail, and pages are written before it."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """``evergraph plan`` as a user meets it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Parts of one's own on the command line: --plugin, plugins in TOML, installed packages."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

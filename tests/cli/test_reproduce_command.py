@@ -1,7 +1,5 @@
 """``evergraph reproduce`` as a user meets it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

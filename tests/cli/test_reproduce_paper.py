@@ -1,7 +1,5 @@
 """``evergraph reproduce paper --download`` on miniatures in the publishers' own formats."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator

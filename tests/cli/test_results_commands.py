@@ -1,7 +1,5 @@
 """evergraph compare and submit: folders, names in a folder, rows of a book."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

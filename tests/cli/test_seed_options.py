@@ -1,7 +1,5 @@
 """``--seed``, ``--seeds`` and ``--repeats`` of every command that has them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a command imports, which is most of what it costs, and what --help says."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

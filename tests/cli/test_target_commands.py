@@ -1,7 +1,5 @@
 """Several labels and numbers from tables to predictions, on the command line."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Commands for whoever keeps a folder: compact, backup, restore, check."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

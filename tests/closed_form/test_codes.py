@@ -1,7 +1,5 @@
 """What neighbours are labelled: by hand, and that nobody sees what it is labelled itself."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

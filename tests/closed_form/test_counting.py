@@ -1,7 +1,5 @@
 """Statistics counted block by block: of all nodes once, and the same for any number of workers."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

@@ -1,7 +1,5 @@
 """Scores of several heads in one: what is minimised, with which penalties, and of which heads."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

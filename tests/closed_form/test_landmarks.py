@@ -1,7 +1,5 @@
 """Kernel values to landmark nodes, and what `auto` makes of them."""
 
-from __future__ import annotations
-
 import copy
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Which validation nodes are kept: a function of their ids alone."""
 
-from __future__ import annotations
-
 import torch
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What comes along relations: by hand, in any order of nodes, and with relations that are not."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

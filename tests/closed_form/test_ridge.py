@@ -1,7 +1,5 @@
 """The closed form itself: by hand, and against its least-squares problem."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

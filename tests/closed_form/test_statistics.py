@@ -1,7 +1,5 @@
 """Sufficient statistics: by hand, and that sums do not know how they were made."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

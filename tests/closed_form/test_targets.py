@@ -1,7 +1,5 @@
 """Sums and heads of several labels or numbers, of which single values may be missing."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

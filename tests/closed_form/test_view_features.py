@@ -1,7 +1,5 @@
 """Several views and one head on all of them: who answers where no label is shown."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

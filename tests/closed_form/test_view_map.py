@@ -1,7 +1,5 @@
 """Views of a node: their names, and their features, by hand and view by view."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

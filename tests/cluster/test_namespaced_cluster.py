@@ -3,8 +3,6 @@
 Needs root, iproute2 and Ray; takes minutes. The tests share one cluster, in the order below.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Joining Ray, and waiting for it: refused in a sentence, and never for ever."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from concurrent.futures import Future

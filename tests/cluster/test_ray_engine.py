@@ -1,7 +1,5 @@
 """Work on Ray: the same results as here, in order, whoever dies on the way."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """A parameter that breaks its rule is named, with the rule and the value."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Parts by their parameters, and how they show themselves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

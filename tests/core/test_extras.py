@@ -1,7 +1,5 @@
 """Without an extra, one sentence before any work: what is missing and the command that helps."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

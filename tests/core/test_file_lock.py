@@ -1,7 +1,5 @@
 """Locks: one holder at a time, given back however a process ends."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

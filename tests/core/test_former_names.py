@@ -1,7 +1,5 @@
 """Names of version 0.1 go on working, with a warning; what was saved with them is read without."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from typing import Any

@@ -1,7 +1,5 @@
 """What a node may be called, in class-IL and in task-IL."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

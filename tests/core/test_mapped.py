@@ -1,7 +1,5 @@
 """Arrays in files: whole or refused, and a full disk is a sentence."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -1,7 +1,5 @@
 """Parts of one's own: files, modules and entry points that register when they are imported."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import sys

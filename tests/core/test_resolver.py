@@ -1,7 +1,5 @@
 """Names become parts, and what the source says of them."""
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType
 

@@ -1,7 +1,5 @@
 """Memory as a budget."""
 
-from __future__ import annotations
-
 import psutil
 import pytest
 import torch

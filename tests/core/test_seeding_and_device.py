@@ -1,7 +1,5 @@
 """Draws come from the generator given and from nowhere else; devices are found or refused."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import sys

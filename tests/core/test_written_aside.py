@@ -1,7 +1,5 @@
 """Files written whole: what is said to be written is on the disk, name and all."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The script that builds the bundled dataset, on a WordNet of six synsets."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import os

@@ -1,7 +1,5 @@
 """Several graphs as one whose nodes arrive graph by graph, of one feature space or of several."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Graphs by name and by path, and what the catalogue says of them."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """OGB's graphs, on tiny folders in OGB's own raw format."""
 
-from __future__ import annotations
-
 import builtins
 import gzip
 import sys

@@ -1,7 +1,5 @@
 """ogbn-papers100M, on a tiny folder in OGB's binary raw format."""
 
-from __future__ import annotations
-
 import logging
 import zipfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The readers that go through PyG, on tiny files in the publishers' own raw formats."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Downloads from a server that does wrong what servers do wrong, and checksums."""
 
-from __future__ import annotations
-
 import resource
 import time
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The bundled dataset: its facts, its features and their cache."""
 
-from __future__ import annotations
-
 import io
 import logging
 import math

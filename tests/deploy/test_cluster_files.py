@@ -1,7 +1,5 @@
 """What starts a cluster: read by Ray itself, or by the fields that we rely on."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The container: what it copies is there, what it starts is understood, its health is true."""
 
-from __future__ import annotations
-
 import fnmatch
 import json
 import re

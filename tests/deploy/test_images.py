@@ -1,7 +1,5 @@
 """Images of ``deploy/Dockerfile`` are started, where they were built and buildah can run them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The files for nginx and Caddy are taken by them, and a request passes through."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re

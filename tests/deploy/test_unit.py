@@ -1,7 +1,5 @@
 """The unit of systemd: what it starts is started, killed, started again and stopped."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The dashboard and the rules ask for metrics that are there, and for all of them."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

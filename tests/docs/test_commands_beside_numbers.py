@@ -1,7 +1,5 @@
 """A command beside a number gives that number: small ones here, others in ``make test-slow``."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

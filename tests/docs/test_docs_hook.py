@@ -1,7 +1,5 @@
 """Copied code runs when it is pasted, and generated parts of pages are there."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The sampler of docs/extending.md, as written there, keeps every sampler's promises."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

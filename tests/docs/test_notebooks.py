@@ -1,7 +1,5 @@
 """Pages become notebooks, cells are executed, and one that fails is named."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Pages can be found, name every registered part, and show what files and results say."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

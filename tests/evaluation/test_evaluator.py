@@ -1,7 +1,5 @@
 """Rows of the accuracy matrix from predictors whose answers are known beforehand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What answers are measured by, of classes and of targets, by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How sure answers are and what is new: by hand, and against counting."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """The example's service is killed halfway and ends as one that lived."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import ModuleType
 

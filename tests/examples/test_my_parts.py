@@ -1,7 +1,5 @@
 """The parts of examples/my_parts.py keep the promises of registered ones, however they come in."""
 
-from __future__ import annotations
-
 import inspect
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The example is the library's method, told in one file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import ModuleType
 

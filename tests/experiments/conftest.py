@@ -1,7 +1,5 @@
 """A small benchmark that several tests look at: starting its worker takes seconds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

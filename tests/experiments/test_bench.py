@@ -1,7 +1,5 @@
 """Benchmarks in a pool of processes: the same results, whatever fails or dies on the way."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

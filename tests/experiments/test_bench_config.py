@@ -1,7 +1,5 @@
 """Benchmarks as files: what they expand to, and what is refused before any work starts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From a configuration to its parts, and what of a graph they do not look at."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Configurations: typed, to and from TOML, in step with the constructors they feed."""
 
-from __future__ import annotations
-
 import inspect
 
 import pytest

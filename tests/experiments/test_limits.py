@@ -1,7 +1,5 @@
 """Work that takes too long is stopped, and goes on with less where memory does not suffice."""
 
-from __future__ import annotations
-
 import json
 import time
 from concurrent.futures import Future

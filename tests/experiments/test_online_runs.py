@@ -1,7 +1,5 @@
 """Runs whose tasks come in batches: how often they are tested, what they keep, how they go on."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

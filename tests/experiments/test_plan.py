@@ -1,7 +1,5 @@
 """Plans: copies that are like their graph, and costs drawn out from them."""
 
-from __future__ import annotations
-
 from multiprocessing import get_context
 
 import pytest

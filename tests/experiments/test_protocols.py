@@ -1,7 +1,5 @@
 """Papers' protocols: values under what is given, said where they are departed from."""
 
-from __future__ import annotations
-
 import json
 import logging
 from typing import Any

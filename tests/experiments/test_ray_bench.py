@@ -1,7 +1,5 @@
 """Runs and benchmarks on Ray: the numbers of one process, also when a worker is killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What notebooks show of results, graphs and live learners, whatever things are called."""
 
-from __future__ import annotations
-
 import sys
 from html.parser import HTMLParser
 from typing import Any

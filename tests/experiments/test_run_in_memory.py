@@ -1,7 +1,5 @@
 """``run`` on what a user holds in hand, told by keywords."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whole runs: what they return, what they keep, and that they can be stopped anywhere."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A run comes to the same numbers in little memory and with any number of threads."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

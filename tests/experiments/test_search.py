@@ -1,7 +1,5 @@
 """Choosing hyper-parameters: every combination, on validation nodes, the best one kept."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

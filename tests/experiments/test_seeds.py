@@ -1,7 +1,5 @@
 """``seed``, ``seeds`` and ``repeats`` mean the same wherever they are given."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

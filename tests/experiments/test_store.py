@@ -1,7 +1,5 @@
 """The results folder: nothing is lost, whatever fails, and one process at a time learns a seed."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -1,7 +1,5 @@
 """Runs on graphs whose nodes have several labels or numbers."""
 
-from __future__ import annotations
-
 import json
 import logging
 from typing import Any

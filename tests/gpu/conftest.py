@@ -3,8 +3,6 @@
 Run with ``pytest -m gpu`` on a machine with a CUDA device; elsewhere all of it is left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

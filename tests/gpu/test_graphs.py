@@ -1,7 +1,5 @@
 """Graphs, streams, reach and embeddings on a GPU give what they give on a CPU."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Every registered method on a GPU: it learns what it learns on a CPU, and can be stopped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any

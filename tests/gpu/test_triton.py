@@ -1,7 +1,5 @@
 """Products by the Triton kernel: by hand, against the CPU, in half numbers, the same in parts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A graph of more than 2^31 entries on a GPU: nothing counts its entries in 32 bits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

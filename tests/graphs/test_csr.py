@@ -1,7 +1,5 @@
 """Rows of CSR arrays, and their pointers: of 32 bits while these count all entries, else of 64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Several graphs in one: by hand, and nothing seen from one graph to another."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Â, with weights of edges and without: in the record, what is made of it, and every product."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from pathlib import Path

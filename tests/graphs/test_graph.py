@@ -1,7 +1,5 @@
 """The graph record against dense matrices written out from the list of edges."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,7 +1,5 @@
 """A graph on disk is whole, or it is no graph."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sparse products, their gradients and the gradients of those equal the dense ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Sparse products equal dense ones, whatever the layout."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

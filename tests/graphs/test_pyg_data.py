@@ -1,7 +1,5 @@
 """To PyG and back: Data, and HeteroData as one graph with types and relations."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What is no graph is refused with the reason."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Edges with relations: what is kept of them, and what stays when a graph is cut."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Â by hand, against Â written out, in blocks of columns and in ranges of rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module

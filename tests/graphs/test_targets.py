@@ -1,7 +1,5 @@
 """Targets: several labels a node, or numbers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A graph folder of more than 2^31 entries: what is asked of its last rows is answered right."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

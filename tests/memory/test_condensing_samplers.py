@@ -1,7 +1,5 @@
 """Synthetic embeddings: what they match, and what they would not without the term that says so."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,7 +1,5 @@
 """TEM: what is kept, in one look or in many batches, and what it takes up."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

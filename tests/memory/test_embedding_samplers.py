@@ -1,7 +1,5 @@
 """Samplers that look at embeddings: choices written out, and against searches of all candidates."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

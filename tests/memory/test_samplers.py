@@ -1,7 +1,5 @@
 """What every sampler promises, the law of those that draw, and the choices of those that do not."""
 
-from __future__ import annotations
-
 import inspect
 import math
 

@@ -1,7 +1,5 @@
 """Nodes stored with some of the graph around them, and what is kept of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

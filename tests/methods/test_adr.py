@@ -1,7 +1,5 @@
 """Layers merged by ridge regression, and a head on what the merged ones make."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A learner in closed form: whatever way its nodes came, went and changed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

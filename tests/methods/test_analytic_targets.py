@@ -1,7 +1,5 @@
 """Method analytic where nodes have several labels or numbers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Heads on several views in one mixture: a function of what was seen, in whatever order."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from typing import Any

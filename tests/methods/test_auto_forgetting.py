@@ -1,7 +1,5 @@
 """What auto forgets it never met, and learners that merge are one that met all."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

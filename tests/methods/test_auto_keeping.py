@@ -1,7 +1,5 @@
 """What auto keeps: probes, sums within a limit of memory, and a state that goes on."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Relations in auto's views: seen where they are, left out where not, and forgotten with nodes."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

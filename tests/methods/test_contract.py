@@ -1,7 +1,5 @@
 """What every registered method must do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Stored knowledge moved by the drift that new nodes' ego-subnetworks show."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The Fisher information and the penalty it makes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Replay of feature graphs."""
 
-from __future__ import annotations
-
 import torch
 
 from evergraph.memory import EmbeddingMemory

@@ -1,7 +1,5 @@
 """Gradients that harm no earlier task."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What makes ``hpn`` what it is, and what would be lost without it."""
 
-from __future__ import annotations
-
 from itertools import permutations
 from typing import Any
 

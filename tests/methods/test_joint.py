@@ -1,7 +1,5 @@
 """The upper bound: candidates, and the choice among them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

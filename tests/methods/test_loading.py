@@ -1,7 +1,5 @@
 """Learners in files, and what else may be found there."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from evergraph.training.saving import description
 
 
 @pytest.fixture(scope="module")
-def learner(small_graph: eg.Graph) -> eg.TEM:
+def learner(small_graph):
     """TEM after two of three tasks, classes in an order of their own, with parts of its own."""
     learner = eg.TEM(
         memory=eg.EmbeddingMemory(budget=7, sampler=eg.DegreeSampler()),

@@ -1,7 +1,5 @@
 """What MAS finds sensitive, what LwF holds on to, what TWP adds for the topology."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

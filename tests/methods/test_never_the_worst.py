@@ -1,7 +1,5 @@
 """On no kind of graph does the mixture fall behind the best of its heads."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

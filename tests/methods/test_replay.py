@@ -1,7 +1,5 @@
 """What er-gnn, ssm, sem and full-subgraph keep and replay."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Settings of components: what they are unless given, and what each may be."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import re

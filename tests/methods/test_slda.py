@@ -1,7 +1,5 @@
 """Discriminant analysis in a stream: by hand, and however its nodes came and went."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What makes ``tem`` what it is, and what would be lost without it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The paper's Definition 1 and Theorem 1, held to numerically."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

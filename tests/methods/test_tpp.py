@@ -1,7 +1,5 @@
 """Task prediction by profiles, and heads that stay as they are."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What every backbone promises, whichever it is."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import weakref

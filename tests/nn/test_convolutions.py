@@ -1,7 +1,5 @@
 """One layer of each kind: by hand, and by its dense formula."""
 
-from __future__ import annotations
-
 from math import log
 
 import pytest

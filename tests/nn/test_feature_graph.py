@@ -1,7 +1,5 @@
 """A node as the graph of its features."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

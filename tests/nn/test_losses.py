@@ -1,7 +1,5 @@
 """The one loss, against torch's own cross-entropy and against sums written out."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """f_out: by hand, and what growing and dropout may and may not change."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

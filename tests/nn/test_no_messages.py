@@ -1,7 +1,5 @@
 """GNNs run on sparse products: no tensor of edges x width is ever made."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Prototypes: when they are established, and what they stand for."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

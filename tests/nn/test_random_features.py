@@ -1,7 +1,5 @@
 """Random features: the kernels they approach, and the few bytes they are made from."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Residual networks: the formula by hand, and each of its terms."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The classifier takes what users have and answers in kind: classes, several labels, numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A delta looked at in columns is what it is looked at one by one, mistakes and their words too."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from pathlib import Path

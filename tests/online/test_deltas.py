@@ -1,7 +1,5 @@
 """Deltas that change what is there: their order, what is new of them, and many taken together."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import deque
 from typing import Any

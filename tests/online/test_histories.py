@@ -1,7 +1,5 @@
 """Any history of deltas: the same bits again, only what is left decides, outliers leave nothing."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Nodes learned from: as what they are counted, who is held back, and when scores follow."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """The state machine: what a delta does, what it may not be, and that nothing else matters."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

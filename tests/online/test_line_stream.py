@@ -1,7 +1,5 @@
 """Lines of JSON into a learner: batches, mistakes, streams given again, columns of any kind."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Look-ups read what is published, never half of a delta; and what to ask next."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A learner within a limit: the same bits, files instead of memory, one sentence where it fails."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Columns as they are, from a file or a DataFrame into a learner, and the same rows later."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

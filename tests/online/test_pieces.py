@@ -1,7 +1,5 @@
 """States in pieces are what they are at once, and packed ones lack the forgotten alone."""
 
-from __future__ import annotations
-
 import tracemalloc
 from copy import deepcopy
 from itertools import islice

@@ -1,7 +1,5 @@
 """A learner beside a graph of relations and types ends where the final graph begins."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -4,8 +4,6 @@ A learner's folder holds the settings it was made with and refuses others, so a 
 changes shuts out every folder made before.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any

@@ -13,8 +13,6 @@ classes:
     scores    ‖Δs(x)‖ ≤ L ‖ΔV‖_F
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The most that can be had for a price, by hand."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Tables as files: they parse back to what ``result.json`` says."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

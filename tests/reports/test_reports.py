@@ -1,7 +1,5 @@
 """Collecting runs, which of them stand side by side, and the tables of the command line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

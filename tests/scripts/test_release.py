@@ -1,7 +1,5 @@
 """Scripts around a release: what is installed, what is in the archives, what is in the way."""
 
-from __future__ import annotations
-
 import datetime
 import io
 import subprocess

@@ -1,7 +1,5 @@
 """A service around a small learner, asked as a client asks it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

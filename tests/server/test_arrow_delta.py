@@ -1,7 +1,5 @@
 """Deltas as Arrow tables."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pyarrow as pa

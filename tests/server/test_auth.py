@@ -1,7 +1,5 @@
 """Who may read and write, and how often."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a body says, and how much of it is taken: small ones that stand for much are refused."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

@@ -1,7 +1,5 @@
 """``evergraph ingest``, ``predict`` and ``serve`` as a user meets them."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Connections that keep quiet, are too many, or do not read: nobody else is kept waiting."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import resource

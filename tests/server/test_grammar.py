@@ -3,8 +3,6 @@
 What routes take besides bodies is asked for by ``test_openapi``, from the document.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator

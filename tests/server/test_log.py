@@ -1,7 +1,5 @@
 """Lines of the log, each with the id of its request; clients are told of no place on the disk."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

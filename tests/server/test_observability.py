@@ -1,7 +1,5 @@
 """What an operator watches is there, is right, and is written as Prometheus reads it."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from typing import Any

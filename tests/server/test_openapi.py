@@ -1,7 +1,5 @@
 """The OpenAPI document is true: schemathesis asks the service whatever the document allows."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """Whatever is refused has its status and one sentence, and changes nothing."""
 
-from __future__ import annotations
-
 import json
 import logging
 from threading import Event, Thread

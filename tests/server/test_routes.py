@@ -1,7 +1,5 @@
 """What the service does when everything is well."""
 
-from __future__ import annotations
-
 import json
 import logging
 from dataclasses import dataclass

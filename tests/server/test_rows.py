@@ -1,7 +1,5 @@
 """Nodes as objects with columns by name; several labels and numbers over HTTP."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The service as a process of its own: signals, sockets, and a process that only reads."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re

@@ -1,7 +1,5 @@
 """TLS, and what is read again on SIGHUP."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import logging

@@ -1,7 +1,5 @@
 """A service says how it does from its first moment on."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re

@@ -1,7 +1,5 @@
 """Dumps that are given again, synced, and what else changes a learner by ``evergraph ingest``."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

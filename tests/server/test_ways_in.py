@@ -7,8 +7,6 @@ in ``test_queries``, tables sent to a service against its rows in ``test_rows``,
 graphs against frames and folders in ``test_mixed_columns``.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Who works: one thread that writes, some for each kind of work, and the loop for few questions."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """Which task brings a node, and which task brings a class first."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

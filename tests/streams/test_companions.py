@@ -1,7 +1,5 @@
 """Nodes without a class come along, or are left out."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

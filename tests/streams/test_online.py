@@ -3,8 +3,6 @@
 Every node's feature is its own number in the whole graph, so any position can be traced back.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Training, validation and test nodes of every class."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Streams of nodes that have several labels or numbers."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

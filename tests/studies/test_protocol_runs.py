@@ -1,7 +1,5 @@
 """Every method under every protocol, no run learned twice, and variance taken apart."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The paper's tables and figures, made again in small."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Learners of ``auto`` narrow enough to be made in a moment, and tasks without some nodes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

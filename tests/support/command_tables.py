@@ -1,7 +1,5 @@
 """Two tables for ``evergraph ingest``, and what commands print of them."""
 
-from __future__ import annotations
-
 NODES = "id,label,f,g\n" + "".join(
     f"n{i},{'' if i % 5 == 4 else 'xy'[i % 2]},{i % 2},{1 - i % 2}\n" for i in range(25)
 )

@@ -1,7 +1,5 @@
 """``evergraph ...`` in a fork of this process, to be sent signals: a new one takes seconds."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

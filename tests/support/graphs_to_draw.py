@@ -1,7 +1,5 @@
 """Graphs small enough to draw, and random ones that are drawn anew from a seed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Paths 0 - 1 - 2 - ... that grow, and embeddings that follow them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

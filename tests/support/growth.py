@@ -1,7 +1,5 @@
 """Deltas of every kind, drawn from a seed, and what is compared of learners that took them in."""
 
-from __future__ import annotations
-
 import json
 from random import Random
 

@@ -1,7 +1,5 @@
 """Histories of deltas, drawn, and the graph that each comes to."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """Heads and learners of the live form of ``auto``, on a ring of three classes."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 

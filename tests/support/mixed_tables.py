@@ -1,7 +1,5 @@
 """A table with a column of every kind, and edges, written as CSV and held as pandas has it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

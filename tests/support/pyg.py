@@ -1,7 +1,5 @@
 """PyG's objects, which take seconds to import: only once one is made."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,7 +1,5 @@
 """Graphs whose first feature is a node's own number, so that any position can be traced back."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from evergraph.graphs import Graph

@@ -5,8 +5,6 @@ Prints what happened as JSON. The manager is that of a user, since a system has 
 cannot do is left out of the unit.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Waiting that ends: what never comes is a failed test, not a suite that hangs."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Embeddings in blocks of columns: the same, whoever computes them."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

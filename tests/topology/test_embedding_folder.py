@@ -1,7 +1,5 @@
 """Embeddings in a folder are those of the graph, to the last bit, whatever interrupts them."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every f_topo against numbers worked out by hand, and the properties that all of them share."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A graph that has grown: whose embedding is computed anew, and that no other one would differ."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

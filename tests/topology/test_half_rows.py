@@ -1,7 +1,5 @@
 """What rows in half numbers change of every f_topo: no more than their digits allow."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

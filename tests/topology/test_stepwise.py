@@ -1,7 +1,5 @@
 """Every f_topo told hop by hop, against the whole; and rows that do not see each other."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every f_topo on a graph whose edges have weights."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

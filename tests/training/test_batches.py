@@ -1,7 +1,5 @@
 """An epoch reads every row once, in pools of blocks where rows are many."""
 
-from __future__ import annotations
-
 import sys
 
 import torch

@@ -1,7 +1,5 @@
 """What a learner says of nodes, from scores written down by hand."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The only epoch loop."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What becomes of one column, by hand; rows are read alike, whenever and however many come."""
 
-from __future__ import annotations
-
 import json
 import math
 from datetime import date

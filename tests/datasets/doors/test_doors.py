@@ -1,7 +1,5 @@
 """Graphs of other libraries, wherever a graph is taken."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import networkx as nx

@@ -1,7 +1,5 @@
 """Tables in memory are read as those in a folder are: columns of any kind, types, relations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

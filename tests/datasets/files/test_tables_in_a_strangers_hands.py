@@ -1,7 +1,5 @@
 """Tables as strangers have them: gaps in labels, weights of edges, dates, columns of all sizes."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Weights of edges in every format: there and back, and what is said of wrong ones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

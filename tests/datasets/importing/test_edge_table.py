@@ -1,7 +1,5 @@
 """Sorting on disk makes what sorting in memory makes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """An import makes what reading the tables in memory makes, whatever happens on the way."""
 
-from __future__ import annotations
-
 import gzip
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """An import that is stopped, killed or out of room goes on where it was."""
 
-from __future__ import annotations
-
 import errno
 import os
 import random

@@ -1,7 +1,5 @@
 """An import keeps several labels, numbers to predict, types of nodes and relations of edges."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet

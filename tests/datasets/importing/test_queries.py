@@ -1,7 +1,5 @@
 """Imports from databases (SQLite, DuckDB, SQLite through ADBC) and from object storage."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables that are no graph, and machines with too little room, are one sentence."""
 
-from __future__ import annotations
-
 import gzip
 
 import pytest

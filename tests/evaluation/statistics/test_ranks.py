@@ -1,7 +1,5 @@
 """Mean ranks and critical differences: by hand, of the literature, and what must hold."""
 
-from __future__ import annotations
-
 import math
 from itertools import permutations, product
 

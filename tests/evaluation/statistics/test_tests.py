@@ -1,7 +1,5 @@
 """Differences, signed ranks and Holm's correction: by hand, against scipy, and what must hold."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

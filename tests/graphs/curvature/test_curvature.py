@@ -1,7 +1,5 @@
 """Curvature by hand and as GraphRicciCurvature has it; homophily by hand and edge by edge."""
 
-from __future__ import annotations
-
 import json
 import sys
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Rows in half numbers: rounded once, summed in whole ones, the same bits in parts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

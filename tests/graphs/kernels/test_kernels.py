@@ -1,7 +1,5 @@
 """Which kernel is taken, and how its work is shared."""
 
-from __future__ import annotations
-
 import builtins
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Rows cut into tiles and ranges: threads do not show, and what is streamed is the same product."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

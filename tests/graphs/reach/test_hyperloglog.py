@@ -1,7 +1,5 @@
 """Counters against sets: hashes, estimates and hops, however the work is cut."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Ego-subnetworks by hand, and against boolean matrix powers."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

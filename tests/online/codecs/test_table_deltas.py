@@ -1,7 +1,5 @@
 """Deltas from tables, by hand."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any

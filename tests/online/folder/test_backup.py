@@ -1,7 +1,5 @@
 """Backups taken while a folder is written to, and deltas that are left out by hand."""
 
-from __future__ import annotations
-
 import shutil
 import tarfile
 import threading

@@ -7,8 +7,6 @@ on as its twin does; or an error of ours says what is wrong. Anything else is to
 the byte and the bit, so that it can be tried again by itself.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

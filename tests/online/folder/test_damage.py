@@ -1,7 +1,5 @@
 """Files that were damaged, taken away or left over: mended, refused, and found by a check-up."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

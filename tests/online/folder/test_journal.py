@@ -1,7 +1,5 @@
 """The journal, of which nothing is missing, and snapshots: when they are taken, what they drop."""
 
-from __future__ import annotations
-
 import errno
 import json
 import logging

@@ -13,8 +13,6 @@ it was under way, and the learner is that of a twin. With ``synchronous=OFF``, o
 that are not synced, the same search must find losses, or it could not find any.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What was forgotten leaves the folder, whenever the process is killed meanwhile."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3

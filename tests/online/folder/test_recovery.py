@@ -1,7 +1,5 @@
 """Recovery and readers: the same bits, however many threads, of folders of earlier versions too."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

@@ -1,7 +1,5 @@
 """Embeddings that follow a graph: by hand, who feels a change, and what is read for it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

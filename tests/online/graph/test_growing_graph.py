@@ -1,7 +1,5 @@
 """A graph that grows and shrinks: what stands in it, what it refuses, and what a change touches."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

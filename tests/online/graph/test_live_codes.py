@@ -1,7 +1,5 @@
 """Class codes that follow a graph, by hand; with embeddings, after any history of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

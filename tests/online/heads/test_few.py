@@ -1,7 +1,5 @@
 """Scores of a handful of nodes by numpy are those of the scorer."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

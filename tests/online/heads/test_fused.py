@@ -1,7 +1,5 @@
 """The live form of auto: by hand, what each part is for, and that nothing but the end counts."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Heads learn, follow and forget; the analytic one as if it had been given the rest at once."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

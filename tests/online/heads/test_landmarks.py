@@ -1,7 +1,5 @@
 """The live form of auto on landmarks: by its definition, and that what is forgotten is gone."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Live learners of several labels or of numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

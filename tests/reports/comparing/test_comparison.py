@@ -1,7 +1,5 @@
 """What is claimed of two runs, and what is not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

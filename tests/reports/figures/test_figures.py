@@ -1,7 +1,5 @@
 """Figures: drawn for any shape of results, and fit to stand in one page."""
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 from itertools import combinations

@@ -1,7 +1,5 @@
 """What accuracy costs: the lines by hand, and where they are drawn at all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The page and everything beside it."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from html import escape

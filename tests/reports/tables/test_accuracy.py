@@ -1,7 +1,5 @@
 """Tables of accuracy: what every run tells, and what some do."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable

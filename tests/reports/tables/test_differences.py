@@ -1,7 +1,5 @@
 """Which differences hold, per dataset and over all of them."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """A book of one small graph, and a finished run that belongs into it."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

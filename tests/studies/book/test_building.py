@@ -1,7 +1,5 @@
 """The book is built once, row by row, and goes on after whatever stopped it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

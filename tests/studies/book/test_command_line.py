@@ -1,7 +1,5 @@
 """The command beside a number runs what the number came from."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

@@ -1,7 +1,5 @@
 """The page shows what the rows say, sorts and filters."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A sound run becomes a row; a wrong one is refused with one sentence."""
 
-from __future__ import annotations
-
 import doctest
 import json
 import shutil
