@@ -63,7 +63,7 @@ def test_its_loss_equals_the_librarys(example, graph):
 
 
 def test_it_reaches_the_librarys_accuracy(example, graph, monkeypatch):
-    monkeypatch.setattr(example, "EPOCHS", 80)
+    monkeypatch.setattr(example, "EPOCHS", 40)
     stream = GraphStream(graph)
     split = {
         part: torch.cat([getattr(s, part) for s in stream.splits]) for part in ("train", "test")
@@ -73,7 +73,7 @@ def test_it_reaches_the_librarys_accuracy(example, graph, monkeypatch):
     learner = TEM(
         backbone=PDGNN(hidden=(256,), bias=False, dropout=0.0, scaling="none"),
         memory=EmbeddingMemory(budget=400),
-        trainer=Trainer(epochs=80, lr=0.005, weight_decay=5e-4, batch_size=None, device="cpu"),
+        trainer=Trainer(epochs=40, lr=0.005, weight_decay=5e-4, batch_size=None, device="cpu"),
         generator=seeded(0, "learner"),
     )
     reports = learn_stream(learner, stream, testings=["local"])

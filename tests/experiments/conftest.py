@@ -1,6 +1,7 @@
 """A small benchmark that several tests look at: starting its worker takes seconds."""
 
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -40,5 +41,6 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Learned:
     events = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool, "threads_of", lambda workers: 1)
+        patch.setattr(pool, "get_context", lambda _: get_context("fork"))
         rows = run_bench(open_bench(config, out=out), workers=1, on_event=events.append)
     return Learned(config, out, events, rows)

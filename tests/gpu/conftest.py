@@ -18,11 +18,11 @@ HERE = Path(__file__).parent
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark every test of this folder, and leave them out where there is no device."""
-    here = [item for item in items if HERE in item.path.parents]
+    here = [item for item in items if item.path.parent == HERE]
     for item in here:
         item.add_marker(pytest.mark.gpu)
     if here and not torch.cuda.is_available():
-        items[:] = [item for item in items if HERE not in item.path.parents]
+        items[:] = [item for item in items if item.path.parent != HERE]
         config.hook.pytest_deselected(items=here)
 
 

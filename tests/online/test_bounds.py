@@ -211,7 +211,7 @@ def test_a_thousand_classes_a_hundred_times_do_not_end_the_process(tmp_path):
     assert answered
 
 
-MANY = 500
+MANY = 260
 WIDTH = 8
 
 

@@ -30,7 +30,7 @@ from evergraph.studies.theorem import pseudo_training
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A graph of four classes in a file."""
-    graph = load("synthetic", nodes=160, classes=4, features=8, noise=0.5, seed=3)
+    graph = load("synthetic", nodes=120, classes=4, features=8, noise=0.5, seed=3)
     path = tmp_path_factory.mktemp("data") / "small.npz"
     edges = torch.stack([graph.indices.long(), graph.edge_rows()]).numpy()
     np.savez(path, edge_index=edges, x=graph.features.numpy(), y=graph.labels.numpy())
