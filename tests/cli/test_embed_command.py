@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -83,9 +84,7 @@ def test_refusals(call, graph_file, typed, said):
 
 
 def test_interrupted_embedding(call, graph_file, monkeypatch):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
+    interrupted = Mock(side_effect=KeyboardInterrupt)
     with monkeypatch.context() as patch:
         patch.setattr(embedding_folder, "encoded_blocks", interrupted)
         _, err = call("embed", graph_file, "--out", "e", expect=130)

@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -74,9 +75,7 @@ def test_bad_limits(call, tables, options, said):
 
 
 def test_interrupted_it_says_how_to_go_on(call, tables, monkeypatch):
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
+    stop = Mock(side_effect=KeyboardInterrupt)
     with monkeypatch.context() as patch:
         patch.setattr(EdgeTable, "write", stop)
         _, err = call("import", *tables, "--out", "g", expect=130)

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -63,9 +64,7 @@ def test_a_report_on_an_ascii_terminal(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_report_is_written_before_anything_is_printed(call, tmp_path, monkeypatch):
-    def fail(*_):
-        raise OSError(28, "No space left on device")
-
+    fail = Mock(side_effect=OSError(28, "No space left on device"))
     write(tmp_path / "runs" / "tem", result_of([0.5]))
     monkeypatch.setattr(results_commands, "print_table", fail)
     _, err = call("report", "runs", expect=2)

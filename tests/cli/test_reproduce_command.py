@@ -1,6 +1,7 @@
 """``evergraph reproduce`` as a user meets it."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -83,9 +84,7 @@ def test_what_a_study_needs_is_said_before_any_work(call, graph, tmp_path, monke
 def test_pages_are_written_before_anything_is_printed(call, graph, tmp_path, monkeypatch):
     from evergraph.cli import reproduce_command
 
-    def fail(*_):
-        raise OSError(28, "No space left on device")
-
+    fail = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(reproduce_command, "print_table", fail)
     _, err = call("reproduce", "homophily", "--datasets", graph, "--out", "out", expect=2)
     assert err == "error: No space left on device\n"
@@ -95,9 +94,7 @@ def test_pages_are_written_before_anything_is_printed(call, graph, tmp_path, mon
 def test_a_full_disk_is_one_sentence(call, graph, tmp_path, monkeypatch):
     from evergraph.studies import base
 
-    def full(path):
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(base, "written_aside", full)
     _, err = call("reproduce", "homophily", "--datasets", graph, "--out", "out", expect=2)
     assert err == (

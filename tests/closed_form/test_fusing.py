@@ -99,18 +99,6 @@ def test_within_a_task_other_classes_do_not_count(seed):
     torch.testing.assert_close(fused_weights(wild, labels, allowed=allowed), weights)
 
 
-@given(seed=seeds, data=st.data())
-def test_order_of_nodes_heads_and_classes_does_not_matter(seed, data):
-    scores, labels = problem(seed)
-    weights = fused_weights(scores, labels)
-    nodes, classes, heads = (
-        torch.tensor(data.draw(st.permutations(range(size)))) for size in scores.shape
-    )
-    turned = scores[nodes][:, classes][:, :, heads]
-    found = fused_weights(turned, classes.argsort()[labels[nodes]])
-    torch.testing.assert_close(found, weights[heads], atol=1e-5, rtol=1e-5)
-
-
 @settings(max_examples=10)
 @given(seed=seeds, start=st.lists(st.floats(0.0, 30.0), min_size=4, max_size=4))
 def test_from_anywhere_the_way_leads_to_the_same(seed, start):

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -82,9 +83,7 @@ def test_waiting_ends_when_the_other_is_done(tmp_path):
 def test_unlockable_places_are_reported(tmp_path, monkeypatch):
     import fcntl
 
-    def refuse(*_):
-        raise OSError(errno.ENOLCK, "No locks available")
-
+    refuse = Mock(side_effect=OSError(errno.ENOLCK, "No locks available"))
     with monkeypatch.context() as patched:
         patched.setattr(fcntl, "flock", refuse)
         assert not FileLock(tmp_path / "lock", RuntimeError).holds

@@ -3,6 +3,7 @@
 import errno
 import os
 import sys
+from unittest.mock import Mock
 
 import numpy as np
 import psutil
@@ -70,9 +71,7 @@ def test_other_files_are_refused(tmp_path, contents):
 
 
 def test_a_full_disk_is_reported_at_once(tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(ResourceError, match=r"a\.npy: the disk is full \(No space left"):
         create_array(tmp_path / "a.npy", (10,), torch.float32)

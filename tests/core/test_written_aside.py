@@ -3,6 +3,7 @@
 import os
 import stat
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -36,10 +37,7 @@ def test_the_file_is_on_the_disk_before_it_has_its_name_and_the_name_at_the_end(
 def test_a_failed_write_keeps_the_file(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     path.write_text("before")
-
-    def full(handle):
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"), written_aside(path) as file:
         file.write(b"after")

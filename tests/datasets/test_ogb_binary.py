@@ -5,6 +5,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -110,10 +111,7 @@ def test_both_ways_has_its_own_folder_and_the_same_features(tmp_path, caplog):
 
 def test_a_stopped_reader_begins_again(tmp_path, monkeypatch):
     write_raw(tmp_path)
-
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
+    stop = Mock(side_effect=KeyboardInterrupt)
     with monkeypatch.context() as patch:
         patch.setattr(binary.EdgeTable, "write", stop)
         with pytest.raises(KeyboardInterrupt):

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -61,10 +62,7 @@ def test_a_page_is_executed_once_and_shown(scripts, page, tmp_path, monkeypatch)
     second = scripts.hook.shown(codes[1].outputs)
     assert '<pre class="notebook-stdout">&lt;script&gt;\n</pre>' in second
     assert '<div class="notebook-html"><b>bold</b></div>' in second
-
-    def refuse(*_):
-        raise AssertionError("executed again")
-
+    refuse = Mock(side_effect=AssertionError("executed again"))
     monkeypatch.setattr(scripts.notebooks, "_execute", refuse)
     assert scripts.notebooks.executed(page, kept=tmp_path / "kept") == made
     monkeypatch.setenv("CI", "true")

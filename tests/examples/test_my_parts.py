@@ -1,4 +1,4 @@
-"""The parts of examples/my_parts.py keep the promises of registered ones, however they come in."""
+"""Parts of examples/my_parts.py and docs/extending.md keep the promises of registered ones."""
 
 import inspect
 import shutil
@@ -35,13 +35,16 @@ PROMISES = {
 
 
 @pytest.fixture
-def parts(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_parts: None
-) -> Iterator[None]:
-    """Bring the parts in by ``--plugin``, or as a package that is installed."""
+def parts(request, tmp_path, monkeypatch, own_parts) -> Iterator[str | None]:
+    """Bring the parts in by ``--plugin``, or as a package that is installed; or the page's own."""
+    if request.param == "page":
+        page = (ROOT / "docs" / "extending.md").read_text("utf-8")
+        exec(page.split("```python\n# powered_degree.py\n")[1].split("\n```")[0], {})
+        yield "powered-degree"
+        return
     if request.param == "plugin":
         load_plugin(FILE)
-        yield
+        yield None
         return
     shutil.copy(FILE, tmp_path / "my_installed_parts.py")
     info = tmp_path / "my_parts-1.0.dist-info"
@@ -49,7 +52,7 @@ def parts(
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-parts\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[evergraph.parts]\nmine = my_installed_parts\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    yield
+    yield None
     del sys.modules["my_installed_parts"]
 
 
@@ -66,11 +69,14 @@ def calls_of(test: Any) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("parts", "file"),
-    [*(("plugin", file) for file in sorted(PROMISES)), ("entry point", "memory/test_samplers.py")],
+    [
+        *(("plugin", file) for file in sorted(PROMISES)),
+        *((way, "memory/test_samplers.py") for way in ("entry point", "page")),
+    ],
     indirect=["parts"],
 )
 def test_every_promise_is_kept(file, parts, small_graph, tmp_path):
-    module, name, kept = module_of(ROOT / "tests" / file, "promises"), PROMISES[file], 0
+    module, kept = module_of(ROOT / "tests" / file, "promises"), 0
     for test in list(vars(module).values()):
         marks = getattr(test, "pytestmark", [])
         registered = [m for m in marks if m.name == "parametrize" and m.args[0] == "name"]
@@ -81,7 +87,7 @@ def test_every_promise_is_kept(file, parts, small_graph, tmp_path):
         fixtures["tiny_graph"] = small_graph
         given = {fixture: value for fixture, value in fixtures.items() if fixture in taken}
         for values in calls_of(test):
-            test(name=name, **values, **given)
+            test(name=parts or PROMISES[file], **values, **given)
             kept += 1
     assert kept >= {"methods/test_contract.py": 5, "topology/test_growth.py": 1}.get(file, 3)
 

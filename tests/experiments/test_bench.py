@@ -6,6 +6,7 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import active_children, get_context
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -130,9 +131,9 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
 
 
 def test_any_exception_becomes_a_sentence(monkeypatch, tmp_path):
-    def fail(*_, **__):
-        raise RuntimeError("expected all tensors to be on the same device\nand a long story")
-
+    fail = Mock(
+        side_effect=RuntimeError("expected all tensors to be on the same device\nand a long story")
+    )
     monkeypatch.setattr(runner, "open_run", fail)
     failure = learn(job_of(RunConfig(), tmp_path), 0).failure
     assert failure.error == "RuntimeError: expected all tensors to be on the same device"

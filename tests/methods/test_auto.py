@@ -3,6 +3,7 @@
 import logging
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -170,9 +171,7 @@ def test_nothing_is_solved_before_somebody_asks(small_graph, monkeypatch, caplog
         solved.append(strength)
         return whole(statistics, strength, **options)
 
-    def refused(*_):
-        raise AssertionError("nobody has asked")
-
+    refused = Mock(side_effect=AssertionError("nobody has asked"))
     stream = GraphStream(small_graph)
     monkeypatch.setattr(module, "balanced_ridge", counted)
     monkeypatch.setattr(torch.linalg, "cholesky_ex", refused)

@@ -7,6 +7,7 @@ import tempfile
 import threading
 from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -104,10 +105,7 @@ def test_rows_are_taken_and_put_as_in_memory(rows, mask):
 def test_a_full_disk_is_said_before_anything_changes(monkeypatch):
     learner = OnlineLearner(head=FusedHead(width=8), memory_limit=ROOMY)
     learner.apply(delta(0, 3))
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(os, "posix_fallocate", full)
     seq = learner.status().seq
     with pytest.raises(ResourceError, match="the disk is full"):

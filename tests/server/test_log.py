@@ -7,9 +7,10 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from fastapi.testclient import TestClient
@@ -191,11 +192,8 @@ def test_the_servers_own_errors_are_lines_like_any_other(monkeypatch):
 LABELS = {"labels": [["c", "x"]]}
 
 
-def raising(error: Exception) -> Callable[..., Any]:
-    def fail(*_: Any, **__: Any) -> Any:
-        raise error
-
-    return fail
+def raising(error: Exception) -> Mock:
+    return Mock(side_effect=error)
 
 
 @pytest.mark.parametrize("kind", [StoppedError, DataError])

@@ -9,6 +9,7 @@ import sqlite3
 import time
 from threading import Thread
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -172,10 +173,7 @@ def test_a_reader_that_cannot_follow_is_told_to_stop(tmp_path, learner, monkeypa
     monkeypatch.setattr("os.kill", lambda pid, number: killed.append(number))
     app = create_app(reader)
     with TestClient(app, base_url=HERE):
-
-        def failing():
-            raise RuntimeError("on purpose")
-
+        failing = Mock(side_effect=RuntimeError("on purpose"))
         monkeypatch.setattr(reader, "refresh", failing)
         while not killed:
             time.sleep(0.01)

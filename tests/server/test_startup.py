@@ -7,6 +7,7 @@ import signal
 import time
 from threading import Event
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -70,9 +71,7 @@ def test_it_lives_at_once_and_is_ready_when_it_has_caught_up(tmp_path, learner, 
 
 
 def test_what_cannot_be_opened_ends_the_server_with_its_reason():
-    def make(_):
-        raise DataError("the journal is damaged")
-
+    make = Mock(side_effect=DataError("the journal is damaged"))
     with served(starting := Starting(make, notifier=Notifier())) as (_, server):
         until(lambda: server.should_exit)
     assert str(starting.failed) == "the journal is damaged"

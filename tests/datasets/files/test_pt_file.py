@@ -109,17 +109,8 @@ OUTSIDE = torch.sparse_csr_tensor(
 )
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"x": OUTSIDE}, "CSR column index 7 at stored value 0: expected 0 to 1"),
-        ({"edge_index": torch.ones(2, 3).bool()}, "edge_index holds torch.bool: expected integers"),
-        ({"time": torch.tensor([1.0, float("nan"), 2.0, 3.0])}, "time holds torch.float32: expec"),
-        ({"x": torch.ones(4, 1) * 1j}, "features hold torch.complex64: expected real numbers"),
-        ({"x": (torch.ones(4, 1) * 1j).to_sparse()}, "features hold torch.complex64: expected re"),
-        ({"x": (torch.ones(4, 1) * 1j).to_sparse_csr()}, "features hold torch.complex64: expected"),
-    ],
-)
-def test_kinds_of_numbers_that_are_refused(tmp_path, tiny, change, said):
-    with pytest.raises(DataError, match=rf"graph\.pt: {said}"):
-        read_pt(saved(tmp_path, as_dict(tiny) | change))
+def test_a_matrix_that_nobody_has_checked_is(tmp_path, tiny):
+    with pytest.raises(
+        DataError, match=r"graph\.pt: CSR column index 7 at stored value 0: expected"
+    ):
+        read_pt(saved(tmp_path, as_dict(tiny) | {"x": OUTSIDE}))

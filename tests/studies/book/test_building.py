@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import build_book
 import pytest
@@ -54,9 +55,7 @@ def test_rows_are_written_as_they_come(opened, plan, tmp_path):
 def test_a_failure_is_a_row_that_is_tried_again_when_asked(opened, plan, tmp_path, monkeypatch):
     from evergraph.methods.slda import SLDA
 
-    def fail(*_, **__):
-        raise RuntimeError("too deep")
-
+    fail = Mock(side_effect=RuntimeError("too deep"))
     with monkeypatch.context() as broken:
         broken.setattr(SLDA, "fit_task", fail)
         opened().run(workers=1)
