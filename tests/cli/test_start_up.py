@@ -14,7 +14,7 @@ from evergraph.core.resolver import declared_summary, first_line
 from evergraph.datasets import datasets
 from evergraph.datasets.catalogue import catalogue
 from evergraph.memory.samplers import samplers
-from evergraph.methods import Finetune, methods
+from evergraph.methods import methods
 from evergraph.nn import backbones
 from evergraph.topology import topologies
 
@@ -126,19 +126,6 @@ def test_a_mistyped_command_is_met_with_the_nearest(call):
     said = call("reprot", expect=2)[1]
     assert said.startswith("error: unknown command 'reprot': did you mean 'report'? choose one of ")
     assert said.count("\n") == 1
-
-
-def test_parts_of_the_program_are_listed(call, monkeypatch):
-    class Mine(Finetune):
-        """A method of my own."""
-
-        name = "mine"
-
-    monkeypatch.setattr(methods, "_classes", dict(methods._classes))
-    methods.register(Mine)
-    listed = json.loads(call("list", "methods", "--json")[0])["methods"]
-    assert listed["mine"] == "A method of my own."
-    assert "tem" in listed
 
 
 def test_help_tells_what_is_taken_where_nothing_is_given():

@@ -109,23 +109,6 @@ def test_nodes_are_expanded_a_few_at_a_time_and_compressed_once(rank, small_grap
     assert compressed == ([] if rank is None else [rank] * (3 + 4 + 2))
 
 
-@pytest.mark.parametrize("testing", ["local", "global"])
-def test_the_order_of_tasks_changes_nothing(testing, small_graph):
-    answers = []
-    for order in ([0, 1, 2, 3, 4, 5], [3, 2, 5, 4, 1, 0]):
-        stream = GraphStream(small_graph, order=order)
-        learner = learned(stream)
-        of_label = torch.tensor(stream.classes).argsort()  # the column of each of the dataset's
-        graphs = [stream.union_graph(2)]
-        if testing == "local":  # classes 0 and 1, then 2 and 3, then 4 and 5
-            graphs = [stream.local_graph(order.index(label) // 2) for label in (0, 2, 4)]
-        scores = [learner.logits(graph, torch.arange(graph.num_nodes)) for graph in graphs]
-        answers.append(torch.cat(scores)[:, of_label])
-    for other in answers[1:]:
-        torch.testing.assert_close(other, answers[0], atol=1e-4, rtol=1e-4)
-        assert other.argmax(1).equal(answers[0].argmax(1))
-
-
 @every_weights
 def test_tasks_one_by_one_give_the_head_of_one_pass(weights, small_graph):
     stream = GraphStream(small_graph)

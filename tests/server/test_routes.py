@@ -107,18 +107,6 @@ def test_changes_teach_what_the_final_graph_does(serve, first):
     torch.testing.assert_close(torch.tensor(told(changed)), expected, atol=1e-5, rtol=0)
 
 
-def test_labels_come_late_and_nodes_are_forgotten(client):
-    told = client.post("/v1/labels", json={"labels": [["c", "x"], [3, "x"]]}).json()
-    assert (told["predicted"], told["right"], told["seq"]) == (2, 1, 2)  # 3 was taken for y
-    history = client.get("/v1/history").json()
-    assert [point["asked"] for point in history["curve"]] == [2]
-    assert (history["newest"], history["confusion"]) == (["x", "y"], [[1, 1, 0], [0, 0, 0]])
-    assert client.post("/v1/forget", json={"ids": [3, "b"]}).json()["seq"] == 3
-    status = client.get("/v1/status").json()
-    assert (status["nodes"], status["labelled"], status["accuracy"]) == (4, 4, 0.5)
-    assert client.get("/v1/nodes/b").status_code == 404
-
-
 def test_the_same_key_counts_once(client, first, fingerprint):
     before = fingerprint(client)
     again = client.post("/v1/deltas", json=first)
@@ -275,21 +263,6 @@ def test_now_leaves_nothing_of_what_was_forgotten(client, caplog):
     assert (status["seq"], status["names"]) == (4, ["x", "y", "dropped-2"])
     assert client.get("/v1/predictions/a").json()["predictions"][0]["label"] == "x"
     assert client.post("/v1/forget", json={"ids": ["b"]}).json()["seq"] == 5
-
-
-def test_places_of_forgotten_nodes_go_while_the_service_answers(client):
-    many = {"nodes": [*range(10, 50)], "features": [[0.5, 0.5]] * 40, "labels": ["x"] * 40}
-    client.post("/v1/deltas", json=many)
-    client.post("/v1/forget", json={"ids": [*range(10, 50)]})
-    question = {"ids": ["a", 3], "all": True}
-    said, page = client.post("/v1/predictions", json=question).json(), client.get("/v1/ids?limit=2")
-    assert client.post("/v1/compact", json={"now": True}).json()["places"] == 40
-    assert client.post("/v1/predictions", json=question).json() == said
-    refused = client.get(f"/v1/ids?start={page.json()['next']}")
-    assert refused.status_code == 422
-    assert refused.json()["error"].startswith("start must be 0, not ")
-    assert client.get("/v1/ids").json()["ids"] == page.json()["ids"] + ["c", 1, 2, 3]
-    assert client.post("/v1/labels", json={"labels": [["c", "y"]]}).json()["seq"] == 4
 
 
 def test_only_who_may_write_may_compact(serve):
