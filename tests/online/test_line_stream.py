@@ -279,7 +279,6 @@ def test_lines_are_read_as_the_first_table_was(begun, call, tmp_path):
     ("change", "said"),
     [
         ({"score": "high"}, "line 2: row 2 has 'high' in column 'score': expected a number"),
-        ({"published": "soon"}, "line 2: row 2 has 'soon' in column 'published': expected a date"),
         ({"scores": 1}, "line 2: has a column 'scores' that the first table did not have"),
     ],
 )
@@ -322,7 +321,7 @@ def test_types_and_relations_by_hand():
         reader.read(b'{"edge": ["a", "b"], "relation": 3}', 8)
 
 
-@pytest.mark.parametrize("batch", [1, 2, 9])
+@pytest.mark.parametrize("batch", [1, 9])
 def test_batches_of_relations_give_one_outcome(batch):
     kept, whole = (Kept(FusedHead(width=16)) for _ in range(2))
     LineStream(kept, batch=batch).take_in(written(TYPED))

@@ -84,7 +84,7 @@ HEADS: dict[str, Callable[[], OnlineHead]] = {
 
 
 @pytest.mark.parametrize("name", HEADS)
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(
     seed=st.integers(0, 50), steps=st.integers(2, 6), tolerance=st.sampled_from([0.0, 0.05, 0.3])
 )

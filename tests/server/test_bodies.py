@@ -189,14 +189,19 @@ def repeated(value: Any, rows: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(indices, pa.array([value]))
 
 
-ARROW_BOMBS = {
-    "a long text, many rows": ({"id": repeated("x" * 300_000, 10_000)}, 422),
-    "a text, very many rows": ({"id": repeated("é" * 1_000, 300_000)}, 413),
-    "labels": ({"id": np.arange(300_000), "label": repeated("é" * 1_000, 300_000)}, 413),
-    "ends of edges": ({"source": repeated("a" * 900, 200_000)} | {"target": ["b"] * 200_000}, 413),
-    "nulls": ({"id": pa.nulls(2**31 - 1)}, 413),
-    "bytes": ({"id": repeated(b"x" * 300_000, 10_000)}, 413),
-}
+def arrow_bombs() -> dict[str, Any]:
+    """Return tables whose few bytes stand for many, and the status of each."""
+    return {
+        "a long text, many rows": ({"id": repeated("x" * 300_000, 10_000)}, 422),
+        "a text, very many rows": ({"id": repeated("é" * 1_000, 300_000)}, 413),
+        "labels": ({"id": np.arange(300_000), "label": repeated("é" * 1_000, 300_000)}, 413),
+        "ends of edges": (
+            {"source": repeated("a" * 900, 200_000)} | {"target": ["b"] * 200_000},
+            413,
+        ),
+        "nulls": ({"id": pa.nulls(2**31 - 1)}, 413),
+        "bytes": ({"id": repeated(b"x" * 300_000, 10_000)}, 413),
+    }
 
 
 def sent(*paths: Path) -> list[tuple[int, str]]:
@@ -224,7 +229,7 @@ def sent(*paths: Path) -> list[tuple[int, str]]:
 @pytest.mark.skipif(sys.platform != "linux", reason="addresses are limited by Linux")
 def test_bodies_that_stand_for_gigabytes_are_refused_within_600_megabytes(tmp_path):
     paths, expected = [], []
-    for name, (columns, status) in ARROW_BOMBS.items():
+    for name, (columns, status) in arrow_bombs().items():
         paths.append(tmp_path / f"{name}.arrow")
         paths[-1].write_bytes(stream(columns))
         expected.append(status)
