@@ -203,7 +203,6 @@ def transposed(graph: Graph) -> list[Tensor]:
 
 
 def grown(graph: Graph) -> Graph:
-    """Return a part of a graph that grew."""
     growing = GrowingGraph(num_features=12)
     growing.add(torch.zeros(NODES, 12), torch.stack([graph.indices.long(), graph.edge_rows()]))
     return growing.induced(torch.arange(5, 30))

@@ -61,19 +61,6 @@ def test_a_bad_last_line_is_one_sentence(call, tables, listed):
     assert not Path("g").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--memory-limit", "much"], "memory limit must be a size such as 4GB"),
-        (["--memory-limit", "1MB"], "an import takes at least 32 MB"),
-    ],
-)
-def test_bad_limits(call, tables, options, said):
-    _, err = call("import", *tables, "--out", "g", *options, expect=2)
-    assert said in err
-    assert err.count("\n") == 1
-
-
 def test_interrupted_it_says_how_to_go_on(call, tables, monkeypatch):
     stop = Mock(side_effect=KeyboardInterrupt)
     with monkeypatch.context() as patch:

@@ -21,7 +21,6 @@ def called(*words: object, code: int = 0) -> str:
 
 
 def begun(path: Path) -> Path:
-    """Make the folder of a learner that has been given four deltas."""
     given = {"head": {"name": "analytic", "width": 16}}
     with LearnerFolder.open(path, given) as folder:
         folder.submit(Delta(nodes="ab", features=torch.eye(2), labels="xy", edges=(("a", "b"),)))

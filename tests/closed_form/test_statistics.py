@@ -18,7 +18,6 @@ Nodes = tuple[Tensor, Tensor, Tensor]
 
 
 def nodes_of(seed: int, count: int = 12, *, width: int = WIDTH) -> Nodes:
-    """Features, labels and weights."""
     generator = torch.Generator().manual_seed(seed)
     return (
         torch.randn(count, width, generator=generator),

@@ -41,7 +41,6 @@ def drawn(seed: int, nodes: int = 12, targets: int = 2) -> tuple[Tensor, Tensor,
 
 
 def summed(statistics: TargetStatistics) -> list[Tensor]:
-    """Return all sums of every target."""
     found = []
     for target in range(statistics.targets):
         part = statistics.moments([target])

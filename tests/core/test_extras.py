@@ -20,8 +20,6 @@ from evergraph.reports.figures.picture import Frame, drawn
 
 @pytest.fixture
 def without(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Make a package one that is not installed."""
-
     def hide(package: str) -> None:
         for name in [*sys.modules]:
             if name.partition(".")[0] == package:

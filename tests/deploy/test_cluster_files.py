@@ -16,7 +16,6 @@ USER = 10001
 
 
 def read(name: str) -> list[Any]:
-    """Return the documents of a file."""
     return [*yaml.safe_load_all((ROOT / "deploy" / name).read_text("utf-8"))]
 
 

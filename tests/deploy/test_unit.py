@@ -31,7 +31,6 @@ TOKEN = "w" * 24
 
 
 def directives(path: Path) -> dict[str, str]:
-    """Return what a unit says, by name."""
     pairs = re.findall(r"^(\w+)=(.*)$", path.read_text("utf-8"), re.MULTILINE)
     assert len(dict(pairs)) == len(pairs), "a directive is there twice"
     return dict(pairs)
@@ -89,14 +88,12 @@ class Manager:
             process.wait()
 
     def wait_for(self, line: str) -> list[str]:
-        """Return what was said until then."""
         heard = []
         while line not in heard:
             heard += self.socket.recv(4096).decode().splitlines()
         return heard
 
     def client(self) -> Client:
-        """Ask the service."""
         return Client(f"http://127.0.0.1:{self.port}", token=TOKEN)
 
 
@@ -179,7 +176,6 @@ GROUPS = (Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup/unified"), Path("
 
 @pytest.fixture
 def group() -> Iterator[Path]:
-    """A control group that the manager is started in."""
     if os.geteuid() != 0 or not SYSTEMD.exists() or shutil.which("unshare") is None:
         pytest.skip("needs root, systemd and unshare")
     above = next(path for path in GROUPS if (path / "cgroup.procs").exists())

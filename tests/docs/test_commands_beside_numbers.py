@@ -82,7 +82,6 @@ def test_every_command_beside_a_number_is_listed(page):
 
 
 def sections(page: Path) -> dict[str, str]:
-    """Return the sections of a page by their headings."""
     parts = re.split(r"^#+ (.*)$", page.read_text("utf-8"), flags=re.MULTILINE)
     return dict(zip(["", *parts[1::2]], parts[::2], strict=True))
 

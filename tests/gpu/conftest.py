@@ -28,7 +28,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def on_gpu(small_graph: Graph) -> Graph:
-    """The small graph with its arrays on the device."""
     return small_graph.to("cuda")
 
 

@@ -45,7 +45,6 @@ def make(
 
 
 def fitted(learner: Learner, stream: GraphStream, tasks: Sequence[int]) -> Learner:
-    """Return a learner that has learned some tasks."""
     for index in tasks:
         learner.fit_task(stream.open(index, cumulative=learner.cumulative))
     return learner
@@ -58,7 +57,6 @@ def answers(learner: Learner, stream: GraphStream) -> torch.Tensor:
 
 
 def agreement(first: torch.Tensor, second: torch.Tensor) -> float:
-    """Return the share of equal answers."""
     return float((first == second).float().mean())
 
 

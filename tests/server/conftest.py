@@ -51,13 +51,11 @@ def taken(client: TestClient, **headers: str) -> str:
 
 @pytest.fixture(scope="session")
 def first() -> dict[str, Any]:
-    """The first delta."""
     return FIRST
 
 
 @pytest.fixture(scope="session")
 def learner() -> Callable[[], OnlineLearner]:
-    """Makes a learner as the service has one."""
     return make
 
 

@@ -58,7 +58,6 @@ class Small:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Return what begins to serve with some limits."""
     with ExitStack() as all_of_them:
 
         def begin(*, proxies: Sequence[str] = (), **limits: Any) -> Small:

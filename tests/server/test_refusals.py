@@ -238,7 +238,6 @@ def test_a_full_queue_and_a_late_turn_are_503_and_change_nothing(serve, monkeypa
 
 
 def refused(answer: Any, status: int, said: str) -> None:
-    """Check a refusal: its status, and a body of one sentence."""
     assert answer.status_code == status, answer.text
     assert list(answer.json()) == ["error"]
     sentence = answer.json()["error"]

@@ -53,21 +53,10 @@ def test_only_what_is_new_of_an_upsert_counts(client, first):
     body |= {"late": [["c", "y"]], "edges": [["c", "a"], ["c", 3]], "forgotten": ["b", "nobody"]}
     told = client.post("/v1/upsert", json=body).json()
     assert (told["seq"], told["predicted"], told["right"]) == (2, 1, 0)
-    assert told["news"] == {
-        "new_nodes": 0,
-        "known_nodes": 6,
-        "other_features": 0,
-        "new_edges": 1,
-        "known_edges": 1,
-        "new_labels": 1,
-        "changed_labels": 0,
-        "forgotten": 1,
-        "changed_weights": 0,
-        "removed_edges": 0,
-        "missing_edges": 0,
-        "updated_nodes": 0,
-        "missing_nodes": 0,
-    }
+    assert len(told["news"]) == 13
+    assert {name: count for name, count in told["news"].items() if count} == {
+        "known_nodes": 6, "new_edges": 1, "known_edges": 1, "new_labels": 1, "forgotten": 1,
+    }  # fmt: skip
     keyed = {"headers": {"Idempotency-Key": "k"}}
     refused = client.post("/v1/upsert", json={"edges": [["a", 3]]}, **keyed)
     assert (refused.status_code, "takes no key" in refused.json()["error"]) == (422, True)

@@ -65,7 +65,6 @@ async def status(scope: Any, receive: Any, send: Any) -> None:
 
 
 def name_of(port: int, ca: Path) -> str:
-    """Return whom a service says it is."""
     context = ssl.create_default_context(cafile=str(ca))
     with (
         socket.create_connection(("127.0.0.1", port), 20) as plain,
@@ -143,7 +142,6 @@ def test_what_is_wrong_changes_nothing(tmp_path, caplog):
 
 
 def ask(port: int, ca: Path, token: str) -> int:
-    """Return the status of an answer, on a connection of its own."""
     context = ssl.create_default_context(cafile=str(ca))
     line = http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
     line.request("GET", "/v1/ids", headers={"Authorization": f"Bearer {token}"})

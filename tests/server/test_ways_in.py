@@ -64,7 +64,6 @@ class Way:
         self.begin()
 
     def begin(self) -> None:
-        """Make the learner."""
         with LearnerFolder.open(
             "learner", make=lambda: OnlineLearner(head=FusedHead(width=16), seed=0)
         ):

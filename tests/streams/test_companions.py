@@ -70,7 +70,6 @@ def test_nodes_with_targets_stay_where_they_are():
 
 
 def over_all_edges(graph: Graph, owner: Tensor) -> Tensor:
-    """Return the task of each node, from all edges at once."""
     never = len(owner) + 1
     free = graph.labels == UNLABELLED
     one, other = graph.edge_rows(), graph.indices.long()

@@ -53,16 +53,13 @@ class Forked:
         return self.returncode
 
     def wait(self, timeout: float = 60) -> int | None:
-        """Wait for the end, and return the exit code."""
         until(lambda: self.poll() is not None, seconds=timeout)
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, unless it has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it at once."""
         self.send_signal(signal.SIGKILL)
         self.wait()

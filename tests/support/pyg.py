@@ -4,14 +4,12 @@ from typing import Any
 
 
 def pyg_data(**parts: Any) -> Any:
-    """Return a Data."""
     from torch_geometric.data import Data
 
     return Data(**parts)
 
 
 def pyg_hetero() -> Any:
-    """Return a HeteroData with nothing in it."""
     from torch_geometric.data import HeteroData
 
     return HeteroData()

@@ -7,7 +7,6 @@ from typing import Any
 
 
 def until(condition: Callable[[], object], *, seconds: float = 20) -> None:
-    """Return when ``condition`` holds."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"

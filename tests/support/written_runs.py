@@ -41,7 +41,6 @@ def result_of(
 
 
 def write(folder: Path, result: dict[str, Any]) -> Path:
-    """Write a result into a new folder."""
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps(result))
     return folder

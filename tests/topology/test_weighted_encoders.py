@@ -51,7 +51,6 @@ PATH = Graph.from_edges(
 
 
 def hop(x: list[float]) -> list[float]:
-    """One hop by hand."""
     near, far = 3 / 48**0.5, 8 / 108**0.5
     return [x[0] / 4 + x[1] * near, x[0] * near + x[1] / 12 + x[2] * far, x[1] * far + x[2] / 9]
 

@@ -51,7 +51,6 @@ def finished(plan: BookPlan, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def mine(finished: Path, tmp_path: Path) -> Path:
-    """A copy of it to spoil."""
     return Path(shutil.copytree(finished, tmp_path / "mine"))
 
 
