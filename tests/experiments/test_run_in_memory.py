@@ -32,18 +32,6 @@ def test_a_graph_in_hand_gives_what_the_same_dataset_gives(small_graph):
     assert "<th>local, balanced</th><td>AA " in here._repr_html_()
 
 
-def test_a_pyg_data_is_taken_and_edges_run_both_ways_unless_told(small_graph):
-    pytest.importorskip("torch_geometric")
-    from torch_geometric.data import Data
-
-    one_way = Data(
-        x=torch.eye(8), edge_index=torch.tensor([[0, 2, 4, 6], [1, 3, 5, 7]]), y=torch.arange(8) % 2
-    )
-    both = eg.run(one_way, "finetune", **QUICK)
-    assert (both.dataset["nodes"], both.dataset["edges"]) == (8, 8)
-    assert eg.run(one_way, "finetune", undirected=False, **QUICK).dataset["edges"] == 4
-
-
 def test_the_method_is_auto_unless_told(small_graph):
     opened = []
     observer = Observer(on_task=lambda seed, report: opened.append("task"))
