@@ -33,7 +33,7 @@ def rows_of(result: RunResult) -> Any:
 def test_a_test_comes_after_every_few_batches_and_after_the_last(tmp_path):
     # 60 training nodes a task in batches of 6: ten batches each
     result = run(online(test_every=8), out=tmp_path)
-    assert result.dataset["tasks"], result.dataset["steps"] == (2, 20)
+    assert (result.dataset["tasks"], result.dataset["steps"]) == (2, 20)
     assert result.seeds[0].tested_after == result.to_dict()["tested_after"] == [8, 16, 20]
     assert result.seeds[0].matrix("local", "balanced").shape == (3, 2)
     frame = result.to_frame()

@@ -108,18 +108,12 @@ def test_nothing_is_predicted_before_anything_is_learned(serve):
     refused(empty.get("/v1/nodes/n"), 409, "nothing is labelled yet")
 
 
-def test_large_bodies_are_refused_unread(serve, first):
+def test_large_bodies_are_refused(serve, first):
     service = serve(json=1000, nodes=3)
     assert service.post("/v1/deltas", json=first | {"key": "k" * 100}).status_code == 413
-    sent = []
-
-    def endless():
-        for _ in range(100_000):
-            sent.append(1000)
-            yield b" " * 1000
-
     said = "a JSON body must have at most 1000 bytes"
-    refused(service.post("/v1/deltas", content=endless(), headers=JSON), 413, said)
+    untold = (b" " * 600 for _ in range(2))  # its length is not told
+    refused(service.post("/v1/deltas", content=untold, headers=JSON), 413, said)
     declared = JSON | {"Content-Length": str(100_000_000)}
     refused(
         service.post("/v1/deltas", content=b"{}", headers=declared), 413, f"{said}, not 100000000"
