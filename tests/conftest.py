@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from evergraph.graphs import Graph
     from evergraph.streams import GraphStream
 
+# Children that are forked after torch has used several threads would wait for them for ever.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # The gate draws the same few examples every time: what passed here passes there. New ones, and many
 # of them, are drawn with HYPOTHESIS_PROFILE=explore, as `make test-slow` does. No example has a
 # deadline: how long one takes is a matter of what else the machine does.
@@ -57,7 +59,7 @@ IMPORTS = re.compile(r"torch_geometric|sklearn|from pyg |miniatures|fig6|TSNE")
 ARGUMENTS = re.compile(r"def \w+\(([^)]*)")
 
 
-class TogetherWhereCostly(LoadFileScheduling):  # type: ignore[misc]
+class TogetherWhereCostly(LoadFileScheduling):
     """Gives the tests of a file to one worker, and so all files with the same costly fixture."""
 
     def _split_scope(self, nodeid: str) -> str:
@@ -167,7 +169,7 @@ def call(
     def run(*arguments: str, expect: int = 0) -> tuple[str, str]:
         monkeypatch.setattr(sys, "argv", ["evergraph", *arguments])
         capfd.readouterr()
-        code: object = 0
+        code = 0
         try:
             app.main()
         except SystemExit as stop:

@@ -1,7 +1,5 @@
 """What the README says of accuracy and coverage, on the real graphs. It takes minutes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,18 +29,18 @@ def accuracy(dataset: str | Path, *, preset: str | None, **changes: Any) -> floa
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "least"), [("amazon_computers", 96.0), ("coauthor_cs", 97.5)])
-def test_tem_with_the_papers_recipe(name: str, least: float, real: Real) -> None:
+def test_tem_with_the_papers_recipe(name, least, real):
     assert accuracy(real(name), preset="paper") >= least
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["amazon_computers", "coauthor_cs"])
-def test_finetune_forgets(name: str, real: Real) -> None:
+def test_finetune_forgets(name, real):
     assert accuracy(real(name), preset="paper", method="finetune") <= 25
 
 
 @pytest.mark.slow
-def test_wordnet_with_the_papers_recipe_and_with_ours() -> None:
+def test_wordnet_with_the_papers_recipe_and_with_ours():
     papers, ours = (accuracy("wordnet", preset=preset) for preset in ("paper", None))
     assert papers >= 65
     assert ours >= papers + 10
@@ -50,7 +48,7 @@ def test_wordnet_with_the_papers_recipe_and_with_ours() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["amazon_computers", "coauthor_cs"])
-def test_our_own_recipe(name: str, real: Real) -> None:
+def test_our_own_recipe(name, real):
     ours = accuracy(real(name), preset=None)
     assert ours >= {"amazon_computers": 95.5, "coauthor_cs": 97.5}[name]
 
@@ -72,9 +70,7 @@ def covered(stream: GraphStream, sampler: str, budget: float) -> float:
 @pytest.mark.parametrize(
     ("directed", "budgets"), [(True, [0.0002, 0.001, 0.01, 0.05]), (False, [0.0002, 0.001, 0.01])]
 )
-def test_coverage_sampling_covers_more_of_arxiv(
-    directed: bool, budgets: list[float], real: Real
-) -> None:
+def test_coverage_sampling_covers_more_of_arxiv(directed, budgets, real):
     """The paper's Table 2, lower half, on the real citation graph."""
     stream = GraphStream(load(real("ogbn_arxiv_structure"), undirected=not directed))
     for budget in budgets:
@@ -82,7 +78,7 @@ def test_coverage_sampling_covers_more_of_arxiv(
 
 
 @pytest.mark.slow
-def test_greedy_coverage_is_ahead_of_all_on_arxiv(real: Real) -> None:
+def test_greedy_coverage_is_ahead_of_all_on_arxiv(real):
     stream = GraphStream(load(real("ogbn_arxiv_structure"), undirected=False))
     ratios = {name: covered(stream, name, 0.001) for name in ("greedy-coverage", "coverage")}
     assert ratios["greedy-coverage"] > ratios["coverage"]
@@ -104,7 +100,7 @@ BASELINES = {  # docs/results: what three seeds give, with some slack for one
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "setting", "method"), BASELINES)
-def test_baselines_on_a_normalised_gcn(name: str, setting: str, method: str, real: Real) -> None:
+def test_baselines_on_a_normalised_gcn(name, setting, method, real):
     changes = {"method": method, "backbone": "gcn", "stream": {"setting": setting}, "seeds": [0]}
     assert accuracy(real(name), preset=None, **changes) >= BASELINES[name, setting, method]
 
@@ -120,7 +116,7 @@ REFERENCE = {  # CGLB's, SSM's and the authors' own code on Coauthor-CS, less th
 
 
 @pytest.mark.slow
-def test_cglbs_own_protocol_gives_what_its_code_gives(real: Real) -> None:
+def test_cglbs_own_protocol_gives_what_its_code_gives(real):
     values = read_bench("reference") | {"datasets": [str(real("coauthor_cs"))], "seeds": [0]}
     jobs = {(job.setting, job.label): job for job in expand(BenchConfig.of(values))}
     for key, least in REFERENCE.items():

@@ -4,12 +4,9 @@ Small graphs are forced to have long pointers by saying that 31 bits count to th
 registered later is tested as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -128,7 +125,7 @@ def check(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         *(("sgc", kind) for kind in ("directed", "weighted", "sparse")),
     ],
 )
-def test_topologies(name: str, kind: str, check: Any) -> None:
+def test_topologies(name, kind, check):
     check(topologies.make(name).encode, kind)
 
 
@@ -145,7 +142,7 @@ def test_topologies(name: str, kind: str, check: Any) -> None:
         pytest.param("numba", "weighted", True, marks=pytest.mark.slow),
     ],
 )
-def test_products(kernel: str, kind: str, self_loops: bool, check: Any) -> None:
+def test_products(kernel, kind, self_loops, check):
     pytest.importorskip(kernel)
     check(partial(products, kernel, self_loops), kind)
 
@@ -170,7 +167,7 @@ REACH: dict[str, Work] = {
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("work", REACH)
-def test_reach(work: str, compiled: bool, check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reach(work, compiled, check, monkeypatch):
     if compiled:
         pytest.importorskip("numba")
         monkeypatch.setattr(scaled_rows, "NUMBA_PAYS_FROM", 0)
@@ -188,8 +185,8 @@ def test_reach(work: str, compiled: bool, check: Any, monkeypatch: pytest.Monkey
         ("class", "all", "related"),
     ],
 )
-def test_streams(by: Any, edges: Any, kind: str, check: Any) -> None:
-    def work(graph: Graph) -> list[Any]:
+def test_streams(by, edges, kind, check):
+    def work(graph):
         stream = GraphStream(graph, by=by, tasks=3 if by == "time" else None, edges=edges)
         graphs = [task.graph for task in stream] + [stream.open(1, cumulative=True).graph]
         return graphs + [exam.graph for exam in stream.exams(1, "global")]
@@ -206,7 +203,6 @@ def transposed(graph: Graph) -> list[Tensor]:
 
 
 def grown(graph: Graph) -> Graph:
-    """Return a part of a graph that grew."""
     growing = GrowingGraph(num_features=12)
     growing.add(torch.zeros(NODES, 12), torch.stack([graph.indices.long(), graph.edge_rows()]))
     return growing.induced(torch.arange(5, 30))
@@ -244,20 +240,20 @@ WORK: dict[str, Work] = {
         ),
     ],
 )
-def test_work_on_a_graph(work: str, kind: str, check: Any) -> None:
+def test_work_on_a_graph(work, kind, check):
     check(WORK[work], kind)
 
 
 @pytest.mark.parametrize("encoder", [RelationHops(width=16), RelationCodes(width=16)])
-def test_topologies_of_relations(encoder: Any, check: Any) -> None:
+def test_topologies_of_relations(encoder, check):
     check(encoder.encode, "related")
 
 
 @pytest.mark.parametrize("name", samplers.names())
-def test_samplers(name: str, check: Any) -> None:
+def test_samplers(name, check):
     nodes = torch.arange(0, NODES, 2)
 
-    def work(graph: Graph) -> Tensor:
+    def work(graph):
         embeddings = torch.randn(len(nodes), 4, generator=torch.Generator().manual_seed(2))
         given = Candidates(graph, nodes, graph.labels[nodes], embeddings, hops=2)
         draw = torch.Generator().manual_seed(0)
@@ -266,8 +262,8 @@ def test_samplers(name: str, check: Any) -> None:
     check(work)
 
 
-def test_folders(check: Any, tmp_path: Path) -> None:
-    def work(graph: Graph) -> Graph:
+def test_folders(check, tmp_path):
+    def work(graph):
         writer = GraphFolderWriter(tmp_path / str(graph.indptr.dtype))
         for name in ("indptr", "indices", "features", "labels", "time"):
             array = getattr(graph, name)
@@ -281,8 +277,8 @@ def test_folders(check: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", methods.names())
-def test_methods(name: str, check: Any) -> None:
-    def work(graph: Graph) -> Tensor:
+def test_methods(name, check):
+    def work(graph):
         stream = GraphStream(graph, classes_per_task=3)
         made = SMALL.get(name, partial(backbones.make, methods.resolve(name).default_backbone))
         draw = seeded(0, "learner")

@@ -1,6 +1,4 @@
-"""What ``import evergraph as eg`` offers."""
-
-from __future__ import annotations
+"""What ``import evergraph as eg`` offers, and what somebody types who has read nothing."""
 
 import ast
 import re
@@ -12,6 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 
 import pytest
+import torch
 
 import evergraph
 import evergraph as eg
@@ -31,7 +30,7 @@ SPACES: dict[str, Resolver[object]] = {
 
 
 @pytest.mark.parametrize("space", SPACES)
-def test_every_registered_part_is_in_its_namespace_under_the_name_of_its_class(space: str) -> None:
+def test_every_registered_part_is_in_its_namespace_under_the_name_of_its_class(space):
     resolver = SPACES[space]
     ours = [resolver.resolve(name) for name in resolver.names()]
     ours = [cls for cls in ours if cls.__module__.startswith("evergraph.")]
@@ -41,10 +40,10 @@ def test_every_registered_part_is_in_its_namespace_under_the_name_of_its_class(s
     assert found == ours
 
 
-def test_typed_names_are_those_that_are_looked_up() -> None:
+def test_typed_names_are_those_that_are_looked_up():
     tree = ast.parse(Path(eg.__file__).read_text("utf-8"))
     block = next(node for node in tree.body if isinstance(node, ast.If))
-    typed: dict[str, str] = {}
+    typed = {}
     for node in block.body:
         if isinstance(node, ast.ImportFrom):
             typed |= {alias.name: str(node.module) for alias in node.names}
@@ -55,13 +54,13 @@ def test_typed_names_are_those_that_are_looked_up() -> None:
     assert sorted(eg.__all__) == sorted(looked_up)
 
 
-def test_every_name_can_be_had_and_is_listed() -> None:
+def test_every_name_can_be_had_and_is_listed():
     for name in eg.__all__:
         assert getattr(eg, name) is not None
         assert name in dir(eg)
 
 
-def test_a_former_name_is_had_with_a_warning_that_says_where_it_is_now() -> None:
+def test_a_former_name_is_had_with_a_warning_that_says_where_it_is_now():
     moved = [(name, home) for home, names in eg._MOVED.items() for name in names.split()]
     listed = set(dir(eg))
     for name, home in moved:
@@ -72,12 +71,12 @@ def test_a_former_name_is_had_with_a_warning_that_says_where_it_is_now() -> None
         assert name not in listed
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'TEN'"):
         _ = eg.TEN
 
 
-def test_a_name_is_imported_on_first_use() -> None:
+def test_a_name_is_imported_on_first_use():
     code = (
         "import sys, evergraph as eg; assert 'torch' not in sys.modules; dir(eg)\n"
         "assert 'torch' not in sys.modules; eg.RunConfig; eg.errors.DataError\n"
@@ -87,7 +86,7 @@ def test_a_name_is_imported_on_first_use() -> None:
 
 
 @pytest.mark.usefixtures("own_parts")
-def test_entry_points_are_imported_for_what_nothing_has() -> None:
+def test_entry_points_are_imported_for_what_nothing_has():
     methods.make("finetune", generator=eg.seeded(0))
     assert not plugins._installed_loaded
     with pytest.raises(errors.UnknownNameError):
@@ -95,21 +94,45 @@ def test_entry_points_are_imported_for_what_nothing_has() -> None:
     assert plugins._installed_loaded
 
 
-def test_a_class_has_a_name_of_its_own() -> None:
+def test_a_class_has_a_name_of_its_own():
     texts = [file.read_text("utf-8") for file in Path(eg.__file__).parent.rglob("*.py")]
     names = [name for text in texts for name in re.findall(r"^class ([A-Za-z]\w*)", text, re.M)]
     assert len(names) > 300
     assert [name for name, count in Counter(names).items() if count > 1] == []
 
 
-def test_the_version_is_that_of_the_installed_package() -> None:
+def test_the_version_is_that_of_the_installed_package():
     assert evergraph.__version__ == metadata.version("evergraph")
     assert "__version__" in dir(evergraph)
 
 
-def test_a_source_tree_that_was_never_installed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> str:
+def test_a_source_tree_that_was_never_installed_says_so(monkeypatch):
+    def absent(name):
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "version", absent)
     assert evergraph.__version__ == "0+unknown"
+
+
+def test_a_strangers_ten_lines(small_graph, tmp_path, monkeypatch):
+    for package in ("torch_geometric", "pandas", "matplotlib"):
+        pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    from torch_geometric.data import Data
+
+    edges = torch.stack([small_graph.indices.long(), small_graph.edge_rows()])
+    x, y = small_graph.features, small_graph.labels
+
+    data = Data(x=x, edge_index=edges, y=y)
+    result = eg.run(data, method="auto", memory="2MB", device="cpu")
+    frame = result.to_frame()
+    axes = result.plot()
+    result.learner.save("m")
+    predicted = eg.load_learner("m").predict(data)
+
+    assert (predicted == y).float().mean() > 0.9
+    assert predicted.equal(result.learner.predict(data))
+    last = frame[(frame.after == 3) & (frame.testing == "local") & (frame.average == "balanced")]
+    assert last.accuracy.mean() == pytest.approx(result.average_accuracy())
+    assert axes.lines[-1].get_ydata()[-1] == pytest.approx(100 * result.average_accuracy("global"))

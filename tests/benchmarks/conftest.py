@@ -1,7 +1,5 @@
 """Benchmarks as modules, and measured in this process."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from pathlib import Path

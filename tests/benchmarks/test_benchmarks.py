@@ -1,7 +1,5 @@
 """Every benchmark measures what it says it does; how fast is no test's business."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -45,7 +43,7 @@ def test_reach(load):
 def test_contenders_take_turns_and_tables_are_markdown(load):
     table = load("measure").Table("Title", ("a", "b"), [["x", "1"]], ("note",))
     assert table.markdown() == "## Title\n\n| a | b |\n| --- | ---: |\n| x | 1 |\n\n- note"
-    calls: list[str] = []
+    calls = []
     contenders = {name: lambda name=name: calls.append(name) for name in "abc"}
     best = load("measure").interleaved(contenders, rounds=2)
     assert calls == ["a", "b", "c", "b", "c", "a"]
@@ -267,7 +265,7 @@ def row(bench, *, wait: float = 0.01, wrong=None, grown: int = 0, delta=0.1, sam
                      3.0, same)  # fmt: skip
 
 
-def test_an_attack_holds_only_if_all_does_and_waits_are_ranked(load) -> None:
+def test_an_attack_holds_only_if_all_does_and_waits_are_ranked(load):
     bench = load("attacks")
     assert row(bench).held
     broken = (row(bench, wait=0.2), row(bench, wrong={"503": 1}), row(bench, grown=2 << 30),
@@ -282,7 +280,7 @@ def test_an_attack_holds_only_if_all_does_and_waits_are_ranked(load) -> None:
     assert (told["p50"], told["p99"], told["max"]) == (0.5, 0.99, 1.0)
 
 
-def test_what_attackers_send_is_what_it_is_called(load) -> None:
+def test_what_attackers_send_is_what_it_is_called(load):
     bodies = load("attack_bodies")
     assert {*bodies.BODIES} <= {*load("attackers").ATTACKS}
     (path, kind, body), *_ = bodies.large_predictions(50, 0).requests
@@ -295,7 +293,7 @@ def test_what_attackers_send_is_what_it_is_called(load) -> None:
     assert all(end < 50 or 1_000 <= end < 1_020 for end in ends)  # all of them are there
 
 
-def test_a_soak_is_flat_where_it_is_after_its_last_restart(load) -> None:
+def test_a_soak_is_flat_where_it_is_after_its_last_restart(load):
     soak = load("soak")
     looks = [
         SimpleNamespace(at=60.0 * n, memory=n if n < 5 else max(n, 15), alive_since=n // 5 and 1)
@@ -308,7 +306,7 @@ def test_a_soak_is_flat_where_it_is_after_its_last_restart(load) -> None:
     assert soak.slope(looks[:5], "memory")[0] == pytest.approx(60.0)  # one a minute
 
 
-def test_a_learner_is_measured_at_every_size(load, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_learner_is_measured_at_every_size(load, monkeypatch):
     limits = load("limits")
     monkeypatch.setattr(limits, "ROUNDS", 1)
     monkeypatch.setattr(limits, "ASKED", 5)

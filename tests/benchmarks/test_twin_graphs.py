@@ -1,23 +1,26 @@
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
+from benchmarks.streamed_blocks import (
+    StreamedBlockModel,
+    StubMatching,
+    geometric_sizes,
+    log_normal_sizes,
+)
 from benchmarks.twin_graphs import (
     PapersTwin,
     ProductsTwin,
     RedditTwin,
-    Twin,
     sketch_twin,
     twin_class_sizes,
     twin_facts,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import evergraph
 from benchmarks import twin_graphs as twins
+from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, homophily
 from evergraph.graphs.graph_folder import read_facts
 
@@ -27,7 +30,7 @@ def products(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     return ProductsTwin(scale=0.01).load(tmp_path_factory.mktemp("cache"))
 
 
-def test_facts_of_the_original_are_met(products: Graph) -> None:
+def test_facts_of_the_original_are_met(products):
     original = twin_facts()["products-twin"].original
     assert products.num_nodes == round(0.01 * original.nodes)
     assert products.num_classes == original.classes
@@ -36,7 +39,7 @@ def test_facts_of_the_original_are_met(products: Graph) -> None:
     assert products.num_edges == pytest.approx(0.01 * 123_718_024, rel=0.005)
 
 
-def test_class_sizes_are_exact(products: Graph) -> None:
+def test_class_sizes_are_exact(products):
     sizes = np.sort(np.bincount(products.labels))[::-1]
     assert sizes.tolist() == twin_class_sizes(twin_facts()["products-twin"], 0.01).tolist()
     assert sizes[-2:].tolist() == [20, 1]
@@ -46,7 +49,7 @@ def test_class_sizes_are_exact(products: Graph) -> None:
     assert (len(whole), int(whole.sum()), int(whole[-1])) == (41, 232_965, 300)
 
 
-def test_edges_run_both_ways_and_are_on_disk(products: Graph) -> None:
+def test_edges_run_both_ways_and_are_on_disk(products):
     assert products.mapped
     assert products.undirected
     rows, columns = products.edge_rows(), products.indices.long()
@@ -61,8 +64,8 @@ def assert_same(found: Graph, expected: Graph) -> None:
         assert torch.equal(getattr(found, name), getattr(expected, name)), name
 
 
-def test_a_seed_gives_one_graph(tmp_path: Path) -> None:
-    knobs: dict[str, Any] = {"scale": 0.002, "features": 8}
+def test_a_seed_gives_one_graph(tmp_path):
+    knobs = {"scale": 0.002, "features": 8}
     first = ProductsTwin(**knobs, seed=3).load(tmp_path / "a")
     assert_same(ProductsTwin(**knobs, seed=3).load(tmp_path / "b"), first)
     other = ProductsTwin(**knobs, seed=4).load(tmp_path / "a")
@@ -71,7 +74,7 @@ def test_a_seed_gives_one_graph(tmp_path: Path) -> None:
     assert not torch.equal(other.indices[:1000], first.indices[:1000])
 
 
-def test_a_second_load_reads_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_load_reads_the_first(tmp_path, monkeypatch):
     first = evergraph.load("products-twin", cache=tmp_path, scale=0.001, features=8)
     monkeypatch.setattr(twins, "sketch_twin", None)  # whoever draws, fails
     assert_same(evergraph.load("products-twin", cache=tmp_path, scale=0.001, features=8), first)
@@ -87,14 +90,14 @@ SUMS = {
 
 
 @pytest.mark.parametrize("kind", [ProductsTwin, RedditTwin])
-def test_twins_stay_what_they_were(kind: type[Twin], tmp_path: Path) -> None:
+def test_twins_stay_what_they_were(kind, tmp_path):
     twin = kind(scale=0.002, features=8)
     twin.load(tmp_path)
     folder = twin.folder(tmp_path)
     assert read_facts(folder)["sha256"] == SUMS[folder.name]
 
 
-def test_a_twin_of_papers_shows_some_labels_of_every_class(tmp_path: Path) -> None:
+def test_a_twin_of_papers_shows_some_labels_of_every_class(tmp_path):
     graph = PapersTwin(scale=0.0002, features=4).load(tmp_path)
     facts = twin_facts()["papers-twin"]
     assert (graph.num_nodes, graph.num_classes) == (22_212, 172)
@@ -103,3 +106,95 @@ def test_a_twin_of_papers_shows_some_labels_of_every_class(tmp_path: Path) -> No
     sizes = np.bincount(sketch_twin(facts, scale=0.0002, seed=0).labels)
     share = 1_546_782 / 111_059_956
     assert shown.tolist() == [max(3, round(share * size)) for size in sizes.tolist()]
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@given(
+    weights=st.lists(st.floats(0.0, 50.0), min_size=2, max_size=12),
+    groups=st.integers(1, 3),
+    count=st.integers(1, 200),
+    seed=st.integers(0, 99),
+)
+@settings(deadline=None)
+def test_pairs_are_as_many_as_asked_for_and_of_one_group(weights, groups, count, seed):
+    weights[0] += 1.0  # somebody has a weight
+    group = np.arange(len(weights)) % groups
+    matching = StubMatching(group, np.array(weights))
+    left, right = matching.draw(count, generator=rng(seed))
+    assert len(left) == len(right) == count
+    assert (group[left] == group[right]).all()
+    ends = np.bincount(np.concatenate([left, right]), minlength=len(weights))
+    assert (ends[np.array(weights) == 0] == 0).all()
+
+
+def test_ends_and_meetings_by_hand():
+    matching = StubMatching(np.array([0, 0, 1, 1]), np.array([1.0, 3.0, 2.0, 2.0]))
+    left, right = matching.draw(8000, generator=rng())
+    assert np.bincount(left).tolist() == [1000, 3000, 2000, 2000]
+    assert np.bincount(right).tolist() == [1000, 3000, 2000, 2000]
+    # Of 4000 pairs in the first group, 2 · 1/4 · 3/4 join its two nodes.
+    met = (left[:4000] != right[:4000]).sum()
+    assert met == pytest.approx(1500, rel=0.08)
+    # Rare groups are not rounded away.
+    matching = StubMatching(np.arange(40) // 2, np.array([100.0] * 2 + [0.1] * 38))
+    generator = rng()
+    drawn = [matching.draw(10, generator=generator)[0] for _ in range(400)]
+    # 4,000 pairs, of which the 19 light groups have 3.8 / 203.8: 75, give or take 9.
+    assert (np.concatenate(drawn) >= 2).sum() == pytest.approx(4_000 * 3.8 / 203.8, rel=0.4)
+    # Expected meetings by hand.
+    matching = StubMatching(np.array([0, 0, 0, 1]), np.array([1.0, 2.0, 3.0, 4.0]))
+    assert matching.pairs == 5.0
+    found = matching.expected(np.array([0, 1, 0]), np.array([1, 2, 3]))
+    assert found.tolist() == pytest.approx([2 / 6, 6 / 6, 0.0])
+
+
+def distinct(model: StreamedBlockModel, counts: tuple[int, int], nodes: int) -> np.ndarray:
+    low_high = [
+        np.minimum(left, right).astype(np.int64) * nodes + np.maximum(left, right)
+        for left, right in model.draw(*counts)
+    ]
+    keys = np.unique(np.concatenate(low_high))
+    return np.stack([keys // nodes, keys % nodes])[:, keys // nodes != keys % nodes]
+
+
+@pytest.mark.parametrize("mean", [10.0, 60.0])
+@pytest.mark.parametrize("homophily", [0.3, 0.8])
+def test_edges_and_homophily_are_met_without_doubles(mean, homophily):
+    nodes = 4000
+    labels = rng(1).permutation(nodes) % 8
+    degrees = rng(2).permutation(log_normal_sizes(nodes, mean, nodes / 4))
+    model = StreamedBlockModel(
+        labels, homophily * degrees, (1 - homophily) * degrees, generator=rng()
+    )
+    edges = int(nodes * mean / 2)
+    counts = model.plan(edges, homophily, labels=labels)
+    pairs = distinct(model, counts, nodes)
+    assert pairs.shape[1] == pytest.approx(edges, rel=0.01)
+    assert (labels[pairs[0]] == labels[pairs[1]]).mean() == pytest.approx(homophily, abs=0.01)
+    if mean == 60.0:
+        assert sum(counts) > 1.03 * edges  # without an allowance for doubles, too few
+
+
+def test_what_cannot_be_had_and_sizes_by_hand():
+    labels = np.arange(100) % 10
+    model = StreamedBlockModel(labels, np.ones(100), np.ones(100), generator=rng())
+    with pytest.raises(ConfigurationError, match=r"1,000 edges of homophily 0\.9 cannot be had"):
+        model.plan(1000, 0.9, labels=labels)  # classes of 10 have 450 pairs
+    # Geometric sizes by hand.
+    assert geometric_sizes(31, 5, 1).tolist() == [16, 8, 4, 2, 1]
+    assert geometric_sizes(9, 1, 2).tolist() == [9]
+
+
+def test_sizes_and_empty_groups():
+    sizes = log_normal_sizes(100_000, 50.0, 5000.0)
+    assert (sizes.mean(), sizes.max()) == pytest.approx((50.0, 5000.0), rel=0.002)
+    quartiles = np.log(np.quantile(sizes, [0.25, 0.5, 0.75]))
+    assert quartiles[1] - quartiles[0] == pytest.approx(quartiles[2] - quartiles[1], rel=1e-3)
+    assert log_normal_sizes(10, 5.0, 5.0).tolist() == [5.0] * 10
+    # Groups without nodes change nothing.
+    groups, weights = np.array([2, 2, 4]), np.array([1.0, 3.0, 2.0])
+    left, _ = StubMatching(groups, weights).draw(6, generator=np.random.default_rng(0))
+    assert sorted(left.tolist()) == [0, 1, 1, 1, 2, 2]

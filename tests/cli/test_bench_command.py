@@ -1,11 +1,7 @@
 """``evergraph bench`` as a user meets it."""
 
-from __future__ import annotations
-
 import json
 import signal
-from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -36,7 +32,7 @@ def in_other_processes() -> None:
 
 
 @pytest.mark.usefixtures("learned_here", "undrawn")
-def test_an_interrupted_bench_says_how_to_go_on_and_does(tmp_path: Path, call: Any) -> None:
+def test_an_interrupted_bench_says_how_to_go_on_and_does(tmp_path, call):
     (tmp_path / "small.toml").write_text(SMALL)
     asked = ["bench", "small.toml", *ON_CPU, "--out", "out"]
     bench = Forked(*asked, cwd=tmp_path, before=in_other_processes)
@@ -82,9 +78,7 @@ def test_an_interrupted_bench_says_how_to_go_on_and_does(tmp_path: Path, call: A
         (["quick", "--device", "tpu"], "unknown device 'tpu'"),
     ],
 )
-def test_what_is_wrong_is_one_sentence_and_exit_code_2(
-    options: list[str], message: str, tmp_path: Path, call: Any
-) -> None:
+def test_what_is_wrong_is_one_sentence_and_exit_code_2(options, message, tmp_path, call):
     out, err = call("bench", *options, "--out", "out", expect=2)
     assert out == ""
     assert err.startswith("error: ")
@@ -94,7 +88,7 @@ def test_what_is_wrong_is_one_sentence_and_exit_code_2(
 
 
 @pytest.mark.usefixtures("learned_here")
-def test_failures_and_searches_are_told_and_the_exit_code_is_1(tmp_path: Path, call: Any) -> None:
+def test_failures_and_searches_are_told_and_the_exit_code_is_1(tmp_path, call):
     (tmp_path / "broken.npz").write_bytes(b"PK")
     (tmp_path / "mine.toml").write_text(
         """
@@ -119,9 +113,7 @@ def test_failures_and_searches_are_told_and_the_exit_code_is_1(tmp_path: Path, c
     assert (tmp_path / "runs" / "bench-mine-2" / "bench.toml").exists()
 
 
-def test_progress_counts_what_is_learned_and_what_never_will_be(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_progress_counts_what_is_learned_and_what_never_will_be(capsys):
     methods = ["tem", {"name": "joint", "grid": {"memory.budget": [1, 2]}}]
     config = BenchConfig.of({"datasets": ["synthetic"], "methods": methods, "seeds": [0, 1]})
     plain, searched = expand(config)

@@ -1,7 +1,5 @@
 """``evergraph serve --config``: options from a file."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable
@@ -26,7 +24,7 @@ def checked(call: Call, text: str, *typed: str, expect: int = 0) -> tuple[str, s
     return call("serve", "l", "--config", "c.toml", "--check-config", *typed, expect=expect)
 
 
-def test_what_is_typed_wins_over_the_file_and_the_file_over_the_default(call: Call) -> None:
+def test_what_is_typed_wins_over_the_file_and_the_file_over_the_default(call):
     text = 'port = 8123\nbody_limit = "1MB"\nset = ["head.width=32"]\naccess-log = true\nrate = 5\n'
     out, err = checked(call, text, "--rate", "7")
     used = tomllib.loads(out)  # what it says can be given again
@@ -55,18 +53,18 @@ def test_what_is_typed_wins_over_the_file_and_the_file_over_the_default(call: Ca
         ("rate = 0", "rate must be a number"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(call: Call, text: str, said: str) -> None:
+def test_what_is_wrong_is_one_sentence(call, text, said):
     out, err = checked(call, text, expect=2)
     assert said in err
     assert (out, err.count("\n")) == ("", 1)
 
 
-def test_a_file_that_is_not_there_is_one_sentence(call: Call) -> None:
+def test_a_file_that_is_not_there_is_one_sentence(call):
     _, err = call("serve", "l", "--config", "nowhere.toml", expect=2)
     assert err.startswith("error: nowhere.toml: cannot be read")
 
 
-def test_the_example_names_every_option_and_no_other() -> None:
+def test_the_example_names_every_option_and_no_other():
     serve = _load("serve")
     text = EXAMPLE.read_text("utf-8")
     assert options_in(EXAMPLE, serve)["log_format"] == "json"
@@ -74,8 +72,8 @@ def test_the_example_names_every_option_and_no_other() -> None:
     assert set(every) == set(option_names(serve))
 
 
-def test_the_example_shows_defaults(call: Call, tmp_path: Path) -> None:
-    def used(*typed: str) -> dict[str, object]:
+def test_the_example_shows_defaults(call, tmp_path):
+    def used(*typed):
         return tomllib.loads(call("serve", "l", *typed, "--check-config")[0])
 
     with_file, without = used("--config", str(EXAMPLE)), used()

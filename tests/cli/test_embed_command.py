@@ -1,10 +1,9 @@
 """``evergraph embed`` as a user meets it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -33,7 +32,7 @@ def embedded(source: str, **parameters: Any) -> torch.Tensor:
     return encode_within(topology, load(source), resources=Resources(memory_limit=10**12))
 
 
-def test_embed_then_run(call: Any, graph_file: str) -> None:
+def test_embed_then_run(call, graph_file):
     command = ("embed", graph_file, "--out", "e", "--nodes", "labelled")
     assert "48 embeddings of width 5 in e" in call(*command)[0]
     assert "which already existed" in call(*command)[0]
@@ -45,7 +44,7 @@ def test_embed_then_run(call: Any, graph_file: str) -> None:
     assert len(json.loads(out)["accuracy_matrix"][0]["local"]["plain"]) == 2  # tasks
 
 
-def test_embeddings_are_not_embedded_again_in_silence(call: Any, graph_file: str) -> None:
+def test_embeddings_are_not_embedded_again_in_silence(call, graph_file):
     call("embed", graph_file, "--out", "e")
     assert torch.equal(load("e").features, embedded(graph_file))
     twice = ("run", "--dataset", "e", "--json", "--budget", "5", "--epochs", "1")
@@ -58,7 +57,7 @@ def test_embeddings_are_not_embedded_again_in_silence(call: Any, graph_file: str
     assert json.loads(out)["config"]["topology"]["name"] == "ppr"
 
 
-def test_options_reach_the_f_topo(call: Any, graph_file: str) -> None:
+def test_options_reach_the_f_topo(call, graph_file):
     call("embed", graph_file, "--out", "a", "--hops", "1", "--dtype", "bfloat16")
     assert torch.equal(load("a").features, embedded(graph_file, hops=1, dtype="bfloat16"))
     call("embed", graph_file, "--out", "b", "--topology", "ppr", "--set", "topology.alpha=1.0")
@@ -78,16 +77,14 @@ def test_options_reach_the_f_topo(call: Any, graph_file: str) -> None:
         (("--memory-limit", "1KB"), "encoding a single column of the features takes"),
     ],
 )
-def test_refusals(call: Any, graph_file: str, typed: tuple[str, ...], said: str) -> None:
+def test_refusals(call, graph_file, typed, said):
     _, err = call("embed", graph_file, "--out", "e", *typed, expect=2)
     assert said in err
     assert "Traceback" not in err
 
 
-def test_interrupted_embedding(call: Any, graph_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: Any, **__: Any) -> Any:
-        raise KeyboardInterrupt
-
+def test_interrupted_embedding(call, graph_file, monkeypatch):
+    interrupted = Mock(side_effect=KeyboardInterrupt)
     with monkeypatch.context() as patch:
         patch.setattr(embedding_folder, "encoded_blocks", interrupted)
         _, err = call("embed", graph_file, "--out", "e", expect=130)

@@ -1,7 +1,5 @@
 """``evergraph ingest FOLDER -`` and ``predict --all`` as a user meets them."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -31,13 +29,13 @@ LINES = "".join(
 def piped(call: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(text: str, *arguments: str, expect: int = 0) -> tuple[str, str]:
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
-        found: tuple[str, str] = call("ingest", "learner", "-", *arguments, expect=expect)
+        found = call("ingest", "learner", "-", *arguments, expect=expect)
         return found
 
     return run
 
 
-def test_a_stream_then_all_predictions(piped: Any, call: Any) -> None:
+def test_a_stream_then_all_predictions(piped, call):
     pq = pytest.importorskip("pyarrow.parquet")
     out, _ = piped(LINES, "--batch", "5")
     assert out == "12 lines, 0 known, in 3 deltas; the learner knows 7 nodes and 2 classes\n"
@@ -54,7 +52,7 @@ def test_a_stream_then_all_predictions(piped: Any, call: Any) -> None:
     assert Path("all.csv").read_text() == told
 
 
-def test_all_is_written_in_blocks(piped: Any, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_is_written_in_blocks(piped, call, monkeypatch):
     pq = pytest.importorskip("pyarrow.parquet")
     lines = [{"node": i, "features": [i % 2, 1], "label": i % 2} for i in range(7)]
     piped("".join(json.dumps(line) + "\n" for line in lines))
@@ -68,7 +66,7 @@ def test_all_is_written_in_blocks(piped: Any, call: Any, monkeypatch: pytest.Mon
     assert err == "error: predict needs either a file of ids or --all\n"
 
 
-def test_lines_that_are_known_can_be_skipped(piped: Any) -> None:
+def test_lines_that_are_known_can_be_skipped(piped):
     piped(LINES)
     later = "".join(LINES.splitlines(keepends=True)[5:])
     assert "node 'n5' is in the graph already" in piped(later, expect=2)[1]
@@ -76,7 +74,7 @@ def test_lines_that_are_known_can_be_skipped(piped: Any) -> None:
     assert out.endswith("the learner knows 7 nodes and 2 classes\n")
 
 
-def test_what_a_stream_is_not(piped: Any, call: Any) -> None:
+def test_what_a_stream_is_not(piped, call):
     _, err = piped(LINES, "--nodes", "nodes.csv", expect=2)
     assert err.startswith("error: a stream must be - without tables")
     _, err = piped(LINES, "--every", "soon", expect=2)
@@ -85,7 +83,7 @@ def test_what_a_stream_is_not(piped: Any, call: Any) -> None:
         seconds_of("-1s")
 
 
-def test_lines_of_a_pipe_come_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_of_a_pipe_come_as_they_are_written(monkeypatch):
     reading, writing = os.pipe()
     monkeypatch.setattr("sys.stdin", os.fdopen(reading))
     lines = arriving_lines()

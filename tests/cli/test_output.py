@@ -1,13 +1,12 @@
 """Printing: whatever the terminal, it does not fail, and pages are written before it."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -29,7 +28,7 @@ def stdout_in(encoding: str, monkeypatch: pytest.MonkeyPatch) -> io.BytesIO:
     return written
 
 
-def test_a_table_on_an_ascii_terminal_is_drawn_in_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_on_an_ascii_terminal_is_drawn_in_ascii(monkeypatch):
     written = stdout_in("ascii", monkeypatch)
     never_fail()
     print_table(
@@ -44,7 +43,7 @@ def test_a_table_on_an_ascii_terminal_is_drawn_in_ascii(monkeypatch: pytest.Monk
     assert lines[-1] == "naive cafe ... 3 x 4 - ? +-+||"
 
 
-def test_other_encodings_keep_what_they_can_write(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_encodings_keep_what_they_can_write(monkeypatch):
     written = stdout_in("latin-1", monkeypatch)
     never_fail()
     say("66.8 ± 0.4 …")
@@ -52,7 +51,7 @@ def test_other_encodings_keep_what_they_can_write(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_report_on_an_ascii_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_on_an_ascii_terminal(tmp_path, monkeypatch):
     write(tmp_path / "runs" / "tem", result_of([0.5]))
     monkeypatch.setattr(sys, "argv", ["evergraph", "report", str(tmp_path / "runs")])
     written = stdout_in("ascii", monkeypatch)
@@ -64,12 +63,8 @@ def test_a_report_on_an_ascii_terminal(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_report_is_written_before_anything_is_printed(
-    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
+def test_a_report_is_written_before_anything_is_printed(call, tmp_path, monkeypatch):
+    fail = Mock(side_effect=OSError(28, "No space left on device"))
     write(tmp_path / "runs" / "tem", result_of([0.5]))
     monkeypatch.setattr(results_commands, "print_table", fail)
     _, err = call("report", "runs", expect=2)
@@ -78,7 +73,7 @@ def test_a_report_is_written_before_anything_is_printed(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-def test_a_full_stdout_is_one_sentence(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_full_stdout_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["evergraph", "list", "benches"])
     with Path("/dev/full").open("w") as full, (tmp_path / "err").open("w") as err:
         child = begun(main, out=full.fileno(), err=err.fileno())
@@ -86,9 +81,7 @@ def test_a_full_stdout_is_one_sentence(tmp_path: Path, monkeypatch: Any) -> None
     assert (tmp_path / "err").read_text() == "error: No space left on device\n"
 
 
-def test_what_a_report_lacks_is_said_before_it_is_drawn(
-    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_report_lacks_is_said_before_it_is_drawn(call, tmp_path, monkeypatch):
     from evergraph import reports
     from evergraph.core import extras
 
@@ -102,7 +95,7 @@ def test_what_a_report_lacks_is_said_before_it_is_drawn(
         "pip install 'evergraph[report]'\n"
     )
 
-    def refuse(folder: Path) -> None:
+    def refuse(folder):
         raise ResultsError(f"{folder} cannot be written: Read-only file system")
 
     monkeypatch.setattr(results_commands, "check_writable", refuse)
@@ -110,7 +103,7 @@ def test_what_a_report_lacks_is_said_before_it_is_drawn(
     assert err == "error: runs cannot be written: Read-only file system\n"
 
 
-def test_json_is_plain_on_any_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_is_plain_on_any_terminal(monkeypatch):
     written = stdout_in("ascii", monkeypatch)
     output.print_json({"name": "café ±"})
     assert json.loads(written.getvalue()) == {"name": "café ±"}
@@ -125,7 +118,7 @@ def narrow(call: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("COLUMNS", "80")
 
     def run(*arguments: str) -> str:
-        out: str = call(*arguments)[0]
+        out = call(*arguments)[0]
         assert max(map(len, out.splitlines())) <= 80
         assert "…" not in out
         return out
@@ -133,7 +126,7 @@ def narrow(call: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return run
 
 
-def test_lists_are_readable_in_80_columns(narrow: Any, call: Any) -> None:
+def test_lists_are_readable_in_80_columns(narrow, call):
     for kind in KINDS:
         out = narrow("list", kind)
         for name in json.loads(call("list", kind, "--json")[0])[kind]:
@@ -141,7 +134,7 @@ def test_lists_are_readable_in_80_columns(narrow: Any, call: Any) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_reports_are_readable_in_80_columns(narrow: Any, tmp_path: Path) -> None:
+def test_reports_are_readable_in_80_columns(narrow, tmp_path):
     for method, dataset in (("tem", "rings"), LONG):
         folder = tmp_path / "runs" / dataset / "class-il" / method
         write(folder, result_of([0.5], dataset=dataset))
@@ -152,7 +145,7 @@ def test_reports_are_readable_in_80_columns(narrow: Any, tmp_path: Path) -> None
     assert any("AF global" in line for line in lines)
 
 
-def test_without_a_width_tables_are_wide_enough(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_width_tables_are_wide_enough(call, monkeypatch):
     monkeypatch.delenv("COLUMNS")
     out, _ = call("list", "datasets")
     (line,) = [line for line in out.splitlines() if line.startswith("│ synthetic ")]
@@ -160,9 +153,7 @@ def test_without_a_width_tables_are_wide_enough(call: Any, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("width", [20, 64])
-def test_no_letter_is_lost_however_narrow_it_is(
-    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_letter_is_lost_however_narrow_it_is(width, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
     rows = [["name-of-a-thing", "1,234.5", "17.0 ± 2.0", "some words on it"]] * 2
     print_table(["name", "how many of them", "AA", "what it is"], rows)

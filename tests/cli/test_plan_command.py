@@ -1,7 +1,5 @@
 """``evergraph plan`` as a user meets it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -9,7 +7,6 @@ import time
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import pytest
 
@@ -31,7 +28,7 @@ def costs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("costs")
-def test_a_plan_is_a_table_for_people_and_one_object_for_programs(call: Any) -> None:
+def test_a_plan_is_a_table_for_people_and_one_object_for_programs(call):
     out, err = call("plan", *GRAPH, "--seconds", "0", "--repeats", "3")
     assert "learning a copy of 48 nodes" in err
     assert "400 (estimated)" in out
@@ -42,7 +39,7 @@ def test_a_plan_is_a_table_for_people_and_one_object_for_programs(call: Any) -> 
     assert told["seed"]["processor"] == pytest.approx(2.0)  # twice the share a task
 
 
-def test_wrong_options_are_one_sentence(call: Any) -> None:
+def test_wrong_options_are_one_sentence(call):
     for arguments, sentence in (
         (("nothing-such",), "nothing-such"),
         (("synthetic", "--method", "gemm"), "gemm"),
@@ -57,10 +54,8 @@ def held(*_: object) -> None:
     time.sleep(600)
 
 
-def test_an_interrupted_plan_is_one_sentence_and_leaves_no_process(
-    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt() -> None:
+def test_an_interrupted_plan_is_one_sentence_and_leaves_no_process(call, tmp_path, monkeypatch):
+    def interrupt():
         until(lambda: (tmp_path / "held").exists(), seconds=60)
         os.kill(os.getpid(), signal.SIGINT)
 

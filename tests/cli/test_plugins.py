@@ -1,17 +1,13 @@
 """Parts of one's own on the command line: --plugin, plugins in TOML, installed packages."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core import plugins
 from evergraph.experiments.bench import benchmark
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
@@ -70,7 +66,7 @@ def forget() -> None:
         resolver._classes.pop(name, None)
 
 
-def test_parts_of_a_plugin_are_listed(call: Call, files: Path) -> None:
+def test_parts_of_a_plugin_are_listed(call, files):
     for kind, name, line in (
         ("methods", "anchored", "Keeps weights near those of the task before: "),
         ("samplers", "low-degree", "p_v ∝ 1 / (1 + in-degree): "),
@@ -82,7 +78,7 @@ def test_parts_of_a_plugin_are_listed(call: Call, files: Path) -> None:
     assert json.loads(listed)["datasets"]["village"] == {"title": "A small graph of my own."}
 
 
-def test_a_run_takes_parts_of_several_plugins_and_resumes(call: Call, files: Path) -> None:
+def test_a_run_takes_parts_of_several_plugins_and_resumes(call, files):
     options = [
         "run", "--plugin", "parts/my_parts.py", "--plugin", "village.py", "--dataset", "village",
         "--method", "anchored", "--topology", "residual", "--set", "method.strength=0.5",
@@ -105,7 +101,7 @@ def test_a_run_takes_parts_of_several_plugins_and_resumes(call: Call, files: Pat
     assert json.loads(again)["accuracy_matrix"] == first["accuracy_matrix"]
 
 
-def test_plugins_of_presets_count_from_their_files_and_add_up(call: Call, files: Path) -> None:
+def test_plugins_of_presets_count_from_their_files_and_add_up(call, files):
     (files / "parts" / "preset.toml").write_text(
         'plugins = ["my_parts.py"]\nextends = "base.toml"\nmethod = "anchored"\n'
     )
@@ -128,7 +124,7 @@ def test_plugins_of_presets_count_from_their_files_and_add_up(call: Call, files:
         (["run", "--set", "plugins=village.py"], "plugins: input should be a valid tuple"),
     ],
 )
-def test_broken_plugins(options: list[str], said: str, call: Call, files: Path) -> None:
+def test_broken_plugins(options, said, call, files):
     (files / "wrong.py").write_text("x = 1\ny.z\n")
     (files / "ids").write_text("a\n")
     out, err = call(*options, expect=2)
@@ -139,10 +135,10 @@ def test_broken_plugins(options: list[str], said: str, call: Call, files: Path) 
 
 
 @pytest.mark.usefixtures("learned_here")
-def test_workers_import_plugins(call: Call, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_import_plugins(call, files, monkeypatch):
     here = benchmark.run_work
 
-    def fresh(*given: Any, **options: Any) -> None:
+    def fresh(*given, **options):
         forget()
         here(*given, **options)
 
@@ -160,7 +156,7 @@ def test_workers_import_plugins(call: Call, files: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("learned_here")
-def test_a_bench_takes_further_plugins(call: Call, files: Path) -> None:
+def test_a_bench_takes_further_plugins(call, files):
     options = ["--plugin", "village.py", "--datasets", "village", "--repeats", "1"]
     told = json.loads(call("bench", "mine.toml", *options, "--json", "--out", "out")[0])
     assert {(row["dataset"], row["state"]) for row in told["rows"]} == {("village", "done")}
@@ -170,16 +166,14 @@ def test_a_bench_takes_further_plugins(call: Call, files: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ray_workers_import_a_benchmarks_plugins(
-    ray_engine: RayEngine, files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ray_workers_import_a_benchmarks_plugins(ray_engine, files, monkeypatch):
     monkeypatch.chdir(files)
     opened = open_bench(BenchConfig.of(read_toml(Path("mine.toml"))), out=Path("out"))
     rows = run_bench(opened, workers=2, pool=partial(run_work, engine=ray_engine))
     assert [row.failure for row in rows] == [None, None]
 
 
-def test_a_learner_that_lives_on_takes_parts_too(call: Call, files: Path) -> None:
+def test_a_learner_that_lives_on_takes_parts_too(call, files):
     from evergraph.core.plugins import load_plugin
     from evergraph.online import LearnerFolder
 
@@ -194,7 +188,7 @@ def test_a_learner_that_lives_on_takes_parts_too(call: Call, files: Path) -> Non
     assert [line.rsplit(",", 1)[0] for line in told] == ["id,class", "a,x", "d,y"]
 
 
-def test_a_mistyped_parameter_suggests_the_nearest(call: Call, tmp_path: Path) -> None:
+def test_a_mistyped_parameter_suggests_the_nearest(call, tmp_path):
     for setting, near in (("haed.width=8", "'head'"), ("head.widht=8", "'width'")):
         said = call("serve", "learner", "--port", "0", "--set", setting, expect=2)[1]
         assert said.startswith("error: ")

@@ -1,9 +1,7 @@
 """``evergraph reproduce`` as a user meets it."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -20,7 +18,7 @@ def graph(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_studies_are_printed_and_kept(call: Any, graph: str, tmp_path: Path) -> None:
+def test_studies_are_printed_and_kept(call, graph, tmp_path):
     out, _ = call("reproduce", "homophily", "table4", "--datasets", graph, "--out", "out")
     assert "0.960" in out  # 24 of 25 edges stay inside a ring
     assert "page: out/homophily/homophily.md" in out
@@ -31,7 +29,7 @@ def test_studies_are_printed_and_kept(call: Any, graph: str, tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("learned_here")
-def test_a_study_that_learns_is_not_run_again(call: Any, graph: str, tmp_path: Path) -> None:
+def test_a_study_that_learns_is_not_run_again(call, graph, tmp_path):
     command = ("reproduce", "strategies", "--quick", "--datasets", graph, "--out", "out",
                "--workers", "1", "--device", "cpu")  # fmt: skip
     out, err = call(*command)
@@ -47,9 +45,7 @@ def test_a_study_that_learns_is_not_run_again(call: Any, graph: str, tmp_path: P
     assert [path.read_bytes() for path in results] == before
 
 
-def test_wrong_names_are_one_sentence_before_any_work(
-    call: Any, graph: str, tmp_path: Path
-) -> None:
+def test_wrong_names_are_one_sentence_before_any_work(call, graph, tmp_path):
     _, err = call("reproduce", "table1", "tabel2", "--out", "out", expect=2)
     assert err.startswith("error: unknown study 'tabel2': did you mean 'table2'?")
     for datasets, message in (
@@ -67,9 +63,7 @@ def test_wrong_names_are_one_sentence_before_any_work(
     assert not (tmp_path / "out").exists()
 
 
-def test_what_a_study_needs_is_said_before_any_work(
-    call: Any, graph: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_study_needs_is_said_before_any_work(call, graph, tmp_path, monkeypatch):
     from evergraph.core import extras
 
     common = ("--datasets", graph, "--quick", "--out")
@@ -87,28 +81,20 @@ def test_what_a_study_needs_is_said_before_any_work(
     assert not (tmp_path / "out").exists()
 
 
-def test_pages_are_written_before_anything_is_printed(
-    call: Any, graph: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_are_written_before_anything_is_printed(call, graph, tmp_path, monkeypatch):
     from evergraph.cli import reproduce_command
 
-    def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
+    fail = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(reproduce_command, "print_table", fail)
     _, err = call("reproduce", "homophily", "--datasets", graph, "--out", "out", expect=2)
     assert err == "error: No space left on device\n"
     assert (tmp_path / "out" / "homophily" / "homophily.md").exists()
 
 
-def test_a_full_disk_is_one_sentence(
-    call: Any, graph: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_one_sentence(call, graph, tmp_path, monkeypatch):
     from evergraph.studies import base
 
-    def full(path: Path) -> None:
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(base, "written_aside", full)
     _, err = call("reproduce", "homophily", "--datasets", graph, "--out", "out", expect=2)
     assert err == (

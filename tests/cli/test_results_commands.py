@@ -1,7 +1,5 @@
 """evergraph compare and submit: folders, names in a folder, rows of a book."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +34,7 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
-def test_two_folders_make_one_sentence(call: Call, runs: Path) -> None:
+def test_two_folders_make_one_sentence(call, runs):
     out, _ = call("compare", "runs/rings/class-il/tem", "runs/rings/class-il/finetune")
     assert out == (
         "tem is better than finetune on rings, class-il: 81.0 against 20.3, +60.7 points (95 % "
@@ -44,14 +42,14 @@ def test_two_folders_make_one_sentence(call: Call, runs: Path) -> None:
     )
 
 
-def test_ways_of_testing_are_chosen(call: Call, runs: Path) -> None:
+def test_ways_of_testing_are_chosen(call, runs):
     folders = ("runs/rings/class-il/tem", "runs/rings/class-il/finetune")
     assert "40.5 against 10.2" in call("compare", *folders, "--testing", "global")[0]
     out, _ = call("compare", *folders, "--averaging", "plain")
     assert "rings, class-il, plain accuracy: 71.0 against 10.3" in out
 
 
-def test_names_are_found_on_every_dataset(call: Call, runs: Path) -> None:
+def test_names_are_found_on_every_dataset(call, runs):
     (runs / "trees" / "class-il" / "late" / "result.json").unlink()
     lines = call("compare", "tem", "finetune", "--in", "runs")[0].splitlines()
     assert [line.split(":")[0] for line in lines] == [
@@ -65,13 +63,13 @@ def test_names_are_found_on_every_dataset(call: Call, runs: Path) -> None:
     assert err == "left out, because only tem has results: trees, class-il\n"
 
 
-def test_one_name_twice_is_told_apart_by_its_place(call: Call, runs: Path) -> None:
+def test_one_name_twice_is_told_apart_by_its_place(call, runs):
     out, _ = call("compare", "runs/rings/class-il/tem", "runs/rings/class-il/tem")
     place = "tem (runs/rings/class-il/tem)"
     assert out.startswith(f"cannot tell {place} from {place} on rings, class-il: ")
 
 
-def test_json_has_every_number(call: Call, runs: Path) -> None:
+def test_json_has_every_number(call, runs):
     told = json.loads(call("compare", "tem", "finetune", "--in", "runs", "--json")[0])
     first = told["comparisons"][0]
     assert (first["verdict"], first["seeds_a"], first["over"]) == (
@@ -98,13 +96,13 @@ def test_json_has_every_number(call: Call, runs: Path) -> None:
         ),
     ],
 )
-def test_unreadable_results(arguments: list[str], said: str, call: Call, runs: Path) -> None:
+def test_unreadable_results(arguments, said, call, runs):
     _, err = call("compare", *arguments, expect=2)
     assert said in err
     assert err.count("\n") == 1
 
 
-def test_rows_of_a_book_are_compared(call: Call, tmp_path: Path) -> None:
+def test_rows_of_a_book_are_compared(call, tmp_path):
     for label, scores in SCORES.items():
         values = {"balanced": {"average_accuracy": scores}}
         BookRow(
@@ -118,7 +116,7 @@ def test_rows_of_a_book_are_compared(call: Call, tmp_path: Path) -> None:
     assert "unknown averaging 'plain'" in err
 
 
-def test_a_run_is_submitted_once(call: Any, tmp_path: Path) -> None:
+def test_a_run_is_submitted_once(call, tmp_path):
     _, err = call("submit", "mine", expect=2)
     assert "there is no scripts/submission.py here" in err
     (tmp_path / "scripts").symlink_to(Path(submission.__file__).parent)  # a clone has it
@@ -138,7 +136,7 @@ def test_a_run_is_submitted_once(call: Any, tmp_path: Path) -> None:
     assert "exists: choose another --label" in err
 
 
-def test_runs_of_one_method_in_a_table_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+def test_runs_of_one_method_in_a_table_are_told_apart_by_their_folders(tmp_path):
     for place, dataset in (("a", "rings"), ("b", "rings"), ("c", "trees")):
         write(tmp_path / place, result(SCORES["tem"], dataset))
     rows = [row[0] for row in comparison(collect(tmp_path)).texts]

@@ -1,9 +1,6 @@
 """``--seed``, ``--seeds`` and ``--repeats`` of every command that has them."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +8,6 @@ import pytest
 from evergraph.core.errors import EvergraphError
 from evergraph.experiments import plan, runner
 from evergraph.experiments.bench import benchmark
-from evergraph.experiments.bench.benchmark import Bench
 from evergraph.studies import theorem
 
 WAYS = [
@@ -30,7 +26,7 @@ class SeenError(EvergraphError):
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """Keep the seeds that a command was going to run, and stop it there."""
-    found: list[list[int]] = []
+    found = []
 
     def stop(seeds: Any) -> None:
         found.append(list(seeds))
@@ -56,15 +52,13 @@ COMMANDS = [
     ("command", "asked", "seeds"),
     [*((COMMANDS[0], *way) for way in WAYS), *((command, *WAYS[4]) for command in COMMANDS[1:])],
 )
-def test_each_means_the_same_everywhere(
-    call: Any, seen: list[list[int]], command: tuple[str, ...], asked: Any, seeds: list[int]
-) -> None:
+def test_each_means_the_same_everywhere(call, seen, command, asked, seeds):
     _, err = call(*command, *asked, expect=2)
     assert seen == [seeds]
     assert "now runs only" not in err
 
 
-def test_one_seed_after_seeds_is_that_seed_with_a_note(call: Any, seen: list[list[int]]) -> None:
+def test_one_seed_after_seeds_is_that_seed_with_a_note(call, seen):
     _, err = call(*COMMANDS[0], "--seeds", "5", expect=2)
     assert seen == [[5]]
     line = "note: --seeds 5 now runs only seed 5; --repeats 5 runs seeds 0 to 4"
@@ -73,7 +67,7 @@ def test_one_seed_after_seeds_is_that_seed_with_a_note(call: Any, seen: list[lis
     assert "only one of seed, seeds and repeats can be given, not seed and repeats" in err
 
 
-def test_options_replace_what_a_file_says(call: Any, seen: list[list[int]], tmp_path: Path) -> None:
+def test_options_replace_what_a_file_says(call, seen, tmp_path):
     (tmp_path / "mine.toml").write_text('dataset = "synthetic"\nrepeats = 4\n')
     for asked in ((), ("--seed", "7"), ("--set", "seed=8")):
         call("run", "--preset", "mine.toml", *asked, expect=2)
@@ -91,7 +85,7 @@ methods = ["finetune"]
 """
 
 
-def test_the_papers_number_stands_first_and_is_named(call: Any, tmp_path: Path) -> None:
+def test_the_papers_number_stands_first_and_is_named(call, tmp_path):
     out, err = call("run", *TINY, "--method", "finetune", "--protocol", "llm4gcl", "--out", "out")
     first = next(line for line in out.splitlines() if "local" in line or "global" in line)
     assert "global, plain: as llm4gcl reports" in first
@@ -101,7 +95,7 @@ def test_the_papers_number_stands_first_and_is_named(call: Any, tmp_path: Path) 
     assert told["dataset"]["task_classes"] == [[0, 1, 2], [3, 4, 5]]
 
 
-def test_several_methods_are_compared_by_the_papers_number(call: Any) -> None:
+def test_several_methods_are_compared_by_the_papers_number(call):
     methods = ["--method", "finetune,tpp", "--protocol", "tpp", "--classes-per-task", "3"]
     out, err = call("run", *TINY, *methods, "--out", "out")
     assert out.index("as the protocol's paper reports them") < out.index("class-balanced accuracy")
@@ -110,8 +104,8 @@ def test_several_methods_are_compared_by_the_papers_number(call: Any) -> None:
     assert err.count("stream.classes_per_task is 3 and not 2") == 2  # one line a method
 
 
-def test_bench_under_protocol(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[Bench] = []
+def test_bench_under_protocol(call, tmp_path, monkeypatch):
+    begun = []
     monkeypatch.setattr(benchmark, "run_bench", lambda bench, **_: (begun.append(bench), [])[1])
     (tmp_path / "mine.toml").write_text(BENCH)
     call("bench", "mine.toml", "--protocol", "puma", "--json", "--out", "out")

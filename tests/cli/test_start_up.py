@@ -1,7 +1,5 @@
 """What a command imports, which is most of what it costs, and what --help says."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -16,7 +14,7 @@ from evergraph.core.resolver import declared_summary, first_line
 from evergraph.datasets import datasets
 from evergraph.datasets.base import catalogue
 from evergraph.memory.samplers import samplers
-from evergraph.methods import Finetune, methods
+from evergraph.methods import methods
 from evergraph.nn import backbones
 from evergraph.topology import topologies
 
@@ -82,7 +80,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, set[str]]
     return [(out, set(names)) for out, names in json.loads(done.stdout)]
 
 
-def test_nothing_is_imported_that_is_not_used(fresh: list[tuple[str, set[str]]]) -> None:
+def test_nothing_is_imported_that_is_not_used(fresh):
     assert fresh[0][1] & (HEAVY | {"pydantic", "rich", "typer"}) == set()
     for (words, absent), (_, names) in zip(STEPS, fresh[1:-1], strict=True):
         assert names & absent == set(), words
@@ -90,7 +88,7 @@ def test_nothing_is_imported_that_is_not_used(fresh: list[tuple[str, set[str]]])
     assert fresh[-1][1] & EXTRAS == set()  # all readers of datasets
 
 
-def test_a_fresh_process_lists_what_the_resolvers_know(fresh: list[tuple[str, set[str]]]) -> None:
+def test_a_fresh_process_lists_what_the_resolvers_know(fresh):
     told = {
         words[1]: json.loads(out)[words[1]]
         for (words, _), (out, _) in zip(STEPS, fresh[1:-1], strict=True)
@@ -107,9 +105,7 @@ def test_a_fresh_process_lists_what_the_resolvers_know(fresh: list[tuple[str, se
         )
 
 
-def test_what_is_recorded_of_the_bundled_graph_is_what_is_counted(
-    call: Call, fresh: list[tuple[str, set[str]]]
-) -> None:
+def test_what_is_recorded_of_the_bundled_graph_is_what_is_counted(call, fresh):
     words = ["info", "wordnet", "--json"]
     (recorded,) = (
         out for (each, _), (out, _) in zip(STEPS, fresh[1:-1], strict=True) if each == words
@@ -117,7 +113,7 @@ def test_what_is_recorded_of_the_bundled_graph_is_what_is_counted(
     assert json.loads(recorded) == json.loads(call(*words)[0])  # datasets are imported here
 
 
-def test_help_says_of_a_command_what_the_command_says(call: Call) -> None:
+def test_help_says_of_a_command_what_the_command_says(call):
     text = " ".join(call("--help")[0].split())
     for command, file in COMMANDS.items():
         line = declared_summary(f"cli/{file}.py", f"{command}_command")
@@ -126,31 +122,18 @@ def test_help_says_of_a_command_what_the_command_says(call: Call) -> None:
         assert line in " ".join(call(command, "--help")[0].split())
 
 
-def test_a_mistyped_command_is_met_with_the_nearest(call: Call) -> None:
+def test_a_mistyped_command_is_met_with_the_nearest(call):
     said = call("reprot", expect=2)[1]
     assert said.startswith("error: unknown command 'reprot': did you mean 'report'? choose one of ")
     assert said.count("\n") == 1
 
 
-def test_parts_of_the_program_are_listed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Mine(Finetune):
-        """A method of my own."""
-
-        name = "mine"
-
-    monkeypatch.setattr(methods, "_classes", dict(methods._classes))
-    methods.register(Mine)
-    listed = json.loads(call("list", "methods", "--json")[0])["methods"]
-    assert listed["mine"] == "A method of my own."
-    assert "tem" in listed
-
-
-def test_help_tells_what_is_taken_where_nothing_is_given() -> None:
+def test_help_tells_what_is_taken_where_nothing_is_given():
     group = typer.main.get_command(app)
     context = group.make_context("evergraph", ["--version"], resilient_parsing=True)
     seen = 0
     for name in COMMANDS:
-        command = group.get_command(context, name)  # type: ignore[attr-defined]
+        command = group.get_command(context, name)
         inner = type(context)(command, info_name=name, parent=context)
         for parameter in command.params:
             if getattr(parameter, "hidden", False):  # a former name

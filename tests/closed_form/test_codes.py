@@ -1,7 +1,5 @@
 """What neighbours are labelled: by hand, and that nobody sees what it is labelled itself."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -62,7 +60,7 @@ def by_numpy(graph: Graph) -> Tensor:
 # ------------------------------------------------------------------ by hand
 
 
-def test_a_path_by_hand() -> None:
+def test_a_path_by_hand():
     """0 - 1 - 2 - 3 with the labels 0, 1, none, 3; degrees are 1, 2, 2, 1."""
     near, far = hops_of(labelled(path_pairs(4), [0, 1, UNLABELLED, 3]))
     a, b, c = CODES[0], CODES[1], CODES[3]
@@ -77,7 +75,7 @@ def test_a_path_by_hand() -> None:
     torch.testing.assert_close(far[3], side / 2 * b)
 
 
-def test_edges_of_one_way_by_hand() -> None:
+def test_edges_of_one_way_by_hand():
     """0 gathers from 2, 1 from 0 and 2, 2 from 1: degrees 1, 2 and 1."""
     graph = labelled([(2, 0), (0, 1), (1, 2), (2, 1)], [0, 1, 2], undirected=False)
     near, far = hops_of(graph)
@@ -95,14 +93,14 @@ def test_edges_of_one_way_by_hand() -> None:
 
 
 @given(pairs=any_pairs, labels=labels_of_six, undirected=st.booleans())
-def test_codes_are_dense_products(pairs: Pairs, labels: list[int], undirected: bool) -> None:
+def test_codes_are_dense_products(pairs, labels, undirected):
     graph = labelled(pairs, labels, undirected=undirected)
     found = ClassCodes(width=WIDTH).encode(graph)
     torch.testing.assert_close(found, by_numpy(graph), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("undirected", [True, False])
-def test_a_node_that_alone_is_labelled_sees_nothing(undirected: bool) -> None:
+def test_a_node_that_alone_is_labelled_sees_nothing(undirected):
     """On graphs whose degrees are no powers of two: N² and its diagonal round differently."""
     for seed in range(4):
         graph = random_graph(seed, nodes=30, edges=90, undirected=undirected)
@@ -120,8 +118,8 @@ def test_a_node_that_alone_is_labelled_sees_nothing(undirected: bool) -> None:
     node=st.integers(0, NODES - 1), other=st.integers(UNLABELLED, 3),
 )  # fmt: skip
 def test_a_label_moves_others_within_two_hops_and_never_its_own_node(
-    pairs: Pairs, labels: list[int], undirected: bool, node: int, other: int
-) -> None:
+    pairs, labels, undirected, node, other
+):
     changed = [other if place == node else label for place, label in enumerate(labels)]
     before, after = (labelled(pairs, each, undirected=undirected) for each in (labels, changed))
     moved = (ClassCodes(width=WIDTH).encode(after) - ClassCodes(width=WIDTH).encode(before)).abs()
@@ -137,7 +135,7 @@ def test_a_label_moves_others_within_two_hops_and_never_its_own_node(
     torch.testing.assert_close(scaled(after)[node], scaled(before)[node], rtol=1e-4, atol=1e-5)
 
 
-def test_codes_depend_on_names_alone_and_are_nearly_orthogonal() -> None:
+def test_codes_depend_on_names_alone_and_are_nearly_orthogonal():
     """Neither on the order nor on the number of classes, nor on which others are shown."""
     many = class_codes([7, 3, 11, 0], width=5)
     assert many[1].equal(class_codes([3], width=5)[0])
@@ -153,7 +151,7 @@ def test_codes_depend_on_names_alone_and_are_nearly_orthogonal() -> None:
 
 
 @given(pairs=any_pairs, undirected=st.booleans(), coded=st.lists(st.booleans(), min_size=6))
-def test_who_meets_others(pairs: Pairs, undirected: bool, coded: list[bool]) -> None:
+def test_who_meets_others(pairs, undirected, coded):
     graph = Graph.from_edges(
         edge_index(pairs),
         features=torch.tensor(coded[:NODES]).float()[:, None],
@@ -171,7 +169,7 @@ def test_who_meets_others(pairs: Pairs, undirected: bool, coded: list[bool]) -> 
 
 
 @pytest.mark.parametrize("undirected", [True, False])
-def test_parts_give_the_same_as_the_whole(undirected: bool) -> None:
+def test_parts_give_the_same_as_the_whole(undirected):
     graph = random_graph(4, nodes=50, edges=80, classes=4, undirected=undirected)
     graph = graph.showing(graph.labels.masked_fill(torch.arange(50) % 3 == 0, UNLABELLED))
     topology = ClassCodes(width=WIDTH)
@@ -188,6 +186,6 @@ def test_parts_give_the_same_as_the_whole(undirected: bool) -> None:
         ({"seed": -1}, "seed must be an integer of at least 0, not -1"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, int], message: str) -> None:
+def test_options_that_make_no_sense_are_refused(options, message):
     with pytest.raises(ConfigurationError, match=message):
         ClassCodes(**options)

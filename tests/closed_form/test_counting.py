@@ -1,7 +1,5 @@
 """Statistics counted block by block: of all nodes once, and the same for any number of workers."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest
@@ -28,7 +26,7 @@ class Several(LocalEngine):
         self.workers = workers
         self.blocks: list[object] = []
 
-    def map(self, work, pieces, *, shared):  # type: ignore[no-untyped-def]
+    def map(self, work, pieces, *, shared):
         self.blocks = list(pieces)
         work, shared = pickle.loads(pickle.dumps((work, shared)))  # noqa: S301
         return super().map(work, self.blocks, shared=shared)
@@ -55,7 +53,7 @@ def counted_by_hand(engine: LocalEngine) -> ClassStatistics:
 @pytest.mark.parametrize(
     ("rows", "blocks"), [(1, 5), (2, 3), (4, 2), (5, 0), (100, 0)]
 )  # what fits one block is not given out
-def test_every_block_counts_once(rows: int, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_block_counts_once(rows, blocks, monkeypatch):
     engine = Several()
     monkeypatch.setattr(counting, "BLOCK_ROWS", rows)
     found = counted_by_hand(engine)
@@ -71,9 +69,7 @@ def test_every_block_counts_once(rows: int, blocks: int, monkeypatch: pytest.Mon
     rows=st.integers(1, 40), block=st.integers(1, 16), seed=st.integers(0, 9),
     rank=st.sampled_from([None, 5]),
 )  # fmt: skip
-def test_one_process_counts_like_several(
-    rows: int, block: int, seed: int, rank: int | None
-) -> None:
+def test_one_process_counts_like_several(rows, block, seed, rank):
     draw = torch.Generator().manual_seed(seed)
     expand = Expansion(torch.randn(3, 8, generator=draw), torch.zeros(8), "relu")
     given_rows = torch.randn(rows, 3, generator=draw), torch.arange(rows) % 3, torch.ones(rows)
@@ -89,7 +85,7 @@ def test_one_process_counts_like_several(
     assert all(torch.equal(one.state()[name], many.state()[name]) for name in one.state())
 
 
-def test_what_is_counted_in_float64_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_counted_in_float64_stays_so(monkeypatch):
     engine = Several()
     monkeypatch.setattr(counting, "BLOCK_ROWS", 1)
     expand = Expansion(torch.ones(1, 1), torch.zeros(1), "relu")
@@ -140,7 +136,7 @@ def assert_close(one: ClassStatistics, other: ClassStatistics) -> None:
     assert one.counts_.equal(other.counts_)
 
 
-def test_every_view_is_counted_as_if_it_were_alone_and_who_goes_is_gone() -> None:
+def test_every_view_is_counted_as_if_it_were_alone_and_who_goes_is_gone():
     rows, labels, weights = seen()
     for found, features in zip(counted_views(), views()(rows), strict=True):
         alone = ClassStatistics(WIDTH)
@@ -149,7 +145,7 @@ def test_every_view_is_counted_as_if_it_were_alone_and_who_goes_is_gone() -> Non
         assert_close(found, alone)
 
 
-def test_several_count_views_as_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_count_views_as_one_does(monkeypatch):
     whole = counted_views()
     monkeypatch.setattr(counting, "BLOCK_ROWS", 7)
     two, five = counted_views(Several(2)), counted_views(Several(5))

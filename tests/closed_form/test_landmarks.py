@@ -1,7 +1,5 @@
 """Kernel values to landmark nodes, and what `auto` makes of them."""
 
-from __future__ import annotations
-
 import copy
 import math
 from typing import Any
@@ -10,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from evergraph.closed_form import LandmarkFeatures, landmarks
 from evergraph.closed_form.landmarks import LandmarkMap, Landmarks, column_weights
@@ -37,7 +34,7 @@ def rows_of(*angles: float) -> ViewRows:
     return ViewRows(torch.stack([turned.cos(), turned.sin()], 1), None)
 
 
-def test_the_kernel_by_hand() -> None:
+def test_the_kernel_by_hand():
     """k = (sin t + (π - t) cos t) / π: 1 for the same node, 1/π at right angles, 0 opposite."""
     one = LandmarkMap.on([OWN], rows_of(0.0), [0])
     asked = rows_of(0.0, math.pi / 2, math.pi, math.pi / 3)
@@ -46,7 +43,7 @@ def test_the_kernel_by_hand() -> None:
     assert found.tolist() == pytest.approx([1.0, 1 / math.pi, 0.0, third], abs=1e-6)
 
 
-def test_a_view_is_the_mean_of_its_parts() -> None:
+def test_a_view_is_the_mean_of_its_parts():
     """Two hops that agree are like one, one that is missing halves the square of the length."""
     both = View((0, 1))
     landmark = ViewRows(torch.tensor([[1.0, 0.0, 1.0, 0.0]]), None)
@@ -58,7 +55,7 @@ def test_a_view_is_the_mean_of_its_parts() -> None:
     assert found.tolist() == pytest.approx([1.0, half], abs=1e-6)
 
 
-def test_random_features_estimate_it() -> None:
+def test_random_features_estimate_it():
     """The kernel is what the features of `RandomMap` have as inner products on the average."""
     rows = rows_of(0.1, 1.0, 2.0)
     (drawn,) = RandomMap.drawn([OWN], {0: 2}, width=200_000, seed=3)(rows)
@@ -68,7 +65,7 @@ def test_random_features_estimate_it() -> None:
 
 
 @given(seed=st.integers(0, 1000), nodes=st.integers(1, 20))
-def test_features_of_landmarks_have_the_kernel_as_inner_products(seed: int, nodes: int) -> None:
+def test_features_of_landmarks_have_the_kernel_as_inner_products(seed, nodes):
     """Among landmarks φφᵀ = K; of others it is less than k(x, x), never more."""
     generator = torch.Generator().manual_seed(seed)
     rows = ViewRows(torch.nn.functional.normalize(torch.randn(nodes, 5, generator=generator)), None)
@@ -81,7 +78,7 @@ def test_features_of_landmarks_have_the_kernel_as_inner_products(seed: int, node
     assert bool((others.square().sum(1) <= 1 + 1e-4).all())
 
 
-def test_a_kernel_that_rounding_has_made_indefinite_is_whitened_all_the_same() -> None:
+def test_a_kernel_that_rounding_has_made_indefinite_is_whitened_all_the_same():
     """As of landmarks that are nearly equal: after eight hops on BlogCatalog, on a GPU."""
     noise = 1e-4 * torch.randn(200, 200, generator=torch.Generator().manual_seed(0))
     kernel = torch.ones(200, 200) + noise + noise.t()
@@ -90,7 +87,7 @@ def test_a_kernel_that_rounding_has_made_indefinite_is_whitened_all_the_same() -
     assert torch.allclose(features @ features.t(), torch.ones(200, 200), atol=0.01)
 
 
-def test_all_nodes_as_landmarks_are_kernel_ridge_regression() -> None:
+def test_all_nodes_as_landmarks_are_kernel_ridge_regression():
     """V on features is α on the kernel: (K + λ I)⁻¹ Y, here with a node a class."""
     rows = rows_of(0.0, 0.7, 2.0)
     one = LandmarkMap.on([OWN], rows, [0])
@@ -105,14 +102,14 @@ def test_all_nodes_as_landmarks_are_kernel_ridge_regression() -> None:
 
 
 @given(seed=st.integers(0, 1000), classes=st.integers(1, 6), most=st.integers(1, 30))
-def test_landmarks_depend_on_ids_and_classes_alone(seed: int, classes: int, most: int) -> None:
+def test_landmarks_depend_on_ids_and_classes_alone(seed, classes, most):
     """The order of nodes does not matter, and no class has two more than another could have."""
     generator = torch.Generator().manual_seed(seed)
     nodes = torch.randperm(100, generator=generator)[:40]
     labels = torch.randint(classes, (40,), generator=generator)
     rows = ViewRows(nodes[:, None].float(), None)
 
-    def chosen(places: Tensor) -> Landmarks:
+    def chosen(places):
         kept = Landmarks(most)
         kept.keep(rows.of(places), labels=labels[places], nodes=nodes[places])
         assert len(kept) <= most
@@ -126,7 +123,7 @@ def test_landmarks_depend_on_ids_and_classes_alone(seed: int, classes: int, most
         assert all(count < full for count in counts[found < full].tolist())
 
 
-def test_shape_tells_degree_and_length_and_nothing_else() -> None:
+def test_shape_tells_degree_and_length_and_nothing_else():
     """Nodes of one degree and length are alike whatever their features; others are not."""
     edges, labels = torch.tensor([[0, 0, 3], [1, 2, 4]]), torch.zeros(5).long()
     features = torch.tensor([[3.0, 4.0], [5.0, 0.0], [0.0, 5.0], [1.0, 0.0], [0.0, 2.0]])
@@ -165,7 +162,7 @@ def known(stream: GraphStream) -> Auto:
     return learner
 
 
-def test_where_the_graph_is_at_hand_auto_stands_on_landmarks(known: Auto) -> None:
+def test_where_the_graph_is_at_hand_auto_stands_on_landmarks(known):
     by_default = Auto(refresh="embeddings", generator=torch.Generator()).backbone
     assert isinstance(by_default, LandmarkFeatures)
     train = known.ledger_.part("train")
@@ -186,12 +183,12 @@ def test_where_the_graph_is_at_hand_auto_stands_on_landmarks(known: Auto) -> Non
         ({"stream": {"edges": "all", "by": "online", "batch": 10}}, "none"),
     ],
 )
-def test_a_run_refreshes_where_the_graph_is_at_hand(values: dict[str, Any], refresh: str) -> None:
+def test_a_run_refreshes_where_the_graph_is_at_hand(values, refresh):
     config = resolved(RunConfig.of({"method": "auto", **values}))
     assert config.method.parameters["refresh"] == refresh
 
 
-def test_all_at_once_is_what_task_by_task_is(stream: GraphStream, known: Auto) -> None:
+def test_all_at_once_is_what_task_by_task_is(stream, known):
     """Landmarks, sums and heads are functions of what was learned, not of how it came."""
     once = beginner()
     once.fit_task(stream.open(len(stream) - 1, cumulative=True))
@@ -201,7 +198,7 @@ def test_all_at_once_is_what_task_by_task_is(stream: GraphStream, known: Auto) -
     assert float((found - expected).abs().max()) < 1e-4 * float(expected.abs().max())
 
 
-def test_a_forgotten_landmark_leaves_no_trace(small_graph: Graph, known: Auto) -> None:
+def test_a_forgotten_landmark_leaves_no_trace(small_graph, known):
     """After ``forget`` all that is kept is that of a learner which never met the node."""
     learner, other, everyone = copy.deepcopy(known), copy.deepcopy(known), torch.arange(360)
     gone = learner.landmarks_.nodes_[:3]
@@ -217,14 +214,14 @@ def test_a_forgotten_landmark_leaves_no_trace(small_graph: Graph, known: Auto) -
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e20, 1e-20])
-def test_features_of_any_length_are_learned_from(small_graph: Graph, scale: float) -> None:
+def test_features_of_any_length_are_learned_from(small_graph, scale):
     """Zeros show nothing, and lengths beyond what float32 can square are still lengths."""
     graph = small_graph.with_features(small_graph.features * scale)
     learner = learned(GraphStream(graph, edges="all", classes_per_task=6))
     assert bool(learner.logits(graph, torch.arange(9)).isfinite().all())
 
 
-def test_after_all_nodes_are_forgotten_nothing_is_said(small_graph: Graph, known: Auto) -> None:
+def test_after_all_nodes_are_forgotten_nothing_is_said(small_graph, known):
     learner = copy.deepcopy(known)
     parts = [learner.ledger_.part(part).ids for part in ("train", "validation")]
     learner.forget(torch.cat(parts), small_graph)
@@ -233,7 +230,7 @@ def test_after_all_nodes_are_forgotten_nothing_is_said(small_graph: Graph, known
     learner.state()
 
 
-def test_columns_that_tell_classes_apart_count_more() -> None:
+def test_columns_that_tell_classes_apart_count_more():
     """Of two columns one is noise: a node is nearer to its class once that counts less."""
     noise = torch.randn(40, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(40) % 2
@@ -249,7 +246,7 @@ def test_columns_that_tell_classes_apart_count_more() -> None:
     assert near[1] > 1.2 * near[0]
 
 
-def test_guesses_are_learned_from_where_they_help(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guesses_are_learned_from_where_they_help(monkeypatch):
     """With two labels of a class, guesses add what most nodes are like; the probes decide."""
     graph = load("synthetic", nodes=400, classes=4, features=64)
     stream = GraphStream(graph, edges="all", split=(0.02, 0.1, 0.88), classes_per_task=4)
@@ -257,7 +254,7 @@ def test_guesses_are_learned_from_where_they_help(monkeypatch: pytest.MonkeyPatc
     assert guessing.error_ < alone.error_
     assert set(alone.landmarks_.nodes_.tolist()) < set(guessing.landmarks_.nodes_.tolist())
 
-    def wrong(chances: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    def wrong(chances, counts):
         places, labels = certain(chances, counts)
         return places, (labels + 1) % 4
 
@@ -267,8 +264,8 @@ def test_guesses_are_learned_from_where_they_help(monkeypatch: pytest.MonkeyPatc
     assert misled.landmarks_.nodes_.equal(alone.landmarks_.nodes_)
 
 
-def test_objectives_differ_where_classes_do(stream: GraphStream, known: Auto) -> None:
+def test_objectives_differ_where_classes_do(stream, known):
     plain = learned(stream, objective="plain")
     plain.solve()
-    first, second = (each.backbone.head.weight for each in (known, plain))  # type: ignore[union-attr]
+    first, second = (each.backbone.head.weight for each in (known, plain))
     assert not torch.allclose(first, second)

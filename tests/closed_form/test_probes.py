@@ -1,7 +1,5 @@
 """Which validation nodes are kept: a function of their ids alone."""
 
-from __future__ import annotations
-
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,7 +39,7 @@ def assert_in_step(probes: Probes) -> None:
     assert probes.labels_.tolist() == [int(labels[place[int(node)]]) for node in probes.nodes_]
 
 
-def test_of_every_class_those_that_are_first() -> None:
+def test_of_every_class_those_that_are_first():
     probes = kept(torch.arange(COUNT))
     assert torch.bincount(probes.labels_).tolist() == [4] * CLASSES
     assert probes.nbytes == 4 * CLASSES * (2 * 3 + 2 * 8)  # two a value and sixteen a node
@@ -54,13 +52,13 @@ def test_of_every_class_those_that_are_first() -> None:
 
 
 @given(order=st.permutations(range(COUNT)), cuts=st.lists(st.integers(0, COUNT), max_size=5))
-def test_neither_order_nor_batches_matter(order: list[int], cuts: list[int]) -> None:
+def test_neither_order_nor_batches_matter(order, cuts):
     parts = torch.tensor(order).tensor_split(sorted(cuts))
     assert_same(kept(*parts), kept(torch.arange(COUNT)))
 
 
 @given(mine=st.lists(st.booleans(), min_size=COUNT, max_size=COUNT), both=st.integers(0, COUNT))
-def test_those_of_two_are_those_of_one_that_met_all(mine: list[bool], both: int) -> None:
+def test_those_of_two_are_those_of_one_that_met_all(mine, both):
     ours = torch.tensor(mine)
     theirs = ~ours | (torch.arange(COUNT) < both)  # some are known to both
     one, other = kept(ours.nonzero().flatten()), kept(theirs.nonzero().flatten())
@@ -68,7 +66,7 @@ def test_those_of_two_are_those_of_one_that_met_all(mine: list[bool], both: int)
     assert_same(one, kept(torch.arange(COUNT)))
 
 
-def test_classes_may_be_called_otherwise_there() -> None:
+def test_classes_may_be_called_otherwise_there():
     names = torch.tensor([2, 0, 1])
     other, here = Probes(4), kept((labels == 0).nonzero().flatten())
     rest = (labels != 0).nonzero().flatten()
@@ -79,7 +77,7 @@ def test_classes_may_be_called_otherwise_there() -> None:
 
 
 @given(gone=st.lists(st.integers(0, COUNT - 1), max_size=12))
-def test_what_was_dropped_comes_back_where_it_was(gone: list[int]) -> None:
+def test_what_was_dropped_comes_back_where_it_was(gone):
     probes, some = kept(torch.arange(COUNT)), torch.tensor(sorted(set(gone)), dtype=torch.int64)
     before = probes.nodes_
     probes.drop(ids[some])
@@ -90,7 +88,7 @@ def test_what_was_dropped_comes_back_where_it_was(gone: list[int]) -> None:
     assert_same(probes, kept(torch.arange(COUNT)))
 
 
-def test_all_go_and_all_come_back() -> None:
+def test_all_go_and_all_come_back():
     probes, nobody = kept(torch.arange(COUNT)), torch.empty(0, dtype=torch.int64)
     assert_same(kept(torch.arange(COUNT), nobody), probes)
     probes.clear()
@@ -101,7 +99,7 @@ def test_all_go_and_all_come_back() -> None:
     assert_same(probes, kept(torch.arange(COUNT)))
 
 
-def test_rows_may_be_looked_up_among_others_and_have_no_codes() -> None:
+def test_rows_may_be_looked_up_among_others_and_have_no_codes():
     seen = rows_of(torch.arange(1000))
     probes, bare = Probes(4), Probes(4)
     probes.keep(ViewRows(seen.hops, seen.codes, ids), labels=labels, nodes=ids)
@@ -111,7 +109,7 @@ def test_rows_may_be_looked_up_among_others_and_have_no_codes() -> None:
     assert bare.nodes_.equal(probes.nodes_)
 
 
-def test_the_draw_does_not_favour_small_numbers() -> None:
+def test_the_draw_does_not_favour_small_numbers():
     order = draw_order(torch.arange(10_000))
     assert order.unique().numel() == 10_000
     first = order.argsort()[:1000].double()

@@ -1,7 +1,5 @@
 """The closed form itself: by hand, and against its least-squares problem."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -55,7 +53,7 @@ def least_squares(features: Array, labels: Array, weights: Array, penalty: float
     rows = np.concatenate([roots * features, np.sqrt(penalty) * np.eye(width)])
     wanted = np.eye(labels.max() + 1)[labels]
     targets = np.concatenate([roots * wanted, np.zeros((width, wanted.shape[1]))])
-    solution: Array = np.linalg.lstsq(rows, targets, rcond=None)[0]
+    solution = np.linalg.lstsq(rows, targets, rcond=None)[0]
     return solution
 
 
@@ -65,9 +63,7 @@ def least_squares(features: Array, labels: Array, weights: Array, penalty: float
     regularisation=st.sampled_from([1.0, 0.1, 0.01]),
     factor=st.sampled_from([1.0, 0.6, 7.0]),
 )
-def test_the_head_solves_the_class_balanced_problem(
-    seed: int, sizes: list[int], regularisation: float, factor: float
-) -> None:
+def test_the_head_solves_the_class_balanced_problem(seed, sizes, regularisation, factor):
     features, labels = nodes_of(seed, sizes)
     # A common factor of all weights, such as the share of training nodes, changes nothing.
     statistics = statistics_of(features, labels, factor * balanced(labels))
@@ -79,7 +75,7 @@ def test_the_head_solves_the_class_balanced_problem(
     np.testing.assert_allclose(head, expected, atol=1e-4 * np.abs(expected).max())
 
 
-def test_moments_of_unequal_masses_follow_the_formula() -> None:
+def test_moments_of_unequal_masses_follow_the_formula():
     features, labels = nodes_of(3)
     matrix, means = balanced_moments(statistics_of(features, labels, torch.ones(18)))
     phi = features.double().numpy()
@@ -90,7 +86,7 @@ def test_moments_of_unequal_masses_follow_the_formula() -> None:
     np.testing.assert_allclose(np.tril(matrix.numpy()), np.tril(expected), atol=1e-5)
 
 
-def test_the_smaller_class_counts_as_much_as_the_larger() -> None:
+def test_the_smaller_class_counts_as_much_as_the_larger():
     # Twelve nodes of class 0, three of them where both nodes of class 1 are: 3/12 against 2/2.
     here, there = [1.0, 1.0], [1.0, -1.0]
     features, labels = torch.tensor([there] * 9 + [here] * 5), torch.tensor([0] * 12 + [1] * 2)
@@ -103,7 +99,7 @@ def test_the_smaller_class_counts_as_much_as_the_larger() -> None:
     assert (places.numpy() @ alike).argmax(1).tolist() == [0, 0]
 
 
-def test_a_class_without_nodes_takes_no_part() -> None:
+def test_a_class_without_nodes_takes_no_part():
     features, labels = nodes_of(5)
     statistics = statistics_of(features, labels, balanced(labels))
     without = balanced_ridge(statistics, 0.1)
@@ -114,7 +110,7 @@ def test_a_class_without_nodes_takes_no_part() -> None:
 
 
 @pytest.mark.parametrize("regularisation", [0.0, 1e-12, 0.01])
-def test_singular_matrices_still_solve(regularisation: float) -> None:
+def test_singular_matrices_still_solve(regularisation):
     features, labels = torch.ones(4, 6), torch.tensor([0, 0, 1, 1])
     features[2:, :3] = 0.0  # six features, two directions
     head = balanced_ridge(statistics_of(features, labels, balanced(labels)), regularisation)
@@ -124,7 +120,7 @@ def test_singular_matrices_still_solve(regularisation: float) -> None:
     assert not balanced_ridge(ClassStatistics(3), 0.1).any()  # nothing seen, nothing known
 
 
-def test_numbers_that_are_none_are_refused_instead_of_tried_for_ever() -> None:
+def test_numbers_that_are_none_are_refused_instead_of_tried_for_ever():
     features = torch.full((2, 3), 1e30)  # whose squares no float32 holds
     statistics = statistics_of(features, torch.tensor([0, 1]), torch.ones(2))
     with pytest.raises(DataError, match="small enough to be squared"):
@@ -144,7 +140,7 @@ def mean_diagonal(statistics: ClassStatistics) -> float:
     return float(balanced_moments(statistics)[0].diagonal().mean())
 
 
-def test_the_regularisation_chosen_has_the_error_computed_node_by_node() -> None:
+def test_the_regularisation_chosen_has_the_error_computed_node_by_node():
     chosen = set()
     for seed in range(6):
         features, labels = nodes_of(seed, sizes=(8, 20, 12), width=12)
@@ -168,7 +164,7 @@ def test_the_regularisation_chosen_has_the_error_computed_node_by_node() -> None
     assert len(chosen) > 1  # or a constant would do
 
 
-def test_a_perfect_fit_is_a_choice_like_any_other() -> None:
+def test_a_perfect_fit_is_a_choice_like_any_other():
     # Two points, one a class: the error rounds to a little less than 0.
     features = torch.randn(2, 64, generator=torch.Generator().manual_seed(0)).relu()
     features, labels = features.repeat_interleave(2, 0), torch.tensor([0, 0, 1, 1])
@@ -193,7 +189,7 @@ def wide_statistics(seed: int, *, balanced_classes: bool = False) -> ClassStatis
 
 
 @given(seed=seeds, alike=st.booleans(), rows=st.sampled_from([7, 128, 512]))
-def test_products_with_the_matrix_need_no_copy_of_it(seed: int, alike: bool, rows: int) -> None:
+def test_products_with_the_matrix_need_no_copy_of_it(seed, alike, rows):
     statistics = wide_statistics(seed, balanced_classes=alike)
     problem = BalancedProblem.of(statistics)
     matrix = problem.matrix(torch.float64)
@@ -208,7 +204,7 @@ def test_products_with_the_matrix_need_no_copy_of_it(seed: int, alike: bool, row
 
 @pytest.mark.usefixtures("every_width_is_wide")
 @pytest.mark.parametrize("regularisation", [0.1, 0.01, 1e-6])
-def test_a_refined_float32_factor_solves_as_float64_does(regularisation: float) -> None:
+def test_a_refined_float32_factor_solves_as_float64_does(regularisation):
     statistics = wide_statistics(0)
     found = balanced_ridge(statistics, regularisation)
     matrix, means = balanced_moments(statistics)
@@ -224,7 +220,7 @@ def test_a_refined_float32_factor_solves_as_float64_does(regularisation: float) 
 @pytest.fixture
 def tried(monkeypatch: pytest.MonkeyPatch) -> list[torch.dtype]:
     """The types in which a matrix is factorised, in order."""
-    seen: list[torch.dtype] = []
+    seen = []
     factor = module._factor
     monkeypatch.setattr(
         module, "_factor", lambda p, r, dtype: (seen.append(dtype), factor(p, r, dtype))[1]
@@ -233,9 +229,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[torch.dtype]:
 
 
 @pytest.mark.usefixtures("every_width_is_wide")
-def test_what_float32_cannot_factorise_is_left_to_float64(
-    tried: list[torch.dtype], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_float32_cannot_factorise_is_left_to_float64(tried, monkeypatch):
     features, labels = nodes_of(0, sizes=(9, 15, 6), width=300)  # 300 features of 30 nodes
     statistics = ClassStatistics(300, precise=True)
     statistics.add(features.double().relu() + 3, labels, torch.ones(30))
@@ -245,9 +239,7 @@ def test_what_float32_cannot_factorise_is_left_to_float64(
     assert found.equal(balanced_ridge(statistics, 1e-9))
 
 
-def test_narrow_problems_of_many_classes_are_not_refined(
-    tried: list[torch.dtype], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_narrow_problems_of_many_classes_are_not_refined(tried, monkeypatch):
     for narrow, of_class in ((300, 0), (0, 100), (0, 99)):  # at width 300 and with three classes
         monkeypatch.setattr(module, "NARROW", narrow)
         monkeypatch.setattr(module, "NARROW_PER_CLASS", of_class)
@@ -256,7 +248,7 @@ def test_narrow_problems_of_many_classes_are_not_refined(
 
 
 @given(seed=st.integers(0, 999), classes=st.integers(1, 4), width=st.integers(1, 6))
-def test_a_node_left_out_is_one_that_was_never_counted(seed: int, classes: int, width: int) -> None:
+def test_a_node_left_out_is_one_that_was_never_counted(seed, classes, width):
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randn(20, width, generator=generator, dtype=torch.float64)
     labels = torch.randint(classes, (20,), generator=generator)
@@ -283,12 +275,12 @@ def test_a_node_left_out_is_one_that_was_never_counted(seed: int, classes: int, 
 # ------------------------------------------------------------------ conjugate gradients
 
 
-def test_two_steps_solve_two_unknowns() -> None:
+def test_two_steps_solve_two_unknowns():
     matrix = torch.tensor([[4.0, 1.0], [1.0, 3.0]]).double()
     right = torch.tensor([[1.0, 0.0], [2.0, 0.0]]).double()
     products = []
 
-    def times(x: Tensor) -> Tensor:
+    def times(x):
         products.append(x)
         return matrix @ x
 
@@ -301,7 +293,7 @@ def test_two_steps_solve_two_unknowns() -> None:
 
 
 @given(seed=st.integers(0, 10_000), width=st.integers(1, 40), columns=st.integers(1, 5))
-def test_a_rough_factor_is_enough(seed: int, width: int, columns: int) -> None:
+def test_a_rough_factor_is_enough(seed, width, columns):
     generator = torch.Generator().manual_seed(seed)
     root = torch.randn(width, width, generator=generator).double()
     matrix = root @ root.t() + 0.1 * torch.eye(width).double()
@@ -310,12 +302,11 @@ def test_a_rough_factor_is_enough(seed: int, width: int, columns: int) -> None:
     found = conjugate_gradients(
         lambda x: matrix @ x, lambda b: torch.cholesky_solve(b.float(), rough).double(), right
     )
-    assert found is not None
     residual = (right - matrix @ found).norm(dim=0) / right.norm(dim=0)
     assert float(residual.max()) <= 1.01 * RESIDUAL
 
 
-def test_what_takes_too_long_is_given_up() -> None:
+def test_what_takes_too_long_is_given_up():
     hard = torch.logspace(0, 6, 4 * STEPS).double()[:, None]  # so many eigenvalues apart
     right = torch.ones(4 * STEPS, 1).double()
     assert conjugate_gradients(lambda x: hard * x, lambda b: b.clone(), right) is None

@@ -1,7 +1,5 @@
 """Sufficient statistics: by hand, and that sums do not know how they were made."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given
@@ -20,7 +18,6 @@ Nodes = tuple[Tensor, Tensor, Tensor]
 
 
 def nodes_of(seed: int, count: int = 12, *, width: int = WIDTH) -> Nodes:
-    """Features, labels and weights."""
     generator = torch.Generator().manual_seed(seed)
     return (
         torch.randn(count, width, generator=generator),
@@ -54,7 +51,7 @@ def assert_same(one: ClassStatistics, other: ClassStatistics) -> None:
 
 
 @given(seed=seeds, sizes=st.lists(st.integers(0, 5), min_size=1, max_size=5))
-def test_blocks_of_rows_count_as_the_whole(seed: int, sizes: list[int]) -> None:
+def test_blocks_of_rows_count_as_the_whole(seed, sizes):
     features, labels, weights = nodes_of(seed, sum(sizes))
     blocks = statistics_of()
     blocks.add(iter(features.split(sizes)), labels, weights)
@@ -64,7 +61,7 @@ def test_blocks_of_rows_count_as_the_whole(seed: int, sizes: list[int]) -> None:
     assert float(blocks.gram_.norm()) < 1e-4
 
 
-def test_statistics_by_hand() -> None:
+def test_statistics_by_hand():
     features = torch.tensor([[1.0, 2.0], [3.0, 0.0], [0.0, 4.0]])
     statistics = ClassStatistics(2)
     statistics.add(features, torch.tensor([0, 2, 0]), torch.tensor([1.0, 4.0, 0.25]))
@@ -76,7 +73,7 @@ def test_statistics_by_hand() -> None:
     assert statistics.num_classes == 3
 
 
-def test_inputs_come_back_unchanged_and_nothing_adds_nothing() -> None:
+def test_inputs_come_back_unchanged_and_nothing_adds_nothing():
     nodes = nodes_of(0)
     before = [tensor.clone() for tensor in nodes]
     statistics = statistics_of(nodes)
@@ -85,7 +82,7 @@ def test_inputs_come_back_unchanged_and_nothing_adds_nothing() -> None:
     assert_same(statistics, statistics_of(nodes))
 
 
-def test_panels_and_rows_are_cut_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_panels_and_rows_are_cut_without_a_trace(monkeypatch):
     nodes = nodes_of(4)
     whole = statistics_of(nodes)
     monkeypatch.setattr(module, "PANEL", 3)
@@ -95,9 +92,7 @@ def test_panels_and_rows_are_cut_without_a_trace(monkeypatch: pytest.MonkeyPatch
 
 
 @given(seed=seeds, cuts=st.lists(st.integers(0, 12), max_size=4), gone=st.integers(0, 12))
-def test_any_split_in_any_order_gives_the_same_and_what_is_removed_is_gone(
-    seed: int, cuts: list[int], gone: int
-) -> None:
+def test_any_split_in_any_order_gives_the_same_and_what_is_removed_is_gone(seed, cuts, gone):
     nodes, goes = nodes_of(seed), nodes_of(seed + 1, count=gone)
     order = torch.randperm(12, generator=torch.Generator().manual_seed(seed + 1))
     parts = [take(nodes, rows) for rows in order.tensor_split(sorted(cuts))]
@@ -107,7 +102,7 @@ def test_any_split_in_any_order_gives_the_same_and_what_is_removed_is_gone(
 
 
 @given(seed=seeds, turn=st.none() | st.permutations(range(CLASSES)))
-def test_merged_statistics_are_those_of_both(seed: int, turn: list[int] | None) -> None:
+def test_merged_statistics_are_those_of_both(seed, turn):
     ours, theirs = nodes_of(seed), nodes_of(seed + 1, count=7)
     classes = None if turn is None else torch.tensor(turn)
     labels = theirs[1] if classes is None else classes[theirs[1]]
@@ -118,7 +113,7 @@ def test_merged_statistics_are_those_of_both(seed: int, turn: list[int] | None) 
     assert_same(second, statistics_of(theirs))
 
 
-def test_merging_makes_room_for_classes_that_only_the_other_has() -> None:
+def test_merging_makes_room_for_classes_that_only_the_other_has():
     ours, theirs = ClassStatistics(1), ClassStatistics(1)
     ours.add(torch.ones(2, 1), torch.tensor([0, 0]), torch.ones(2))
     theirs.add(torch.ones(1, 1), torch.tensor([0]), torch.ones(1))
@@ -129,7 +124,7 @@ def test_merging_makes_room_for_classes_that_only_the_other_has() -> None:
         ClassStatistics(5).merged(ClassStatistics(4))
 
 
-def test_a_class_removed_whole_leaves_no_mass_behind() -> None:
+def test_a_class_removed_whole_leaves_no_mass_behind():
     features, labels, _ = nodes_of(3, count=40)
     weights = torch.full((40,), 1 / 3)  # no sum of thirds is exact in float32
     statistics = statistics_of((features, labels, weights))
@@ -139,14 +134,14 @@ def test_a_class_removed_whole_leaves_no_mass_behind() -> None:
 
 
 @given(seed=seeds, width=st.integers(1, WIDTH))
-def test_narrowed_statistics_are_those_of_the_first_features(seed: int, width: int) -> None:
+def test_narrowed_statistics_are_those_of_the_first_features(seed, width):
     features, labels, weights = nodes_of(seed)
     narrow = statistics_of((features[:, :width], labels, weights), width=width)
     assert_same(statistics_of((features, labels, weights)).narrowed(width), narrow)
 
 
 @pytest.mark.parametrize("rank", [None, 2])
-def test_restored_statistics_go_on_and_leave_the_state_alone(rank: int | None) -> None:
+def test_restored_statistics_go_on_and_leave_the_state_alone(rank):
     whole, restored = statistics_of(nodes_of(0), rank=rank), ClassStatistics(WIDTH, rank=rank)
     state = whole.state()
     before = {name: tensor.clone() for name, tensor in state.items()}
@@ -158,7 +153,7 @@ def test_restored_statistics_go_on_and_leave_the_state_alone(rank: int | None) -
         assert tensor.equal(restored.state()[name]), name
 
 
-def test_compressed_statistics_of_nothing_have_a_state() -> None:
+def test_compressed_statistics_of_nothing_have_a_state():
     statistics, other = ClassStatistics(4, rank=2), ClassStatistics(4, rank=2)
     statistics.grow(3)
     assert set(statistics.state()) == {"sums", "mass", "counts"}
@@ -170,7 +165,7 @@ def test_compressed_statistics_of_nothing_have_a_state() -> None:
 
 
 @pytest.mark.parametrize("rank", [1, 3])
-def test_compression_keeps_the_diagonal_and_stores_less(rank: int) -> None:
+def test_compression_keeps_the_diagonal_and_stores_less(rank):
     whole, thin = (statistics_of(nodes_of(0), rank=r) for r in (None, rank))
     torch.testing.assert_close(thin.gram_.diagonal(), whole.gram_.diagonal())
     assert not torch.allclose(thin.gram_.tril(), whole.gram_.tril(), rtol=1e-3)
@@ -182,7 +177,7 @@ def test_compression_keeps_the_diagonal_and_stores_less(rank: int) -> None:
 
 
 @given(seed=seeds, rank=st.integers(1, 4))
-def test_compression_is_exact_where_the_rank_suffices(seed: int, rank: int) -> None:
+def test_compression_is_exact_where_the_rank_suffices(seed, rank):
     nodes = nodes_of(seed, count=rank)  # so many nodes span no more directions
     first, second = take(nodes, torch.arange(1)), take(nodes, torch.arange(1, rank))
     thin = statistics_of(first, second, rank=rank)
@@ -192,7 +187,7 @@ def test_compression_is_exact_where_the_rank_suffices(seed: int, rank: int) -> N
     assert float((merged.gram_ - exact).norm()) <= 1e-5 * float(exact.norm())
 
 
-def test_compression_keeps_the_leading_directions() -> None:
+def test_compression_keeps_the_leading_directions():
     features = torch.diag(torch.tensor([4.0, 3.0, 0.02, 0.01]))
     features[0, 1] = 4.0  # the first two features belong together
     statistics = ClassStatistics(4, rank=2)
@@ -200,7 +195,7 @@ def test_compression_keeps_the_leading_directions() -> None:
     torch.testing.assert_close(statistics.gram_, features.t() @ features, rtol=1e-4, atol=1e-5)
 
 
-def test_a_rank_as_large_as_the_width_compresses_nothing() -> None:
+def test_a_rank_as_large_as_the_width_compresses_nothing():
     assert ClassStatistics(WIDTH, rank=WIDTH).rank is None
     assert_same(statistics_of(nodes_of(0), rank=WIDTH), statistics_of(nodes_of(0)))
 
@@ -216,7 +211,7 @@ def precise_of(*parts: Nodes) -> ClassStatistics:
     return statistics
 
 
-def test_precise_statistics_stay_precise_whatever_is_made_of_them() -> None:
+def test_precise_statistics_stay_precise_whatever_is_made_of_them():
     ours, theirs = nodes_of(0), nodes_of(1)
     both = precise_of(ours, theirs)
     merged = precise_of(ours).merged(precise_of(theirs))
@@ -238,7 +233,7 @@ def test_precise_statistics_stay_precise_whatever_is_made_of_them() -> None:
 
 
 @given(seed=seeds, classes=st.sampled_from([1, 3, 200]))
-def test_sums_are_right_to_the_digits_of_float64(seed: int, classes: int) -> None:
+def test_sums_are_right_to_the_digits_of_float64(seed, classes):
     generator = torch.Generator().manual_seed(seed)
     features = torch.randn(500, 3, generator=generator) + 1000.0
     labels = torch.randint(classes, (500,), generator=generator)
@@ -252,7 +247,7 @@ def test_sums_are_right_to_the_digits_of_float64(seed: int, classes: int) -> Non
 
 
 @given(width=st.integers(0, 9), dtype=st.sampled_from([torch.float32, torch.float64]))
-def test_a_triangle_is_packed_and_unpacked_bit_for_bit(width: int, dtype: torch.dtype) -> None:
+def test_a_triangle_is_packed_and_unpacked_bit_for_bit(width, dtype):
     matrix = torch.randn(width, width, dtype=dtype)
     triangle = packed(matrix)
     assert triangle.dtype == dtype
@@ -260,7 +255,7 @@ def test_a_triangle_is_packed_and_unpacked_bit_for_bit(width: int, dtype: torch.
     assert unpacked(triangle, width).equal(matrix.tril())
 
 
-def test_usage_is_counted_without_packing_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_usage_is_counted_without_packing_anything(monkeypatch):
     # 15 values of G in float32, 3 x 5 of the sums in float64, mass and count of 3 classes
     usage = statistics_of(nodes_of(0)).usage
     assert usage == MemoryUsage(statistics=30, bytes=15 * 4 + 15 * 8 + 3 * 16)
@@ -275,7 +270,7 @@ def test_usage_is_counted_without_packing_anything(monkeypatch: pytest.MonkeyPat
 
 
 @given(seeds, st.integers(1, 7))
-def test_exchanged_is_counted_out_and_in(seed: int, panel: int) -> None:
+def test_exchanged_is_counted_out_and_in(seed, panel):
     """However wide the panels are that G is multiplied in."""
     (before, labels, _), (after, _, _) = nodes_of(seed), nodes_of(seed + 1)
     apart, at_once = (ClassStatistics(WIDTH, precise=True) for _ in range(2))

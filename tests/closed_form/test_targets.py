@@ -1,7 +1,5 @@
 """Sums and heads of several labels or numbers, of which single values may be missing."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -43,7 +41,6 @@ def drawn(seed: int, nodes: int = 12, targets: int = 2) -> tuple[Tensor, Tensor,
 
 
 def summed(statistics: TargetStatistics) -> list[Tensor]:
-    """Return all sums of every target."""
     found = []
     for target in range(statistics.targets):
         part = statistics.moments([target])
@@ -57,7 +54,7 @@ def alike(one: TargetStatistics, other: TargetStatistics) -> bool:
     return all(torch.allclose(a.double(), b.double(), atol=1e-9) for a, b in pairs)
 
 
-def test_sums_by_hand() -> None:
+def test_sums_by_hand():
     features = torch.tensor([[1.0, 2.0], [3.0, 0.0], [0.0, 1.0]])
     statistics = counted(
         features, torch.tensor([[2.0, NAN], [4.0, 1.0], [NAN, NAN]]), torch.ones(3)
@@ -73,7 +70,7 @@ def test_sums_by_hand() -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(0, 12))
-def test_sums_add_up_in_parts_and_go_as_they_came(seed: int, cut: int) -> None:
+def test_sums_add_up_in_parts_and_go_as_they_came(seed, cut):
     features, values, weights = drawn(seed)
     whole = counted(features, values, weights)
     one = counted(features[:cut], values[:cut], weights[:cut])
@@ -87,7 +84,7 @@ def test_sums_add_up_in_parts_and_go_as_they_came(seed: int, cut: int) -> None:
         assert alike(both, one)
 
 
-def test_all_that_is_made_of_sums_is_of_the_same_nodes() -> None:
+def test_all_that_is_made_of_sums_is_of_the_same_nodes():
     features, values, weights = drawn(7)
     statistics = counted(features, values, weights)
     again = TargetStatistics(3, targets=2, precise=True)
@@ -102,7 +99,7 @@ def test_all_that_is_made_of_sums_is_of_the_same_nodes() -> None:
         TargetStatistics(1, targets=2).merged(TargetStatistics(1, targets=3))
 
 
-def test_too_many_patterns_are_refused_before_anything_is_counted() -> None:
+def test_too_many_patterns_are_refused_before_anything_is_counted():
     values = torch.ones(2**7, 7)
     for row in range(len(values)):
         values[row, [t for t in range(7) if row >> t & 1]] = NAN
@@ -115,7 +112,7 @@ def test_too_many_patterns_are_refused_before_anything_is_counted() -> None:
 # ------------------------------------------------------------------ heads
 
 
-def test_a_head_by_hand() -> None:
+def test_a_head_by_hand():
     # φ = 1, 3 and y = 2, 8: G = 10, M = 26; less means: G = 2, M = 6
     statistics = counted(torch.tensor([[1.0], [3.0]]), torch.tensor([[2.0], [8.0]]))
     plain = target_ridge(statistics, 0.5, centred=False)  # λ = 5
@@ -130,7 +127,7 @@ def test_a_head_by_hand() -> None:
 
 
 @given(st.integers(0, 10**6), st.booleans(), st.booleans())
-def test_it_is_the_ridge_of_scikit_learn(seed: int, centred: bool, gaps: bool) -> None:
+def test_it_is_the_ridge_of_scikit_learn(seed, centred, gaps):
     linear = pytest.importorskip("sklearn.linear_model")
     generator = torch.Generator().manual_seed(seed)
     features = torch.rand(30, 6, generator=generator)
@@ -150,9 +147,7 @@ def test_it_is_the_ridge_of_scikit_learn(seed: int, centred: bool, gaps: bool) -
 
 
 @given(st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 6), st.booleans())
-def test_one_label_is_the_head_of_classes(
-    seed: int, classes: int, each: int, weighed: bool
-) -> None:
+def test_one_label_is_the_head_of_classes(seed, classes, each, weighed):
     """Classes of one size: elsewhere the head of classes balances them, and this one does not."""
     generator = torch.Generator().manual_seed(seed)
     features = torch.randn(classes * each, 5, generator=generator)
@@ -165,7 +160,7 @@ def test_one_label_is_the_head_of_classes(
     assert torch.allclose(head.weights, balanced_ridge(of_classes, 0.03), atol=1e-5)
 
 
-def test_the_error_in_closed_form_is_that_of_the_answers() -> None:
+def test_the_error_in_closed_form_is_that_of_the_answers():
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(20, 4, generator=generator)
     values = torch.randn(20, 2, generator=generator)
@@ -177,13 +172,13 @@ def test_the_error_in_closed_form_is_that_of_the_answers() -> None:
     assert torch.allclose(squared_errors(counted(features, values), head), expected)
 
 
-def test_a_product_with_a_lower_triangle() -> None:
+def test_a_product_with_a_lower_triangle():
     # [1 2; 2 5] between (1, 1): 1 + 2 + 2 + 5; what is above the diagonal is not read
     lower = torch.tensor([[1.0, 99.0], [2.0, 5.0]])
     assert quadratic(lower, torch.ones(2, 1).double()).item() == 10.0
 
 
-def test_regularisation_is_chosen_on_other_nodes() -> None:
+def test_regularisation_is_chosen_on_other_nodes():
     generator = torch.Generator().manual_seed(1)
     features = torch.randn(40, 30, generator=generator)
     noise = counted(features[:20], torch.randn(20, 1, generator=generator))
@@ -195,7 +190,7 @@ def test_regularisation_is_chosen_on_other_nodes() -> None:
     assert choose_target_regularisation(known, asked, ladder, centred=True) < 10.0
 
 
-def test_how_sure_a_label_is_by_hand() -> None:
+def test_how_sure_a_label_is_by_hand():
     # Scores 1 and 3 with the label, 0 and -2 and -1 without: means 2 and -1, variance (2 + 2) / 5
     features = torch.tensor([[1.0], [3.0], [0.0], [-2.0], [-1.0]])
     labels = torch.tensor([[1.0], [1.0], [0.0], [0.0], [0.0]])

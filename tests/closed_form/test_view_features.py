@@ -1,7 +1,5 @@
 """Several views and one head on all of them: who answers where no label is shown."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -31,7 +29,7 @@ def graph(*, shown: bool = True) -> Graph:
     return drawn.showing(torch.arange(20) % (CLASSES + 1) - 1) if shown else drawn
 
 
-def test_hops_and_codes_are_those_of_the_encoders() -> None:
+def test_hops_and_codes_are_those_of_the_encoders():
     seen, shown = model().prepare(graph()), graph()
     torch.testing.assert_close(
         seen.hops, EmbeddingCache(ViewHops(kept_hops=(0, 1, 2))).encode(shown)
@@ -42,7 +40,7 @@ def test_hops_and_codes_are_those_of_the_encoders() -> None:
     assert model().hops == 2
 
 
-def test_far_hops_are_those_of_projected_features(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_far_hops_are_those_of_projected_features(monkeypatch):
     monkeypatch.setattr(view_features, "FAR_WIDTH", 2)
     one, shown = model("0|9", "8"), graph()
     seen = one.prepare(shown)
@@ -54,9 +52,8 @@ def test_far_hops_are_those_of_projected_features(monkeypatch: pytest.MonkeyPatc
 
 
 @torch.no_grad()
-def test_scores_need_far_hops_only_where_a_head_in_use_reads_them() -> None:
+def test_scores_need_far_hops_only_where_a_head_in_use_reads_them():
     one, nodes = model("0|1+y", "9"), torch.tensor([4, 0])
-    assert one.head is not None
     one.head.weight[:, :16] = torch.randn(CLASSES, 16, generator=seeded(1, "near"))
     one.head.weight[:, 16:] = 0
     one.bare = torch.randn(CLASSES, 16, generator=seeded(1, "far"))
@@ -71,9 +68,7 @@ def test_scores_need_far_hops_only_where_a_head_in_use_reads_them() -> None:
 
 
 @torch.no_grad()
-def test_of_a_large_graph_only_the_rows_asked_for_are_kept_until_others_are(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_of_a_large_graph_only_the_rows_asked_for_are_kept_until_others_are(monkeypatch):
     nodes, others = torch.tensor([4, 0, 7]), torch.tensor([1])
     shown, small = graph(), model()
     scores = {each: small(*small.asked(shown, each)) for each in (nodes, others)}
@@ -90,10 +85,9 @@ def test_of_a_large_graph_only_the_rows_asked_for_are_kept_until_others_are(
 
 
 @torch.no_grad()
-def test_scores_are_the_sum_of_the_heads_of_all_views() -> None:
+def test_scores_are_the_sum_of_the_heads_of_all_views():
     one, rows = model(), torch.tensor([4, 0, 7])
     seen = one.prepare(graph())
-    assert one.head is not None
     features = list(one.expansion()(seen))
     parts = one.head.weight.split(16, dim=1)
     expected = sum((f @ w.t() for f, w in zip(features, parts, strict=True)), torch.zeros(()))
@@ -102,11 +96,10 @@ def test_scores_are_the_sum_of_the_heads_of_all_views() -> None:
 
 
 @torch.no_grad()
-def test_where_no_label_is_shown_other_views_answer_with_weights_of_their_own() -> None:
+def test_where_no_label_is_shown_other_views_answer_with_weights_of_their_own():
     one = model()
     seen = one.prepare(graph(shown=False))
     assert seen.codes is None
-    assert one.head is not None
     _, far, _, own = one.expansion()(one.prepare(graph()))
     _, second, _, fourth = one.head.weight.split(16, dim=1)
     torch.testing.assert_close(one(seen), far @ second.t() + own @ fourth.t())
@@ -118,9 +111,8 @@ def test_where_no_label_is_shown_other_views_answer_with_weights_of_their_own() 
 
 
 @torch.no_grad()
-def test_views_without_weight_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_views_without_weight_are_not_computed(monkeypatch):
     one = model()
-    assert one.head is not None
     one.head.weight.data[:, 16:] = 0.0
     seen, asked = one.prepare(graph()), []
     first = next(iter(one.expansion()(seen)))
@@ -131,7 +123,7 @@ def test_views_without_weight_are_not_computed(monkeypatch: pytest.MonkeyPatch) 
     assert set(asked) == {("0|1+y",)}
 
 
-def test_labels_that_nobody_chose_to_show_are_not_looked_at() -> None:
+def test_labels_that_nobody_chose_to_show_are_not_looked_at():
     """A graph as a user reads it has all labels, of test nodes too."""
     read = graph().with_labels(torch.zeros(20, dtype=torch.int64))
     assert read.bare is None
@@ -141,11 +133,11 @@ def test_labels_that_nobody_chose_to_show_are_not_looked_at() -> None:
     assert model("2", "0|1").prepare(graph()).codes is None  # no view asks for them
 
 
-def test_codes_and_hops_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoded: list[str] = []
+def test_codes_and_hops_are_computed_once(monkeypatch):
+    encoded = []
     whole = EmbeddingCache.encode
 
-    def counted(self: EmbeddingCache, graph: Graph) -> Any:
+    def counted(self, graph):
         encoded.append(self.topology.name)
         return whole(self, graph)
 
@@ -157,16 +149,15 @@ def test_codes_and_hops_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert sorted(encoded) == ["class-codes", "class-codes", "view-hops"]
 
 
-def test_the_same_seed_makes_the_same_features() -> None:
+def test_the_same_seed_makes_the_same_features():
     assert model().expands_like(model())
     for other in (model(seed=1), model("2", "y"), model(width=8)):
         assert not model().expands_like(other)
 
 
-def test_room_for_more_classes_keeps_what_is_there() -> None:
+def test_room_for_more_classes_keeps_what_is_there():
     one = model()
     one.bare = torch.ones_like(one.bare)
-    assert one.head is not None
     before = one.head.weight.detach().clone()
     one.grow(CLASSES + 2, generator=seeded(1))
     assert one.head.weight[:CLASSES].equal(before)
@@ -175,7 +166,7 @@ def test_room_for_more_classes_keeps_what_is_there() -> None:
     assert not one.bare[CLASSES:].any()
 
 
-def test_dropout_is_for_training_alone_and_nobody_asked_is_no_answer() -> None:
+def test_dropout_is_for_training_alone_and_nobody_asked_is_no_answer():
     one, seen = model(dropout=0.5), model().prepare(graph())
     calm = one(seen)
     assert one(seen).equal(calm)
@@ -196,6 +187,6 @@ def test_dropout_is_for_training_alone_and_nobody_asked_is_no_answer() -> None:
         ({"storage": "int8"}, "storage"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+def test_options_that_make_no_sense_are_refused(options, message):
     with pytest.raises(ConfigurationError, match=message):
         ViewFeatures(**options)

@@ -1,15 +1,11 @@
 """Views of a node: their names, and their features, by hand and view by view."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES, RELATIONS, View, ViewRows, hops_of, parse_views
@@ -31,7 +27,7 @@ def rows(count: int = 7, *, seed: int = 1, coded: bool = True) -> ViewRows:
     return ViewRows(hops, torch.randn(count, CODE_DIMS, generator=draw) if coded else None)
 
 
-def test_features_by_hand() -> None:
+def test_features_by_hand():
     """Two hops of one feature: projections 2 (1, -1) and 3 (1, 2); a code: 5 (0, 1)."""
     matrices = {0: [[1.0, -1.0]], 1: [[1.0, 2.0]], CODES: [[0.0, 1.0]]}
     one = RandomMap(
@@ -47,7 +43,7 @@ def test_features_by_hand() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_parts_side_by_side_are_one_vector_with_stacked_matrices(name: str) -> None:
+def test_parts_side_by_side_are_one_vector_with_stacked_matrices(name):
     """φ(x) = √(2/m) max(0, x R), x the parts side by side and divided by √|v|."""
     view, given_rows, whole = View.parse(name), rows(), expansion()
     assert given_rows.codes is not None
@@ -62,9 +58,8 @@ def test_parts_side_by_side_are_one_vector_with_stacked_matrices(name: str) -> N
     torch.testing.assert_close(found, expected)
 
 
-def test_features_of_unit_parts_have_about_unit_length() -> None:
+def test_features_of_unit_parts_have_about_unit_length():
     seen = rows(50)
-    assert seen.codes is not None
     units = [torch.nn.functional.normalize(h, dim=1) for h in seen.hops.split(DIMS, dim=1)]
     halves = [torch.nn.functional.normalize(h, dim=1) for h in seen.codes.split(3, dim=1)]
     unit = ViewRows(torch.cat(units, dim=1), torch.cat(halves, dim=1))
@@ -72,7 +67,7 @@ def test_features_of_unit_parts_have_about_unit_length() -> None:
         torch.testing.assert_close(features.norm(dim=1), torch.ones(50), atol=0.1, rtol=0)
 
 
-def test_some_views_and_the_first_features_are_as_they_are_among_all() -> None:
+def test_some_views_and_the_first_features_are_as_they_are_among_all():
     seen = rows()
     every = dict(zip(parse_views(NAMES), expansion()(seen), strict=True))
     few = parse_views(["2", "0|2+y"])
@@ -86,11 +81,10 @@ def test_some_views_and_the_first_features_are_as_they_are_among_all() -> None:
         torch.testing.assert_close(first, wide[:, :4])
         torch.testing.assert_close(two, wide[:, :2])
     assert seen.hops.equal(rows().hops)  # rows are not changed
-    assert seen.codes is not None
     assert seen.codes.equal(rows().codes)
 
 
-def test_without_codes_those_that_need_none() -> None:
+def test_without_codes_those_that_need_none():
     bare = list(expansion()(rows(coded=False)))
     plain = expansion("4", "0|2|4", "2")(rows())
     assert len(bare) == 3
@@ -99,7 +93,7 @@ def test_without_codes_those_that_need_none() -> None:
 
 
 @given(nodes=st.lists(st.integers(0, 6), max_size=12), size=st.integers(1, 5))
-def test_rows_are_looked_up_in_parts(nodes: list[int], size: int) -> None:
+def test_rows_are_looked_up_in_parts(nodes, size):
     seen = rows()
     asked = ViewRows(seen.hops, seen.codes, torch.tensor(nodes, dtype=torch.int64))
     parts = list(asked.split(size))
@@ -110,16 +104,16 @@ def test_rows_are_looked_up_in_parts(nodes: list[int], size: int) -> None:
         torch.testing.assert_close(torch.cat(features), expected)
 
 
-def test_all_rows_are_cut_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_rows_are_cut_in_order(monkeypatch):
     monkeypatch.setattr("evergraph.closed_form.view_map.BLOCK_VALUES", 3 * WIDTH)
     blocks = list(expansion().blocks(rows()))
     assert [len(block) for block in blocks] == [3, 3, 1]
     assert torch.cat([block.hops for block in blocks]).equal(rows().hops)
-    codes: list[Tensor] = [block.codes for block in blocks if block.codes is not None]
+    codes = [block.codes for block in blocks if block.codes is not None]
     assert torch.cat(codes).equal(rows().codes)
 
 
-def test_parts_in_one_vector_have_the_features_of_rows() -> None:
+def test_parts_in_one_vector_have_the_features_of_rows():
     """Live vectors hold parts side by side, class codes last, which may be left out."""
     seen, whole = rows(), expansion()
     assert seen.codes is not None
@@ -132,7 +126,7 @@ def test_parts_in_one_vector_have_the_features_of_rows() -> None:
     assert whole.places[CODES] == (3 * DIMS, 3 * DIMS + CODE_DIMS)
 
 
-def test_parts_that_are_not_there_are_not_needed() -> None:
+def test_parts_that_are_not_there_are_not_needed():
     """A view with relations is one without where a graph has none."""
     view = View.parse("0|2|r+y")
     assert expansion().needed(view) == (0, 2, CODES)
@@ -156,20 +150,20 @@ views = st.builds(View, hops, st.booleans()).filter(lambda view: view.hops or vi
         ("y", View((), codes=True)),
     ],
 )
-def test_a_name_says_which_hops_and_whether_labels(name: str, view: View) -> None:
+def test_a_name_says_which_hops_and_whether_labels(name, view):
     assert View.parse(name) == view
     assert str(view) == name
 
 
 @given(views)
-def test_a_view_is_read_from_what_it_is_written_as(view: View) -> None:
+def test_a_view_is_read_from_what_it_is_written_as(view):
     assert View.parse(str(view)) == view
 
 
 @pytest.mark.parametrize(
     "name", ["", "+y", "0+", "0|", "|2", "0+2", "0|y", "y+y", "-1", "0 | 2", "x", "1.0", 2, None]
 )
-def test_what_is_no_view_is_refused(name: Any) -> None:
+def test_what_is_no_view_is_refused(name):
     with pytest.raises(ConfigurationError, match="a view must be hops joined by") as refused:
         View.parse(name)
     assert repr(name) in str(refused.value)
@@ -183,14 +177,14 @@ def test_what_is_no_view_is_refused(name: Any) -> None:
         (["2", "y", "2"], "views"),
     ],
 )
-def test_lists_that_make_no_sense_are_refused(names: Any, message: str) -> None:
+def test_lists_that_make_no_sense_are_refused(names, message):
     with pytest.raises(ConfigurationError) as refused:
         parse_views(names)
     assert message in str(refused.value)
 
 
 @given(st.lists(views, min_size=1, unique=True))
-def test_hops_are_those_of_any_view_each_once(several: list[View]) -> None:
+def test_hops_are_those_of_any_view_each_once(several):
     parsed = parse_views([str(view) for view in several])
     assert parsed == tuple(several)
     found = hops_of(parsed)

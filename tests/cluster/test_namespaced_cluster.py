@@ -3,8 +3,6 @@
 Needs root, iproute2 and Ray; takes minutes. The tests share one cluster, in the order below.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import shutil
@@ -63,13 +61,13 @@ def said(cluster: Any, address: str, **environment: str) -> tuple[int, str]:
     return program.returncode, lines[-1]
 
 
-def test_without_the_token_nobody_joins(cluster: Any) -> None:
+def test_without_the_token_nobody_joins(cluster):
     code, sentence = said(cluster, ADDRESS, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="another")
     assert code == 2
     assert "is in RAY_AUTH_TOKEN, in the file RAY_AUTH_TOKEN_PATH" in sentence
 
 
-def test_a_machine_that_is_no_node_is_told_to_become_one(cluster: Any) -> None:
+def test_a_machine_that_is_no_node_is_told_to_become_one(cluster):
     command = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", *RUN, ADDRESS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
@@ -77,14 +75,14 @@ def test_a_machine_that_is_no_node_is_told_to_become_one(cluster: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["columns", "nodes", "statistics", "estimated", "exact"])
-def test_three_nodes_give_the_bits_that_one_process_does(driver: Any, kind: str) -> None:
+def test_three_nodes_give_the_bits_that_one_process_does(driver, kind):
     here, there = driver.ask(f"local:{kind}"), driver.ask(kind)
     assert there["workers"] == 3
     assert there["digest"] == here["digest"]
     assert there["bytes"] > 1_000_000
 
 
-def test_a_slow_link_is_waited_for(cluster: Any, driver: Any) -> None:
+def test_a_slow_link_is_waited_for(cluster, driver):
     cluster.call("link", "20mbit")
     slow = driver.ask("columns")
     cluster.call("link", "1gbit")
@@ -92,7 +90,7 @@ def test_a_slow_link_is_waited_for(cluster: Any, driver: Any) -> None:
     assert slow["seconds"] > 8 * slow["bytes"] / 60e6  # three links of 20 Mbit/s at their best
 
 
-def test_a_node_that_is_killed_in_the_middle_changes_nothing(cluster: Any, driver: Any) -> None:
+def test_a_node_that_is_killed_in_the_middle_changes_nothing(cluster, driver):
     driver.begin("naps")
     time.sleep(3)
     cluster.call("kill", 3)
@@ -101,7 +99,7 @@ def test_a_node_that_is_killed_in_the_middle_changes_nothing(cluster: Any, drive
     assert found["digest"] == driver.ask("local:naps")["digest"]
 
 
-def test_a_node_that_joins_late_is_used(cluster: Any, driver: Any) -> None:
+def test_a_node_that_joins_late_is_used(cluster, driver):
     driver.begin("naps")
     cluster.call("join")
     driver.end()
@@ -110,7 +108,7 @@ def test_a_node_that_joins_late_is_used(cluster: Any, driver: Any) -> None:
     assert found["digest"] == driver.ask("local:nodes")["digest"]
 
 
-def test_when_the_first_node_dies_the_command_ends_with_a_sentence(cluster: Any) -> None:
+def test_when_the_first_node_dies_the_command_ends_with_a_sentence(cluster):
     program = cluster.popen([*RUN, ADDRESS], on=2, stderr=subprocess.PIPE)
     time.sleep(25)
     cluster.call("kill", 1)
@@ -119,7 +117,7 @@ def test_when_the_first_node_dies_the_command_ends_with_a_sentence(cluster: Any)
     assert f"the head of the Ray cluster, {ADDRESS}, no longer responds" in last
 
 
-def test_arrays_that_no_store_holds_go_to_disk(cluster: Any, tools: Any) -> None:
+def test_arrays_that_no_store_holds_go_to_disk(cluster, tools):
     cluster.call("down")
     limits = {"nodes": 2, "link": "1gbit", "cpu": 0.6, "memory": "3GB", "store": "80MB"}
     with tools.Namespaces(**limits) as small, tools.Driver(small, "0.08") as program:

@@ -1,7 +1,5 @@
 """Joining Ray, and waiting for it: refused in a sentence, and never for ever."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -45,7 +43,7 @@ def ray_at(server: socket.socket) -> Any:
     return StandIn(server.getsockname()[1])
 
 
-def test_a_first_machine_that_stays_silent_ends_the_wait(listening: socket.socket) -> None:
+def test_a_first_machine_that_stays_silent_ends_the_wait(listening):
     ray = ray_at(listening)
     patience = Patience(ray)
     patience.look()
@@ -56,40 +54,38 @@ def test_a_first_machine_that_stays_silent_ends_the_wait(listening: socket.socke
         patience.look()
 
 
-def test_one_answer_is_enough_to_go_on_waiting(listening: socket.socket) -> None:
+def test_one_answer_is_enough_to_go_on_waiting(listening):
     ray, silent = ray_at(listening), StandIn(1)
-    patience = Patience(silent)  # type: ignore[arg-type]
+    patience = Patience(silent)
     for _ in range(3):
-        patience.ray = silent  # type: ignore[assignment]
+        patience.ray = silent
         patience.look()
         patience.look()
         patience.ray = ray
         patience.look()
 
 
-def test_a_result_that_cannot_come_is_an_error(listening: socket.socket) -> None:
-    done: Future[int] = Future()
+def test_a_result_that_cannot_come_is_an_error(listening):
+    done = Future()
     done.set_result(3)
     assert awaited(ray_at(listening), done) == 3
     with pytest.raises(ClusterError):
-        awaited(StandIn(1), Future())  # type: ignore[arg-type]
+        awaited(StandIn(1), Future())
 
 
-def test_processors_are_not_asked_for_of_who_is_gone(listening: socket.socket) -> None:
+def test_processors_are_not_asked_for_of_who_is_gone(listening):
     assert cores(ray_at(listening)) == 7
     with pytest.raises(ClusterError):
-        cores(StandIn(1))  # type: ignore[arg-type]
+        cores(StandIn(1))
 
 
-def test_who_is_no_node_is_told_how_to_become_one(
-    listening: socket.socket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_is_no_node_is_told_how_to_become_one(listening, monkeypatch):
     monkeypatch.setattr(ray_cluster, "_node_runs_here", lambda: False)
     address = f"127.0.0.1:{listening.getsockname()[1]}"
     with pytest.raises(ConfigurationError, match=f"`ray start --address {address}` here first"):
         ray_cluster._join(ray_at(listening), address, {})
 
 
-def test_a_client_s_address_is_refused(listening: socket.socket) -> None:
+def test_a_client_s_address_is_refused(listening):
     with pytest.raises(ConfigurationError, match="'auto' or host:port, not 'ray://first:10001'"):
         ray_cluster._join(ray_at(listening), "ray://first:10001", {})

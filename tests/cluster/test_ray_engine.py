@@ -1,17 +1,13 @@
 """Work on Ray: the same results as here, in order, whoever dies on the way."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +20,6 @@ from evergraph.cluster.ray_engine import IN_FLIGHT, RayEngine, make_engine, pack
 from evergraph.core.engine import ColumnSlice, LocalEngine
 from evergraph.core.errors import ConfigurationError, ResourceError, UnknownNameError
 from evergraph.core.mapped import MappedTensor, map_array
-from evergraph.graphs import Graph
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +30,8 @@ class Pair:
     name: str
 
 
-def test_results_come_in_the_order_of_the_items(ray_engine: RayEngine) -> None:
-    def late(seconds: float, factor: int) -> float:
+def test_results_come_in_the_order_of_the_items(ray_engine):
+    def late(seconds, factor):
         time.sleep(seconds)
         return factor * seconds
 
@@ -45,8 +40,8 @@ def test_results_come_in_the_order_of_the_items(ray_engine: RayEngine) -> None:
     assert list(ray_engine.map(late, [])) == []
 
 
-def test_work_is_done_elsewhere_on_few_threads(ray_engine: RayEngine) -> None:
-    def place(item: int) -> tuple[int, int]:
+def test_work_is_done_elsewhere_on_few_threads(ray_engine):
+    def place(item):
         return os.getpid(), torch.get_num_threads()
 
     found = list(ray_engine.map(place, range(8)))
@@ -54,8 +49,8 @@ def test_work_is_done_elsewhere_on_few_threads(ray_engine: RayEngine) -> None:
     assert {threads for _, threads in found} == {ray_engine.threads}
 
 
-def test_all_kinds_of_arrays_arrive_as_they_were(ray_engine: RayEngine, small_graph: Graph) -> None:
-    def told(item: str, **shared: Any) -> Any:
+def test_all_kinds_of_arrays_arrive_as_they_were(ray_engine, small_graph):
+    def told(item, **shared):
         return shared[item]
 
     shared = {
@@ -74,7 +69,7 @@ def test_all_kinds_of_arrays_arrive_as_they_were(ray_engine: RayEngine, small_gr
         else:
             assert str(found) == str(wanted)
 
-    def edges(item: int, graph: Graph) -> int:
+    def edges(item, graph):
         return graph.num_edges + item
 
     assert list(ray_engine.map(edges, [1], shared={"graph": small_graph})) == [
@@ -82,10 +77,10 @@ def test_all_kinds_of_arrays_arrive_as_they_were(ray_engine: RayEngine, small_gr
     ]
 
 
-def test_a_mapped_array_goes_as_its_path(ray_engine: RayEngine, tmp_path: Path) -> None:
+def test_a_mapped_array_goes_as_its_path(ray_engine, tmp_path):
     np.save(tmp_path / "a.npy", np.arange(5))
 
-    def kind(item: int, array: Tensor) -> tuple[str, int]:
+    def kind(item, array):
         return type(array).__name__, int(array[item])
 
     array = map_array(tmp_path / "a.npy")
@@ -94,14 +89,12 @@ def test_a_mapped_array_goes_as_its_path(ray_engine: RayEngine, tmp_path: Path) 
     assert list(ray_engine.map(kind, [3], shared={"array": array})) == [("Tensor", 3)]
 
 
-def test_records_are_stored_once_and_other_values_anew(
-    ray_engine: RayEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stored: list[Any] = []
+def test_records_are_stored_once_and_other_values_anew(ray_engine, monkeypatch):
+    stored = []
     put = ray_engine.ray.put
     monkeypatch.setattr(ray_engine.ray, "put", lambda v: (stored.append(v), put(v))[1])
 
-    def first(item: int, pair: Any, loose: Tensor) -> float:
+    def first(item, pair, loose):
         return float(pair.array[0] + loose[0])
 
     pair, loose = Pair(torch.ones(2), "x"), torch.ones(2)
@@ -111,10 +104,8 @@ def test_records_are_stored_once_and_other_values_anew(
     assert len(stored) == 3
 
 
-def test_that_arrays_go_to_disk_is_said_once(
-    ray_engine: RayEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def length(item: int, array: Tensor) -> int:
+def test_that_arrays_go_to_disk_is_said_once(ray_engine, monkeypatch, caplog):
+    def length(item, array):
         return len(array) + item
 
     monkeypatch.setattr(ray_engine, "_told", False)
@@ -128,18 +119,18 @@ def test_that_arrays_go_to_disk_is_said_once(
     assert "arrays of 4 MB, but the smallest object store of a machine" in record.getMessage()
 
 
-def test_no_more_is_given_out_than_is_taken(ray_engine: RayEngine) -> None:
-    pulled: list[int] = []
+def test_no_more_is_given_out_than_is_taken(ray_engine):
+    pulled = []
 
     class Items(Sequence[int]):
-        def __len__(self) -> int:
+        def __len__(self):
             return 50
 
-        def __getitem__(self, place: Any) -> Any:
+        def __getitem__(self, place):
             pulled.append(place)
             return place
 
-        def __iter__(self) -> Iterator[int]:
+        def __iter__(self):
             return (self[place] for place in range(50))
 
     results = ray_engine.map(abs, Items())
@@ -148,8 +139,8 @@ def test_no_more_is_given_out_than_is_taken(ray_engine: RayEngine) -> None:
     assert list(results) == list(range(1, 50))
 
 
-def test_errors_arrive(ray_engine: RayEngine) -> None:
-    def fail(item: str) -> None:
+def test_errors_arrive(ray_engine):
+    def fail(item):
         raise UnknownNameError("sampler", item, ["coverage"])
 
     with pytest.raises(UnknownNameError) as raised:
@@ -158,15 +149,15 @@ def test_errors_arrive(ray_engine: RayEngine) -> None:
     assert str(raised.value) == wanted
 
     # Another error is still of its kind.
-    def fail(item: int) -> float:
+    def fail(item):
         return 1 / item
 
     with pytest.raises(ZeroDivisionError):
         list(ray_engine.map(fail, [0]))
 
 
-def test_work_of_a_killed_worker_is_done_again(ray_engine: RayEngine, tmp_path: Path) -> None:
-    def work(item: int, flag: Path) -> int:
+def test_work_of_a_killed_worker_is_done_again(ray_engine, tmp_path):
+    def work(item, flag):
         if item == 3 and not flag.exists():
             flag.touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -177,10 +168,10 @@ def test_work_of_a_killed_worker_is_done_again(ray_engine: RayEngine, tmp_path: 
     assert flag.exists()
 
 
-def test_work_that_always_kills(ray_engine: RayEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_always_kills(ray_engine, monkeypatch):
     monkeypatch.setattr("evergraph.cluster.ray_cluster.RETRIES", 0)
 
-    def work(item: int) -> None:
+    def work(item):
         os.kill(os.getpid(), signal.SIGKILL)
 
     with pytest.raises(ResourceError, match="the Ray worker of an item died 1 times"):
@@ -188,23 +179,23 @@ def test_work_that_always_kills(ray_engine: RayEngine, monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
-def test_an_engine_that_joined_leaves_ray_alone(ray_engine: RayEngine) -> None:
+def test_an_engine_that_joined_leaves_ray_alone(ray_engine):
     with RayEngine(workers=1) as other:
         assert list(other.map(abs, [-1, -2])) == [1, 2]
     assert list(ray_engine.map(abs, [-3])) == [3]
 
 
-def test_a_worker_gives_out_no_work(ray_engine: RayEngine) -> None:
+def test_a_worker_gives_out_no_work(ray_engine):
     assert type(pickle.loads(pickle.dumps(ray_engine))) is LocalEngine  # noqa: S301
 
 
-def test_without_ray_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_it_is_said_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'evergraph\[cluster\]'"):
         make_engine("ray")
 
 
-def test_engines_by_name() -> None:
+def test_engines_by_name():
     assert type(make_engine("local")) is LocalEngine
     with pytest.raises(UnknownNameError, match="unknown engine 'rya': did you mean 'ray'"):
         make_engine("rya")
@@ -223,12 +214,12 @@ def test_engines_by_name() -> None:
         max_leaves=6,
     )
 )
-def test_plain_values_survive_packing(value: Any) -> None:
+def test_plain_values_survive_packing(value):
     assert unpack(pack(value)) == value
     assert json.dumps(unpack(pack((value,)))) == json.dumps((value,))
 
 
-def test_of_columns_only_these_travel(tmp_path: Path) -> None:
+def test_of_columns_only_these_travel(tmp_path):
     whole = torch.arange(12.0).reshape(3, 4)
     sent = unpack(pack(ColumnSlice(whole, 1, 3, 1)))
     assert (sent.array.tolist(), sent.start, sent.stop) == ([[1, 2], [5, 6], [9, 10]], 0, 2)

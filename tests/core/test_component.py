@@ -1,15 +1,17 @@
-"""Parts by their parameters, and how they show themselves."""
+"""Parts by their parameters, how they show themselves, and parameters that break a rule."""
 
-from __future__ import annotations
-
+import math
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import evergraph as eg
+from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.component import Part, alike
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, UnknownNameError
 from evergraph.core.resolver import Resolver
 from evergraph.core.seeding import seeded
 from evergraph.memory.samplers import samplers
@@ -28,7 +30,7 @@ def made(resolver: Resolver[Any], name: str) -> Part:
     options = dict(SMALL.get(name, {}))
     if resolver is methods:
         options["generator"] = seeded(0, "learner")
-    part: Part = resolver.make(name, **options)
+    part = resolver.make(name, **options)
     return part
 
 
@@ -51,7 +53,7 @@ OTHERS = [
 ]
 
 
-def test_its_parameters_and_its_line_make_such_a_part_again() -> None:
+def test_its_parameters_and_its_line_make_such_a_part_again():
     known = {cls.__name__: cls for each in RESOLVERS for cls in map(each.resolve, each.names())}
     known |= {type(other).__name__: type(other) for other in OTHERS}
     registered = [made(*one) for one in REGISTERED]
@@ -68,7 +70,7 @@ def test_its_parameters_and_its_line_make_such_a_part_again() -> None:
         assert repr(part) == f"{resolver.resolve(name).__name__}({given})"
 
 
-def test_the_line_says_what_differs() -> None:
+def test_the_line_says_what_differs():
     generator = torch.Generator()
     tem = eg.TEM(memory=eg.EmbeddingMemory(budget=20), generator=generator)
     assert repr(tem) == str(tem) == "TEM(memory=EmbeddingMemory(budget=20))"
@@ -80,7 +82,7 @@ def test_the_line_says_what_differs() -> None:
     assert repr(config) == "RunConfig(method='ewc', stream={'setting': 'task-il'})"
 
 
-def test_parameters_of_parts_inside_are_told_where_asked_for() -> None:
+def test_parameters_of_parts_inside_are_told_where_asked_for():
     tem = eg.TEM(memory=eg.EmbeddingMemory(budget=20), generator=torch.Generator())
     deep = tem.get_params(deep=True)
     assert (deep["memory__budget"], deep["memory__sampler__reach"]) == (20, "auto")
@@ -92,9 +94,9 @@ def test_parameters_of_parts_inside_are_told_where_asked_for() -> None:
     assert config.get_params(deep=True)["stream__setting"] == "class-il"
 
 
-def test_a_part_that_hides_a_parameter_can_still_be_looked_at() -> None:
+def test_a_part_that_hides_a_parameter_can_still_be_looked_at():
     class Lost(Part):
-        def __init__(self, *, size: int = 3) -> None:
+        def __init__(self, *, size=3):
             pass
 
     assert repr(Lost()) == "Lost()"
@@ -102,7 +104,7 @@ def test_a_part_that_hides_a_parameter_can_still_be_looked_at() -> None:
         Lost().get_params()
 
 
-def test_a_notebook_shows_a_table_of_all_parameters_with_nothing_to_run_in_it() -> None:
+def test_a_notebook_shows_a_table_of_all_parameters_with_nothing_to_run_in_it():
     text = eg.PPR(alpha=0.2)._repr_html_()
     assert text.startswith("<table><caption><b>PPR</b> Smooths by a lazy walk")
     assert "<tr><th>hops</th><td>2</td></tr>" in text
@@ -112,7 +114,7 @@ def test_a_notebook_shows_a_table_of_all_parameters_with_nothing_to_run_in_it() 
     assert "<script>" not in config._repr_html_()
 
 
-def test_graphs_streams_and_tasks_say_their_sizes(small_graph: eg.Graph) -> None:
+def test_graphs_streams_and_tasks_say_their_sizes(small_graph):
     stream = eg.GraphStream(small_graph, setting="task-il")
     assert repr(stream) == (
         "GraphStream(tasks=3, classes=6, nodes=360, edges='within', setting='task-il')"
@@ -123,3 +125,37 @@ def test_graphs_streams_and_tasks_say_their_sizes(small_graph: eg.Graph) -> None
     assert repr(task) == f"Task(index=1, {sizes}, classes=[2, 3])"
     assert "<th>nodes</th><td>360</td>" in small_graph._repr_html_()
     assert repr(small_graph).startswith("Graph(nodes=360, edges=")
+
+
+def test_integers_from_the_least_on_pass_and_nothing_else():
+    for value in (1, 2, 10**12, np.int64(1)):
+        check_integer("hops", value, least=1)
+    for value in (0, -3, 1.0, 1.5, "1", None, True, math.nan):
+        with pytest.raises(ConfigurationError) as caught:
+            check_integer("hops", value, least=1)
+        assert str(caught.value) == f"hops must be an integer of at least 1, not {value!r}"
+
+
+def test_numbers_within_the_bounds_pass_and_nothing_else():
+    for value in (0, 0.0, 0.5, 1, 1.0, np.float32(0.25), Fraction(1, 3)):
+        check_number("alpha", value, least=0.0, most=1.0)
+    for value in (-1e-9, 1.0000001, math.nan, math.inf, "0.5", None, True, 1j):
+        with pytest.raises(ConfigurationError) as caught:
+            check_number("alpha", value, least=0.0, most=1.0)
+        assert str(caught.value) == f"alpha must be a number from 0.0 to 1.0, not {value!r}"
+
+
+def test_a_number_without_upper_bound_may_be_large_but_not_infinite():
+    check_number("lr", 1e300, least=0.0)
+    for value in (math.inf, -1.0):
+        with pytest.raises(ConfigurationError, match=f"lr must be a number of at least 0.0, not {value}"):  # fmt: skip  # noqa: E501
+            check_number("lr", value, least=0.0)
+
+
+def test_a_choice_passes_and_anything_else_is_told_the_choices():
+    check_choice("edges", "all", ("within", "all"))
+    for value in ("al", None, ["all"]):
+        with pytest.raises(UnknownNameError) as caught:
+            check_choice("edges", value, ("within", "all"))
+        assert f"unknown edges {value!r}" in str(caught.value)
+        assert str(caught.value).endswith("choose one of all, within")

@@ -1,7 +1,5 @@
 """Without an extra, one sentence before any work: what is missing and the command that helps."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,8 +20,6 @@ from evergraph.reports.figures.picture import Frame, drawn
 
 @pytest.fixture
 def without(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Make a package one that is not installed."""
-
     def hide(package: str) -> None:
         for name in [*sys.modules]:
             if name.partition(".")[0] == package:
@@ -75,9 +71,7 @@ CASES: dict[str, tuple[str, str, Callable[[Path], Any]]] = {
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
-def test_a_missing_extra_is_named_with_its_command(
-    case: str, tmp_path: Path, without: Callable[[str], None]
-) -> None:
+def test_a_missing_extra_is_named_with_its_command(case, tmp_path, without):
     package, extra, work = CASES[case]
     tables(tmp_path)
     without(package)
@@ -90,9 +84,7 @@ def test_a_missing_extra_is_named_with_its_command(
     assert written == {"nodes.csv", "edges.csv"}  # nothing was begun
 
 
-def test_a_pt_file_needs_pyg_only_if_it_holds_something_of_it(
-    tmp_path: Path, without: Callable[[str], None]
-) -> None:
+def test_a_pt_file_needs_pyg_only_if_it_holds_something_of_it(tmp_path, without):
     graph = pair()
     torch.save(graph.to_data(), tmp_path / "data.pt")
     edges = torch.tensor([[0], [1]])
@@ -105,7 +97,7 @@ def test_a_pt_file_needs_pyg_only_if_it_holds_something_of_it(
         load(tmp_path / "data.pt")
 
 
-def test_without_pyarrow_arrow_is_refused(tmp_path: Path, without: Callable[[str], None]) -> None:
+def test_without_pyarrow_arrow_is_refused(tmp_path, without):
     from evergraph.server.arrow import delta_from_arrow
     from evergraph.server.http import RefusedError
 

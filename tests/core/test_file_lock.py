@@ -1,7 +1,5 @@
 """Locks: one holder at a time, given back however a process ends."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal
@@ -11,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -32,7 +31,7 @@ def say(number: int) -> None:
     sys.stdout.flush()
 
 
-def test_a_second_one_is_told_who_has_it_until_it_is_released(tmp_path: Path) -> None:
+def test_a_second_one_is_told_who_has_it_until_it_is_released(tmp_path):
     path = tmp_path / "lock"
     with FileLock(path, RuntimeError) as lock:
         assert lock.holds
@@ -42,10 +41,10 @@ def test_a_second_one_is_told_who_has_it_until_it_is_released(tmp_path: Path) ->
     assert path.exists()  # removing it might remove another's
 
 
-def test_a_killed_process_gives_it_back(tmp_path: Path) -> None:
+def test_a_killed_process_gives_it_back(tmp_path):
     path = tmp_path / "lock"
 
-    def hold() -> None:
+    def hold():
         with FileLock(path, RuntimeError):
             say(0)
             signal.pause()
@@ -58,18 +57,18 @@ def test_a_killed_process_gives_it_back(tmp_path: Path) -> None:
     FileLock(path, RuntimeError).close()
 
 
-def test_one_that_nobody_releases_goes_with_its_owner(tmp_path: Path) -> None:
+def test_one_that_nobody_releases_goes_with_its_owner(tmp_path):
     lock = FileLock(tmp_path / "lock", RuntimeError)
     assert lock.holds
     del lock
     FileLock(tmp_path / "lock", RuntimeError).close()
 
 
-def test_waiting_ends_when_the_other_is_done(tmp_path: Path) -> None:
+def test_waiting_ends_when_the_other_is_done(tmp_path):
     first = FileLock(tmp_path / "lock", RuntimeError)
     had = threading.Event()
 
-    def wait() -> None:
+    def wait():
         FileLock(tmp_path / "lock", RuntimeError, wait=True).close()
         had.set()
 
@@ -81,12 +80,10 @@ def test_waiting_ends_when_the_other_is_done(tmp_path: Path) -> None:
     assert had.is_set()
 
 
-def test_unlockable_places_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unlockable_places_are_reported(tmp_path, monkeypatch):
     import fcntl
 
-    def refuse(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
+    refuse = Mock(side_effect=OSError(errno.ENOLCK, "No locks available"))
     with monkeypatch.context() as patched:
         patched.setattr(fcntl, "flock", refuse)
         assert not FileLock(tmp_path / "lock", RuntimeError).holds
@@ -94,9 +91,7 @@ def test_unlockable_places_are_reported(tmp_path: Path, monkeypatch: pytest.Monk
     assert not FileLock(tmp_path / "lock", RuntimeError).holds
 
 
-def test_a_disk_without_room_for_the_number_locks_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_room_for_the_number_locks_all_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "getpid", lambda: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
     with FileLock(tmp_path / "lock", RuntimeError) as lock:
         monkeypatch.undo()
@@ -105,10 +100,10 @@ def test_a_disk_without_room_for_the_number_locks_all_the_same(
             FileLock(tmp_path / "lock", RuntimeError)
 
 
-def test_a_child_that_was_forked_keeps_no_lock(tmp_path: Path) -> None:
+def test_a_child_that_was_forked_keeps_no_lock(tmp_path):
     path = tmp_path / "lock"
 
-    def fork() -> None:
+    def fork():
         lock = FileLock(path, RuntimeError)
         if child := os.fork():
             say(child)
@@ -124,10 +119,10 @@ def test_a_child_that_was_forked_keeps_no_lock(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="who has a file open, Linux tells")
-def test_who_inherited_it_from_a_dead_process_is_named(tmp_path: Path) -> None:
+def test_who_inherited_it_from_a_dead_process_is_named(tmp_path):
     path = tmp_path / "lock"
 
-    def hand_on() -> None:
+    def hand_on():
         lock = FileLock(path, RuntimeError)
         say(subprocess.Popen(["sleep", "60"], pass_fds=[lock._file.fileno()]).pid)
 

@@ -1,11 +1,7 @@
 """Names of version 0.1 go on working, with a warning; what was saved with them is read without."""
 
-from __future__ import annotations
-
 import json
 import warnings
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,9 +38,7 @@ QUICK: dict[str, Any] = {"device": "cpu", "progress": False}
         ),
     ],
 )
-def test_a_part_takes_a_parameter_by_its_former_name(
-    make: Callable[..., Any], old: str, new: str, value: Any
-) -> None:
+def test_a_part_takes_a_parameter_by_its_former_name(make, old, new, value):
     with pytest.warns(DeprecationWarning, match=rf"\({old}=...\) is now called {new}") as warned:
         part = make(**{old: value})
     assert [one.filename for one in warned] == [__file__]
@@ -54,14 +48,14 @@ def test_a_part_takes_a_parameter_by_its_former_name(
         assert old not in part.get_params()
 
 
-def test_saved_parameters_are_read_without_a_warning() -> None:
+def test_saved_parameters_are_read_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         part = topologies.make("mixhop", hops=2, keep=[0, 2], rows="float16")
     assert (part.kept_hops, part.dtype) == ([0, 2], "float16")
 
 
-def test_a_run_takes_keep_for_either_of_its_meanings(small_graph: eg.Graph) -> None:
+def test_a_run_takes_keep_for_either_of_its_meanings(small_graph):
     with pytest.warns(
         DeprecationWarning, match=r"run\(keep=...\) is now called keep_learner"
     ) as said:
@@ -73,7 +67,7 @@ def test_a_run_takes_keep_for_either_of_its_meanings(small_graph: eg.Graph) -> N
     assert result.learner is not None
 
 
-def test_a_configuration_may_have_former_names(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_configuration_may_have_former_names(caplog):
     config = eg.RunConfig.of(
         {"topology": {"name": "sgc", "rows": "bfloat16"}, "method": {"name": "auto", "keep": "1MB"}}
     )
@@ -84,7 +78,7 @@ def test_a_configuration_may_have_former_names(caplog: pytest.LogCaptureFixture)
     assert caplog.text.count("topology sgc: rows is now called dtype") <= 1  # once in a process
 
 
-def test_a_results_folder_with_former_names_can_be_resumed(tmp_path: Path) -> None:
+def test_a_results_folder_with_former_names_can_be_resumed(tmp_path):
     config = resolved(eg.RunConfig.of({"method": {"name": "auto", "memory": "1MB"}}))
     old = (
         config.to_toml().replace('dtype = "', 'rows = "').replace('memory = "1MB"', 'keep = "1MB"')
@@ -95,7 +89,7 @@ def test_a_results_folder_with_former_names_can_be_resumed(tmp_path: Path) -> No
     ResultStore(tmp_path).open(config, resume=True)
 
 
-def test_a_saved_learner_with_former_names_is_loaded(small_graph: eg.Graph, tmp_path: Path) -> None:
+def test_a_saved_learner_with_former_names_is_loaded(small_graph, tmp_path):
     learner = eg.run(small_graph, "auto", memory="200KB", **QUICK).learner
     path = tmp_path / "learner"
     learner.save(path)
@@ -110,7 +104,7 @@ def test_a_saved_learner_with_former_names_is_loaded(small_graph: eg.Graph, tmp_
     assert loaded.predict(small_graph).equal(learner.predict(small_graph))
 
 
-def test_a_folder_has_one_opener(tmp_path: Path) -> None:
+def test_a_folder_has_one_opener(tmp_path):
     with pytest.warns(DeprecationWarning, match=r"LearnerFolder.of\(...\) is now called") as said:
         eg.LearnerFolder.of(tmp_path / "one", {"seed": 3}).close()
     assert [one.filename for one in said] == [__file__]
@@ -120,7 +114,7 @@ def test_a_folder_has_one_opener(tmp_path: Path) -> None:
         eg.LearnerFolder.open(tmp_path / "two", {"seed": 3}, make=eg.OnlineLearner)
 
 
-def test_options_have_former_names_too(call: Any) -> None:
+def test_options_have_former_names_too(call):
     small = ("--dataset", "synthetic", "--set", "dataset.nodes=200", "--set", "dataset.classes=4")
     out, err = call("run", *small, "--keep", "200KB", "--device", "cpu", "--json")
     assert json.loads(out)["config"]["method"]["memory"] == "200KB"

@@ -1,7 +1,5 @@
 """What a node may be called, in class-IL and in task-IL."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given
@@ -13,7 +11,7 @@ from evergraph.core.label_space import LabelSpace
 sizes = st.lists(st.integers(0, 4), min_size=1, max_size=6).map(tuple)
 
 
-def test_spaces_by_hand() -> None:
+def test_spaces_by_hand():
     before = LabelSpace("task-il")
     after = before.grown(2).grown(3)
     assert before.sizes == ()
@@ -27,10 +25,10 @@ def test_spaces_by_hand() -> None:
     assert tasks.tolist() == [2, 0, 1, 0]
     # An unknown setting lists the two.
     with pytest.raises(UnknownNameError, match=r"unknown setting 'task': .*class-il, task-il"):
-        LabelSpace("task")  # type: ignore[arg-type]
+        LabelSpace("task")
 
 
-def test_a_task_may_bring_no_new_class() -> None:
+def test_a_task_may_bring_no_new_class():
     # classes 0 1 | none | 2
     space = LabelSpace("class-il", (2, 0, 1))
     assert space.num_classes == 3
@@ -44,7 +42,7 @@ def test_a_task_may_bring_no_new_class() -> None:
 
 
 @given(sizes=sizes)
-def test_a_class_is_allowed_exactly_where_its_task_is_asked_for(sizes: tuple[int, ...]) -> None:
+def test_a_class_is_allowed_exactly_where_its_task_is_asked_for(sizes):
     space = LabelSpace("task-il", sizes)
     owners = [task for task, size in enumerate(sizes) for _ in range(size)]
     assert space.task_of(torch.arange(sum(sizes))).tolist() == owners

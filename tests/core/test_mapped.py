@@ -1,11 +1,11 @@
-"""Arrays in files: whole or refused, and a full disk is a sentence."""
-
-from __future__ import annotations
+"""Arrays in files and files written aside: whole or refused, and a full disk is a sentence."""
 
 import errno
 import os
+import stat
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import psutil
@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from evergraph.core import mapped
-from evergraph.core.errors import DataError, ResourceError
+from evergraph.core.errors import DataError, ResourceError, ResultsError
 from evergraph.core.mapped import (
     create_array,
     disk_is_enough,
@@ -23,13 +23,14 @@ from evergraph.core.mapped import (
     page_out,
     put,
 )
+from evergraph.core.written_aside import check_writable, written_aside
 
 
 @pytest.mark.parametrize(
     ("shape", "dtype"),
     [((5,), torch.float32), ((3, 2), torch.float16), ((0,), torch.int32), ((4, 0), torch.int64)],
 )
-def test_writes_are_kept(tmp_path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_writes_are_kept(tmp_path, shape, dtype):
     array = create_array(tmp_path / "a.npy", shape, dtype)
     assert array.shape == shape
     assert array.dtype == dtype
@@ -39,7 +40,7 @@ def test_writes_are_kept(tmp_path: Path, shape: tuple[int, ...], dtype: torch.dt
     assert torch.equal(again, torch.full(shape, 3, dtype=dtype))
 
 
-def test_only_a_writable_array_changes_its_file(tmp_path: Path) -> None:
+def test_only_a_writable_array_changes_its_file(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(3))
     map_array(tmp_path / "a.npy")[0] = 9
     assert map_array(tmp_path / "a.npy").tolist() == [0, 1, 2]
@@ -47,7 +48,7 @@ def test_only_a_writable_array_changes_its_file(tmp_path: Path) -> None:
     assert map_array(tmp_path / "a.npy").tolist() == [9, 1, 2]
 
 
-def test_pages_that_leave_memory_keep_their_contents(tmp_path: Path) -> None:
+def test_pages_that_leave_memory_keep_their_contents(tmp_path):
     array = create_array(tmp_path / "a.npy", (100_000,), torch.int64)
     array.copy_(torch.arange(100_000))
     page_out(array)
@@ -55,7 +56,7 @@ def test_pages_that_leave_memory_keep_their_contents(tmp_path: Path) -> None:
     assert torch.equal(array, torch.arange(100_000))
 
 
-def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
+def test_a_file_cut_short_is_refused(tmp_path):
     path = tmp_path / "a.npy"
     np.save(path, np.arange(1000))
     os.truncate(path, path.stat().st_size - 8)
@@ -64,7 +65,7 @@ def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("contents", [b"", b"\x93NUMPY", b"no array at all"])
-def test_other_files_are_refused(tmp_path: Path, contents: bytes) -> None:
+def test_other_files_are_refused(tmp_path, contents):
     (tmp_path / "a.npy").write_bytes(contents)
     with pytest.raises(DataError, match=r"a\.npy is truncated or not an"):
         map_array(tmp_path / "a.npy")
@@ -72,16 +73,14 @@ def test_other_files_are_refused(tmp_path: Path, contents: bytes) -> None:
         map_array(tmp_path / "b.npy")
 
 
-def test_a_full_disk_is_reported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+def test_a_full_disk_is_reported_at_once(tmp_path, monkeypatch):
+    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(ResourceError, match=r"a\.npy: the disk is full \(No space left"):
         create_array(tmp_path / "a.npy", (10,), torch.float32)
 
 
-def test_other_failures_of_the_disk_stay_what_they_are(tmp_path: Path) -> None:
+def test_other_failures_of_the_disk_stay_what_they_are(tmp_path):
     sentence = r"cannot be written \(no\)$"
     with pytest.raises(ResourceError, match=sentence), disk_is_enough(tmp_path):
         raise PermissionError(errno.EACCES, "no")
@@ -90,9 +89,7 @@ def test_other_failures_of_the_disk_stay_what_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("resident", [0, 1 << 18, 1 << 28])
-def test_rows_are_taken_as_from_any_tensor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resident: int
-) -> None:
+def test_rows_are_taken_as_from_any_tensor(tmp_path, monkeypatch, resident):
     monkeypatch.setattr(mapped, "RESIDENT", resident)
     values = torch.arange(30_000).reshape(10_000, 3)
     np.save(tmp_path / "a.npy", values.numpy())
@@ -107,8 +104,8 @@ def test_rows_are_taken_as_from_any_tensor(
     assert torch.equal(array[3:9] + 1, values[3:9] + 1)
 
 
-def test_small_arrays_keep_their_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    swept: list[int] = []
+def test_small_arrays_keep_their_pages(tmp_path, monkeypatch):
+    swept = []
     monkeypatch.setattr(mapped, "page_out", lambda part: swept.append(len(part)))
     np.save(tmp_path / "a.npy", np.arange(10_000))
     map_array(tmp_path / "a.npy")[torch.zeros(50_000, dtype=torch.int64)]
@@ -119,12 +116,12 @@ def test_small_arrays_keep_their_pages(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux what is held")
-def test_memory_that_mapped_arrays_hold_is_given_back(tmp_path: Path) -> None:
+def test_memory_that_mapped_arrays_hold_is_given_back(tmp_path):
     array = create_array(tmp_path / "large.npy", (1 << 24,), torch.float32)  # 64 MB
 
-    def given_back() -> int:
+    def given_back():
         array.fill_(1.0)
-        before: int = psutil.Process().memory_info().rss
+        before = psutil.Process().memory_info().rss
         give_memory_back()
         return before - int(psutil.Process().memory_info().rss)
 
@@ -133,7 +130,7 @@ def test_memory_that_mapped_arrays_hold_is_given_back(tmp_path: Path) -> None:
     assert float(array.sum()) == 1 << 24
 
 
-def test_rows_of_a_file_that_is_written_to_are_read_through_it(tmp_path: Path) -> None:
+def test_rows_of_a_file_that_is_written_to_are_read_through_it(tmp_path):
     array = create_array(tmp_path / "a.npy", (5, 3), torch.float32)
     put(array, 1, torch.arange(6.0).reshape(2, 3))
     found = fetch(array, 1, 9)  # no further than there are rows
@@ -145,7 +142,7 @@ def test_rows_of_a_file_that_is_written_to_are_read_through_it(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("step", [1, 7])
-def test_rows_of_a_large_file(step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_a_large_file(step, tmp_path, monkeypatch):
     monkeypatch.setattr(mapped, "RESIDENT", 64)
     monkeypatch.setattr(mapped, "_AROUND", 16)  # 4 rows at a time; with every 7th, they are far
     array = create_array(tmp_path / "a.npy", (50, 3), torch.float32)
@@ -153,3 +150,47 @@ def test_rows_of_a_large_file(step: int, tmp_path: Path, monkeypatch: pytest.Mon
     put(array, 0, whole)
     rows = torch.arange(0, 50, step).flip(0)
     assert array[rows].equal(whole[rows])
+
+
+def test_the_file_is_on_the_disk_before_it_has_its_name_and_the_name_at_the_end(
+    tmp_path, monkeypatch
+):
+    calls = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(handle):
+        calls.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        if calls[-1] == "file":
+            assert os.fstat(handle).st_size == 5  # nothing is left in a buffer
+        fsync(handle)
+
+    def renamed(source, target):
+        calls.append("rename")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    with written_aside(tmp_path / "new" / "a.txt") as file:
+        file.write(b"whole")
+    assert calls == ["folder", "file", "rename", "folder"]  # first the one that holds the new one
+
+
+def test_a_failed_write_keeps_the_file(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    path.write_text("before")
+    full = Mock(side_effect=OSError(28, "No space left on device"))
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"), written_aside(path) as file:
+        file.write(b"after")
+    assert path.read_text() == "before"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_folder_that_cannot_be_written_to_is_said_and_nothing_is_left(tmp_path):
+    check_writable(tmp_path / "a" / "b")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResultsError, match=r"file/out cannot be written: .*file is a file"):
+        check_writable(tmp_path / "file" / "out")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+    with pytest.raises(ResultsError, match="cannot be written"):
+        check_writable(Path("/proc/results"))

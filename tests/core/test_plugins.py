@@ -1,7 +1,5 @@
 """Parts of one's own: files, modules and entry points that register when they are imported."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import sys
@@ -40,7 +38,7 @@ def installed(folder: Path, entries: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.syspath_prepend(str(folder))
 
 
-def test_a_file_is_imported_once_and_again_when_it_has_changed(tmp_path: Path) -> None:
+def test_a_file_is_imported_once_and_again_when_it_has_changed(tmp_path):
     path = write(tmp_path / "mine.py", METHOD.format(summary="As first written."))
     first = load_plugin(path)
     assert load_plugin(str(path)) is first
@@ -54,7 +52,7 @@ def test_a_file_is_imported_once_and_again_when_it_has_changed(tmp_path: Path) -
     assert methods.summaries()["mine"] == "As then written."
 
 
-def test_files_of_one_name_in_two_folders_are_two_modules(tmp_path: Path) -> None:
+def test_files_of_one_name_in_two_folders_are_two_modules(tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         write(tmp_path / folder / "parts.py", f"WHERE = {folder!r}")
@@ -62,13 +60,13 @@ def test_files_of_one_name_in_two_folders_are_two_modules(tmp_path: Path) -> Non
     assert [module.WHERE for module in found] == ["a", "b", "a"]
 
 
-def test_a_file_may_import_what_lies_beside_it(tmp_path: Path) -> None:
+def test_a_file_may_import_what_lies_beside_it(tmp_path):
     write(tmp_path / "beside_it_lies.py", "ANSWER = 42")
     path = write(tmp_path / "mine.py", "from beside_it_lies import ANSWER")
     assert load_plugin(path).ANSWER == 42
 
 
-def test_a_module_is_imported_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_is_imported_by_its_name(tmp_path, monkeypatch):
     write(tmp_path / "parts_by_name.py", METHOD.format(summary="By name."))
     monkeypatch.syspath_prepend(str(tmp_path))
     assert load_plugin("parts_by_name") is sys.modules["parts_by_name"]
@@ -94,9 +92,7 @@ def test_a_module_is_imported_by_its_name(tmp_path: Path, monkeypatch: pytest.Mo
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_one_line_with_its_place(
-    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_wrong_with_a_file_is_one_line_with_its_place(text, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "mine.py", text)
     known = set(sys.modules)
@@ -125,9 +121,7 @@ def test_what_is_wrong_with_a_file_is_one_line_with_its_place(
         ("cut_module", "cut_module.py, line 1): SyntaxError: "),
     ],
 )
-def test_what_cannot_be_imported_is_said(
-    source: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_imported_is_said(source, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "modules").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path / "modules"))
@@ -141,17 +135,15 @@ def test_what_cannot_be_imported_is_said(
     assert said in str(caught.value)
 
 
-def test_a_cell_that_defines_parts_may_be_run_twice() -> None:
+def test_a_cell_that_defines_parts_may_be_run_twice():
     cell = (Path(__file__).parents[2] / "examples" / "my_parts.py").read_text("utf-8")
     spaces = [{"__name__": "__main__"}, {"__name__": "__main__"}]
     for space in spaces:
         exec(compile(cell, "<ipython-input>", "exec"), space)
-    assert methods.resolve("anchored") is spaces[1]["Anchored"]  # type: ignore[comparison-overlap]
+    assert methods.resolve("anchored") is spaces[1]["Anchored"]
 
 
-def test_entry_points_are_imported_for_a_name_that_nothing_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_entry_points_are_imported_for_a_name_that_nothing_has(tmp_path, monkeypatch):
     write(tmp_path / "entered_parts.py", METHOD.format(summary="Installed."))
     installed(tmp_path, "parts = entered_parts", monkeypatch)
     methods.resolve("tem")
@@ -161,9 +153,7 @@ def test_entry_points_are_imported_for_a_name_that_nothing_has(
     del sys.modules["entered_parts"]
 
 
-def test_a_broken_package_is_left_out_and_the_others_are_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_broken_package_is_left_out_and_the_others_are_not(tmp_path, monkeypatch, caplog):
     write(tmp_path / "sound_parts.py", METHOD.format(summary="Sound."))
     write(tmp_path / "unsound_parts.py", "1 / 0")
     installed(tmp_path, "a = unsound_parts\nb = sound_parts", monkeypatch)

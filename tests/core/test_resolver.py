@@ -1,9 +1,6 @@
 """Names become parts, and what the source says of them."""
 
-from __future__ import annotations
-
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -51,7 +48,7 @@ def shapes() -> Resolver[Shape]:
     return resolver
 
 
-def test_names_and_aliases() -> None:
+def test_names_and_aliases():
     resolver = shapes()
     assert resolver.resolve("square").name == "square"
     assert resolver.resolve("quadrat") is resolver.resolve("box") is resolver.resolve("square")
@@ -64,7 +61,7 @@ def test_names_and_aliases() -> None:
     assert resolver.resolve("box") is square
 
 
-def test_one_name_twice_is_refused() -> None:
+def test_one_name_twice_is_refused():
     resolver = shapes()
     point = type("Point", (Shape,), {"name": "dot"})
     with pytest.raises(ConfigurationError) as caught:
@@ -83,7 +80,7 @@ def cell(resolver: Resolver[Shape], *, module: str, aliases: tuple[str, ...]) ->
 
 
 @pytest.mark.parametrize("module", ["__main__", __name__, "a_notebook"])
-def test_a_class_defined_again_replaces_itself(module: str) -> None:
+def test_a_class_defined_again_replaces_itself(module):
     resolver = shapes()
     first = cell(resolver, module=module, aliases=("asterisk", "sun"))
     second = cell(resolver, module=module, aliases=("sun",))
@@ -93,7 +90,7 @@ def test_a_class_defined_again_replaces_itself(module: str) -> None:
         resolver.resolve("asterisk")
 
 
-def test_a_script_that_imports_itself_defines_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_that_imports_itself_defines_one_class(monkeypatch):
     for name in ("__main__", "my_script"):
         module = ModuleType(name)
         module.__file__ = "/home/me/my_script.py"
@@ -106,7 +103,7 @@ def test_a_script_that_imports_itself_defines_one_class(monkeypatch: pytest.Monk
         cell(resolver, module="another_script", aliases=())
 
 
-def test_an_unknown_name_lists_names_and_aliases_and_guesses() -> None:
+def test_an_unknown_name_lists_names_and_aliases_and_guesses():
     with pytest.raises(UnknownNameError) as caught:
         shapes().resolve("sqare")
     message = str(caught.value)
@@ -115,14 +112,14 @@ def test_an_unknown_name_lists_names_and_aliases_and_guesses() -> None:
     assert "choose one of box, dot, quadrat, square" in message
 
 
-def test_parameters_are_the_keyword_ones_in_order() -> None:
+def test_parameters_are_the_keyword_ones_in_order():
     assert shapes().parameters("square") == ["side", "filled"]
     assert shapes().parameters("dot") == []
 
     class Line(Shape):
         name = "line"
 
-        def __init__(self, start: int, *, end: int, **style: object) -> None: ...
+        def __init__(self, start, *, end, **style): ...
 
     resolver = Resolver[Shape]("shape")
     resolver.register(Line)
@@ -133,14 +130,14 @@ def test_parameters_are_the_keyword_ones_in_order() -> None:
     ("name", "takes"),
     [("square", "did you mean 'side'? it takes side, filled"), ("dot", "it takes none")],
 )
-def test_an_unknown_parameter_is_told_with_those_that_exist(name: str, takes: str) -> None:
+def test_an_unknown_parameter_is_told_with_those_that_exist(name, takes):
     for use in (shapes().make, lambda name, **kw: shapes().check(name, kw)):
         with pytest.raises(ConfigurationError) as caught:
             use(name, sides=2)
         assert str(caught.value) == f"shape {name!r} has no parameter 'sides': {takes}"
 
 
-def test_summaries_and_other_names() -> None:
+def test_summaries_and_other_names():
     assert first_line(type("Bare", (), {})) == ""
     assert shapes().summaries() == {"dot": "No side at all.", "square": "Four equal sides."}
     # The papers other names for samplers resolve.
@@ -160,8 +157,8 @@ def test_summaries_and_other_names() -> None:
         ("topology", "topologies", topologies),
     ],
 )
-def test_source_and_resolver_agree(folder: str, name: str, resolver: Resolver[object]) -> None:
-    declared: dict[str, str] = {}
+def test_source_and_resolver_agree(folder, name, resolver):
+    declared = {}
     for each in folder.split():
         declared |= declared_parts(each, name)
     ours = {
@@ -173,7 +170,7 @@ def test_source_and_resolver_agree(folder: str, name: str, resolver: Resolver[ob
     assert len(ours) >= 3
 
 
-def test_only_registered_names_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_registered_names_count(tmp_path, monkeypatch):
     monkeypatch.setattr(resolver, "PACKAGE", tmp_path)
     declared_parts.cache_clear()
     (tmp_path / "shapes.py").write_text(

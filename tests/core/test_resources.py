@@ -1,9 +1,5 @@
 """Memory as a budget."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import psutil
 import pytest
 import torch
@@ -16,14 +12,14 @@ GB = 10**9
 
 
 def held() -> int:
-    size: int = psutil.Process().memory_info().rss
+    size = psutil.Process().memory_info().rss
     return size
 
 
-def test_what_is_held_counts_against_the_limit() -> None:
+def test_what_is_held_counts_against_the_limit():
     limit = held() + 4 * GB
 
-    def taken() -> int:
+    def taken():
         before = Resources(memory_limit=limit).left
         kept = torch.ones(50_000_000)  # 200 MB
         after = Resources(memory_limit=limit).left
@@ -35,7 +31,7 @@ def test_what_is_held_counts_against_the_limit() -> None:
     assert Resources(memory_limit=1).left == 0
 
 
-def test_what_is_free_decides() -> None:
+def test_what_is_free_decides():
     free = psutil.virtual_memory().available
     assert 0.5 * free < Resources().left < free
     # Only arrays that leave room stay in memory.
@@ -44,10 +40,10 @@ def test_what_is_free_decides() -> None:
     assert not resources.fits(int(2 * ARRAY_SHARE * resources.left))
 
 
-def test_arrays_that_stay_leave_half_of_a_limit_to_work_in() -> None:
+def test_arrays_that_stay_leave_half_of_a_limit_to_work_in():
     class Half(Resources):
         @property
-        def left(self) -> int:
+        def left(self):
             return 600
 
     assert Half(memory_limit=1000).fits(50)
@@ -57,7 +53,7 @@ def test_arrays_that_stay_leave_half_of_a_limit_to_work_in() -> None:
     assert Half().fits(120)
 
 
-def test_an_array_that_does_not_fit_lies_on_disk_without_a_name(tmp_path: Path) -> None:
+def test_an_array_that_does_not_fit_lies_on_disk_without_a_name(tmp_path):
     array = Resources(memory_limit=1, scratch=tmp_path).array((3, 2), torch.int32)
     assert array.shape == (3, 2)
     assert array.dtype == torch.int32
@@ -66,7 +62,7 @@ def test_an_array_that_does_not_fit_lies_on_disk_without_a_name(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_too_little_memory_is_one_sentence() -> None:
+def test_too_little_memory_is_one_sentence():
     resources = Resources(memory_limit=held() + 100_000_000)
     resources.check(1000, "a block")
     with pytest.raises(ResourceError, match=r"^a block takes at least 5\.0 GB, but only \d+"):
@@ -77,11 +73,11 @@ def test_too_little_memory_is_one_sentence() -> None:
     ("text", "size"),
     [("4GB", 4 * GB), ("4 gb", 4 * GB), ("512MiB", 2**29), ("1e9", GB), (7, 7), ("2k", 2000)],
 )
-def test_sizes(text: str | int, size: int) -> None:
+def test_sizes(text, size):
     assert parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "GB", "-4GB", "4 XB", "0", "1.2.3GB", "much"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_what_is_no_size_is_refused(text):
     with pytest.raises(ConfigurationError, match="memory limit must be a size such as 4GB"):
         parse_size(text)

@@ -1,7 +1,5 @@
 """Draws come from the generator given and from nowhere else; devices are found or refused."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import sys
@@ -18,10 +16,10 @@ from evergraph.core.seeding import exponential, seeded
 
 
 def draws(*purpose: str | int) -> list[float]:
-    return torch.rand(4, generator=seeded(*purpose)).tolist()  # type: ignore[arg-type]
+    return torch.rand(4, generator=seeded(*purpose)).tolist()
 
 
-def test_draws_depend_on_seed_and_purpose() -> None:
+def test_draws_depend_on_seed_and_purpose():
     cases = [(3,), (4,), (3, "split"), (3, "head"), (3, "split", 1), (3, "split", 2), (3, 1)]
     assert len({tuple(draws(*case)) for case in cases}) == len(cases)
     # Seeds do not come from pythons own hash which changes from run to run.
@@ -36,7 +34,7 @@ def test_draws_depend_on_seed_and_purpose() -> None:
     assert exponential(3, generator=seeded(0)).equal(first)
 
 
-def test_exponential_variates_follow_their_law() -> None:
+def test_exponential_variates_follow_their_law():
     count = 20_000
     times = exponential(count, generator=seeded(0, "law"))
     assert times.dtype == torch.float64
@@ -48,20 +46,20 @@ def test_exponential_variates_follow_their_law() -> None:
         assert abs(float((times > limit).double().mean()) - chance) < 4 * sigma
 
 
-def test_exponential_variates_are_never_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exponential_variates_are_never_zero(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "exponential_", lambda self, generator: self.zero_())
     assert bool((exponential(3, generator=seeded(0)) > 0).all())
 
 
 @pytest.mark.parametrize(("present", "found"), [(True, "cuda"), (False, "cpu")])
-def test_auto_takes_a_gpu(present: bool, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_a_gpu(present, found, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: present)
     assert choose_device().type == found
     assert choose_device("auto").type == found
     assert choose_device("cpu").type == "cpu"
 
 
-def test_cuda_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_is_refused_where_there_is_none(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert choose_device("cuda").type == "cuda"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -69,12 +67,12 @@ def test_cuda_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) ->
         choose_device("cuda")
 
 
-def test_an_unknown_device_lists_those_that_exist() -> None:
+def test_an_unknown_device_lists_those_that_exist():
     with pytest.raises(UnknownNameError, match=r"unknown device 'tpu': .*auto, cpu, cuda"):
         choose_device("tpu")
 
 
-def test_peak_memory_is_in_bytes_and_never_falls() -> None:
+def test_peak_memory_is_in_bytes_and_never_falls():
     before = peak_rss_bytes()
     block = torch.ones(8_000_000)  # 32 MB
     after = peak_rss_bytes()
@@ -83,7 +81,7 @@ def test_peak_memory_is_in_bytes_and_never_falls() -> None:
     assert after < 1 << 42
 
 
-def test_peak_memory_needs_no_module_that_windows_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peak_memory_needs_no_module_that_windows_lacks(monkeypatch):
     class Told:
         peak_wset = 12_345
 

@@ -1,7 +1,5 @@
 """Small graphs, and publishers' raw files to hold them."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """The script that builds the bundled dataset, on a WordNet of six synsets."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import os
@@ -52,8 +50,6 @@ COUNTS = [[1, 3, 1, 1], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 0, 0], [0, 0, 0, 1], 
 
 def load_script() -> ModuleType:
     spec = importlib.util.spec_from_file_location("build_wordnet", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["build_wordnet"] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
@@ -75,7 +71,7 @@ def stored(content: bytes) -> dict[str, np.ndarray]:
         return dict(arrays)
 
 
-def test_nodes_come_in_the_order_of_the_files_with_those_as_labels(folder: Path) -> None:
+def test_nodes_come_in_the_order_of_the_files_with_those_as_labels(folder):
     keys = [synset.key for synset in script.read_synsets(folder)]
     assert keys == [
         ("n", "00001740"), ("n", "00001930"), ("v", "00001740"),
@@ -84,7 +80,7 @@ def test_nodes_come_in_the_order_of_the_files_with_those_as_labels(folder: Path)
     assert stored(script.build(folder))["labels"].tolist() == LABELS
 
 
-def test_a_pair_keeps_what_joins_it_and_which_way(folder: Path) -> None:
+def test_a_pair_keeps_what_joins_it_and_which_way(folder):
     joined = script.joined_pairs(script.read_synsets(folder))
     assert [list(pair) for pair in joined] == PAIRS  # without doubles, directions or loops
     # 1 has the hypernym 0, which says so backwards as well; the derivation is said by both
@@ -97,7 +93,7 @@ def test_a_pair_keeps_what_joins_it_and_which_way(folder: Path) -> None:
     assert arrays["types"].tobytes() == b"nnvasr"
 
 
-def test_words_are_runs_of_letters_in_lower_case(folder: Path) -> None:
+def test_words_are_runs_of_letters_in_lower_case(folder):
     synsets = script.read_synsets(folder)
     assert synsets[0].words == ("the", "red", "dog", "a", "dog", "s", "dog")
     assert synsets[1].words == ("a", "red", "hot", "dog")
@@ -110,7 +106,7 @@ def test_words_are_runs_of_letters_in_lower_case(folder: Path) -> None:
     assert script.choose_vocabulary(synsets, min_glosses=1) == ["b", "a", "c"]
 
 
-def test_dataset_reads_what_the_script_writes(folder: Path) -> None:
+def test_dataset_reads_what_the_script_writes(folder):
     content = script.build(folder)
     arrays = wordnet._unpack(content)
     assert wordnet._edge_index(arrays).T.tolist() == PAIRS
@@ -123,7 +119,7 @@ def test_dataset_reads_what_the_script_writes(folder: Path) -> None:
 
 @given(st.lists(st.sets(st.integers(0, 100_000)).map(sorted)))
 @example([[300, 301], [], [7]])
-def test_gaps_can_be_undone_and_are_small_numbers(rows: list[list[int]]) -> None:
+def test_gaps_can_be_undone_and_are_small_numbers(rows):
     lengths, gaps = script.gaps(rows)
     assert lengths.tolist() == [len(row) for row in rows]
     assert wordnet._from_gaps(lengths, gaps).tolist() == [n for row in rows for n in row]
@@ -132,7 +128,7 @@ def test_gaps_can_be_undone_and_are_small_numbers(rows: list[list[int]]) -> None
         assert (lengths.dtype, gaps.dtype) == (np.dtype("u1"), np.dtype("<u2"))
 
 
-def test_rebuilding_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+def test_rebuilding_gives_the_same_bytes(folder, tmp_path):
     # in a process of its own, with another hash seed: the order of a set must not get in
     command = [sys.executable, str(SCRIPT), "--wordnet", str(folder), "--out"]
     environment = {**os.environ, "PYTHONHASHSEED": "1"}
@@ -141,7 +137,7 @@ def test_rebuilding_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     assert out.read_bytes() == script.build(folder)
 
 
-def test_missing_wordnet_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_wordnet_is_named(tmp_path, capsys):
     out = tmp_path / "out.npz"
     assert script.main(["--wordnet", str(tmp_path / "none"), "--out", str(out)]) == 2
     said = capsys.readouterr()
@@ -158,14 +154,14 @@ def test_missing_wordnet_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[
         "00000001",
     ],
 )
-def test_broken_line_is_named(folder: Path, line: str) -> None:
+def test_broken_line_is_named(folder, line):
     with (folder / "data.noun").open("a") as file:
         file.write(line + "\n")
     with pytest.raises(DataError, match=r"line 6 of .*data\.noun"):
         script.read_synsets(folder)
 
 
-def test_what_a_pointer_cannot_be_is_named(folder: Path) -> None:
+def test_what_a_pointer_cannot_be_is_named(folder):
     synsets = [
         script.Synset(("n", "0"), 0, (("n", "1"),), (), ("?",)),
         script.Synset(("n", "1"), 0, (), ()),
@@ -179,7 +175,7 @@ def test_what_a_pointer_cannot_be_is_named(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_bundled_file_is_what_the_script_builds() -> None:
+def test_bundled_file_is_what_the_script_builds():
     found = [folder for folder in REAL if (folder / "data.noun").is_file()]
     if not found:
         pytest.skip("needs WordNet 3.0: apt-get install wordnet-base")

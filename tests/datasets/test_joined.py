@@ -1,9 +1,6 @@
 """Several graphs as one whose nodes arrive graph by graph, of one feature space or of several."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -28,22 +25,18 @@ def other() -> Graph:
     )
 
 
-def test_graphs_stand_side_by_side_by_hand(tiny: Graph, other: Graph) -> None:
+def test_graphs_stand_side_by_side_by_hand(tiny, other):
     graph = join([tiny, other])
-    assert graph.time is not None
     assert graph.time.tolist() == [0, 0, 0, 0, 1, 1, 1]  # the graphs' own times are given up
     assert graph.labels.tolist() == [1, 0, 1, -1, 0, 2, 0]  # a class means the same everywhere
     assert [graph.neighbours(node).tolist() for node in range(7)] == [
         [], [0], [0, 3], [], [6], [], [],
     ]  # fmt: skip
     assert graph.features[4:].equal(other.features)
-    assert tiny.time is not None
     assert tiny.time.tolist() == [2001, 2002, 2003, 2004]
 
 
-def test_parts_are_loaded_by_path_or_name(
-    tmp_path: Path, tiny: Graph, other: Graph, assert_same: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_are_loaded_by_path_or_name(tmp_path, tiny, other, assert_same, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_npz(tiny, tmp_path / "a.npz")
     write_npz(other, tmp_path / "b.npz")
@@ -53,7 +46,7 @@ def test_parts_are_loaded_by_path_or_name(
     assert load("joined", parts=["synthetic", "synthetic"]).num_nodes == 4000
 
 
-def test_what_cannot_be_joined_is_refused(tiny: Graph) -> None:
+def test_what_cannot_be_joined_is_refused(tiny):
     wide = tiny.with_features(torch.ones(4, 3))
     message = "graph 1 has 3 features and graph 0 has 2: they must be equal"
     with pytest.raises(DataError, match=message):
@@ -71,7 +64,7 @@ def _matrix(nodes: int, dims: int, rank: int, seed: int = 0) -> torch.Tensor:
     return left @ torch.randn(rank, dims, generator=generator)
 
 
-def test_svd_by_hand() -> None:
+def test_svd_by_hand():
     # XᵀX = diag(1, 9, 0): the second column is strongest, then the first; both signs are +.
     features = torch.tensor([[0.0, -3.0, 0.0], [1.0, 0.0, 0.0]])
     expected = torch.tensor([[-3.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]])
@@ -81,7 +74,7 @@ def test_svd_by_hand() -> None:
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 4), st.integers(0, 99))
-def test_svd_keeps_inner_products_of_few_directions(n: int, d: int, rank: int, seed: int) -> None:
+def test_svd_keeps_inner_products_of_few_directions(n, d, rank, seed):
     features = _matrix(n, d, rank, seed)
     found = aligned(features, width=5)
     assert found.shape == (n, 5)
@@ -90,7 +83,7 @@ def test_svd_keeps_inner_products_of_few_directions(n: int, d: int, rank: int, s
 
 
 @pytest.mark.parametrize("nodes", [40, 4])
-def test_the_strongest_few_are_those_of_all(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_strongest_few_are_those_of_all(nodes, monkeypatch):
     features = _matrix(nodes, 12, 12)
     few = aligned(features, width=4)
     monkeypatch.setattr(joined, "MOST_COLUMNS", 3)
@@ -100,7 +93,7 @@ def test_the_strongest_few_are_those_of_all(nodes: int, monkeypatch: pytest.Monk
     torch.testing.assert_close(sparse, few, atol=1e-4, rtol=1e-4)
 
 
-def test_projection_keeps_inner_products_to_its_bound() -> None:
+def test_projection_keeps_inner_products_to_its_bound():
     features, width = _matrix(30, 200, 200), 256
     found = aligned(features, width=width, align="projection")
     lengths = features.norm(dim=1)
@@ -120,10 +113,9 @@ def domains() -> list[Graph]:
     ]
 
 
-def test_domains_bring_their_own_classes(domains: list[Graph]) -> None:
+def test_domains_bring_their_own_classes(domains):
     joined = join_domains(domains, width=12)
     assert (joined.num_nodes, joined.num_features, joined.num_classes) == (120, 12, 8)
-    assert joined.time is not None
     assert joined.time.unique(return_counts=True)[1].tolist() == [60, 60]
     assert eg.GraphStream(joined, by="time").tasks == [(0, 1, 2, 3), (4, 5, 6, 7)]
     shared = join_domains(domains, width=12, classes="shared")
@@ -133,20 +125,20 @@ def test_domains_bring_their_own_classes(domains: list[Graph]) -> None:
     assert join_domains([domains[0], hidden], width=4).labels[60:].eq(-1).all()
 
 
-def test_a_run_over_domains_by_name(domains: list[Graph], tmp_path: Path) -> None:
+def test_a_run_over_domains_by_name(domains, tmp_path):
     parts = []
     for number, graph in enumerate(domains):
         parts.append(str(tmp_path / f"{number}.npz"))
         write_npz(graph, Path(parts[-1]))
-    dataset: dict[str, Any] = {"name": "joined", "parts": parts, "width": 12}
+    dataset = {"name": "joined", "parts": parts, "width": 12}
     config = eg.RunConfig.of({"dataset": dataset | {"classes": "own"}, "stream": {"by": "time"}})
     result = eg.run(config, "finetune", epochs=1, device="cpu", progress=False)
     assert (len(result.seeds[0].rows), result.dataset["classes"]) == (2, 8)
 
 
-def test_mistakes(domains: list[Graph]) -> None:
+def test_mistakes(domains):
     with pytest.raises(ConfigurationError, match="unknown align 'pca'"):
-        join_domains(domains, align="pca")  # type: ignore[arg-type]
+        join_domains(domains, align="pca")
     with pytest.raises(ConfigurationError, match="width must be an integer of at least 1, not 0"):
         join_domains(domains, width=0)
     with pytest.raises(ConfigurationError, match="need a width"):

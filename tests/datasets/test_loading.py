@@ -1,11 +1,8 @@
 """Graphs by name and by path, and what the catalogue says of them."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -43,21 +40,14 @@ def timeless(tiny: Graph) -> Graph:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_every_format_gives_the_same_graph(
-    tmp_path: Path, timeless: Graph, assert_same: Any, name: str
-) -> None:
+def test_every_format_gives_the_same_graph(tmp_path, timeless, assert_same, name):
     WRITERS[name](timeless, tmp_path / name)
-    raw: Any = {"columns": {"*": "raw"}} if name == "graph" else {}  # tables are scaled otherwise
+    raw = {"columns": {"*": "raw"}} if name == "graph" else {}  # tables are scaled otherwise
     assert_same(load(tmp_path / name, undirected=False, **raw), timeless)
     assert_same(load(str(tmp_path / name), **raw), timeless.to_undirected())
 
 
-def test_a_registered_name_wins_over_a_file_and_says_so(
-    tmp_path: Path,
-    timeless: Graph,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_registered_name_wins_over_a_file_and_says_so(tmp_path, timeless, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     as_folder(timeless, tmp_path / "synthetic")
     as_folder(timeless, tmp_path / "mine")
@@ -81,12 +71,12 @@ def test_a_registered_name_wins_over_a_file_and_says_so(
                                       "did you mean 'corafull'?.*synthetic"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_found(source: str | Path, error: type[Exception], said: str) -> None:
+def test_what_cannot_be_found(source, error, said):
     with pytest.raises(error, match=said):
         load(source)
 
 
-def test_parameters_go_to_datasets_and_not_to_paths(tmp_path: Path, tiny: Graph) -> None:
+def test_parameters_go_to_datasets_and_not_to_paths(tmp_path, tiny):
     write_npz(tiny, tmp_path / "graph.npz")
     with pytest.raises(ConfigurationError, match="'nodes' was given with the path"):
         load(tmp_path / "graph.npz", nodes=3)
@@ -95,8 +85,8 @@ def test_parameters_go_to_datasets_and_not_to_paths(tmp_path: Path, tiny: Graph)
 
 
 def test_facts_of_a_named_dataset_are_checked_and_the_cache_may_be_chosen(
-    tmp_path: Path, write_gnpz: Any, set_facts: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, write_gnpz, set_facts, monkeypatch
+):
     write_gnpz(tmp_path / "photo" / "Photo" / "raw" / "amazon_electronics_photo.npz")
     set_facts(photo=FACTS)
     monkeypatch.setenv("EVERGRAPH_CACHE", str(tmp_path))
@@ -106,7 +96,7 @@ def test_facts_of_a_named_dataset_are_checked_and_the_cache_may_be_chosen(
         load("photo", cache=tmp_path)  # also when it is read from the cache
 
 
-def test_every_published_dataset_has_facts() -> None:
+def test_every_published_dataset_has_facts():
     for module in ("published", "ogb"):
         importlib.import_module(f"evergraph.datasets.{module}")
     from evergraph.datasets.base import datasets
@@ -117,7 +107,7 @@ def test_every_published_dataset_has_facts() -> None:
     assert published == set(catalogue()) - bundled
 
 
-def test_facts_agree_with_each_other() -> None:
+def test_facts_agree_with_each_other():
     for name, facts in catalogue().items():
         assert facts.tasks == facts.classes // 2, name  # two classes each
         assert facts.directed or facts.edges % 2 == 0, name  # both ways
@@ -127,7 +117,7 @@ def test_facts_agree_with_each_other() -> None:
         assert all(len(digest) == 64 for digest in facts.sha256.values())
 
 
-def test_each_fact_that_differs_is_named(tiny: Graph, set_facts: Any) -> None:
+def test_each_fact_that_differs_is_named(tiny, set_facts):
     known = {**vars(FACTS), "nodes": 4, "edges": 3, "features": 2}
     set_facts(tiny=Facts(**{**known, "edges": 7, "kept_edges": 3}))
     check_facts("tiny", tiny)  # as many as were kept of those that were published
@@ -148,11 +138,11 @@ def test_each_fact_that_differs_is_named(tiny: Graph, set_facts: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "file"), [("coauthor-cs", "coauthor_cs"), ("computers", "amazon_computers")]
 )
-def test_facts_hold_for_real_data(shared: Path, name: str, file: str) -> None:
+def test_facts_hold_for_real_data(shared, name, file):
     check_facts(name, read_npz(shared / f"{file}.npz").to_undirected())
 
 
-def test_an_own_catalogue_is_laid_over_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_own_catalogue_is_laid_over_it(tmp_path, monkeypatch):
     for name, text in (("absent", None), ("no", "[reddit"), ("wrong", "[reddit]\nurl = 'x'")):
         path = tmp_path / f"{name}.toml"
         if text is not None:

@@ -1,7 +1,5 @@
 """The readers that go through PyG, on tiny files in the publishers' own raw formats."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +22,6 @@ from evergraph.datasets.published import (
     Computers,
     CoraFull,
     Photo,
-    PublishedDataset,
     Reddit,
 )
 from evergraph.graphs.graph_folder import checksum
@@ -83,9 +80,7 @@ def write_reddit(root: Path) -> None:
 
 
 @pytest.mark.parametrize("dataset", GNPZ)
-def test_gnpz(
-    tmp_path: Path, write_gnpz: Any, assert_same: Any, dataset: type[PublishedDataset]
-) -> None:
+def test_gnpz(tmp_path, write_gnpz, assert_same, dataset):
     root = tmp_path / dataset.name
     width = 100 if dataset is CoraFull else 3  # features that are mostly zero come as CSR
     write_gnpz(root / dataset.raw_files[0], width=width)
@@ -99,7 +94,7 @@ def test_gnpz(
     assert_same(dataset().load(tmp_path), graph)
 
 
-def test_reddit(tmp_path: Path, assert_same: Any) -> None:
+def test_reddit(tmp_path, assert_same):
     write_reddit(tmp_path / "reddit")
     graph = Reddit().load(tmp_path)
     assert [graph.neighbours(v).tolist() for v in range(3)] == [[1], [0], []]
@@ -109,10 +104,10 @@ def test_reddit(tmp_path: Path, assert_same: Any) -> None:
 
 
 def test_pyg_never_unpickles_what_lies_in_the_cache_and_later_loads_do_without_it(
-    tmp_path: Path, write_gnpz: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, write_gnpz, monkeypatch
+):
     class Bomb:
-        def __reduce__(self) -> tuple[Any, ...]:
+        def __reduce__(self):
             return Path.touch, (tmp_path / "ran",)
 
     root = tmp_path / "photo"
@@ -126,9 +121,7 @@ def test_pyg_never_unpickles_what_lies_in_the_cache_and_later_loads_do_without_i
     assert Photo().load(tmp_path).num_nodes == 3
 
 
-def test_a_download_is_moved_in_whole_and_whoever_comes_second_waits_for_it(
-    tmp_path: Path, served: Any
-) -> None:
+def test_a_download_is_moved_in_whole_and_whoever_comes_second_waits_for_it(tmp_path, served):
     cache = tmp_path / "not" / "there" / "yet"
     with served() as server:
         with ThreadPoolExecutor(3) as pool:
@@ -140,7 +133,7 @@ def test_a_download_is_moved_in_whole_and_whoever_comes_second_waits_for_it(
     assert in_cache(cache) == sorted([raw, f"photo/{SUMS}", f"photo/{KEPT}", lock])
 
 
-def test_reddits_archive_is_unpacked_where_pyg_expects_it(tmp_path: Path, set_facts: Any) -> None:
+def test_reddits_archive_is_unpacked_where_pyg_expects_it(tmp_path, set_facts):
     write_reddit(tmp_path / "site")
     archive = zipped(tmp_path / "reddit.zip", tmp_path / "site" / "raw")
     set_facts(reddit=at(archive.as_uri(), features=2, classes=3, edges=2))
@@ -149,7 +142,7 @@ def test_reddits_archive_is_unpacked_where_pyg_expects_it(tmp_path: Path, set_fa
     assert archive.exists()  # it is not ours to remove
 
 
-def test_files_that_were_carried_by_hand(tmp_path: Path, write_gnpz: Any, set_facts: Any) -> None:
+def test_files_that_were_carried_by_hand(tmp_path, write_gnpz, set_facts):
     write_gnpz(tmp_path / "stick" / "graphs" / "photo.npz")
     set_facts(photo=at("https://nowhere.invalid/photo.npz"))
     cache, how = tmp_path / "cache", Fetch(folder=tmp_path / "stick")
@@ -159,9 +152,7 @@ def test_files_that_were_carried_by_hand(tmp_path: Path, write_gnpz: Any, set_fa
         Photo().load(tmp_path / "other", Fetch(folder=tmp_path / "empty"))
 
 
-def test_a_download_that_breaks_off_leaves_nothing_and_the_next_one_is_whole(
-    tmp_path: Path, served: Any
-) -> None:
+def test_a_download_that_breaks_off_leaves_nothing_and_the_next_one_is_whole(tmp_path, served):
     how = Fetch(tries=1)
     with served("cut"):
         with pytest.raises(DownloadError) as caught:
@@ -175,16 +166,14 @@ def test_a_download_that_breaks_off_leaves_nothing_and_the_next_one_is_whole(
 
 
 @pytest.mark.parametrize("fault", ["html", "wrong"])
-def test_what_is_no_dataset_is_fetched_once_more(tmp_path: Path, served: Any, fault: str) -> None:
+def test_what_is_no_dataset_is_fetched_once_more(tmp_path, served, fault):
     with served(fault) as server:
         assert Photo().load(tmp_path / "cache").num_nodes == 3
         assert len(server.requests) == 2
     assert in_cache(tmp_path / "cache" / "downloads") == ["photo.lock"]
 
 
-def test_a_wrong_checksum_is_fetched_once_more_and_then_refused(
-    tmp_path: Path, served: Any, set_facts: Any
-) -> None:
+def test_a_wrong_checksum_is_fetched_once_more_and_then_refused(tmp_path, served, set_facts):
     path = tmp_path / "cache" / "downloads" / "photo.npz"
     how = Fetch(sums={"photo.npz": "0" * 64})
     with served() as server:
@@ -204,8 +193,8 @@ def test_a_wrong_checksum_is_fetched_once_more_and_then_refused(
 
 
 def test_a_raw_file_that_changed_is_fetched_again_where_it_is_asked_for(
-    tmp_path: Path, write_gnpz: Any, set_facts: Any
-) -> None:
+    tmp_path, write_gnpz, set_facts
+):
     raw = tmp_path / "photo" / Photo.raw_files[0]
     write_gnpz(tmp_path / "site" / "photo.npz")
     set_facts(photo=at((tmp_path / "site" / "photo.npz").as_uri()))
@@ -217,9 +206,7 @@ def test_a_raw_file_that_changed_is_fetched_again_where_it_is_asked_for(
     assert raw.with_name(f"{raw.name}.wrong").exists()
 
 
-def test_a_disk_that_is_too_small_is_said_before_anything_is_fetched(
-    tmp_path: Path, set_facts: Any
-) -> None:
+def test_a_disk_that_is_too_small_is_said_before_anything_is_fetched(tmp_path, set_facts):
     with faulty({}) as server:
         set_facts(reddit=at(f"{server.url}/reddit.zip", download=10**17, room=10**18))
         with pytest.raises(
@@ -229,7 +216,7 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_fetched(
         assert server.requests == []
 
 
-def test_checksums_are_checked_at_first(tmp_path: Path, write_gnpz: Any, set_facts: Any) -> None:
+def test_checksums_are_checked_at_first(tmp_path, write_gnpz, set_facts):
     raw = tmp_path / "photo" / Photo.raw_files[0]
     write_gnpz(raw)
     for wrong, said in (

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -25,26 +23,26 @@ def nearest_centre_accuracy(graph: Graph) -> float:
 
 @pytest.mark.parametrize("homophily_knob", [0.0, 0.3, 0.8, 1.0])
 @pytest.mark.parametrize("exponent", [None, 2.2])
-def test_homophily_and_mean_degree_are_met(homophily_knob: float, exponent: float | None) -> None:
+def test_homophily_and_mean_degree_are_met(homophily_knob, exponent):
     graph = drawn(nodes=3000, homophily=homophily_knob, mean_degree=12.0, degree_exponent=exponent)
     assert homophily(graph) == pytest.approx(homophily_knob, abs=0.005)
     assert float(graph.degrees.float().mean()) == pytest.approx(12.0, rel=0.01)
 
 
-def test_a_graph_can_be_filled_to_the_last_edge() -> None:
+def test_a_graph_can_be_filled_to_the_last_edge():
     graph = drawn(nodes=20, classes=2, mean_degree=9.0, homophily=1.0, degree_exponent=2.1)
     assert graph.num_edges == 2 * 2 * 45  # two complete graphs of 10
     with pytest.raises(ConfigurationError, match="require 400 edges within classes"):
         drawn(nodes=100, mean_degree=10.0, classes=50, homophily=0.8)
 
 
-def test_a_power_law_has_hubs_and_equal_weights_have_none() -> None:
+def test_a_power_law_has_hubs_and_equal_weights_have_none():
     hubs = int(drawn(nodes=5000, degree_exponent=2.2).degrees.max())
     equal = int(drawn(nodes=5000, degree_exponent=0).degrees.max())
     assert equal < 35 < 150 < hubs
 
 
-def test_degrees_follow_the_weights() -> None:
+def test_degrees_follow_the_weights():
     weights = torch.tensor([1.0, 3.0] * 500, dtype=torch.float64)
     model = BlockModel(torch.tensor([500, 500]), weights, generator=seeded(0))
     pairs = torch.cat([model.draw(4000, within=True), model.draw(4000, within=False)])
@@ -52,7 +50,7 @@ def test_degrees_follow_the_weights() -> None:
     assert float(degrees[1::2].mean() / degrees[0::2].mean()) == pytest.approx(3.0, rel=0.08)
 
 
-def test_every_two_classes_meet_equally_often() -> None:
+def test_every_two_classes_meet_equally_often():
     weights = torch.ones(1200, dtype=torch.float64)
     model = BlockModel(torch.tensor([300] * 4), weights, generator=seeded(0))
     ends = model.labels[model.draw(12_000, within=False)].sort(1).values
@@ -61,7 +59,7 @@ def test_every_two_classes_meet_equally_often() -> None:
     assert between.tolist() == pytest.approx([2000] * 6, rel=0.08)
 
 
-def test_pairs_are_distinct_and_of_the_kind_asked_for() -> None:
+def test_pairs_are_distinct_and_of_the_kind_asked_for():
     model = BlockModel(
         torch.tensor([4, 5, 6]), torch.ones(15, dtype=torch.float64), generator=seeded(0)
     )
@@ -72,7 +70,7 @@ def test_pairs_are_distinct_and_of_the_kind_asked_for() -> None:
         assert bool((same == within).all())
 
 
-def test_class_sizes() -> None:
+def test_class_sizes():
     graph = drawn(nodes=1003, classes=10)
     sizes = torch.bincount(graph.labels)
     assert int(sizes.sum()) == 1003
@@ -83,12 +81,12 @@ def test_class_sizes() -> None:
     assert class_sizes(7, 7, 0.99).tolist() == [1] * 7
 
 
-def test_numbers_do_not_tell_classes() -> None:
+def test_numbers_do_not_tell_classes():
     labels = drawn(nodes=1000, classes=2).labels
     assert 400 < int((labels[:-1] != labels[1:]).sum()) < 600
 
 
-def test_a_seed_gives_one_graph_that_runs_both_ways(assert_same: Any) -> None:
+def test_a_seed_gives_one_graph_that_runs_both_ways(assert_same):
     before = torch.get_rng_state()
     first = drawn(nodes=500, seed=3)
     assert torch.equal(torch.get_rng_state(), before)
@@ -99,7 +97,7 @@ def test_a_seed_gives_one_graph_that_runs_both_ways(assert_same: Any) -> None:
     assert first.to_undirected().num_edges == first.num_edges
 
 
-def test_noise_hides_the_class() -> None:
+def test_noise_hides_the_class():
     accuracy = [nearest_centre_accuracy(drawn(noise=noise)) for noise in (0.0, 0.3, 1.0, 10.0)]
     assert accuracy[0] == 1.0
     assert accuracy == sorted(accuracy, reverse=True)
@@ -127,6 +125,6 @@ def test_noise_hides_the_class() -> None:
         ({"degree_exponent": "2.5"}, "degree_exponent must be a number of at least 0.0, not '2.5'"),
     ],
 )
-def test_every_knob_has_a_rule(knobs: dict[str, Any], message: str) -> None:
+def test_every_knob_has_a_rule(knobs, message):
     with pytest.raises(ConfigurationError, match=message):
         Synthetic(**knobs)

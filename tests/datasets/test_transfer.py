@@ -1,7 +1,5 @@
 """Downloads from a server that does wrong what servers do wrong, and checksums."""
 
-from __future__ import annotations
-
 import resource
 import time
 from contextlib import suppress
@@ -40,13 +38,13 @@ def fetched(server: FaultyServer, folder: Path) -> bytes:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_got_over(tmp_path: Path, fault: str) -> None:
+def test_a_fault_is_got_over(tmp_path, fault):
     with faulty({"/a.bin": BODY}, "cut", fault) as server:
         assert fetched(server, tmp_path) == server.content("/a.bin")
     assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
 
 
-def test_tries_have_an_end_and_nothing_is_left(tmp_path: Path) -> None:
+def test_tries_have_an_end_and_nothing_is_left(tmp_path):
     with faulty({"/a.bin": BODY}, "cut", *["503"] * 3) as server:
         with pytest.raises(
             DownloadError, match=r"a\.bin could not be downloaded \(http.*: 503 Ser"
@@ -57,7 +55,7 @@ def test_tries_have_an_end_and_nothing_is_left(tmp_path: Path) -> None:
         assert fetched(server, tmp_path) == BODY
 
 
-def test_the_next_mirror_is_asked_and_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+def test_the_next_mirror_is_asked_and_what_a_killed_process_left_is_removed(tmp_path):
     (tmp_path / ".a.bin.partial").mkdir()
     (tmp_path / ".a.bin.partial" / "tmp123").write_bytes(b"half")
     with faulty({"/a.bin": BODY}, *["404"] * 4) as server:
@@ -71,7 +69,7 @@ def test_the_next_mirror_is_asked_and_what_a_killed_process_left_is_removed(tmp_
     assert "\n" not in str(caught.value)
 
 
-def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+def test_a_full_disk_is_one_sentence(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     with faulty({"/a.bin": BODY}) as server:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1500, before[1]))
@@ -83,9 +81,9 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
-def test_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(fetching, "_BLOCK", 1024)
-    told: list[tuple[str, int, int | None]] = []
+    told = []
     with faulty({"/a.bin": BODY}) as server:
         url, path = f"{server.url}/a.bin", tmp_path / "a.bin"
         download([url], path, on_progress=lambda *values: told.append(values))
@@ -95,8 +93,8 @@ def test_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @given(script=st.lists(st.sampled_from(FAULTS), max_size=6), length=st.sampled_from([0, 1, 700]))
 def test_whatever_a_server_does_it_is_the_right_file_or_our_error_and_a_rerun_finishes(
-    tmp_path_factory: pytest.TempPathFactory, script: list[str], length: int
-) -> None:
+    tmp_path_factory, script, length
+):
     folder = tmp_path_factory.mktemp("download")
     # A server that says a file is shorter than it is has sent all of it, as far as HTTP can tell:
     # checksums are for that, one floor up.
@@ -121,7 +119,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_recorded_in_the_format_of_sha256sum_and_held_to_it(root: Path) -> None:
+def test_recorded_in_the_format_of_sha256sum_and_held_to_it(root):
     abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     verify(root, FILES, {"raw/a.bin": abc})
     with pytest.raises(DataError, match=r"b\.bin: the SHA-256"):
@@ -135,7 +133,7 @@ def test_recorded_in_the_format_of_sha256sum_and_held_to_it(root: Path) -> None:
         verify(root, FILES, recorded(root))
 
 
-def test_a_list_of_checksums_is_read_as_sha256sum_writes_it(tmp_path: Path) -> None:
+def test_a_list_of_checksums_is_read_as_sha256sum_writes_it(tmp_path):
     path, sums = tmp_path / "sums.txt", ["A" * 64, "b" * 64]
     path.write_text(f"# four graphs\n\n{sums[0]}  arxiv.zip\n{sums[1]} *raw/my file.npz\n")
     assert read_sums(path) == {"arxiv.zip": "a" * 64, "raw/my file.npz": sums[1]}
@@ -146,10 +144,10 @@ def test_a_list_of_checksums_is_read_as_sha256sum_writes_it(tmp_path: Path) -> N
         read_sums(tmp_path / "absent")
 
 
-def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"old")
     with pytest.raises(TypeError), written_aside(path) as file:
-        file.writelines([b"half", "no bytes"])  # type: ignore[list-item]
+        file.writelines([b"half", "no bytes"])
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]

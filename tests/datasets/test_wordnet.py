@@ -1,7 +1,5 @@
 """The bundled dataset: its facts, its features and their cache."""
 
-from __future__ import annotations
-
 import io
 import logging
 import math
@@ -70,7 +68,7 @@ def fail(*_: Any, **__: Any) -> None:
 # The bundled file
 
 
-def test_facts(graph: Graph) -> None:
+def test_facts(graph):
     assert (graph.num_nodes, graph.num_edges) == (117_659, 367_578)
     assert graph.labels.unique().tolist() == list(range(45))
     assert graph.features.shape == (117_659, 8)
@@ -87,7 +85,7 @@ def test_facts(graph: Graph) -> None:
     assert not bool((rows == columns).any())
 
 
-def test_licence_is_in_the_file_and_in_the_notice() -> None:
+def test_licence_is_in_the_file_and_in_the_notice():
     content = wordnet.BUNDLED.read_bytes()
     assert len(content) < 4_000_000
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
@@ -96,7 +94,7 @@ def test_licence_is_in_the_file_and_in_the_notice() -> None:
     assert licence in NOTICE.read_text()
 
 
-def test_features_hold_neither_labels_nor_edges(small: Path, tmp_path: Path) -> None:
+def test_features_hold_neither_labels_nor_edges(small, tmp_path):
     before = wordnet.WordNet(dims=2).load(small)
     (tmp_path / "small.npz").write_bytes(
         packed(labels=[5, 6, 7, 8], edge_lengths=[0, 0, 0, 0], edge_gaps=[], edge_kinds=[])
@@ -107,7 +105,7 @@ def test_features_hold_neither_labels_nor_edges(small: Path, tmp_path: Path) -> 
     assert torch.equal(before.features, after.features)
 
 
-def test_small_graph_by_hand(small: Path) -> None:
+def test_small_graph_by_hand(small):
     graph = wordnet.WordNet(dims=3).load(small)
     assert graph.labels.tolist() == [0, 1, 1, 0]
     assert graph.edge_rows().tolist() == [0, 0, 1, 2, 3, 3]
@@ -122,14 +120,12 @@ def test_small_graph_by_hand(small: Path) -> None:
     assert products[2, 3].item() == pytest.approx(math.sqrt(0.5), abs=1e-5)
 
 
-def test_relations_parts_of_speech_and_depth_by_hand(small: Path, tmp_path: Path) -> None:
+def test_relations_parts_of_speech_and_depth_by_hand(small, tmp_path):
     plain = wordnet.WordNet(dims=2).load(small)
     assert plain.relations is None
     assert plain.types is None
     graph = wordnet.WordNet(dims=2, relations=True).load(small)
     assert graph.indices.equal(plain.indices)
-    assert graph.relations is not None
-    assert graph.types is not None
     ends, relations = graph.relations.edges()
     named = zip(*ends.tolist(), (graph.relations.names[r] for r in relations), strict=True)
     assert sorted(named) == [
@@ -157,7 +153,7 @@ def test_relations_parts_of_speech_and_depth_by_hand(small: Path, tmp_path: Path
                            7239, 4278, 2506, 3213]),
     ],
 )  # fmt: skip
-def test_ways_agree_with_the_catalogue(name: str, sizes: list[int] | None) -> None:
+def test_ways_agree_with_the_catalogue(name, sizes):
     outline = load_outline(name)
     check_facts(name, outline)
     labelled = outline.labels[outline.labels >= 0]
@@ -183,7 +179,7 @@ def test_ways_agree_with_the_catalogue(name: str, sizes: list[int] | None) -> No
         packed(word_gaps=[]),
     ],
 )
-def test_damaged_bundled_file_is_named(small: Path, tmp_path: Path, content: bytes) -> None:
+def test_damaged_bundled_file_is_named(small, tmp_path, content):
     (tmp_path / "small.npz").write_bytes(content)
     with pytest.raises(DataError, match=r"small\.npz is damaged"):
         wordnet.WordNet(dims=2).load(small)
@@ -195,7 +191,7 @@ def test_damaged_bundled_file_is_named(small: Path, tmp_path: Path, content: byt
 @pytest.mark.parametrize(
     "wrong", [{"dims": 0}, {"dims": 2.5}, {"dims": "256"}, {"classes": "pos"}], ids=str
 )
-def test_what_a_user_may_not_ask_for(wrong: dict[str, Any], small: Path) -> None:
+def test_what_a_user_may_not_ask_for(wrong, small):
     (name,) = wrong
     with pytest.raises(ConfigurationError, match=name):
         wordnet.WordNet(**wrong)
@@ -207,8 +203,8 @@ def test_what_a_user_may_not_ask_for(wrong: dict[str, Any], small: Path) -> None
 
 
 def test_other_dims_other_file_and_other_recipe_have_their_own_features(
-    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    small, tmp_path, monkeypatch
+):
     wordnet.WordNet(dims=2).load(small)
     (kept,) = small.iterdir()
     assert (kept.name.startswith("wordnet-2-"), kept.suffix) == (True, ".npy")
@@ -240,9 +236,7 @@ def as_npy(array: np.ndarray) -> bytes:
         packed(),
     ],
 )
-def test_corrupt_cache_is_computed_again(
-    small: Path, content: bytes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_corrupt_cache_is_computed_again(small, content, caplog, monkeypatch):
     first = wordnet.WordNet(dims=2).load(small).features
     (kept,) = small.iterdir()
     kept.write_bytes(content)
@@ -253,10 +247,8 @@ def test_corrupt_cache_is_computed_again(
     assert torch.equal(wordnet.WordNet(dims=2).load(small).features, first)
 
 
-def test_a_cache_that_cannot_be_written_is_tolerated(
-    small: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(file: Any, _: np.ndarray) -> None:
+def test_a_cache_that_cannot_be_written_is_tolerated(small, tmp_path, caplog, monkeypatch):
+    def full(file, _):
         file.write(b"half of it")
         raise OSError("no space left on device")
 
@@ -271,7 +263,7 @@ def test_a_cache_that_cannot_be_written_is_tolerated(
 # TF-IDF and SVD
 
 
-def test_tf_idf_by_hand() -> None:
+def test_tf_idf_by_hand():
     # two rows; word 0 is in both, words 1 and 2 in one: idf 1 + ln(3/3) = 1 and 1 + ln(3/2)
     counts = scipy.sparse.csr_matrix(np.array([[1.0, 2.0, 0.0], [3.0, 0.0, 1.0]]))
     rare = 1 + math.log(1.5)
@@ -292,7 +284,7 @@ def decaying(rows: int, columns: int, *, ratio: float = 0.8) -> np.ndarray:
 
 
 @pytest.mark.parametrize("shape", [(90, 60), (60, 90)])
-def test_truncated_svd_agrees_with_numpy(shape: tuple[int, int]) -> None:
+def test_truncated_svd_agrees_with_numpy(shape):
     matrix = decaying(*shape)
     found = truncated_svd(scipy.sparse.csr_matrix(matrix), dims=6, generator=seeded(0)).numpy()
     left, values, right = np.linalg.svd(matrix, full_matrices=False)
@@ -300,12 +292,12 @@ def test_truncated_svd_agrees_with_numpy(shape: tuple[int, int]) -> None:
     np.testing.assert_allclose(found, left[:, :6] * values[:6] * signs, atol=1e-3)
 
 
-def test_truncated_svd_converges_with_power_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncated_svd_converges_with_power_iterations(monkeypatch):
     monkeypatch.setattr(wordnet, "OVERSAMPLING", 0)
     matrix = decaying(90, 60, ratio=0.95)
     best = 0.95 ** np.arange(6)
 
-    def captured(iterations: int) -> float:
+    def captured(iterations):
         found = truncated_svd(
             scipy.sparse.csr_matrix(matrix),
             dims=6,
@@ -318,7 +310,7 @@ def test_truncated_svd_converges_with_power_iterations(monkeypatch: pytest.Monke
     assert captured(20) > 0.99
 
 
-def test_truncated_svd_follows_its_generator_only_and_points_the_same_way() -> None:
+def test_truncated_svd_follows_its_generator_only_and_points_the_same_way():
     matrix = scipy.sparse.csr_matrix(decaying(50, 40, ratio=0.6))
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -336,8 +328,8 @@ def test_truncated_svd_follows_its_generator_only_and_points_the_same_way() -> N
 
 
 def test_an_outline_counts_like_the_graph_and_computes_no_features(
-    graph: Graph, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    graph, cache, tmp_path, monkeypatch
+):
     monkeypatch.setattr(wordnet, "_compute_features", fail)
     assert torch.equal(wordnet.WordNet(dims=8).load(cache).features, graph.features)  # kept
     outline = wordnet.WordNet(dims=7).load_outline(tmp_path)

@@ -1,7 +1,5 @@
 """What starts a cluster: read by Ray itself, or by the fields that we rely on."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ USER = 10001
 
 
 def read(name: str) -> list[Any]:
-    """Return the documents of a file."""
     return [*yaml.safe_load_all((ROOT / "deploy" / name).read_text("utf-8"))]
 
 
@@ -47,7 +44,7 @@ def size(text: str) -> int:
     return int(text[:-2]) * {"G": 1 << 30, "T": 1 << 40}[text[-2]]
 
 
-def test_ray_itself_understands_the_file_for_machines_of_ones_own() -> None:
+def test_ray_itself_understands_the_file_for_machines_of_ones_own():
     util = pytest.importorskip("ray.autoscaler._private.util")
     prepared = util.prepare_config(ON_PREMISE)
     util.validate_config(prepared)
@@ -57,7 +54,7 @@ def test_ray_itself_understands_the_file_for_machines_of_ones_own() -> None:
         util.validate_config(prepared | {"dockr": {}})
 
 
-def test_the_commands_for_machines_of_ones_own_are_options_of_ray() -> None:
+def test_the_commands_for_machines_of_ones_own_are_options_of_ray():
     scripts = pytest.importorskip("ray.scripts.scripts")
     known = {option for each in scripts.start.params for option in each.opts}
     lines = ON_PREMISE["head_start_ray_commands"] + ON_PREMISE["worker_start_ray_commands"]
@@ -69,7 +66,7 @@ def test_the_commands_for_machines_of_ones_own_are_options_of_ray() -> None:
     assert params <= known
 
 
-def test_the_manifest_has_the_fields_that_we_rely_on() -> None:
+def test_the_manifest_has_the_fields_that_we_rely_on():
     assert (CLUSTER["apiVersion"], CLUSTER["kind"]) == ("ray.io/v1", "RayCluster")
     assert {*CLUSTER["spec"]} == {"rayVersion", "headGroupSpec", "workerGroupSpecs"}
     for group in GROUPS:
@@ -89,19 +86,17 @@ def test_the_manifest_has_the_fields_that_we_rely_on() -> None:
             assert container(group)[probe]["tcpSocket"]["port"] == listens
 
 
-def test_all_machines_run_one_image_with_the_ray_that_is_in_it() -> None:
+def test_all_machines_run_one_image_with_the_ray_that_is_in_it():
     images = {container(group)["image"] for group in GROUPS} | {ON_PREMISE["docker"]["image"]}
     (image,) = images
     version = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    assert version is not None
     assert image == f"evergraph-cluster:{version[1]}"
     assert f"-t {image} --target cluster" in PAGE
     pinned = re.search(r"^ray==([\d.]+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
-    assert pinned is not None
     assert CLUSTER["spec"]["rayVersion"] == pinned[1]
 
 
-def test_memory_adds_up() -> None:
+def test_memory_adds_up():
     for group in GROUPS:
         asked = container(group)["resources"]
         assert asked["requests"] == asked["limits"]
@@ -114,7 +109,7 @@ def test_memory_adds_up() -> None:
     assert f"{pods} pods of {cpu} processors and {memory[:-2]} GiB" in PAGE
 
 
-def test_folders_are_the_same_everywhere() -> None:
+def test_folders_are_the_same_everywhere():
     (shared,) = {mounts(group)["shared"] for group in GROUPS}
     assert f"VOLUME {shared}\n" in DOCKERFILE
     assert f"--volume={shared}:{shared}" in ON_PREMISE["docker"]["run_options"]
@@ -128,7 +123,7 @@ def test_folders_are_the_same_everywhere() -> None:
     assert f"useradd --uid {USER} " in DOCKERFILE
 
 
-def test_all_machines_ask_for_one_token() -> None:
+def test_all_machines_ask_for_one_token():
     given = [{one["name"]: one for one in container(group)["env"]} for group in GROUPS]
     for env in given:
         assert env["RAY_AUTH_MODE"]["value"] == "token"

@@ -1,7 +1,5 @@
 """The container: what it copies is there, what it starts is understood, its health is true."""
 
-from __future__ import annotations
-
 import fnmatch
 import json
 import re
@@ -46,7 +44,7 @@ def is_sent(path: str) -> bool:
     return sent
 
 
-def test_what_is_copied_is_there_and_nothing_else_is_sent() -> None:
+def test_what_is_copied_is_there_and_nothing_else_is_sent():
     copied = [
         source
         for name, rest in instructions()
@@ -65,8 +63,8 @@ def test_what_is_copied_is_there_and_nothing_else_is_sent() -> None:
 
 def stages() -> dict[str, list[tuple[str, str]]]:
     """Return what is said of each stage, those in front that it begins with included."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    said: list[tuple[str, str]] = []
+    found = {}
+    said = []
     for name, rest in instructions():
         if name == "FROM":
             source, _, stage = rest.partition(" AS ")
@@ -75,7 +73,7 @@ def stages() -> dict[str, list[tuple[str, str]]]:
     return found
 
 
-def test_there_are_a_service_and_a_machine_of_a_cluster() -> None:
+def test_there_are_a_service_and_a_machine_of_a_cluster():
     assert [*stages()][-1] == "serve"  # what is built where no target is named
     installed = {
         stage: re.findall(r"\.\[([\w,]+)\]", " ".join(rest for _, rest in said))
@@ -95,7 +93,7 @@ def test_there_are_a_service_and_a_machine_of_a_cluster() -> None:
 @pytest.mark.parametrize(
     ("variant", "torch"), [("cpu", "torch==2.13.0+cpu"), ("cuda", "torch==2.13.0"), ("gpu", None)]
 )
-def test_the_variant_says_which_torch_is_installed(variant: str, torch: str | None) -> None:
+def test_the_variant_says_which_torch_is_installed(variant, torch):
     (line,) = (rest for name, rest in instructions() if name == "RUN" and "$VARIANT" in rest)
     shell = line.replace("/opt/evergraph/bin/pip", "echo")
     done = subprocess.run(
@@ -108,7 +106,7 @@ def test_the_variant_says_which_torch_is_installed(variant: str, torch: str | No
         assert done.stdout.split()[-1] == torch
 
 
-def test_it_runs_as_somebody_without_rights_and_stops_as_it_should() -> None:
+def test_it_runs_as_somebody_without_rights_and_stops_as_it_should():
     names = [name for name, _ in stages()["serve"]]
     user = last("USER")
     assert int(user.split(":")[0]) > 0
@@ -118,7 +116,7 @@ def test_it_runs_as_somebody_without_rights_and_stops_as_it_should() -> None:
     assert "constraints.txt" in TEXT
 
 
-def test_what_it_starts_is_understood() -> None:
+def test_what_it_starts_is_understood():
     program, command, *words = [*json.loads(last("ENTRYPOINT")), *json.loads(last("CMD"))]
     assert (program, command) == ("evergraph", "serve")
     copied = [rest.split() for name, rest in instructions() if name == "COPY"]
@@ -132,7 +130,7 @@ def test_what_it_starts_is_understood() -> None:
     assert "--token-file" in words  # without which it would not listen there
 
 
-def test_it_is_healthy_when_it_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_healthy_when_it_is_ready(tmp_path, monkeypatch):
     from evergraph.online.learner import OnlineLearner
 
     folder = LearnerFolder.open(tmp_path / "learner", make=OnlineLearner)
@@ -142,7 +140,7 @@ def test_it_is_healthy_when_it_is_ready(tmp_path: Path, monkeypatch: pytest.Monk
         python, *words = json.loads(told.replace(":8000/", f":{port}/"))
         assert python == "python"
 
-        def healthy() -> bool:
+        def healthy():
             return not subprocess.run([sys.executable, *words], capture_output=True).returncode
 
         assert healthy()

@@ -1,7 +1,5 @@
 """Images of ``deploy/Dockerfile`` are started, where they were built and buildah can run them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -35,7 +33,7 @@ def output(*words: str) -> str:
 @pytest.fixture
 def made(tmp_path: Path) -> Iterator[Callable[[str], str]]:
     """Makes a container of an image, removed afterwards."""
-    names: list[str] = []
+    names = []
 
     def make(variable: str) -> str:
         if not IMAGES[variable]:
@@ -71,7 +69,6 @@ class Service:
         """
         words = [*self.about["Entrypoint"], *self.about["Cmd"], "--port", "0"]
         process = subprocess.Popen([*self._run, *words], stderr=subprocess.PIPE, text=True)
-        assert process.stderr is not None
         found = None
         while found is None:
             line = process.stderr.readline()
@@ -89,9 +86,7 @@ class Service:
         return process, Client(f"http://127.0.0.1:{found[1]}", token=TOKEN), server
 
 
-def test_the_service_starts_is_killed_starts_again_and_stops(
-    made: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_the_service_starts_is_killed_starts_again_and_stops(made, tmp_path):
     service = Service(made("EVERGRAPH_IMAGE"), tmp_path)
     process, client, server = service.start()
     delta = Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", "y"), key="first")
@@ -123,9 +118,7 @@ exit $done
 """
 
 
-def test_a_machine_runs_on_a_cluster_of_its_own_and_asks_for_the_token(
-    made: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_a_machine_runs_on_a_cluster_of_its_own_and_asks_for_the_token(made, tmp_path):
     script = tmp_path / "script.sh"
     script.write_text(SCRIPT)
     done = subprocess.run(

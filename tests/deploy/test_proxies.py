@@ -1,7 +1,5 @@
 """The files for nginx and Caddy are taken by them, and a request passes through."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re
@@ -82,7 +80,7 @@ def passes(port: int) -> None:
 
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
-def test_nginx(service: int, tmp_path: Path) -> None:
+def test_nginx(service, tmp_path):
     port = free_port()
     text = (DEPLOY / "nginx.conf").read_text("utf-8")
     text = text.replace("127.0.0.1:8000", f"127.0.0.1:{service}")
@@ -112,7 +110,7 @@ def test_nginx(service: int, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
-def test_the_page_shows_how_to_try_nginx(service: int, tmp_path: Path) -> None:
+def test_the_page_shows_how_to_try_nginx(service, tmp_path):
     page = (DEPLOY.parent / "docs" / "service.md").read_text("utf-8")
     block = re.split(r"^    (?=mkdir proxy$)", page, flags=re.MULTILINE)[1].split("\n\n")[0]
     began, stopped = block.replace("8443", str(port := free_port())).split("    evergraph predict")
@@ -132,7 +130,7 @@ def test_the_page_shows_how_to_try_nginx(service: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("caddy") is None, reason="Caddy is not installed")
-def test_caddy(service: int, tmp_path: Path) -> None:
+def test_caddy(service, tmp_path):
     port = free_port()
     text = (DEPLOY / "Caddyfile").read_text("utf-8")
     text = text.replace("127.0.0.1:8000", f"127.0.0.1:{service}")

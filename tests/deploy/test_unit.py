@@ -1,7 +1,5 @@
 """The unit of systemd: what it starts is started, killed, started again and stopped."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -15,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 import pytest
 import torch
@@ -34,7 +31,6 @@ TOKEN = "w" * 24
 
 
 def directives(path: Path) -> dict[str, str]:
-    """Return what a unit says, by name."""
     pairs = re.findall(r"^(\w+)=(.*)$", path.read_text("utf-8"), re.MULTILINE)
     assert len(dict(pairs)) == len(pairs), "a directive is there twice"
     return dict(pairs)
@@ -92,18 +88,16 @@ class Manager:
             process.wait()
 
     def wait_for(self, line: str) -> list[str]:
-        """Return what was said until then."""
-        heard: list[str] = []
+        heard = []
         while line not in heard:
             heard += self.socket.recv(4096).decode().splitlines()
         return heard
 
     def client(self) -> Client:
-        """Ask the service."""
         return Client(f"http://127.0.0.1:{self.port}", token=TOKEN)
 
 
-def test_it_starts_is_killed_starts_again_and_stops(tmp_path: Path) -> None:
+def test_it_starts_is_killed_starts_again_and_stops(tmp_path):
     manager = Manager(tmp_path)
     assert manager.said["Type"] == "notify"
     delta = Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", "y"), key="first")
@@ -123,10 +117,10 @@ def test_it_starts_is_killed_starts_again_and_stops(tmp_path: Path) -> None:
         assert '"message":"stopped: everything acknowledged is on disk"' in (process.stderr.read())
 
 
-def test_a_long_recovery_is_waited_for(tmp_path: Path) -> None:
+def test_a_long_recovery_is_waited_for(tmp_path):
     over, heard = Event(), []
 
-    def make(progress: Any) -> Any:
+    def make(progress):
         progress(Replaying(1, 4, 1.0))
         over.wait(30)
         raise ValueError
@@ -149,7 +143,7 @@ def test_a_long_recovery_is_waited_for(tmp_path: Path) -> None:
     assert not any("READY" in line for line in heard)
 
 
-def test_the_unit_reloads_protects_and_never_gives_up_and_the_template_has_a_name() -> None:
+def test_the_unit_reloads_protects_and_never_gives_up_and_the_template_has_a_name():
     said, template = directives(UNIT), directives(TEMPLATE)
     differ = {name for name in said | template if said.get(name) != template.get(name)}
     own = {"Description", "ExecStart", "StateDirectory", "CacheDirectory", "Environment"}
@@ -164,7 +158,7 @@ def test_the_unit_reloads_protects_and_never_gives_up_and_the_template_has_a_nam
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 @pytest.mark.parametrize("unit", [UNIT, TEMPLATE], ids=["unit", "template"])
-def test_systemd_understands_it(unit: Path, tmp_path: Path) -> None:
+def test_systemd_understands_it(unit, tmp_path):
     text = unit.read_text("utf-8").replace(EXECUTABLE, "/bin/true")
     (tmp_path / unit.name).write_text(text)
     done = subprocess.run(
@@ -182,7 +176,6 @@ GROUPS = (Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup/unified"), Path("
 
 @pytest.fixture
 def group() -> Iterator[Path]:
-    """A control group that the manager is started in."""
     if os.geteuid() != 0 or not SYSTEMD.exists() or shutil.which("unshare") is None:
         pytest.skip("needs root, systemd and unshare")
     above = next(path for path in GROUPS if (path / "cgroup.procs").exists())
@@ -199,7 +192,7 @@ def group() -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_a_real_systemd_starts_it_again_after_a_kill(group: Path, tmp_path: Path) -> None:
+def test_a_real_systemd_starts_it_again_after_a_kill(group, tmp_path):
     command = Path("/var/lib") / f"evergraph-test-{os.getpid()}"  # /tmp is another one in there
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m evergraph.cli.app "$@"\n')
     command.chmod(0o755)

@@ -1,7 +1,5 @@
 """The dashboard and the rules ask for metrics that are there, and for all of them."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -35,7 +33,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """Names of all metrics that a service has, those among them that come with a snapshot."""
     folder = LearnerFolder.open(tmp_path_factory.mktemp("m") / "learner", make=OnlineLearner)
     full = replace(folder.status(), snapshot_time=0.0, snapshot_seconds=1.0)
-    folder.status = lambda: full  # type: ignore[method-assign]
+    folder.status = lambda: full
     with TestClient(create_app(folder), base_url="http://127.0.0.1") as client:
         told = text_string_to_metric_families(client.get("/metrics").text)
         return {f"{one.name}_total" if one.type == "counter" else one.name for one in told}
@@ -53,14 +51,14 @@ def expressions(panel: dict[str, Any]) -> list[str]:
     return [target["expr"] for target in panel.get("targets", ())] + inner
 
 
-def test_the_dashboard_asks_for_what_there_is_and_all_of_it(told: set[str]) -> None:
+def test_the_dashboard_asks_for_what_there_is_and_all_of_it(told):
     board = json.loads((DEPLOY / "grafana.json").read_text("utf-8"))
     names = {name for panel in board["panels"] for e in expressions(panel) for name in asked(e)}
     assert names <= told
     assert told - names == LEFT_OUT
 
 
-def test_the_dashboard_is_one_that_grafana_reads() -> None:
+def test_the_dashboard_is_one_that_grafana_reads():
     board = json.loads((DEPLOY / "grafana.json").read_text("utf-8"))
     assert board["schemaVersion"] >= 39
     sources = [v for v in board["templating"]["list"] if v["type"] == "datasource"]
@@ -69,7 +67,7 @@ def test_the_dashboard_is_one_that_grafana_reads() -> None:
     assert len({panel["id"] for panel in panels}) == len(panels)
     rows = [panel["title"] for panel in panels if panel["type"] == "row"]
     assert rows == ["Traffic", "Learning", "Durability", "Quality", "Process"]
-    taken: set[tuple[int, int]] = set()
+    taken = set()
     for panel in panels:
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= 24
@@ -88,7 +86,7 @@ def test_the_dashboard_is_one_that_grafana_reads() -> None:
             assert 'job="$job"' in expression
 
 
-def test_the_rules_ask_for_what_there_is(told: set[str]) -> None:
+def test_the_rules_ask_for_what_there_is(told):
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
     (group,) = yaml.safe_load((DEPLOY / "prometheus-rules.yaml").read_text("utf-8"))["groups"]
     rules = group["rules"]

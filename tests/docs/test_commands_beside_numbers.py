@@ -1,7 +1,5 @@
 """A command beside a number gives that number: small ones here, others in ``make test-slow``."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -72,7 +70,7 @@ def is_covered(page: str, command: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_command_beside_a_number_is_listed(page: Path) -> None:
+def test_every_command_beside_a_number_is_listed(page):
     name = str(page.relative_to(ROOT))
     for section in sections(page).values():
         found = list(commands_in(section))
@@ -84,7 +82,6 @@ def test_every_command_beside_a_number_is_listed(page: Path) -> None:
 
 
 def sections(page: Path) -> dict[str, str]:
-    """Return the sections of a page by their headings."""
     parts = re.split(r"^#+ (.*)$", page.read_text("utf-8"), flags=re.MULTILINE)
     return dict(zip(["", *parts[1::2]], parts[::2], strict=True))
 
@@ -103,7 +100,7 @@ def rows_of(entry: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("entry", BESIDE, ids=lambda entry: entry["command"])
-def test_what_is_listed_is_on_its_page(entry: dict[str, Any]) -> None:
+def test_what_is_listed_is_on_its_page(entry):
     text = (ROOT / entry["file"]).read_text("utf-8").replace("\\\n", " ")
     assert entry.get("written", entry["command"]) in " ".join(text.split())
     assert entry["size"] in ("small", "slow")
@@ -168,13 +165,11 @@ def of_size(size: str) -> pytest.MarkDecorator:
 
 
 @of_size("small")
-def test_small_commands_give_their_numbers(
-    entry: dict[str, Any], printed: Callable[[str], str]
-) -> None:
+def test_small_commands_give_their_numbers(entry, printed):
     check(entry, printed)
 
 
 @pytest.mark.slow
 @of_size("slow")
-def test_commands_give_their_numbers(entry: dict[str, Any], printed: Callable[[str], str]) -> None:
+def test_commands_give_their_numbers(entry, printed):
     check(entry, printed)

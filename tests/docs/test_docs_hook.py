@@ -1,7 +1,5 @@
 """Copied code runs when it is pasted, and generated parts of pages are there."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -55,7 +53,7 @@ class Copies(HTMLParser):
             self.found.append(values.get("data-copy"))
 
 
-def test_a_session_is_copied_without_prompts_and_output(hook: ModuleType) -> None:
+def test_a_session_is_copied_without_prompts_and_output(hook):
     text = hook.on_page_markdown(PAGE, page("start.md"))
     html = markdown.markdown(text, extensions=["pymdownx.highlight", "pymdownx.superfences"])
     copies = Copies()
@@ -71,7 +69,7 @@ def test_a_session_is_copied_without_prompts_and_output(hook: ModuleType) -> Non
     assert "```python\nplain = 1" in text
 
 
-def test_an_option_is_not_broken_after_its_hyphens(hook: ModuleType) -> None:
+def test_an_option_is_not_broken_after_its_hyphens(hook):
     text = hook.on_page_markdown("`--seed 5`\n\n    evergraph run --seed 5\n", page("start.md"))
     html = markdown.markdown(text, extensions=["pymdownx.highlight", "pymdownx.superfences"])
     html = hook.on_page_content(html)
@@ -83,9 +81,7 @@ def page(name: str) -> SimpleNamespace:
     return SimpleNamespace(file=SimpleNamespace(src_uri=name))
 
 
-def test_the_results_are_made_of_the_committed_rows(
-    hook: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_results_are_made_of_the_committed_rows(hook, tmp_path, monkeypatch):
     slot = hook.SLOT.format("the-book")
     place = f"<p>before</p>{slot}<p>after</p>"
     rows = sorted(hook.BOOK.glob("*/*/t*.json"))  # some of them: checking all takes seconds
@@ -107,7 +103,7 @@ def test_the_results_are_made_of_the_committed_rows(
 
 
 @pytest.mark.parametrize("name", ["methods.md", "protocols.md", "results.md", "service.md"])
-def test_every_place_of_a_page_is_filled(hook: ModuleType, name: str) -> None:
+def test_every_place_of_a_page_is_filled(hook, name):
     text = (hook.DOCS / name).read_text("utf-8")
     for place in hook.TEXTS[name]:
         assert hook.SLOT.format(place) in text
@@ -115,7 +111,7 @@ def test_every_place_of_a_page_is_filled(hook: ModuleType, name: str) -> None:
     assert re.findall(r'<div id="(?!the-book)', filled) == []
 
 
-def test_every_study_is_on_the_page_and_shows_its_pictures(hook: ModuleType) -> None:
+def test_every_study_is_on_the_page_and_shows_its_pictures(hook):
     filled = hook.studies()
     for path in hook.STUDIES.glob("*.md"):
         assert f"### {hook.STUDY_TITLES[path.stem]}\n" in filled

@@ -1,10 +1,9 @@
 """Pages become notebooks, cells are executed, and one that fails is named."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -55,9 +54,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_page_is_executed_once_and_shown(
-    scripts: SimpleNamespace, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_is_executed_once_and_shown(scripts, page, tmp_path, monkeypatch):
     made = scripts.notebooks.executed(page, kept=tmp_path / "kept")
     codes = [cell for cell in made.cells if cell.cell_type == "code"]
     assert len(codes) == 2
@@ -65,10 +62,7 @@ def test_a_page_is_executed_once_and_shown(
     second = scripts.hook.shown(codes[1].outputs)
     assert '<pre class="notebook-stdout">&lt;script&gt;\n</pre>' in second
     assert '<div class="notebook-html"><b>bold</b></div>' in second
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("executed again")
-
+    refuse = Mock(side_effect=AssertionError("executed again"))
     monkeypatch.setattr(scripts.notebooks, "_execute", refuse)
     assert scripts.notebooks.executed(page, kept=tmp_path / "kept") == made
     monkeypatch.setenv("CI", "true")
@@ -80,9 +74,7 @@ def test_a_page_is_executed_once_and_shown(
         scripts.notebooks.executed(page, kept=tmp_path / "kept")
 
 
-def test_outputs_depend_on_the_library(
-    scripts: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outputs_depend_on_the_library(scripts, tmp_path, monkeypatch):
     library = tmp_path / "src" / "evergraph"
     library.mkdir(parents=True)
     (library / "part.py").write_text("x = 1\n", "utf-8")
@@ -94,9 +86,7 @@ def test_outputs_depend_on_the_library(
     assert before != scripts.notebooks._fingerprint("# Page\n")
 
 
-def test_a_failing_cell_stops_the_build_with_one_sentence(
-    scripts: SimpleNamespace, page: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_cell_stops_the_build_with_one_sentence(scripts, page, monkeypatch):
     from mkdocs.exceptions import PluginError
 
     page.write_text("```python\nx = 1\n```\n\n```python\ny = 2\nx / 0\n```\n\n```python\n3\n```\n")
@@ -108,7 +98,7 @@ def test_a_failing_cell_stops_the_build_with_one_sentence(
     )
 
 
-def test_every_cell_has_a_place_and_other_pages_are_left_alone(scripts: SimpleNamespace) -> None:
+def test_every_cell_has_a_place_and_other_pages_are_left_alone(scripts):
     made = scripts.notebooks.notebook_of(PAGE)
     made.cells[3].outputs = [{"output_type": "stream", "name": "stdout", "text": "second"}]
     scripts.hook._made["notebooks/page.md"] = made

@@ -1,7 +1,5 @@
 """Rows of the accuracy matrix from predictors whose answers are known beforehand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -64,7 +62,7 @@ def measures_of(learner: Oracle, index: int = 0, **options: Any) -> Measures:
 
 
 @pytest.mark.parametrize(("setting", "edges"), [("class-il", "within"), ("task-il", "all")])
-def test_a_perfect_predictor_is_right_everywhere(setting: str, edges: str) -> None:
+def test_a_perfect_predictor_is_right_everywhere(setting, edges):
     stream = stream_of(setting=setting, edges=edges)
     both = {"balanced": ONES, "plain": ONES}
     for part in ("test", "validation"):
@@ -73,7 +71,7 @@ def test_a_perfect_predictor_is_right_everywhere(setting: str, edges: str) -> No
     assert rows_of(Oracle(), stream, 0) == {"local": first, "global": first}
 
 
-def test_a_predictor_that_is_wrong_on_one_class_by_hand() -> None:
+def test_a_predictor_that_is_wrong_on_one_class_by_hand():
     # class 1 (three nodes of five in task 0) is always called 0
     rows = rows_of(Oracle(lambda label: 0 if label == 1 else label), stream_of(), 1)
     for testing in ("local", "global"):
@@ -91,7 +89,7 @@ def test_a_predictor_that_is_wrong_on_one_class_by_hand() -> None:
 
 
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
-def test_local_and_global_ask_in_their_own_graphs_and_say_the_task(setting: str) -> None:
+def test_local_and_global_ask_in_their_own_graphs_and_say_the_task(setting):
     stream, learner = stream_of(setting=setting), Oracle()
     rows_of(learner, stream, 1)
     graphs = [graph for graph, _, _ in learner.asked]
@@ -106,7 +104,7 @@ def test_local_and_global_ask_in_their_own_graphs_and_say_the_task(setting: str)
         assert set(graph.labels[nodes].tolist()) == {-1}  # the answers stay with the evaluator
 
 
-def test_the_right_nodes_are_asked_about() -> None:
+def test_the_right_nodes_are_asked_about():
     stream = stream_of()
     for part in ("test", "validation"):
         wanted = torch.cat([getattr(split, part) for split in stream.splits]).sort().values
@@ -117,9 +115,9 @@ def test_the_right_nodes_are_asked_about() -> None:
             assert asked.sort().values.equal(wanted)
 
 
-def test_a_predictor_that_errs_in_the_union_only_is_told_apart() -> None:
+def test_a_predictor_that_errs_in_the_union_only_is_told_apart():
     class Confused(Oracle):
-        def answer(self, graph: Graph, nodes: Tensor, tasks: Tensor | None = None) -> Predictions:
+        def answer(self, graph, nodes, tasks=None):
             right = super().answer(graph, nodes, tasks)
             wrong = replace(right, classes=torch.zeros_like(right.classes))
             return right if graph.num_nodes < 50 else wrong
@@ -130,7 +128,7 @@ def test_a_predictor_that_errs_in_the_union_only_is_told_apart() -> None:
     assert rows["global"]["plain"] == pytest.approx([2 / 5, 0.0])
 
 
-def test_only_the_testings_asked_for_are_run() -> None:
+def test_only_the_testings_asked_for_are_run():
     learner = Oracle()
     assert rows_of(learner, stream_of(), 1, testings=["global"]).keys() == {"global"}
     assert len(learner.asked) == 1
@@ -138,7 +136,7 @@ def test_only_the_testings_asked_for_are_run() -> None:
         rows_of(learner, stream_of(), 1, testings=["remote"])
 
 
-def test_calibration_over_all_nodes_so_far_and_rejection_by_hand() -> None:
+def test_calibration_over_all_nodes_so_far_and_rejection_by_hand():
     # after task 1 all ten nodes are answered at 0.75, the three of class 1 wrongly: |0.7 - 0.75|
     learner = Oracle(lambda label: 0 if label == 1 else label, sure=0.75)
     for testing in ("local", "global"):
@@ -149,9 +147,9 @@ def test_calibration_over_all_nodes_so_far_and_rejection_by_hand() -> None:
         assert found["rejection_auroc"] == pytest.approx((4 * 2 + 5) / 25), testing
 
 
-def test_a_graph_that_has_merely_grown_is_not_a_new_class() -> None:
+def test_a_graph_that_has_merely_grown_is_not_a_new_class():
     class Crowded(Oracle):
-        def novelty(self, arrival: list[int], graph: Graph) -> Tensor:
+        def novelty(self, arrival, graph):
             return torch.full((len(arrival),), float(graph.num_nodes))
 
     # Every node looks newer in a larger graph. The union is one graph; a task has its own of 25.
@@ -160,7 +158,7 @@ def test_a_graph_that_has_merely_grown_is_not_a_new_class() -> None:
     assert found["local"]["rejection_auroc"] == 0.5
 
 
-def test_a_preview_asks_once_more_in_the_graphs_to_come() -> None:
+def test_a_preview_asks_once_more_in_the_graphs_to_come():
     stream, learner = stream_of(), Oracle()
     evaluate(learner, stream, 0, preview=True)
     graphs = [graph for graph, _, _ in learner.asked]
@@ -175,17 +173,17 @@ def test_a_preview_asks_once_more_in_the_graphs_to_come() -> None:
         assert measures_of(Oracle(), 0, preview=True)[testing]["forward_transfer"] is None
 
 
-def test_what_diverged_has_no_measures() -> None:
+def test_what_diverged_has_no_measures():
     class Lost(Oracle):
-        def novelty(self, arrival: list[int], graph: Graph) -> Tensor:
+        def novelty(self, arrival, graph):
             return torch.full((len(arrival),), torch.nan)
 
     found = measures_of(Lost(sure=torch.nan), preview=True)["global"]
     assert set(found.values()) == {None}
 
 
-def test_one_answer_for_everything_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
-    def told(change: Callable[[int], int], index: int, **options: Any) -> list[str]:
+def test_one_answer_for_everything_is_reported_once(caplog):
+    def told(change, index, **options):
         caplog.clear()
         evaluate(Oracle(change), stream_of(**options), index)
         return [record.getMessage() for record in caplog.records]

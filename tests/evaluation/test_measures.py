@@ -1,7 +1,5 @@
 """What answers are measured by, of classes and of targets, by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -33,7 +31,7 @@ def both(predicted: list[int], labels: list[int]) -> tuple[float, float]:
     return plain_accuracy(*given), balanced_accuracy(*given)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     # class 5: 3 of 4 right; class 9: 0 of 1; class 2: 1 of 1
     plain, balanced = both([5, 5, 5, 9, 5, 2], [5, 5, 5, 5, 9, 2])
     assert plain == pytest.approx(4 / 6)
@@ -47,7 +45,7 @@ def test_by_hand() -> None:
 
 
 @given(pairs=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=20))
-def test_equal_to_counting(pairs: list[tuple[int, int]]) -> None:
+def test_equal_to_counting(pairs):
     plain, balanced = both(*(list(side) for side in zip(*pairs, strict=True)))
     recalls = []
     for label in {label for _, label in pairs}:
@@ -62,7 +60,7 @@ GIVEN = torch.tensor([[0.9, 0.6, 0.1], [0.8, 0.2, 0.4], [0.3, 0.7, 0.2]])
 RIGHT = torch.tensor([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 1.0, NAN]])
 
 
-def test_f1_by_hand() -> None:
+def test_f1_by_hand():
     # label 0: 2 hits, 1 missed; label 1: 1 hit, 1 too many, 1 missed; label 2: nothing at all
     assert micro_f1(GIVEN, RIGHT) == pytest.approx(2 * 3 / (2 * 3 + 3))
     assert macro_f1(GIVEN, RIGHT) == pytest.approx((4 / 5 + 2 / 4) / 2)
@@ -80,7 +78,7 @@ def test_f1_by_hand() -> None:
     assert micro_f1(given, right) == pytest.approx(3 / 4)
 
 
-def test_average_precision_is_that_of_scikit_learn() -> None:
+def test_average_precision_is_that_of_scikit_learn():
     metrics = pytest.importorskip("sklearn.metrics")
     generator = torch.Generator().manual_seed(0)
     right = (torch.rand(40, 3, generator=generator) > 0.6).float()
@@ -90,7 +88,7 @@ def test_average_precision_is_that_of_scikit_learn() -> None:
     )
 
 
-def test_numbers_by_hand() -> None:
+def test_numbers_by_hand():
     right = torch.tensor([[1.0, 5.0], [2.0, 5.0], [6.0, NAN]])
     given = torch.tensor([[1.0, 5.0], [2.0, 5.0], [3.0, 9.0]])
     assert r2(given, right) == pytest.approx(((1 - 9 / 14) + 1) / 2)
@@ -104,7 +102,7 @@ def test_numbers_by_hand() -> None:
 ROWS = [[0.9], [0.5, 0.8], [0.6, 0.2, 0.7]]
 
 
-def test_matrices_by_hand() -> None:
+def test_matrices_by_hand():
     matrix, nan = matrix_of(ROWS), np.nan
     np.testing.assert_array_equal(matrix, [[0.9, nan, nan], [0.5, 0.8, nan], [0.6, 0.2, 0.7]])
     assert average_accuracy_curve(matrix).tolist() == pytest.approx([0.9, 1.3 / 2, 1.5 / 3])
@@ -121,7 +119,7 @@ def test_matrices_by_hand() -> None:
     assert average_forgetting_curve(single).shape == (0,)
 
 
-def test_tasks_that_come_in_batches_by_hand() -> None:
+def test_tasks_that_come_in_batches_by_hand():
     # task 0 is tested on twice while it comes, task 1 once, and task 2 begins and ends unseen
     matrix = matrix_of([[0.4], [0.8], [0.6, 0.5], [0.2, 0.3, 0.9, 0.7]])
     assert matrix.shape == (4, 4)
@@ -145,7 +143,7 @@ triangles = st.integers(2, 5).flatmap(
 
 
 @given(rows=triangles)
-def test_curves_equal_their_sums_and_leave_the_matrix_alone(rows: tuple[list[float], ...]) -> None:
+def test_curves_equal_their_sums_and_leave_the_matrix_alone(rows):
     matrix = matrix_of(rows)
     before = matrix.copy()
     accuracy, forgetting = average_accuracy_curve(matrix), average_forgetting_curve(matrix)

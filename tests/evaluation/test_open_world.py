@@ -1,7 +1,5 @@
 """How sure answers are and what is new: by hand, and against counting."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 
@@ -19,7 +17,7 @@ def ece(confidence: list[float], right: list[bool], **options: int) -> float:
     return expected_calibration_error(torch.tensor(confidence), torch.tensor(right), **options)
 
 
-def test_calibration_by_hand() -> None:
+def test_calibration_by_hand():
     # in (0.8, 1]: 0.9, 0.9, 1.0, two of three right: |2 - 2.8|; in (0.4, 0.6]: 0.6, right: 0.4
     found = ece([0.9, 0.9, 1.0, 0.6], [True, False, True, True], bins=5)
     assert found == pytest.approx((0.8 + 0.4) / 4)
@@ -42,7 +40,7 @@ answers = st.lists(
 
 
 @given(answers=answers, bins=st.integers(1, 20))
-def test_equal_to_going_through_the_bins(answers: list[tuple[float, bool]], bins: int) -> None:
+def test_equal_to_going_through_the_bins(answers, bins):
     edges = [float(torch.tensor(b / bins)) for b in range(bins + 1)]
     total = 0.0
     for low, high in pairwise(edges):
@@ -52,14 +50,14 @@ def test_equal_to_going_through_the_bins(answers: list[tuple[float, bool]], bins
             confidence = sum(sure for sure, _ in inside) / len(inside)
             total += len(inside) / len(answers) * abs(accuracy - confidence)
     sure, right = (list(side) for side in zip(*answers, strict=True))
-    assert ece(sure, right, bins=bins) == pytest.approx(total, abs=1e-6)  # type: ignore[arg-type]
+    assert ece(sure, right, bins=bins) == pytest.approx(total, abs=1e-6)
 
 
 def auroc(known: list[float], unknown: list[float]) -> float:
     return rejection_auroc(torch.tensor(known), torch.tensor(unknown))
 
 
-def test_auroc_by_hand() -> None:
+def test_auroc_by_hand():
     # 3 beats 0, 1 and 2 and ties with 3; 1 beats 0 and ties with 1: (3.5 + 1.5) / 8
     assert auroc([2.0, 0.0, 3.0, 1.0], [3.0, 1.0]) == pytest.approx(5 / 8)
     # Told apart the wrong way round and not at all.
@@ -77,7 +75,7 @@ scores = st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=12)
 
 
 @given(known=scores, unknown=scores)
-def test_equal_to_counting_pairs_and_turned_round(known: list[float], unknown: list[float]) -> None:
+def test_equal_to_counting_pairs_and_turned_round(known, unknown):
     pairs = [(k, u) for k in known for u in unknown]
     won = sum(1.0 if u > k else 0.5 if u == k else 0.0 for k, u in pairs)
     assert auroc(known, unknown) == pytest.approx(won / len(pairs))
@@ -104,7 +102,7 @@ SEEN = marked([0, 1], tasks=[0, 1], classes=[0, 1], novelty=[0.0, 5.0])
 NEXT = marked([0, 0, 1, 2], tasks=[2] * 4, classes=[0, 1, 1, 0], novelty=[9.0, 9.0, 9.0, 4.0])
 
 
-def test_rejection_and_transfer_by_hand() -> None:
+def test_rejection_and_transfer_by_hand():
     assert rejection(SEEN, NEXT, LEARNED) == 0.5  # 4 lies above 0 and below 5; 9 counts nowhere
     # Nodes seen are read in the graph to come where it holds them.
     both = marked(

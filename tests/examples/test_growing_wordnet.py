@@ -1,7 +1,5 @@
 """The example's service is killed halfway and ends as one that lived."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import ModuleType
 
@@ -19,10 +17,10 @@ def example() -> ModuleType:
     return module_of(EXAMPLE)
 
 
-def test_every_edge_comes_once_both_ends_are_there(example: ModuleType) -> None:
+def test_every_edge_comes_once_both_ends_are_there(example):
     graph = load("synthetic", nodes=200, classes=4, features=8)
     story = example.tell(graph, nodes=200, batch=30)
-    met: set[int] = set()
+    met = set()
     edges = set()
     for delta in story.deltas:
         met |= set(delta.nodes)
@@ -36,7 +34,7 @@ def test_every_edge_comes_once_both_ends_are_there(example: ModuleType) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_service_ends_as_one_that_lived(example: ModuleType, tmp_path: Path) -> None:
+def test_a_killed_service_ends_as_one_that_lived(example, tmp_path):
     story = example.tell(
         load("synthetic", nodes=200, classes=4, features=8, noise=0.3), nodes=200, batch=40
     )

@@ -1,6 +1,4 @@
-"""The parts of examples/my_parts.py keep the promises of registered ones, however they come in."""
-
-from __future__ import annotations
+"""Parts of examples/my_parts.py and docs/extending.md keep the promises of registered ones."""
 
 import inspect
 import shutil
@@ -13,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.plugins import load_plugin
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import seeded
@@ -38,13 +35,16 @@ PROMISES = {
 
 
 @pytest.fixture
-def parts(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_parts: None
-) -> Iterator[None]:
-    """Bring the parts in by ``--plugin``, or as a package that is installed."""
+def parts(request, tmp_path, monkeypatch, own_parts) -> Iterator[str | None]:
+    """Bring the parts in by ``--plugin``, or as a package that is installed; or the page's own."""
+    if request.param == "page":
+        page = (ROOT / "docs" / "extending.md").read_text("utf-8")
+        exec(page.split("```python\n# powered_degree.py\n")[1].split("\n```")[0], {})
+        yield "powered-degree"
+        return
     if request.param == "plugin":
         load_plugin(FILE)
-        yield
+        yield None
         return
     shutil.copy(FILE, tmp_path / "my_installed_parts.py")
     info = tmp_path / "my_parts-1.0.dist-info"
@@ -52,7 +52,7 @@ def parts(
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-parts\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[evergraph.parts]\nmine = my_installed_parts\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    yield
+    yield None
     del sys.modules["my_installed_parts"]
 
 
@@ -69,38 +69,39 @@ def calls_of(test: Any) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("parts", "file"),
-    [*(("plugin", file) for file in sorted(PROMISES)), ("entry point", "memory/test_samplers.py")],
+    [
+        *(("plugin", file) for file in sorted(PROMISES)),
+        *((way, "memory/test_samplers.py") for way in ("entry point", "page")),
+    ],
     indirect=["parts"],
 )
-def test_every_promise_is_kept(file: str, parts: None, small_graph: Graph, tmp_path: Path) -> None:
-    module, name, kept = module_of(ROOT / "tests" / file, "promises"), PROMISES[file], 0
+def test_every_promise_is_kept(file, parts, small_graph, tmp_path):
+    module, kept = module_of(ROOT / "tests" / file, "promises"), 0
     for test in list(vars(module).values()):
         marks = getattr(test, "pytestmark", [])
         registered = [m for m in marks if m.name == "parametrize" and m.args[0] == "name"]
         if not registered or len(registered[0].args[1]) < len(_names(file)):
             continue  # of some parts only
         taken = inspect.signature(test).parameters
-        fixtures: dict[str, Any] = {"small_graph": small_graph, "tmp_path": tmp_path}
+        fixtures = {"small_graph": small_graph, "tmp_path": tmp_path}
         fixtures["tiny_graph"] = small_graph
         given = {fixture: value for fixture, value in fixtures.items() if fixture in taken}
         for values in calls_of(test):
-            test(name=name, **values, **given)
+            test(name=parts or PROMISES[file], **values, **given)
             kept += 1
     assert kept >= {"methods/test_contract.py": 5, "topology/test_growth.py": 1}.get(file, 3)
 
 
 def _names(file: str) -> list[str]:
-    resolver: Any = {"methods": methods, "memory": samplers}.get(file.partition("/")[0], topologies)
+    resolver = {"methods": methods, "memory": samplers}.get(file.partition("/")[0], topologies)
     own = set(PROMISES.values())
     return [name for name in resolver.names() if name not in own]
 
 
-def test_an_anchor_that_weighs_nothing_is_finetune_and_a_heavy_one_holds(
-    own_parts: None, small_graph: Graph
-) -> None:
+def test_an_anchor_that_weighs_nothing_is_finetune_and_a_heavy_one_holds(own_parts, small_graph):
     load_plugin(FILE)
 
-    def moved(name: str, **options: Any) -> tuple[torch.Tensor, float]:
+    def moved(name, **options):
         """Return the weights after two tasks, and how far the first layer went in the second."""
         trainer = Trainer(epochs=3, batch_size=64, device="cpu")
         learner = methods.make(name, trainer=trainer, generator=seeded(0, "learner"), **options)
@@ -118,7 +119,7 @@ def test_an_anchor_that_weighs_nothing_is_finetune_and_a_heavy_one_holds(
     assert near < 0.1 * far
 
 
-def test_weights_and_embeddings_by_hand(own_parts: None) -> None:
+def test_weights_and_embeddings_by_hand(own_parts):
     load_plugin(FILE)
     # 0 - 1 - 2: one hop of Â without self-loops is x1/√2, (x0 + x2)/√2, x1/√2
     path = Graph.from_edges(
@@ -128,7 +129,7 @@ def test_weights_and_embeddings_by_hand(own_parts: None) -> None:
         undirected=True,
     )
     candidates = Candidates(path, torch.arange(3), path.labels, path.features, hops=1)
-    weights = samplers.make("low-degree").weigh(candidates)  # type: ignore[attr-defined]
+    weights = samplers.make("low-degree").weigh(candidates)
     assert weights.tolist() == [1 / 2, 1 / 3, 1 / 2]
     found = topologies.make("residual", hops=1, self_loops=False).encode(path)
     half = 2**-0.5 / 2
@@ -137,8 +138,8 @@ def test_weights_and_embeddings_by_hand(own_parts: None) -> None:
 
 
 def test_ray_workers_encode_with_a_topology_that_they_cannot_import(
-    own_parts: None, ray_engine: RayEngine, small_graph: Graph
-) -> None:
+    own_parts, ray_engine, small_graph
+):
     load_plugin(FILE)
     topology = topologies.make("residual")
     found = encode_within(

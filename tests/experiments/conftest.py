@@ -1,8 +1,7 @@
 """A small benchmark that several tests look at: starting its worker takes seconds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +38,9 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Learned:
     """Run the small benchmark in one worker, which has one thread."""
     out = tmp_path_factory.mktemp("bench") / "out"
     config = BenchConfig.of(SMALL)
-    events: list[Event] = []
+    events = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool, "threads_of", lambda workers: 1)
+        patch.setattr(pool, "get_context", lambda _: get_context("fork"))
         rows = run_bench(open_bench(config, out=out), workers=1, on_event=events.append)
     return Learned(config, out, events, rows)

@@ -1,14 +1,12 @@
 """Benchmarks in a pool of processes: the same results, whatever fails or dies on the way."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -21,7 +19,7 @@ from evergraph.experiments.bench import pool
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.pool import default_workers, environment_of_workers, threads_of
-from evergraph.experiments.bench.worker import Event, learn, prepare
+from evergraph.experiments.bench.worker import learn, prepare
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
@@ -35,7 +33,7 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_results_are_those_of_a_plain_run_bit_for_bit(learned: Any, tmp_path: Path) -> None:
+def test_results_are_those_of_a_plain_run_bit_for_bit(learned, tmp_path):
     for row in learned.rows:
         out = tmp_path / row.job.label
         with exactly_threads(1):
@@ -56,7 +54,7 @@ def test_results_are_those_of_a_plain_run_bit_for_bit(learned: Any, tmp_path: Pa
         assert row.result["seconds"]["total"] == pytest.approx(spent)
 
 
-def test_it_tells_what_happens(learned: Any) -> None:
+def test_it_tells_what_happens(learned):
     finals = [e for e in learned.events if e.job.trial is None and e.job.label == "tem-tiny"]
     assert [e.seed for e in finals if e.kind == "started"] == [0, 1]
     ends = [e for e in finals if e.kind == "done"]
@@ -70,9 +68,9 @@ def test_it_tells_what_happens(learned: Any) -> None:
     assert len(collect(learned.out / "synthetic" / "class-il" / "finetune" / "search")) == 2
 
 
-def test_resuming_a_finished_bench_does_nothing_again(learned: Any) -> None:
+def test_resuming_a_finished_bench_does_nothing_again(learned):
     before = {path: path.read_bytes() for path in learned.out.rglob("*.json")}
-    events: list[Event] = []
+    events = []
     bench = open_bench(learned.config, out=learned.out, resume=True)
     rows = run_bench(bench, workers=1, on_event=events.append)
     assert {event.kind for event in events} == {"kept"}
@@ -88,8 +86,9 @@ def test_resuming_a_finished_bench_does_nothing_again(learned: Any) -> None:
 
 
 def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+    tmp_path, request, monkeypatch
+):
+    monkeypatch.setattr(pool, "get_context", lambda _: get_context("fork"))  # others import torch
     broken = tmp_path / "broken.npz"
     broken.write_bytes(b"PK")
     synthetic = {"name": "synthetic", "nodes": 300, "classes": 6, "features": 8}
@@ -101,11 +100,10 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     }
     config = BenchConfig.of(values)
 
-    def kill(event: Event) -> None:
+    def kill(event):
         if (event.kind, event.job.label) == ("task", "victim"):
-            children = psutil.Process().children()
-            (worker,) = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
-            os.kill(worker.pid, signal.SIGKILL)
+            (worker,) = active_children()
+            worker.kill()
 
     rows = run_bench(open_bench(config, out=tmp_path / "out"), workers=1, on_event=kill)
     said = {str(row.job): row.failure.error for row in rows if row.failure is not None}
@@ -121,7 +119,7 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     assert "SIGKILL" in json.loads((folder / "failure.json").read_text())["error"]
 
     learned_before = json.loads((folder / "seed-0" / "progress.json").read_text())["reports"]
-    events: list[Event] = []
+    events = []
     resumed = open_bench(config, out=tmp_path / "out", resume=True)
     request.getfixturevalue("learned_here")
     rows = run_bench(resumed, workers=1, on_event=events.append)
@@ -132,17 +130,17 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     assert [str(e.job) for e in events if e.kind == "kept"] == ["tem on synthetic, class-il"]
 
 
-def test_any_exception_becomes_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise RuntimeError("expected all tensors to be on the same device\nand a long story")
-
+def test_any_exception_becomes_a_sentence(monkeypatch, tmp_path):
+    fail = Mock(
+        side_effect=RuntimeError("expected all tensors to be on the same device\nand a long story")
+    )
     monkeypatch.setattr(runner, "open_run", fail)
     failure = learn(job_of(RunConfig(), tmp_path), 0).failure
     assert failure.error == "RuntimeError: expected all tensors to be on the same device"
     assert (failure.type, "and a long story" in failure.traceback) == ("RuntimeError", True)
 
 
-def test_what_a_run_logs_is_handed_on(tmp_path: Path) -> None:
+def test_what_a_run_logs_is_handed_on(tmp_path):
     values = {
         "dataset": {"name": "synthetic", "nodes": 70, "classes": 7, "features": 4},
         "method": "tem",
@@ -154,10 +152,10 @@ def test_what_a_run_logs_is_handed_on(tmp_path: Path) -> None:
     assert "class 6 is left out: it comes last, and a task needs two" in ending.notes
 
 
-def test_several_processes_may_claim_a_folder_at_once(tmp_path: Path) -> None:
+def test_several_processes_may_claim_a_folder_at_once(tmp_path):
     config = resolved(RunConfig())
 
-    def claim(place: int) -> None:
+    def claim(place):
         ResultStore(tmp_path / f"{place // 8}").open(config, resume=True)
 
     with ThreadPoolExecutor(8) as threads:
@@ -167,7 +165,7 @@ def test_several_processes_may_claim_a_folder_at_once(tmp_path: Path) -> None:
     ResultStore(tmp_path / "other").open(config, resume=False)
 
 
-def test_workers_fit_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_fit_the_machine(monkeypatch):
     class Free:
         available = 5e9
 
@@ -184,7 +182,7 @@ def test_workers_fit_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (threads_of(1), threads_of(3), threads_of(99)) == (16, 5, 1)
 
 
-def test_the_environment_of_this_process_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_of_this_process_stays_as_it_was(monkeypatch):
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     with environment_of_workers(3):
@@ -193,15 +191,15 @@ def test_the_environment_of_this_process_stays_as_it_was(monkeypatch: pytest.Mon
     assert "OMP_NUM_THREADS" not in os.environ
 
 
-def test_workers_leave_with_a_parent_that_was_killed(tmp_path: Path) -> None:
+def test_workers_leave_with_a_parent_that_was_killed(tmp_path):
     context, file = get_context("fork"), tmp_path / "worker"
 
-    def work() -> None:
+    def work():
         prepare(1)
         file.write_text(str(os.getpid()))
         signal.pause()
 
-    def parent() -> None:
+    def parent():
         context.Process(target=work).start()
         signal.pause()
 

@@ -1,14 +1,13 @@
-"""Configurations: typed, to and from TOML, in step with the constructors they feed."""
-
-from __future__ import annotations
+"""Configurations: typed, to and from TOML, in step with the constructors and parts they feed."""
 
 import inspect
-from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
-from evergraph.experiments.build import build_learner, check, resolved
+from evergraph.experiments.build import build_backbone, build_learner, check, resolved, say_unseen
 from evergraph.experiments.config import (
     HeadConfig,
     RunConfig,
@@ -18,21 +17,22 @@ from evergraph.experiments.config import (
     tomllib,
 )
 from evergraph.experiments.presets import presets, read_preset
-from evergraph.methods import TEM
-from evergraph.nn import PDGNN
+from evergraph.graphs import Graph, NodeTypes, Relations
+from evergraph.methods import Analytic
+from evergraph.nn import GCN, PDGNN, RandomFeatures
 from evergraph.streams import GraphStream
 
 
 @pytest.mark.parametrize(
     ("section", "owner"), [(HeadConfig(), PDGNN), (StreamConfig(), GraphStream)]
 )
-def test_defaults_are_the_constructors(section: object, owner: type) -> None:
+def test_defaults_are_the_constructors(section, owner):
     signature = inspect.signature(owner).parameters
-    for name, value in section.model_dump(exclude={"split_seed"}, exclude_none=True).items():  # type: ignore[attr-defined]
+    for name, value in section.model_dump(exclude={"split_seed"}, exclude_none=True).items():
         assert signature[name].default == value, name
 
 
-def test_toml_round_trip_of_a_resolved_configuration() -> None:
+def test_toml_round_trip_of_a_resolved_configuration():
     config = resolved(
         RunConfig.of({"topology": {"name": "ppr", "alpha": 0.2}, "seeds": [3, 4], "device": "cpu"})
     )
@@ -44,14 +44,13 @@ def test_toml_round_trip_of_a_resolved_configuration() -> None:
     assert values["method"]["store"] == "after"
 
 
-def test_every_preset_fits_the_constructors() -> None:
+def test_every_preset_fits_the_constructors():
     for name in presets():
         check(RunConfig.of(merged(RunConfig().to_dict(), read_preset(name))))
 
 
-def test_the_papers_preset_is_the_papers_recipe() -> None:
+def test_the_papers_preset_is_the_papers_recipe():
     learner = build_learner(RunConfig.of(read_preset("paper")), seed=0)
-    assert isinstance(learner, TEM)
     model = learner.backbone
     assert (model.topology.name, model.topology.hops) == ("sgc", 2)
     assert (model.hidden, model.bias, model.scaling) == ((256,), False, "none")
@@ -85,7 +84,7 @@ def test_the_papers_preset_is_the_papers_recipe() -> None:
         ({"threads": 0}, "threads: "),
     ],
 )
-def test_a_wrong_value_is_named(values: dict[str, object], message: str) -> None:
+def test_a_wrong_value_is_named(values, message):
     with pytest.raises(ConfigurationError, match=message):
         RunConfig.of(values)
 
@@ -113,12 +112,12 @@ def test_a_wrong_value_is_named(values: dict[str, object], message: str) -> None
         ({"method": {"name": "auto", "memry": 1}}, "did you mean 'memory'.*it takes (?!.*trainer)"),
     ],
 )
-def test_wrong_components_are_refused_early(values: dict[str, object], message: str) -> None:
+def test_wrong_components_are_refused_early(values, message):
     with pytest.raises(ConfigurationError, match=message):
         check(RunConfig.of({"method": "tem"} | values))
 
 
-def test_unknown_presets_and_broken_files_are_said(tmp_path: Path) -> None:
+def test_unknown_presets_and_broken_files_are_said(tmp_path):
     nearest = rf"did you mean 'paper'\? the nearest of {len(presets())} are"
     with pytest.raises(UnknownNameError, match=nearest):
         read_preset("papper")
@@ -130,7 +129,7 @@ def test_unknown_presets_and_broken_files_are_said(tmp_path: Path) -> None:
         read_toml(tmp_path / "absent.toml")
 
 
-def test_unknown_methods_in_a_preset(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_methods_in_a_preset(tmp_path, caplog):
     path = tmp_path / "mine.toml"
     path.write_text("[methods.tme.training]\nepochs = 3\n[methods.joint.training]\nepochs = 2\n")
     assert read_preset(str(path), "joint") == {"training": {"epochs": 2}}
@@ -139,3 +138,85 @@ def test_unknown_methods_in_a_preset(tmp_path: Path, caplog: pytest.LogCaptureFi
     caplog.clear()
     assert read_preset(str(path), "tme") == {"training": {"epochs": 3}}  # perhaps a plugin's
     assert not caplog.messages
+
+
+def config_of(method: str, **sections: Any) -> RunConfig:
+    head = {"hidden": [7], "bias": False, "dropout": 0.25, "scaling": "none"}
+    topology = {"name": "ppr", "hops": 3}
+    return RunConfig.model_validate(
+        {"method": method, "head": head, "topology": topology, "dataset": "synthetic", **sections}
+    )
+
+
+def test_random_features_take_what_they_know_of_topology_and_head():
+    backbone = build_backbone(config_of("analytic", backbone={"name": "random-features"}))
+    assert isinstance(backbone, RandomFeatures)
+    assert (backbone.topology.name, backbone.hops) == ("ppr", 3)
+    assert (backbone.dropout, backbone.scaling) == (0.25, "none")
+    assert backbone.hidden == ()  # of a head that it does not have
+    # PDGNN takes all of them, and a GNN none.
+    pdgnn = build_backbone(config_of("tem"))
+    assert isinstance(pdgnn, PDGNN)
+    assert (pdgnn.hidden, pdgnn.bias, pdgnn.dropout) == ((7,), False, 0.25)
+    network = build_backbone(config_of("ewc", backbone={"name": "gcn"}))
+    assert isinstance(network, GCN)
+    assert network.dropout == 0.0
+
+
+def test_a_backbones_own_parameters_are_given_too():
+    section = {"name": "random-features", "width": 32, "activation": "fourier", "dropout": 0.1}
+    learner = build_learner(config_of("analytic", backbone=section, device="cpu"), seed=0)
+    assert isinstance(learner, Analytic)
+    assert (learner.backbone.width, learner.backbone.activation) == (32, "fourier")
+    assert learner.backbone.dropout == 0.1
+    spelled = resolved(config_of("analytic")).backbone
+    assert (spelled.name, spelled.parameters["width"]) == ("random-features", 4096)
+
+
+@pytest.mark.parametrize("method", ["tem", "finetune", "tpp", "taam"])
+def test_the_default_penalty_does_not_depend_on_the_graph(method):
+    assert resolved(config_of(method)).training.weight_decay == 1e-5
+
+
+def test_a_configuration_with_a_penalty_by_size_is_read_but_not_run():
+    old = config_of("joint", training={"weight_decay": "by-size"})
+    assert RunConfig.of(old.to_dict()) == old
+    with pytest.raises(ConfigurationError, match=r"weight_decay must be a number .* 'by-size'"):
+        build_learner(old, seed=0)
+    with pytest.raises(ConfigurationError, match="depth"):
+        build_backbone(config_of("analytic", backbone={"name": "random-features", "depth": 2}))
+
+
+EDGES = torch.tensor([[0, 1], [1, 2]])
+GRAPH = (
+    Graph.from_edges(
+        EDGES, features=torch.eye(3), labels=torch.tensor([0, 1, 0]), weights=torch.ones(2) * 2
+    )
+    .with_relations(Relations.of(EDGES, torch.tensor([0, 0]), ("cites",), nodes=3))
+    .with_types(NodeTypes(("paper",), torch.zeros(3).short()))
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "unseen"),
+    [
+        ({"method": "auto"}, ""),
+        ({"method": "tem"}, "relations and node types"),
+        ({"method": "tem", "topology": "h2gcn"}, "edge weights and relations and node types"),
+        ({"method": "joint", "backbone": "gat"}, "edge weights and relations and node types"),
+        (
+            {"method": "auto", "backbone": {"name": "view-features", "views": ["2"]}},
+            "relations and node types are not used by auto on backbone view-features",
+        ),
+    ],
+)
+def test_notes(values, unseen, caplog):
+    config = resolved(RunConfig.of(values))
+    say_unseen(config, GRAPH)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == bool(unseen)
+    assert unseen in "".join(said)
+    caplog.clear()
+    plain = Graph.from_edges(EDGES, features=torch.eye(3), labels=torch.tensor([0, 1, 0]))
+    say_unseen(config, plain)
+    assert not caplog.records

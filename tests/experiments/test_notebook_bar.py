@@ -45,28 +45,25 @@ class Display:
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Display:
     page, ipython, display = Display(), ModuleType("IPython"), ModuleType("IPython.display")
-    ipython.get_ipython = type("Colab", (Shell,), {})  # type: ignore[attr-defined]
-    display.display = page  # type: ignore[attr-defined]
+    ipython.get_ipython = type("Colab", (Shell,), {})
+    display.display = page
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     return page
 
 
-def test_a_script_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_is_no_notebook(monkeypatch):
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
     assert not in_notebook()
     ipython = ModuleType("IPython")
-    ipython.get_ipython = lambda: None  # type: ignore[attr-defined]
+    ipython.get_ipython = lambda: None
     monkeypatch.setitem(sys.modules, "IPython", ipython)  # imported by a library, not run in
     assert not in_notebook()
 
 
 def test_a_run_leaves_one_line_that_is_not_drawn_for_every_epoch(
-    small_graph: eg.Graph,
-    page: Display,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    small_graph, page, capsys, monkeypatch
+):
     assert in_notebook()
     monkeypatch.setattr(notebook_bar, "PAUSE", 0.0)
     eg.run(small_graph, "finetune", **SETTINGS)
@@ -83,8 +80,8 @@ def test_a_run_leaves_one_line_that_is_not_drawn_for_every_epoch(
     assert len(page.updates) == 1  # the last alone
 
 
-def test_what_was_interrupted_says_where(small_graph: eg.Graph, page: Display) -> None:
-    def stop(task: int, epoch: int) -> None:
+def test_what_was_interrupted_says_where(small_graph, page):
+    def stop(task, epoch):
         if task == 1:
             raise KeyboardInterrupt
 
@@ -96,7 +93,7 @@ def test_what_was_interrupted_says_where(small_graph: eg.Graph, page: Display) -
     assert 0.3 < (line.share or 0) < 0.4
 
 
-def test_a_line_has_the_digits_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_has_the_digits_of_the_table(capsys):
     row = [0.75, 0.75, 0.9, 0.95]  # 83.75, or in another order of summation just below
     rows = {way: {"balanced": row} for way in ("local", "global")}
     bar = notebook_bar.RunProgress(label="x", epochs={"tem": 1}, tasks=4, seeds=1)

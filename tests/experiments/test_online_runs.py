@@ -1,9 +1,6 @@
 """Runs whose tasks come in batches: how often they are tested, what they keep, how they go on."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +18,7 @@ from small_runs import StopError, small, stop_after
 
 def online(**values: Any) -> RunConfig:
     """200 nodes of four classes: two tasks, of which each comes in ten batches."""
-    base: dict[str, Any] = {
+    base = {
         "dataset": {"name": "synthetic", "nodes": 200, "classes": 4, "features": 8},
         "stream": {"by": "online", "batch": 6, "edges": "all"},
         "training": {"epochs": 1, "batch_size": 64},
@@ -33,10 +30,10 @@ def rows_of(result: RunResult) -> Any:
     return result.to_dict()["accuracy_matrix"]
 
 
-def test_a_test_comes_after_every_few_batches_and_after_the_last(tmp_path: Path) -> None:
+def test_a_test_comes_after_every_few_batches_and_after_the_last(tmp_path):
     # 60 training nodes a task in batches of 6: ten batches each
     result = run(online(test_every=8), out=tmp_path)
-    assert result.dataset["tasks"], result.dataset["steps"] == (2, 20)
+    assert (result.dataset["tasks"], result.dataset["steps"]) == (2, 20)
     assert result.seeds[0].tested_after == result.to_dict()["tested_after"] == [8, 16, 20]
     assert result.seeds[0].matrix("local", "balanced").shape == (3, 2)
     frame = result.to_frame()
@@ -61,7 +58,7 @@ def test_a_test_comes_after_every_few_batches_and_after_the_last(tmp_path: Path)
     assert found.tested_after == [1, 2, 3]
 
 
-def test_how_often_it_is_tested() -> None:
+def test_how_often_it_is_tested():
     often, seldom = run(online(test_every=5)), run(online(test_every=10))
     every_other = rows_of(often)[0]["local"]["plain"][1::2]
     assert every_other == rows_of(seldom)[0]["local"]["plain"]
@@ -79,7 +76,7 @@ def test_how_often_it_is_tested() -> None:
         online(test_every=0)
 
 
-def test_a_stopped_run_goes_on_from_its_last_test(tmp_path: Path) -> None:
+def test_a_stopped_run_goes_on_from_its_last_test(tmp_path):
     config = online(test_every=4)
     with pytest.raises(StopError):
         run(config, out=tmp_path / "stopped", observer=stop_after(3))
@@ -92,7 +89,7 @@ def test_a_stopped_run_goes_on_from_its_last_test(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("preset", ["cat", "puma", "online", "drifting"])
-def test_presets_of_streams_and_condensed_memories_run(preset: str) -> None:
+def test_presets_of_streams_and_condensed_memories_run(preset):
     dataset = {"name": "synthetic", "nodes": 200, "classes": 4, "features": 8}
     short = {"dataset": dataset, "device": "cpu", "training": {"epochs": 5}}
     values = merged(read_preset(preset), short)

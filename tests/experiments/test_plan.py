@@ -1,7 +1,5 @@
 """Plans: copies that are like their graph, and costs drawn out from them."""
 
-from __future__ import annotations
-
 from multiprocessing import get_context
 
 import pytest
@@ -34,7 +32,7 @@ def _homophily(graph: Graph) -> float:
     return float(same.double().mean())
 
 
-def test_a_copy_is_like_its_graph() -> None:
+def test_a_copy_is_like_its_graph():
     graph = load("synthetic", nodes=4000, classes=5, features=8, homophily=0.6)
     small = shrunk(graph, 0.25, generator=_seeded())
     assert small.num_nodes == pytest.approx(1000, abs=5)
@@ -57,14 +55,14 @@ def test_a_copy_is_like_its_graph() -> None:
 
 
 @given(share=st.floats(0.01, 0.5), seed=st.integers(0, 99))
-def test_every_class_stays_large_enough_to_be_split(share: float, seed: int) -> None:
+def test_every_class_stays_large_enough_to_be_split(share, seed):
     labels = torch.arange(200) % 3
     graph = Graph.from_edges(torch.empty(2, 0).long(), features=torch.rand(200, 2), labels=labels)
     small = shrunk(graph, share, generator=torch.Generator().manual_seed(seed))
     assert int(small.labels.bincount(minlength=3).min()) >= CLASS_NODES
 
 
-def test_relations_types_and_targets_come_along() -> None:
+def test_relations_types_and_targets_come_along():
     ends = torch.stack([torch.arange(100), (torch.arange(100) + 1) % 100])
     relations = Relations.of(ends, torch.arange(100) % 2, ("likes", "knows"), nodes=100)
     types = NodeTypes(("person", "page"), (torch.arange(100) % 2).to(torch.int16))
@@ -77,12 +75,12 @@ def test_relations_types_and_targets_come_along() -> None:
     assert (small.types.numbers[edges[0]] != small.types.numbers[edges[1]]).all()
 
 
-def test_costs_of_tasks_and_sizes_that_no_copy_has_are_found() -> None:
+def test_costs_of_tasks_and_sizes_that_no_copy_has_are_found():
     # A task: 1 s, 2 s for each share that arrives or that a memory has kept, at most 0.15 a task,
     # 10 s for each share so far; the first 3 s more. Bytes: 100, and 50 for each share so far.
     sizes = (3, 1, 2, 4)
 
-    def copy(share: float, learned: int) -> LearnedCopy:
+    def copy(share, learned):
         arrived, kept, costs = 0.0, 0.0, []
         for number, size in enumerate(sizes[:learned], 1):
             new = share * size / 10
@@ -104,14 +102,12 @@ def test_costs_of_tasks_and_sizes_that_no_copy_has_are_found() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 60.0])
-def test_a_plan_runs_the_method_on_growing_copies(
-    seconds: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_runs_the_method_on_growing_copies(seconds, monkeypatch):
     # Forked: the command's test starts processes as a plan does.
     monkeypatch.setattr(plan_module, "get_context", lambda _: get_context("fork"))
     graph = load("synthetic", nodes=480, classes=10, features=8)
     config = RunConfig.of({"method": "slda", "repeats": 2, "device": "cpu"})
-    seen: list[int] = []
+    seen = []
     plan = plan_run(config, seconds=seconds, load=lambda _: graph, on_copy=seen.append)
     assert seen == [120, 240]  # no class has fewer than 12 nodes
     assert [cost.share for cost in plan.copies] == [0.25, 0.5]

@@ -1,10 +1,7 @@
 """Papers' protocols: values under what is given, said where they are departed from."""
 
-from __future__ import annotations
-
 import json
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +23,7 @@ def graph() -> Graph:
 
 
 @pytest.mark.parametrize("name", protocols())
-def test_every_protocol_is_a_configuration_and_says_where_it_was_read(name: str) -> None:
+def test_every_protocol_is_a_configuration_and_says_where_it_was_read(name):
     protocol = read_protocol(name)
     assert protocol.source.startswith("https://")
     assert protocol.notes
@@ -42,7 +39,7 @@ def test_every_protocol_is_a_configuration_and_says_where_it_was_read(name: str)
         assert RunConfig.of(config.to_dict()) == config
 
 
-def test_a_dataset_may_differ_and_is_known_by_its_file_too() -> None:
+def test_a_dataset_may_differ_and_is_known_by_its_file_too():
     cglb = read_protocol("cglb")
     assert cglb.values("arxiv")["undirected"] is False
     assert cglb.values("data/arxiv.npz")["undirected"] is False
@@ -51,7 +48,7 @@ def test_a_dataset_may_differ_and_is_known_by_its_file_too() -> None:
     assert read_protocol("llm4gcl").values("arxiv")["stream"]["edges"] == "within"
 
 
-def test_what_is_given_wins_in_whatever_order_and_is_said_to_depart() -> None:
+def test_what_is_given_wins_in_whatever_order_and_is_said_to_depart():
     given = {"stream": {"split": [0.8, 0.1, 0.1], "edges": "all"}}
     for layers in ([given, {"protocol": "cglb"}], [{"protocol": "cglb"}, given]):
         config = RunConfig.of(layered(RunConfig().to_dict(), *layers))
@@ -79,7 +76,7 @@ def quick(graph: Graph, method: str, **settings: Any) -> Any:
     return run(graph, method, epochs=1, device="cpu", progress=False, **settings)
 
 
-def test_test_sets_may_be_answered(graph: Graph, caplog: pytest.LogCaptureFixture) -> None:
+def test_test_sets_may_be_answered(graph, caplog):
     with caplog.at_level(logging.WARNING):
         pooled = quick(graph, "tpp", protocol="tpp")
     assert pooled.config.method.name == "tpp-per-test-set"
@@ -93,9 +90,7 @@ def test_test_sets_may_be_answered(graph: Graph, caplog: pytest.LogCaptureFixtur
     assert resolved(asked).method.name == "tpp", "only where test sets are asked for"
 
 
-def test_departures_are_said_once_each_and_silence_means_none(
-    graph: Graph, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_departures_are_said_once_each_and_silence_means_none(graph, caplog):
     with caplog.at_level(logging.WARNING):
         quick(graph, "finetune", protocol="cglb")
         assert said(caplog) == []
@@ -105,9 +100,7 @@ def test_departures_are_said_once_each_and_silence_means_none(
 
 
 @pytest.mark.parametrize(("name", "what"), [("llm4gcl", "all sessions"), ("puma", "60/20/20")])
-def test_what_a_protocol_cannot_follow_is_said_by_every_run(
-    graph: Graph, caplog: pytest.LogCaptureFixture, name: str, what: str
-) -> None:
+def test_what_a_protocol_cannot_follow_is_said_by_every_run(graph, caplog, name, what):
     with caplog.at_level(logging.WARNING):
         quick(graph, "finetune", protocol=name)
     (line,) = said(caplog)
@@ -115,7 +108,7 @@ def test_what_a_protocol_cannot_follow_is_said_by_every_run(
     assert what in line
 
 
-def test_llm4gcl_brings_the_largest_classes_first() -> None:
+def test_llm4gcl_brings_the_largest_classes_first():
     labels = torch.repeat_interleave(torch.arange(6), torch.tensor([20, 50, 30, 50, 40, 25]))
     sorted_ = Graph.from_edges(
         torch.empty(2, 0, dtype=torch.long), features=torch.zeros(215, 1), labels=labels
@@ -124,7 +117,7 @@ def test_llm4gcl_brings_the_largest_classes_first() -> None:
     assert build_stream(config, sorted_, seed=0).tasks == [(1, 3, 4), (2, 5, 0)]
 
 
-def test_a_result_tells_its_protocol_and_the_number_to_quote(graph: Graph, tmp_path: Path) -> None:
+def test_a_result_tells_its_protocol_and_the_number_to_quote(graph, tmp_path):
     result = quick(graph, "finetune", protocol="llm4gcl", out=tmp_path / "run")
     stored = json.loads((tmp_path / "run" / "result.json").read_text())
     assert stored["protocol"] == "llm4gcl"

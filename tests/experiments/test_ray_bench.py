@@ -1,7 +1,5 @@
 """Runs and benchmarks on Ray: the numbers of one process, also when a worker is killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -54,7 +52,7 @@ class Watched:
 
 
 @pytest.mark.usefixtures("_everything_is_shared")
-def test_a_run_learns_what_it_learns_in_one_process(ray_engine: RayEngine) -> None:
+def test_a_run_learns_what_it_learns_in_one_process(ray_engine):
     values = {"dataset": SYNTHETIC, "method": "analytic", "device": "cpu"}
     config = RunConfig.of(values | {"backbone": {"name": "random-features", "width": 64}})
     watched = Watched(ray_engine)
@@ -73,9 +71,7 @@ def kill_a_worker() -> None:
     os.kill(busy[0].pid, signal.SIGKILL)
 
 
-def test_a_bench_is_the_same_on_ray_though_a_worker_is_killed(
-    ray_engine: RayEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bench_is_the_same_on_ray_though_a_worker_is_killed(ray_engine, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     values = {
         "datasets": [SYNTHETIC],
@@ -85,7 +81,7 @@ def test_a_bench_is_the_same_on_ray_though_a_worker_is_killed(
     }
     config, events = BenchConfig.of(values), list[Event]()
 
-    def watch(event: Event) -> None:
+    def watch(event):
         events.append(event)
         if event.kind == "task" and [e.kind for e in events].count("task") == 1:
             kill_a_worker()
@@ -103,27 +99,27 @@ def test_a_bench_is_the_same_on_ray_though_a_worker_is_killed(
         ours, theirs = (json.loads((folder / "result.json").read_text()) for folder in both)
         assert comparable(ours) == comparable(theirs)
     torch.set_num_threads(before)
-    again: list[Event] = []
+    again = []
     resumed = open_bench(config, out=Path("on-ray"), resume=True)
     run_bench(resumed, workers=2, on_event=again.append, pool=partial(run_work, engine=ray_engine))
     assert {event.kind for event in again} == {"kept"}
 
 
-def test_a_folder_workers_cannot_see_is_a_failed_row(ray_engine: RayEngine, tmp_path: Path) -> None:
-    events: list[Event] = []
+def test_a_folder_workers_cannot_see_is_a_failed_row(ray_engine, tmp_path):
+    events = []
     work = [(job_of(RunConfig(), tmp_path / "nowhere"), 0)]
     run_work(work, workers=1, on_event=events.append, engine=ray_engine)
     assert [event.kind for event in events] == ["started", "failed"]
     assert "use a folder that all machines share" in events[-1].failure.error
 
 
-def test_work_stops_when_the_bench_does(ray_engine: RayEngine, tmp_path: Path) -> None:
+def test_work_stops_when_the_bench_does(ray_engine, tmp_path):
     folder = tmp_path / "out"
     folder.mkdir()
     values = {"dataset": SYNTHETIC, "method": "finetune", "device": "cpu"}
     long = RunConfig.of(values | {"training": {"epochs": 100_000}})
 
-    def interrupt(event: Event) -> None:
+    def interrupt(event):
         if event.seed == 1:
             raise KeyboardInterrupt
 

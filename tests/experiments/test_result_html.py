@@ -1,10 +1,7 @@
 """What notebooks show of results, graphs and live learners, whatever things are called."""
 
-from __future__ import annotations
-
 import sys
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,14 +43,14 @@ def result() -> eg.RunResult:
     return eg.run(graph, "finetune", epochs=2, device="cpu", progress=False)
 
 
-def test_a_result_shows_its_matrix(result: eg.RunResult) -> None:
+def test_a_result_shows_its_matrix(result):
     page = result._repr_html_()
     assert Tags(page).met.count("table") == 2
     last = result.seeds[0].matrix("local", "balanced")[-1]
     assert all(f">{100 * value:.1f}</td>" in page for value in last)
 
 
-def test_cells_are_tinted_by_what_they_say() -> None:
+def test_cells_are_tinted_by_what_they_say():
     table = matrix_table(np.array([[1.0, np.nan], [0.5, -2.0]]), "r2")
     assert "0.600)" in table  # 1: the strongest tint
     assert "0.300)" in table  # half of it
@@ -65,7 +62,7 @@ def test_cells_are_tinted_by_what_they_say() -> None:
     assert f"{WIDEST + 1} tasks is too wide" in wide
 
 
-def test_a_graph_shows_the_sizes_of_its_classes() -> None:
+def test_a_graph_shows_the_sizes_of_its_classes():
     labels = torch.tensor([0, 0, 2, -1])
     edges = torch.tensor([[0, 1], [1, 2]])
     graph = eg.Graph.from_edges(edges, features=torch.eye(4), labels=labels, undirected=True)
@@ -75,7 +72,7 @@ def test_a_graph_shows_the_sizes_of_its_classes() -> None:
     assert "<td>both ways</td>" in page
 
 
-def test_names_of_the_user_are_escaped() -> None:
+def test_names_of_the_user_are_escaped():
     edges = torch.tensor([[0], [1]])
     graph = eg.Graph.from_edges(edges, features=torch.eye(2), labels=torch.tensor([0, 1]))
     named = NamedGraph(graph, ids=[EVIL, "b"], classes=(EVIL, "b"))
@@ -89,7 +86,7 @@ def test_names_of_the_user_are_escaped() -> None:
     assert "&lt;script&gt;" in model.explain("c")._repr_html_()
 
 
-def test_a_live_learner_shows_how_good_it_has_been() -> None:
+def test_a_live_learner_shows_how_good_it_has_been():
     model = eg.ContinualNodeClassifier(width=8, head="analytic")
     model.partial_fit(["a", "b"], torch.eye(2), ["x", "y"])
     model.partial_fit(["c"], torch.tensor([[1.0, 0.1]]), ["x"])
@@ -101,7 +98,7 @@ def test_a_live_learner_shows_how_good_it_has_been() -> None:
     )
 
 
-def test_a_folder_shows_its_learner_until_it_is_closed(tmp_path: Path) -> None:
+def test_a_folder_shows_its_learner_until_it_is_closed(tmp_path):
     with eg.LearnerFolder.open(tmp_path / "<b>", make=eg.OnlineLearner) as folder:
         page = folder._repr_html_()
         assert "&lt;b&gt;</td>" in page
@@ -127,7 +124,7 @@ def learned() -> eg.RunResult:
     return eg.RunResult(eg.RunConfig.of({"method": "tem"}), seeds, 1.0, None, {}, {}, {})
 
 
-def test_a_frame_has_a_row_an_observation(learned: eg.RunResult) -> None:
+def test_a_frame_has_a_row_an_observation(learned):
     pytest.importorskip("pandas")
     frame = learned.to_frame()
     assert len(frame) == 2 * 2 * 2 * 3  # seeds, testings, averages, entries of the triangle
@@ -147,7 +144,7 @@ def test_a_frame_has_a_row_an_observation(learned: eg.RunResult) -> None:
     assert means["global"] == pytest.approx(0.55)
 
 
-def test_a_plot_is_the_learning_curve(learned: eg.RunResult) -> None:
+def test_a_plot_is_the_learning_curve(learned):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     axes = learned.plot()
@@ -160,9 +157,7 @@ def test_a_plot_is_the_learning_curve(learned: eg.RunResult) -> None:
     matplotlib.pyplot.close(axes.figure)
 
 
-def test_a_plot_needs_matplotlib_and_an_average_that_is_there(
-    learned: eg.RunResult, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plot_needs_matplotlib_and_an_average_that_is_there(learned, monkeypatch):
     with pytest.raises(ConfigurationError, match="unknown average 'mean'"):
         learned.plot(average="mean")
     monkeypatch.setattr("evergraph.experiments.result.installed", lambda package: False)

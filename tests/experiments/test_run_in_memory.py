@@ -1,7 +1,5 @@
 """``run`` on what a user holds in hand, told by keywords."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ QUICK: dict[str, Any] = {"epochs": 2, "device": "cpu", "progress": False}
 SYNTHETIC = {"name": "synthetic", "nodes": 360, "classes": 6, "features": 16, "noise": 0.4}
 
 
-def test_a_graph_in_hand_gives_what_the_same_dataset_gives(small_graph: eg.Graph) -> None:
+def test_a_graph_in_hand_gives_what_the_same_dataset_gives(small_graph):
     here = eg.run(small_graph, "finetune", setting="task-il", repeats=2, **QUICK)
     dataset = {**SYNTHETIC, "seed": 1}
     named = eg.run(method="finetune", dataset=dataset, setting="task-il", repeats=2, **QUICK)
@@ -33,20 +31,8 @@ def test_a_graph_in_hand_gives_what_the_same_dataset_gives(small_graph: eg.Graph
     assert "<th>local, balanced</th><td>AA " in here._repr_html_()
 
 
-def test_a_pyg_data_is_taken_and_edges_run_both_ways_unless_told(small_graph: eg.Graph) -> None:
-    pytest.importorskip("torch_geometric")
-    from torch_geometric.data import Data
-
-    one_way = Data(
-        x=torch.eye(8), edge_index=torch.tensor([[0, 2, 4, 6], [1, 3, 5, 7]]), y=torch.arange(8) % 2
-    )
-    both = eg.run(one_way, "finetune", **QUICK)
-    assert (both.dataset["nodes"], both.dataset["edges"]) == (8, 8)
-    assert eg.run(one_way, "finetune", undirected=False, **QUICK).dataset["edges"] == 4
-
-
-def test_the_method_is_auto_unless_told(small_graph: eg.Graph) -> None:
-    opened: list[str] = []
+def test_the_method_is_auto_unless_told(small_graph):
+    opened = []
     observer = Observer(on_task=lambda seed, report: opened.append("task"))
     result = eg.run(small_graph, memory="200KB", observer=observer, epochs=1, device="cpu")
     assert result.config.method.name == "auto"
@@ -57,7 +43,7 @@ def test_the_method_is_auto_unless_told(small_graph: eg.Graph) -> None:
     assert eg.run(config, **QUICK).config.method.name == "finetune"
 
 
-def test_another_graph_is_not_mixed_into_a_folder(tmp_path: Path, small_graph: eg.Graph) -> None:
+def test_another_graph_is_not_mixed_into_a_folder(tmp_path, small_graph):
     first = eg.run(small_graph, "finetune", out=tmp_path / "a", **QUICK)
     again = eg.run(small_graph, "finetune", out=str(tmp_path / "a"), resume=True, **QUICK)
     assert [s.rows for s in again.seeds] == [s.rows for s in first.seeds]
@@ -68,7 +54,7 @@ def test_another_graph_is_not_mixed_into_a_folder(tmp_path: Path, small_graph: e
         eg.run(other, "finetune", out=tmp_path / "a", resume=True, **QUICK)
 
 
-def test_the_last_seeds_learner_is_kept_unless_told(small_graph: eg.Graph) -> None:
+def test_the_last_seeds_learner_is_kept_unless_told(small_graph):
     result = eg.run(small_graph, "finetune", seeds=[3, 5], **QUICK)
     assert isinstance(result.learner, eg.methods.Finetune)
     exam = eg.GraphStream(small_graph).exams(2, "local")[2]
@@ -78,7 +64,7 @@ def test_the_last_seeds_learner_is_kept_unless_told(small_graph: eg.Graph) -> No
     assert "learner" not in result.to_dict()
 
 
-def test_settings_find_their_places() -> None:
+def test_settings_find_their_places():
     config = configured(
         RunConfig(),
         {
@@ -101,7 +87,7 @@ def test_settings_find_their_places() -> None:
     assert config.seeds == (4,)
 
 
-def test_a_backbone_brings_its_topology(small_graph: eg.Graph) -> None:
+def test_a_backbone_brings_its_topology(small_graph):
     backbone = eg.backbones.PDGNN(topology=eg.topologies.PPR(alpha=0.3), hidden=(4,))
     config = configured(RunConfig(), {"backbone": backbone})
     assert config.topology.parameters["alpha"] == 0.3
@@ -110,18 +96,16 @@ def test_a_backbone_brings_its_topology(small_graph: eg.Graph) -> None:
     assert repr(result.learner.backbone) == "PDGNN(topology=PPR(alpha=0.3), hidden=(4,))"
 
 
-def test_an_unknown_setting_or_source_is_met_with_what_there_is(small_graph: eg.Graph) -> None:
+def test_an_unknown_setting_or_source_is_met_with_what_there_is(small_graph):
     with pytest.raises(UnknownNameError, match="unknown setting 'epoch': did you mean 'epochs'"):
         eg.run(small_graph, epoch=3)
     with pytest.raises(ConfigurationError, match=r"a graph must be a Graph, .* not list"):
-        eg.run([1, 2])  # type: ignore[arg-type]
+        eg.run([1, 2])
     with pytest.raises(ConfigurationError, match="dataset must be given once"):
         eg.run(small_graph, dataset="wordnet")
 
 
-def test_progress_is_shown_where_it_is_asked_for(
-    small_graph: eg.Graph, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_is_shown_where_it_is_asked_for(small_graph, capsys, monkeypatch):
     eg.run(small_graph, "finetune", epochs=1, device="cpu")
     assert capsys.readouterr().err == ""  # nobody is looking
     eg.run(small_graph, "finetune", epochs=1, device="cpu", progress=True)
@@ -139,9 +123,7 @@ def test_progress_is_shown_where_it_is_asked_for(
         ("finetune", "2MB", "'finetune' has no parameter 'memory'"),
     ],
 )
-def test_unkeepable_parts_are_refused(
-    method: str, memory: Any, message: str, small_graph: eg.Graph
-) -> None:
+def test_unkeepable_parts_are_refused(method, memory, message, small_graph):
     with pytest.raises(ConfigurationError, match=message):
         eg.run(small_graph, method, memory=memory, device="cpu", progress=False)
 
@@ -159,15 +141,15 @@ def named_folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_labels_that_were_texts_come_back_as_texts(named_folder: Path, tmp_path: Path) -> None:
+def test_labels_that_were_texts_come_back_as_texts(named_folder, tmp_path):
     graph = eg.load(named_folder)
     assert graph.class_names == ("art", "zoo")
     narrow = {"name": "random-features", "width": 64}
     result = eg.run(graph, "analytic", backbone=narrow, device="cpu", progress=False)
-    predicted = result.learner.predict(graph)  # type: ignore[union-attr]
+    predicted = result.learner.predict(graph)
     assert predicted.tolist() == ["zoo" if i % 2 else "art" for i in range(40)]
-    assert result.learner.classes == ["art", "zoo"]  # type: ignore[union-attr]
-    result.learner.save(tmp_path / "model.eg")  # type: ignore[union-attr]
+    assert result.learner.classes == ["art", "zoo"]
+    result.learner.save(tmp_path / "model.eg")
     again = eg.load_learner(tmp_path / "model.eg")
     assert again.predict(graph).tolist() == predicted.tolist()
     imported = tmp_path / "imported"

@@ -1,7 +1,5 @@
 """Whole runs: what they return, what they keep, and that they can be stopped anywhere."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator
@@ -15,7 +13,6 @@ import pytest
 from evergraph.core.errors import ConfigurationError, DataError, ResultsError
 from evergraph.experiments.build import build_stream, load_graph
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import RunResult
 from evergraph.experiments.runner import Observer, complete_together, open_together, run
 from evergraph.experiments.store import ResultStore
@@ -49,7 +46,7 @@ def of_two_seeds(method: str) -> RunConfig:
     return small(method=method, seeds=[0, 1], backbone=SMALLER.get(method), measures=True)
 
 
-def test_a_result_holds_what_it_promises() -> None:
+def test_a_result_holds_what_it_promises():
     result = run(small(seeds=[0, 1])).to_dict()
     for metric in ("average_accuracy", "average_forgetting"):
         for testing in ("local", "global"):
@@ -85,7 +82,7 @@ SMALLER = {
 
 
 @pytest.mark.parametrize(("method", "tasks"), [("tem", 3), ("tem", 5), ("joint", 4)])
-def test_a_stopped_run_resumes_to_the_same_result(method: str, tasks: int, tmp_path: Path) -> None:
+def test_a_stopped_run_resumes_to_the_same_result(method, tasks, tmp_path):
     config, whole = of_two_seeds(method), uninterrupted(method)
     with pytest.raises(StopError):
         run(config, out=tmp_path / "out", observer=stop_after(tasks))
@@ -96,13 +93,13 @@ def test_a_stopped_run_resumes_to_the_same_result(method: str, tasks: int, tmp_p
     assert not list((tmp_path / "out").rglob("*.safetensors"))  # the learner is not needed now
 
 
-def test_a_finished_run_is_not_learned_again(finished: tuple[RunResult, Path]) -> None:
+def test_a_finished_run_is_not_learned_again(finished):
     result, out = finished
     arrays = np.load(out / "seed-0" / "accuracy.npz", allow_pickle=False)
     assert set(arrays) == {"local_balanced", "local_plain", "global_balanced", "global_plain"}
     np.testing.assert_array_equal(arrays["global_plain"], result.seeds[0].matrix("global", "plain"))
     before = (out / "result.json").read_bytes()
-    epochs: list[int] = []
+    epochs = []
     observer = Observer(on_epoch=lambda task, epoch: epochs.append(epoch))
     again = run(small(), out=out, resume=True, observer=observer).to_dict()
     assert epochs == []
@@ -113,7 +110,7 @@ def test_a_finished_run_is_not_learned_again(finished: tuple[RunResult, Path]) -
     assert ResultStore(out.parent).finished() is None
 
 
-def test_results_are_never_overwritten(finished: tuple[RunResult, Path], tmp_path: Path) -> None:
+def test_results_are_never_overwritten(finished, tmp_path):
     with pytest.raises(ResultsError, match=r"memory\.budget is 3 there and 11 here"):
         run(small(memory={"budget": 11}), out=finished[1], resume=True)
     with pytest.raises(ResultsError, match="already holds results: use --resume"):
@@ -126,7 +123,7 @@ def test_results_are_never_overwritten(finished: tuple[RunResult, Path], tmp_pat
         run(small(), out=tmp_path / "thesis.txt" / "out")
 
 
-def test_a_damaged_checkpoint_is_said_not_guessed_around(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_said_not_guessed_around(tmp_path):
     with pytest.raises(StopError):
         run(small(), out=tmp_path / "out", observer=stop_after(2))
     state = next((tmp_path / "out").rglob("*.safetensors"))
@@ -139,7 +136,7 @@ def test_a_damaged_checkpoint_is_said_not_guessed_around(tmp_path: Path) -> None
         run(small(), out=tmp_path / "out", resume=True)
 
 
-def test_a_graph_without_features_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_a_graph_without_features_is_refused_before_anything_is_written(tmp_path):
     path = tmp_path / "bare.npz"
     np.savez(path, edge_index=np.zeros((2, 0), np.int32), y=np.arange(40, dtype=np.int16) % 4)
     with pytest.raises(DataError, match="no features"):
@@ -147,7 +144,7 @@ def test_a_graph_without_features_is_refused_before_anything_is_written(tmp_path
     assert not (tmp_path / "out").exists()
 
 
-def test_split_seeds_are_shared_by_repeats_unless_asked() -> None:
+def test_split_seeds_are_shared_by_repeats_unless_asked():
     for split_seed, shared in ((0, True), ("run", False)):
         config = small(stream={"split_seed": split_seed})
         graph = load_graph(config)
@@ -155,7 +152,7 @@ def test_split_seeds_are_shared_by_repeats_unless_asked() -> None:
         assert a.equal(b) is shared
 
 
-def test_progress_of_version_1_is_read(finished: tuple[RunResult, Path], tmp_path: Path) -> None:
+def test_progress_of_version_1_is_read(finished, tmp_path):
     shutil.copytree(finished[1], tmp_path / "out")
     whole = finished[0].to_dict()
     assert whole["memory"]["samples"] == whole["memory"]["floats"] > 0
@@ -175,7 +172,7 @@ def test_progress_of_version_1_is_read(finished: tuple[RunResult, Path], tmp_pat
 METHODS = ("finetune", "tem", "analytic", "joint")
 
 
-def test_runs_learned_together_come_to_what_each_comes_to_alone(tmp_path: Path) -> None:
+def test_runs_learned_together_come_to_what_each_comes_to_alone(tmp_path):
     configs = [of_two_seeds(method) for method in METHODS]
     runs = open_together(configs, out=[tmp_path / method for method in METHODS])
     together = complete_together(runs, observers=[None] * len(runs))
@@ -184,11 +181,11 @@ def test_runs_learned_together_come_to_what_each_comes_to_alone(tmp_path: Path) 
         assert ResultStore(tmp_path / method).finished() == result.to_dict()
 
 
-def test_runs_learned_together_embed_every_graph_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    embedded: list[int] = []
+def test_runs_learned_together_embed_every_graph_once(monkeypatch):
+    embedded = []
     encode = EmbeddingCache.encode
 
-    def counted(self: EmbeddingCache, graph: Any) -> Any:
+    def counted(self, graph):
         embedded.append(graph.num_nodes)
         return encode(self, graph)
 
@@ -200,11 +197,11 @@ def test_runs_learned_together_embed_every_graph_once(monkeypatch: pytest.Monkey
     assert len(embedded) == 3 + 3  # three tasks' own graphs, and everything after each task
 
 
-def test_runs_learned_together_take_turns_and_resume(tmp_path: Path) -> None:
-    turns: list[tuple[str, int]] = []
+def test_runs_learned_together_take_turns_and_resume(tmp_path):
+    turns = []
 
-    def watching(method: str, stop: int) -> Observer:
-        def on_task(seed: int, report: TaskReport) -> None:
+    def watching(method, stop):
+        def on_task(seed, report):
             turns.append((method, report.index))
             if len(turns) == stop:
                 raise StopError
@@ -212,7 +209,7 @@ def test_runs_learned_together_take_turns_and_resume(tmp_path: Path) -> None:
         return Observer(on_task=on_task)
 
     configs = [small(method=method) for method in ("finetune", "tem")]
-    folders: list[Path | None] = [tmp_path / "finetune", tmp_path / "tem"]
+    folders = [tmp_path / "finetune", tmp_path / "tem"]
     with pytest.raises(StopError):
         complete_together(
             open_together(configs, out=folders),
@@ -225,7 +222,7 @@ def test_runs_learned_together_take_turns_and_resume(tmp_path: Path) -> None:
         assert comparable(result.to_dict()) == comparable(run(config).to_dict())
 
 
-def test_runs_that_learn_different_things_are_not_learned_together(tmp_path: Path) -> None:
+def test_runs_that_learn_different_things_are_not_learned_together(tmp_path):
     configs = [small(method="tem"), small(method="joint", seeds=[1])]
     with pytest.raises(ConfigurationError, match=r"seeds must be the same .* joint and tem differ"):
         open_together(configs, out=[tmp_path / "tem", tmp_path / "joint"])

@@ -1,8 +1,5 @@
 """A run comes to the same numbers in little memory and with any number of threads."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,12 +59,12 @@ BACKBONES = {
 @pytest.mark.parametrize(
     ("method", "edges"), [("tem", "within"), ("analytic", "all"), ("joint", "all")]
 )
-def test_the_same_numbers_in_little_memory(method: str, edges: str) -> None:
+def test_the_same_numbers_in_little_memory(method, edges):
     config = config_of(method, stream={"edges": edges}, backbone=BACKBONES[method])
     assert numbers(config, Tight()) == numbers(config, Resources())
 
 
-def test_embeddings_and_subgraphs_lie_in_files_then() -> None:
+def test_embeddings_and_subgraphs_lie_in_files_then():
     graph = load("synthetic", nodes=NODES, classes=4, features=10)
     stream = build_stream(config_of("tem"), graph, 0, resources=Tight())
     task = stream.open(1)
@@ -80,7 +77,7 @@ def test_embeddings_and_subgraphs_lie_in_files_then() -> None:
         EmbeddingCache(SGC(), resources=Resources(memory_limit=1)).encode(graph)
 
 
-def test_half_precision_takes_half_the_memory() -> None:
+def test_half_precision_takes_half_the_memory():
     graph = load("synthetic", nodes=NODES, classes=4, features=10)
     whole = EmbeddingCache(SGC())(graph)
     for resources in (Resources(), Tight()):
@@ -111,9 +108,7 @@ def graph() -> eg.Graph:
     ("method", "settings"),
     [("tem", FULL), ("joint", NETWORKS), ("analytic", WIDE), ("auto", VIEWS)],
 )
-def test_a_run_is_the_same_with_any_number_of_threads(
-    method: str, settings: dict[str, Any], graph: eg.Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_the_same_with_any_number_of_threads(method, settings, graph, monkeypatch):
     monkeypatch.setattr(Tuned, "CANDIDATES", Tuned.CANDIDATES[:1])
     one, two = (learned(graph, method, threads, **settings) for threads in (1, 2))
     assert one.seeds[0].rows == two.seeds[0].rows
@@ -127,8 +122,8 @@ def learned(graph: eg.Graph, method: str, threads: int, **settings: Any) -> eg.R
         return eg.run(graph, method, device="cpu", progress=False, **settings)
 
 
-def test_a_number_of_threads_is_part_of_what_a_run_is(tmp_path: Path) -> None:
-    def again(**settings: Any) -> eg.RunResult:
+def test_a_number_of_threads_is_part_of_what_a_run_is(tmp_path):
+    def again(**settings):
         return eg.run(
             "synthetic", "slda", out=tmp_path, resume=True, progress=False, device="cpu", **settings
         )

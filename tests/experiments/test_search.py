@@ -1,7 +1,5 @@
 """Choosing hyper-parameters: every combination, on validation nodes, the best one kept."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -33,9 +31,9 @@ def result(local: float, union: float) -> dict[str, Any]:
     return {"average_accuracy": spreads, "average_forgetting": spreads}
 
 
-def test_a_trial_for_every_combination_with_the_first_seed_on_validation_nodes() -> None:
+def test_a_trial_for_every_combination_with_the_first_seed_on_validation_nodes():
     tried = trials(job(), SearchConfig())
-    assert [(t.config.training.lr, t.config.memory.sampler.name) for t in tried] == [  # type: ignore[union-attr]
+    assert [(t.config.training.lr, t.config.memory.sampler.name) for t in tried] == [
         (0.1, "coverage"),
         (0.1, "uniform"),
         (0.2, "coverage"),
@@ -61,11 +59,11 @@ def test_a_trial_for_every_combination_with_the_first_seed_on_validation_nodes()
         ({"topology": "../x y"}, "topology=..-x-y"),
     ],
 )
-def test_combinations_have_short_names_fit_for_folders(values: dict[str, Any], name: str) -> None:
+def test_combinations_have_short_names_fit_for_folders(values, name):
     assert replace(job(), tried=values).trial == name
 
 
-def test_the_best_by_the_way_of_testing_asked_for_is_chosen_and_the_first_of_equals() -> None:
+def test_the_best_by_the_way_of_testing_asked_for_is_chosen_and_the_first_of_equals():
     searched = job()
     found = [result(0.3, 0.9), result(0.7, 0.1), result(0.7, 0.2), result(0.1, 0.1)]
     local = SearchConfig()
@@ -78,7 +76,7 @@ def test_the_best_by_the_way_of_testing_asked_for_is_chosen_and_the_first_of_equ
     assert told["chosen"] == tried[0][0].trial
 
 
-def test_a_search_runs_on_validation_nodes_then_its_choice_on_test_nodes(learned: Any) -> None:
+def test_a_search_runs_on_validation_nodes_then_its_choice_on_test_nodes(learned):
     folder = learned.out / "synthetic" / "class-il" / "finetune"
     told = json.loads((folder / "search.json").read_text())
     assert [c["name"] for c in told["combinations"]] == ["lr=1e-06", "lr=0.01"]
@@ -93,11 +91,11 @@ def test_a_search_runs_on_validation_nodes_then_its_choice_on_test_nodes(learned
     assert (final["part"], final["seeds"], final["training"]["lr"]) == ("test", [0, 1], 0.01)
 
 
-def test_validation_runs_never_ask_for_test_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validation_runs_never_ask_for_test_nodes(monkeypatch):
     asked = []
     exams = GraphStream.exams
 
-    def spy(self: GraphStream, index: int, testing: Any, part: str = "test") -> Any:
+    def spy(self, index, testing, part="test"):
         asked.append(part)
         return exams(self, index, testing, part)
 
@@ -115,7 +113,7 @@ def test_validation_runs_never_ask_for_test_nodes(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("method", sorted(set(grids()) & set(methods.names())))
-def test_every_shipped_grid_fits_its_method(method: str) -> None:
+def test_every_shipped_grid_fits_its_method(method):
     config = BenchConfig.of({"datasets": ["synthetic"], "methods": [method]})
     (searched,) = expand(config, search=True)
     for config_tried in [trial.config for trial in trials(searched, SearchConfig())]:
@@ -123,7 +121,7 @@ def test_every_shipped_grid_fits_its_method(method: str) -> None:
     assert not expand(config)[0].grid  # unless asked, nothing is searched
 
 
-def test_a_grid_in_the_file_wins_over_the_shipped_one() -> None:
+def test_a_grid_in_the_file_wins_over_the_shipped_one():
     values = {"datasets": ["synthetic"], "methods": [{"name": "tem", "grid": GRID}, "finetune"]}
     jobs = expand(BenchConfig.of(values), search=True)
     assert [dict(job.grid) for job in jobs] == [GRID, {}]

@@ -1,9 +1,6 @@
 """``seed``, ``seeds`` and ``repeats`` mean the same wherever they are given."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 from book_rows import rows_in
@@ -33,7 +30,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("asked", "seeds"), WAYS)
-def test_python_takes_all_three(asked: dict[str, Any], seeds: tuple[int, ...]) -> None:
+def test_python_takes_all_three(asked, seeds):
     assert RunConfig(**asked).seeds == seeds
     assert RunConfig.of(asked).seeds == seeds
     assert configured(RunConfig(), asked).seeds == seeds
@@ -44,7 +41,7 @@ LINES = [("seed = 5", (5,)), ("seeds = [0, 2]", (0, 2)), ("repeats = 3", (0, 1, 
 
 
 @pytest.mark.parametrize(("line", "seeds"), LINES)
-def test_files_take_all_three(tmp_path: Path, line: str, seeds: tuple[int, ...]) -> None:
+def test_files_take_all_three(tmp_path, line, seeds):
     preset, bench = tmp_path / "run.toml", tmp_path / "bench.toml"
     preset.write_text(line)
     bench.write_text(f'{line}\ndatasets = ["synthetic"]\nmethods = ["tem"]\n')
@@ -52,7 +49,7 @@ def test_files_take_all_three(tmp_path: Path, line: str, seeds: tuple[int, ...])
     assert BenchConfig.of(read_bench(str(bench))).seeds == seeds
 
 
-def test_a_file_laid_over_another_has_the_last_word(tmp_path: Path) -> None:
+def test_a_file_laid_over_another_has_the_last_word(tmp_path):
     base, over = tmp_path / "base.toml", tmp_path / "over.toml"
     base.write_text("repeats = 3")
     over.write_text(f'extends = "{base}"\nseeds = [4, 5]\n[methods.tem]\nseed = 9\n')
@@ -72,33 +69,33 @@ def test_a_file_laid_over_another_has_the_last_word(tmp_path: Path) -> None:
         ({"seeds": [1, 1]}, "seeds must differ"),
     ],
 )
-def test_what_is_no_seed_is_refused(asked: dict[str, Any], sentence: str) -> None:
+def test_what_is_no_seed_is_refused(asked, sentence):
     with pytest.raises(ConfigurationError, match=sentence):
         RunConfig.of(asked)
 
 
 @given(st.integers(min_value=1, max_value=50))
-def test_a_bare_number_was_a_count_and_is_read_as_one_with_a_warning(count: int) -> None:
+def test_a_bare_number_was_a_count_and_is_read_as_one_with_a_warning(count):
     with pytest.warns(DeprecationWarning, match=f"is read as {count} repeats"):
         assert configured(RunConfig(), {"seeds": count}).seeds == tuple(range(count))
     with pytest.warns(DeprecationWarning, match=f"write repeats = {count} for seeds 0 to"):
         assert with_seeds({"seeds": count}) == with_seeds({"repeats": count})
 
 
-def test_the_warning_points_at_the_caller(small_graph: Any) -> None:
+def test_the_warning_points_at_the_caller(small_graph):
     with pytest.warns(DeprecationWarning, match="1 repeats") as warned:
         eg.run(small_graph, "slda", seeds=1, device="cpu", progress=False)
     assert [one.filename for one in warned] == [__file__]
 
 
-def test_a_bare_number_was_a_count(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bare_number_was_a_count(tmp_path, caplog):
     (tmp_path / "old.toml").write_text("seeds = 3")
     for _ in range(2):
         assert RunConfig.of(read_preset(str(tmp_path / "old.toml"))).seeds == (0, 1, 2)
     assert caplog.text.count("seeds = 3 is read as 3 repeats: write repeats = 3") == 1
 
 
-def test_a_results_folder_that_holds_a_count_can_be_resumed(tmp_path: Path) -> None:
+def test_a_results_folder_that_holds_a_count_can_be_resumed(tmp_path):
     config = RunConfig(seeds=(0, 1, 2))
     text = config.to_toml()
     kept = "seeds = [\n    0,\n    1,\n    2,\n]\n"
@@ -107,7 +104,7 @@ def test_a_results_folder_that_holds_a_count_can_be_resumed(tmp_path: Path) -> N
     ResultStore(tmp_path).open(config, resume=True)
 
 
-def test_commands_of_the_book_still_run_what_they_ran() -> None:
+def test_commands_of_the_book_still_run_what_they_ran():
     rows = rows_in(Path(__file__).parents[2] / "book")
     assert rows
     for row in rows:

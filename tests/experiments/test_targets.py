@@ -1,10 +1,7 @@
 """Runs on graphs whose nodes have several labels or numbers."""
 
-from __future__ import annotations
-
 import json
 import logging
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +29,7 @@ def graph_of(kind: str, nodes: int = 60) -> Graph:
     features = torch.randn(nodes, 3, generator=generator)
     values = features[:, :2] + 1 if kind == "numbers" else (features[:, :2] > 0).float()
     edges = torch.stack([torch.arange(nodes), torch.arange(nodes).roll(1)])
-    targets = Targets(values, kind, ("a", "b"))  # type: ignore[arg-type]
+    targets = Targets(values, kind, ("a", "b"))
     return Graph.from_edges(edges, features=features, targets=targets)
 
 
@@ -41,7 +38,7 @@ BESIDE = {"labels": "average_precision", "numbers": "mae"}
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
-def test_a_run_stopped_and_resumed_says_what_it_was_measured_by(kind: str, tmp_path: Path) -> None:
+def test_a_run_stopped_and_resumed_says_what_it_was_measured_by(kind, tmp_path):
     way = {"tasks": 3, "by": "random", **SMALL}
     with pytest.raises(StopError):
         run(graph_of(kind), "analytic", out=tmp_path / "a", observer=stop_after(2), **way)
@@ -62,7 +59,7 @@ def test_a_run_stopped_and_resumed_says_what_it_was_measured_by(kind: str, tmp_p
 
 
 @pytest.mark.parametrize("edges", ["within", "all"])
-def test_the_default_method_gives_way(edges: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_default_method_gives_way(edges, caplog):
     config = resolved(RunConfig.of({"dataset": "mine.npz", "stream": {"edges": edges}}))
     with caplog.at_level(logging.WARNING):
         fitted = fitted_to(graph_of("labels"), config)
@@ -76,7 +73,7 @@ def test_the_default_method_gives_way(edges: str, caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.parametrize("method", ["tem", {"name": "auto", "probes": 5}])
-def test_other_methods_refuse_before_anything_is_written(method: Any, tmp_path: Path) -> None:
+def test_other_methods_refuse_before_anything_is_written(method, tmp_path):
     with pytest.raises(
         ConfigurationError, match=r"learns one class per node.*use method 'analytic'"
     ):
@@ -85,7 +82,7 @@ def test_other_methods_refuse_before_anything_is_written(method: Any, tmp_path: 
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_reports_name_the_measure(tmp_path: Path) -> None:
+def test_reports_name_the_measure(tmp_path):
     pytest.importorskip("matplotlib")
     from evergraph.reports import collect, comparison, write_report
 
@@ -106,8 +103,8 @@ def seed_of(*measures: Measures) -> SeedResult:
     return SeedResult(0, [], {}, None, 0, 0, measures=list(measures))
 
 
-def test_a_measure_is_the_mean_of_the_tasks_where_it_has_a_meaning() -> None:
-    tasks: list[Measures] = [
+def test_a_measure_is_the_mean_of_the_tasks_where_it_has_a_meaning():
+    tasks = [
         {"local": {"rejection_auroc": 0.5}},
         {"local": {"rejection_auroc": 1.0}},
         {"local": {"rejection_auroc": None}},
@@ -119,14 +116,14 @@ def test_a_measure_is_the_mean_of_the_tasks_where_it_has_a_meaning() -> None:
     assert seed.measure("global", "rejection_auroc") is None
 
 
-def test_a_result_tells_them_over_seeds() -> None:
+def test_a_result_tells_them_over_seeds():
     result = run(measured(seeds=[0, 1]))
     told = result.to_dict()
     for testing in ("local", "global"):
         found = told["measures"][testing]
         auroc = [seed.measure(testing, "rejection_auroc") for seed in result.seeds]
-        assert found["rejection_auroc"]["mean"] == pytest.approx(np.mean(auroc))  # type: ignore[arg-type]
-        assert found["rejection_auroc"]["std"] == pytest.approx(np.std(auroc, ddof=1))  # type: ignore[arg-type]
+        assert found["rejection_auroc"]["mean"] == pytest.approx(np.mean(auroc))
+        assert found["rejection_auroc"]["std"] == pytest.approx(np.std(auroc, ddof=1))
         assert found["rejection_auroc"]["mean"] > 0.6  # classes are apart: better than guessing
         assert 0 < found["calibration_error"]["mean"] < 1
         assert found["forward_transfer"] is None  # every task brings new classes only
@@ -136,19 +133,19 @@ def test_a_result_tells_them_over_seeds() -> None:
     json.dumps(told, allow_nan=False)
 
 
-def test_classes_that_come_again_carry_over() -> None:
+def test_classes_that_come_again_carry_over():
     stream = {"by": "blurred", "tasks": 4, "blur": 0.5}
     seed = run(measured(stream=stream, training={"epochs": 20, "batch_size": 64})).seeds[0]
     for testing in ("local", "global"):
         found = [task[testing]["forward_transfer"] for task in seed.measures]
         assert found[-1] is None
         assert all(value is not None for value in found[:-1])
-        assert seed.measure(testing, "forward_transfer") > 0.2  # type: ignore[operator]
+        assert seed.measure(testing, "forward_transfer") > 0.2
 
 
 @pytest.mark.parametrize(("method", "edges"), [("tem", "all"), ("joint", "within")])
-def test_looking_ahead_changes_no_other_number(method: str, edges: str) -> None:
-    way: Any = {"method": method, "stream": {"edges": edges}, "backbone": "pdgnn"}
+def test_looking_ahead_changes_no_other_number(method, edges):
+    way = {"method": method, "stream": {"edges": edges}, "backbone": "pdgnn"}
     looking, blind = (run(measured(**way, measures=on)).to_dict() for on in (True, False))
     assert looking["measures"]["local"]["rejection_auroc"] is not None
     for way, measures in blind["measures"].items():
@@ -158,7 +155,7 @@ def test_looking_ahead_changes_no_other_number(method: str, edges: str) -> None:
     assert comparable(looking, *apart) == comparable(blind, *apart)
 
 
-def test_progress_without_measures_is_still_read(tmp_path: Path) -> None:
+def test_progress_without_measures_is_still_read(tmp_path):
     config = measured(measures=False)
     with pytest.raises(StopError):
         run(config, out=tmp_path / "out", observer=stop_after(2))

@@ -3,8 +3,6 @@
 Run with ``pytest -m gpu`` on a machine with a CUDA device; elsewhere all of it is left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,17 +18,16 @@ HERE = Path(__file__).parent
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark every test of this folder, and leave them out where there is no device."""
-    here = [item for item in items if HERE in item.path.parents]
+    here = [item for item in items if item.path.parent == HERE]
     for item in here:
         item.add_marker(pytest.mark.gpu)
     if here and not torch.cuda.is_available():
-        items[:] = [item for item in items if HERE not in item.path.parents]
+        items[:] = [item for item in items if item.path.parent != HERE]
         config.hook.pytest_deselected(items=here)
 
 
 @pytest.fixture
 def on_gpu(small_graph: Graph) -> Graph:
-    """The small graph with its arrays on the device."""
     return small_graph.to("cuda")
 
 

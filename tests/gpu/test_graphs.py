@@ -1,8 +1,5 @@
 """Graphs, streams, reach and embeddings on a GPU give what they give on a CPU."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -39,7 +36,7 @@ def sparse(graph: Graph) -> Graph:
 
 @pytest.mark.parametrize("hops", [0, 1, 2, 3])
 @pytest.mark.parametrize("name", topologies.names())
-def test_every_topology(name: str, hops: int, small_graph: Graph, on_gpu: Graph) -> None:
+def test_every_topology(name, hops, small_graph, on_gpu):
     topology = topologies.make(name, hops=hops)
     expected, found = topology.encode(small_graph), topology.encode(on_gpu)
     assert found.device.type == "cuda"
@@ -47,16 +44,14 @@ def test_every_topology(name: str, hops: int, small_graph: Graph, on_gpu: Graph)
 
 
 @pytest.mark.parametrize("name", topologies.names())
-def test_every_topology_of_sparse_features(name: str, small_graph: Graph) -> None:
+def test_every_topology_of_sparse_features(name, small_graph):
     topology, graph = topologies.make(name), sparse(small_graph)
     found = topology.encode(graph.to("cuda")).cpu()
     assert found.allclose(topology.encode(graph), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", topologies.names())
-def test_every_topology_of_weighted_edges(
-    name: str, small_graph: Graph, little_room: Callable[[], None]
-) -> None:
+def test_every_topology_of_weighted_edges(name, small_graph, little_room):
     weights = torch.rand(small_graph.num_edges, generator=torch.Generator().manual_seed(0)) + 0.1
     topology, graph = topologies.make(name), replace(small_graph, weights=weights)
     expected = topology.encode(graph)
@@ -67,9 +62,7 @@ def test_every_topology_of_weighted_edges(
 
 
 @pytest.mark.parametrize("name", topologies.names())
-def test_embeddings_that_do_not_fit_the_device(
-    name: str, small_graph: Graph, on_gpu: Graph, little_room: Callable[[], None]
-) -> None:
+def test_embeddings_that_do_not_fit_the_device(name, small_graph, on_gpu, little_room):
     expected = EmbeddingCache(topologies.make(name))(small_graph)
     little_room()
     for graph in (small_graph, on_gpu):
@@ -79,9 +72,7 @@ def test_embeddings_that_do_not_fit_the_device(
 
 @pytest.mark.parametrize("rows", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", SUMMING)
-def test_every_topology_with_half_rows(
-    name: str, rows: str, small_graph: Graph, on_gpu: Graph, little_room: Callable[[], None]
-) -> None:
+def test_every_topology_with_half_rows(name, rows, small_graph, on_gpu, little_room):
     topology = topologies.make(name, dtype=rows)
     expected = topology.encode(small_graph)
     digits = 2e-3 if rows == "float16" else 2e-2  # a sum that ends otherwise may be rounded so
@@ -92,11 +83,11 @@ def test_every_topology_with_half_rows(
         assert cache(graph).cpu().allclose(expected, rtol=digits, atol=digits)
 
 
-def test_a_stream_is_cut_alike(small_graph: Graph, on_gpu: Graph) -> None:
+def test_a_stream_is_cut_alike(small_graph, on_gpu):
     time = torch.arange(small_graph.num_nodes) % 5
     for by in ("class", "time", "blurred"):
         ours, theirs = (
-            GraphStream(Graph(**(vars(graph) | {"time": time.to(graph.device)})), by=by)  # type: ignore[arg-type]
+            GraphStream(Graph(**(vars(graph) | {"time": time.to(graph.device)})), by=by)
             for graph in (small_graph, on_gpu)
         )
         assert ours.tasks == theirs.tasks
@@ -108,7 +99,7 @@ def test_a_stream_is_cut_alike(small_graph: Graph, on_gpu: Graph) -> None:
         assert task.train_labels.equal(other.train_labels)
 
 
-def test_reach_and_coverage(small_graph: Graph, on_gpu: Graph) -> None:
+def test_reach_and_coverage(small_graph, on_gpu):
     nodes = torch.arange(0, small_graph.num_nodes, 7)
     for hops in (0, 1, 2, 3):
         expected = reach_sizes(small_graph, nodes, hops=hops)
@@ -121,12 +112,12 @@ def test_reach_and_coverage(small_graph: Graph, on_gpu: Graph) -> None:
             assert first.equal(second)
 
 
-def test_curvature_and_homophily(small_graph: Graph, on_gpu: Graph) -> None:
+def test_curvature_and_homophily(small_graph, on_gpu):
     assert forman_curvature(on_gpu).cpu().equal(forman_curvature(small_graph))
     assert homophily(on_gpu) == homophily(small_graph)
 
 
-def test_sparse_times_sparse(small_graph: Graph) -> None:
+def test_sparse_times_sparse(small_graph):
     few = sparse(small_graph).features
     square = torch.eye(len(few)).to_sparse_csr()
     product = sparse_product(square.to("cuda"), few.to("cuda"))
@@ -147,20 +138,20 @@ def related(small_graph: Graph) -> Graph:
 
 
 @pytest.mark.parametrize("encoder", [RelationHops(width=32), RelationCodes(width=32)])
-def test_embeddings(encoder: RelationHops | RelationCodes, related: Graph) -> None:
+def test_embeddings(encoder, related):
     found = encoder.encode(related.to("cuda"))
     assert found.device.type == "cuda"
     assert found.cpu().allclose(encoder.encode(related), rtol=1e-4, atol=1e-5)
 
 
-def test_embeddings_that_do_not_fit(related: Graph, little_room: Callable[[], None]) -> None:
+def test_embeddings_that_do_not_fit(related, little_room):
     little_room()
     cache = EmbeddingCache(RelationHops(width=32), device="cuda")
     expected = EmbeddingCache(RelationHops(width=32))(related)
     assert cache(related).cpu().allclose(expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_stream_learned_by_auto(related: Graph) -> None:
+def test_a_stream_learned_by_auto(related):
     scores = []
     for device in ("cpu", "cuda"):
         stream = GraphStream(related, device=device)
@@ -176,7 +167,7 @@ def test_a_stream_learned_by_auto(related: Graph) -> None:
     assert scores[1].allclose(scores[0], rtol=1e-2, atol=1e-2)
 
 
-def test_a_stream_learned_by_replay(related: Graph) -> None:
+def test_a_stream_learned_by_replay(related):
     learner = ERGNN(trainer=Trainer(device="cuda", epochs=2), generator=seeded(0))
     stream = GraphStream(related, device="cuda")
     for task in stream:

@@ -1,10 +1,7 @@
 """Every registered method on a GPU: it learns what it learns on a CPU, and can be stopped."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +12,6 @@ from evergraph.core.seeding import seeded
 from evergraph.experiments.bench.worker import learn
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.protocol import learn_stream
-from evergraph.graphs import Graph
 from evergraph.memory import EmbeddingMemory, SubgraphMemory, samplers
 from evergraph.methods import load_learner, methods
 from evergraph.nn import RandomFeatures, backbones
@@ -49,7 +45,6 @@ def make(
 
 
 def fitted(learner: Learner, stream: GraphStream, tasks: Sequence[int]) -> Learner:
-    """Return a learner that has learned some tasks."""
     for index in tasks:
         learner.fit_task(stream.open(index, cumulative=learner.cumulative))
     return learner
@@ -62,12 +57,11 @@ def answers(learner: Learner, stream: GraphStream) -> torch.Tensor:
 
 
 def agreement(first: torch.Tensor, second: torch.Tensor) -> float:
-    """Return the share of equal answers."""
     return float((first == second).float().mean())
 
 
 @pytest.mark.parametrize("name", methods.names())
-def test_learns_what_a_cpu_learns(name: str, small_graph: Graph, on_gpu: Graph) -> None:
+def test_learns_what_a_cpu_learns(name, small_graph, on_gpu):
     found = []
     for graph, device in ((small_graph, "cpu"), (on_gpu, "cuda")):
         stream = GraphStream(graph, setting="task-il", edges="all")
@@ -77,7 +71,7 @@ def test_learns_what_a_cpu_learns(name: str, small_graph: Graph, on_gpu: Graph) 
 
 
 @pytest.mark.parametrize("name", methods.names())
-def test_learns_the_newest_task_in_class_il(name: str, on_gpu: Graph) -> None:
+def test_learns_the_newest_task_in_class_il(name, on_gpu):
     # A GPU draws other weights than a CPU, and what is left of old classes hangs on them.
     reports = list(learn_stream(make(name, "cuda", batch_size=64), GraphStream(on_gpu)))
     assert [len(r.rows["local"]["balanced"]) for r in reports] == [1, 2, 3]
@@ -85,9 +79,7 @@ def test_learns_the_newest_task_in_class_il(name: str, on_gpu: Graph) -> None:
 
 
 @pytest.mark.parametrize("name", methods.names())
-def test_a_saved_learner_is_the_same_here_and_much_the_same_on_a_cpu(
-    name: str, on_gpu: Graph, tmp_path: Path
-) -> None:
+def test_a_saved_learner_is_the_same_here_and_much_the_same_on_a_cpu(name, on_gpu, tmp_path):
     stream = GraphStream(on_gpu, setting="task-il")
     learner = fitted(make(name, "cuda"), stream, range(len(stream)))
     learner.save(tmp_path / "m")
@@ -98,7 +90,7 @@ def test_a_saved_learner_is_the_same_here_and_much_the_same_on_a_cpu(
 
 
 @pytest.mark.parametrize("name", methods.names())
-def test_learns_classes_that_come_back(name: str, on_gpu: Graph) -> None:
+def test_learns_classes_that_come_back(name, on_gpu):
     stream = GraphStream(on_gpu, by="blurred", tasks=3)
     options = {"memory": SubgraphMemory()} if name == "er-gnn" else {}
     reports = list(learn_stream(make(name, "cuda", epochs=16, **options), stream))
@@ -107,7 +99,7 @@ def test_learns_classes_that_come_back(name: str, on_gpu: Graph) -> None:
 
 
 @pytest.mark.parametrize("name", methods.names())
-def test_a_restored_learner_goes_on_as_one_that_was_never_stopped(name: str, on_gpu: Graph) -> None:
+def test_a_restored_learner_goes_on_as_one_that_was_never_stopped(name, on_gpu):
     stream = GraphStream(on_gpu)
     whole = fitted(make(name, "cuda"), stream, [0, 1])
     saved = {key: value.clone() for key, value in whole.state().items()}
@@ -125,7 +117,7 @@ def test_a_restored_learner_goes_on_as_one_that_was_never_stopped(name: str, on_
 
 @pytest.mark.parametrize("backbone", backbones.names())
 @pytest.mark.parametrize("name", ["finetune", "ssm"])
-def test_every_backbone(name: str, backbone: str, small_graph: Graph, on_gpu: Graph) -> None:
+def test_every_backbone(name, backbone, small_graph, on_gpu):
     if backbone == "random-features" and name != "finetune":
         pytest.skip("nothing of it is trained by replay")
     if backbone == "tuned":
@@ -143,9 +135,7 @@ def test_every_backbone(name: str, backbone: str, small_graph: Graph, on_gpu: Gr
 
 
 @pytest.mark.parametrize("name", samplers.names())
-def test_every_sampler_of_embeddings_stores_what_it_stores_on_a_cpu(
-    name: str, small_graph: Graph, on_gpu: Graph
-) -> None:
+def test_every_sampler_of_embeddings_stores_what_it_stores_on_a_cpu(name, small_graph, on_gpu):
     kept = []
     for graph, device in ((small_graph, "cpu"), (on_gpu, "cuda")):
         stream = GraphStream(graph)
@@ -161,7 +151,7 @@ def test_every_sampler_of_embeddings_stores_what_it_stores_on_a_cpu(
 
 
 @pytest.mark.parametrize("name", samplers.names())
-def test_every_sampler_of_nodes_stores_and_restores(name: str, on_gpu: Graph) -> None:
+def test_every_sampler_of_nodes_stores_and_restores(name, on_gpu):
     stream = GraphStream(on_gpu)
     memory = SubgraphMemory(budget=10, sampler=samplers.make(name))
     learner = fitted(make("ssm", "cuda", epochs=1, memory=memory), stream, [0, 1])
@@ -172,12 +162,12 @@ def test_every_sampler_of_nodes_stores_and_restores(name: str, on_gpu: Graph) ->
     assert answers(again, stream).shape == answers(learner, stream).shape
 
 
-def test_curvature_chooses_the_same_neighbours(small_graph: Graph, on_gpu: Graph) -> None:
+def test_curvature_chooses_the_same_neighbours(small_graph, on_gpu):
     graphs = []
     for graph, device in ((small_graph, "cpu"), (on_gpu, "cuda")):
         learner = make("sem", device, epochs=1)
         fitted(learner, GraphStream(graph), [0])
-        graphs.append(learner.memory.graph_)  # type: ignore[attr-defined]
+        graphs.append(learner.memory.graph_)
     assert graphs[0].indices.equal(graphs[1].indices)
     assert graphs[1].device.type == "cpu"
 
@@ -186,8 +176,8 @@ def test_curvature_chooses_the_same_neighbours(small_graph: Graph, on_gpu: Graph
 @pytest.mark.parametrize("fits", [True, False])
 @pytest.mark.parametrize("name", REFRESHED)
 def test_a_growing_graph_is_refreshed_wherever_embeddings_are(
-    name: str, fits: bool, refresh: str, small_graph: Graph, little_room: Callable[[], None]
-) -> None:
+    name, fits, refresh, small_graph, little_room
+):
     if name == "auto" and refresh == "corrected":
         pytest.skip("auto counts anew, it does not correct")
     found = []
@@ -201,7 +191,7 @@ def test_a_growing_graph_is_refreshed_wherever_embeddings_are(
 
 
 @pytest.mark.parametrize("labelled", [None, 0.1], ids=["many labels", "few, and guesses"])
-def test_landmarks_and_guesses_match_a_cpu(labelled: float | None, small_graph: Graph) -> None:
+def test_landmarks_and_guesses_match_a_cpu(labelled, small_graph):
     found = []
     for device in ("cpu", "cuda"):
         stream = GraphStream(small_graph, edges="all", device=device, labelled=labelled)
@@ -229,7 +219,7 @@ def small_gpu() -> Iterator[None]:
 
 @pytest.mark.usefixtures("small_gpu")
 @pytest.mark.parametrize("method", ["tem", "finetune"])
-def test_a_run_that_does_not_fit_goes_on_with_less(tmp_path: Path, method: str) -> None:
+def test_a_run_that_does_not_fit_goes_on_with_less(tmp_path, method):
     config = RunConfig.of(
         {
             "dataset": {"name": "synthetic", "nodes": 20_000, "classes": 4, "features": 512},

@@ -1,7 +1,5 @@
 """Products by the Triton kernel: by hand, against the CPU, in half numbers, the same in parts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -11,7 +9,7 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.graphs import Graph, Smoother, smoother
 from evergraph.graphs.kernels import scaled_rows
-from evergraph.graphs.kernels.scaled_rows import Kernel, RowType, held_rows
+from evergraph.graphs.kernels.scaled_rows import held_rows
 from graphs_to_draw import graph_of, path_pairs
 
 pytest.importorskip("triton")
@@ -46,7 +44,7 @@ def on_the_device(operator: Smoother) -> Smoother:
     )
 
 
-def test_a_path_by_hand() -> None:
+def test_a_path_by_hand():
     #  0 - 1 - 2   and 3 apart: means over a node and its neighbours
     path = graph_of(path_pairs(3), 4).to("cuda")
     features = torch.tensor([[6.0, 60.0], [12.0, 120.0], [18.0, 180.0], [5.0, 50.0]]).cuda()
@@ -59,7 +57,7 @@ def test_a_path_by_hand() -> None:
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("self_loops", [False, True])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_every_width_equals_the_cpu(width: int, self_loops: bool, weighted: bool) -> None:
+def test_every_width_equals_the_cpu(width, self_loops, weighted):
     graph = random_graph()
     if weighted:
         drawn = torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(1))
@@ -74,7 +72,7 @@ def test_every_width_equals_the_cpu(width: int, self_loops: bool, weighted: bool
 
 
 @pytest.mark.parametrize("width", [5, 100, 300])
-def test_blocks_of_columns_and_rows_give_the_same_bits(width: int) -> None:
+def test_blocks_of_columns_and_rows_give_the_same_bits(width):
     operator = smoother(random_graph().to("cuda"), kernel="triton")
     features = random_features(3, width).cuda()
     whole = operator.product(features)
@@ -86,7 +84,7 @@ def test_blocks_of_columns_and_rows_give_the_same_bits(width: int) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "digits"), [(torch.float16, 2e-3), (torch.bfloat16, 2e-2)])
-def test_half_numbers_are_summed_in_whole_ones(dtype: torch.dtype, digits: float) -> None:
+def test_half_numbers_are_summed_in_whole_ones(dtype, digits):
     graph = random_graph()
     features = random_features(4, 100)
     expected = smoother(graph, scheme="none").product(features)
@@ -105,7 +103,7 @@ def test_half_numbers_are_summed_in_whole_ones(dtype: torch.dtype, digits: float
     assert smoother(star, scheme="none", kernel="triton").product(ones)[0] == 4096
 
 
-def test_row_pointers_of_64_bits() -> None:
+def test_row_pointers_of_64_bits():
     graph = random_graph().to("cuda")
     operator = smoother(graph, kernel="triton")
     wide = replace(operator, indptr=operator.indptr.long())
@@ -118,7 +116,7 @@ def test_row_pointers_of_64_bits() -> None:
 @pytest.mark.parametrize(
     ("held", "digits"), [("float32", 1e-5), ("float16", 2e-3), ("bfloat16", 2e-2)]
 )
-def test_rows_are_held_as_asked(held: RowType, digits: float, width: int, weighted: bool) -> None:
+def test_rows_are_held_as_asked(held, digits, width, weighted):
     graph = random_graph()
     if weighted:
         graph = replace(graph, weights=torch.rand(graph.num_edges) + 0.1)
@@ -142,7 +140,7 @@ def test_rows_are_held_as_asked(held: RowType, digits: float, width: int, weight
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_rows_are_scaled_to_the_bits_of_torch(width: int, kind: torch.dtype) -> None:
+def test_rows_are_scaled_to_the_bits_of_torch(width, kind):
     features = random_features(11, width + 5).cuda()[:, :width]  # rows that lie apart
     right = torch.rand(len(features)).cuda()
     held = held_rows(features, right, kind)
@@ -150,7 +148,7 @@ def test_rows_are_scaled_to_the_bits_of_torch(width: int, kind: torch.dtype) -> 
     assert held.equal((features * right[:, None]).to(kind))
 
 
-def test_what_float16_cannot_hold_is_refused() -> None:
+def test_what_float16_cannot_hold_is_refused():
     operator = smoother(random_graph().to("cuda"), scheme="none", kernel="triton", held="float16")
     with pytest.raises(DataError, match="at most 65,504 in size"):
         operator.product(torch.full((90, 3), 1e5).cuda())
@@ -163,8 +161,8 @@ def test_what_float16_cannot_hold_is_refused() -> None:
 @pytest.mark.parametrize("held", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("long", [False, True])
 def test_a_streamed_adjacency_gives_the_bits_of_one_that_fits(
-    held: RowType, self_loops: bool, weighted: bool, long: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    held, self_loops, weighted, long, monkeypatch
+):
     monkeypatch.setattr(scaled_rows, "TRITON_PAYS_FROM", 0)
     monkeypatch.setattr(scaled_rows, "STREAMED_ENTRIES", 37)
     graph = random_graph()
@@ -183,7 +181,7 @@ def test_a_streamed_adjacency_gives_the_bits_of_one_that_fits(
 
 
 @pytest.mark.parametrize("held", ["float16", "bfloat16"])
-def test_without_triton_half_rows_are_streamed_by_torch(held: RowType) -> None:
+def test_without_triton_half_rows_are_streamed_by_torch(held):
     graph, features = random_graph(), random_features(11, 33)
     expected = smoother(graph, held=held).product(features)
     host = smoother(graph, held=held)  # too small for Triton
@@ -194,7 +192,7 @@ def test_without_triton_half_rows_are_streamed_by_torch(held: RowType) -> None:
 
 @pytest.mark.parametrize("kernel", ["torch", "triton"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_features_come_back_as_such(kernel: Kernel, dtype: torch.dtype) -> None:
+def test_half_features_come_back_as_such(kernel, dtype):
     features = random_features(12, 20).cuda().to(dtype)
     found = smoother(random_graph().to("cuda"), kernel=kernel).product(features)
     assert found.dtype == dtype

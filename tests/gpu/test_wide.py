@@ -1,10 +1,6 @@
 """A graph of more than 2^31 entries on a GPU: nothing counts its entries in 32 bits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -32,7 +28,7 @@ def wide() -> Graph:
     return replace(light, indptr=indptr.cuda(), indices=indices)
 
 
-def test_products_of_all_rows_by_triton(wide: Graph) -> None:
+def test_products_of_all_rows_by_triton(wide):
     pytest.importorskip("triton")
     ones = torch.ones(wide.num_nodes, 1, device="cuda")
     found = smoother(wide, scheme="none", kernel="triton").product(ones)
@@ -41,7 +37,7 @@ def test_products_of_all_rows_by_triton(wide: Graph) -> None:
 
 @pytest.mark.parametrize("kernel", ["torch", "triton"])
 @pytest.mark.parametrize("self_loops", [False, True])
-def test_products_of_the_last_rows(kernel: Any, self_loops: bool, wide: Graph) -> None:
+def test_products_of_the_last_rows(kernel, self_loops, wide):
     if kernel == "triton":
         pytest.importorskip("triton")
     light = light_graph()
@@ -51,14 +47,14 @@ def test_products_of_the_last_rows(kernel: Any, self_loops: bool, wide: Graph) -
     torch.testing.assert_close(found.cpu(), expected)
 
 
-def test_rows_that_are_streamed_to_the_device(tmp_path: Path) -> None:
+def test_rows_that_are_streamed_to_the_device(tmp_path):
     light, folder = light_graph(), wide_folder(tmp_path / "graph")
     expected = smoother(light).rows(LAST).product(light.features)
     rows = smoother(open_graph_folder(folder)).rows(LAST)
     torch.testing.assert_close(rows.product(light.features.cuda()).cpu(), expected)
 
 
-def test_registers_of_the_last_rows(wide: Graph) -> None:
+def test_registers_of_the_last_rows(wide):
     found = []
     for graph in (wide, light_graph()):
         nodes = LIGHT.to(graph.device)
@@ -70,7 +66,7 @@ def test_registers_of_the_last_rows(wide: Graph) -> None:
     assert found[0].equal(found[1])
 
 
-def test_reach(wide: Graph) -> None:
+def test_reach(wide):
     light = light_graph()
     assert reach_sizes(wide, LIGHT, hops=2).equal(reach_sizes(light, LIGHT, hops=2))
     covered = covered_nodes(light, LIGHT[:2], hops=2)
@@ -80,7 +76,7 @@ def test_reach(wide: Graph) -> None:
 
 
 @pytest.mark.parametrize("edges", ["within", "all"])
-def test_tasks(edges: Any, wide: Graph) -> None:
+def test_tasks(edges, wide):
     streams = [GraphStream(graph, edges=edges) for graph in (wide, light_graph())]
     for ours, theirs in zip(*streams, strict=True):
         assert ours.graph.indptr.dtype == torch.int32

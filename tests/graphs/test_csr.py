@@ -1,7 +1,5 @@
 """Rows of CSR arrays, and their pointers: of 32 bits while these count all entries, else of 64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given
@@ -15,7 +13,7 @@ from evergraph.graphs.disjoint import disjoint_union
 from graphs_to_draw import graph_of, path_pairs
 
 
-def test_the_smallest_keys_of_each_row_by_hand() -> None:
+def test_the_smallest_keys_of_each_row_by_hand():
     # rows 0, 2 and 3 hold three, one and two entries; row 1 is empty
     owners = torch.tensor([0, 0, 0, 2, 3, 3])
     keys = torch.tensor([5.0, 1.0, 3.0, 9.0, 2.0, 2.0])
@@ -28,7 +26,7 @@ def test_the_smallest_keys_of_each_row_by_hand() -> None:
     entries=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=20),
     count=st.integers(1, 4),
 )
-def test_each_row_keeps_what_sorting_it_would(entries: list[tuple[int, int]], count: int) -> None:
+def test_each_row_keeps_what_sorting_it_would(entries, count):
     entries = sorted(entries, key=lambda entry: entry[0])
     owners = torch.tensor([row for row, _ in entries], dtype=torch.int64)
     keys = torch.tensor([key for _, key in entries], dtype=torch.float64)
@@ -47,7 +45,7 @@ class Tight(Resources):
         return 0
 
 
-def test_what_does_not_fit_lies_in_files_and_is_the_same() -> None:
+def test_what_does_not_fit_lies_in_files_and_is_the_same():
     ring = torch.stack([torch.arange(3000), torch.arange(3000).roll(1)])
     graph = Graph.from_edges(
         ring, features=torch.rand(3000, 9), labels=torch.arange(3000) % 2, undirected=True
@@ -73,7 +71,7 @@ def counts_to(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("counts_to")
-def test_pointers_get_longer_where_entries_get_more() -> None:
+def test_pointers_get_longer_where_entries_get_more():
     assert graph_of(path_pairs(4), 4).indptr.dtype == torch.int32
     longer = graph_of(path_pairs(5), 5)  # eight entries
     assert (longer.indptr.dtype, longer.indices.dtype) == (torch.int64, torch.int32)
@@ -93,7 +91,7 @@ def test_pointers_get_longer_where_entries_get_more() -> None:
     assert found.crow_indices().dtype == torch.int64
 
 
-def test_a_matrix_has_one_type_for_both_of_its_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_matrix_has_one_type_for_both_of_its_arrays(monkeypatch):
     assert [pointer_type(2**31 - 1), pointer_type(2**31)] == [torch.int32, torch.int64]
     values, shape = torch.ones(6), (4, 4)
     mixed = csr_tensor(PATH.indptr.long(), PATH.indices, values, shape)

@@ -1,11 +1,8 @@
 """Â, with weights of edges and without: in the record, what is made of it, and every product."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +22,7 @@ from evergraph.graphs.normalisation import Normalisation, row_sums
 from graphs_to_draw import Pairs, edge_index, path_pairs
 from pyg import pyg_data
 
-KERNELS: list[Kernel] = ["torch", *(["numba"] if numba_works() else [])]  # type: ignore[list-item]
+KERNELS: list[Kernel] = ["torch", *(["numba"] if numba_works() else [])]
 SCHEMES: list[Normalisation] = ["symmetric", "row", "none"]
 seeds = st.integers(0, 10_000)
 
@@ -66,7 +63,6 @@ def dense(graph: Graph) -> Tensor:
 
 def entries(graph: Graph) -> list[tuple[int, int, float]]:
     """(source, target, weight) of every entry."""
-    assert graph.weights is not None
     ends = (graph.indices.tolist(), graph.edge_rows().tolist(), graph.weights.tolist())
     return list(zip(*ends, strict=True))
 
@@ -103,7 +99,7 @@ BY_COUNT: dict[tuple[str, bool], list[list[float]]] = {
 
 @pytest.mark.parametrize(("scheme", "self_loops"), list(HAND))
 @pytest.mark.parametrize(("graph", "hand"), [(PATH, HAND), (PLAIN, BY_COUNT)])
-def test_a_path_by_hand(graph: Graph, hand: Any, scheme: Normalisation, self_loops: bool) -> None:
+def test_a_path_by_hand(graph, hand, scheme, self_loops):
     expected = torch.tensor(hand[scheme, self_loops], dtype=torch.float32)
     found = normalised(graph, scheme=scheme, self_loops=self_loops)
     assert (found.layout, found.dtype) == (torch.sparse_csr, torch.float32)
@@ -114,7 +110,7 @@ def test_a_path_by_hand(graph: Graph, hand: Any, scheme: Normalisation, self_loo
         torch.testing.assert_close(operator.product(torch.eye(len(expected))), expected)
 
 
-def test_a_directed_graph_by_hand() -> None:
+def test_a_directed_graph_by_hand():
     # 0 -> 1, 0 -> 2, 1 -> 2: rows of A + I hold 1, 2 and 3 entries
     graph = weighted([(0, 1), (0, 2), (1, 2)], None, undirected=False)
     expected = torch.tensor([[1, 0, 0], [S2, 1 / 2, 0], [3**-0.5, S6, 1 / 3]])
@@ -123,11 +119,11 @@ def test_a_directed_graph_by_hand() -> None:
     bare = torch.tensor([[0, 0, 0], [0, 0, 0], [0, S2, 0]])
     torch.testing.assert_close(normalised(graph, self_loops=False).to_dense(), bare)
     with pytest.raises(UnknownNameError, match=r"unknown normalisation 'col': .*none, row, symm"):
-        normalised(graph, scheme="col")  # type: ignore[arg-type]
+        normalised(graph, scheme="col")
 
 
 @given(seed=seeds, undirected=st.booleans(), self_loops=st.booleans(), plain=st.booleans())
-def test_kernels_equal_matrices(seed: int, undirected: bool, self_loops: bool, plain: bool) -> None:
+def test_kernels_equal_matrices(seed, undirected, self_loops, plain):
     graph = weighted_at_random(seed, undirected=undirected)
     graph = replace(graph, weights=None) if plain else graph
     features = torch.randn(12, 7, generator=torch.Generator().manual_seed(seed))
@@ -147,7 +143,7 @@ def test_kernels_equal_matrices(seed: int, undirected: bool, self_loops: bool, p
 
 
 @given(seed=seeds)
-def test_weights_of_one_change_no_bit(seed: int) -> None:
+def test_weights_of_one_change_no_bit(seed):
     graph = weighted_at_random(seed)
     plain, ones = replace(graph, weights=None), replace(graph, weights=torch.ones(graph.num_edges))
     for scheme, kernel, loops in product(SCHEMES, KERNELS, (True, False)):
@@ -158,7 +154,7 @@ def test_weights_of_one_change_no_bit(seed: int) -> None:
         assert one.equal(other)
 
 
-def test_the_weight_given_last_counts_and_none_of_zero() -> None:
+def test_the_weight_given_last_counts_and_none_of_zero():
     pairs = [(0, 1), (1, 0), (0, 1), (2, 2), (1, 2), (2, 1)]
     directed = weighted(pairs, [1.0, 2.0, 3.0, 9.0, 4.0, 0.0], undirected=False)
     assert entries(directed) == [(1, 0, 2.0), (0, 1, 3.0), (1, 2, 4.0)]
@@ -171,7 +167,7 @@ def test_the_weight_given_last_counts_and_none_of_zero() -> None:
 
 
 @pytest.mark.parametrize("wrong", [-1.0, float("nan"), float("inf"), 1e30, 1e-30])
-def test_a_weight_that_is_none_names_its_edge(wrong: float) -> None:
+def test_a_weight_that_is_none_names_its_edge(wrong):
     with pytest.raises(
         DataError, match=r"^edge 1 has weight .*: expected 0, for no edge, or a num"
     ):
@@ -183,13 +179,13 @@ def test_a_weight_that_is_none_names_its_edge(wrong: float) -> None:
 
 
 @given(seed=seeds, block=st.integers(1, 9))
-def test_a_subgraph_equals_the_dense_cut_and_keeps_its_weights(seed: int, block: int) -> None:
+def test_a_subgraph_equals_the_dense_cut_and_keeps_its_weights(seed, block):
     graph = weighted_at_random(seed)
     generator = torch.Generator().manual_seed(seed)
     nodes = torch.randperm(12, generator=generator)[:8]
     kept = torch.rand(graph.num_edges, generator=generator) > 0.3
     groups = torch.arange(12) % 2
-    left = replace(graph, weights=torch.where(kept, graph.weights, 0.0))  # type: ignore[arg-type]
+    left = replace(graph, weights=torch.where(kept, graph.weights, 0.0))
     among = dense(graph).where(groups[:, None] == groups, 0.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(csr.BLOCK_ENTRIES, "cpu", block)
@@ -206,10 +202,10 @@ def mapped(graph: Graph, folder: Path) -> Graph:
     for name in ("indices", "weights"):
         np.save(folder / f"{name}.npy", getattr(graph, name).numpy())
     arrays = {name: map_array(folder / f"{name}.npy") for name in ("indices", "weights")}
-    return replace(graph, **arrays)  # type: ignore[arg-type]
+    return replace(graph, **arrays)
 
 
-def test_what_lies_in_files_is_cut_and_brought_to_memory(tmp_path: Path) -> None:
+def test_what_lies_in_files_is_cut_and_brought_to_memory(tmp_path):
     graph, nodes = weighted_at_random(3), torch.arange(1, 9)
     in_files = mapped(graph, tmp_path)
     found = in_files.subgraph(nodes, resources=Resources(memory_limit=1, scratch=tmp_path))
@@ -223,12 +219,10 @@ def test_what_lies_in_files_is_cut_and_brought_to_memory(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_pages_of_mapped_weights_go_once_they_are_read(
-    kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_of_mapped_weights_go_once_they_are_read(kernel, tmp_path, monkeypatch):
     graph = weighted_at_random(4, nodes=20)
     expected = smoother(graph, kernel=kernel).product(graph.features)
-    gone: list[Tensor] = []
+    gone = []
     monkeypatch.setattr(scaled_rows, "page_out", gone.append)
     monkeypatch.setattr(row_ranges, "MAPPED_ENTRIES", 4)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
@@ -237,11 +231,11 @@ def test_pages_of_mapped_weights_go_once_they_are_read(
     # all of it, once, in its order, in more ranges than one thread would make
     for kind, whole in ((torch.float32, graph.weights), (torch.int32, graph.indices)):
         parts = [part for part in gone if part.dtype == kind]
-        assert torch.cat(parts).equal(whole)  # type: ignore[arg-type]
+        assert torch.cat(parts).equal(whole)
         assert len(parts) > 4
 
 
-def test_sums_of_weights_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_of_weights_do_not_depend_on_blocks(monkeypatch):
     graph = weighted_at_random(6)
     expected = dense(graph).double().sum(1)
     monkeypatch.setattr(normalisation_module, "BLOCK_ENTRIES", 20)
@@ -251,7 +245,7 @@ def test_sums_of_weights_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("weight", [1e-18, 1e18])
-def test_weights_at_the_bounds_can_be_divided_by(weight: float) -> None:
+def test_weights_at_the_bounds_can_be_divided_by(weight):
     graph = weighted(path_pairs(3), [weight, weight])
     for scheme, loops in product(SCHEMES, (True, False)):
         assert normalised(graph, scheme=scheme, self_loops=loops).values().isfinite().all()
@@ -259,7 +253,7 @@ def test_weights_at_the_bounds_can_be_divided_by(weight: float) -> None:
     torch.testing.assert_close(found, torch.tensor([[0, 1.0, 0], [0.5, 0, 0.5], [0, 1.0, 0]]))
 
 
-def test_pyg_weights_are_edge_weight_or_one_attribute(caplog: pytest.LogCaptureFixture) -> None:
+def test_pyg_weights_are_edge_weight_or_one_attribute(caplog):
     graph = weighted_at_random(7)
     assert entries(Graph.from_data(graph.to_data())) == entries(graph)
     assert "edge_weight" not in replace(graph, weights=None).to_data()

@@ -1,17 +1,20 @@
-"""The graph record against dense matrices written out from the list of edges."""
+"""The graph record against dense matrices written out from the list of edges; what is no graph."""
 
-from __future__ import annotations
+import re
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evergraph.core.errors import DataError
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import take_rows
-from graphs_to_draw import Pairs, edge_index, few_each
+from evergraph.graphs.validation import check_features
+from graphs_to_draw import edge_index, few_each
 from graphs_to_draw import graph_of as drawn_graph
 from graphs_to_draw import matrix_of as drawn_matrix
+from pyg import pyg_data
 from six_nodes import NODES, graph_of, matrix_of, pairs
 
 node_lists = st.permutations(range(NODES)).flatmap(
@@ -30,7 +33,7 @@ def is_sound(graph: Graph) -> bool:
     )
 
 
-def test_an_edge_is_stored_in_the_row_of_its_target() -> None:
+def test_an_edge_is_stored_in_the_row_of_its_target():
     graph = graph_of([(0, 1), (2, 1), (1, 3)])
     assert graph.indptr.tolist() == [0, 0, 2, 2, 3, 3, 3]
     assert graph.indices.tolist() == [0, 2, 1]
@@ -45,7 +48,7 @@ def test_an_edge_is_stored_in_the_row_of_its_target() -> None:
     assert (empty.num_nodes, empty.num_edges, empty.num_classes) == (0, 0, 0)
 
 
-def test_types_and_layouts_are_brought_to_the_ones_promised() -> None:
+def test_types_and_layouts_are_brought_to_the_ones_promised():
     graph = Graph.from_edges(
         torch.tensor([[0], [1]], dtype=torch.int32),
         features=torch.tensor([[1], [2]]),
@@ -54,7 +57,6 @@ def test_types_and_layouts_are_brought_to_the_ones_promised() -> None:
     )
     assert graph.features.dtype == torch.float32
     assert graph.labels.dtype == torch.int64
-    assert graph.time is not None
     assert graph.time.dtype == torch.int64
     eye = torch.eye(3).to_sparse_coo()
     graph = Graph.from_edges(edge_index([(0, 1)]), features=eye, labels=torch.tensor([0, 1, 0]))
@@ -65,14 +67,14 @@ def test_types_and_layouts_are_brought_to_the_ones_promised() -> None:
 @pytest.mark.parametrize("undirected", [False, True])
 @few_each
 @given(pairs=pairs)
-def test_from_edges_equals_the_dense_matrix(undirected: bool, pairs: Pairs) -> None:
+def test_from_edges_equals_the_dense_matrix(undirected, pairs):
     graph = graph_of(pairs, undirected=undirected)
     assert is_sound(graph)
     assert matrix_of(graph).equal(drawn_matrix(pairs, undirected=undirected))
 
 
 @given(pairs=pairs)
-def test_to_undirected_equals_building_undirected(pairs: Pairs) -> None:
+def test_to_undirected_equals_building_undirected(pairs):
     graph = graph_of(pairs)
     both_ways = graph.to_undirected()
     assert is_sound(both_ways)
@@ -85,7 +87,7 @@ def test_to_undirected_equals_building_undirected(pairs: Pairs) -> None:
 @pytest.mark.parametrize("sparse", [False, True])
 @few_each
 @given(pairs=pairs, nodes=node_lists)
-def test_a_subgraph_is_a_slice_of_the_matrix(sparse: bool, pairs: Pairs, nodes: list[int]) -> None:
+def test_a_subgraph_is_a_slice_of_the_matrix(sparse, pairs, nodes):
     whole = graph_of(pairs, time=torch.arange(NODES) + 100)
     if sparse:
         whole = Graph(
@@ -98,11 +100,10 @@ def test_a_subgraph_is_a_slice_of_the_matrix(sparse: bool, pairs: Pairs, nodes: 
     features = part.features.to_dense() if sparse else part.features
     assert features.equal(torch.arange(2.0 * NODES).reshape(NODES, 2)[chosen])
     assert part.labels.equal(whole.labels[chosen])
-    assert part.time is not None
     assert part.time.tolist() == [100 + node for node in nodes]
 
 
-def test_a_cut_is_not_known_to_be_undirected() -> None:
+def test_a_cut_is_not_known_to_be_undirected():
     """0 - 1 - 2 without 0 -> 1; edges between groups go both ways, and so does what is left."""
     whole = drawn_graph([(0, 1), (1, 2)], 3)
     everyone = torch.arange(3)
@@ -117,9 +118,7 @@ def test_a_cut_is_not_known_to_be_undirected() -> None:
     values=st.lists(st.sampled_from([0.0, 0.0, 1.0, -2.5]), min_size=12, max_size=12),
     rows=st.lists(st.integers(0, 3), max_size=7),
 )
-def test_rows_of_a_csr_matrix_are_those_of_a_dense_one(
-    values: list[float], rows: list[int]
-) -> None:
+def test_rows_of_a_csr_matrix_are_those_of_a_dense_one(values, rows):
     dense = torch.tensor(values).reshape(4, 3)
     wanted = torch.tensor(rows, dtype=torch.int64)
     taken = take_rows(dense.to_sparse_csr(), wanted)
@@ -129,7 +128,7 @@ def test_rows_of_a_csr_matrix_are_those_of_a_dense_one(
     assert take_rows(dense, wanted).equal(dense[wanted])
 
 
-def test_labels_can_be_replaced_and_hidden_without_touching_the_graph() -> None:
+def test_labels_can_be_replaced_and_hidden_without_touching_the_graph():
     graph = graph_of([(0, 1)], time=torch.arange(NODES))
     hidden = graph.without_labels()
     assert hidden.labels.tolist() == [UNLABELLED] * NODES
@@ -143,7 +142,7 @@ def test_labels_can_be_replaced_and_hidden_without_touching_the_graph() -> None:
         assert changed.time is graph.time
 
 
-def test_a_graph_moves_with_everything_it_has() -> None:
+def test_a_graph_moves_with_everything_it_has():
     graph = graph_of([(0, 1)], time=torch.arange(NODES))
     assert graph.to("cpu") is graph
     moved = graph.to("meta")
@@ -151,7 +150,7 @@ def test_a_graph_moves_with_everything_it_has() -> None:
     assert all(tensor is not None and tensor.device.type == "meta" for tensor in tensors)
 
 
-def test_inputs_come_back_unchanged() -> None:
+def test_inputs_come_back_unchanged():
     edges = edge_index([(3, 1), (0, 1), (0, 1), (2, 2)])
     features, labels, time = torch.rand(4, 2), torch.tensor([1, 0, 2, -1]), torch.arange(4)
     inputs = (edges, features, labels, time)
@@ -166,3 +165,80 @@ def test_inputs_come_back_unchanged() -> None:
     assert chosen.tolist() == [3, 0, 1]
     assert all(a.equal(b) for a, b in zip(inputs, before, strict=True))
     assert all(a.equal(b) for a, b in zip((graph.indptr, graph.indices), parts, strict=True))
+
+
+EDGE, EYE, LABELS = edge_index([(0, 1)]), torch.eye(2), torch.tensor([0, 1])
+
+NAN = torch.tensor([[1.0, 0.0], [0.0, float("nan")]])
+
+REFUSED = {
+    "edge 1 joins 1 and 2, but nodes are numbered 0 to 1": (
+        edge_index([(0, 1), (1, 2), (5, 5)]), EYE, LABELS, None,
+    ),
+    "edge 0 joins 2 and 0, but nodes are numbered 0 to 1": (
+        edge_index([(2, 0)]), EYE, LABELS, None,
+    ),
+    "edge 0 joins -1 and 0, but nodes are numbered 0 to 1": (
+        edge_index([(-1, 0)]), EYE, LABELS, None,
+    ),
+    "edge_index has shape (1, 2): expected [2, edges]": (torch.zeros(1, 2), EYE, LABELS, None),
+    "edge_index has shape (4,): expected [2, edges]": (torch.zeros(4), EYE, LABELS, None),
+    "edge_index holds torch.float32: expected integers": (EDGE.float(), EYE, LABELS, None),
+    "features have shape (3, 3): expected [2, dims]": (EDGE, torch.eye(3), LABELS, None),
+    "features have shape (2,): expected [2, dims]": (EDGE, torch.ones(2), LABELS, None),
+    "features hold NaN or infinity, first in row 1": (EDGE, NAN, LABELS, None),
+    "features hold NaN or infinity, first in row 0": (EDGE, torch.inf * EYE[:, :1], LABELS, None),
+    "features hold NaN or infinity, first in stored value 1": (
+        EDGE, NAN.to_sparse_csr(), LABELS, None,
+    ),
+    "labels have shape (2, 1), but the graph has 2 nodes": (EDGE, EYE, LABELS[:, None], None),
+    "node 1 has label -2": (EDGE, EYE, torch.tensor([0, -2]), None),
+    "labels hold torch.float32": (EDGE, EYE, LABELS.float(), None),
+    "features hold NaN or infinity": (EDGE, EYE.double() * 1e300, LABELS, None),  # in float32
+    "time has shape (3,), but the graph has 2 nodes": (EDGE, EYE, LABELS, torch.arange(3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_is_not_a_graph_is_refused_with_the_reason(message):
+    edges, features, labels, time = REFUSED[message]
+    with pytest.raises(DataError, match=re.escape(message)):
+        Graph.from_edges(edges, features=features, labels=labels, time=time)
+
+
+def test_a_record_whose_features_have_other_rows_is_refused():
+    with pytest.raises(DataError, match="features have 3 rows, but the graph has 6 nodes"):
+        Graph(torch.zeros(7).int(), torch.zeros(0).int(), torch.eye(3), torch.zeros(6).long())
+
+
+def test_finite_features_whose_sum_is_not_are_taken():
+    check_features(torch.full((2, 1), 1e308, dtype=torch.float64), 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"time": torch.tensor([1.0, float("nan")])}, "time holds torch.float32: expected integ"),
+        ({"time": torch.tensor([1.5, 2.0])}, "time holds torch.float32: expected integers"),
+        ({"time": torch.tensor([True, False])}, "time holds torch.bool: expected integers"),
+        ({"features": torch.ones(2, 1) * 1j}, "features hold torch.complex64: expected real"),
+        (
+            {"features": (torch.ones(2, 1) * 1j).to_sparse()},
+            "features hold torch.complex64: expected real numbers",
+        ),
+        ({"edge_index": torch.ones(2, 3).bool()}, "edge_index holds torch.bool: expected integers"),
+        ({"edge_index": torch.ones(2, 3) * 1j}, "edge_index holds torch.complex64: expected int"),
+    ],
+)
+def test_kinds_of_numbers_that_are_refused(change, said):
+    parts = {
+        "edge_index": edge_index([(0, 1)]),
+        "features": torch.ones(2, 1),
+        "labels": torch.tensor([0, 1]),
+    } | change
+    with pytest.raises(DataError, match=said):
+        Graph.from_edges(parts.pop("edge_index"), **parts)
+    names = {"features": "x", "labels": "y"}
+    held = {"edge_index": edge_index([(0, 1)])} | {names.get(k, k): v for k, v in parts.items()}
+    with pytest.raises(DataError, match=said):
+        Graph.from_data(pyg_data(**held | {names.get(k, k): v for k, v in change.items()}))

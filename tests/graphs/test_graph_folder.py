@@ -1,7 +1,5 @@
 """A graph on disk is whole, or it is no graph."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -40,7 +38,7 @@ def write(folder: Path, graph: Graph, *, finish: bool = True) -> str:
     return writer.finish(undirected=True, about={"from": "here"}) if finish else ""
 
 
-def test_round_trip(tmp_path: Path) -> None:
+def test_round_trip(tmp_path):
     graph = path_graph()
     checksum = write(tmp_path / "g", graph)
     found = open_graph_folder(tmp_path / "g", verify=True)
@@ -56,7 +54,7 @@ def test_round_trip(tmp_path: Path) -> None:
     assert write(tmp_path / "b", graph) == checksum != other
 
 
-def test_until_it_is_finished_it_is_no_graph(tmp_path: Path) -> None:
+def test_until_it_is_finished_it_is_no_graph(tmp_path):
     folder = tmp_path / "g"
     write(folder, path_graph(), finish=False)
     assert not is_graph_folder(folder)
@@ -72,7 +70,7 @@ def test_until_it_is_finished_it_is_no_graph(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["indptr", "indices", "features", "labels", "time"])
 @pytest.mark.parametrize("left", [-1, 0])
-def test_a_file_cut_short_is_refused(tmp_path: Path, name: str, left: int) -> None:
+def test_a_file_cut_short_is_refused(tmp_path, name, left):
     write(tmp_path, path_graph())
     path = tmp_path / f"{name}.npy"
     size = path.stat().st_size
@@ -84,7 +82,7 @@ def test_a_file_cut_short_is_refused(tmp_path: Path, name: str, left: int) -> No
         open_graph_folder(tmp_path)
 
 
-def test_changed_contents_are_found_when_asked(tmp_path: Path) -> None:
+def test_changed_contents_are_found_when_asked(tmp_path):
     write(tmp_path, path_graph())
     values = np.load(tmp_path / "features.npy", mmap_mode="r+")
     values[0, 0] = 99
@@ -94,7 +92,7 @@ def test_changed_contents_are_found_when_asked(tmp_path: Path) -> None:
         open_graph_folder(tmp_path, verify=True)
 
 
-def test_other_formats_are_refused(tmp_path: Path) -> None:
+def test_other_formats_are_refused(tmp_path):
     write(tmp_path, path_graph())
     facts = json.loads((tmp_path / FACTS).read_text()) | {"format": 99}
     (tmp_path / FACTS).write_text(json.dumps(facts))

@@ -1,7 +1,5 @@
 """To PyG and back: Data, and HeteroData as one graph with types and relations."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -10,13 +8,13 @@ from hypothesis import given
 
 from evergraph.core.errors import DataError
 from evergraph.graphs import Graph
-from graphs_to_draw import Pairs, edge_index
+from graphs_to_draw import edge_index
 from pyg import pyg_data, pyg_hetero
 from six_nodes import NODES, graph_of, matrix_of, pairs
 
 
 @given(pairs=pairs)
-def test_a_graph_comes_back_from_pyg_as_it_went(pairs: Pairs) -> None:
+def test_a_graph_comes_back_from_pyg_as_it_went(pairs):
     graph = graph_of(pairs, time=torch.arange(NODES))
     data = graph.to_data()
     seen = {(int(s), int(t)) for s, t in data.edge_index.T}
@@ -25,12 +23,11 @@ def test_a_graph_comes_back_from_pyg_as_it_went(pairs: Pairs) -> None:
     assert matrix_of(back).equal(matrix_of(graph))
     assert back.features.equal(graph.features)
     assert back.labels.equal(graph.labels)
-    assert back.time is not None
     assert back.time.equal(torch.arange(NODES))
 
 
 @pytest.mark.parametrize("layout", ["coo", "csr"])
-def test_sparse_features_come_from_pyg_as_csr_and_go_back(layout: str) -> None:
+def test_sparse_features_come_from_pyg_as_csr_and_go_back(layout):
     dense = torch.tensor([[0.0, 2.0], [0.0, 0.0], [1.0, 0.0]])
     x = dense.to_sparse_coo() if layout == "coo" else dense.to_sparse_csr()
     graph = Graph.from_data(
@@ -44,27 +41,26 @@ def test_sparse_features_come_from_pyg_as_csr_and_go_back(layout: str) -> None:
     assert back.time is None
 
 
-def test_pyg_columns_of_labels_and_years_are_flattened() -> None:
+def test_pyg_columns_of_labels_and_years_are_flattened():
     data = pyg_data(
         x=torch.eye(2), edge_index=edge_index([(0, 1)]), y=torch.tensor([[1], [0]]),
         node_year=torch.tensor([[2013], [2017]]),
     )  # fmt: skip
     graph = Graph.from_data(data, undirected=True)
     assert graph.labels.tolist() == [1, 0]
-    assert graph.time is not None
     assert graph.time.tolist() == [2013, 2017]
     assert graph.num_edges == 2
 
 
 @pytest.mark.parametrize("missing", ["x", "edge_index", "y"])
-def test_a_pyg_object_without_a_part_is_refused(missing: str) -> None:
+def test_a_pyg_object_without_a_part_is_refused(missing):
     parts = {"x": torch.eye(2), "edge_index": edge_index([(0, 1)]), "y": torch.tensor([0, 1])}
     del parts[missing]
     with pytest.raises(DataError, match=f"the Data object has no '{missing}'"):
         Graph.from_data(pyg_data(**parts))
 
 
-def test_what_a_data_object_holds_beside_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_data_object_holds_beside_is_said(caplog):
     data = pyg_data(
         x=torch.ones(2, 1),
         edge_index=edge_index([(0, 1)]),
@@ -81,19 +77,17 @@ def test_what_a_data_object_holds_beside_is_said(caplog: pytest.LogCaptureFixtur
     ]
 
 
-def test_a_matrix_y_is_read_as_targets() -> None:
+def test_a_matrix_y_is_read_as_targets():
     data = pyg_data(x=torch.ones(2, 1), edge_index=edge_index([(0, 1)]), y=torch.zeros(2, 3).long())
     labels = Graph.from_data(data).targets
-    assert labels is not None
     assert (labels.kind, len(labels.names)) == ("labels", 3)
     data.y = torch.tensor([[0.5], [float("nan")]])
     graph = Graph.from_data(data)
-    assert graph.targets is not None
     assert graph.targets.kind == "numbers"
     assert graph.to_data().y[0].item() == 0.5
 
 
-def test_integers_that_are_no_labels_are_refused() -> None:
+def test_integers_that_are_no_labels_are_refused():
     data = pyg_data(x=torch.ones(2, 1), edge_index=edge_index([(0, 1)]), y=torch.full((2, 3), 2))
     with pytest.raises(DataError, match=r"node 0 has 2\.0 for target 't0': expected 0 or 1"):
         Graph.from_data(data)
@@ -112,22 +106,20 @@ def papers(*, derived: bool = False) -> Any:
     return data
 
 
-def test_nodes_are_numbered_type_after_type() -> None:
+def test_nodes_are_numbered_type_after_type():
     graph = Graph.from_data(papers())
     assert graph.labels.tolist() == [0, 1, 0, -1, -1]
     assert graph.features[3:].count_nonzero() == 0
-    assert graph.types is not None
     assert graph.types.of(torch.arange(5)) == ["paper"] * 3 + ["author"] * 2
     assert graph.neighbours(1).tolist() == [3]
-    assert graph.relations is not None
     ends, numbers = graph.relations.edges()
     told = sorted(zip(*ends.tolist(), numbers.tolist(), strict=True))
     assert told == [(2, 0, 1), (3, 0, 0), (3, 1, 0), (4, 2, 0)]
 
 
-def test_there_and_back() -> None:
+def test_there_and_back():
     graph = Graph.from_data(papers(derived=True))
-    data: Any = graph.to_hetero()
+    data = graph.to_hetero()
     wanted = papers()
     assert data["paper"].x.equal(wanted["paper"].x)
     assert data["paper"].y.equal(wanted["paper"].y)
@@ -138,7 +130,7 @@ def test_there_and_back() -> None:
     assert weights.tolist() == [1.0, 2.0, 1.0]
 
 
-def test_equal_widths_share_columns_others_have_their_own_and_equal_names_their_ends() -> None:
+def test_equal_widths_share_columns_others_have_their_own_and_equal_names_their_ends():
     data = papers()
     data["author"].x = torch.tensor([[5.0, 6.0], [7.0, 8.0]])
     assert Graph.from_data(data).features.tolist() == [[1, 0], [0, 1], [1, 1], [5, 6], [7, 8]]
@@ -148,11 +140,10 @@ def test_equal_widths_share_columns_others_have_their_own_and_equal_names_their_
     assert graph.features.tolist() == [
         [1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 5], [0, 0, 6],
     ]  # fmt: skip
-    assert graph.relations is not None
     assert graph.relations.names == ("writes", "paper__cites__paper", "author__cites__author")
 
 
-def test_which_type_is_classified_must_be_known() -> None:
+def test_which_type_is_classified_must_be_known():
     data = papers()
     data["author"].y = torch.tensor([1, 0])
     with pytest.raises(DataError, match="one node type must have classes 'y', not 'paper', 'aut"):
@@ -162,10 +153,10 @@ def test_which_type_is_classified_must_be_known() -> None:
         Graph.from_data(data, target="venue")
 
 
-def test_a_plain_graph_has_one_type_and_one_relation() -> None:
+def test_a_plain_graph_has_one_type_and_one_relation():
     chain = Graph.from_edges(
         torch.tensor([[0], [1]]), features=torch.eye(2), labels=torch.tensor([0, 1])
     )
-    data: Any = chain.to_hetero()
+    data = chain.to_hetero()
     assert data["node", "edge", "node"].edge_index.tolist() == [[0], [1]]
     assert data["node"].y.tolist() == [0, 1]

@@ -1,11 +1,8 @@
 """Â by hand, against Â written out, in blocks of columns and in ranges of rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +12,6 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
 from evergraph.graphs import Graph, Smoother, normalisation, normalised, propagate, smoother
-from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.graphs.normalisation import graph_scalings
 from evergraph.topology import SGC, topologies
 from graphs_to_draw import few_each, graph_of, path_pairs
@@ -53,15 +49,13 @@ X = torch.tensor([[6.0, 60.0], [12.0, 120.0], [18.0, 180.0], [5.0, 50.0]])
 @pytest.mark.parametrize("kernel", KERNELS)
 @few_each
 @given(seed=seeds, width=st.integers(1, 300), scheme=schemes, self_loops=st.booleans())
-def test_every_width_equals_the_matrix_written_out(
-    kernel: str, seed: int, width: int, scheme: str, self_loops: bool
-) -> None:
+def test_every_width_equals_the_matrix_written_out(kernel, seed, width, scheme, self_loops):
     needs(kernel)
     graph = random_graph(seed)
     features, add = (random_features(s, graph.num_nodes, width) for s in (seed, seed + 1))
     kept = features.clone(), add.clone()
-    dense = normalised(graph, self_loops=self_loops, scheme=scheme).to_dense()  # type: ignore[arg-type]
-    operator = smoother(graph, self_loops=self_loops, scheme=scheme, kernel=kernel)  # type: ignore[arg-type]
+    dense = normalised(graph, self_loops=self_loops, scheme=scheme).to_dense()
+    operator = smoother(graph, self_loops=self_loops, scheme=scheme, kernel=kernel)
     close = torch.testing.assert_close
     close(operator.product(features), dense @ features, atol=1e-5, rtol=1e-5)
     mixed = operator.product(features, add=add, scale=0.9, add_scale=-0.1)
@@ -76,9 +70,7 @@ def test_every_width_equals_the_matrix_written_out(
 )
 @few_each
 @given(seed=seeds, width=st.integers(1, 300), data=st.data())
-def test_blocks_of_columns_and_rows_give_the_same_bits(
-    held: RowType, seed: int, width: int, data: st.DataObject
-) -> None:
+def test_blocks_of_columns_and_rows_give_the_same_bits(held, seed, width, data):
     needs("numba")
     graph = random_graph(seed)
     nodes = graph.num_nodes
@@ -101,7 +93,7 @@ def test_blocks_of_columns_and_rows_give_the_same_bits(
 
 
 @given(seed=seeds, width=st.integers(1, 140), threads=st.integers(1, 4))
-def test_threads_do_not_change_the_bits(seed: int, width: int, threads: int) -> None:
+def test_threads_do_not_change_the_bits(seed, width, threads):
     needs("numba")
     graph = random_graph(seed)
     features = random_features(seed, graph.num_nodes, width)
@@ -116,25 +108,25 @@ def test_threads_do_not_change_the_bits(seed: int, width: int, threads: int) -> 
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_what_stands_in_the_buffer_and_beside_it_does_not_matter(kernel: str) -> None:
+def test_what_stands_in_the_buffer_and_beside_it_does_not_matter(kernel):
     needs(kernel)
     graph, features = random_graph(5), random_features(5, 90, 21)
-    operator = smoother(graph, kernel=kernel)  # type: ignore[arg-type]
+    operator = smoother(graph, kernel=kernel)
     wide = torch.full((90, 40), torch.nan)
     assert propagate(operator, features, out=wide[:, 7:28]) is not None
     torch.testing.assert_close(wide[:, 7:28], operator.product(features))
     assert bool(wide[:, :7].isnan().all() and wide[:, 28:].isnan().all())
     # Features need not lie row by row.
-    operator = smoother(PATH, scheme="none", kernel=kernel)  # type: ignore[arg-type]
+    operator = smoother(PATH, scheme="none", kernel=kernel)
     turned = X.t().contiguous().t()
     assert operator.product(turned, add=turned).equal(operator.product(X, add=X))
-    assert smoother(graph_of([], 0), kernel=kernel).product(torch.ones(0, 3)).shape == (0, 3)  # type: ignore[arg-type]
-    assert smoother(PATH, kernel=kernel).product(torch.ones(4, 0)).shape == (4, 0)  # type: ignore[arg-type]
-    lonely = smoother(graph_of([], 3), kernel=kernel)  # type: ignore[arg-type]
+    assert smoother(graph_of([], 0), kernel=kernel).product(torch.ones(0, 3)).shape == (0, 3)
+    assert smoother(PATH, kernel=kernel).product(torch.ones(4, 0)).shape == (4, 0)
+    lonely = smoother(graph_of([], 3), kernel=kernel)
     assert lonely.product(torch.eye(3)).equal(torch.eye(3))
 
 
-def test_own_features_are_not_read_without_self_loops_and_doubles_are_multiplied_too() -> None:
+def test_own_features_are_not_read_without_self_loops_and_doubles_are_multiplied_too():
     needs("numba")
     features = X.clone()
     features[3] = torch.nan  # nobody's neighbour
@@ -146,7 +138,7 @@ def test_own_features_are_not_read_without_self_loops_and_doubles_are_multiplied
     assert doubles.product(X.double()).tolist() == exact.product(X).tolist()
 
 
-def test_shapes_that_do_not_fit_are_refused() -> None:
+def test_shapes_that_do_not_fit_are_refused():
     operator = smoother(PATH)
     with pytest.raises(DataError, match=r"features must have shape \(4, 2\) here, not \(3, 2\)"):
         operator.product(X[:3])
@@ -156,9 +148,9 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         operator.rows(slice(0, 2)).product(X, out=torch.empty(4, 2))
 
 
-def test_an_unknown_kernel_lists_those_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_kernel_lists_those_that_exist(monkeypatch):
     with pytest.raises(UnknownNameError, match="choose one of numba, torch, triton"):
-        smoother(PATH, kernel="mkl")  # type: ignore[arg-type]
+        smoother(PATH, kernel="mkl")
     monkeypatch.setattr(MODULE, "numba_works", lambda: False)
     with pytest.raises(ConfigurationError, match="kernel 'numba' needs numba"):
         smoother(PATH, kernel="numba")
@@ -168,11 +160,11 @@ def test_an_unknown_kernel_lists_those_that_exist(monkeypatch: pytest.MonkeyPatc
 
 
 def with_kernel(kernel: str) -> Callable[..., Smoother]:
-    return lambda graph, **options: smoother(graph, kernel=kernel, **options)  # type: ignore[arg-type]
+    return lambda graph, **options: smoother(graph, kernel=kernel, **options)
 
 
 @pytest.mark.parametrize("name", topologies.names())
-def test_every_topology_agrees_on_both_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_topology_agrees_on_both_kernels(name, monkeypatch):
     needs("numba")
     graph = random_graph(11).with_features(random_features(11, 90, 40))
     found = {}
@@ -182,7 +174,7 @@ def test_every_topology_agrees_on_both_kernels(name: str, monkeypatch: pytest.Mo
     torch.testing.assert_close(found["numba"], found["torch"], atol=1e-5, rtol=1e-5)
 
 
-def test_encoding_never_writes_the_matrix_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoding_never_writes_the_matrix_out(monkeypatch):
     needs("numba")
     monkeypatch.setattr("evergraph.topology.base.smoother", with_kernel("numba"))
     monkeypatch.setattr(
@@ -193,7 +185,7 @@ def test_encoding_never_writes_the_matrix_out(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_a_gpu_as_on_a_cpu() -> None:
+def test_on_a_gpu_as_on_a_cpu():
     graph, features = random_graph(15), random_features(15, 90, 33)
     expected = smoother(graph).product(features, add=features, scale=0.5)
     operator = smoother(graph.to("cuda"))
@@ -204,9 +196,7 @@ def test_on_a_gpu_as_on_a_cpu() -> None:
 
 @pytest.mark.parametrize("scheme", ["symmetric", "row", "none"])
 @pytest.mark.parametrize("self_loops", [False, True])
-def test_scalings_are_the_same_some_rows_at_a_time(
-    scheme: Any, self_loops: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scalings_are_the_same_some_rows_at_a_time(scheme, self_loops, monkeypatch):
     graph = random_graph(3)
     whole = graph_scalings(graph, self_loops=self_loops, scheme=scheme)
     monkeypatch.setattr(normalisation, "BLOCK_NODES", 16)

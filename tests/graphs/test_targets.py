@@ -1,7 +1,5 @@
 """Targets: several labels a node, or numbers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -25,18 +23,15 @@ def triangle(targets: Targets) -> Graph:
 LABELS = Targets(torch.tensor([[1.0, 0.0], [NAN, 1.0], [0.0, 0.0]]), "labels", ("a", "b"))
 
 
-def test_targets_go_wherever_their_graph_goes() -> None:
+def test_targets_go_wherever_their_graph_goes():
     graph = triangle(LABELS)
     assert repr(graph) == "Graph(nodes=3, edges=3, features=3, labels=2)"
     assert graph.labels.tolist() == [UNLABELLED] * 3
     part = graph.subgraph(torch.tensor([2, 0]))
-    assert part.targets is not None
     assert part.targets.values.tolist() == [[0.0, 0.0], [1.0, 0.0]]
     for same in (graph.to_undirected(), graph.in_memory(), graph.with_features(torch.ones(3, 1))):
-        assert same.targets is not None
         assert same.targets.names == ("a", "b")
     both = disjoint_union([graph, graph]).targets
-    assert both is not None
     assert both.known.sum() == 10
     assert graph.without_labels().targets is None
     numbers = triangle(Targets(torch.ones(3, 2), "numbers", ("a", "b")))
@@ -53,14 +48,12 @@ def test_targets_go_wherever_their_graph_goes() -> None:
         (torch.ones(1, 2), "numbers", ("h",), "2 columns and 1 names"),
     ],
 )
-def test_what_cannot_be_a_target_is_refused(
-    values: torch.Tensor, kind: str, names: tuple[str, ...], said: str
-) -> None:
+def test_what_cannot_be_a_target_is_refused(values, kind, names, said):
     with pytest.raises(DataError, match=said):
-        Targets(values, kind, names)  # type: ignore[arg-type]
+        Targets(values, kind, names)
 
 
-def test_a_graph_has_labels_or_targets() -> None:
+def test_a_graph_has_labels_or_targets():
     with pytest.raises(DataError, match="either labels or targets, not both"):
         Graph.from_edges(
             EDGES, features=torch.eye(3), labels=torch.tensor([0, 1, 0]), targets=LABELS
@@ -73,15 +66,13 @@ def test_a_graph_has_labels_or_targets() -> None:
         )
 
 
-def test_npz_gives_back_what_was_written(tmp_path: Path) -> None:
+def test_npz_gives_back_what_was_written(tmp_path):
     write_npz(triangle(LABELS), tmp_path / "several.npz")
     again = load(tmp_path / "several.npz").targets
-    assert again is not None
     assert (again.kind, again.names) == ("labels", ("a", "b"))
     assert torch.equal(again.known, LABELS.known)
     np.savez(tmp_path / "one.npz", edge_index=EDGES, x=np.eye(3), y=np.array([0.5, np.nan, 2.0]))
     numbers = load(tmp_path / "one.npz").targets
-    assert numbers is not None
     assert (numbers.kind, numbers.names) == ("numbers", ("t0",))
 
 
@@ -103,21 +94,19 @@ TABLES = {
 
 
 @pytest.mark.parametrize("nodes", TABLES)
-def test_tables_hold_several_labels_or_numbers_a_node(tmp_path: Path, nodes: str) -> None:
+def test_tables_hold_several_labels_or_numbers_a_node(tmp_path, nodes):
     graph = table(tmp_path, nodes)
     assert graph.num_features == 1
     found = graph.targets
-    assert found is not None
     assert (found.kind, found.names, str(found.values.tolist())) == TABLES[nodes]
 
 
-def test_lists_of_labels_in_parquet(tmp_path: Path) -> None:
+def test_lists_of_labels_in_parquet(tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     rows = {"id": [1, 2, 3], "x": [1.0, 2.0, 3.0], "labels": [["b", "a"], [], None]}
     pq.write_table(pa.table(rows), tmp_path / "nodes.parquet")
     (tmp_path / "edges.csv").write_text("source,target\n1,2\n")
     targets = load(tmp_path).targets
-    assert targets is not None
     assert targets.names == ("a", "b")
     assert str(targets.values.tolist()) == "[[1.0, 1.0], [0.0, 0.0], [nan, nan]]"
 
@@ -130,6 +119,6 @@ def test_lists_of_labels_in_parquet(tmp_path: Path) -> None:
         ("id,age\nu,1\nv,2\nw,3\n", "has no column 'label'"),
     ],
 )
-def test_tables_that_say_too_much_or_too_little(tmp_path: Path, nodes: str, said: str) -> None:
+def test_tables_that_say_too_much_or_too_little(tmp_path, nodes, said):
     with pytest.raises(DataError, match=said):
         table(tmp_path, nodes)

@@ -1,7 +1,5 @@
 """A graph folder of more than 2^31 entries: what is asked of its last rows is answered right."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from evergraph.closed_form.relations import _means
 from evergraph.core.errors import DataError
@@ -53,7 +50,7 @@ def wide(folder: Path) -> Graph:
     return open_graph_folder(folder)
 
 
-def test_the_folder_is_one_of_64_bits_and_takes_no_room(wide: Graph, folder: Path) -> None:
+def test_the_folder_is_one_of_64_bits_and_takes_no_room(wide, folder):
     assert wide.num_edges == 2**31 + 26
     assert (wide.indptr.dtype, wide.indices.dtype) == (torch.int64, torch.int32)
     assert wide.degrees[LIGHT].tolist() == light_graph().degrees[LIGHT].tolist()
@@ -61,7 +58,7 @@ def test_the_folder_is_one_of_64_bits_and_takes_no_room(wide: Graph, folder: Pat
     assert 512 * (folder / "indices.npy").stat().st_blocks < 1 << 20
 
 
-def test_pointers_that_end_before_the_entries_are_refused(folder: Path, tmp_path: Path) -> None:
+def test_pointers_that_end_before_the_entries_are_refused(folder, tmp_path):
     short = np.load(folder / "indptr.npy").astype(np.int32)  # the last ones are negative
     np.save(tmp_path / "indptr.npy", short)
     (tmp_path / "indices.npy").symlink_to(folder / "indices.npy")
@@ -76,7 +73,7 @@ def test_pointers_that_end_before_the_entries_are_refused(folder: Path, tmp_path
 
 @pytest.mark.parametrize("kernel", KERNELS[:2])
 @pytest.mark.parametrize("self_loops", [False, True])
-def test_products_of_the_last_rows(kernel: Any, self_loops: bool, wide: Graph) -> None:
+def test_products_of_the_last_rows(kernel, self_loops, wide):
     if kernel == "numba":
         pytest.importorskip("numba")
     light = smoother(light_graph(), kernel=kernel, self_loops=self_loops)
@@ -96,7 +93,7 @@ def alike(one: Graph, other: Graph) -> bool:
 
 
 @pytest.mark.parametrize("nodes", [LIGHT, LIGHT[[5, 0, 3, 4]]])
-def test_subgraphs(nodes: Tensor, wide: Graph) -> None:
+def test_subgraphs(nodes, wide):
     assert alike(wide.subgraph(nodes), light_graph().subgraph(nodes))
 
 
@@ -105,7 +102,7 @@ def test_subgraphs(nodes: Tensor, wide: Graph) -> None:
     "unlabelled",
     ["leave-out", pytest.param("along", marks=pytest.mark.slow)],  # which reads every entry
 )
-def test_tasks(edges: Any, unlabelled: Any, wide: Graph) -> None:
+def test_tasks(edges, unlabelled, wide):
     graphs = (wide, light_graph())
     streams = [GraphStream(graph, edges=edges, unlabelled=unlabelled) for graph in graphs]
     for ours, theirs in zip(*streams, strict=True):
@@ -128,11 +125,11 @@ REACH: dict[str, Callable[[Graph], Any]] = {
 
 
 @pytest.mark.parametrize("work", REACH)
-def test_reach(work: str, wide: Graph) -> None:
+def test_reach(work, wide):
     assert REACH[work](wide) == REACH[work](light_graph())
 
 
-def test_a_compiled_search(wide: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_search(wide, monkeypatch):
     pytest.importorskip("numba")
     by_products = REACH["sizes"](light_graph())
     monkeypatch.setattr(search, "SEARCH_PAYS_FROM", 0)
@@ -140,7 +137,7 @@ def test_a_compiled_search(wide: Graph, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("kernel", [NumbaMax, TorchMax])
-def test_registers_of_the_last_rows(kernel: Any, wide: Graph) -> None:
+def test_registers_of_the_last_rows(kernel, wide):
     if kernel is NumbaMax:
         pytest.importorskip("numba")
     column, rank = hashed(wide.num_nodes, 64)
@@ -154,7 +151,7 @@ def test_registers_of_the_last_rows(kernel: Any, wide: Graph) -> None:
     assert bool((found[0] > 0).sum(1).gt(4).all())
 
 
-def test_means_along_relations_behind_two_to_the_31_entries(wide: Graph) -> None:
+def test_means_along_relations_behind_two_to_the_31_entries(wide):
     related = Relations(("edge",), wide.indptr, wide.indices, torch.empty(0, dtype=torch.int16))
     starts, ends = wide.indptr[LIGHT], wide.indptr[LIGHT + 1]
     found = _means(related, starts, ends, wide.features)
@@ -171,7 +168,7 @@ def many(nodes: int) -> Graph:
     return Graph(nothing.expand(nodes + 1), nothing[:0], features, labels)
 
 
-def test_more_nodes_than_31_bits_number_are_refused(tmp_path: Path) -> None:
+def test_more_nodes_than_31_bits_number_are_refused(tmp_path):
     refused = "has 2,147,483,648 nodes: at most 2,147,483,647 are supported"
     assert many(2**31 - 1).num_nodes == 2**31 - 1
     with pytest.raises(DataError, match=refused):
@@ -186,7 +183,7 @@ def test_more_nodes_than_31_bits_number_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_row_of_the_folder_is_read_within_a_limit(wide: Graph, folder: Path) -> None:
+def test_every_row_of_the_folder_is_read_within_a_limit(wide, folder):
     """A product, embeddings, estimated reach and checksums: a minute of computing."""
     ones = wide.with_features(torch.ones(wide.num_nodes, 1))
     sums = smoother(ones, scheme="none").product(ones.features)

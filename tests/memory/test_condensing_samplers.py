@@ -1,7 +1,5 @@
 """Synthetic embeddings: what they match, and what they would not without the term that says so."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given
@@ -46,10 +44,9 @@ def condensed(name: str, candidates: Candidates, budget: int = 4, **options: obj
 
 
 @pytest.mark.parametrize("name", CONDENSING)
-def test_vectors_are_new_and_nearer_to_the_candidates_than_those_chosen(name: str) -> None:
+def test_vectors_are_new_and_nearer_to_the_candidates_than_those_chosen(name):
     candidates = clouds()
     sampler = samplers.make(name, start="uniform")
-    assert isinstance(sampler, CondensingSampler)
     chosen = sampler.select(candidates, {3: 4, 5: 4}, generator=generator())
     made = sampler.vectors(candidates, chosen, generator=generator(7))
     distance = sampler.distance(candidates, candidates.labels[chosen], generator=generator(7))
@@ -59,14 +56,14 @@ def test_vectors_are_new_and_nearer_to_the_candidates_than_those_chosen(name: st
 
 
 @pytest.mark.parametrize("name", CONDENSING)
-def test_without_steps_the_chosen_are_kept(name: str) -> None:
+def test_without_steps_the_chosen_are_kept(name):
     candidates = clouds()
     chosen = samplers.make("herding").select(candidates, {3: 4, 5: 4}, generator=generator())
     assert condensed(name, candidates, steps=0).equal(candidates.embeddings[chosen])
 
 
 @pytest.mark.parametrize("name", CONDENSING)
-def test_unit_length_is_kept_and_no_other_is_imposed(name: str) -> None:
+def test_unit_length_is_kept_and_no_other_is_imposed(name):
     assert has_unit_length(condensed(name, clouds(unit=True)))
     assert not has_unit_length(condensed(name, clouds()))
     assert has_unit_length(torch.tensor([[0.6, 0.8], [0.0, 0.0]]))
@@ -74,14 +71,14 @@ def test_unit_length_is_kept_and_no_other_is_imposed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CONDENSING)
-def test_vectors_hold_in_any_unit_of_length(name: str) -> None:
+def test_vectors_hold_in_any_unit_of_length(name):
     candidates = clouds()
     larger = candidates_of(100 * candidates.embeddings, candidates.labels)
     small, large = condensed(name, candidates), condensed(name, larger)
     torch.testing.assert_close(100 * small, large, rtol=1e-2, atol=1.0)
 
 
-def test_the_mean_is_matched_and_with_features_the_spread_too() -> None:
+def test_the_mean_is_matched_and_with_features_the_spread_too():
     # Class 3 at 0 and its mirror image: the mean says nothing of how far apart they are. From two
     # rows close together, only the random layer can tell.
     rows = torch.tensor([[-3.0], [3.0], [-3.0], [3.0], [-0.2], [0.3]])
@@ -97,7 +94,7 @@ def test_the_mean_is_matched_and_with_features_the_spread_too() -> None:
 
 
 @given(seed=st.integers(0, 1000))
-def test_gradients_are_those_of_cross_entropy(seed: int) -> None:
+def test_gradients_are_those_of_cross_entropy(seed):
     draw = generator(seed)
     rows = torch.randn(7, 3, generator=draw)
     targets = torch.tensor([0, 1, 2, 0, 1, 2, 0])
@@ -113,7 +110,7 @@ def test_gradients_are_those_of_cross_entropy(seed: int) -> None:
             torch.testing.assert_close(found[place, number], expected.t())
 
 
-def test_gradients_are_compared_relative_to_their_length() -> None:
+def test_gradients_are_compared_relative_to_their_length():
     """Vectors of 0 have no gradient: every class and head is ‖G - 0‖² / ‖G‖² = 1 away from it."""
     candidates = clouds()
     sampler = GradientMatchingSampler(heads=3)
@@ -121,7 +118,7 @@ def test_gradients_are_compared_relative_to_their_length() -> None:
     assert float(distance(torch.zeros(2, 6))) == pytest.approx(1.0)
 
 
-def test_scores_of_random_heads_are_centred_and_as_sharp_as_asked() -> None:
+def test_scores_of_random_heads_are_centred_and_as_sharp_as_asked():
     candidates = clouds()
     heads = GradientMatchingSampler(heads=400, sharpness=3.0)._heads(
         candidates.embeddings + 50, 2, generator=generator()
@@ -131,7 +128,7 @@ def test_scores_of_random_heads_are_centred_and_as_sharp_as_asked() -> None:
     assert float(scores.square().mean().sqrt()) == pytest.approx(3.0, rel=0.1)
 
 
-def test_a_task_of_one_class_has_no_gradient_to_match() -> None:
+def test_a_task_of_one_class_has_no_gradient_to_match():
     rows = torch.randn(6, 3, generator=generator())
     candidates = candidates_of(rows, torch.full((6,), 3))
     made = GradientMatchingSampler().vectors(
@@ -141,7 +138,7 @@ def test_a_task_of_one_class_has_no_gradient_to_match() -> None:
 
 
 @pytest.mark.parametrize("name", CONDENSING)
-def test_a_memory_stores_the_vectors_as_the_nodes_they_started_from(name: str) -> None:
+def test_a_memory_stores_the_vectors_as_the_nodes_they_started_from(name):
     candidates, started = clouds(), EmbeddingMemory(budget=4, sampler=samplers.make("herding"))
     memory = EmbeddingMemory(budget=4, sampler=samplers.make(name))
     for each in (started, memory):
@@ -153,6 +150,6 @@ def test_a_memory_stores_the_vectors_as_the_nodes_they_started_from(name: str) -
 
 
 @pytest.mark.parametrize("name", CONDENSING)
-def test_wrong_options_are_refused(name: str) -> None:
+def test_wrong_options_are_refused(name):
     with pytest.raises(ConfigurationError, match="unknown start 'herd'"):
         samplers.make(name, start="herd")

@@ -1,7 +1,5 @@
 """TEM: what is kept, in one look or in many batches, and what it takes up."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -71,7 +69,7 @@ batched = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=1, 
 @pytest.mark.parametrize("budget", [1, 3, 0.3])
 @few_each
 @given(nodes=batched, seed=st.integers(0, 10_000))
-def test_batches_keep_best_ranks(budget: float, nodes: list[tuple[int, int]], seed: int) -> None:
+def test_batches_keep_best_ranks(budget, nodes, seed):
     labels = [label for label, _ in nodes]
     candidates, sizes, sampler = candidates_of(labels), sizes_of(labels), Spied()
     memory, draws = EmbeddingMemory(budget=budget, sampler=sampler), generator(seed)
@@ -80,7 +78,7 @@ def test_batches_keep_best_ranks(budget: float, nodes: list[tuple[int, int]], se
         if rows:
             memory.store(candidates.take(torch.tensor(rows)), sizes, generator=draws)
             check_rows_belong_together(memory)
-    best: set[int] = set()
+    best = set()
     for label, size in sizes.items():
         own = sorted((sampler.ranks[row], row) for row in range(len(nodes)) if labels[row] == label)
         count = budget if isinstance(budget, int) else max(1, round(budget * size))
@@ -91,7 +89,7 @@ def test_batches_keep_best_ranks(budget: float, nodes: list[tuple[int, int]], se
 
 
 @pytest.mark.parametrize("name", [n for n in samplers.names() if not samplers.resolve(n).mergeable])
-def test_a_sampler_that_must_see_a_class_whole_refuses_a_second_batch(name: str) -> None:
+def test_a_sampler_that_must_see_a_class_whole_refuses_a_second_batch(name):
     memory = EmbeddingMemory(budget=1, sampler=samplers.make(name))
     memory.store(candidates_of([0, 0, 1]), {0: 2, 1: 1}, generator=generator())
     memory.store(candidates_of([2, 2]), {2: 2}, generator=generator())  # another class may come
@@ -102,7 +100,7 @@ def test_a_sampler_that_must_see_a_class_whole_refuses_a_second_batch(name: str)
 
 
 @pytest.mark.parametrize("name", samplers.names())
-def test_budget_zero_keeps_nothing_and_goes_on(name: str) -> None:
+def test_budget_zero_keeps_nothing_and_goes_on(name):
     memory = EmbeddingMemory(budget=0, sampler=samplers.make(name))
     for _ in range(2):
         memory.store(candidates_of([0, 1, 0]), {0: 2, 1: 1}, generator=generator())
@@ -112,7 +110,7 @@ def test_budget_zero_keeps_nothing_and_goes_on(name: str) -> None:
     assert memory.coverage_ratio == 0.0
 
 
-def test_usage_counts_floats_of_embeddings_and_bytes_of_everything() -> None:
+def test_usage_counts_floats_of_embeddings_and_bytes_of_everything():
     memory = EmbeddingMemory(budget=3)
     memory.store(candidates_of([0] * 5 + [1]), {0: 5, 1: 1}, generator=generator())
     # four rows: 4 floats of 4 bytes; a label, a node and a rank of 8 bytes; and one counter
@@ -127,7 +125,7 @@ def filled(budget: int = 2) -> EmbeddingMemory:
     return memory
 
 
-def test_a_restored_memory_goes_on_as_the_first_would_have() -> None:
+def test_a_restored_memory_goes_on_as_the_first_would_have():
     first, second = filled(), EmbeddingMemory(budget=2, sampler=UniformSampler())
     second.restore({name: value.clone() for name, value in first.state().items()})
     assert second.usage == first.usage
@@ -140,7 +138,7 @@ def test_a_restored_memory_goes_on_as_the_first_would_have() -> None:
         assert value.equal(second.state()[name])
 
 
-def test_a_state_taken_earlier_does_not_change_with_the_memory() -> None:
+def test_a_state_taken_earlier_does_not_change_with_the_memory():
     memory = filled()
     state = memory.state()
     copies = {name: value.clone() for name, value in state.items()}
@@ -156,7 +154,7 @@ def test_a_state_taken_earlier_does_not_change_with_the_memory() -> None:
     budget=st.integers(0, 3),
     seed=st.integers(0, 1000),
 )
-def test_the_coverage_of_one_task_is_r_c(pairs: Pairs, hops: int, budget: int, seed: int) -> None:
+def test_the_coverage_of_one_task_is_r_c(pairs, hops, budget, seed):
     candidates = candidates_of([0, 1, 0, 1, 0, 1, 0, 1], pairs, hops=hops)
     memory = EmbeddingMemory(budget=budget)
     memory.store(candidates, {0: 4, 1: 4}, generator=generator(seed))
@@ -165,7 +163,7 @@ def test_the_coverage_of_one_task_is_r_c(pairs: Pairs, hops: int, budget: int, s
     assert memory.coverage_ratio == pytest.approx(expected)
 
 
-def test_coverage_adds_up_over_tasks() -> None:
+def test_coverage_adds_up_over_tasks():
     memory = EmbeddingMemory(budget=1)
     assert memory.coverage_ratio == 0.0
     path = [(0, 1), (1, 2), (2, 3)]
@@ -181,7 +179,7 @@ def test_coverage_adds_up_over_tasks() -> None:
     assert memory.coverage_ratio == (4 + 2) / (4 + 4)
 
 
-def test_only_the_tasks_own_nodes_count_in_a_graph_of_everything() -> None:
+def test_only_the_tasks_own_nodes_count_in_a_graph_of_everything():
     # 0 - 1 - 2 - 3, of which 2 and 3 are new; 2 is stored and covers 1, 2 and 3
     memory = EmbeddingMemory(budget=1)
     path = candidates_of([0, 0, 1, 1], [(0, 1), (1, 2), (2, 3)])
@@ -190,7 +188,7 @@ def test_only_the_tasks_own_nodes_count_in_a_graph_of_everything() -> None:
     assert memory.coverage_ratio == 2 / 2  # of the two new ones both; 1 is of another task
 
 
-def test_what_a_dropped_node_covered_is_covered_no_longer() -> None:
+def test_what_a_dropped_node_covered_is_covered_no_longer():
     """0 covers 0, 1 and 2 of the first task, 3 covers 2 and 3; then class 0 comes back, better."""
     memory = EmbeddingMemory(budget=1, sampler=Fixed([0.5, 9.0, 9.0, 0.5]))
     first = candidates_of([0, 0, 1, 1], [(0, 1), (0, 2), (2, 3)])
@@ -234,9 +232,7 @@ tasks_of_classes = st.lists(
     budget=st.integers(0, 4),
     seed=st.integers(0, 1000),
 )
-def test_coverage_is_that_of_what_is_stored_now(
-    tasks: list[tuple[list[int], Pairs]], hops: int, budget: int, seed: int
-) -> None:
+def test_coverage_is_that_of_what_is_stored_now(tasks, hops, budget, seed):
     memory, draws = EmbeddingMemory(budget=budget), generator(seed)
     for index, (labels, pairs) in enumerate(tasks):
         ids = torch.arange(6 * index, 6 * index + 6)
@@ -254,7 +250,7 @@ def ratio(graph: Graph, nodes: list[int], hops: int) -> float:
     return coverage_ratio(graph, torch.tensor(nodes, dtype=torch.int64), hops=hops)
 
 
-def test_a_path_by_hand() -> None:
+def test_a_path_by_hand():
     path = graph_of(path_pairs(5))  # and 5 apart
     assert ratio(path, [0], 0) == pytest.approx(1 / 6)
     assert ratio(path, [0], 1) == pytest.approx(2 / 6)
@@ -269,9 +265,7 @@ def test_a_path_by_hand() -> None:
     nodes=st.lists(st.integers(0, 5), max_size=5),
     hops=st.integers(0, 3),
 )
-def test_the_ratio_is_the_share_of_the_union_of_egos(
-    pairs: list[tuple[int, int]], nodes: list[int], hops: int
-) -> None:
+def test_the_ratio_is_the_share_of_the_union_of_egos(pairs, nodes, hops):
     graph = graph_of(pairs, undirected=False)
     egos = reach(graph, torch.tensor(nodes, dtype=torch.int64), hops=hops)
     union = {node for ego in egos for node in ego.tolist()}
@@ -291,9 +285,7 @@ def test_the_ratio_is_the_share_of_the_union_of_egos(
         (2, {0: 10}, {}, {}),
     ],
 )
-def test_budgets_of_classes_by_hand(
-    budget: float, sizes: dict[int, int], available: dict[int, int], expected: dict[int, int]
-) -> None:
+def test_budgets_of_classes_by_hand(budget, sizes, available, expected):
     assert class_budgets(budget, sizes, available) == expected
 
 
@@ -301,15 +293,15 @@ def test_budgets_of_classes_by_hand(
     fraction=st.floats(0.001, 0.999),
     sizes=st.dictionaries(st.integers(0, 5), st.integers(1, 1000), min_size=1),
 )
-def test_fractions_are_within_half_a_node(fraction: float, sizes: dict[int, int]) -> None:
+def test_fractions_are_within_half_a_node(fraction, sizes):
     for label, kept in class_budgets(fraction, sizes, sizes).items():
         assert 1 <= kept <= sizes[label]
         assert kept == 1 or abs(kept - fraction * sizes[label]) <= 0.5
 
 
 @pytest.mark.parametrize("budget", [-1, 0.0, 1.0, 1.5, -0.1, math.nan, True, "10", None])
-def test_anything_else_is_refused(budget: object) -> None:
+def test_anything_else_is_refused(budget):
     with pytest.raises(ConfigurationError) as caught:
-        EmbeddingMemory(budget=budget)  # type: ignore[arg-type]
+        EmbeddingMemory(budget=budget)
     assert str(caught.value).startswith("budget must be an integer of at least 0 (per class) or")
     assert str(caught.value).endswith(f"not {budget!r}")

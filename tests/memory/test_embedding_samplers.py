@@ -1,7 +1,5 @@
 """Samplers that look at embeddings: choices written out, and against searches of all candidates."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -34,7 +32,7 @@ def candidates_of(
     )
 
 
-def test_coverage_counts_other_classes_nearby() -> None:
+def test_coverage_counts_other_classes_nearby():
     """On a line: class 0 at 0, 1, 5 and class 1 at 6, 20; only 5 and 6 are near each other."""
     places = torch.tensor([[0.0], [1.0], [5.0], [6.0], [20.0]])
     candidates = candidates_of(places, [0, 0, 0, 1, 1])
@@ -46,7 +44,7 @@ def test_coverage_counts_other_classes_nearby() -> None:
     assert chosen.tolist() == [0, 1, 4]
 
 
-def test_equals_are_drawn_at_random() -> None:
+def test_equals_are_drawn_at_random():
     candidates = candidates_of(torch.zeros(6, 2), [0] * 6)
     draws = {
         tuple(
@@ -59,7 +57,7 @@ def test_equals_are_drawn_at_random() -> None:
     assert len(draws) > 5
 
 
-def test_influence_by_hand() -> None:
+def test_influence_by_hand():
     """With h = 1 for all, influence is the squared residual over its mean square."""
     residuals = torch.tensor([[1.0], [2.0], [3.0]])
     candidates = candidates_of(torch.ones(3, 1), [0, 0, 0], residuals)
@@ -68,7 +66,7 @@ def test_influence_by_hand() -> None:
     torch.testing.assert_close(ranks, expected, atol=1e-5, rtol=1e-5)
 
 
-def test_influence_is_the_quadratic_form_of_the_factored_hessian() -> None:
+def test_influence_is_the_quadratic_form_of_the_factored_hessian():
     draw = torch.Generator().manual_seed(0)
     hidden = torch.randn(8, 3, generator=draw).double()
     residuals = torch.randn(8, 2, generator=draw).double()
@@ -82,7 +80,7 @@ def test_influence_is_the_quadratic_form_of_the_factored_hessian() -> None:
     torch.testing.assert_close(found, expected, atol=1e-3, rtol=1e-3)
 
 
-def test_without_residuals_it_is_leverage_and_the_outlier_comes_first() -> None:
+def test_without_residuals_it_is_leverage_and_the_outlier_comes_first():
     places = torch.tensor([[1.0, 0.0], [1.0, 0.1], [1.0, -0.1], [0.0, 5.0]])
     sampler = InfluenceSampler()
     assert sampler.select(
@@ -90,7 +88,7 @@ def test_without_residuals_it_is_leverage_and_the_outlier_comes_first() -> None:
     ).tolist() == [3]
 
 
-def test_herding_and_k_centre_by_hand() -> None:
+def test_herding_and_k_centre_by_hand():
     # Mean 3. First 4, one away. Then (4 + e) / 2 is nearest 3 with e = 1 (2.5; with 7 it is 5.5,
     # with 0 it is 2). Then (4 + 1 + e) / 3 is 4 with 7 and 5/3 with 0.
     line = torch.tensor([[0.0], [1.0], [4.0], [7.0]])
@@ -105,7 +103,7 @@ def test_herding_and_k_centre_by_hand() -> None:
     assert chosen.tolist() == [0, 1]
 
 
-def test_classes_have_orders_of_their_own() -> None:
+def test_classes_have_orders_of_their_own():
     # class 0 at 0 1 4 7 as above, class 1 at 100 and 102, of which one is asked for
     line = torch.tensor([[0.0], [100.0], [1.0], [4.0], [102.0], [7.0]])
     candidates = candidates_of(line, [0, 1, 0, 0, 1, 0])
@@ -114,9 +112,9 @@ def test_classes_have_orders_of_their_own() -> None:
 
 
 @given(places=points)
-def test_herding_takes_at_every_step_what_a_search_would(places: list[tuple[int, int]]) -> None:
+def test_herding_takes_at_every_step_what_a_search_would(places):
     rows = torch.tensor(places, dtype=torch.float64)
-    taken: list[int] = []
+    taken = []
     for row in HerdingSampler().order(rows, len(rows)).tolist():
         free = [other for other in range(len(rows)) if other not in taken]
         apart = {v: float((rows.mean(0) - rows[[*taken, v]].mean(0)).norm()) for v in free}
@@ -125,7 +123,7 @@ def test_herding_takes_at_every_step_what_a_search_would(places: list[tuple[int,
 
 
 @given(places=points)
-def test_k_centre_takes_at_every_step_the_farthest(places: list[tuple[int, int]]) -> None:
+def test_k_centre_takes_at_every_step_the_farthest(places):
     rows = torch.tensor(places, dtype=torch.float64)
     first, *later = KCentreSampler().order(rows, len(rows)).tolist()
     from_mean = (rows - rows.mean(0)).norm(dim=1)

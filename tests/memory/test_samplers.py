@@ -1,10 +1,7 @@
 """What every sampler promises, the law of those that draw, and the choices of those that do not."""
 
-from __future__ import annotations
-
 import inspect
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -50,7 +47,7 @@ def kept_per_class(candidates: Candidates, rows: Tensor) -> dict[int, int]:
 
 @EVERY
 @pytest.mark.parametrize(("edges", "hops"), [(60, 2), (0, 0)])
-def test_exactly_the_budget_of_each_class_is_selected(name: str, edges: int, hops: int) -> None:
+def test_exactly_the_budget_of_each_class_is_selected(name, edges, hops):
     candidates = candidates_of(edges=edges, hops=hops)
     before = tensors_of(candidates)
     rows = samplers.make(name).select(candidates, {4: 5, 2: 1, 7: 2}, generator=generator())
@@ -62,7 +59,7 @@ def test_exactly_the_budget_of_each_class_is_selected(name: str, edges: int, hop
 
 
 @EVERY
-def test_budgets_of_nothing_and_of_more_than_there_is(name: str) -> None:
+def test_budgets_of_nothing_and_of_more_than_there_is(name):
     candidates, sampler = candidates_of(), samplers.make(name)
     some = sampler.select(candidates, {4: 0, 2: 100, 7: 3}, generator=generator())
     assert kept_per_class(candidates, some) == {4: 0, 2: 9, 7: 3}
@@ -77,7 +74,7 @@ def test_budgets_of_nothing_and_of_more_than_there_is(name: str) -> None:
 @EVERY
 @few_each
 @given(seed=st.integers(0, 10_000), budget=st.integers(0, 13))
-def test_the_best_ranks_are_selected_by_the_generator(name: str, seed: int, budget: int) -> None:
+def test_the_best_ranks_are_selected_by_the_generator(name, seed, budget):
     candidates, sampler = candidates_of(seed), samplers.make(name)
     budgets = dict.fromkeys((4, 2, 7), budget)
     before = torch.get_rng_state()
@@ -95,7 +92,7 @@ def test_the_best_ranks_are_selected_by_the_generator(name: str, seed: int, budg
 
 
 @EVERY
-def test_what_is_stored_is_a_row_a_choice_and_the_generator_decides(name: str) -> None:
+def test_what_is_stored_is_a_row_a_choice_and_the_generator_decides(name):
     candidates, sampler = candidates_of(), samplers.make(name)
     before, state = tensors_of(candidates), torch.get_rng_state()
     chosen = sampler.select(candidates, {4: 5, 2: 1, 7: 2}, generator=generator())
@@ -157,7 +154,7 @@ def many() -> Candidates:
 
 
 @pytest.mark.parametrize("name", ["coverage", "degree", "uniform"])
-def test_inclusion_follows_draws_without_replacement(name: str, many: Candidates) -> None:
+def test_inclusion_follows_draws_without_replacement(name, many):
     ranks = samplers.make(name).rank(many, {}, generator=generator(5)).reshape(COPIES, 3)
     order = ranks.argsort(dim=1)
     for draws in (1, 2):
@@ -166,23 +163,23 @@ def test_inclusion_follows_draws_without_replacement(name: str, many: Candidates
             assert abs(frequency - chance) < 4 * math.sqrt(chance * (1 - chance) / COPIES)
 
 
-def test_every_mergeable_sampler_has_its_law_tested() -> None:
+def test_every_mergeable_sampler_has_its_law_tested():
     mergeable = {name for name in samplers.names() if samplers.resolve(name).mergeable}
     assert mergeable == {name for name, _ in INCLUSION}
 
 
-def test_weights_by_hand() -> None:
+def test_weights_by_hand():
     graph = graph_of(COPY, 8, undirected=False)
     nodes = torch.tensor([2, 0, 1, 4])
     one = Candidates(graph, nodes, torch.zeros(4).long(), torch.zeros(4, 1), hops=2)
     near = Candidates(graph, nodes, torch.zeros(4).long(), torch.zeros(4, 1), hops=1)
-    assert samplers.make("coverage").weigh(one).tolist() == [5, 1, 2, 2]  # type: ignore[attr-defined]
-    assert samplers.make("coverage").weigh(near).tolist() == [3, 1, 2, 2]  # type: ignore[attr-defined]
-    assert samplers.make("degree").weigh(one).tolist() == [3, 1, 2, 2]  # type: ignore[attr-defined]
-    assert samplers.make("uniform").weigh(one).tolist() == [1, 1, 1, 1]  # type: ignore[attr-defined]
+    assert samplers.make("coverage").weigh(one).tolist() == [5, 1, 2, 2]
+    assert samplers.make("coverage").weigh(near).tolist() == [3, 1, 2, 2]
+    assert samplers.make("degree").weigh(one).tolist() == [3, 1, 2, 2]
+    assert samplers.make("uniform").weigh(one).tolist() == [1, 1, 1, 1]
 
 
-def test_coverage_takes_exact_or_estimated_sizes() -> None:
+def test_coverage_takes_exact_or_estimated_sizes():
     candidates = candidates_of()
     graph, nodes = candidates.graph, candidates.nodes
     exact, estimated = (CoverageSampler(reach=way) for way in ("exact", "estimated"))
@@ -198,13 +195,13 @@ def test_coverage_takes_exact_or_estimated_sizes() -> None:
         CoverageSampler(reach="guessed")
 
 
-def test_greedy_says_that_memory_does_not_suffice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_greedy_says_that_memory_does_not_suffice(monkeypatch):
     monkeypatch.setattr(Resources, "left", 1000)
     with pytest.raises(ResourceError, match="greedy coverage of 24 candidates takes"):
         greedy(candidates_of(), {4: 1})
 
 
-def test_mean_feature_by_hand() -> None:
+def test_mean_feature_by_hand():
     # class 0 at (0,0) (4,0) (5,3): mean (3,1); class 1 at (0,0) and (2,0): mean (1,0)
     points = torch.tensor([[0.0, 0], [0, 0], [4, 0], [2, 0], [5, 3]])
     labels = torch.tensor([0, 1, 0, 1, 0])
@@ -219,7 +216,7 @@ def greedy(candidates: Candidates, budgets: dict[int, int]) -> Tensor:
     return samplers.make("greedy-coverage").rank(candidates, budgets, generator=generator())
 
 
-def test_greedy_by_hand() -> None:
+def test_greedy_by_hand():
     # 1 - 0 - 2, 3 - 4 and 5 apart: 0 adds three, 3 two, 5 one; 1 covers two, but adds nothing
     graph = graph_of([(0, 1), (0, 2), (3, 4)], 6)
     nodes = torch.tensor([5, 1, 0, 3])
@@ -228,7 +225,7 @@ def test_greedy_by_hand() -> None:
     assert greedy(one, {0: 2}).tolist() == [math.inf, math.inf, 0, 1]
 
 
-def test_greedy_shares_coverage_between_classes() -> None:
+def test_greedy_shares_coverage_between_classes():
     # 0 is joined to 1, 2 and 3; 1 - 2; and 4 - 5 apart. Alone, 1 covers {0, 1, 2} and 4 {4, 5};
     # once class 0 has taken node 0, 1 adds nothing and 4 adds two.
     graph = graph_of([(0, 1), (0, 2), (0, 3), (1, 2), (4, 5)], 6)
@@ -241,7 +238,7 @@ def test_greedy_shares_coverage_between_classes() -> None:
 
 def dense_egos(pairs: Pairs, nodes: int, hops: int, *, undirected: bool) -> list[set[int]]:
     """Ego-subnetworks from the definition: a step goes to those that flow into a node."""
-    into: dict[int, set[int]] = {node: {node} for node in range(nodes)}
+    into = {node: {node} for node in range(nodes)}
     for source, target in pairs:
         into[target].add(source)
         if undirected:
@@ -260,8 +257,8 @@ def dense_egos(pairs: Pairs, nodes: int, hops: int, *, undirected: bool) -> list
     budgets=st.fixed_dictionaries({label: st.integers(0, 5) for label in range(3)}),
 )
 def test_greedy_takes_at_every_step_what_a_search_of_all_candidates_would(
-    pairs: Pairs, hops: int, undirected: bool, labels: list[int], budgets: dict[int, int]
-) -> None:
+    pairs, hops, undirected, labels, budgets
+):
     nodes = torch.tensor([11, 3, 7, 0, 5, 9, 1, 2, 10])
     candidates = Candidates(
         graph_of(pairs, 12, undirected=undirected),
@@ -299,13 +296,13 @@ def test_greedy_takes_at_every_step_what_a_search_of_all_candidates_would(
         ("influence", {"damping": 0.01}),
     ],
 )
-def test_published_numbers_rest_on_these_defaults(name: str, expected: dict[str, Any]) -> None:
+def test_published_numbers_rest_on_these_defaults(name, expected):
     sampler = samplers.make(name)
     assert set(inspect.signature(type(sampler)).parameters) == set(expected)
     assert {option: getattr(sampler, option) for option in expected} == expected
 
 
-def test_memories_keep_as_many_as_their_papers_unless_told() -> None:
+def test_memories_keep_as_many_as_their_papers_unless_told():
     embeddings, subgraphs = EmbeddingMemory(), SubgraphMemory()
     assert (embeddings.budget, embeddings.sampler.name) == (400, "coverage")
     assert (subgraphs.budget, subgraphs.sampler.name) == (100, "uniform")

@@ -1,7 +1,5 @@
 """Learners on graphs that one can draw."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Layers merged by ridge regression, and a head on what the merged ones make."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -20,20 +18,7 @@ from evergraph.nn import GCN
 from evergraph.streams import GraphStream
 
 
-def learned(make: Any, stream: GraphStream, *, epochs: int = 40, **options: Any) -> ADR:
-    learner: ADR = make("adr", epochs=epochs, backbone=GCN(hidden=16), **options)
-    for task in stream:
-        learner.fit_task(task)
-    return learner
-
-
-def accuracies(learner: ADR, stream: GraphStream) -> list[float]:
-    exams = stream.exams(len(stream) - 1, "local")
-    answers = [learner.predict(exam.graph, exam.nodes) for exam in exams]
-    return [float((a == e.labels).float().mean()) for a, e in zip(answers, exams, strict=True)]
-
-
-def test_two_maps_of_one_number_by_hand() -> None:
+def test_two_maps_of_one_number_by_hand():
     sums = LayerSums(1, 1)
     sums.add(torch.tensor([[1.0]]), torch.tensor([[1.0]]))
     assert sums.merged(0.0).item() == pytest.approx(1.0)
@@ -47,7 +32,7 @@ def test_two_maps_of_one_number_by_hand() -> None:
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 1000))
-def test_merged_is_the_ridge_solution_of_all_tasks_at_once(sizes: list[int], seed: int) -> None:
+def test_merged_is_the_ridge_solution_of_all_tasks_at_once(sizes, seed):
     generator = seeded(seed, "pairs")
     pairs = [
         (x, x @ torch.randn(4, 3, generator=generator))
@@ -64,7 +49,7 @@ def test_merged_is_the_ridge_solution_of_all_tasks_at_once(sizes: list[int], see
     torch.testing.assert_close(backwards.merged(0.1), expected, atol=1e-4, rtol=1e-4)
 
 
-def test_layers_and_head_are_those_of_the_formulas(make: Any, two_pairs: Graph) -> None:
+def test_layers_and_head_are_those_of_the_formulas(make, two_pairs):
     learner = make("adr", backbone=GCN(hidden=3), merging=0.1, regularisation=0.1)
     gram, products = torch.zeros(5, 5).double(), torch.zeros(5, 3).double()
     statistics = ClassStatistics(4)
@@ -120,14 +105,12 @@ def drift(make: Any, graph: Graph) -> float:
     return float((after - before).norm() / before.norm())
 
 
-def test_without_the_sums_of_old_tasks_their_features_drift(
-    make: Any, small_graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_sums_of_old_tasks_their_features_drift(make, small_graph, monkeypatch):
     held = drift(make, small_graph)
     add = LayerSums.add
 
-    def newest(self: LayerSums, *pair: Any) -> None:
-        self.__init__(*self.products_.shape)  # type: ignore[misc]
+    def newest(self, *pair):
+        self.__init__(*self.products_.shape)
         add(self, *pair)
 
     monkeypatch.setattr(LayerSums, "add", newest)
@@ -135,7 +118,7 @@ def test_without_the_sums_of_old_tasks_their_features_drift(
     assert held < 0.5 * let_go, (held, let_go)
 
 
-def test_a_task_begins_with_a_head_drawn_anew_and_no_momentum(make: Any, two_pairs: Graph) -> None:
+def test_a_task_begins_with_a_head_drawn_anew_and_no_momentum(make, two_pairs):
     stream = GraphStream(two_pairs)
     learner = make("adr", backbone=GCN(hidden=3))
     _fit(learner, stream, 0)
@@ -151,12 +134,7 @@ def test_a_task_begins_with_a_head_drawn_anew_and_no_momentum(make: Any, two_pai
     assert not learner.trainer.moments_
 
 
-def test_old_tasks_are_known_to_the_end(make: Any, small_graph: Graph) -> None:
-    stream = GraphStream(small_graph)
-    assert min(accuracies(learned(make, stream), stream)) > 0.9
-
-
-def test_what_is_kept_is_counted_and_is_no_node(make: Any, two_pairs: Graph) -> None:
+def test_what_is_kept_is_counted_and_is_no_node(make, two_pairs):
     learner = make("adr", epochs=1, backbone=GCN(hidden=3))
     kept = []
     for task in GraphStream(two_pairs):
@@ -166,7 +144,7 @@ def test_what_is_kept_is_counted_and_is_no_node(make: Any, two_pairs: Graph) -> 
     assert kept == [of_layer + 4 * 5 // 2 + 4 * classes for classes in (2, 4)]
 
 
-def test_how_unsure_it_is(make: Any, two_pairs: Graph) -> None:
+def test_how_unsure_it_is(make, two_pairs):
     learner = make("adr", epochs=1, backbone=GCN(hidden=3))
     learner.fit_task(GraphStream(two_pairs).open(0))
     nodes = torch.arange(4)

@@ -1,9 +1,6 @@
 """Method analytic where nodes have several labels or numbers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +28,7 @@ def graph_of(kind: str, nodes: int = 120) -> Graph:
         values = (features[:, :2] > 0).float()
     values[torch.rand(nodes, generator=generator) < 0.1, 0] = NAN
     edges = torch.stack([torch.arange(nodes), torch.arange(nodes).roll(1)])
-    return Graph.from_edges(edges, features=features, targets=Targets(values, kind, ("a", "b")))  # type: ignore[arg-type]
+    return Graph.from_edges(edges, features=features, targets=Targets(values, kind, ("a", "b")))
 
 
 def learner(**parameters: Any) -> Analytic:
@@ -42,7 +39,6 @@ def learner(**parameters: Any) -> Analytic:
         generator=torch.Generator().manual_seed(0),
         **parameters,
     )
-    assert isinstance(made, Analytic)
     return made
 
 
@@ -55,14 +51,12 @@ def learned(graph: Graph, *, tasks: int = 3, **parameters: Any) -> tuple[Analyti
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
-def test_answers_are_those_of_scikit_learn_on_the_same_features(kind: str) -> None:
+def test_answers_are_those_of_scikit_learn_on_the_same_features(kind):
     linear = pytest.importorskip("sklearn.linear_model")
     graph = graph_of(kind)
     made, stream = learned(graph, regularisation=0.001)
     nodes = torch.cat([split.train for split in stream.splits])
-    assert graph.targets is not None
     answers = made.logits(graph.without_labels(), torch.arange(120))
-    assert made.answers_ is not None
     if kind == "labels":  # as they are before the sigmoid
         answers = (answers - made.answers_[1]) / made.answers_[0]
     phi = made.backbone.expand(graph.features).double().numpy()
@@ -75,10 +69,9 @@ def test_answers_are_those_of_scikit_learn_on_the_same_features(kind: str) -> No
         assert np.abs(answers[:, target].numpy() - theirs).max() < 1e-4 * np.abs(theirs).max()
 
 
-def test_labels_are_found() -> None:
+def test_labels_are_found():
     made, stream = learned(graph_of("labels", 400))
     [exam] = stream.exams(2, "global")
-    assert exam.targets is not None
     given = made.predict(exam.graph, exam.nodes)
     known = ~exam.targets.isnan()
     assert (given == exam.targets)[known].float().mean() > 0.8
@@ -90,7 +83,7 @@ def test_labels_are_found() -> None:
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
-def test_tasks_give_the_head_of_all_nodes_at_once(kind: str) -> None:
+def test_tasks_give_the_head_of_all_nodes_at_once(kind):
     graph = graph_of(kind)
     several, stream = learned(graph, tasks=3)
     once = learner()
@@ -101,12 +94,11 @@ def test_tasks_give_the_head_of_all_nodes_at_once(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
-def test_forgotten_nodes_were_never_met(kind: str) -> None:
+def test_forgotten_nodes_were_never_met(kind):
     graph = graph_of(kind)
     made, stream = learned(graph, ledger=True)
     gone = torch.cat([stream.splits[1].train[:5], stream.splits[2].validation[:2]])
     made.forget(gone, stream.union_graph(2))
-    assert graph.targets is not None
     values = graph.targets.values.clone()
     values[gone] = NAN
     never = learner()
@@ -122,7 +114,7 @@ def test_forgotten_nodes_were_never_met(kind: str) -> None:
     assert torch.allclose(made.logits(*asked), never.logits(*asked), atol=1e-2, rtol=1e-3)
 
 
-def test_learners_of_the_same_targets_are_merged() -> None:
+def test_learners_of_the_same_targets_are_merged():
     graph = graph_of("numbers")
     whole, stream = learned(graph, tasks=2)
     one, two = learner(), learner()
@@ -137,19 +129,18 @@ def test_learners_of_the_same_targets_are_merged() -> None:
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
-def test_a_saved_learner_answers_the_same_and_goes_on(kind: str, tmp_path: Path) -> None:
+def test_a_saved_learner_answers_the_same_and_goes_on(kind, tmp_path):
     made, stream = learned(graph_of(kind))
     asked = stream.union_graph(2), torch.arange(20)
     made.save(tmp_path / "learner")
     again = load_learner(tmp_path / "learner")
     assert torch.equal(again.logits(*asked), made.logits(*asked))
-    assert again.label_space_ is not None
     assert again.label_space_.names == ("a", "b")
     again.fit_task(stream.open(2))
     assert again.usage.statistics == made.usage.statistics
 
 
-def test_every_other_method_refuses_in_one_sentence() -> None:
+def test_every_other_method_refuses_in_one_sentence():
     task = GraphStream(graph_of("labels"), by="random", tasks=2).open(0)
     for name in methods.names():
         if name != "analytic":
@@ -158,7 +149,7 @@ def test_every_other_method_refuses_in_one_sentence() -> None:
                 made.fit_task(task)
 
 
-def test_numbers_have_no_probabilities_and_no_novelty() -> None:
+def test_numbers_have_no_probabilities_and_no_novelty():
     made, stream = learned(graph_of("numbers"))
     with pytest.raises(ConfigurationError, match="call predict"):
         made.predict_proba(stream.union_graph(2))

@@ -1,9 +1,5 @@
 """What auto forgets it never met, and learners that merge are one that met all."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
@@ -31,7 +27,7 @@ def close_to_scale(found: Tensor, expected: Tensor, tolerance: float) -> None:
 
 
 @pytest.mark.parametrize(("weights", "seed"), [("class-sizes", 0), ("equal", 1)])
-def test_forgetting_is_never_having_met(weights: Any, seed: int, whole: Task) -> None:
+def test_forgetting_is_never_having_met(weights, seed, whole):
     gone = torch.rand(whole.graph.num_nodes, generator=seeded(seed, "gone")) < 0.3
     learner, never = (auto(ledger=True, weights=weights) for _ in range(2))
     learner.fit_task(whole)
@@ -46,14 +42,14 @@ def test_forgetting_is_never_having_met(weights: Any, seed: int, whole: Task) ->
 
 
 @pytest.mark.parametrize("forgotten", [0, 1])
-def test_forgetting_in_a_graph_of_one_task(forgotten: int, small_graph: Graph) -> None:
+def test_forgetting_in_a_graph_of_one_task(forgotten, small_graph):
     """The learned nodes of the other task are not there to be counted again."""
     stream = GraphStream(small_graph, classes_per_task=3)
     learner, never, task = learned(stream, ledger=True), auto(ledger=True), stream.open(forgotten)
     gone = torch.rand(task.graph.num_nodes, generator=seeded(task.index)) < 0.25
     learner.forget(task.ids[gone], task.graph, known_as=task.ids)
 
-    def without(index: int) -> Task:
+    def without(index):
         there = stream.open(index)
         return never_labelled(there, gone) if index == forgotten else there
 
@@ -65,7 +61,7 @@ def test_forgetting_in_a_graph_of_one_task(forgotten: int, small_graph: Graph) -
             close_to_scale(scores_of(learner, seen), scores_of(never, seen), 1e-5)
 
 
-def test_what_was_refreshed_is_forgotten_as_it_is_now(small_graph: Graph, whole: Task) -> None:
+def test_what_was_refreshed_is_forgotten_as_it_is_now(small_graph, whole):
     stream = GraphStream(small_graph, edges="all")
     learner, never, graph = learned(stream, refresh="embeddings"), auto(), final_graph(stream)
     gone = torch.arange(graph.num_nodes) % 4 == 0
@@ -75,7 +71,7 @@ def test_what_was_refreshed_is_forgotten_as_it_is_now(small_graph: Graph, whole:
     close(scores_of(learner, rest.graph), scores_of(never, rest.graph), 1e-5)
 
 
-def test_a_label_forgotten_leaves_the_codes_of_its_neighbours(whole: Task) -> None:
+def test_a_label_forgotten_leaves_the_codes_of_its_neighbours(whole):
     """With a head on class codes alone: nobody sees the class of who was forgotten."""
     learner, never, plain = auto("y", "2", ledger=True), auto("y", "2"), auto("y", "2")
     learner.fit_task(whole)
@@ -92,7 +88,7 @@ def test_a_label_forgotten_leaves_the_codes_of_its_neighbours(whole: Task) -> No
         assert not torch.allclose(plain.statistics_[0].gram_.tril(), other, atol=1e-5)
 
 
-def test_everything_can_be_forgotten_but_not_what_was_never_met(small_graph: Graph) -> None:
+def test_everything_can_be_forgotten_but_not_what_was_never_met(small_graph):
     task, learner = GraphStream(small_graph).open(0), auto(ledger=True)
     with pytest.raises(ConfigurationError, match="fit_task first"):
         learner.forget(torch.tensor([0]), task.graph)
@@ -114,7 +110,7 @@ def test_everything_can_be_forgotten_but_not_what_was_never_met(small_graph: Gra
 
 
 @pytest.mark.parametrize("weights", ["class-sizes", "equal"])
-def test_learners_of_other_classes_merge(weights: Any, small_graph: Graph) -> None:
+def test_learners_of_other_classes_merge(weights, small_graph):
     stream = GraphStream(small_graph, classes_per_task=3, known_labels="everywhere")
     other = GraphStream(small_graph, classes_per_task=3, order=[5, 3, 4, 0, 1, 2])
     ours, theirs = (auto(ledger=True, weights=weights) for _ in range(2))
@@ -130,7 +126,7 @@ def test_learners_of_other_classes_merge(weights: Any, small_graph: Graph) -> No
     assert scores_of(theirs, other.open(0).graph).equal(alone)  # who gave has lost nothing
 
 
-def test_learners_of_other_nodes_merge(whole: Task) -> None:
+def test_learners_of_other_nodes_merge(whole):
     first, second, both = (auto(weights="equal") for _ in range(3))
     for place, learner in enumerate((first, second)):
         mine = whole
@@ -142,7 +138,7 @@ def test_learners_of_other_nodes_merge(whole: Task) -> None:
     close(scores_of(first, whole.graph), scores_of(both, whole.graph), 1e-4)
 
 
-def test_merged_learners_part_again(small_graph: Graph) -> None:
+def test_merged_learners_part_again(small_graph):
     stream = GraphStream(small_graph, classes_per_task=3)
     ours, theirs, alone = (auto(ledger=True) for _ in range(3))
     for learner in (ours, alone):
@@ -157,7 +153,7 @@ def test_merged_learners_part_again(small_graph: Graph) -> None:
     close_to_scale(found[:, :3], scores_of(alone, graph), 1e-4)  # half of all is counted out
 
 
-def test_learners_of_other_features_are_not_merged(small_graph: Graph) -> None:
+def test_learners_of_other_features_are_not_merged(small_graph):
     task, learner = GraphStream(small_graph).open(0), auto()
     with pytest.raises(ConfigurationError, match="fit_task first"):
         learner.merge(auto())

@@ -1,20 +1,13 @@
 """What auto keeps: probes, sums within a limit of memory, and a state that goes on."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
 
 from auto_learners import VIEWS, auto, final_graph, learned
 from evergraph.closed_form import ViewFeatures
 from evergraph.closed_form import fusing as module
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
-from evergraph.graphs import Graph
 from evergraph.methods import Auto, load_learner
 from evergraph.streams import GraphStream
 from evergraph.training import Trainer
@@ -28,7 +21,7 @@ def limited(memory: str | int) -> Auto:
 # ------------------------------------------------------------------ probes
 
 
-def test_probes_are_seen_anew_where_the_graph_is_still_there(small_graph: Graph) -> None:
+def test_probes_are_seen_anew_where_the_graph_is_still_there(small_graph):
     stream = GraphStream(small_graph, edges="all")
     for refresh, is_new in (("embeddings", True), ("none", False)):
         learner = learned(stream, refresh=refresh, backbone=ViewFeatures(width=48))
@@ -39,11 +32,11 @@ def test_probes_are_seen_anew_where_the_graph_is_still_there(small_graph: Graph)
         assert bool(same[probes.labels_ < 4].all()) is is_new
 
 
-def test_probes_are_capped_by_scores(small_graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Tensor] = []
+def test_probes_are_capped_by_scores(small_graph, monkeypatch):
+    asked = []
     whole = module.fused_weights
 
-    def watched(scores: Tensor, labels: Tensor, **options: Any) -> Tensor:
+    def watched(scores, labels, **options):
         asked.append(labels)
         return whole(scores, labels, **options)
 
@@ -58,7 +51,7 @@ def test_probes_are_capped_by_scores(small_graph: Graph, monkeypatch: pytest.Mon
 # ------------------------------------------------------------------ limits of memory
 
 
-def test_usage_counts_statistics_probes_and_ledger(small_graph: Graph) -> None:
+def test_usage_counts_statistics_probes_and_ledger(small_graph):
     task = GraphStream(small_graph).open(0)
     learner, ledger = auto(probes=4), auto(probes=4, ledger=True)
     learner.fit_task(task)
@@ -76,7 +69,7 @@ def test_usage_counts_statistics_probes_and_ledger(small_graph: Graph) -> None:
 @pytest.mark.parametrize(
     ("keep", "classes", "features"), [("5MB", 10, 800), ("10MB", 40, 300), ("1MB", 4, 16)]
 )
-def test_no_more_is_kept_than_may_be(keep: str, classes: int, features: int) -> None:
+def test_no_more_is_kept_than_may_be(keep, classes, features):
     graph = load("synthetic", nodes=40 * classes, classes=classes, features=features)
     stream = GraphStream(graph, edges="all", classes_per_task=classes // 2, split=(0.2, 0.7, 0.1))
     learner, limit = limited(keep), int(float(keep.removesuffix("MB")) * 1e6)
@@ -87,7 +80,7 @@ def test_no_more_is_kept_than_may_be(keep: str, classes: int, features: int) -> 
     assert len(learner.probes_) >= 2 * classes
 
 
-def test_what_may_be_kept_does_not_depend_on_the_order() -> None:
+def test_what_may_be_kept_does_not_depend_on_the_order():
     graph = load("synthetic", nodes=600, classes=6, features=1000)
     kept = []
     for order in ([0, 1, 2, 3, 4, 5], [4, 0, 5, 2, 1, 3]):
@@ -103,7 +96,7 @@ def test_what_may_be_kept_does_not_depend_on_the_order() -> None:
     assert kept[0].equal(kept[1])
 
 
-def test_more_room_is_for_more_and_wider_views() -> None:
+def test_more_room_is_for_more_and_wider_views():
     small, middle, wide, large = (
         limited(memory).backbone for memory in ("500kB", 2_000_000, "50MB", "150MB")
     )
@@ -116,14 +109,13 @@ def test_more_room_is_for_more_and_wider_views() -> None:
 # ------------------------------------------------------------------ states
 
 
-def test_a_learner_with_a_limit_is_saved_and_loaded(small_graph: Graph, tmp_path: Path) -> None:
+def test_a_learner_with_a_limit_is_saved_and_loaded(small_graph, tmp_path):
     stream = GraphStream(small_graph, edges="all")
     backbone = ViewFeatures(views=VIEWS, code_width=8)
     learner = auto(memory="300kB", backbone=backbone, ledger=True, weights="equal")
     learner.fit_task(stream.open(0))
     learner.save(tmp_path / "learner.eg")
     loaded = load_learner(tmp_path / "learner.eg")
-    assert isinstance(loaded, Auto)
     assert repr(loaded) == repr(learner)
     assert loaded.backbone.views == learner.backbone.views
     assert loaded.backbone.width == learner.backbone.width
@@ -135,9 +127,7 @@ def test_a_learner_with_a_limit_is_saved_and_loaded(small_graph: Graph, tmp_path
 
 
 @pytest.mark.parametrize("options", [{"refresh": "embeddings"}, {"ledger": True}])
-def test_restored_learners_end_in_the_same_bits(
-    options: dict[str, Any], small_graph: Graph
-) -> None:
+def test_restored_learners_end_in_the_same_bits(options, small_graph):
     stream = GraphStream(small_graph, edges="all")
     whole, resumed = auto(**options), auto(seed=99, **options)
     whole.fit_task(stream.open(0))

@@ -1,9 +1,5 @@
 """Relations in auto's views: seen where they are, left out where not, and forgotten with nodes."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -50,14 +46,14 @@ def known(related: GraphStream) -> Auto:
     return learned(related, *VIEWS, width=96)
 
 
-def test_classes_that_only_relations_tell_are_learned(related: GraphStream, known: Auto) -> None:
+def test_classes_that_only_relations_tell_are_learned(related, known):
     assert accuracy(known, related, "local") > 0.9
     plain, typed = stream_of(related=False), stream_of(typed=True)
     assert accuracy(learned(plain, *VIEWS, width=96), plain, "local") < 0.7
     assert accuracy(learned(typed, *VIEWS, width=96), typed, "local") == 1.0
 
 
-def test_without_relations_r_is_nothing() -> None:
+def test_without_relations_r_is_nothing():
     stream = stream_of(related=False)
     plain, same = learned(stream, "0|1|2+y", "0|1|2"), learned(stream, *VIEWS)
     graph = stream.open(0).graph
@@ -66,17 +62,16 @@ def test_without_relations_r_is_nothing() -> None:
         learned(stream, "r")
 
 
-def test_a_saved_learner_keeps_relations(related: GraphStream, known: Auto, tmp_path: Path) -> None:
+def test_a_saved_learner_keeps_relations(related, known, tmp_path):
     known.save(tmp_path / "model.eg")
     loaded = load_learner(tmp_path / "model.eg")
-    assert isinstance(loaded, Auto)
     graph = related.open(0).graph
     assert scores_of(loaded, graph).equal(scores_of(known, graph))
     assert known.probes_.relations_.shape == (len(known.probes_), 3 * 256)
     assert known.probes_.codes_.shape[1] == 3 * 16
 
 
-def test_forgetting_is_never_having_learned(related: GraphStream) -> None:
+def test_forgetting_is_never_having_learned(related):
     task = related.open(0)
     learner, never = (auto(*VIEWS, width=96, ledger=True) for _ in range(2))
     learner.fit_task(task)

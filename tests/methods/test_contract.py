@@ -1,7 +1,5 @@
 """What every registered method must do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -79,7 +77,7 @@ STREAMS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("way", STREAMS)
 @pytest.mark.parametrize("name", NAMES)
-def test_learns_however_nodes_arrive(name: str, way: str, tiny_graph: Graph) -> None:
+def test_learns_however_nodes_arrive(name, way, tiny_graph):
     stream = GraphStream(tiny_graph, **STREAMS[way])
     by_class = way == "task-il"
     options = {} if by_class or name not in UNIFORM else {"memory": UNIFORM[name]()}
@@ -107,9 +105,7 @@ def test_learns_however_nodes_arrive(name: str, way: str, tiny_graph: Graph) -> 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_asked_saved_or_restored_it_goes_on_to_the_same_bits(
-    name: str, tiny_graph: Graph, tmp_path: Path
-) -> None:
+def test_asked_saved_or_restored_it_goes_on_to_the_same_bits(name, tiny_graph, tmp_path):
     """Four learners of the same tasks; the same seed is all that the first two have in common."""
     stream = GraphStream(tiny_graph, order=[5, 0, 3, 1, 4, 2])
     no_draw_of_ours = torch.get_rng_state()
@@ -156,7 +152,7 @@ def test_asked_saved_or_restored_it_goes_on_to_the_same_bits(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_graph_without_edges_can_be_learned(name: str, small_graph: Graph) -> None:
+def test_a_graph_without_edges_can_be_learned(name, small_graph):
     lonely = Graph.from_edges(
         torch.empty(2, 0, dtype=torch.long),
         features=small_graph.features,

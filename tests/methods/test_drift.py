@@ -1,7 +1,5 @@
 """Stored knowledge moved by the drift that new nodes' ego-subnetworks show."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -50,18 +48,17 @@ def learned(make: Make, name: str, stream: GraphStream, **options: Any) -> Any:
     return learner
 
 
-def test_the_drift_of_old_nodes_is_what_new_neighbours_add(mixing: Graph) -> None:
+def test_the_drift_of_old_nodes_is_what_new_neighbours_add(mixing):
     stream = GraphStream(mixing, edges="all")
     assert seen_drift(stream.open(0), make_backbone("tem")) is None
     drift = seen_drift(stream.open(1), make_backbone("tem"))
-    assert drift is not None
     assert drift.share == 1.0
     assert drift.before.equal(torch.eye(4)[torch.arange(8) // 4])
     expected = torch.tensor([[1 / 3, 0, 2 / 3, 0], [0, 1 / 4, 0, 3 / 4]])
     torch.testing.assert_close(drift.after, expected[torch.arange(8) // 4])
 
 
-def test_stored_vectors_move_to_where_their_nodes_are(mixing: Graph, make: Make) -> None:
+def test_stored_vectors_move_to_where_their_nodes_are(mixing, make):
     learner = make("tem", backbone=make_backbone("tem"), refresh="corrected")
     stream = GraphStream(mixing, edges="all")
     learner.fit_task(stream.open(0))
@@ -71,7 +68,7 @@ def test_stored_vectors_move_to_where_their_nodes_are(mixing: Graph, make: Make)
     torch.testing.assert_close(moved, torch.tensor(expected))
 
 
-def test_unit_vectors_stay_unit_vectors(mixing: Graph, make: Make) -> None:
+def test_unit_vectors_stay_unit_vectors(mixing, make):
     backbone = PDGNN(topology=SGC(hops=1), scaling="unit")
     learner = make("tem", backbone=backbone, refresh="corrected")
     stream = GraphStream(mixing, edges="all")
@@ -82,7 +79,7 @@ def test_unit_vectors_stay_unit_vectors(mixing: Graph, make: Make) -> None:
     assert float(stored[learner.memory.labels_ == 1][0, 3]) > 0.9  # (1, 3) / √10, nearly
 
 
-def test_class_means_move_to_where_recounting_puts_them(mixing: Graph, make: Make) -> None:
+def test_class_means_move_to_where_recounting_puts_them(mixing, make):
     stream = GraphStream(mixing, edges="all")
     found = {
         refresh: learned(make, "analytic", stream, refresh=refresh).statistics_
@@ -97,8 +94,8 @@ def test_class_means_move_to_where_recounting_puts_them(mixing: Graph, make: Mak
 
 @pytest.mark.parametrize("options", [{"regularisation": 0.01}, {"rank": 48}])
 def test_statistics_move_without_those_of_validation_nodes_and_when_compressed(
-    options: dict[str, Any], mixing: Graph, make: Make
-) -> None:
+    options, mixing, make
+):
     stream = GraphStream(mixing, edges="all")
     found = {
         refresh: learned(make, "analytic", stream, refresh=refresh, **options)
@@ -115,7 +112,7 @@ def test_statistics_move_without_those_of_validation_nodes_and_when_compressed(
         assert len(found["corrected"].validation_.mass_) == 0
 
 
-def test_compressed_statistics_are_compressed_anew_when_moved() -> None:
+def test_compressed_statistics_are_compressed_anew_when_moved():
     """What a checkpoint holds is the factor: it must be that of the statistics that were moved."""
     generator = torch.Generator().manual_seed(0)
     statistics = ClassStatistics(12, rank=4)
@@ -130,7 +127,7 @@ def test_compressed_statistics_are_compressed_anew_when_moved() -> None:
 @pytest.mark.parametrize(
     ("name", "setting"), [("analytic", "class-il"), ("tem", "class-il"), ("tem", "task-il")]
 )
-def test_old_classes_are_found_later(name: str, setting: Any, mixing: Graph, make: Make) -> None:
+def test_old_classes_are_found_later(name, setting, mixing, make):
     stream = GraphStream(mixing, edges="all", setting=setting)
     rows = {
         refresh: evaluate(learned(make, name, stream, refresh=refresh), stream, 1).rows["global"]
@@ -141,7 +138,7 @@ def test_old_classes_are_found_later(name: str, setting: Any, mixing: Graph, mak
         assert rows["none"]["balanced"][0] < 1.0
 
 
-def test_only_ego_subnetworks_of_new_nodes_are_read(mixing: Graph) -> None:
+def test_only_ego_subnetworks_of_new_nodes_are_read(mixing):
     far = torch.tensor([0, 1])  # two old nodes lose their edges, and must not be looked at
     rows = mixing.edge_rows()
     keep = ~(torch.isin(rows, far) | torch.isin(mixing.indices.long(), far))
@@ -150,20 +147,19 @@ def test_only_ego_subnetworks_of_new_nodes_are_read(mixing: Graph) -> None:
     edges = torch.stack([rows[keep], mixing.indices[keep].long()])
     graph = Graph.from_edges(edges, features=features, labels=mixing.labels)
     drift = seen_drift(GraphStream(graph, edges="all").open(1), make_backbone("tem"))
-    assert drift is not None
     assert float(drift.after.max()) <= 1.0
     assert len(drift.before) == 6
     assert drift.share == 6 / 8
 
 
-def test_what_is_out_of_sight_halves_the_drift() -> None:
+def test_what_is_out_of_sight_halves_the_drift():
     before, after = torch.eye(2), torch.tensor([[1.0, 0.0], [1.0, 0.0]])
     moved = drift_map(Drift(before, after, share=0.5), ridge=0.0)
     assert moved.tolist() == [[1.0, 0.0], [0.5, 0.5]]
 
 
 @given(seen=st.integers(1, 8), dims=st.integers(1, 8), seed=st.integers(0, 99))
-def test_both_ways_of_moving_vectors_agree(seen: int, dims: int, seed: int) -> None:
+def test_both_ways_of_moving_vectors_agree(seen, dims, seed):
     generator = seeded(seed, "drift")
     before, after = torch.randn(2, seen, dims, generator=generator)
     vectors = torch.randn(3, dims, generator=generator)
@@ -173,7 +169,7 @@ def test_both_ways_of_moving_vectors_agree(seen: int, dims: int, seed: int) -> N
 
 
 @given(nodes=st.integers(1, 9), seed=st.integers(0, 99))
-def test_transformed_statistics_are_those_of_transformed_nodes(nodes: int, seed: int) -> None:
+def test_transformed_statistics_are_those_of_transformed_nodes(nodes, seed):
     generator = seeded(seed, "transform")
     features = torch.randn(nodes, 3, generator=generator)
     matrix = torch.randn(3, 3, generator=generator).double()
@@ -186,17 +182,14 @@ def test_transformed_statistics_are_those_of_transformed_nodes(nodes: int, seed:
     torch.testing.assert_close(moved.sums_, anew.sums_, rtol=1e-4, atol=1e-4)
 
 
-def test_many_nodes_are_thinned_evenly(mixing: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_nodes_are_thinned_evenly(mixing, monkeypatch):
     monkeypatch.setattr(module, "MOST", 4)
     drift = seen_drift(GraphStream(mixing, edges="all").open(1), make_backbone("tem"))
-    assert drift is not None
     assert drift.before.argmax(1).tolist() == [0, 0, 1, 1]  # nodes 0, 2, 4 and 6
 
 
 @pytest.mark.parametrize(("name", "setting"), [("analytic", "class-il"), ("tem", "task-il")])
-def test_restored_learners_correct_alike(
-    name: str, setting: Any, mixing: Graph, make: Make
-) -> None:
+def test_restored_learners_correct_alike(name, setting, mixing, make):
     stream = GraphStream(mixing, edges="all", setting=setting)
     whole, resumed = (
         make(name, backbone=make_backbone(name), refresh="corrected") for _ in range(2)
@@ -210,7 +203,7 @@ def test_restored_learners_correct_alike(
 
 
 @pytest.mark.parametrize("name", ["analytic", "tem"])
-def test_a_graph_without_old_nodes_is_refused(name: str, mixing: Graph, make: Make) -> None:
+def test_a_graph_without_old_nodes_is_refused(name, mixing, make):
     stream = GraphStream(mixing, edges="within")
     learner = make(name, backbone=make_backbone(name), refresh="corrected")
     learner.fit_task(stream.open(0))
@@ -218,7 +211,7 @@ def test_a_graph_without_old_nodes_is_refused(name: str, mixing: Graph, make: Ma
         learner.fit_task(stream.open(1))
 
 
-def test_an_estimate_is_not_forgotten_from(mixing: Graph, make: Make) -> None:
+def test_an_estimate_is_not_forgotten_from(mixing, make):
     backbone = make_backbone("analytic")
     learner = make("analytic", backbone=backbone, ledger=True, refresh="corrected")
     task = GraphStream(mixing, edges="all").open(0)

@@ -1,7 +1,5 @@
 """The Fisher information and the penalty it makes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -29,17 +27,16 @@ def learned_first(make: Any, graph: Graph, **options: Any) -> tuple[EWC, GraphSt
 def node_by_node(learner: EWC) -> Values:
     """The mean over training nodes of squared gradients, a backward pass a node."""
     examples = learner._examples
-    assert examples is not None
     scores = learner.scores(EVERYTHING)
     losses = masked_losses(scores, examples.targets, allowed=examples.allowed)
-    total: Values = {}
+    total = {}
     for loss, weight in zip(losses, examples.weights, strict=True):
         for name, gradient in learner.gradients(loss, keep=True).items():
             total[name] = total.get(name, torch.zeros_like(gradient)) + weight * gradient**2
     return {name: value / len(losses) for name, value in total.items()}
 
 
-def test_with_enough_probes_the_fisher_is_exact(make: Any, two_pairs: Graph) -> None:
+def test_with_enough_probes_the_fisher_is_exact(make, two_pairs):
     learner, stream = learned_first(make, two_pairs)
     learner.begin_task(stream.open(1))
     expected, found = node_by_node(learner), learner.importance()
@@ -48,7 +45,7 @@ def test_with_enough_probes_the_fisher_is_exact(make: Any, two_pairs: Graph) -> 
     assert max(float(value.max()) for value in expected.values()) > 0
 
 
-def test_the_fisher_of_unequal_classes_weighs_each_class_alike(make: Any) -> None:
+def test_the_fisher_of_unequal_classes_weighs_each_class_alike(make):
     """Six nodes of class 0 and two of class 1, a linear model without weights, by hand.
 
     Scores are 0, so a node of class y has the gradient (1/2 - [k = y]) x: a square of x²/4 in
@@ -71,7 +68,7 @@ def test_the_fisher_of_unequal_classes_weighs_each_class_alike(make: Any) -> Non
     torch.testing.assert_close(found, torch.full((2, 1), 10 / 4))
 
 
-def test_with_few_probes_it_is_right_on_average(make: Any, two_pairs: Graph) -> None:
+def test_with_few_probes_it_is_right_on_average(make, two_pairs):
     learner, stream = learned_first(make, two_pairs, probes=2)
     learner.begin_task(stream.open(1))
     expected = node_by_node(learner)
@@ -81,7 +78,7 @@ def test_with_few_probes_it_is_right_on_average(make: Any, two_pairs: Graph) -> 
         assert float((mean - value).abs().sum()) <= 0.25 * float(value.sum()) + 1e-8
 
 
-def test_the_batch_fisher_is_the_square_of_the_mean_gradient(make: Any, two_pairs: Graph) -> None:
+def test_the_batch_fisher_is_the_square_of_the_mean_gradient(make, two_pairs):
     learner, stream = learned_first(make, two_pairs, fisher="batch")
     learner.begin_task(stream.open(1))
     learner.anchor_ = {}  # the bare loss of the task
@@ -90,7 +87,7 @@ def test_the_batch_fisher_is_the_square_of_the_mean_gradient(make: Any, two_pair
         torch.testing.assert_close(value, gradients[name] ** 2)
 
 
-def test_the_penalty_and_its_gradient_by_hand(make: Any, two_pairs: Graph) -> None:
+def test_the_penalty_and_its_gradient_by_hand(make, two_pairs):
     """F (θ - θ*)² with F = 2, θ - θ* = 0.5 is 0.5 a parameter; with λ = 3 the gradient is 6."""
     learner, stream = learned_first(make, two_pairs, strength=3.0)
     learner.importance_ = {n: torch.full_like(v, 2.0) for n, v in learner.importance_.items()}
@@ -105,7 +102,7 @@ def test_the_penalty_and_its_gradient_by_hand(make: Any, two_pairs: Graph) -> No
         torch.testing.assert_close(gradient, expected, atol=1e-5, rtol=1e-5)
 
 
-def test_the_loss_holds_the_penalty(make: Any, two_pairs: Graph) -> None:
+def test_the_loss_holds_the_penalty(make, two_pairs):
     learner, stream = learned_first(make, two_pairs, strength=7.0)
     learner.begin_task(stream.open(1))
     with torch.no_grad():
@@ -118,14 +115,14 @@ def test_the_loss_holds_the_penalty(make: Any, two_pairs: Graph) -> None:
     assert learner.loss(EVERYTHING).item() == pytest.approx(bare + 7 * learner.penalty().item())
 
 
-def test_one_merged_anchor_pulls_as_one_anchor_a_task_does(make: Any, two_pairs: Graph) -> None:
+def test_one_merged_anchor_pulls_as_one_anchor_a_task_does(make, two_pairs):
     """Σ_τ F_τ (θ - θ_τ)² and F (θ - θ̄)² have the same gradient everywhere."""
     learner = make("ewc", backbone=GCN(hidden=3), strength=0.0)
     stream = GraphStream(two_pairs, classes_per_task=1, split=(0.5, 0.25, 0.25))
-    separate: list[tuple[Values, Values]] = []
+    separate = []
     merge = learner.consolidate
 
-    def remember(importance: Values) -> None:
+    def remember(importance):
         separate.append((importance, learner.parameters_now()))
         merge(importance)
 
@@ -145,12 +142,12 @@ def test_one_merged_anchor_pulls_as_one_anchor_a_task_does(make: Any, two_pairs:
         torch.testing.assert_close(merged[name], expected, atol=1e-7, rtol=1e-3)
 
 
-def test_online_keeps_the_latest_anchor_and_fades_the_fisher(make: Any, two_pairs: Graph) -> None:
+def test_online_keeps_the_latest_anchor_and_fades_the_fisher(make, two_pairs):
     learner, stream = learned_first(make, two_pairs, anchors="online", decay=0.5)
     first = {name: value.clone() for name, value in learner.importance_.items()}
-    seen: list[Values] = []
+    seen = []
     measure = learner.importance
-    learner.importance = lambda: seen.append(measure()) or seen[-1]  # type: ignore[method-assign, func-returns-value]
+    learner.importance = lambda: seen.append(measure()) or seen[-1]
     learner.fit_task(stream.open(1))
     for name, value in learner.importance_.items():
         rows = tuple(slice(size) for size in first[name].shape)

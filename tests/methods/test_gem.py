@@ -1,7 +1,5 @@
 """Gradients that harm no earlier task."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -18,12 +16,12 @@ from evergraph.topology import Identity
 from evergraph.training.batches import EVERYTHING
 
 
-def test_a_gradient_that_harms_nobody_is_left_alone() -> None:
+def test_a_gradient_that_harms_nobody_is_left_alone():
     gradient = torch.tensor([1.0, 2.0])
     assert project(gradient, torch.tensor([[1.0, 0.0], [0.0, 1.0]])).equal(gradient)
 
 
-def test_projection_by_hand() -> None:
+def test_projection_by_hand():
     """Onto the half-plane x ≥ 0 the nearest point of (-1, 2) is (0, 2)."""
     found = project(torch.tensor([-1.0, 2.0]), torch.tensor([[3.0, 0.0]]))
     torch.testing.assert_close(found, torch.tensor([0.0, 2.0]))
@@ -32,7 +30,7 @@ def test_projection_by_hand() -> None:
 
 
 @given(seed=st.integers(0, 10_000), tasks=st.integers(1, 6), size=st.integers(1, 30))
-def test_the_projection_is_the_nearest_feasible_point(seed: int, tasks: int, size: int) -> None:
+def test_the_projection_is_the_nearest_feasible_point(seed, tasks, size):
     """Karush, Kuhn and Tucker: g̃ = g + Gᵀv, v ≥ 0, G g̃ ≥ 0, v · G g̃ = 0."""
     generator = torch.Generator().manual_seed(seed)
     gradient = torch.randn(size, generator=generator)
@@ -51,7 +49,7 @@ def test_the_projection_is_the_nearest_feasible_point(seed: int, tasks: int, siz
 
 
 @given(seed=st.integers(0, 10_000), margin=st.floats(0.01, 2.0))
-def test_a_margin_gives_every_earlier_task_at_least_that_weight(seed: int, margin: float) -> None:
+def test_a_margin_gives_every_earlier_task_at_least_that_weight(seed, margin):
     generator = torch.Generator().manual_seed(seed)
     gradient = torch.randn(12, generator=generator)
     old = torch.randn(3, 12, generator=generator)
@@ -63,7 +61,7 @@ def test_a_margin_gives_every_earlier_task_at_least_that_weight(seed: int, margi
 
 @pytest.mark.parametrize("name", ["gem", "a-gem"])
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
-def test_steps_harm_no_stored_task(make: Any, small_graph: Graph, name: str, setting: Any) -> None:
+def test_steps_harm_no_stored_task(make, small_graph, name, setting):
     learner = make(
         name, backbone=GCN(hidden=8), epochs=20, memory=SubgraphMemory(budget=10),
         **({"margin": 0.0} if name == "gem" else {"sample": 1000}),
@@ -77,7 +75,6 @@ def test_steps_harm_no_stored_task(make: Any, small_graph: Graph, name: str, set
     learner.adjust_gradients()
     after = learner.gradient()
     stored = learner._stored
-    assert stored is not None
     scores = learner.backbone(stored.inputs, stored.rows)
     tasks = [torch.arange(len(stored))]
     if name == "gem":
@@ -116,9 +113,7 @@ def hindsight(make: Any, *, setting: Any, margin: float = 0.0) -> Any:
 
 
 @pytest.mark.parametrize(("setting", "chance"), [("class-il", 1 / 6), ("task-il", 1 / 2)])
-def test_an_old_gradient_is_of_its_weighted_mean_loss(
-    make: Any, setting: Any, chance: float
-) -> None:
+def test_an_old_gradient_is_of_its_weighted_mean_loss(make, setting, chance):
     """Without weights every class is equally likely: ∂l(e_y)/∂W_ky = chance - [k = y].
 
     Both classes of a task count half, however many nodes are stored of either or of other tasks.
@@ -133,7 +128,7 @@ def test_an_old_gradient_is_of_its_weighted_mean_loss(
         torch.testing.assert_close(found[task], wanted)
 
 
-def test_a_step_that_harms_one_old_task_and_helps_another_is_bent(make: Any) -> None:
+def test_a_step_that_harms_one_old_task_and_helps_another_is_bent(make):
     """g_0 and g_1 have no feature in common: only what goes against g_1 is taken off."""
     learner = hindsight(make, setting="task-il")
     helped, harmed = learner._old_gradients()

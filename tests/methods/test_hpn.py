@@ -1,7 +1,5 @@
 """What makes ``hpn`` what it is, and what would be lost without it."""
 
-from __future__ import annotations
-
 from itertools import permutations
 from typing import Any
 
@@ -43,7 +41,7 @@ def twins() -> Graph:
     return Graph.from_edges(edges, features=torch.eye(2)[labels % 2], labels=labels)
 
 
-def test_prototypes_are_reused_by_a_task_that_looks_the_same(make: Any, two_pairs: Graph) -> None:
+def test_prototypes_are_reused_by_a_task_that_looks_the_same(make, two_pairs):
     sizes = []
     for graph in (twins(), two_pairs):
         learner = make("hpn", lr=0.0, backbone=small(), atomic_threshold=0.9)
@@ -57,7 +55,7 @@ def test_prototypes_are_reused_by_a_task_that_looks_the_same(make: Any, two_pair
 
 
 @pytest.mark.parametrize("low", ["atomic", "node", "class"])
-def test_every_level_has_a_threshold_of_its_own(make: Any, small_graph: Graph, low: str) -> None:
+def test_every_level_has_a_threshold_of_its_own(make, small_graph, low):
     high = dict.fromkeys(("atomic_threshold", "node_threshold", "class_threshold"), 0.999)
     learner = make("hpn", lr=0.0, backbone=small(), **high | {f"{low}_threshold": -1.0})
     learned(learner, small_graph, tasks=1)
@@ -78,7 +76,7 @@ def by_neighbour() -> Graph:
     return Graph.from_edges(edges, features=features, labels=labels, undirected=True)
 
 
-def test_neighbours_attributes_are_extracted_by_the_extractors_of_structure(make: Any) -> None:
+def test_neighbours_attributes_are_extracted_by_the_extractors_of_structure(make):
     learner = make("hpn", epochs=60, lr=0.02, backbone=small())
     learned(learner, by_neighbour(), tasks=1)
     graph = by_neighbour()
@@ -99,8 +97,8 @@ def test_neighbours_attributes_are_extracted_by_the_extractors_of_structure(make
     ],
 )
 def test_extractors_are_refined_with_every_task_in_task_il_and_rest_in_class_il_unless_told(
-    make: Any, two_pairs: Graph, options: dict[str, Any], setting: Any, moved: bool
-) -> None:
+    make, two_pairs, options, setting, moved
+):
     assert moves(make("hpn", backbone=small(), **options), two_pairs, setting=setting) == moved
 
 
@@ -114,7 +112,7 @@ def moves(learner: HPN, graph: Graph, **stream: Any) -> bool:
     return moved[0]
 
 
-def test_rehearsed_prototypes_keep_old_classes_in_class_il(make: Any, two_pairs: Graph) -> None:
+def test_rehearsed_prototypes_keep_old_classes_in_class_il(make, two_pairs):
     kept = []
     for rehearse in (True, False):
         learner = make("hpn", epochs=40, lr=0.02, backbone=small(), rehearse=rehearse)
@@ -124,7 +122,7 @@ def test_rehearsed_prototypes_keep_old_classes_in_class_il(make: Any, two_pairs:
     assert kept[1][0] <= 0.5
 
 
-def test_classes_of_training_nodes_are_counted_by_prototype(make: Any, two_pairs: Graph) -> None:
+def test_classes_of_training_nodes_are_counted_by_prototype(make, two_pairs):
     learner = make("hpn", backbone=small())
     stream = learned(learner, two_pairs)
     trained = sum(len(stream.open(index).train) for index in (1,))
@@ -135,8 +133,8 @@ def test_classes_of_training_nodes_are_counted_by_prototype(make: Any, two_pairs
 
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
 def test_prototypes_from_before_training_are_made_anew_in_class_il_and_kept_in_task_il(
-    make: Any, small_graph: Graph, setting: Any
-) -> None:
+    make, small_graph, setting
+):
     learner = make("hpn", epochs=20, lr=0.02, backbone=small(), node_threshold=0.9)
     stream = learned(learner, small_graph, tasks=1, setting=setting)
     head, task = learner.head, stream.open(1)
@@ -191,7 +189,7 @@ def terms_by_hand(learner: HPN, task: Task) -> dict[str, float]:
     return {name: float(term) for name, term in terms.items()}
 
 
-def test_the_loss_is_the_sum_of_its_terms(make: Any, small_graph: Graph) -> None:
+def test_the_loss_is_the_sum_of_its_terms(make, small_graph):
     # Before the third task four classes are old and two new: prototypes have 4 / 6 of the loss.
     learner = make("hpn", epochs=3, backbone=small(), node_threshold=0.9, class_threshold=0.9)
     stream = learned(learner, small_graph, tasks=2)

@@ -1,7 +1,5 @@
 """Learners in files, and what else may be found there."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from evergraph.training.learner import description
 
 
 @pytest.fixture(scope="module")
-def learner(small_graph: eg.Graph) -> eg.TEM:
+def learner(small_graph):
     """TEM after two of three tasks, classes in an order of their own, with parts of its own."""
     learner = eg.TEM(
         memory=eg.EmbeddingMemory(budget=7, sampler=eg.DegreeSampler()),
@@ -35,7 +33,7 @@ def about(path: Path) -> dict[str, Any]:
     from safetensors import safe_open
 
     with safe_open(path, framework="pt") as file:
-        found: dict[str, Any] = json.loads(file.metadata()["evergraph"])
+        found = json.loads(file.metadata()["evergraph"])
     return found
 
 
@@ -46,7 +44,7 @@ def rewritten(path: Path, **changes: Any) -> Path:
     return other
 
 
-def test_the_header_tells_what_the_learner_is_made_of(learner: eg.TEM, tmp_path: Path) -> None:
+def test_the_header_tells_what_the_learner_is_made_of(learner, tmp_path):
     learner.save(tmp_path / "m")
     told = about(tmp_path / "m")
     assert told["label_space"] == {
@@ -61,7 +59,7 @@ def test_the_header_tells_what_the_learner_is_made_of(learner: eg.TEM, tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
-def test_learners_that_sampled_neighbours_are_read(small_graph: eg.Graph, tmp_path: Path) -> None:
+def test_learners_that_sampled_neighbours_are_read(small_graph, tmp_path):
     trainer = eg.Trainer(epochs=2, device="cpu")
     learner = eg.methods.Finetune(
         backbone=eg.backbones.GCN(hidden=8), trainer=trainer, generator=seeded(0, "learner")
@@ -74,7 +72,7 @@ def test_learners_that_sampled_neighbours_are_read(small_graph: eg.Graph, tmp_pa
     assert read.predict(small_graph).equal(learner.predict(small_graph))
 
 
-def test_predictions_are_the_datasets_labels(learner: eg.TEM, small_graph: eg.Graph) -> None:
+def test_predictions_are_the_datasets_labels(learner, small_graph):
     seen = torch.isin(small_graph.labels, torch.tensor([5, 0, 3, 1]))
     predicted = learner.predict(small_graph)
     assert len(predicted) == small_graph.num_nodes
@@ -88,7 +86,7 @@ def test_predictions_are_the_datasets_labels(learner: eg.TEM, small_graph: eg.Gr
     assert torch.tensor(learner.classes)[numbers].equal(predicted[some])
 
 
-def test_a_data_is_read_as_what_was_learned_was(small_graph: eg.Graph, tmp_path: Path) -> None:
+def test_a_data_is_read_as_what_was_learned_was(small_graph, tmp_path):
     pytest.importorskip("torch_geometric")
     from torch_geometric.data import Data
 
@@ -100,7 +98,6 @@ def test_a_data_is_read_as_what_was_learned_was(small_graph: eg.Graph, tmp_path:
         result = eg.run(
             data, "tem", undirected=undirected, epochs=2, device="cpu", edges="all", progress=False
         )
-        assert result.learner is not None
         graph = eg.Graph.from_data(data, undirected=undirected)
         expected = result.learner.predict_proba(graph)
         other = eg.Graph.from_data(data, undirected=not undirected)
@@ -113,9 +110,7 @@ def test_a_data_is_read_as_what_was_learned_was(small_graph: eg.Graph, tmp_path:
         loaded.predict(Data(x=features))
 
 
-def test_a_learner_of_a_gpu_is_loaded_where_there_is_none(
-    learner: eg.TEM, small_graph: eg.Graph, tmp_path: Path
-) -> None:
+def test_a_learner_of_a_gpu_is_loaded_where_there_is_none(learner, small_graph, tmp_path):
     learner.save(tmp_path / "m")
     # What a GPU adds: the state of its own noise, which no CPU generator takes.
     told, state = about(tmp_path / "m"), load_file(tmp_path / "m")
@@ -128,9 +123,7 @@ def test_a_learner_of_a_gpu_is_loaded_where_there_is_none(
         assert eg.load_learner(tmp_path / "gpu").device.type == "cpu"
 
 
-def test_unsavable_learners_are_refused(
-    tmp_path: Path, learner: eg.TEM, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unsavable_learners_are_refused(tmp_path, learner, monkeypatch):
     untaught = eg.Finetune(generator=torch.Generator())
     with pytest.raises(ConfigurationError, match="fit_task first"):
         untaught.save(tmp_path / "m")
@@ -140,7 +133,7 @@ def test_unsavable_learners_are_refused(
     assert [*tmp_path.iterdir()] == []
 
 
-def test_what_is_no_learner_is_refused(tmp_path: Path, learner: eg.TEM) -> None:
+def test_what_is_no_learner_is_refused(tmp_path, learner):
     with pytest.raises(DataError, match="none cannot be read"):
         eg.load_learner(tmp_path / "none")
     (tmp_path / "text").write_text("hello")
@@ -162,8 +155,8 @@ def test_what_is_no_learner_is_refused(tmp_path: Path, learner: eg.TEM) -> None:
         )
 
 
-def test_merging_keeps_the_labels_of_both(small_graph: eg.Graph) -> None:
-    def taught(classes: list[int]) -> eg.Analytic:
+def test_merging_keeps_the_labels_of_both(small_graph):
+    def taught(classes):
         learner = eg.Analytic(
             backbone=eg.RandomFeatures(width=32),
             trainer=eg.Trainer(device="cpu"),
@@ -178,7 +171,7 @@ def test_merging_keeps_the_labels_of_both(small_graph: eg.Graph) -> None:
     assert one.classes == [5, 0, 1, 3]
 
 
-def test_a_learner_saved_with_a_penalty_by_size_is_read(learner: eg.TEM, tmp_path: Path) -> None:
+def test_a_learner_saved_with_a_penalty_by_size_is_read(learner, tmp_path):
     learner.save(tmp_path / "m")
     method = about(tmp_path / "m")["method"]
     method["trainer"]["weight_decay"] = "by-size"

@@ -1,7 +1,5 @@
 """What MAS finds sensitive, what LwF holds on to, what TWP adds for the topology."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -18,14 +16,14 @@ def halves(graph: Graph, **options: Any) -> GraphStream:
     return GraphStream(graph, split=(0.5, 0.25, 0.25), **options)
 
 
-def test_mas_measures_how_much_the_outputs_move(make: Any, two_pairs: Graph) -> None:
+def test_mas_measures_how_much_the_outputs_move(make, two_pairs):
     """Ω against finite differences of the mean squared length of the outputs."""
     learner = make("mas", backbone=GCN(hidden=3))
     task = halves(two_pairs).open(0)
     learner.begin_task(task)
     found = learner.importance()
 
-    def output() -> float:
+    def output():
         scores = learner.logits(task.graph, task.train).double()
         return float((scores**2).sum(1).mean())
 
@@ -42,7 +40,7 @@ def test_mas_measures_how_much_the_outputs_move(make: Any, two_pairs: Graph) -> 
             assert float(found[name].view(-1)[place]) == pytest.approx(slope, abs=2e-3, rel=2e-2)
 
 
-def test_mas_in_task_il_looks_at_the_tasks_own_outputs(make: Any, two_pairs: Graph) -> None:
+def test_mas_in_task_il_looks_at_the_tasks_own_outputs(make, two_pairs):
     learner = make("mas", backbone=GCN(hidden=3))
     stream = halves(two_pairs, setting="task-il")
     learner.fit_task(stream.open(0))
@@ -52,7 +50,7 @@ def test_mas_in_task_il_looks_at_the_tasks_own_outputs(make: Any, two_pairs: Gra
     assert float(last[2:].abs().sum()) > 0.0
 
 
-def test_mas_adds_up_over_tasks_and_needs_no_labels(make: Any, two_pairs: Graph) -> None:
+def test_mas_adds_up_over_tasks_and_needs_no_labels(make, two_pairs):
     learner = make("mas", backbone=GCN(hidden=3))
     stream = halves(two_pairs)
     learner.fit_task(stream.open(0))
@@ -66,7 +64,7 @@ def test_mas_adds_up_over_tasks_and_needs_no_labels(make: Any, two_pairs: Graph)
 
 
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
-def test_lwf_distils_the_old_models_answers(make: Any, small_graph: Graph, setting: Any) -> None:
+def test_lwf_distils_the_old_models_answers(make, small_graph, setting):
     """Of two old tasks of two classes: one softmax in class-IL, one a task in task-IL."""
     learner = make("lwf", backbone=GCN(hidden=3), strength=2.0, temperature=4.0)
     stream = GraphStream(small_graph, setting=setting)
@@ -91,7 +89,7 @@ def test_lwf_distils_the_old_models_answers(make: Any, small_graph: Graph, setti
     assert learner.loss(EVERYTHING).item() == pytest.approx(bare + 2 * distilled, rel=1e-5)
 
 
-def test_twps_importance_weighs_both_squared_gradients(make: Any, two_pairs: Graph) -> None:
+def test_twps_importance_weighs_both_squared_gradients(make, two_pairs):
     learner = make(
         "twp", backbone=GCN(hidden=3), loss_strength=2.0, topology_strength=5.0, beta=0.0
     )
@@ -105,7 +103,7 @@ def test_twps_importance_weighs_both_squared_gradients(make: Any, two_pairs: Gra
     assert any(float(gradient.abs().max()) > 0 for gradient in by_topology.values())
 
 
-def test_twps_topology_term_by_hand_on_a_triangle(make: Any) -> None:
+def test_twps_topology_term_by_hand_on_a_triangle(make):
     """A triangle, one weight w, features 1, 2, 3: e_ij = w x_i tanh(w x_j) for all nine pairs."""
     triangle = Graph.from_edges(
         torch.tensor([[0, 1, 2], [1, 2, 0]]),
@@ -124,7 +122,7 @@ def test_twps_topology_term_by_hand_on_a_triangle(make: Any) -> None:
     assert float(learner.topology_loss()) == pytest.approx(float((scores**2).mean()), rel=1e-5)
 
 
-def test_twp_reads_gats_own_attention(make: Any, two_pairs: Graph) -> None:
+def test_twp_reads_gats_own_attention(make, two_pairs):
     learner = make("twp", backbone=GAT(hidden=4, heads=2), beta=0.0)
     learner.begin_task(halves(two_pairs).open(0))
     gradients = learner.gradients(learner.topology_loss())
@@ -134,7 +132,7 @@ def test_twp_reads_gats_own_attention(make: Any, two_pairs: Graph) -> None:
     assert [tuple(layer.shape) for layer in scores] == [(entries, 2), (entries, 1)]
 
 
-def test_twps_beta_term_is_the_size_of_the_loss_gradient(make: Any, two_pairs: Graph) -> None:
+def test_twps_beta_term_is_the_size_of_the_loss_gradient(make, two_pairs):
     learner = make("twp", backbone=GCN(hidden=3), beta=0.1)
     learner.begin_task(halves(two_pairs).open(0))
     bare = super(type(learner).__mro__[1], learner).loss(EVERYTHING)
@@ -146,7 +144,7 @@ def test_twps_beta_term_is_the_size_of_the_loss_gradient(make: Any, two_pairs: G
 
 
 @pytest.mark.parametrize("name", ["gcn", "gat", "gin", "sage"])
-def test_twp_learns_where_edges_are_scored(make: Any, two_pairs: Graph, name: str) -> None:
+def test_twp_learns_where_edges_are_scored(make, two_pairs, name):
     learner = make("twp", backbone=backbones.make(name, hidden=8))
     stream = halves(two_pairs)
     for task in stream:
@@ -155,7 +153,7 @@ def test_twp_learns_where_edges_are_scored(make: Any, two_pairs: Graph, name: st
 
 
 @pytest.mark.parametrize("name", ["pdgnn", "sgc"])
-def test_twp_without_attention_is_refused_in_one_sentence(make: Any, name: str) -> None:
+def test_twp_without_attention_is_refused_in_one_sentence(make, name):
     with pytest.raises(ConfigurationError, match=r"topology_strength must be 0 with backbone"):
         make("twp", backbone=backbones.make(name))
     make("twp", backbone=PDGNN(), topology_strength=0.0)

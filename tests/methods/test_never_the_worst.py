@@ -1,7 +1,5 @@
 """On no kind of graph does the mixture fall behind the best of its heads."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,7 +71,7 @@ def balanced_accuracy(graph: Graph, views: Sequence[str], seed: int) -> float:
 def results(*knobs: Any) -> dict[str, float]:
     """Return the balanced accuracy of all views and of each alone, a mean over splits."""
     graph = graph_of(*knobs)
-    asked: dict[str, Sequence[str]] = {"auto": VIEWS} | {view: [view] for view in VIEWS}
+    asked = {"auto": VIEWS} | {view: [view] for view in VIEWS}
     return {
         name: sum(balanced_accuracy(graph, views, seed) for seed in range(SPLITS)) / SPLITS
         for name, views in asked.items()
@@ -82,7 +80,7 @@ def results(*knobs: Any) -> dict[str, float]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("homophily", "noise", "classes", "nodes"), GRAPHS)
-def test_auto_is_near_the_best(homophily: float, noise: float, classes: int, nodes: int) -> None:
+def test_auto_is_near_the_best(homophily, noise, classes, nodes):
     found = results(homophily, noise, classes, nodes)
     mixed = found.pop("auto")
     best = max(found, key=lambda view: found[view])

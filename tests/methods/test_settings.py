@@ -1,7 +1,5 @@
 """Settings of components: what they are unless given, and what each may be."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import re
@@ -67,9 +65,9 @@ def wrong_and_right(rule: Any) -> tuple[list[object], list[object]]:
     return [less, most * 1.1 + 0.01, math.nan, str(least)], [least, *([most] * math.isfinite(most))]
 
 
-def test_a_parameter_is_held_to_its_rule() -> None:
+def test_a_parameter_is_held_to_its_rule():
     """Of every component that can be made, each parameter that has a rule."""
-    makers: dict[str, Any] = {"trainer": Trainer} | {
+    makers = {"trainer": Trainer} | {
         name: partial(resolver.make, name)
         for resolver in (backbones, samplers, topologies)
         for name in resolver.names()
@@ -110,14 +108,12 @@ def test_a_parameter_is_held_to_its_rule() -> None:
         ("tpp", "gcn", "'pdgnn' or 'sgc'"),
     ],
 )
-def test_a_backbone_that_a_method_cannot_use_is_refused(
-    name: str, backbone: str, use: str, make: Make
-) -> None:
+def test_a_backbone_that_a_method_cannot_use_is_refused(name, backbone, use, make):
     with pytest.raises(ConfigurationError, match=f"{use}, not '{backbone}'"):
         make(name, backbone=backbones.make(backbone))
 
 
-def test_a_graph_without_features_is_refused(make: Make) -> None:
+def test_a_graph_without_features_is_refused(make):
     bare = Graph.from_edges(
         torch.tensor([[0], [1]]), features=torch.zeros(8, 0), labels=torch.arange(8) // 4
     )
@@ -125,7 +121,7 @@ def test_a_graph_without_features_is_refused(make: Make) -> None:
         make("finetune").fit_task(GraphStream(bare).open(0))
 
 
-def test_published_numbers_rest_on_these_defaults() -> None:
+def test_published_numbers_rest_on_these_defaults():
     for name, expected in DEFAULTS.items():
         options = inspect.signature(methods.resolve(name)).parameters
         found = {n: option.default for n, option in options.items() if n not in PARTS}

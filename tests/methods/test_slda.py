@@ -1,7 +1,5 @@
 """Discriminant analysis in a stream: by hand, and however its nodes came and went."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -44,9 +42,7 @@ def task_of(seed: int, nodes: int = 36, classes: int = 4) -> Task:
 
 def head_of(learner: SLDA) -> tuple[Tensor, Tensor]:
     learner.solve()
-    assert learner.backbone.head is not None
     out = learner.backbone.head.out
-    assert out.bias is not None
     return out.weight.data, out.bias.data
 
 
@@ -74,7 +70,7 @@ def by_hand() -> SLDA:
     return learner
 
 
-def test_by_hand_on_six_nodes() -> None:
+def test_by_hand_on_six_nodes():
     weights, offsets = head_of(by_hand())
     # W μ_0 = (0.4, 0), μ_0ᵀ W μ_0 = 0.8; W μ_1 = (0.4, 1), μ_1ᵀ W μ_1 = 0.8 + 1
     torch.testing.assert_close(weights, torch.tensor([[0.4, 0.0], [0.4, 1.0]]))
@@ -83,7 +79,7 @@ def test_by_hand_on_six_nodes() -> None:
     torch.testing.assert_close(scores, torch.tensor([[0.4, 0.9]]))
 
 
-def test_the_covariance_of_three_nodes_by_hand() -> None:
+def test_the_covariance_of_three_nodes_by_hand():
     statistics = ClassStatistics(2)
     rows = torch.tensor([[1.0, 0.0], [3.0, 2.0], [7.0, 5.0]])
     statistics.add(rows, torch.tensor([0, 0, 2]), torch.tensor([1.0, 1.0, 2.0]))
@@ -93,7 +89,7 @@ def test_the_covariance_of_three_nodes_by_hand() -> None:
     assert matrix.tril().tolist() == [[0.5, 0.0], [0.5, 0.5]]
 
 
-def test_scores_are_log_ratios_of_gaussians() -> None:
+def test_scores_are_log_ratios_of_gaussians():
     task = task_of(3)
     learner = learner_of(weights="equal")
     learner.fit_task(task)
@@ -110,7 +106,7 @@ def test_scores_are_log_ratios_of_gaussians() -> None:
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_without_the_covariance_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_covariance_it_is_lost(monkeypatch):
     """Classes differ along one axis a little, and nodes along the other a lot."""
     generator = seeded(0, "features")
     labels = torch.arange(400) % 2
@@ -118,7 +114,7 @@ def test_without_the_covariance_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> N
     features[:, 1] += labels
     graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long), features=features, labels=labels)
 
-    def accuracy() -> float:
+    def accuracy():
         learner = learner_of(shrinkage=0.0, backbone=LinearHead(scaling="none"))
         reports = list(learn_stream(learner, GraphStream(graph)))
         return reports[-1].rows["local"]["balanced"][0]
@@ -131,7 +127,7 @@ def test_without_the_covariance_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> N
     assert accuracy() < 0.8
 
 
-def test_a_class_forgotten_whole_is_never_given_again() -> None:
+def test_a_class_forgotten_whole_is_never_given_again():
     task = task_of(0)
     learner = learner_of(ledger=True)
     learner.fit_task(task)
@@ -143,7 +139,7 @@ def test_a_class_forgotten_whole_is_never_given_again() -> None:
     assert not learner.predict_proba(task.graph, nodes)[:, 2].any()
 
 
-def test_shrunken_for_good_it_asks_for_the_nearest_mean() -> None:
+def test_shrunken_for_good_it_asks_for_the_nearest_mean():
     statistics = ClassStatistics(2)
     rows = torch.tensor([[1.0, 0.0], [1.0, 2.0], [0.0, 4.0]])
     statistics.add(rows, torch.tensor([0, 0, 1]), torch.ones(3))
@@ -153,7 +149,7 @@ def test_shrunken_for_good_it_asks_for_the_nearest_mean() -> None:
     torch.testing.assert_close(scaled[1], torch.tensor([-1.0, -8.0]).double())
 
 
-def test_what_it_keeps_and_how_unsure_it_is() -> None:
+def test_what_it_keeps_and_how_unsure_it_is():
     task = task_of(0)
     learner = learner_of()
     learner.fit_task(task)
@@ -163,7 +159,7 @@ def test_what_it_keeps_and_how_unsure_it_is() -> None:
     torch.testing.assert_close(found, 1 - learner.predict_proba(task.graph, nodes).amax(1))
 
 
-def test_other_methods_are_not_merged() -> None:
+def test_other_methods_are_not_merged():
     task = task_of(0)
     ours, near = learner_of(), learner_of(backbone=LinearHead(scaling="none"))
     ridge = Analytic(
@@ -194,7 +190,7 @@ def only(task: Task, keep: Tensor) -> Task:
     return replace(task, train=task.train[keep], train_labels=task.train_labels[keep])
 
 
-def test_the_network_on_a_pair_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_network_on_a_pair_by_hand(monkeypatch):
     pair = Graph.from_edges(
         torch.tensor([[0], [1]]),
         features=torch.tensor([[1.0], [3.0]]),
@@ -212,7 +208,7 @@ def test_the_network_on_a_pair_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @settings(max_examples=8)
 @given(seed=st.integers(0, 1000), size=st.integers(1, 20), data=st.randoms())
-def test_neither_batches_nor_their_order_matter(seed: int, size: int, data: Any) -> None:
+def test_neither_batches_nor_their_order_matter(seed, size, data):
     task = synthetic_task(seed)
     places = [*range(len(task.train))]
     data.shuffle(places)

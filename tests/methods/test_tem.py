@@ -1,7 +1,5 @@
 """What makes ``tem`` what it is, and what would be lost without it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -41,7 +39,7 @@ def make(name: str = "tem", **options: Any) -> Learner:
     return methods.make(name, trainer=trainer, generator=seeded(0, "learner"), **options)
 
 
-def test_replay_prevents_what_finetune_forgets(small_graph: Graph) -> None:
+def test_replay_prevents_what_finetune_forgets(small_graph):
     forgets, remembers = learned(make("finetune"), small_graph), learned(make(), small_graph)
     assert average_accuracy(forgets) < 0.4  # only the last of three tasks is left
     assert average_forgetting(forgets) < -0.8
@@ -65,14 +63,14 @@ def loss_of(setting: Any, weighting: Any, **options: Any) -> tuple[Tensor, Tenso
     return loss, logits
 
 
-def test_the_class_il_loss_is_weighted_cross_entropy_over_current_and_stored() -> None:
+def test_the_class_il_loss_is_weighted_cross_entropy_over_current_and_stored():
     ours, logits = loss_of("class-il", "class-balanced")
     sizes = torch.tensor([1.0, 2.0, 3.0, 1.0])  # n_c on the concatenation
     torch.testing.assert_close(ours, cross_entropy(logits, TARGETS, weight=1 / sizes))
 
 
 @pytest.mark.parametrize("weighting", ["class-balanced", "current-balanced"])
-def test_the_task_il_loss_is_a_sum_of_terms_one_a_task(weighting: Any) -> None:
+def test_the_task_il_loss_is_a_sum_of_terms_one_a_task(weighting):
     """The released code weighs stored nodes alike."""
     ours, logits = loss_of("task-il", weighting)
     current = cross_entropy(logits[:4, 2:], TARGETS[:4] - 2, weight=1 / torch.tensor([3.0, 1.0]))
@@ -81,14 +79,14 @@ def test_the_task_il_loss_is_a_sum_of_terms_one_a_task(weighting: Any) -> None:
     torch.testing.assert_close(ours, current + old)
 
 
-def test_the_plain_loss_weighs_stored_nodes_by_lambda() -> None:
+def test_the_plain_loss_weighs_stored_nodes_by_lambda():
     ours, logits = loss_of("class-il", "plain", replay_weight=5.0)
     each = cross_entropy(logits, TARGETS, reduction="none")
     torch.testing.assert_close(ours, (each[:4].sum() + 5.0 * each[4:].sum()) / 7)
 
 
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
-def test_the_adjusted_loss_adds_the_log_of_each_classs_share(setting: Any) -> None:
+def test_the_adjusted_loss_adds_the_log_of_each_classs_share(setting):
     ours, logits = loss_of(setting, "logit-adjusted")
     if setting == "class-il":
         shares = torch.tensor([1, 2, 3, 1]) / 7
@@ -101,7 +99,7 @@ def test_the_adjusted_loss_adds_the_log_of_each_classs_share(setting: Any) -> No
 
 
 @pytest.mark.parametrize("store", ["after", "before"])
-def test_memory_keeps_the_budget_and_its_coverage(store: Any, small_graph: Graph) -> None:
+def test_memory_keeps_the_budget_and_its_coverage(store, small_graph):
     memory = EmbeddingMemory(budget=3, sampler=UniformSampler())
     learner = make(memory=memory, store=store)
     stream = GraphStream(small_graph)
@@ -117,7 +115,7 @@ def test_memory_keeps_the_budget_and_its_coverage(store: Any, small_graph: Graph
     assert learner.usage.floats == 12 * small_graph.num_features
 
 
-def test_storing_before_a_task_counts_its_stored_nodes_twice(small_graph: Graph) -> None:
+def test_storing_before_a_task_counts_its_stored_nodes_twice(small_graph):
     stream = GraphStream(small_graph)
     counts = {}
     for store in ("after", "before"):
@@ -126,13 +124,11 @@ def test_storing_before_a_task_counts_its_stored_nodes_twice(small_graph: Graph)
     assert counts["before"] == counts["after"] + 6
 
 
-def test_storing_only_trains_on_the_memory_alone(small_graph: Graph) -> None:
+def test_storing_only_trains_on_the_memory_alone(small_graph):
     stream = GraphStream(small_graph)
     learner = make(memory=EmbeddingMemory(budget=3), store="only")
-    assert isinstance(learner, TEM)
     assert learner.begin_task(stream.open(0)) == 6  # three of each of two classes
     examples = learner._examples
-    assert examples is not None
     assert examples.inputs.equal(learner.memory.embeddings_)
     assert examples.targets.equal(learner.memory.labels_)
     learner.end_task(stream.open(0))
@@ -140,12 +136,12 @@ def test_storing_only_trains_on_the_memory_alone(small_graph: Graph) -> None:
     assert learner.begin_task(stream.open(1)) == 12
 
 
-def test_training_on_the_memory_alone_needs_one() -> None:
+def test_training_on_the_memory_alone_needs_one():
     with pytest.raises(ConfigurationError, match="budget must be above 0 with store 'only'"):
         make(store="only", memory=EmbeddingMemory(budget=0))
 
 
-def test_a_task_may_reach_the_memory_in_batches(small_graph: Graph) -> None:
+def test_a_task_may_reach_the_memory_in_batches(small_graph):
     memory = EmbeddingMemory(budget=5)
     learner = make(memory=memory, arrivals=4)
     learner.fit_task(GraphStream(small_graph).open(0))
@@ -155,12 +151,12 @@ def test_a_task_may_reach_the_memory_in_batches(small_graph: Graph) -> None:
         whole.fit_task(GraphStream(small_graph).open(0))
 
 
-def test_batches_of_a_task_are_drawn_at_random(small_graph: Graph) -> None:
+def test_batches_of_a_task_are_drawn_at_random(small_graph):
     """Training nodes stand in order of their numbers; what came in that order would be no draw."""
-    batches: list[list[int]] = []
+    batches = []
 
     class Watched(EmbeddingMemory):
-        def store(self, candidates: Any, sizes: Any, *, generator: torch.Generator) -> None:
+        def store(self, candidates, sizes, *, generator):
             batches.append(candidates.nodes.tolist())
             super().store(candidates, sizes, generator=generator)
 
@@ -177,14 +173,13 @@ def test_batches_of_a_task_are_drawn_at_random(small_graph: Graph) -> None:
 def refreshing(graph: Graph, refresh: str, **stream: Any) -> tuple[TEM, GraphStream]:
     tasks = GraphStream(graph, edges="all", **stream)
     learner = make(memory=EmbeddingMemory(budget=8), refresh=refresh)
-    assert isinstance(learner, TEM)
     for task in tasks:
         learner.fit_task(task)
     return learner, tasks
 
 
 @pytest.mark.parametrize("by", ["class", "blurred"])
-def test_refreshed_embeddings_are_those_of_the_final_graph(by: str, small_graph: Graph) -> None:
+def test_refreshed_embeddings_are_those_of_the_final_graph(by, small_graph):
     learner, stream = refreshing(small_graph, "embeddings", by=by)
     memory = learner.memory
     final = stream.open(2)
@@ -195,7 +190,7 @@ def test_refreshed_embeddings_are_those_of_the_final_graph(by: str, small_graph:
     assert torch.bincount(memory.labels_).tolist() == [8] * 6
 
 
-def test_embeddings_of_other_nodes_are_not_reused(small_graph: Graph) -> None:
+def test_embeddings_of_other_nodes_are_not_reused(small_graph):
     """Two streams with as many nodes a task, but other ones: only ids tell them apart."""
     first = GraphStream(small_graph, edges="all")
     other = GraphStream(small_graph, edges="all", order=[2, 3, 4, 5, 0, 1])
@@ -205,7 +200,6 @@ def test_embeddings_of_other_nodes_are_not_reused(small_graph: Graph) -> None:
     assert len(first.open(0).ids) == len(old)
     task = other.open(1)
     grown = growing.update(task, backbone)
-    assert grown is not None
     growth, before = grown
     torch.testing.assert_close(growth.embeddings, backbone.embeddings.encode(task.graph))
     places = torch.searchsorted(task.ids, old)
@@ -213,7 +207,7 @@ def test_embeddings_of_other_nodes_are_not_reused(small_graph: Graph) -> None:
     torch.testing.assert_close(before[places], expected)
 
 
-def test_without_refresh_stored_embeddings_stay_as_they_were(small_graph: Graph) -> None:
+def test_without_refresh_stored_embeddings_stay_as_they_were(small_graph):
     stale, stream = refreshing(small_graph, "none")
     refreshed, _ = refreshing(small_graph, "embeddings")
     first = stale.memory.labels_ < 2  # of task 0
@@ -226,7 +220,7 @@ def test_without_refresh_stored_embeddings_stay_as_they_were(small_graph: Graph)
     assert float(gap.max()) > 0.01  # edges to later tasks have moved some
 
 
-def test_what_cannot_be_refreshed_is_refused(small_graph: Graph) -> None:
+def test_what_cannot_be_refreshed_is_refused(small_graph):
     memory = EmbeddingMemory(sampler=DistributionMatchingSampler())
     with pytest.raises(ConfigurationError, match="stores synthetic vectors: use another"):
         make(memory=memory, refresh="embeddings")
@@ -239,24 +233,23 @@ def test_what_cannot_be_refreshed_is_refused(small_graph: Graph) -> None:
 def in_memory_only(**options: Any) -> TEM:
     sampler = DistributionMatchingSampler(features=8, steps=5)
     learner = make(memory=EmbeddingMemory(budget=4, sampler=sampler), store="only", **options)
-    assert isinstance(learner, TEM)
     return learner
 
 
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
-def test_sure_nodes_are_condensed_with_their_given_class(setting: Any, small_graph: Graph) -> None:
+def test_sure_nodes_are_condensed_with_their_given_class(setting, small_graph):
     stream = GraphStream(small_graph, setting=setting)
     learner = in_memory_only(pseudo_labels=0.6)
     learner.fit_task(stream.open(0))
     task = stream.open(1)
-    seen: list[tuple[list[int], list[int]]] = []
+    seen = []
     store = learner.memory.store
 
-    def watched(candidates: Any, *rest: Any, **options: Any) -> None:
+    def watched(candidates, *rest, **options):
         seen.append((candidates.nodes.tolist(), candidates.labels.tolist()))
         store(candidates, *rest, **options)
 
-    learner.memory.store = watched  # type: ignore[method-assign]
+    learner.memory.store = watched
     learner.fit_task(task)
     (first, _), (second, labels) = seen  # condensed twice, the second time with more nodes
     assert first == task.train.tolist()
@@ -269,13 +262,13 @@ def test_sure_nodes_are_condensed_with_their_given_class(setting: Any, small_gra
     assert len(learner.memory) == 16  # four a class: the first round's vectors are gone
 
 
-def test_labels_of_nodes_that_are_asked_about_are_never_looked_at(small_graph: Graph) -> None:
+def test_labels_of_nodes_that_are_asked_about_are_never_looked_at(small_graph):
     stream = GraphStream(small_graph)
     held = torch.cat([torch.cat([s.validation, s.test]) for s in stream.splits])
     tampered = GraphStream(small_graph)
     tampered._labels[held] ^= 1  # the other class of the task
     for store in ("after", "only"):
-        told: list[torch.Tensor] = []
+        told = []
         for each in (stream, tampered):
             learner = in_memory_only(pseudo_labels=0.6, restart=True)
             learner.store = store
@@ -285,7 +278,7 @@ def test_labels_of_nodes_that_are_asked_about_are_never_looked_at(small_graph: G
         assert told[0].equal(told[1])
 
 
-def test_a_model_that_restarts_forgets_where_it_was(small_graph: Graph) -> None:
+def test_a_model_that_restarts_forgets_where_it_was(small_graph):
     stream = GraphStream(small_graph)
     carried, anew = in_memory_only(), in_memory_only(restart=True)
     for learner in (carried, anew):
@@ -302,6 +295,6 @@ def test_a_model_that_restarts_forgets_where_it_was(small_graph: Graph) -> None:
     assert anew.trainer.moments_["backbone.head.out.weight.step"] < steps
 
 
-def test_pseudo_labels_need_a_learner_that_knows_the_task() -> None:
+def test_pseudo_labels_need_a_learner_that_knows_the_task():
     with pytest.raises(ConfigurationError, match="pseudo_labels needs a learner trained"):
         make(pseudo_labels=0.9, store="before")

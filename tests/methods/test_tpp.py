@@ -1,7 +1,5 @@
 """Task prediction by profiles, and heads that stay as they are."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 
@@ -47,7 +45,7 @@ def graphs(draw: st.DrawFn) -> Graph:
     return Graph.from_edges(edges, features=features, labels=torch.zeros(nodes).long())
 
 
-def test_the_profile_of_a_star_by_hand() -> None:
+def test_the_profile_of_a_star_by_hand():
     star = Graph.from_edges(
         torch.tensor([[0, 0, 0], [1, 2, 3]]),
         features=torch.tensor([[4.0], [8**0.5], [0.0], [0.0]]),
@@ -62,7 +60,7 @@ def test_the_profile_of_a_star_by_hand() -> None:
     torch.testing.assert_close(found, torch.tensor([[1.0, -3.0], [2.0, -6.0]]))
 
 
-def test_the_profile_of_a_weighted_pair_by_hand() -> None:
+def test_the_profile_of_a_weighted_pair_by_hand():
     pair = Graph.from_edges(
         torch.tensor([[0], [1]]),
         features=torch.tensor([[1.0], [3.0]]),
@@ -75,9 +73,7 @@ def test_the_profile_of_a_weighted_pair_by_hand() -> None:
 
 
 @given(graphs(), st.integers(0, 3), st.integers(1, 4))
-def test_likeness_is_the_product_of_profiles_and_its_mean_that_of_a_common_one(
-    graph: Graph, steps: int, tasks: int
-) -> None:
+def test_likeness_is_the_product_of_profiles_and_its_mean_that_of_a_common_one(graph, steps, tasks):
     profiles = torch.randn(tasks, 5, generator=seeded(tasks, "profiles"))
     nodes = torch.arange(graph.num_nodes)
     alone = torch.stack([profile(graph, node[None], steps=steps) for node in nodes])
@@ -88,7 +84,7 @@ def test_likeness_is_the_product_of_profiles_and_its_mean_that_of_a_common_one(
 
 
 @given(st.integers(0, 10**6))
-def test_nearest_is_the_smallest_distance_and_the_smallest_angle(seed: int) -> None:
+def test_nearest_is_the_smallest_distance_and_the_smallest_angle(seed):
     points, profiles = (
         torch.randn(7, 3, generator=seeded(seed)),
         torch.randn(4, 3, generator=seeded(seed, "p")),
@@ -102,7 +98,7 @@ def test_nearest_is_the_smallest_distance_and_the_smallest_angle(seed: int) -> N
     torch.testing.assert_close(cosines.gather(1, chosen)[:, 0], cosines.max(1).values)
 
 
-def test_profiles_are_those_of_the_training_nodes(make: Any, two_pairs: Graph) -> None:
+def test_profiles_are_those_of_the_training_nodes(make, two_pairs):
     learner = make("tpp", epochs=1)
     for task in GraphStream(two_pairs):
         learner.fit_task(task)
@@ -110,7 +106,7 @@ def test_profiles_are_those_of_the_training_nodes(make: Any, two_pairs: Graph) -
         torch.testing.assert_close(learner.profiles_[task.index], rows.mean(0))
 
 
-def test_without_profiles_the_tasks_cannot_be_told_apart(make: Any, two_pairs: Graph) -> None:
+def test_without_profiles_the_tasks_cannot_be_told_apart(make, two_pairs):
     learner, stream = learned(make, two_pairs)
     exam = stream.exams(1, "global")[0]
     assert learner.predict(exam.graph, exam.nodes).equal(exam.labels)
@@ -119,7 +115,7 @@ def test_without_profiles_the_tasks_cannot_be_told_apart(make: Any, two_pairs: G
     assert (blind < 2).all()  # all of them of the first task
 
 
-def test_pooling_is_right_where_a_single_node_is_wrong(make: Any, two_pairs: Graph) -> None:
+def test_pooling_is_right_where_a_single_node_is_wrong(make, two_pairs):
     # Profiles are near (1, 1, 0, 0) and (0, 0, 1, 1). The third node alone looks like the second
     # task, but not among the others, all of the first; 0.4 of feature 1 then makes it class 1.
     exam = lonely([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0.4, 0.6, 0], [0, 0, 0, 1], [0, 0, 1, 0]])
@@ -134,9 +130,7 @@ def test_pooling_is_right_where_a_single_node_is_wrong(make: Any, two_pairs: Gra
     assert pooled.predict_proba(exam, nodes, tasks)[2, :2].sum() == pytest.approx(1.0)
 
 
-def test_pooling_says_once_that_it_is_no_class_il(
-    make: Any, two_pairs: Graph, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_pooling_says_once_that_it_is_no_class_il(make, two_pairs, caplog):
     with caplog.at_level(logging.WARNING):
         learned(make, two_pairs)
         assert not caplog.records
@@ -150,7 +144,7 @@ def test_pooling_says_once_that_it_is_no_class_il(
     ]
 
 
-def test_a_head_never_changes_later(make: Any, two_pairs: Graph) -> None:
+def test_a_head_never_changes_later(make, two_pairs):
     learner = make("tpp")
     stream = GraphStream(two_pairs, setting="task-il")
     exam = stream.exams(0, "local")[0]
@@ -165,7 +159,7 @@ def test_a_head_never_changes_later(make: Any, two_pairs: Graph) -> None:
     torch.testing.assert_close(after[:, :2], before, atol=1e-5, rtol=1e-5)
 
 
-def test_scores_are_the_chosen_heads_and_the_rest_is_low(make: Any, two_pairs: Graph) -> None:
+def test_scores_are_the_chosen_heads_and_the_rest_is_low(make, two_pairs):
     learner, stream = learned(make, two_pairs)
     graph = stream.local_graph(1)
     nodes = torch.arange(graph.num_nodes)
@@ -178,7 +172,7 @@ def test_scores_are_the_chosen_heads_and_the_rest_is_low(make: Any, two_pairs: G
     torch.testing.assert_close(scores.logsumexp(1), own.logsumexp(1))
 
 
-def test_classes_that_come_back_are_known_to_several_heads(make: Any, small_graph: Graph) -> None:
+def test_classes_that_come_back_are_known_to_several_heads(make, small_graph):
     learner, stream = learned(make, small_graph, by="blurred", tasks=4, blur=1.0)
     seen = [stream.open(index).train_labels.unique() for index in range(4)]
     for classes, present in zip(learner.classes_, seen, strict=True):
@@ -192,7 +186,7 @@ def test_classes_that_come_back_are_known_to_several_heads(make: Any, small_grap
     assert all(answer in seen[task] for task, answer in zip(guessed, answers, strict=True))
 
 
-def test_what_is_kept_is_counted(make: Any, two_pairs: Graph) -> None:
+def test_what_is_kept_is_counted(make, two_pairs):
     learner, _ = learned(make, two_pairs)
     usage = learner.usage
     assert usage.samples == 2 * 4  # a profile a task
@@ -201,14 +195,14 @@ def test_what_is_kept_is_counted(make: Any, two_pairs: Graph) -> None:
 
 
 def modulated(make: Any, graph: Graph, **backbone: Any) -> TAAM:
-    options: dict[str, Any] = {
+    options = {
         "hidden": (3,),
         "dropout": 0.0,
         "pairs": 2,
         "rank": 2,
         "task_dims": 3,
     } | backbone
-    learner: TAAM = make("taam", epochs=80, lr=0.05, backbone=Modulated(**options))
+    learner = make("taam", epochs=80, lr=0.05, backbone=Modulated(**options))
     for task in GraphStream(graph):
         learner.fit_task(task)
     return learner
@@ -223,7 +217,7 @@ def pair_of(first: float, second: float) -> Graph:
     )
 
 
-def test_the_prototype_of_a_pair_by_hand(make: Any) -> None:
+def test_the_prototype_of_a_pair_by_hand(make):
     learner = make("taam", steps=2, anchor=0.5)
     # Â averages 1 and 3 to 2. Z_1 = 1.5, 2.5, whose mean is 2 again; Z_2 = 1.5, 2.5.
     assert learner.profile(pair_of(1, 3), torch.tensor([0])).tolist() == pytest.approx([1.5])
@@ -234,7 +228,7 @@ def test_the_prototype_of_a_pair_by_hand(make: Any) -> None:
 
 
 @given(st.integers(0, 1000), st.integers(0, 3), st.floats(0.0, 1.0))
-def test_likeness_is_a_product_with_propagated_nodes(seed: int, steps: int, anchor: float) -> None:
+def test_likeness_is_a_product_with_propagated_nodes(seed, steps, anchor):
     generator = seeded(seed, "graph")
     graph = Graph.from_edges(
         torch.randint(7, (2, 12), generator=generator),
@@ -249,7 +243,7 @@ def test_likeness_is_a_product_with_propagated_nodes(seed: int, steps: int, anch
     torch.testing.assert_close(found, alone @ learner.profiles_.t(), atol=1e-5, rtol=1e-4)
 
 
-def test_a_modulation_by_hand() -> None:
+def test_a_modulation_by_hand():
     head = ModulatedHead(2, pairs=2, rank=1, task_dims=1, hidden=(), generator=seeded(0))
     with torch.no_grad():
         head.task.fill_(2.0)
@@ -261,7 +255,7 @@ def test_a_modulation_by_hand() -> None:
     torch.testing.assert_close(found, torch.tensor([[9 / 4, 1 + 15 / 4]]))
 
 
-def test_modulation_is_trained_and_matters(make: Any, two_pairs: Graph) -> None:
+def test_modulation_is_trained_and_matters(make, two_pairs):
     learner = modulated(make, two_pairs)
     for head in learner.heads_:
         assert dict(head.named_parameters())["directions"].abs().max() > 0.1  # starts near 0
@@ -273,14 +267,14 @@ def test_modulation_is_trained_and_matters(make: Any, two_pairs: Graph) -> None:
     assert not before.allclose(learner.logits(two_pairs, nodes), atol=1e-2)
 
 
-def test_a_node_chooses_among_modulations(make: Any) -> None:
+def test_a_node_chooses_among_modulations(make):
     # Classes told apart by whether two features agree: no linear classifier can, modulated or not,
     # unless nodes are modulated each in its own way.
     corners = torch.tensor([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]])
     labels = torch.tensor([0, 0, 1, 1]).repeat(20)
     graph = Graph.from_edges(NO_EDGES, features=corners.repeat(20, 1), labels=labels)
 
-    def accuracy(pairs: int) -> float:
+    def accuracy(pairs):
         learner = modulated(make, graph, hidden=(), pairs=pairs)
         found = learner.predict(graph, torch.arange(80))
         return float((found == labels).float().mean())

@@ -1,7 +1,5 @@
 """A node as the graph of its features."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given
@@ -22,11 +20,11 @@ def as_defined(graph: Graph, node: int) -> Tensor:
     x, matrix = graph.features, normalised(graph).to_dense()
     pairs = [x[node].outer(x[w]) + x[w].outer(x[node]) for w in range(graph.num_nodes)]
     total = sum(weight * pair for weight, pair in zip(matrix[node], pairs, strict=True))
-    rooted = total.sign() * total.abs().sqrt()  # type: ignore[union-attr]
+    rooted = total.sign() * total.abs().sqrt()
     return rooted / rooted.abs().sum(1, keepdim=True).clamp_min(1e-30)
 
 
-def test_the_feature_adjacency_of_a_pair_by_hand() -> None:
+def test_the_feature_adjacency_of_a_pair_by_hand():
     # 0 - 1: Â is 1/2 everywhere. x_0 = [1, 0], s_0 = ([1, 0] + [1, 4]) / 2 = [1, 2].
     pair = graph_of([(0, 1)], features=torch.tensor([[1.0, 0.0], [1.0, 4.0]]))
     found = feature_adjacency(pair.features[:1], torch.tensor([[1.0, 2.0]]))[0]
@@ -35,7 +33,7 @@ def test_the_feature_adjacency_of_a_pair_by_hand() -> None:
     close(found, as_defined(pair, 0))
 
 
-def test_signs_outlast_the_root() -> None:
+def test_signs_outlast_the_root():
     found = feature_adjacency(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, -16.0]]))
     close(found, torch.tensor([[[2 / 6, -4 / 6], [-1.0, 0.0]]]))
 
@@ -45,19 +43,19 @@ def test_signs_outlast_the_root() -> None:
     seed=st.integers(0, 999),
     node=st.integers(0, 4),
 )
-def test_a_product_sums_neighbours(edges: list[tuple[int, int]], seed: int, node: int) -> None:
+def test_a_product_sums_neighbours(edges, seed, node):
     graph = graph_of(edges, features=torch.randn(5, 3, generator=generator(seed)))
     near = normalised(graph).to_dense() @ graph.features
     found = feature_adjacency(graph.features, near)
     close(found[node], as_defined(graph, node), atol=1e-4, rtol=1e-3)
 
 
-def test_a_convolution_by_hand() -> None:
+def test_a_convolution_by_hand():
     layer = FeatureConvolution(1, 1, relations=1, generator=generator())
     with torch.no_grad():
         layer.own.weight.fill_(10.0)
-        layer.own.bias.fill_(100.0)  # type: ignore[union-attr]
-        layer.near[0].weight.fill_(2.0)  # type: ignore[union-attr, operator]
+        layer.own.bias.fill_(100.0)
+        layer.near[0].weight.fill_(2.0)
     adjacency = torch.tensor([[[0.5, 0.5], [1.0, 0.0]]])
     state = torch.tensor([[[1.0], [3.0]]])
     # 10 x + 100 + 2 A x, A x = [2, 1]
@@ -87,7 +85,7 @@ def accuracy(graph: Graph) -> float:
     return float((model.eval()(inputs).argmax(1) == graph.labels).float().mean())
 
 
-def test_what_only_neighbours_tell_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_only_neighbours_tell_is_learned(monkeypatch):
     assert accuracy(partners()) == 1.0
     alone = torch.eye(2)[None]  # features that interact with themselves alone, whoever is near
     monkeypatch.setattr(
@@ -96,7 +94,7 @@ def test_what_only_neighbours_tell_is_learned(monkeypatch: pytest.MonkeyPatch) -
     assert accuracy(partners()) <= 0.5
 
 
-def test_blocks_give_what_all_at_once_give(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_give_what_all_at_once_give(monkeypatch):
     head = FeatureGraphHead(
         4, relations=2, channels=(3,), dropout=0.0, generator=generator()
     ).eval()
@@ -107,7 +105,7 @@ def test_blocks_give_what_all_at_once_give(monkeypatch: pytest.MonkeyPatch) -> N
     close(head(rows), whole)
 
 
-def test_many_features_are_reduced_to_the_width_asked_for() -> None:
+def test_many_features_are_reduced_to_the_width_asked_for():
     graph = graph_of([(0, 1)], features=torch.randn(3, 50, generator=generator()))
     assert FeatureGraph(width=8).prepare(graph).shape == (3, 16)
     assert FeatureGraph(width=64, hops=2).prepare(graph).shape == (3, 150)
@@ -121,6 +119,6 @@ def test_many_features_are_reduced_to_the_width_asked_for() -> None:
         ({"channels": ()}, "number of channels must be an integer of at least 1, not 0"),
     ],
 )
-def test_what_makes_no_sense_is_refused(options: dict[str, int], message: str) -> None:
+def test_what_makes_no_sense_is_refused(options, message):
     with pytest.raises(ConfigurationError, match=message):
-        FeatureGraph(**options)  # type: ignore[arg-type]
+        FeatureGraph(**options)

@@ -1,7 +1,5 @@
 """The one loss, against torch's own cross-entropy and against sums written out."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -34,13 +32,13 @@ def class_weights(targets: Tensor, classes: int = 5) -> Tensor:
 
 
 def loss_of(setting: str, logits: Tensor, targets: Tensor) -> Tensor:
-    space = LabelSpace(setting, SIZES)  # type: ignore[arg-type]
+    space = LabelSpace(setting, SIZES)
     tasks = space.task_of(targets)
     weights = term_weights(class_balanced(targets).double(), space.terms(tasks))
     return masked_cross_entropy(logits, targets, weights=weights, allowed=space.allowed(tasks))
 
 
-def test_losses_by_hand() -> None:
+def test_losses_by_hand():
     # softmax of [ln 3, 0] is [3/4, 1/4]
     logits = torch.tensor([[math.log(3), 0.0], [math.log(3), 0.0]])
     weights = torch.tensor([2.0, 6.0])
@@ -59,7 +57,7 @@ def test_losses_by_hand() -> None:
     assert logits.tolist() == [[0.0, 0.0]]
 
 
-def test_classes_that_are_not_allowed_get_no_gradient() -> None:
+def test_classes_that_are_not_allowed_get_no_gradient():
     logits = torch.zeros(2, 3, requires_grad=True)
     allowed = torch.tensor([[True, True, False], [True, False, True]])
     loss = masked_cross_entropy(
@@ -71,18 +69,17 @@ def test_classes_that_are_not_allowed_get_no_gradient() -> None:
     torch.testing.assert_close(logits.grad, torch.tensor([[0.25, -0.25, 0.0], [-0.25, 0.0, 0.25]]))
 
 
-def test_a_class_without_rows_gets_no_gradient_from_an_adjusted_loss() -> None:
+def test_a_class_without_rows_gets_no_gradient_from_an_adjusted_loss():
     logits, targets = torch.zeros(4, 3, requires_grad=True), torch.tensor([0, 2, 2, 2])
     prior = log_prior(targets, 3)
     assert prior.exp().tolist() == [0.25, 0.0, 0.75]
     masked_cross_entropy(logits, targets, weights=torch.ones(4), offsets=prior).backward()
-    assert logits.grad is not None
     # (softmax - one-hot) / rows, the softmax being the prior: it adds up to nothing over rows
     assert logits.grad[0].tolist() == pytest.approx([-0.75 / 4, 0.0, 0.75 / 4])
     assert logits.grad.sum(0).tolist() == pytest.approx([0.0, 0.0, 0.0])
 
 
-def test_weights_of_classes_and_terms_by_hand() -> None:
+def test_weights_of_classes_and_terms_by_hand():
     assert class_balanced(torch.tensor([3, 0, 3, 3, 3])).tolist() == [0.25, 1, 0.25, 0.25, 0.25]
     # group 0: weights 1 and 3, sum 4; group 2: weight 5; three rows
     weights = term_weights(torch.tensor([1.0, 5.0, 3.0]), torch.tensor([0, 2, 0]))
@@ -91,14 +88,14 @@ def test_weights_of_classes_and_terms_by_hand() -> None:
 
 
 @given(seed=seeds, rows=st.integers(1, 12))
-def test_the_class_il_loss_is_torchs_weighted_by_class_size(seed: int, rows: int) -> None:
+def test_the_class_il_loss_is_torchs_weighted_by_class_size(seed, rows):
     logits, targets = examples(seed, rows)
     expected = cross_entropy(logits, targets, weight=class_weights(targets))
     torch.testing.assert_close(loss_of("class-il", logits, targets), expected, rtol=1e-6, atol=1e-8)
 
 
 @given(seed=seeds, rows=st.integers(1, 12))
-def test_in_task_il_the_loss_is_a_sum_of_torchs_one_a_task(seed: int, rows: int) -> None:
+def test_in_task_il_the_loss_is_a_sum_of_torchs_one_a_task(seed, rows):
     logits, targets = examples(seed, rows)
     expected = torch.zeros((), dtype=torch.float64)
     for first, last in ((0, 2), (2, 5)):
@@ -117,7 +114,7 @@ rows_of_terms = st.lists(st.tuples(positive, st.floats(-5, 5), st.integers(0, 3)
 
 
 @given(rows=rows_of_terms)
-def test_term_weights_give_the_sum_of_weighted_means(rows: list[tuple[float, float, int]]) -> None:
+def test_term_weights_give_the_sum_of_weighted_means(rows):
     weights, losses, terms = (torch.tensor(column) for column in zip(*rows, strict=True))
     weights, losses = weights.double(), losses.double()
     expected = sum(
@@ -131,11 +128,9 @@ def test_term_weights_give_the_sum_of_weighted_means(rows: list[tuple[float, flo
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
 @few_each
 @given(seed=seeds, batches=st.integers(1, 4), size=st.integers(1, 5))
-def test_mini_batches_of_equal_size_average_to_the_whole_loss(
-    setting: str, seed: int, batches: int, size: int
-) -> None:
+def test_mini_batches_of_equal_size_average_to_the_whole_loss(setting, seed, batches, size):
     logits, targets = examples(seed, batches * size)
-    space = LabelSpace(setting, SIZES)  # type: ignore[arg-type]
+    space = LabelSpace(setting, SIZES)
     tasks = space.task_of(targets)
     weights = term_weights(class_balanced(targets).double(), space.terms(tasks))
     allowed = space.allowed(tasks)
@@ -152,7 +147,7 @@ def test_mini_batches_of_equal_size_average_to_the_whole_loss(
     torch.testing.assert_close(torch.stack(parts).mean(), loss_of(setting, logits, targets))
 
 
-def test_smoothing_spreads_a_share_over_the_classes_allowed_by_hand() -> None:
+def test_smoothing_spreads_a_share_over_the_classes_allowed_by_hand():
     logits = torch.tensor([[2.0, 0.0, 5.0]], dtype=torch.float64)
     allowed = torch.tensor([[True, True, False]])
     right, wrong = torch.tensor([2.0, 0.0], dtype=torch.float64).log_softmax(0).tolist()
@@ -167,7 +162,7 @@ def test_smoothing_spreads_a_share_over_the_classes_allowed_by_hand() -> None:
 
 
 @given(seed=seeds, rows=st.integers(1, 9))
-def test_smoothing_is_torchs_where_every_class_is_allowed(seed: int, rows: int) -> None:
+def test_smoothing_is_torchs_where_every_class_is_allowed(seed, rows):
     logits, targets = examples(seed, rows)
     ours = masked_cross_entropy(
         logits, targets, weights=torch.ones(rows, dtype=torch.float64), smoothing=0.1

@@ -1,7 +1,5 @@
 """f_out: by hand, and what growing and dropout may and may not change."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor
@@ -11,7 +9,7 @@ from graphs_to_draw import generator
 
 
 def head_of(dims: int = 3, classes: int = 2, *, seed: int = 0, **options: object) -> MLP:
-    head = MLP(dims, generator=generator(seed), **options)  # type: ignore[arg-type]
+    head = MLP(dims, generator=generator(seed), **options)
     head.grow(classes, generator=generator(seed + 1))
     return head
 
@@ -26,7 +24,7 @@ def put(layer: torch.nn.Module, weight: list[list[float]], bias: list[float] | N
 INPUTS = torch.tensor([[1.0, 2.0], [3.0, 1.0], [-1.0, 1.0]])
 
 
-def test_a_forward_pass_by_hand() -> None:
+def test_a_forward_pass_by_hand():
     head = head_of(2, 2, hidden=(2,))
     put(head.hidden[0], [[1, 0], [1, -1]], [0, 1])
     put(head.out, [[2, 3], [-1, 2]], [0.5, 0])
@@ -57,14 +55,14 @@ def new_rows(seed: int) -> Tensor:
     return torch.cat([head.out.weight[2:], head.out.bias[2:, None]], 1).detach()
 
 
-def test_new_rows_come_from_the_generator_given() -> None:
+def test_new_rows_come_from_the_generator_given():
     assert new_rows(3).equal(new_rows(3))
     assert not (new_rows(3) == new_rows(4)).any()
     assert new_rows(3).unique().numel() == 3 * 5  # every weight is a draw of its own
     assert float(new_rows(3).abs().max()) <= 4**-0.5
 
 
-def test_weights_start_uniform_within_one_over_the_root_of_the_fan_in() -> None:
+def test_weights_start_uniform_within_one_over_the_root_of_the_fan_in():
     head = head_of(16, 40, hidden=(64,))
     bounds = {
         "hidden.0.weight": 0.25,
@@ -88,7 +86,7 @@ def unit_head(dropout: float) -> MLP:
     return head
 
 
-def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
+def test_dropout_drops_its_share_and_keeps_the_mean():
     count, dropout = 20_000, 0.25  # a number of 256ths, to which the rate is rounded
     outputs = unit_head(dropout).train()(torch.ones(count, 1), generator=generator()).detach()
     assert outputs.unique().tolist() == pytest.approx([0.0, 4 / 3])  # 1 / 0.75

@@ -1,7 +1,5 @@
 """Random features: the kernels they approach, and the few bytes they are made from."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -17,7 +15,7 @@ PLENTY = 200_000  # features, so that a mean over them is within 0.02 of what it
 
 
 def model_of(width: int = 8, *, dims: int = 2, seed: int = 0, **options: object) -> RandomFeatures:
-    model = RandomFeatures(width=width, **options)  # type: ignore[arg-type]
+    model = RandomFeatures(width=width, **options)
     model.begin(dims, generator=generator(seed))
     model.grow(3, generator=generator(seed + 1))
     return model.eval()
@@ -28,7 +26,7 @@ def inner_products(activation: str) -> Tensor:
     return features @ features.t()
 
 
-def test_features_approach_the_arc_cosine_and_the_gaussian_kernel() -> None:
+def test_features_approach_the_arc_cosine_and_the_gaussian_kernel():
     # 2 E[max(0, r·x) max(0, r·y)] = |x||y|/π (sin θ + (π - θ) cos θ)
     products = inner_products("relu")
     diagonal = 2**0.5 / math.pi * (0.5**0.5 + 0.75 * math.pi * 0.5**0.5)  # θ = π/4
@@ -40,7 +38,7 @@ def test_features_approach_the_arc_cosine_and_the_gaussian_kernel() -> None:
     assert inner_products("fourier")[0].tolist() == pytest.approx(expected, abs=0.02)
 
 
-def test_features_by_the_formula_written_out() -> None:
+def test_features_by_the_formula_written_out():
     for activation in ("relu", "fourier"):
         model = model_of(4, activation=activation)
         drawn = model.expansion()
@@ -52,7 +50,7 @@ def test_features_by_the_formula_written_out() -> None:
         torch.testing.assert_close(model.expand(POINTS), (2 / 4) ** 0.5 * curve)
 
 
-def test_no_random_matrix_is_stored_and_a_restored_model_draws_the_same() -> None:
+def test_no_random_matrix_is_stored_and_a_restored_model_draws_the_same():
     model, restored = model_of(seed=0), model_of(seed=5)
     assert not torch.allclose(restored.expand(POINTS), model.expand(POINTS))
     kept = model.state_dict()
@@ -62,7 +60,7 @@ def test_no_random_matrix_is_stored_and_a_restored_model_draws_the_same() -> Non
     assert restored.expand(POINTS).equal(model.expand(POINTS))
 
 
-def test_centred_features_are_those_of_directions_from_the_mean() -> None:
+def test_centred_features_are_those_of_directions_from_the_mean():
     plain, centred = model_of(), model_of(centred=True)
     centred.settle(torch.tensor([[0.0, 0.0], [2.0, 0.0]]))  # the mean is (1, 0)
     seen = torch.tensor([[4.0, 4.0], [1.0, -2.0], [1.0, 0.0]])
@@ -71,7 +69,7 @@ def test_centred_features_are_those_of_directions_from_the_mean() -> None:
     assert seen.tolist() == [[4.0, 4.0], [1.0, -2.0], [1.0, 0.0]]
 
 
-def test_only_a_centred_model_has_a_centre_and_it_is_restored() -> None:
+def test_only_a_centred_model_has_a_centre_and_it_is_restored():
     plain, centred, restored = model_of(), model_of(centred=True), model_of(centred=True, seed=5)
     before = plain.expand(POINTS)
     for model in (plain, centred):
@@ -83,7 +81,7 @@ def test_only_a_centred_model_has_a_centre_and_it_is_restored() -> None:
     assert restored.expand(POINTS).equal(centred.expand(POINTS))
 
 
-def test_predictions_in_blocks_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predictions_in_blocks_are_those_of_the_whole(monkeypatch):
     embeddings = torch.randn(11, 2, generator=generator())
     model = model_of()
     whole = model(embeddings)
@@ -95,18 +93,17 @@ def test_predictions_in_blocks_are_those_of_the_whole(monkeypatch: pytest.Monkey
     assert model(embeddings[:0]).shape == (0, 3)
 
 
-def test_embeddings_come_back_unchanged_and_only_the_head_is_trained() -> None:
+def test_embeddings_come_back_unchanged_and_only_the_head_is_trained():
     embeddings = POINTS.clone()
     for activation in ("relu", "fourier"):
         model = model_of(activation=activation).train()
         model(embeddings, generator=generator()).sum().backward()
         assert [name for name, _ in model.named_parameters()] == ["head.weight"]
-        assert model.head is not None
         assert model.head.weight.grad is not None
     assert embeddings.equal(POINTS)
 
 
-def test_the_work_of_a_step_is_counted_by_hand() -> None:
+def test_the_work_of_a_step_is_counted_by_hand():
     head = PDGNN(hidden=(5,))
     head.begin(3, generator=generator())
     head.grow(2, generator=generator())
@@ -115,19 +112,18 @@ def test_the_work_of_a_step_is_counted_by_hand() -> None:
     assert GCN().step_work(10) is None  # it goes over the whole graph, whatever the rows
 
 
-def test_rows_asked_for_again_are_expanded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_asked_for_again_are_expanded_once(monkeypatch):
     model = model_of(6, dims=3)
-    expanded: list[int] = []
+    expanded = []
     expand = RandomFeatures.expand
 
-    def counted(self: RandomFeatures, embeddings: Tensor) -> Tensor:
+    def counted(self, embeddings):
         expanded.append(len(embeddings))
         return expand(self, embeddings)
 
     monkeypatch.setattr(RandomFeatures, "expand", counted)
     inputs, rows = torch.eye(3), torch.tensor([2, 0])
     before = model(inputs, rows)
-    assert model.head is not None
     model.head.weight.data *= 2  # V may change, φ does not
     torch.testing.assert_close(model(inputs, rows), 2 * before)
     assert expanded == [2]
@@ -149,7 +145,7 @@ def test_rows_asked_for_again_are_expanded_once(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("activation", ["relu", "fourier"])
 @pytest.mark.parametrize("centred", [False, True])
-def test_the_first_features_are_the_same_alone(activation: str, centred: bool) -> None:
+def test_the_first_features_are_the_same_alone(activation, centred):
     model = model_of(12, activation=activation, centred=centred)
     model.settle(POINTS + 3)
     whole = model.expansion()

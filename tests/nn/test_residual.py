@@ -1,7 +1,5 @@
 """Residual networks: the formula by hand, and each of its terms."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -23,7 +21,7 @@ FOUR = graph_of(path_pairs(3), features=X)
 def made(kind: str, *, graph: Graph = FOUR, **options: float) -> Residual:
     """A network of one layer of three units and two classes, with random weights."""
     given = {"layers": 1, "hidden": 3, "heads": 1, "dropout": 0.0} | options
-    model = Residual(kind=kind, **given)  # type: ignore[arg-type]
+    model = Residual(kind=kind, **given)
     model.begin(2, generator=torch.Generator().manual_seed(1))
     model.grow(2, generator=torch.Generator().manual_seed(2))
     return model.eval()
@@ -42,7 +40,7 @@ BY_HAND = {
 
 
 @pytest.mark.parametrize("kind", ["gcn", "sage", "mlp"])
-def test_the_formula_on_four_nodes_by_hand(kind: str) -> None:
+def test_the_formula_on_four_nodes_by_hand(kind):
     model = made(kind)
     entry, (layer,), out = model.entry, model._layers(), model.out
     with torch.no_grad():
@@ -60,7 +58,7 @@ def test_the_formula_on_four_nodes_by_hand(kind: str) -> None:
     close(model.hidden_states(model.prepare(FOUR)).detach(), state)
 
 
-def test_attention_among_equal_neighbours_is_their_mean() -> None:
+def test_attention_among_equal_neighbours_is_their_mean():
     alike = FOUR.with_features(torch.ones(4, 2))
     model = made("gat")
     (layer,) = model._layers()
@@ -71,7 +69,7 @@ def test_attention_among_equal_neighbours_is_their_mean() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_residual_weights_are_a_way_past_the_neighbours(kind: str) -> None:
+def test_residual_weights_are_a_way_past_the_neighbours(kind):
     model = made(kind, layers=2)
     before = scores(model)
     with torch.no_grad():
@@ -82,7 +80,7 @@ def test_residual_weights_are_a_way_past_the_neighbours(kind: str) -> None:
         assert scores(model).unique(dim=0).shape == (1, 2)
 
 
-def test_the_norm_makes_states_of_one_size() -> None:
+def test_the_norm_makes_states_of_one_size():
     model, width = made("gcn", hidden=64), 64
     (layer,) = model._layers()
     inputs = model.prepare(FOUR)
@@ -93,7 +91,7 @@ def test_the_norm_makes_states_of_one_size() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_looks_as_far_as_it_says(kind: str) -> None:
+def test_every_kind_looks_as_far_as_it_says(kind):
     model = made(kind, layers=2)
     assert model.hops == (0 if kind == "mlp" else 2)
     far = X.clone()
@@ -105,7 +103,7 @@ def test_every_kind_looks_as_far_as_it_says(kind: str) -> None:
     assert model.scores_edges is (kind != "mlp")
 
 
-def test_a_network_without_edges_keeps_the_rows_asked_for_alone() -> None:
+def test_a_network_without_edges_keeps_the_rows_asked_for_alone():
     model = made("mlp")
     inputs, rows = model.narrowed(model.prepare(FOUR), torch.tensor([3, 1]))
     assert rows is None
@@ -113,9 +111,9 @@ def test_a_network_without_edges_keeps_the_rows_asked_for_alone() -> None:
     close(model(inputs).detach(), scores(model)[[3, 1]])
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_what_makes_no_sense_is_refused():
     with pytest.raises(ConfigurationError, match="kind"):
-        Residual(kind="gin")  # type: ignore[arg-type]
+        Residual(kind="gin")
     with pytest.raises(ConfigurationError, match="hidden must be a multiple of the 3 heads"):
         Residual(kind="gat", heads=3)
     with pytest.raises(

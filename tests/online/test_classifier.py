@@ -1,8 +1,5 @@
 """The classifier takes what users have and answers in kind: classes, several labels, numbers."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -287,7 +284,7 @@ def test_edges_go_and_features_change():
     assert np.allclose(model.predict_proba(["a", "b"]), plain.predict_proba(["a", "b"]), atol=1e-5)
 
 
-def test_a_folder_takes_some_parameters_and_keeps_the_rest(tmp_path: Path) -> None:
+def test_a_folder_takes_some_parameters_and_keeps_the_rest(tmp_path):
     with LearnerFolder.open(tmp_path / "f", {"head": {"width": 8}, "seed": 3}) as folder:
         made = folder.learner.parameters
     assert (made["head"]["name"], made["head"]["width"], made["seed"]) == ("auto", 8, 3)
@@ -329,7 +326,7 @@ def model(kind: Any, **parameters: Any) -> ContinualNodeClassifier:
     return ContinualNodeClassifier(width=48, targets=kind, **parameters)
 
 
-def test_labels_in_and_out() -> None:
+def test_labels_in_and_out():
     found = model("labels").partial_fit(IDS, ROWS, LABELS, EDGES)
     assert found.predict(["a", "c", "d"]) == [["x", "y"], ["z"], ["z"]]
     assert found.classes_.tolist() == ["x", "y", "z"]
@@ -343,7 +340,7 @@ def test_labels_in_and_out() -> None:
     assert late.forget(["d"]).status().nodes == 3
 
 
-def test_numbers_in_and_out() -> None:
+def test_numbers_in_and_out():
     found = model("numbers").partial_fit(IDS, ROWS, NUMBERS, EDGES)
     predicted = found.predict(IDS)
     assert predicted.dtype == np.float32
@@ -356,7 +353,7 @@ def test_numbers_in_and_out() -> None:
     assert found.classes_.tolist() == []
 
 
-def test_answers_have_the_type_of_the_question() -> None:
+def test_answers_have_the_type_of_the_question():
     pd = pytest.importorskip("pandas")
     asked = pd.Series(["a", "c"], index=["first", "second"])
     found = model("labels").partial_fit(IDS, ROWS, pd.Series(LABELS), EDGES)
@@ -367,7 +364,7 @@ def test_answers_have_the_type_of_the_question() -> None:
     assert numbers.predict(pd.Index([0, 2])).index.tolist() == [0, 2]
 
 
-def test_a_data_object_has_them_in_y() -> None:
+def test_a_data_object_has_them_in_y():
     rows = torch.tensor([[0, 2], [1, 3]])
     y = torch.tensor([[1.0, 0], [1, 0], [0, 1], [torch.nan, torch.nan]])
     data = pyg_data(x=torch.eye(4), edge_index=rows, y=y)
@@ -378,39 +375,22 @@ def test_a_data_object_has_them_in_y() -> None:
     np.testing.assert_array_equal(found.predict(IDS), same.predict(IDS))
 
 
-def test_a_folder_keeps_its_kind(tmp_path: Path) -> None:
-    with ContinualNodeClassifier.open(tmp_path, width=48, targets="labels") as kept:
-        kept.partial_fit(IDS, ROWS, LABELS, EDGES)
-    with ContinualNodeClassifier.open(tmp_path) as again:
-        assert again.targets == "labels"
-        assert again.predict(["a"]) == [["x", "y"]]
-    for other in ("class", "numbers"):
-        with pytest.raises(ConfigurationError):
-            ContinualNodeClassifier.open(tmp_path, targets=other)
-    ContinualNodeClassifier.open(tmp_path, targets="labels", width=48).close()
-
-
 @pytest.mark.parametrize(
     ("kind", "labels", "message"),
     [
-        ("labels", ["x", "y", "z", None], "must be a list, not 'x'"),
         ("labels", np.eye(4, dtype=int), "expected a list of labels a node"),
         ("labels", [["x"]], "as many as nodes, not 1 for 4"),
-        ("labels", [[1.5], None, None, None], "label must be"),
-        ("numbers", ["x", 1, 2, 3], "must be a finite number, not 'x'"),
-        ("numbers", [float("inf"), 1, 2, 3], "must be a finite number, not inf"),
         ("numbers", np.ones((4, 2)), "a number a node"),
-        ("class", LABELS, "label must be"),
     ],
 )
-def test_what_a_kind_is_not(kind: Any, labels: Any, message: str) -> None:
+def test_what_a_kind_is_not(kind, labels, message):
     found = model(kind)
     with pytest.raises(DataError, match=message):
         found.partial_fit(IDS, ROWS, labels)
     assert found.status().nodes == 0
 
 
-def test_what_does_not_apply_is_said() -> None:
+def test_what_does_not_apply_is_said():
     numbers = model("numbers").partial_fit(IDS, ROWS, NUMBERS)
     with pytest.raises(ConfigurationError, match="predict_proba needs classes or labels"):
         numbers.predict_proba(["a"])

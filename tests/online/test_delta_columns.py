@@ -1,7 +1,5 @@
 """A delta looked at in columns is what it is looked at one by one, mistakes and their words too."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from pathlib import Path
@@ -89,7 +87,7 @@ def outcome(look: Any) -> Any:
 
 @given(deltas(), st.booleans())
 @settings(suppress_health_check=[HealthCheck.too_slow])
-def test_columns_say_what_loops_say(loop_check: Any, delta: Delta, undirected: bool) -> None:
+def test_columns_say_what_loops_say(loop_check, delta, undirected):
     ids, graph = grown()
     delta = Delta(**vars(delta) | {"features": torch.zeros(len(delta.nodes), 1)})
     known = {node: place + 1 for place, node in enumerate(KNOWN)}
@@ -102,7 +100,7 @@ def test_columns_say_what_loops_say(loop_check: Any, delta: Delta, undirected: b
 
 @given(deltas())
 @settings(suppress_health_check=[HealthCheck.too_slow])
-def test_what_is_checked_is_what_would_be_read_back(delta: Delta) -> None:
+def test_what_is_checked_is_what_would_be_read_back(delta):
     ids, graph = grown()
     delta = Delta(**vars(delta) | {"features": torch.rand(1, len(delta.nodes)).t()})
     try:
@@ -124,14 +122,14 @@ def test_what_is_checked_is_what_would_be_read_back(delta: Delta) -> None:
             assert repr(list(ours)) == repr(list(value)), name
 
 
-def test_names_of_numpy_are_applied_as_plain_ones() -> None:
+def test_names_of_numpy_are_applied_as_plain_ones():
     ids, graph = grown()
     delta = Delta(edges=(("a", "b"),), relations=(np.str_("cites"),))
     checked = check_delta(delta, ids, num_features=1, graph=graph)
     assert [type(name) for name in checked.relations] == [str]
 
 
-def test_nodes_that_come_ahead_are_there_for_edges_and_labels() -> None:
+def test_nodes_that_come_ahead_are_there_for_edges_and_labels():
     ids, _ = grown()
     delta = Delta(nodes=("y",), features=torch.zeros(1, 1), edges=(("x", "y"),), late=(("x", "l"),))
     with pytest.raises(LooseEdgeError, match="edge 0 joins 'x' and 'y', but node 'x' is not in"):
@@ -151,10 +149,10 @@ COLUMNS = st.one_of(
 
 
 @given(COLUMNS)
-def test_whatever_a_column_is_kept_in_its_ids_are_found_and_written_alike(values: Any) -> None:
+def test_whatever_a_column_is_kept_in_its_ids_are_found_and_written_alike(values):
     ids, _ = grown()
     said = [next((p for p, n in enumerate(["gone", *KNOWN]) if _same(n, v)), -1) for v in values]
-    kept: list[Any] = [values, tuple(values)]
+    kept = [values, tuple(values)]
     if values and all(type(value) is int for value in values):
         kept.append(np.array(values, dtype=np.int64))
     if all(type(value) is str for value in values):
@@ -170,7 +168,7 @@ def _same(one: object, other: object) -> bool:
     return type(one) is type(other) and one == other
 
 
-def test_many_are_found_as_few_are() -> None:
+def test_many_are_found_as_few_are():
     table = IdTable()
     table.add([f"n{place}" for place in range(50)])
     table.add([10**9, 3, -1])
@@ -189,9 +187,9 @@ def test_many_are_found_as_few_are() -> None:
     assert twin.where([3, 10**9, -1]).tolist() == [-1, 50, 52]
 
 
-def test_edges_that_are_no_pairs_are_no_columns() -> None:
+def test_edges_that_are_no_pairs_are_no_columns():
     assert edge_columns([("a",)]) is None
-    assert edge_columns([3]) is None  # type: ignore[list-item]
+    assert edge_columns([3]) is None
     edges = EdgeColumns([1, 2, 3], ["a", "b", "c"])
     assert (edges[1:], edges[-1], edges != ()) == ([(2, "b"), (3, "c")], (3, "c"), True)
     assert isinstance(check_delta(Delta(), IdTable(), num_features=None), CheckedDelta)

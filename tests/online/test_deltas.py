@@ -1,10 +1,7 @@
 """Deltas that change what is there: their order, what is new of them, and many taken together."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import deque
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.core.errors import ConfigurationError, DataError, LooseEdgeError, UnknownNodeError
-from evergraph.online.checking import CheckedDelta, check_delta
+from evergraph.online.checking import check_delta
 from evergraph.online.delta import Delta, is_empty
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead
@@ -47,7 +44,7 @@ def learner() -> OnlineLearner:
     return learner
 
 
-def test_parts_are_taken_in_their_order(learner: OnlineLearner) -> None:
+def test_parts_are_taken_in_their_order(learner):
     """Edges come before they go, a label is learned with the features that are told with it."""
     learner.apply(
         Delta(
@@ -81,7 +78,7 @@ def test_parts_are_taken_in_their_order(learner: OnlineLearner) -> None:
     assert torch.allclose(shares[:, order], plain.predict_proba(["a", "b", "d"])[1], atol=1e-5)
 
 
-def test_an_explanation_speaks_with_the_weights_of_edges(learner: OnlineLearner) -> None:
+def test_an_explanation_speaks_with_the_weights_of_edges(learner):
     """b gathers with 4 from a and 1 from c; rows sum up to 5, 6 and 2 with the loops."""
     learner.apply(Delta(edges=(("a", "b"),), weights=(4.0,)))
     told = learner.explain("b")
@@ -90,7 +87,7 @@ def test_an_explanation_speaks_with_the_weights_of_edges(learner: OnlineLearner)
     assert told.rest == pytest.approx([0.0] * len(told.rest), abs=1e-5)
 
 
-def test_all_is_new_the_first_time_and_nothing_the_second(learner: OnlineLearner) -> None:
+def test_all_is_new_the_first_time_and_nothing_the_second(learner):
     delta, news = small().only_new(FIRST)
     assert (delta.nodes, delta.edges) == (["a", "b", "c"], [("a", "b"), ("b", "c")])
     assert news == News(new_nodes=3, new_edges=2, new_labels=2)
@@ -101,7 +98,7 @@ def test_all_is_new_the_first_time_and_nothing_the_second(learner: OnlineLearner
     assert (delta.late, news) == ([], News(known_nodes=1))
 
 
-def test_only_what_is_new_is_left(learner: OnlineLearner) -> None:
+def test_only_what_is_new_is_left(learner):
     given = Delta(
         nodes=("a", "b", "c", "d"),
         features=torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 9], [1, 1, 1]]),  # c has another one
@@ -128,7 +125,7 @@ def test_only_what_is_new_is_left(learner: OnlineLearner) -> None:
     assert learner.status().nodes == 3
 
 
-def test_what_is_new_of_changes_by_hand(learner: OnlineLearner) -> None:
+def test_what_is_new_of_changes_by_hand(learner):
     given = Delta(
         edges=(("b", "a"), ("b", "c"), ("a", "c"), ("c", "a"), ("a", "a"), ("b", "b")),
         weights=(1, 2, 5, 0, 1, 0),  # as known; another; none after all; loops
@@ -170,11 +167,9 @@ def weighed(undirected: bool) -> tuple[OnlineLearner, dict[Any, float]]:
 
 
 @given(PAIRS, PAIRS, st.data(), st.booleans())
-def test_new_edges_are_those_of_a_loop(
-    edges: Any, removed: Any, data: Any, undirected: bool
-) -> None:
+def test_new_edges_are_those_of_a_loop(edges, removed, data, undirected):
     made, known = weighed(undirected)
-    weights: Any = ()
+    weights = ()
     if data.draw(st.booleans()):
         numbers = st.sampled_from([0.0, 1.0, 2.5, 0.1])
         weights = data.draw(st.lists(numbers, min_size=len(edges), max_size=len(edges)))
@@ -183,13 +178,13 @@ def test_new_edges_are_those_of_a_loop(
     )
     reduced, news = made.only_new(given_)
 
-    def name(edge: Any) -> Any:
+    def name(edge):
         return frozenset(edge) if undirected else edge
 
     there = {name(edge): weight for edge, weight in known.items()}
     cut = {name(edge): edge for edge in removed}
-    first: dict[Any, Any] = {}
-    found: dict[Any, Any] = {}
+    first = {}
+    found = {}
     for place, edge in enumerate(edges):
         loop = edge[0] == edge[1] and edge[0] in (*KNOWN, *NEW)
         if not loop and name(edge) not in cut:
@@ -224,12 +219,12 @@ def test_new_edges_are_those_of_a_loop(
         (Delta(nodes=("a",), features=torch.tensor([[0, 0, torch.nan]])), DataError),
         (Delta(nodes=("a", "b"), features=torch.eye(3)[:2], labels=("x",)), DataError),
         (Delta(edges=(("a", 1.0),)), DataError),
-        (Delta(edges=(("a",),)), DataError),  # type: ignore[arg-type]
-        (Delta(late=(("c", 1.0),)), DataError),  # type: ignore[list-item]
-        (Delta(late=(("a", ["x"]),)), DataError),  # type: ignore[arg-type]
+        (Delta(edges=(("a",),)), DataError),
+        (Delta(late=(("c", 1.0),)), DataError),
+        (Delta(late=(("a", ["x"]),)), DataError),
     ],
 )
-def test_upserts_refuse_wrong_deltas(tmp_path: Path, delta: Delta, error: type[Exception]) -> None:
+def test_upserts_refuse_wrong_deltas(tmp_path, delta, error):
     with LearnerFolder.open(tmp_path / "l", make=small) as folder:
         folder.upsert(FIRST)
         with pytest.raises(error):
@@ -237,7 +232,7 @@ def test_upserts_refuse_wrong_deltas(tmp_path: Path, delta: Delta, error: type[E
         assert folder.seq == 1
 
 
-def test_nothing_new_is_no_delta(tmp_path: Path) -> None:
+def test_nothing_new_is_no_delta(tmp_path):
     with LearnerFolder.open(tmp_path / "l", make=small) as folder:
         assert folder.upsert(FIRST).applied.new_nodes == 3
         again = folder.upsert(FIRST)
@@ -249,7 +244,7 @@ def test_nothing_new_is_no_delta(tmp_path: Path) -> None:
         assert (back.news.new_nodes, back.news.new_edges) == (1, 1)
 
 
-def test_known_edges_are_found_all_at_once(learner: OnlineLearner) -> None:
+def test_known_edges_are_found_all_at_once(learner):
     learner.apply(Delta(nodes=(7,), features=torch.ones(1, 3), edges=(("a", 7),)))
     learner.apply(Delta(forgotten=("b",)))
     learner.apply(Delta(edges=(("c", "a"),)))
@@ -260,12 +255,12 @@ def test_known_edges_are_found_all_at_once(learner: OnlineLearner) -> None:
     assert small().knows_edges(source, target).tolist() == [False] * 5
 
 
-def test_a_folder_looks_at_a_delta_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_looks_at_a_delta_once(tmp_path, monkeypatch):
     looked = []
 
-    def check(delta: Delta, *arguments: object, **options: object) -> CheckedDelta:
+    def check(delta, *arguments, **options):
         looked.append(len(delta.nodes))
-        return check_delta(delta, *arguments, **options)  # type: ignore[arg-type]
+        return check_delta(delta, *arguments, **options)
 
     monkeypatch.setattr("evergraph.online.learner.check_delta", check)
     with LearnerFolder.open(tmp_path / "f", make=small) as folder:

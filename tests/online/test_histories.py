@@ -1,7 +1,5 @@
 """Any history of deltas: the same bits again, only what is left decides, outliers leave nothing."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from functools import partial
@@ -54,7 +52,7 @@ def drawn(learner, data) -> History:
 fixed = [HealthCheck.function_scoped_fixture]
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=fixed)
+@settings(max_examples=3, deadline=None, suppress_health_check=fixed)
 @given(data=st.data())
 def test_the_same_deltas_give_the_same_bits(learner, data):
     """Whatever was asked, saved, restored and shared in between."""
@@ -71,7 +69,7 @@ def test_the_same_deltas_give_the_same_bits(learner, data):
     assert (one.history(), one.status()) == (twin.history(), twin.status())
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=fixed)
+@settings(max_examples=3, deadline=None, suppress_health_check=fixed)
 @given(data=st.data())
 def test_what_is_left_decides(learner, data):
     """After any history all is as in a learner given the end of it at once."""

@@ -1,7 +1,5 @@
 """Nodes learned from: as what they are counted, who is held back, and when scores follow."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest
@@ -13,7 +11,6 @@ from torch import Tensor
 from evergraph.graphs import UNLABELLED
 from evergraph.online import learned_nodes
 from evergraph.online.delta import Delta
-from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.learned_nodes import LEAST, MOST, Counted, HeldBack, Solving, lot
 from evergraph.online.learner import OnlineLearner
@@ -25,7 +22,7 @@ def rows(*values: tuple[float, ...]) -> Tensor:
     return torch.tensor(values)
 
 
-def test_a_part_is_counted_again_where_it_has_moved_too_far() -> None:
+def test_a_part_is_counted_again_where_it_has_moved_too_far():
     """Lengths are 5 and 1: the first part may move by 0.5, the second by 0.1."""
     counted = Counted([2, 1], tolerance=0.1)
     counted.put(torch.tensor([7, 2]), rows((3.0, 4.0, 1.0), (3.0, 4.0, 1.0)))
@@ -46,16 +43,14 @@ def test_a_part_is_counted_again_where_it_has_moved_too_far() -> None:
         (0.5, [1.0, 1.0], [1.0, 1.1], True, [1]),  # exactly: all that is not the same
     ],
 )
-def test_which_are_counted_again(
-    tolerance: float, before: list[float], now: list[float], exactly: bool, again: list[int]
-) -> None:
+def test_which_are_counted_again(tolerance, before, now, exactly, again):
     counted, nodes = Counted([1], tolerance=tolerance), torch.arange(len(before))
     counted.put(nodes, torch.tensor(before)[:, None])
     moved = counted.moved(nodes, torch.tensor(now)[:, None], exactly=exactly)
     assert moved.places.tolist() == again
 
 
-def test_slots_are_given_back_and_emptied() -> None:
+def test_slots_are_given_back_and_emptied():
     counted = Counted([1], tolerance=0.1)
     counted.put(torch.tensor([5, 6, 7]), rows((5.0,), (6.0,), (7.0,)))
     counted.drop(torch.tensor([5, 6]))
@@ -94,31 +89,30 @@ def pull(name: str) -> Delta:
     return Delta(nodes=(name,), features=torch.tensor([[1.0, 0.2]]), edges=((name, "h"),))
 
 
-def test_a_node_that_hardly_moves_stays_as_it_was_counted() -> None:
+def test_a_node_that_hardly_moves_stays_as_it_was_counted():
     learner = star(0.2)
-    before, sums = counted_as(learner, 0), learner.head.statistics_.gram_.clone()  # type: ignore[attr-defined]
+    before, sums = counted_as(learner, 0), learner.head.statistics_.gram_.clone()
     assert learner.apply(pull("a")).counted == 0
     assert learner.embed(["h"]).ne(before).any()  # predictions look at it as it is
     assert counted_as(learner, 0).equal(before)
-    assert learner.head.statistics_.gram_.equal(sums)  # type: ignore[attr-defined]
+    assert learner.head.statistics_.gram_.equal(sums)
     exact = star(0.0)
     assert exact.apply(pull("a")).counted == 2  # h, and u, which sees h's degree
     assert counted_as(exact, 0).equal(exact.embed(["h"]))
 
 
-def test_what_was_counted_leaves_whatever_has_become_of_the_node() -> None:
+def test_what_was_counted_leaves_whatever_has_become_of_the_node():
     learner = star(0.2)
     learner.apply(pull("a"))
     learner.apply(Delta(forgotten=("h", "u")))
     head = learner.head
-    assert isinstance(head, AnalyticHead)
     features = head._exact(learner.embed(["w"]).double())  # all that is left
     gram = features.t() @ features
     torch.testing.assert_close(head.statistics_.gram_.tril(), gram.tril(), atol=1e-14, rtol=0)
 
 
 @pytest.mark.parametrize("cut_first", [False, True])
-def test_nothing_of_a_forgotten_node_is_left_in_what_others_are_counted_as(cut_first: bool) -> None:
+def test_nothing_of_a_forgotten_node_is_left_in_what_others_are_counted_as(cut_first):
     """Not even where its edges went before it did."""
     learner = star(0.2)
     learner.apply(Delta(removed_edges=(("h", "u"),)) if cut_first else Delta())
@@ -128,7 +122,7 @@ def test_nothing_of_a_forgotten_node_is_left_in_what_others_are_counted_as(cut_f
     assert learner.embed(["h"]).equal(torch.tensor([[1.0, 0.0]]))
 
 
-def test_nothing_is_left_of_what_a_forgotten_node_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_left_of_what_a_forgotten_node_was(monkeypatch):
     """h keeps a hair of what u was, and does not move when u goes: u has become nothing."""
     learner = star(0.2)
     learner.apply(Delta(updated=("u",), updated_features=torch.zeros(1, 2)))
@@ -136,7 +130,7 @@ def test_nothing_is_left_of_what_a_forgotten_node_was(monkeypatch: pytest.Monkey
     assert counted_as(learner, 0).ne(learner.embed(["h"])).any()
     update = knowledge.embeddings.update
 
-    def only_those_that_moved(graph: GrowingGraph, change: GraphChange) -> Tensor:
+    def only_those_that_moved(graph, change):
         before = knowledge.embeddings.of(torch.arange(graph.num_nodes))
         found = update(graph, change)
         return found[(before[found] != knowledge.embeddings.of(found)).any(1)]
@@ -148,20 +142,20 @@ def test_nothing_is_left_of_what_a_forgotten_node_was(monkeypatch: pytest.Monkey
 
 def expected(labels: dict[int, int]) -> set[int]:
     """Return the names held back, written down from the rule."""
-    held: set[int] = set()
+    held = set()
     for label in set(labels.values()):
         names = sorted((name for name in labels if labels[name] == label), key=lot)
         held |= set(names[:MOST] if len(names) >= LEAST else ())
     return held
 
 
-def test_lots_are_fixed() -> None:
+def test_lots_are_fixed():
     """Of folders made before: another lot would hold back other nodes than were learned."""
     assert (lot("a"), lot(1)) == (-6952690916608902167, -649571662916077706)
 
 
 @given(seed=st.integers(0, 10**6), changes=st.integers(1, 6))
-def test_any_order_of_labels_holds_the_same_back(seed: int, changes: int) -> None:
+def test_any_order_of_labels_holds_the_same_back(seed, changes):
     generator = torch.Generator().manual_seed(seed)
     names = torch.randperm(150, generator=generator).tolist()  # the name of every position
     held, labels = HeldBack(), torch.full((150,), UNLABELLED)
@@ -186,7 +180,7 @@ def spoke(labels: torch.Tensor) -> list[bool]:
     return (torch.bincount(labels[labels != UNLABELLED], minlength=3) >= LEAST).tolist()
 
 
-def test_no_more_than_so_many_of_a_class() -> None:
+def test_no_more_than_so_many_of_a_class():
     held = HeldBack()
     held.extend(range(MOST + 5))
     every = torch.arange(MOST + 5)
@@ -194,7 +188,7 @@ def test_no_more_than_so_many_of_a_class() -> None:
     assert len(held.first(2 * MOST)) == MOST
 
 
-def test_unless_classes_count_alike_the_first_of_all_are_looked_at() -> None:
+def test_unless_classes_count_alike_the_first_of_all_are_looked_at():
     """Three of four nodes are of one class, and so are those looked at, by names alone."""
     held, every = HeldBack(), torch.arange(400)
     held.extend(range(400))
@@ -210,7 +204,7 @@ def test_unless_classes_count_alike_the_first_of_all_are_looked_at() -> None:
 HEADS = {"analytic": AnalyticHead, "auto": partial(FusedHead, basis="random")}
 
 
-def test_when_scores_are_due() -> None:
+def test_when_scores_are_due():
     one = Solving(patience=3)
     assert one.due(1, known=learned_nodes.SMALL - 1)  # few are known
     known = 16_000
@@ -243,7 +237,7 @@ def solved(one: OnlineLearner, delta: Delta) -> int:
     return one.status().solved
 
 
-def test_labels_of_known_classes_wait_for_each_other(learner: OnlineLearner) -> None:
+def test_labels_of_known_classes_wait_for_each_other(learner):
     assert learner.status().solved == 1
     before = learner.head.scorer()
     ids, vectors = torch.arange(4), torch.randn(4, learner.taken([0])[2].shape[1])
@@ -264,19 +258,19 @@ def test_labels_of_known_classes_wait_for_each_other(learner: OnlineLearner) -> 
         Delta(forgotten=(11,)),  # it had no label, but neighbours
     ],
 )
-def test_what_cannot_wait_is_solved_at_once(learner: OnlineLearner, delta: Delta) -> None:
+def test_what_cannot_wait_is_solved_at_once(learner, delta):
     learner.apply(Delta(late=((10, "x"),)))
     assert solved(learner, delta) == 3
 
 
-def test_predictions_look_at_nodes_as_they_are(learner: OnlineLearner) -> None:
+def test_predictions_look_at_nodes_as_they_are(learner):
     before = learner.predict_proba([11])[1]
     learner.apply(Delta(edges=((11, 0),), late=((10, "x"),)))
     assert learner.status().solved == 1
     assert learner.predict_proba([11])[1].ne(before).any()
 
 
-def test_a_number_that_is_new_is_no_new_class(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_that_is_new_is_no_new_class(monkeypatch):
     monkeypatch.setattr(learned_nodes, "SMALL", 0)
     monkeypatch.setattr(learned_nodes, "SHARE", 1.0)
     one = OnlineLearner(head=TargetHead(kind="numbers", width=8), patience=2)

@@ -1,7 +1,5 @@
 """The state machine: what a delta does, what it may not be, and that nothing else matters."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 
@@ -133,7 +131,7 @@ WRONG = [
     (Delta(edges=(("a", "b", "c"),)), DataError, "edge 0 must join two nodes"),
     (Delta(late=(("nobody", "x"),)), UnknownNodeError, "late labels names node 'nobody'"),
     (Delta(late=(("a", None),)), DataError, "label must be text or an integer, not None"),
-    (Delta(forgotten=("a",), key=3), DataError, "key must be text, not 3"),  # type: ignore[arg-type]
+    (Delta(forgotten=("a",), key=3), DataError, "key must be text, not 3"),
     (Delta(removed_edges=[("a",)]), DataError, r"removed edge 0 must join two nodes, not"),
     (
         Delta(edges=[("a", "b")], weights=[0], removed_edges=[("b", "a")]),
@@ -189,12 +187,12 @@ def test_parameters_make_the_same_learner():
     one = OnlineLearner(topology=SGC(hops=3), head=ReplayHead(budget=7), scaling="none", seed=5)
     twin = OnlineLearner.from_parameters(json.loads(json.dumps(one.parameters)))
     assert twin.parameters == one.parameters
-    assert (twin.topology.hops, twin.head.budget, twin.seed) == (3, 7, 5)  # type: ignore[attr-defined]
+    assert (twin.topology.hops, twin.head.budget, twin.seed) == (3, 7, 5)
     with pytest.raises(ConfigurationError, match="scaling"):
-        OnlineLearner(scaling="length")  # type: ignore[arg-type]
+        OnlineLearner(scaling="length")
 
 
-def test_memory_counts_graph_embeddings_and_head() -> None:
+def test_memory_counts_graph_embeddings_and_head():
     learner = OnlineLearner(head=AnalyticHead(width=16))
     learner.apply(Delta(nodes=(1, 2), features=torch.ones(2, 8), labels=("a", "b")))
     before = learner.status().memory
@@ -204,7 +202,7 @@ def test_memory_counts_graph_embeddings_and_head() -> None:
     assert learner.status().memory - before == 3 * 8 * 4 + 2 * 4 + 1 + 5 * 8 + 4 + 2 * 4
 
 
-def test_half_of_g_the_sums_and_the_solution() -> None:
+def test_half_of_g_the_sums_and_the_solution():
     head = AnalyticHead(width=4)
     head.begin(2, topology=Identity(), generator=torch.Generator())
     head.learn(torch.arange(3), torch.rand(3, 2), torch.tensor([0, 1, 2]))
@@ -213,7 +211,7 @@ def test_half_of_g_the_sums_and_the_solution() -> None:
     assert head.nbytes == gram + sums + solution
 
 
-def test_a_learner_that_has_seen_nothing_keeps_nothing() -> None:
+def test_a_learner_that_has_seen_nothing_keeps_nothing():
     assert dataclasses.asdict(OnlineLearner().status()) == {
         "seq": 0, "nodes": 0, "edges": 0, "classes": 0, "labelled": 0, "features": 0, "memory": 0,
         "predicted": 0, "accuracy": None, "exact_forgetting": True, "metric": "accuracy",

@@ -1,7 +1,5 @@
 """Look-ups read what is published, never half of a delta; and what to ask next."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 
@@ -49,16 +47,16 @@ def everything(view: LearnerView) -> dict[str, Any]:
     [{"undirected": False}, {"topology": SGC(hops=1), "scaling": "none"}],
     ids=["directed", "one hop"],
 )
-def test_half_deltas_are_not_seen(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_deltas_are_not_seen(given, monkeypatch):
     first, *more = growth(0, 2, each=NODES)  # one delta of each kind
     one = learner(**given)
     view = one.frozen()
     one.apply(first)
-    meanwhile: list[dict[str, Any]] = []
-    knowledge: Any = one._knowledge
+    meanwhile = []
+    knowledge = one._knowledge
     settle = knowledge.settle
 
-    def look_and_settle(**given: bool) -> Any:
+    def look_and_settle(**given):
         # Graph, embeddings, labels and codes have changed by now.
         meanwhile.append(everything(view))
         return settle(**given)
@@ -81,7 +79,7 @@ def test_half_deltas_are_not_seen(given: dict[str, Any], monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("undirected", [True, False])
-def test_what_is_pinned_stays_whatever_comes(undirected: bool) -> None:
+def test_what_is_pinned_stays_whatever_comes(undirected):
     first, *more = growth(3, 5, each=NODES)
     one = learner(undirected=undirected)
     view = one.frozen()
@@ -106,7 +104,7 @@ def test_what_is_pinned_stays_whatever_comes(undirected: bool) -> None:
     assert view._pins == 0
 
 
-def test_look_ups_do_not_wait_for_a_delta(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_look_ups_do_not_wait_for_a_delta(monkeypatch):
     one = learner()
     view = one.frozen()
     one.apply(growth(0, 1, each=NODES)[0])
@@ -115,7 +113,7 @@ def test_look_ups_do_not_wait_for_a_delta(monkeypatch: pytest.MonkeyPatch) -> No
     writer.start()
     try:
         assert begun.wait(10)
-        found: list[Any] = []
+        found = []
         reader = threading.Thread(target=lambda: found.append(everything(view)), daemon=True)
         reader.start()
         reader.join(10)
@@ -125,7 +123,7 @@ def test_look_ups_do_not_wait_for_a_delta(monkeypatch: pytest.MonkeyPatch) -> No
         writer.join()
 
 
-def test_an_f_topo_that_is_not_linear_has_no_voices() -> None:
+def test_an_f_topo_that_is_not_linear_has_no_voices():
     one = learner(topology=Reservoir())
     one.apply(growth(0, 1, each=NODES)[0])
     told = one.explain("0.0")
@@ -133,7 +131,7 @@ def test_an_f_topo_that_is_not_linear_has_no_voices() -> None:
     assert sum(told.probabilities) == pytest.approx(1.0)
 
 
-def test_a_neighbourhood_has_the_users_names() -> None:
+def test_a_neighbourhood_has_the_users_names():
     near = small_learner.started().neighbourhood("d")
     assert near.nodes == ("d", "c")
     assert near.labels == (None, "y")

@@ -1,7 +1,5 @@
 """A learner within a limit: the same bits, files instead of memory, one sentence where it fails."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -9,6 +7,7 @@ import tempfile
 import threading
 from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -68,7 +67,7 @@ def test_what_is_computed_in_a_file_is_let_go_as_well(monkeypatch):
 
 def test_freed_memory_is_given_back_where_files_do_not_suffice(monkeypatch):
     """Of 160: up to 120 nothing, then once, until more than 10 above what is in use are held."""
-    given_back: list[int] = []
+    given_back = []
     there = [100]
     monkeypatch.setattr(array_storage, "held", lambda: there[-1])
     monkeypatch.setattr(array_storage, "give_memory_back", lambda: given_back.append(there[-1]))
@@ -106,10 +105,7 @@ def test_rows_are_taken_and_put_as_in_memory(rows, mask):
 def test_a_full_disk_is_said_before_anything_changes(monkeypatch):
     learner = OnlineLearner(head=FusedHead(width=8), memory_limit=ROOMY)
     learner.apply(delta(0, 3))
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(os, "posix_fallocate", full)
     seq = learner.status().seq
     with pytest.raises(ResourceError, match="the disk is full"):
@@ -181,7 +177,7 @@ def test_a_delta_felt_by_everybody_is_worked_through_in_files(monkeypatch, compi
         give_memory_back()
         before, most, done = _kept_by_the_process_alone(), 0, threading.Event()
 
-        def watch(done=done) -> None:
+        def watch(done=done):
             nonlocal most
             while not done.wait(0.001):
                 most = max(most, _kept_by_the_process_alone())

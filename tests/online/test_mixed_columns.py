@@ -1,7 +1,5 @@
 """Columns as they are, from a file or a DataFrame into a learner, and the same rows later."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -19,7 +17,7 @@ from evergraph.datasets.importing.importing import import_graph
 from evergraph.online.conversion import as_edges
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import store_columns, stored_columns
-from evergraph.tables import Columns, Encoder, Scheme, own
+from evergraph.tables import Columns, Encoder, Scheme, choices
 from evergraph.tables.measured import BooleanEncoder
 from evergraph.tables.scheme import Column
 from evergraph.topology import SGC
@@ -58,7 +56,7 @@ def embeddings(scheme: Any) -> torch.Tensor:
     return torch.nn.functional.normalize(SGC().encode(graph))
 
 
-def test_from_csv_to_predictions_in_two_commands(call: Any, tmp_path: Path) -> None:
+def test_from_csv_to_predictions_in_two_commands(call, tmp_path):
     write_mixed(tmp_path, 0, NODES)
     out, err = call("ingest", "learner", "--nodes", "nodes.csv", "--edges", "edges.csv")
     for word in ("title", "TF-IDF", "category", "time around", "flag for gaps", "mean of hashes"):
@@ -72,7 +70,7 @@ def test_from_csv_to_predictions_in_two_commands(call: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("door", ["files", "frames"])
-def test_later_rows_have_the_embeddings_of_one_graph(call: Any, tmp_path: Path, door: str) -> None:
+def test_later_rows_have_the_embeddings_of_one_graph(call, tmp_path, door):
     if door == "files":
         LearnerFolder.open(
             "learner", {"topology": {"name": "sgc"}, "head": {"name": "analytic", "width": 32}}
@@ -89,11 +87,11 @@ def test_later_rows_have_the_embeddings_of_one_graph(call: Any, tmp_path: Path, 
         ]  # fmt: skip
         for node in range(NODES, MORE):
             fitted(one, node, node + 1)
-        found, scheme = one.learner_.embed(IDS), one._kept.columns  # type: ignore[union-attr]
+        found, scheme = one.learner_.embed(IDS), one._kept.columns
     assert torch.allclose(found, embeddings(scheme), atol=1e-5, rtol=0)
 
 
-def test_what_a_killed_process_left_does_not_count(call: Any, tmp_path: Path) -> None:
+def test_what_a_killed_process_left_does_not_count(call, tmp_path):
     nodes, _ = write_mixed(tmp_path, 0, 6)
     LearnerFolder.open("learner").close()
     store_columns(Path("learner"), Scheme((Column("f", BooleanEncoder(flag=True)),)))
@@ -106,7 +104,7 @@ def test_what_a_killed_process_left_does_not_count(call: Any, tmp_path: Path) ->
     assert kept.kinds == {"f": "number"}
 
 
-def test_a_first_table_that_is_refused_leaves_no_scheme(call: Any, tmp_path: Path) -> None:
+def test_a_first_table_that_is_refused_leaves_no_scheme(call, tmp_path):
     nodes, _ = write_mixed(tmp_path, 0, NODES)
     Path("loose.csv").write_text("source,target\nn0,nobody\n")
     call("ingest", "learner", "--nodes", str(nodes), "--edges", "loose.csv", expect=2)
@@ -117,7 +115,7 @@ def test_a_first_table_that_is_refused_leaves_no_scheme(call: Any, tmp_path: Pat
     assert stored_columns(Path("learner")) is None
 
 
-def test_a_learner_that_began_plain_stays_plain(call: Any, tmp_path: Path) -> None:
+def test_a_learner_that_began_plain_stays_plain(call, tmp_path):
     Path("plain.csv").write_text("id,label,f\na,x,1\nb,y,2\n")
     with ContinualNodeClassifier.open("learner") as one:
         one.partial_fit(["a", "b"], torch.tensor([[1.0], [2.0]]), ["x", "y"])
@@ -135,7 +133,7 @@ def test_a_learner_that_began_plain_stays_plain(call: Any, tmp_path: Path) -> No
     )
 
 
-def test_columns_that_the_first_table_had_not_are_refused(call: Any, tmp_path: Path) -> None:
+def test_columns_that_the_first_table_had_not_are_refused(call, tmp_path):
     nodes, _ = write_mixed(tmp_path, 0, NODES)
     call("ingest", "learner", "--nodes", str(nodes))
     more = pd.DataFrame(mixed_rows(NODES, NODES + 1)).assign(venue="afar", open=None)
@@ -149,7 +147,7 @@ def test_columns_that_the_first_table_had_not_are_refused(call: Any, tmp_path: P
     assert "column 'open' has 1 gap but had none at first: filled without a flag" in err
 
 
-def test_an_import_reads_as_a_folder_of_tables_does(tmp_path: Path) -> None:
+def test_an_import_reads_as_a_folder_of_tables_does(tmp_path):
     nodes, edges = write_mixed(tmp_path / "tables", 0, NODES)
     report = import_graph(edges, nodes, tmp_path / "graph")
     there, again = load(tmp_path / "tables"), load(tmp_path / "graph")
@@ -164,7 +162,7 @@ def test_an_import_reads_as_a_folder_of_tables_does(tmp_path: Path) -> None:
         import_graph(edges, nodes, tmp_path / "other", columns=Columns(fill="neighbours"))
 
 
-def test_kinds_that_are_named_and_gaps_that_are_refused_or_filled(tmp_path: Path) -> None:
+def test_kinds_that_are_named_and_gaps_that_are_refused_or_filled(tmp_path):
     (tmp_path / "nodes.csv").write_text("id,label,zip,size\na,x,007,1\nb,y,7,\nc,x,007,3\n")
     (tmp_path / "edges.csv").write_text("source,target\na,b\nb,c\n")
     zips = read_table_folder(tmp_path, Columns(kinds={"zip": "category"})).features
@@ -180,7 +178,7 @@ def test_kinds_that_are_named_and_gaps_that_are_refused_or_filled(tmp_path: Path
     assert filled[:3, 1].tolist() == [0, 1, 0]
 
 
-def test_a_folder_asks_for_the_encoder_that_it_was_made_with(tmp_path: Path) -> None:
+def test_a_folder_asks_for_the_encoder_that_it_was_made_with(tmp_path):
     lengths = Encoder.named("length", version="1", of=lambda texts: [[len(t)] for t in texts])
     with ContinualNodeClassifier.open(tmp_path / "l", columns={"title": lengths}) as one:
         fitted(one, 0, 6)
@@ -195,10 +193,8 @@ def test_a_folder_asks_for_the_encoder_that_it_was_made_with(tmp_path: Path) -> 
         ContinualNodeClassifier.open(tmp_path / "l", columns={"title": lengths, "venue": "text"})
 
 
-def test_an_encoder_of_a_plugin_is_found_by_its_name(
-    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(own, "_registered", {})
+def test_an_encoder_of_a_plugin_is_found_by_its_name(call, tmp_path, monkeypatch):
+    monkeypatch.setattr(choices, "_registered", {})
     nodes, _ = write_mixed(tmp_path, 0, 6)
     Path("mine.py").write_text(
         "from evergraph.tables import Encoder\n"
@@ -216,7 +212,7 @@ def test_an_encoder_of_a_plugin_is_found_by_its_name(
     assert err == said
 
 
-def test_frames_without_names_are_arrays() -> None:
+def test_frames_without_names_are_arrays():
     one = model().partial_fit(["a", "b"], pd.DataFrame([[1, 0.5], [2, 7]]), ["x", "y"])
     assert one.reading_ == []
     assert one.learner_._knowledge.graph.features[:2].tolist() == [[1, 0.5], [2, 7]]
@@ -237,7 +233,7 @@ def numbers(start: int, stop: int) -> pd.DataFrame:
     return pd.DataFrame({"age": 20.0 + rows * 7 % 40, "income": 3_000.0 + rows * 31 % 700})
 
 
-def test_arrays_are_taken_by_position_with_one_note(caplog: pytest.LogCaptureFixture) -> None:
+def test_arrays_are_taken_by_position_with_one_note(caplog):
     one = model().partial_fit([*range(40)], numbers(0, 40), ["x", "y"] * 20)
     for node in (40, 41):
         one.partial_fit([node], numbers(node, node + 1).to_numpy())
@@ -250,8 +246,8 @@ def test_arrays_are_taken_by_position_with_one_note(caplog: pytest.LogCaptureFix
     ]
 
 
-def test_a_graph_that_its_own_table_scaled_is_refused_later() -> None:
-    def pair(start: int, stop: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+def test_a_graph_that_its_own_table_scaled_is_refused_later():
+    def pair(start, stop):
         nodes = numbers(start, stop).assign(id=[*range(start, stop)], label="x")
         return nodes, pd.DataFrame({"source": [start], "target": [start + 1]})
 
@@ -268,7 +264,7 @@ def test_a_graph_that_its_own_table_scaled_is_refused_later() -> None:
     assert graph.with_features(graph.features * 2).columns is None
 
 
-def test_a_kind_for_all_columns(call: Any) -> None:
+def test_a_kind_for_all_columns(call):
     numbers(0, 40).assign(id=[*range(40)]).to_csv("nodes.csv", index=False)
     out, _ = call("ingest", "learner", "--nodes", "nodes.csv", "--column", "*=raw")
     assert out.count("as it is") == 2  # the table of columns is printed

@@ -1,7 +1,5 @@
 """The record of predictions and its alarm: by hand, of streams that are known, of a learner."""
 
-from __future__ import annotations
-
 import logging
 from math import sqrt
 

@@ -1,11 +1,8 @@
 """States in pieces are what they are at once, and packed ones lack the forgotten alone."""
 
-from __future__ import annotations
-
 import tracemalloc
 from copy import deepcopy
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,7 +39,7 @@ ARRAYS = {
 }
 
 
-def test_the_file_is_one_that_safetensors_reads(tmp_path: Path, monkeypatch) -> None:
+def test_the_file_is_one_that_safetensors_reads(tmp_path, monkeypatch):
     monkeypatch.setattr(pieces, "PIECE", 16)
     write_arrays(tmp_path / "a", ARRAYS)
     found = load_file(tmp_path / "a")
@@ -53,7 +50,7 @@ def test_the_file_is_one_that_safetensors_reads(tmp_path: Path, monkeypatch) -> 
 
 
 @pytest.mark.parametrize("piece", [1, 1 << 20])  # mapped or in memory
-def test_what_safetensors_wrote_is_read(tmp_path: Path, monkeypatch, piece: int) -> None:
+def test_what_safetensors_wrote_is_read(tmp_path, monkeypatch, piece):
     monkeypatch.setattr(snapshot, "PIECE", piece)
     kept = {name: value.contiguous() for name, value in ARRAYS.items()}
     save_file(kept, tmp_path / "a", metadata={"format": "pt"})
@@ -65,7 +62,7 @@ def test_what_safetensors_wrote_is_read(tmp_path: Path, monkeypatch, piece: int)
     assert read_arrays(tmp_path / "a")["floats"].equal(kept["floats"])
 
 
-def test_a_mapped_array_outlives_its_file(tmp_path: Path, monkeypatch) -> None:
+def test_a_mapped_array_outlives_its_file(tmp_path, monkeypatch):
     monkeypatch.setattr(snapshot, "PIECE", 1)
     write_arrays(tmp_path / "a", ARRAYS)
     found = read_arrays(tmp_path / "a")["numbers"]
@@ -75,7 +72,7 @@ def test_a_mapped_array_outlives_its_file(tmp_path: Path, monkeypatch) -> None:
     assert array.array.sum() == 36
 
 
-def test_what_is_no_such_file_is_said(tmp_path: Path) -> None:
+def test_what_is_no_such_file_is_said(tmp_path):
     (tmp_path / "a").write_bytes((5).to_bytes(8, "little") + b"[1,2]")
     with pytest.raises(DataError, match="a: is not a safetensors file"):
         read_arrays(tmp_path / "a")
@@ -83,7 +80,7 @@ def test_what_is_no_such_file_is_said(tmp_path: Path) -> None:
         read_arrays(tmp_path / "b")
 
 
-def test_only_a_piece_is_in_memory(tmp_path: Path, monkeypatch) -> None:
+def test_only_a_piece_is_in_memory(tmp_path, monkeypatch):
     """64 MB are written with 4 of them in memory: counted are the blocks that NumPy asks for."""
     block = np.zeros(1 << 20, np.float32)
     parts = Pieces(
@@ -103,7 +100,7 @@ entries = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.sampled_fr
 
 
 @given(entries=entries, step=st.integers(1, 5))
-def test_lists_in_pieces_are_the_lists(entries, step) -> None:
+def test_lists_in_pieces_are_the_lists(entries, step):
     lists = NeighbourLists()
     lists.extend(10)
     for row, column, weight in entries:
@@ -118,7 +115,7 @@ def test_lists_in_pieces_are_the_lists(entries, step) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(neighbour_lists, "_ENTRIES", step)
         found = lists.pieces()
-        sizes = [len(piece) for piece in found["indices"]]  # type: ignore[union-attr]
+        sizes = [len(piece) for piece in found["indices"]]
         assert len(sizes) >= min(len(expected["indices"]) // 10 // step, 1)
         state = whole(found)
         lists._repack(0)  # in as many blocks
@@ -129,7 +126,7 @@ def test_lists_in_pieces_are_the_lists(entries, step) -> None:
     assert all(again[name].equal(state[name]) for name in state)
 
 
-def test_names_in_pieces_are_the_names(monkeypatch) -> None:
+def test_names_in_pieces_are_the_names(monkeypatch):
     monkeypatch.setattr(identifiers, "_BLOCK", 2)
     table = IdTable()
     table.add(["a", 7, "größer", "", -1])

@@ -1,10 +1,6 @@
 """A learner beside a graph of relations and types ends where the final graph begins."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -47,7 +43,7 @@ FIRST = Delta(
 )
 
 
-def test_a_folder_brings_relations_back(tmp_path: Path) -> None:
+def test_a_folder_brings_relations_back(tmp_path):
     with LearnerFolder.open(tmp_path, make=learner_of) as folder:
         folder.submit(FIRST)
         before = folder.learner.predict_proba(["c"])[1]
@@ -73,7 +69,7 @@ def test_a_folder_brings_relations_back(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_one_sentence(first: Delta, then: Delta, said: str) -> None:
+def test_what_cannot_be_is_one_sentence(first, then, said):
     learner = learner_of()
     learner.apply(first)
     with pytest.raises(DataError, match=said):
@@ -94,9 +90,7 @@ EXPLAINING = ("analytic", "auto")
     node=st.integers(0, 49),
     limit=st.sampled_from([0, 3, 50]),
 )
-def test_what_nodes_say_adds_up_to_the_score(
-    name: str, seed: int, undirected: bool, weighted: bool, node: int, limit: int
-) -> None:
+def test_what_nodes_say_adds_up_to_the_score(name, seed, undirected, weighted, node, limit):
     head = heads.make(name, width=32)
     learner = OnlineLearner(head=head, undirected=undirected)
     related = head.takes_relations
@@ -109,13 +103,13 @@ def test_what_nodes_say_adds_up_to_the_score(
     assert why.classes[0] == learner.predict([f"0.{node}"])[0]
 
 
-def test_every_head_that_explains_is_held_to_it() -> None:
+def test_every_head_that_explains_is_held_to_it():
     ours = [s for s in Scorer.__subclasses__() if s.__module__.startswith("evergraph.")]
     explain_themselves = {s.__module__.removesuffix("_scorer") for s in ours if "slopes" in vars(s)}
     assert explain_themselves == {heads.resolve(name).__module__ for name in EXPLAINING}
 
 
-def test_an_explanation_names_who_speaks_against_an_edge_and_sees_no_later_delta() -> None:
+def test_an_explanation_names_who_speaks_against_an_edge_and_sees_no_later_delta():
     learner = learner_of(undirected=False)
     learner.apply(FIRST)
     before = learner.explain("c")
@@ -126,7 +120,7 @@ def test_an_explanation_names_who_speaks_against_an_edge_and_sees_no_later_delta
         assert explain(pinned, "c", top=3, limit=20) == before
 
 
-def test_tables_bring_relations_and_types(tmp_path: Path) -> None:
+def test_tables_bring_relations_and_types(tmp_path):
     (tmp_path / "nodes.csv").write_text(
         "id,label,type,x,y\na,art,paper,1,0\nb,law,paper,0,1\nc,,author,1,1\n"
     )
@@ -151,7 +145,7 @@ def test_tables_bring_relations_and_types(tmp_path: Path) -> None:
     torch.testing.assert_close(wanted[:, : batch.shape[1]], batch, atol=1e-5, rtol=1e-5)
 
 
-def test_relations_from_python() -> None:
+def test_relations_from_python():
     model = ContinualNodeClassifier(width=32)
     model.partial_fit(
         ["a", "b", "c"],
@@ -166,7 +160,7 @@ def test_relations_from_python() -> None:
     assert list(told.relations.types) == ["paper", "author"]
 
 
-def test_a_learner_that_does_not_look_ignores_columns_aloud(tmp_path: Path, call: Any) -> None:
+def test_a_learner_that_does_not_look_ignores_columns_aloud(tmp_path, call):
     (tmp_path / "nodes.csv").write_text("id,target,type,x\na,1.5,paper,1\nb,2.5,paper,2\n")
     (tmp_path / "edges.csv").write_text("source,target,relation\na,b,cites\n")
     tables = ("--nodes", str(tmp_path / "nodes.csv"), "--edges", str(tmp_path / "edges.csv"))

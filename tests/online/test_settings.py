@@ -4,11 +4,8 @@ A learner's folder holds the settings it was made with and refuses others, so a 
 changes shuts out every folder made before.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,9 +57,7 @@ DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("make", "option", "least", "less"), LEAST)
-def test_the_least_is_taken_and_less_is_refused(
-    make: Callable[..., Any], option: str, least: float, less: float
-) -> None:
+def test_the_least_is_taken_and_less_is_refused(make, option, least, less):
     assert getattr(make(**{option: least}), option) == least
     with pytest.raises(ConfigurationError, match=f"{option} must be .* of at least {least}, not"):
         make(**{option: less})
@@ -72,14 +67,14 @@ def test_the_least_is_taken_and_less_is_refused(
     ("option", "least", "less"),
     [("snapshot_every", 1, 0), ("snapshot_bytes", 1, 0), ("retry", 0, -0.01)],
 )
-def test_a_folder_needs_as_much(option: str, least: float, less: float, tmp_path: Path) -> None:
+def test_a_folder_needs_as_much(option, least, less, tmp_path):
     with pytest.raises(ConfigurationError, match=f"{option} must be .* of at least {least}, not"):
         LearnerFolder.open(tmp_path / "folder", make=OnlineLearner, **{option: less})
     assert not (tmp_path / "folder").exists()
     LearnerFolder.open(tmp_path / "folder", make=OnlineLearner, **{option: least}).close()
 
 
-def test_a_neighbourhood_is_at_least_the_node_itself() -> None:
+def test_a_neighbourhood_is_at_least_the_node_itself():
     pair = GrowingGraph(num_features=1)
     pair.add(torch.zeros(2, 1), torch.tensor([[0], [1]]))
     assert pair.frozen().ego(1, hops=0, limit=1).nodes.tolist() == [1]
@@ -90,14 +85,12 @@ def test_a_neighbourhood_is_at_least_the_node_itself() -> None:
 
 
 @pytest.mark.parametrize(("made", "expected"), DEFAULTS)
-def test_folders_and_published_numbers_rest_on_these_defaults(
-    made: Callable[..., Any], expected: dict[str, Any]
-) -> None:
+def test_folders_and_published_numbers_rest_on_these_defaults(made, expected):
     parameters = inspect.signature(made).parameters
     assert {name: parameters[name].default for name in expected} == expected
 
 
-def test_a_learner_is_the_live_form_of_auto_unless_told() -> None:
+def test_a_learner_is_the_live_form_of_auto_unless_told():
     learner = OnlineLearner()
     assert learner.parameters["topology"] == {
         "name": "mixhop", "hops": 2, "self_loops": True, "kept_hops": [0, 2], "unit": True,
@@ -106,7 +99,7 @@ def test_a_learner_is_the_live_form_of_auto_unless_told() -> None:
 
 
 @pytest.mark.parametrize("head", ["analytic", "replay"])
-def test_other_heads_learn_from_two_hops_of_sgc_unless_told(head: str, tmp_path: Path) -> None:
+def test_other_heads_learn_from_two_hops_of_sgc_unless_told(head, tmp_path):
     with ContinualNodeClassifier.open(tmp_path / head, head=head) as model:
         made = model.learner_
     for learner in (made, ContinualNodeClassifier(head=head).learner_):
@@ -114,13 +107,13 @@ def test_other_heads_learn_from_two_hops_of_sgc_unless_told(head: str, tmp_path:
 
 
 @pytest.mark.parametrize(("hops", "kept"), [(0, [0]), (1, [0, 1]), (3, [0, 3])])
-def test_with_other_hops_the_last_is_kept(hops: int, kept: list[int], tmp_path: Path) -> None:
+def test_with_other_hops_the_last_is_kept(hops, kept, tmp_path):
     with LearnerFolder.open(tmp_path / "new", {"topology": {"hops": hops}}) as folder:
         topology = folder.learner.parameters["topology"]
     assert (topology["name"], topology["hops"], topology["kept_hops"]) == ("mixhop", hops, kept)
 
 
-def test_a_classifier_hands_all_its_settings_on() -> None:
+def test_a_classifier_hands_all_its_settings_on():
     given = {"scaling": "none", "undirected": False, "seed": 3}
     made = ContinualNodeClassifier(
         topology="mixhop", head="replay", width=16, head_options={"lr": 0.25}, **given
@@ -132,7 +125,7 @@ def test_a_classifier_hands_all_its_settings_on() -> None:
         ContinualNodeClassifier(head="replay", head_options={"codes": 8}).status()
 
 
-def test_an_objective_is_kept_and_folders_without_one_are_balanced(tmp_path: Path) -> None:
+def test_an_objective_is_kept_and_folders_without_one_are_balanced(tmp_path):
     with ContinualNodeClassifier.open(tmp_path / "new", objective="plain", width=16) as model:
         model.partial_fit(["a", "b"], torch.eye(2), ["x", "y"])
     with ContinualNodeClassifier.open(tmp_path / "new") as model:

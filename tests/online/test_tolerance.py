@@ -13,14 +13,10 @@ classes:
     scores    ‖Δs(x)‖ ≤ L ‖ΔV‖_F
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +27,6 @@ from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.ridge import balanced_moments, balanced_ridge
-from evergraph.closed_form.view_map import RandomMap
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs.kernels.scaled_rows import numba_works
@@ -54,9 +49,7 @@ def sums_of(head: OnlineHead) -> list[tuple[ClassStatistics, float]]:
     if isinstance(head, AnalyticHead):
         matrix = head.scorer().expansion.matrix
         return [(head.statistics_, lipschitz(matrix))]
-    assert isinstance(head, FusedHead)
     drawn = head.scorer().map
-    assert isinstance(drawn, RandomMap)
     matrices = [torch.cat([drawn.matrices[p] for p in drawn.needed(v)]) for v in head.parsed]
     return [(s, lipschitz(m)) for s, m in zip(head.statistics_, matrices, strict=True)]
 
@@ -91,11 +84,11 @@ HEADS: dict[str, Callable[[], OnlineHead]] = {
 
 
 @pytest.mark.parametrize("name", HEADS)
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(
     seed=st.integers(0, 50), steps=st.integers(2, 6), tolerance=st.sampled_from([0.0, 0.05, 0.3])
 )
-def test_sums_and_scores_stay_in_bounds(name: str, seed: int, steps: int, tolerance: float) -> None:
+def test_sums_and_scores_stay_in_bounds(name, seed, steps, tolerance):
     near, exact = (OnlineLearner(head=HEADS[name](), tolerance=t) for t in (tolerance, 0.0))
     for delta in deltas(seed, steps):
         near.apply(delta)
@@ -121,7 +114,7 @@ def within(ours: ClassStatistics, plain: ClassStatistics, size: float, tolerance
     assert float((found - right).norm()) <= limit + 1e-6
 
 
-def test_a_tolerance_saves_counting_and_moves_scores() -> None:
+def test_a_tolerance_saves_counting_and_moves_scores():
     """Else the bounds above would hold for nothing."""
     near, exact = (OnlineLearner(head=AnalyticHead(width=16), tolerance=t) for t in (0.3, 0.0))
     counted = [[each.apply(delta).counted for each in (near, exact)] for delta in deltas(0, 6)]
@@ -134,9 +127,7 @@ def test_a_tolerance_saves_counting_and_moves_scores() -> None:
 
 @pytest.mark.skipif(not numba_works(), reason="numba is not at hand")
 @pytest.mark.parametrize("name", ["relations", "analytic"])
-def test_what_has_certainly_not_moved_is_skipped_without_any_effect(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_has_certainly_not_moved_is_skipped_without_any_effect(name, monkeypatch):
     """Compiled code leaves out nodes far from the limit: that saves time and changes no bit."""
     monkeypatch.setattr(neighbour_lists, "is_compiled", lambda _: True)
     head = HEADS.get(name, HEADS["auto"])
@@ -158,9 +149,7 @@ def test_what_has_certainly_not_moved_is_skipped_without_any_effect(
 
 
 @pytest.mark.skipif(not numba_works(), reason="numba is not at hand")
-def test_features_are_compared_only_where_some_were_updated(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_features_are_compared_only_where_some_were_updated(monkeypatch):
     counted = Counted((2, 2), tolerance=0.1)
     counted.put(torch.tensor([0]), torch.tensor([[1.0, 0.0, 1.0, 0.0]]))
     features = StoredPart(np.array([[0.0, 1.0]], np.float32), given=True)
@@ -169,10 +158,10 @@ def test_features_are_compared_only_where_some_were_updated(
         near = counted.surely_near(torch.tensor([0]), parts, updated=updated)
         assert near.tolist() == [not updated]
     monkeypatch.setattr(neighbour_lists, "is_compiled", lambda _: True)
-    told: list[bool] = []
+    told = []
     ask = Counted.surely_near
 
-    def asked(self: Counted, *given: Any, updated: bool) -> Any:
+    def asked(self, *given, updated):
         told.append(updated)
         return ask(self, *given, updated=updated)
 
@@ -204,7 +193,7 @@ def growth_for(name: str) -> list[Delta]:
 
 
 @pytest.mark.parametrize("name", sorted(heads.names()))
-def test_every_head_is_told_of_what_has_moved_and_nothing_else(name: str) -> None:
+def test_every_head_is_told_of_what_has_moved_and_nothing_else(name):
     """Nothing is further from what it was counted as than it may be; vectors are never behind."""
     tolerance = 0.1
     near, exact = made(name, tolerance), made(name, 0.0)
@@ -227,7 +216,7 @@ def test_every_head_is_told_of_what_has_moved_and_nothing_else(name: str) -> Non
     assert near.status() == twin.status()
 
 
-def test_a_state_that_does_not_tell_what_was_counted_counted_all_as_it_is() -> None:
+def test_a_state_that_does_not_tell_what_was_counted_counted_all_as_it_is():
     """Snapshots of earlier versions."""
     one, twin = (OnlineLearner(head=HEADS["auto"](), tolerance=0.0, patience=1) for _ in range(2))
     first, *later = deltas(1, 4)
@@ -242,7 +231,7 @@ def test_a_state_that_does_not_tell_what_was_counted_counted_all_as_it_is() -> N
     assert bits(one) == bits(twin)
 
 
-def test_folders_that_do_not_tell_count_all_that_moved(tmp_path: Path) -> None:
+def test_folders_that_do_not_tell_count_all_that_moved(tmp_path):
     with LearnerFolder.open(tmp_path) as folder:
         assert folder.learner.tolerance == TOLERANCE
         folder.submit(deltas(0, 1)[0])

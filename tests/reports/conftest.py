@@ -1,7 +1,5 @@
 """Results as ``evergraph run`` writes them, without running anything."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

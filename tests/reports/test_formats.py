@@ -1,12 +1,9 @@
 """Tables as files: they parse back to what ``result.json`` says."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +22,11 @@ def tables(bench: Path) -> dict[str, Table]:
 
 def result_of(bench: Path, row: dict[str, str]) -> dict[str, Any]:
     path = bench / row["dataset"] / row["setting"] / row["method"] / "result.json"
-    result: dict[str, Any] = json.loads(path.read_text())
+    result = json.loads(path.read_text())
     return result
 
 
-def test_csv_has_every_run_and_all_digits(bench: Path, tables: dict[str, Table]) -> None:
+def test_csv_has_every_run_and_all_digits(bench, tables):
     rows = list(csv.DictReader(io.StringIO(csv_text(tables["summary"]))))
     assert len(rows) == 5
     for row in rows:
@@ -44,7 +41,7 @@ def test_csv_has_every_run_and_all_digits(bench: Path, tables: dict[str, Table])
         assert float(row["seconds per seed"]) == result["seconds"]["total"] / 2
 
 
-def test_the_other_tables_say_what_the_results_say(bench: Path, tables: dict[str, Table]) -> None:
+def test_the_other_tables_say_what_the_results_say(bench, tables):
     for row in csv.DictReader(io.StringIO(csv_text(tables["memory"]))):
         kept = result_of(bench, row)["memory"]
         assert {part: int(row[part]) for part in kept} == kept
@@ -55,7 +52,7 @@ def test_the_other_tables_say_what_the_results_say(bench: Path, tables: dict[str
     assert versions == {"python": "3.11.7", "torch": "2.13.0", "runs": "5"}
 
 
-def test_latex_is_balanced_and_marks_the_best(tables: dict[str, Table]) -> None:
+def test_latex_is_balanced_and_marks_the_best(tables):
     for table in tables.values():
         text = latex(table)
         bare = re.sub(r"\\[\\&%$#_{}]", "", text)
@@ -70,7 +67,7 @@ def test_latex_is_balanced_and_marks_the_best(tables: dict[str, Table]) -> None:
     assert text.count(r"\midrule") == 3  # below the head and between the groups
 
 
-def test_markdown_and_html(tables: dict[str, Table]) -> None:
+def test_markdown_and_html(tables):
     for table in tables.values():
         lines = [line for line in markdown(table).splitlines() if line.startswith("|")]
         assert len(lines) == 2 + len(table.rows)
@@ -84,9 +81,7 @@ def test_markdown_and_html(tables: dict[str, Table]) -> None:
     assert 'data-value="0.375"><u>37.5 ± 0.0</u>' in text
 
 
-def test_what_every_row_says_is_said_once_above_in_html_alone(
-    tmp_path: Path, write_run: Callable[..., Path]
-) -> None:
+def test_what_every_row_says_is_said_once_above_in_html_alone(tmp_path, write_run):
     write_run(tmp_path, "a", [0.5], kept=0)
     write_run(tmp_path, "b", [0.25], kept=0)
     table = tables_of(grouped(collect(tmp_path), tmp_path))["summary"]
@@ -103,9 +98,7 @@ def test_what_every_row_says_is_said_once_above_in_html_alone(
     assert [single.columns[place].name for place in single.constants] == ["dataset", "setting"]
 
 
-def test_all_data_is_more_than_any_number(
-    tmp_path: Path, write_run: Callable[..., Path], change: Callable[..., Path]
-) -> None:
+def test_all_data_is_more_than_any_number(tmp_path, write_run, change):
     write_run(tmp_path, "tem", [0.5], kept=1500)
     change(write_run(tmp_path, "all", [0.75], kept=0), cumulative=True)
     table = tables_of(grouped(collect(tmp_path), tmp_path))["summary"]
@@ -116,7 +109,7 @@ def test_all_data_is_more_than_any_number(
     assert told == {"tem": "1500", "all": ""}
 
 
-def test_one_seed_has_no_deviation(tmp_path: Path, write_run: Callable[..., Path]) -> None:
+def test_one_seed_has_no_deviation(tmp_path, write_run):
     path = write_run(tmp_path, "tem", [0.5], seeds=1) / "result.json"
     older = path.read_text().replace('"std": null', '"std": 0.0')  # as earlier versions wrote it
     assert older != path.read_text()

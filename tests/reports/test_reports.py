@@ -1,10 +1,6 @@
 """Collecting runs, which of them stand side by side, and the tables of the command line."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,7 +23,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_row_says_what_the_result_says(runs: Path) -> None:
+def test_a_row_says_what_the_result_says(runs):
     finished = collect(runs)
     assert {f.folder.name for f in finished} == {
         "tem-class-il", "finetune-class-il", "joint-task-il",
@@ -51,7 +47,7 @@ def test_a_row_says_what_the_result_says(runs: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_real_results_and_a_single_one_make_a_report(runs: Path) -> None:
+def test_real_results_and_a_single_one_make_a_report(runs):
     for folder in (runs, runs / "joint-task-il"):
         page = write_report(collect(folder), folder)
         assert page == folder / "report.html"
@@ -60,9 +56,7 @@ def test_real_results_and_a_single_one_make_a_report(runs: Path) -> None:
         )
 
 
-def test_in_early_results_the_method_tells_whether_all_data_is_kept(
-    tmp_path: Path, write_run: Callable[..., Path], change: Callable[..., Path]
-) -> None:
+def test_in_early_results_the_method_tells_whether_all_data_is_kept(tmp_path, write_run, change):
     for method in ("joint", "finetune"):
         change(write_run(tmp_path, method, [0.5], kept=0), config={"method": {"name": method}})
     rows = comparison(collect(tmp_path)).texts
@@ -82,18 +76,13 @@ def test_in_early_results_the_method_tells_whether_all_data_is_kept(
         lambda result: result.update(versions=3),
     ],
 )
-def test_a_result_of_another_shape_is_said(
-    damage: Callable[[Any], None],
-    tmp_path: Path,
-    write_run: Callable[..., Path],
-    change: Callable[..., Path],
-) -> None:
+def test_a_result_of_another_shape_is_said(damage, tmp_path, write_run, change):
     change(write_run(tmp_path, "tem", [0.5]), damage)
     with pytest.raises(ResultsError, match=r"result\.json is not a result of evergraph"):
         collect(tmp_path)
 
 
-def test_folders_without_results_are_said(tmp_path: Path) -> None:
+def test_folders_without_results_are_said(tmp_path):
     with pytest.raises(ResultsError, match="holds no finished run"):
         collect(tmp_path)
     (tmp_path / "file").write_text("")
@@ -112,7 +101,7 @@ def test_folders_without_results_are_said(tmp_path: Path) -> None:
         collect(tmp_path / "odd")
 
 
-def test_runs_are_grouped_and_the_best_stands_first(bench: Path) -> None:
+def test_runs_are_grouped_and_the_best_stands_first(bench):
     groups = grouped(collect(bench), bench)
     assert [group.title for group in groups] == [
         "other_&_graph, class-il",
@@ -125,18 +114,14 @@ def test_runs_are_grouped_and_the_best_stands_first(bench: Path) -> None:
     assert grouped(collect(bench)[::-1], bench) == groups
 
 
-def test_runs_of_one_method_are_told_apart_by_their_folders(
-    tmp_path: Path, write_run: Callable[..., Path]
-) -> None:
+def test_runs_of_one_method_are_told_apart_by_their_folders(tmp_path, write_run):
     for name in ("first", "second"):
         write_run(tmp_path, name, [0.5]).rename(tmp_path / name)
     (group,) = grouped(collect(tmp_path), tmp_path)
     assert [entry.name for entry in group.entries] == ["tem (first)", "tem (second)"]
 
 
-def test_runs_of_other_streams_stand_apart_and_say_so(
-    tmp_path: Path, write_run: Callable[..., Path]
-) -> None:
+def test_runs_of_other_streams_stand_apart_and_say_so(tmp_path, write_run):
     write_run(tmp_path, "first", [0.5])  # as the first version wrote it
     write_run(tmp_path, "usual", [0.5], by="class", edges="within")
     write_run(tmp_path, "all", [0.5], by="class", edges="all")
@@ -154,7 +139,7 @@ def test_runs_of_other_streams_stand_apart_and_say_so(
     assert {row[0]: row[2] for row in comparison(runs).texts}["years"] == "class-il, by time"
 
 
-def test_equals_share_a_rank_and_one_alone_has_none() -> None:
+def test_equals_share_a_rank_and_one_alone_has_none():
     cells = [Cell("", (value,)) for value in (-0.5, -0.1, -0.1)]
     assert [cell.rank for cell in ranked(cells)] == [2, 1, 1]
     assert [cell.rank for cell in ranked(cells[:1])] == [0]

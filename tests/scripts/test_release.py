@@ -1,7 +1,5 @@
 """Scripts around a release: what is installed, what is in the archives, what is in the way."""
 
-from __future__ import annotations
-
 import datetime
 import io
 import subprocess
@@ -22,7 +20,7 @@ METADATA = (
 )
 
 
-def test_settings_of_pip_are_handed_to_uv() -> None:
+def test_settings_of_pip_are_handed_to_uv():
     listed = [
         ":env:.find-links='/nearer'",
         "global.extra-index-url='https://one.example/simple\\nhttps://two.example/simple'",
@@ -37,7 +35,7 @@ def test_settings_of_pip_are_handed_to_uv() -> None:
     }
 
 
-def test_torch_is_installed_as_pinned() -> None:
+def test_torch_is_installed_as_pinned():
     wanted = install.requirements("report")
     pinned = [line for line in install.CONSTRAINTS.read_text().splitlines() if "torch==" in line]
     assert wanted[2] in pinned
@@ -65,7 +63,7 @@ def built(folder: Path, *, version: str = "1.0.0rc1", packed: str = "") -> list[
     return list(check_dist.faults_of(source, wheel, sdist))
 
 
-def test_archives_hold_the_package_and_nothing_else(tmp_path: Path) -> None:
+def test_archives_hold_the_package_and_nothing_else(tmp_path):
     assert built(tmp_path) == []
     assert built(tmp_path, packed="tests/test_version.py") == [
         "evergraph-1.0.0rc1-py3-none-any.whl: should not have tests/test_version.py",
@@ -73,22 +71,22 @@ def test_archives_hold_the_package_and_nothing_else(tmp_path: Path) -> None:
     ]
 
 
-def test_a_final_version_is_not_called_beta(tmp_path: Path) -> None:
+def test_a_final_version_is_not_called_beta(tmp_path):
     (fault,) = built(tmp_path, version="1.0.0")
     assert "Production/Stable" in fault
 
 
-def test_an_archive_too_large_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_too_large_is_a_fault(tmp_path, monkeypatch):
     monkeypatch.setattr(check_dist, "LARGEST", 10)
     assert len(built(tmp_path)) == 2
 
 
-def test_files_name_the_same_version() -> None:
+def test_files_name_the_same_version():
     version = release.version_of(ROOT)
     assert not [said for said in release.obstacles(ROOT) if version in said and "names" in said]
 
 
-def test_what_is_in_the_way_of_a_release_is_named(tmp_path: Path) -> None:
+def test_what_is_in_the_way_of_a_release_is_named(tmp_path):
     (tmp_path / "deploy").mkdir()
     (tmp_path / "pyproject.toml").write_text('version = "1.2.0"\n')
     (tmp_path / "CITATION.cff").write_text("version: 1.1.0\n")
@@ -111,7 +109,7 @@ def test_what_is_in_the_way_of_a_release_is_named(tmp_path: Path) -> None:
     assert "make test has not passed on this commit" not in release.obstacles(tmp_path)
 
 
-def test_a_changelog_gets_a_heading_once() -> None:
+def test_a_changelog_gets_a_heading_once():
     text = release.dated("# C\n\n## Unreleased\n\n- New.\n", "1.0.0", datetime.date(2026, 2, 1))
     assert text == "# C\n\n## Unreleased\n\n## 1.0.0 (2026-02-01)\n\n- New.\n"
     with pytest.raises(ValueError, match=r"has a heading for 1\.0\.0 already"):

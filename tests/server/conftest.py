@@ -1,9 +1,9 @@
 """A service around a small learner, asked as a client asks it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
+import logging
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from typer.testing import CliRunner
 
+from command_tables import EDGES, NODES
+from evergraph.cli.app import app
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.app import create_app
-from evergraph.server.auth import Tokens
+from evergraph.server.auth import Tokens, read_tokens
 from evergraph.server.limits import Limits
 from served import served
 
@@ -48,13 +51,11 @@ def taken(client: TestClient, **headers: str) -> str:
 
 @pytest.fixture(scope="session")
 def first() -> dict[str, Any]:
-    """The first delta."""
     return FIRST
 
 
 @pytest.fixture(scope="session")
 def learner() -> Callable[[], OnlineLearner]:
-    """Makes a learner as the service has one."""
     return make
 
 
@@ -71,7 +72,7 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     app = create_app(folder, limits=Limits(rate=1e6, burst=10**6))
     with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
         client.post("/v1/deltas", json=FIRST)
-        client.folder, before = folder, taken(client)  # type: ignore[attr-defined]
+        client.folder, before = folder, taken(client)
         yield client
         assert taken(client) == before
 
@@ -112,3 +113,50 @@ def client(serve: Serve) -> TestClient:
     service = serve()
     assert service.post("/v1/deltas", json=FIRST).status_code == 200
     return service
+
+
+@pytest.fixture
+def two_tables(tmp_path: Path) -> None:
+    """Lay two tables where commands are called."""
+    (tmp_path / "nodes.csv").write_text(NODES)
+    (tmp_path / "edges.csv").write_text(EDGES)
+
+
+@pytest.fixture(scope="module")
+def taken_in(tmp_path_factory: pytest.TempPathFactory, narrow_heads: None) -> Path:
+    """A folder that was given both tables; not to be changed."""
+    place = tmp_path_factory.mktemp("taken")
+    (place / "nodes.csv").write_text(NODES)
+    (place / "edges.csv").write_text(EDGES)
+    tables = ["--nodes", str(place / "nodes.csv"), "--edges", str(place / "edges.csv")]
+    words = ["ingest", str(place / "learner"), *tables, "--batch", "10"]
+    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+    return place / "learner"
+
+
+@pytest.fixture
+def filled(taken_in: Path, tmp_path: Path) -> None:
+    """Lay a learner that knows both tables where commands are called."""
+    shutil.copytree(taken_in, tmp_path / "learner")
+
+
+@pytest.fixture
+def service(
+    tmp_path: Path, live: Any, learner: Any, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, Path]:
+    """A service that asks for tokens: where it is, and the file that lists them."""
+    # It lives in this process: its lines would stand among those of the commands.
+    monkeypatch.setattr(logging.getLogger("evergraph.audit"), "propagate", False)
+    path = tmp_path / "tokens"
+    path.write_text(f"read {'r' * 20}\nwrite {'w' * 20}\n")
+    path.chmod(0o600)
+    folder = LearnerFolder.open(tmp_path / "served", make=learner)
+    return live(create_app(folder, tokens=read_tokens(path))), path
+
+
+@pytest.fixture
+def filled_service(taken_in: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Any:
+    """The same with a learner that knows both tables: where it is, and how commands ask it."""
+    shutil.copytree(taken_in, tmp_path / "served")
+    url, tokens = request.getfixturevalue("service")
+    return url, ("--token-file", str(tokens))

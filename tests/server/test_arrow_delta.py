@@ -1,9 +1,6 @@
 """Deltas as Arrow tables."""
 
-from __future__ import annotations
-
 from contextlib import suppress
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,7 +19,7 @@ NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, min_size=1, ma
 
 @given(st.one_of(NAMES, NUMBERS), st.integers(1, 4), st.booleans(), st.randoms())
 @settings(deadline=None, max_examples=20)
-def test_what_is_written_is_read(ids: list[Any], width: int, forget: bool, random: Any) -> None:
+def test_what_is_written_is_read(ids, width, forget, random):
     delta = Delta(
         nodes=tuple(ids),
         features=torch.rand(len(ids), width, generator=torch.Generator().manual_seed(len(ids))),
@@ -45,14 +42,14 @@ def test_what_is_written_is_read(ids: list[Any], width: int, forget: bool, rando
 
 
 @pytest.mark.parametrize("part", ["nodes", "updated"])
-def test_nodes_without_features_are_not_sent_as_nodes_to_forget(part: str) -> None:
+def test_nodes_without_features_are_not_sent_as_nodes_to_forget(part):
     with pytest.raises(EvergraphError, match=r"features have shape \(0, 0\): expected \[1, dims\]"):
         arrow_from_delta(Delta(**{part: ("a",)}))
     sent = arrow_from_delta(Delta(nodes=("a",), features=torch.ones(1, 1)))  # labels may lack
     assert delta_from_arrow(sent).labels == (None,)
 
 
-def test_columns_say_what_a_table_is() -> None:
+def test_columns_say_what_a_table_is():
     body = stream({"id": ["a"], "height": [1], "width": [2.5]})
     body += stream({"target": ["a"], "source": ["b"]})
     body += stream({"id": ["b"], "label": [7]}) + stream({"id": ["c"]})
@@ -61,7 +58,7 @@ def test_columns_say_what_a_table_is() -> None:
     assert (delta.edges, delta.late, delta.forgotten) == ((("b", "a"),), (("b", 7),), ("c",))
 
 
-def test_a_column_says_what_is_done_with_each_row() -> None:
+def test_a_column_says_what_is_done_with_each_row():
     ops = {"op": ["update", None, "forget"], "height": [1.0, 2.0, 0.0], "label": ["x", None, None]}
     body = stream({"id": ["a", "b", "c"]} | ops)
     body += stream({"source": ["a", "a"], "target": ["b", "c"], "op": ["remove", "add"]})
@@ -75,7 +72,7 @@ def test_a_column_says_what_is_done_with_each_row() -> None:
         delta_from_arrow(stream({"source": ["a"], "target": ["b"], "op": ["drop"]}))
 
 
-def test_lists_of_any_kind_categories_and_missing_labels() -> None:
+def test_lists_of_any_kind_categories_and_missing_labels():
     for kind in (pa.list_(pa.float64()), pa.list_(pa.float32(), 2), pa.list_(pa.int16())):
         body = stream({"id": [1, 2], "features": pa.array([[1, 2], [3, 4]], kind)})
         assert delta_from_arrow(body).features.tolist() == [[1, 2], [3, 4]]
@@ -110,14 +107,14 @@ def test_lists_of_any_kind_categories_and_missing_labels() -> None:
         (stream({"id": ["a"]}) * 9, "not two"),
     ],
 )
-def test_what_is_wrong_is_said(body: Any, said: str) -> None:
+def test_what_is_wrong_is_said(body, said):
     with pytest.raises(EvergraphError, match=said):
         delta_from_arrow(body if isinstance(body, bytes) else stream(body))
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 @pytest.mark.parametrize("encoded", [False, True])
-def test_packed_buffers_are_refused(codec: str, encoded: bool) -> None:
+def test_packed_buffers_are_refused(codec, encoded):
     ids = pa.array(["a" * 50] * 100)
     columns = {"id": ids.dictionary_encode() if encoded else ids, "f": [0.0] * 100}
     plain, packed = (
@@ -131,7 +128,7 @@ def test_packed_buffers_are_refused(codec: str, encoded: bool) -> None:
 
 @given(st.data())
 @settings(deadline=None, max_examples=80)
-def test_damaged_bytes_never_do_anything_but_refuse(data: Any) -> None:
+def test_damaged_bytes_never_do_anything_but_refuse(data):
     body = bytearray(stream({"id": ["a", "b"], "label": ["x", None], "features": [[1.0], [2.0]]}))
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))

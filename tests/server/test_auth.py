@@ -1,7 +1,5 @@
 """Who may read and write, and how often."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -21,7 +19,7 @@ def written(folder: Path, text: str, mode: int = 0o600) -> Path:
     return path
 
 
-def test_a_file_lists_scopes_and_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_lists_scopes_and_secrets(tmp_path, monkeypatch):
     path = written(tmp_path, f"# ours\n\nread {READ}  # of the page\nwrite {WRITE}\n")
     tokens = read_tokens(path)
     assert len(tokens.listed) == 2
@@ -29,7 +27,7 @@ def test_a_file_lists_scopes_and_secrets(tmp_path: Path, monkeypatch: pytest.Mon
     assert found == ["read", "write", None, None, None]
     compared = []
 
-    def counted(given: bytes, known: bytes) -> bool:
+    def counted(given, known):
         compared.append(known)
         return given == known
 
@@ -48,9 +46,7 @@ def test_a_file_lists_scopes_and_secrets(tmp_path: Path, monkeypatch: pytest.Mon
         (f"read {READ}\nwrite {READ}\n", "every token must be listed once"),
     ],
 )
-def test_what_is_no_token_file_is_refused_without_telling_secrets(
-    tmp_path: Path, text: str, said: str
-) -> None:
+def test_what_is_no_token_file_is_refused_without_telling_secrets(tmp_path, text, said):
     with pytest.raises(ConfigurationError, match="tokens: ") as refused:
         read_tokens(written(tmp_path, text))
     assert said in str(refused.value)
@@ -59,14 +55,12 @@ def test_what_is_no_token_file_is_refused_without_telling_secrets(
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o604, 0o640, 0o660, 0o610, 0o602])
-def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+def test_a_file_that_others_may_read_is_refused(tmp_path, mode):
     with pytest.raises(ConfigurationError, match=rf"mode {mode:04o} .*chmod 600"):
         read_tokens(written(tmp_path, f"read {READ}\n", mode))
 
 
-def test_a_group_may_read_what_root_hands_to_a_service(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_group_may_read_what_root_hands_to_a_service(tmp_path, monkeypatch):
     """As systemd does with credentials, and Kubernetes with secrets and an fsGroup."""
     path = written(tmp_path, f"read {READ}\n", 0o440)
     monkeypatch.setattr("os.geteuid", lambda: path.stat().st_uid + 1)
@@ -78,7 +72,7 @@ def test_a_group_may_read_what_root_hands_to_a_service(
             read_tokens(path)
 
 
-def test_what_is_no_plain_file_is_refused_at_once(tmp_path: Path) -> None:
+def test_what_is_no_plain_file_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe", 0o600)
     (tmp_path / "link").symlink_to(written(tmp_path, f"read {READ}\n"))
     for name in ("pipe", "."):
@@ -92,7 +86,7 @@ def test_what_is_no_plain_file_is_refused_at_once(tmp_path: Path) -> None:
         read_tokens(tmp_path / "link")
 
 
-def test_a_burst_then_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_burst_then_the_rate(monkeypatch):
     now = [100.0]
     buckets = Buckets(rate=2.0, burst=3, clock=lambda: now[0])
     assert [buckets.take("me") for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]

@@ -1,7 +1,5 @@
 """What a body says, and how much of it is taken: small ones that stand for much are refused."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math
@@ -96,7 +94,7 @@ SOUND: dict[str, Any] = {
 
 @given(st.fixed_dictionaries({}, optional=PARTS))
 @settings(max_examples=80, deadline=None)
-def test_json_is_taken_as_it_is_or_refused(body: dict[str, Any]) -> None:
+def test_json_is_taken_as_it_is_or_refused(body):
     sound = all(all(map(SOUND[name], values)) for name, values in body.items() if name in SOUND)
     keyed = body.get("key") in (None, "k")
     data = json.dumps(body).encode()
@@ -130,9 +128,7 @@ MANY: dict[str, Any] = {
 }
 
 
-def test_a_large_body_is_read_in_blocks_as_one_is_read_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_large_body_is_read_in_blocks_as_one_is_read_at_once(monkeypatch):
     body = json.dumps(MANY).encode()
     assert len(body) > SMALL
     assert parse(DeltaBody, body) == DeltaBody.model_validate_json(body)
@@ -148,10 +144,10 @@ def test_a_large_body_is_read_in_blocks_as_one_is_read_at_once(
     for broken in (body[:-1], body + b"]", body.replace(b"1.5", b"NaN", 1), b"[%s]" % body):
         with pytest.raises(RefusedError):
             parse(DeltaBody, broken)
-    sizes: list[int] = []
+    sizes = []
     validate = TypeAdapter.validate_python
 
-    def noting(adapter: Any, values: Any) -> Any:
+    def noting(adapter, values):
         sizes.append(len(values))
         return validate(adapter, values)
 
@@ -160,7 +156,7 @@ def test_a_large_body_is_read_in_blocks_as_one_is_read_at_once(
     assert sizes == [BLOCK] * (20_500 // BLOCK - 1) + [100]  # the first with the rest of the body
 
 
-def test_of_many_mistakes_one_is_found() -> None:
+def test_of_many_mistakes_one_is_found():
     for wrong in (
         {"nodes": [1.5] * 500},
         {"features": [["x"] * 500]},
@@ -175,7 +171,7 @@ def test_of_many_mistakes_one_is_found() -> None:
     assert caught.value.error_count() <= 2
 
 
-def test_arrow_has_the_limits_that_json_has() -> None:
+def test_arrow_has_the_limits_that_json_has():
     longest, long = "é" * LONGEST_ID, "é" * (LONGEST_ID + 1)
     assert delta_from_arrow(stream({"id": [longest]})).forgotten == (longest,)
     for columns, name in (
@@ -193,14 +189,19 @@ def repeated(value: Any, rows: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(indices, pa.array([value]))
 
 
-ARROW_BOMBS = {
-    "a long text, many rows": ({"id": repeated("x" * 300_000, 10_000)}, 422),
-    "a text, very many rows": ({"id": repeated("é" * 1_000, 300_000)}, 413),
-    "labels": ({"id": np.arange(300_000), "label": repeated("é" * 1_000, 300_000)}, 413),
-    "ends of edges": ({"source": repeated("a" * 900, 200_000)} | {"target": ["b"] * 200_000}, 413),
-    "nulls": ({"id": pa.nulls(2**31 - 1)}, 413),
-    "bytes": ({"id": repeated(b"x" * 300_000, 10_000)}, 413),
-}
+def arrow_bombs() -> dict[str, Any]:
+    """Return tables whose few bytes stand for many, and the status of each."""
+    return {
+        "a long text, many rows": ({"id": repeated("x" * 300_000, 10_000)}, 422),
+        "a text, very many rows": ({"id": repeated("é" * 1_000, 300_000)}, 413),
+        "labels": ({"id": np.arange(300_000), "label": repeated("é" * 1_000, 300_000)}, 413),
+        "ends of edges": (
+            {"source": repeated("a" * 900, 200_000)} | {"target": ["b"] * 200_000},
+            413,
+        ),
+        "nulls": ({"id": pa.nulls(2**31 - 1)}, 413),
+        "bytes": ({"id": repeated(b"x" * 300_000, 10_000)}, 413),
+    }
 
 
 def sent(*paths: Path) -> list[tuple[int, str]]:
@@ -228,7 +229,7 @@ def sent(*paths: Path) -> list[tuple[int, str]]:
 @pytest.mark.skipif(sys.platform != "linux", reason="addresses are limited by Linux")
 def test_bodies_that_stand_for_gigabytes_are_refused_within_600_megabytes(tmp_path):
     paths, expected = [], []
-    for name, (columns, status) in ARROW_BOMBS.items():
+    for name, (columns, status) in arrow_bombs().items():
         paths.append(tmp_path / f"{name}.arrow")
         paths[-1].write_bytes(stream(columns))
         expected.append(status)
@@ -295,9 +296,7 @@ WRONG = [
 ]
 
 
-def test_names_of_a_length_that_is_not_taken_in_are_refused_on_every_path(
-    lasting: Any, fingerprint: Any
-) -> None:
+def test_names_of_a_length_that_is_not_taken_in_are_refused_on_every_path(lasting, fingerprint):
     before = fingerprint(lasting)
     for wrong in WRONG:
         for take in (learner().apply, lasting.folder.submit):
@@ -332,7 +331,7 @@ def test_names_that_a_journal_holds_are_read_whatever_their_length(tmp_path, mon
     assert delta_to_bytes(long)
 
 
-def test_the_bodies_of_all_requests_together_are_bounded(serve: Any) -> None:
+def test_the_bodies_of_all_requests_together_are_bounded(serve):
     service = serve(held=100_000)
     kind = {"Content-Type": "application/json"}
     for path in ("/v1/deltas", "/v1/predictions", "/v1/labels", "/v1/compact"):
@@ -344,20 +343,20 @@ def test_the_bodies_of_all_requests_together_are_bounded(serve: Any) -> None:
         assert service.post(path, content=b" " * 99_000, headers=kind).status_code == 422
 
 
-def test_room_comes_back_when_a_request_is_answered() -> None:
-    async def scenario() -> None:
+def test_room_comes_back_when_a_request_is_answered():
+    async def scenario():
         bodies, gate = Bodies(Limits(held=1_000_000)), asyncio.Event()
 
-        def request(size: int) -> Request:
+        def request(size):
             headers = [(b"content-length", b"%d" % size)]
             message = {"type": "http.request", "body": bytes(size), "more_body": False}
 
-            async def receive() -> Any:
+            async def receive():
                 return message
 
             return Request({"type": "http", "headers": headers}, receive)
 
-        async def answer() -> None:
+        async def answer():
             async with bodies.of(request(700_000)) as body:
                 assert len(body) == bodies.held == 700_000
                 await gate.wait()

@@ -1,99 +1,24 @@
 """``evergraph ingest``, ``predict`` and ``serve`` as a user meets them."""
 
-from __future__ import annotations
-
 import io
 import json
-import logging
-import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from evergraph.cli.app import app
+from command_tables import EDGES, NODES, TABLES, predicted
 from evergraph.core.errors import DataError
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.server.app import create_app
-from evergraph.server.auth import read_tokens
 from evergraph.server.client import Client
 
-NODES = "id,label,f,g\n" + "".join(
-    f"n{i},{'' if i % 5 == 4 else 'xy'[i % 2]},{i % 2},{1 - i % 2}\n" for i in range(25)
-)
-EDGES = "source,target\n" + "".join(f"n{i},n{i - 2}\n" for i in range(2, 25))
-READ, WRITE = "r" * 20, "w" * 20
-pytestmark = pytest.mark.usefixtures("narrow_heads")
+pytestmark = pytest.mark.usefixtures("narrow_heads", "two_tables")
 Call = Callable[..., tuple[str, str]]
 
 
-def summary(out: str) -> str:
-    """Return the last line, which comes after the table of columns."""
-    return out.rstrip("\n").rpartition("\n")[2]
-
-
-@pytest.fixture(autouse=True)
-def _two_tables(tmp_path: Path) -> None:
-    """Lay two tables where commands are called."""
-    (tmp_path / "nodes.csv").write_text(NODES)
-    (tmp_path / "edges.csv").write_text(EDGES)
-
-
-@pytest.fixture(scope="module")
-def taken_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that was given both tables; not to be changed."""
-    place = tmp_path_factory.mktemp("taken")
-    (place / "nodes.csv").write_text(NODES)
-    (place / "edges.csv").write_text(EDGES)
-    tables = ["--nodes", str(place / "nodes.csv"), "--edges", str(place / "edges.csv")]
-    words = ["ingest", str(place / "learner"), *tables, "--batch", "10"]
-    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
-    return place / "learner"
-
-
-@pytest.fixture
-def filled(taken_in: Path, tmp_path: Path) -> None:
-    """Lay a learner that knows both tables where commands are called."""
-    shutil.copytree(taken_in, tmp_path / "learner")
-
-
-@pytest.fixture
-def service(
-    tmp_path: Path, live: Any, learner: Any, monkeypatch: pytest.MonkeyPatch
-) -> tuple[str, Path]:
-    """A service that asks for tokens: where it is, and the file that lists them."""
-    # It lives in this process: its lines would stand among those of the commands.
-    monkeypatch.setattr(logging.getLogger("evergraph.audit"), "propagate", False)
-    path = tmp_path / "tokens"
-    path.write_text(f"read {READ}\nwrite {WRITE}\n")
-    path.chmod(0o600)
-    folder = LearnerFolder.open(tmp_path / "served", make=learner)
-    return live(create_app(folder, tokens=read_tokens(path))), path
-
-
-@pytest.fixture
-def filled_service(taken_in: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Any:
-    """The same with a learner that knows both tables: where it is, and how commands ask it."""
-    shutil.copytree(taken_in, tmp_path / "served")
-    url, tokens = request.getfixturevalue("service")
-    return url, ("--token-file", str(tokens))
-
-
-TABLES = ("--nodes", "nodes.csv", "--edges", "edges.csv", "--batch", "10")
-
-
-def predicted(text: str) -> dict[str, str]:
-    rows = [line.split(",") for line in text.splitlines()]
-    assert rows[0] == ["id", "class", "probability"]
-    assert all(0.5 <= float(row[2]) <= 1 for row in rows[1:])
-    return {row[0]: row[1] for row in rows[1:]}
-
-
-def test_a_folder_is_filled_once_and_asked(call: Call, tmp_path: Path) -> None:
+def test_a_folder_is_filled_once_and_asked(call, tmp_path):
     within = ("--memory-limit", "1TB", "--scratch", ".")
     (tmp_path / "ids.csv").write_text("time,id\n1,n4\n2,n9\n")
     before = {*tmp_path.iterdir(), tmp_path / "learner"}
@@ -111,9 +36,7 @@ def test_a_folder_is_filled_once_and_asked(call: Call, tmp_path: Path) -> None:
     assert predicted(Path("told.csv").read_text()) == {"n4": "x", "n9": "y"}
 
 
-def test_a_service_is_filled_and_asked(
-    call: Call, service: tuple[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_service_is_filled_and_asked(call, service, monkeypatch, tmp_path):
     url, tokens = service
     with_token = ("--token-file", str(tokens))
     _, err = call("ingest", url, *TABLES, expect=2)
@@ -122,7 +45,7 @@ def test_a_service_is_filled_and_asked(
         done = json.loads(call("ingest", url, *TABLES, *with_token, "--json")[0])
         assert (done["new_nodes"], done["known_nodes"]) == (new, 25 - new)
         assert (done["deltas"], done["nodes"]) == (3, 25)
-    assert Client(url, token=READ).status()["seq"] == 3
+    assert Client(url, token="r" * 20).status()["seq"] == 3
     (tmp_path / "ids").write_text("n4\nn9\n\n")
     assert predicted(call("predict", url, "ids", *with_token)[0]) == {"n4": "x", "n9": "y"}
     (tmp_path / "ids").write_text("n4\nnobody\n")
@@ -130,7 +53,7 @@ def test_a_service_is_filled_and_asked(
     assert (out, err) == ("", f"error: {url}: node 'nobody' is not in the graph\n")
 
 
-def test_integer_ids(call: Call, tmp_path: Path) -> None:
+def test_integer_ids(call, tmp_path):
     (tmp_path / "n.csv").write_text("id,label,f\n1,a,0\n2,b,1\n")
     call("ingest", "learner", "--nodes", "n.csv", "--integers")
     (tmp_path / "ids").write_text("2\n")
@@ -153,9 +76,7 @@ def test_integer_ids(call: Call, tmp_path: Path) -> None:
             ("serve", "l", "--token-file", "nodes.csv"),
             "the token file must be readable by its owner only",
         ),
-        (("serve", "l", "--topology", "sgd"), "unknown topology 'sgd'"),
         (("serve", "l", "--set", "head.wide=3"), "has no parameter 'wide'"),
-        (("serve", "l", "--rate", "0"), "rate must be a number"),
         (("serve", "l", "--proxy", "here"), "proxy must be an address such as 192.0.2.7 or a net"),
         (("serve", "l", "--read-only", "--hops", "3"), "leave out topology"),
         (("serve", "l", "--read-only"), "l holds no learner yet"),
@@ -164,10 +85,7 @@ def test_integer_ids(call: Call, tmp_path: Path) -> None:
         (("predict", "http://localhost:9", "nodes.csv", "--memory-limit", "1GB"), "is a service"),
         (("ingest", "l", "--nodes", "nothing.csv"), "nothing.csv: "),
         (("ingest", "l", "--nodes", "nodes.csv", "--batch", "0"), "batch must be an integer"),
-        (("ingest", "l", "--nodes", "edges.csv"), "edges.csv: "),
-        (("ingest", "l", "--nodes", "nodes.csv", "--integers"), "row 1 has 'n0' in column 'id'"),
         (("ingest", "l"), "needs --nodes, --edges, --forget or a stream -"),
-        (("ingest", "l", "--nodes", "nodes.csv", "--forget", "left"), "has no column 'left'"),
         (("ingest", "l", "--edges", "edges.csv", "--forget", "left"), "left: no such file"),
         (("predict", "l", "nodes.csv", "--out", "a.txt"), "--out must end in .csv or .parquet, "),
         (("ingest", "l", "--nodes", "nodes.csv", "--token-file", "t"), "l is a folder"),
@@ -176,19 +94,17 @@ def test_integer_ids(call: Call, tmp_path: Path) -> None:
         (("predict", "nowhere", "nothing"), "nothing: no such file"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(call: Call, arguments: tuple[str, ...], said: str) -> None:
+def test_what_is_wrong_is_one_sentence(call, arguments, said):
     Path("nodes.csv").chmod(0o644)
     out, err = call(*arguments, expect=2)
     assert said in err
     assert (out, err.count("\n")) == ("", 1)
 
 
-def test_how_long_keys_are_kept_reaches_the_folder(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: dict[str, Any] = {}
+def test_how_long_keys_are_kept_reaches_the_folder(call, monkeypatch):
+    given = {}
 
-    def opened(*_: object, **options: Any) -> None:
+    def opened(*_, **options):
         given.update(options)
         raise DataError("this is enough")
 
@@ -198,78 +114,7 @@ def test_how_long_keys_are_kept_reaches_the_folder(
     assert given["key_age"] == 0.5
 
 
-# A day later: n4 and n9 have labels, n0 has another, n24 has another feature, n25 is new, and so
-# are its edges and one between nodes that were there. The rest is the dump of the day before.
-LATER_NODES = (
-    NODES.replace("n4,,", "n4,x,")
-    .replace("n9,,", "n9,NULL,")
-    .replace("n0,x,", "n0,y,")
-    .replace("n24,,0,1", "n24,,0,3")
-    + "n25,z,1,1\n"
-)
-LATER_EDGES = EDGES + "n25,n0\nn25,n3\nn1,n2\n"
-
-
-@pytest.mark.usefixtures("filled")
-def test_a_dump_that_has_grown_is_given_again(call: Call, tmp_path: Path) -> None:
-    """That it is learned as if it had come at once is a property in ``tests/online``."""
-    (tmp_path / "nodes.csv").write_text(LATER_NODES)
-    (tmp_path / "edges.csv").write_text(LATER_EDGES)
-    out, err = call("ingest", "learner", *TABLES[:4], "--batch", "8")
-    assert summary(out).startswith(
-        "1 new node, 25 known nodes skipped, 3 new edges, 2 labels added, 1 changed, 0 nodes "
-        "forgotten; the learner knows 26 nodes and 3 classes"
-    )
-    assert err.splitlines() == [
-        "nodes.csv: 1 label is missing, written as 'NULL': this is not a class name",
-        "nodes.csv: the features of 1 known node were kept: to change them, put 'update' in "
-        "a column 'op'",
-    ]
-
-
-@pytest.mark.usefixtures("filled")
-def test_edges_labels_and_nodes_to_forget_come_alone(call: Call, tmp_path: Path) -> None:
-    (tmp_path / "e.csv").write_text("source,target,weight\nn1,n0,2\nn0,n2,3\n")
-    out, err = call("ingest", "learner", "--edges", "e.csv")
-    assert summary(out).startswith("0 new nodes, 0 known nodes skipped, 1 new edge, 0 labels added")
-    assert "1 weight changed, 0 nodes forgotten; the learner knows 25 nodes and 2 classes" in out
-    assert err == ""
-    (tmp_path / "l.csv").write_text("id,label\nn0,x\nn4,x\nn9,z\nn1,x\nn14,\n")
-    assert "2 labels added, 1 changed" in call("ingest", "learner", "--nodes", "l.csv")[0]
-    (tmp_path / "gone").write_text("n0\nnobody\n")
-    out, _ = call("ingest", "learner", "--forget", "gone")
-    assert "1 node forgotten; the learner knows 24 nodes" in out
-    out, _ = call("ingest", "learner", *TABLES, "--forget", "gone")  # the dump still has it
-    assert summary(out).startswith("0 new nodes, 24 known nodes skipped, 0 new edges")
-
-
-def test_tables_say_what_changes(call: Call, tmp_path: Path, filled_service: Any) -> None:
-    target, extra = filled_service
-    (tmp_path / "n.csv").write_text(
-        "id,label,f,g,op\nn0,,9,9,update\nn1,,,,forget\nx,,1,1,update\n"
-    )
-    (tmp_path / "e.csv").write_text("source,target,op\nn2,n4,remove\nn2,n9,remove\nn0,n9,add\n")
-    tables = ("--nodes", "n.csv", "--edges", "e.csv", *extra)
-    out, err = call("ingest", target, *tables)
-    assert summary(out).startswith(
-        "0 new nodes, 0 known nodes skipped, 1 new edge, 0 labels added, 0 changed, 1 edge "
-        "removed, 1 node updated, 1 node forgotten; the learner knows 24 nodes"
-    )
-    assert err.splitlines()[-2:] == [  # after gaps of the row that is to be forgotten
-        "e.csv: 1 edge to remove not found in the learner",
-        "n.csv: 1 node to update not found in the learner",
-    ]
-    out, _ = call("ingest", target, *tables)  # again: nothing of it is new
-    assert summary(out).startswith(
-        "0 new nodes, 0 known nodes skipped, 0 new edges, 0 labels added, 0 ch"
-    )
-    assert "removed" not in out
-    assert "updated" not in out
-
-
-def test_a_stream_into_a_service_and_all_predictions_out(
-    call: Call, service: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_into_a_service_and_all_predictions_out(call, service, monkeypatch):
     url, tokens = service
     lines = [{"node": f"n{i}", "features": [i % 2, 1], "label": "xy"[i % 2]} for i in range(7)]
     text = "".join(json.dumps(line) + "\n" for line in [*lines, {"forget": "n3"}])
@@ -286,24 +131,7 @@ def test_a_stream_into_a_service_and_all_predictions_out(
 
 
 @pytest.mark.usefixtures("filled")
-def test_a_node_that_nobody_knows_is_found_before_anything_is_taken_in(
-    call: Call, tmp_path: Path
-) -> None:
-    (tmp_path / "ids").write_text("n99\n")
-    (tmp_path / "more.csv").write_text(NODES + "n99,x,1,1\n")
-    (tmp_path / "edges.csv").write_text(EDGES + "n1,nobody\n")
-    (tmp_path / "late.csv").write_text("id,label\nn0,x\nnobody,y\n")
-    for words, said in (
-        (("more.csv", "--edges", "edges.csv"), "edges.csv: row 24 has 'nobody' in column 'target'"),
-        (("late.csv",), "late.csv: row 2 has 'nobody' in column 'id'"),
-    ):
-        _, err = call("ingest", "learner", "--nodes", *words, expect=2)
-        assert err.startswith(f"error: {said}")
-        assert "node 'n99' is not in the graph" in call("predict", "learner", "ids", expect=2)[1]
-
-
-@pytest.mark.usefixtures("filled")
-def test_what_to_ask_next(call: Call, tmp_path: Path, service: tuple[str, Path]) -> None:
+def test_what_to_ask_next(call, tmp_path, service):
     told = json.loads(call("suggest", "learner", "-n", "2", "--json")[0])["suggestions"]
     with LearnerFolder.open(tmp_path / "learner", readonly=True) as folder:
         found = folder.learner.suggest(2)
@@ -325,7 +153,7 @@ def test_what_to_ask_next(call: Call, tmp_path: Path, service: tuple[str, Path])
 
 
 @pytest.mark.usefixtures("filled")
-def test_why_a_node_is_classified_as_it_is(call: Call, filled_service: Any) -> None:
+def test_why_a_node_is_classified_as_it_is(call, filled_service):
     url, extra = filled_service
     told = json.loads(call("explain", "learner", "n4", "-n", "3", "--json")[0])
     assert [told["id"], told["known"], len(told["voices"])] == ["n4", None, 3]
@@ -343,106 +171,7 @@ def test_why_a_node_is_classified_as_it_is(call: Call, filled_service: Any) -> N
     assert "none holds no learner" in call("explain", "none", "n4", expect=2)[1]
 
 
-DUMP = (
-    "id,label,f,g\n" + "".join(f"n{i},{'xy'[i % 2]},{i % 2},{i}\n" for i in range(3, 28)),
-    "source,target\n" + "".join(f"n{i},n{i - 2 - i % 2}\n" for i in range(6, 28)),
-)
-
-
-def lay_dump(tmp_path: Path) -> tuple[str, ...]:
-    for name, text in zip(("n2.csv", "e2.csv"), DUMP, strict=True):
-        (tmp_path / name).write_text(text)
-    return ("--nodes", "n2.csv", "--edges", "e2.csv")
-
-
-@pytest.mark.usefixtures("filled")
-def test_a_sync_that_was_stopped_goes_on(call: Call, tmp_path: Path, monkeypatch: Any) -> None:
-    dump = lay_dump(tmp_path)
-    upsert, calls = LearnerFolder.upsert, []
-
-    def stopped(self: LearnerFolder, delta: Any) -> Any:
-        calls.append(delta)
-        if len(calls) % 2 == 0:
-            raise KeyboardInterrupt
-        return upsert(self, delta)
-
-    monkeypatch.setattr(LearnerFolder, "upsert", stopped)
-    for _ in range(2):
-        _, err = call("ingest", "learner", *dump, "--batch", "20", "--sync", expect=130)
-        assert "run the same command again" in err
-    monkeypatch.undo()
-    monkeypatch.chdir(tmp_path)
-    done = json.loads(call("ingest", "learner", *dump, "--sync", "--json")[0])
-    call("ingest", "fresh", *dump)  # it leaves what the dump has and nothing else
-    with LearnerFolder.open("learner") as one, LearnerFolder.open("fresh") as other:
-        assert set(one.learner.every_id()) == set(other.learner.every_id())
-        assert one.learner.status().edges == other.learner.status().edges == done["edges"]
-    out, err = call("ingest", "learner", *dump, "--sync")
-    assert "0 new nodes, 25 known nodes skipped, 0 new edges, 0 labels added" in out
-    assert "removed" not in out
-    assert not err
-
-
-@pytest.mark.usefixtures("filled")
-def test_a_sync_that_would_leave_nothing_is_refused_unless_told(call: Call, tmp_path: Path) -> None:
-    (tmp_path / "n.csv").write_text("id,label,f,g\n")
-    (tmp_path / "e.csv").write_text("source,target\n")
-    for given, said, done in (
-        (
-            ("--edges", "e.csv", "--nodes", "nodes.csv"),
-            "none of the 23 known edges",
-            "removed_edges",
-        ),
-        (("--nodes", "n.csv"), "none of the 25 known nodes, so all of them would", "forgotten"),
-    ):
-        with LearnerFolder.open("learner") as folder:
-            before = folder.learner.status()
-        _, err = call("ingest", "learner", *given, "--sync", expect=2)
-        assert f"has {said}" in err
-        assert "--allow-emptying" in err
-        with LearnerFolder.open("learner") as folder:
-            assert folder.learner.status() == before
-        told = call("ingest", "learner", *given, "--sync", "--allow-emptying", "--json")[0]
-        assert json.loads(told)[done] == (25 if done == "forgotten" else 23)
-
-
-@pytest.mark.usefixtures("filled")
-def test_an_edge_of_a_dump_to_a_node_that_goes_is_one_to_an_unknown_node(
-    call: Call, tmp_path: Path
-) -> None:
-    (tmp_path / "fewer.csv").write_text("\n".join(NODES.splitlines()[:-1]))  # n24 is gone
-    given = ("ingest", "learner", "--nodes", "fewer.csv", "--edges", "edges.csv", "--sync")
-    _, err = call(*given, expect=2)
-    assert "row 23 has 'n24' in column 'source'" in err
-    for _ in range(2):
-        out, _ = call(*given, "--unknown-edges", "skip")
-        assert "1 edge to unknown nodes skipped" in out
-
-
-def test_a_service_is_synced_in_its_nodes(call: Call, tmp_path: Path, filled_service: Any) -> None:
-    url, extra = filled_service
-    dump = lay_dump(tmp_path)
-    _, err = call("ingest", url, *dump, "--sync", *extra, expect=2)
-    assert "--sync compares edges in a folder only" in err
-    done = json.loads(call("ingest", url, *dump[:2], "--sync", *extra, "--json")[0])
-    assert (done["forgotten"], done["new_nodes"], done["nodes"]) == (3, 3, 25)
-
-
-def test_edges_to_unknown_nodes_are_skipped_and_counted_on_request(
-    call: Call, tmp_path: Path, filled_service: Any
-) -> None:
-    target, extra = filled_service
-    (tmp_path / "e.csv").write_text(EDGES + "n1,nobody\nnobody,n2\nn0,n1\nnowhere,nobody\n")
-    given = ("ingest", target, "--nodes", "nodes.csv", "--edges", "e.csv", *extra)
-    assert "nobody" in call(*given, expect=2)[1]
-    out, _ = call(*given, "--unknown-edges", "skip")
-    assert "1 new edge" in out
-    assert "3 edges to unknown nodes skipped" in out
-    _, err = call(*given, "--unknown-edges", "drop", expect=2)
-    assert "unknown --unknown-edges 'drop'" in err
-
-
-def test_a_database_gives_the_learner_that_files_give(call: Call, tmp_path: Path) -> None:
+def test_a_database_gives_the_learner_that_files_give(call, tmp_path):
     import sqlite3
 
     with sqlite3.connect(tmp_path / "g.db") as db:
@@ -462,7 +191,7 @@ def test_a_database_gives_the_learner_that_files_give(call: Call, tmp_path: Path
     assert "SQLite reports: no such column" in err
 
 
-def test_a_csv_may_be_written_another_way(call: Call, tmp_path: Path) -> None:
+def test_a_csv_may_be_written_another_way(call, tmp_path):
     plain = [f"n{i},{'xy'[i % 2]},{i / 4},{'' if i % 7 == 6 else i / 2},z" for i in range(25)]
     for name, between, point in (("usual", ",", "."), ("other", ";", ",")):
         text = "\n".join(["id,label,f,g,kind", *plain]).replace(",", between).replace(".", point)

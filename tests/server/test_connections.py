@@ -1,7 +1,5 @@
 """Connections that keep quiet, are too many, or do not read: nobody else is kept waiting."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import resource
@@ -60,7 +58,6 @@ class Small:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Return what begins to serve with some limits."""
     with ExitStack() as all_of_them:
 
         def begin(*, proxies: Sequence[str] = (), **limits: Any) -> Small:
@@ -85,7 +82,7 @@ def ended(line: socket.socket) -> bytes:
     return told
 
 
-def test_slow_heads_and_silence_keep_nobody_out(serve: Serve) -> None:
+def test_slow_heads_and_silence_keep_nobody_out(serve):
     app = serve(header_seconds=1.0)
     slow = [app.connect() for _ in range(200)]
     for line in slow[100:]:
@@ -95,7 +92,7 @@ def test_slow_heads_and_silence_keep_nobody_out(serve: Serve) -> None:
     until(lambda: len(app.server.server_state.connections) <= 1)
 
 
-def test_where_too_many_come_the_oldest_without_a_request_gives_way(serve: Serve) -> None:
+def test_where_too_many_come_the_oldest_without_a_request_gives_way(serve):
     app = serve(connections=4, header_seconds=20)
     for _ in range(3):
         app.connect().sendall(HOLD)
@@ -115,9 +112,7 @@ UPLOAD = b"POST /v1/deltas HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000
     [(ASK, ASK[:9], b"a"), (ASK, b"\r\n", b"\r\n"), (UPLOAD, b"{", b" ")],
     ids=["a second head", "empty lines", "a body that was answered already"],
 )
-def test_a_head_that_is_never_finished_is_given_up(
-    serve: Serve, asked: bytes, begun_next: bytes, more: bytes
-) -> None:
+def test_a_head_that_is_never_finished_is_given_up(serve, asked, begun_next, more):
     app = serve(header_seconds=0.3, idle_seconds=20)
     line, told, begun = app.connect(), b"", time.monotonic()
     line.sendall(asked)  # what begins another request is no better than the first
@@ -135,15 +130,13 @@ def test_a_head_that_is_never_finished_is_given_up(
     assert b"200" not in told
 
 
-def test_who_asks_nothing_more_is_given_up(serve: Serve) -> None:
+def test_who_asks_nothing_more_is_given_up(serve):
     line = serve(idle_seconds=0.2).connect()
     line.sendall(ASK)
     assert ended(line).startswith(b"HTTP/1.1 200")
 
 
-def test_an_answer_that_nobody_reads_is_given_up(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_answer_that_nobody_reads_is_given_up(serve, caplog):
     app = serve(seconds=0.5)
     unread, slow = app.connect(), app.connect()
     for line in (unread, slow):
@@ -157,7 +150,7 @@ def test_an_answer_that_nobody_reads_is_given_up(
     assert "Exception in ASGI application" not in caplog.text  # nor is this a fault of ours
 
 
-def test_what_is_sent_far_ahead_is_not_read(serve: Serve) -> None:
+def test_what_is_sent_far_ahead_is_not_read(serve):
     app = serve()
     line = app.connect()
     line.sendall(HOLD + ASK * 50)
@@ -167,7 +160,7 @@ def test_what_is_sent_far_ahead_is_not_read(serve: Serve) -> None:
     assert app.ask().startswith(b"HTTP/1.1 200")
 
 
-def test_a_head_has_a_length(serve: Serve) -> None:
+def test_a_head_has_a_length(serve):
     app = serve()
     line = app.connect()
     told = b""
@@ -182,7 +175,7 @@ def test_a_head_has_a_length(serve: Serve) -> None:
     assert app.ask().startswith(b"HTTP/1.1 200")
 
 
-def test_a_request_with_two_ends_is_refused(serve: Serve) -> None:
+def test_a_request_with_two_ends_is_refused(serve):
     app = serve()
     for more in (b"Transfer-Encoding: chunked", b"Content-Length: 6"):
         head = b"POST /v1/labels HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
@@ -191,14 +184,14 @@ def test_a_request_with_two_ends_is_refused(serve: Serve) -> None:
         assert told.startswith(b"HTTP/1.1 400")
 
 
-def test_what_is_forwarded_is_believed_of_proxies_alone(serve: Serve) -> None:
+def test_what_is_forwarded_is_believed_of_proxies_alone(serve):
     request = ASK[:-2] + b"X-Forwarded-For: 203.0.113.1, 192.0.2.7, 127.0.0.2\r\n\r\n"
     for proxies, believed in (((), b"127.0.0.1"), (("127.0.0.0/30",), b"192.0.2.7")):
         assert serve(proxies=proxies).ask(request).endswith(b"\r\n\r\n" + believed)
 
 
-def test_files_are_asked_for_and_a_warning_says_where_they_are_too_few() -> None:
-    def ask() -> None:
+def test_files_are_asked_for_and_a_warning_says_where_they_are_too_few():
+    def ask():
         logging.getLogger().addHandler(logging.StreamHandler())
         resource.setrlimit(resource.RLIMIT_NOFILE, (50, 400))
         for files in (300, 1_000):

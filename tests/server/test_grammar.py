@@ -3,8 +3,6 @@
 What routes take besides bodies is asked for by ``test_openapi``, from the document.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -49,7 +47,7 @@ class Grammar:
         path = draw.choice(("deltas", "deltas", "upsert", "upsert", "labels", "forget"))
         arrow = path in ("deltas", "upsert") and draw.random() < 0.5
         known = KNOWN[:3] if arrow else KNOWN  # a column is of one kind
-        said: dict[str, Any] = {
+        said = {
             "labels": {"labels": [[draw.choice((*known, "nobody")), draw.choice("xyz")]]},
             "forget": {"ids": [draw.choice(self.came[-3:])]},
         }.get(path) or self.delta(arrow, known, repeats=path == "upsert")
@@ -75,7 +73,7 @@ class Grammar:
         self.came += nodes
         if repeats and nodes and draw.random() < 0.5:
             nodes[0] = draw.choice(known)
-        parts: dict[str, Any] = {
+        parts = {
             "nodes": nodes,
             "features": [[draw.uniform(-1, 1), draw.uniform(-1, 1)] for _ in nodes],
             "labels": [draw.choice((None, "x", "y")) for _ in nodes],
@@ -161,7 +159,7 @@ def judged(service: TestClient, fingerprint: Callable[..., str], seed: int, coun
     return answers
 
 
-def test_sixty_requests(service: TestClient, fingerprint: Callable[..., str]) -> None:
+def test_sixty_requests(service, fingerprint):
     answers = judged(service, fingerprint, 1, 60)
     taken = {(path, kind) for path, kind, status in answers if status == 200}
     assert taken >= {(f"/v1/{p}", kind) for p in ("deltas", "upsert") for kind in (JSON, ARROW)}
@@ -170,5 +168,5 @@ def test_sixty_requests(service: TestClient, fingerprint: Callable[..., str]) ->
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_twenty_thousand_requests(service: TestClient, fingerprint: Callable[..., str]) -> None:
+def test_twenty_thousand_requests(service, fingerprint):
     judged(service, fingerprint, SystemRandom().randrange(10**6), 20_000)

@@ -1,7 +1,5 @@
 """Lines of the log, each with the id of its request; clients are told of no place on the disk."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging
@@ -9,9 +7,10 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from fastapi.testclient import TestClient
@@ -40,7 +39,7 @@ def lines() -> Iterator[Any]:
     log.setLevel(before)
 
 
-def test_every_answer_has_an_id(lasting: TestClient) -> None:
+def test_every_answer_has_an_id(lasting):
     assert lasting.get("/healthz", headers=NAMED).headers.get_list("x-request-id") == ["proxy-7"]
     made = {lasting.get("/healthz").headers["x-request-id"] for _ in range(3)}
     assert len(made) == 3
@@ -52,7 +51,7 @@ def test_every_answer_has_an_id(lasting: TestClient) -> None:
     assert lasting.get("/nowhere", headers=NAMED).headers["x-request-id"] == "proxy-7"
 
 
-def test_a_change_is_one_line_that_says_what_and_who(serve: Any, first: Any, lines: Any) -> None:
+def test_a_change_is_one_line_that_says_what_and_who(serve, first, lines):
     client = serve()
     client.post("/v1/deltas", json=first, headers=NAMED)
     client.post("/v1/labels", json={"labels": [["c", "x"]]})
@@ -80,10 +79,8 @@ def test_a_change_is_one_line_that_says_what_and_who(serve: Any, first: Any, lin
     assert len([line for line in lines() if line["logger"] == "evergraph.audit"]) == 4
 
 
-def test_what_fails_is_logged_with_the_id(
-    lasting: TestClient, lines: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stopped(waiting: Any) -> None:
+def test_what_fails_is_logged_with_the_id(lasting, lines, monkeypatch):
+    def stopped(waiting):
         for each in waiting:
             each.refuse(StoppedError("the disk failed"))
 
@@ -100,9 +97,7 @@ def test_what_fails_is_logged_with_the_id(
     assert "TypeError" in next(line for line in lines() if line["level"] == "ERROR")["exception"]
 
 
-def test_an_access_log_is_written_where_it_is_asked_for(
-    serve: Any, lines: Any, tmp_path: Any, learner: Any
-) -> None:
+def test_an_access_log_is_written_where_it_is_asked_for(serve, lines, tmp_path, learner):
     from evergraph.online.folder.learner_folder import LearnerFolder
 
     serve().get("/healthz")
@@ -115,7 +110,7 @@ def test_an_access_log_is_written_where_it_is_asked_for(
     assert (line["facts"]["path"], line["request_id"]) == ("/v1/nodes/a\nb", "proxy-7")
 
 
-def test_text_stays_on_one_line_and_names_the_request() -> None:
+def test_text_stays_on_one_line_and_names_the_request():
     record = logging.LogRecord("x", logging.INFO, "", 0, "sent %r\nfake", ("a\nb",), None)
     context = REQUEST_ID.set("id-1")
     try:
@@ -129,10 +124,10 @@ def test_text_stays_on_one_line_and_names_the_request() -> None:
         pass
 
 
-def test_warnings_of_one_kind_do_not_fill_the_disk() -> None:
+def test_warnings_of_one_kind_do_not_fill_the_disk():
     sparing = Sparing(most=3)
 
-    def passes(level: int, msg: str, created: float) -> str:
+    def passes(level, msg, created):
         record = logging.LogRecord("evergraph.audit", level, "", 0, "%s", (msg,), None)
         record.created, record.event = created, msg.split()[0]
         return record.getMessage() if sparing.filter(record) else ""
@@ -145,7 +140,7 @@ def test_warnings_of_one_kind_do_not_fill_the_disk() -> None:
     assert told == "refused 1 (97 more like it were left out)"
 
 
-def test_a_pipe_that_nobody_empties_holds_up_nobody() -> None:
+def test_a_pipe_that_nobody_empties_holds_up_nobody():
     read, write = os.pipe()
     handler = AsideHandler(open(write, "w"), places=100)  # noqa: SIM115, PTH123
     began = time.monotonic()
@@ -159,8 +154,8 @@ def test_a_pipe_that_nobody_empties_holds_up_nobody() -> None:
     os.close(read)
 
 
-def test_a_process_ends_though_nobody_reads_its_log() -> None:
-    def write() -> None:
+def test_a_process_ends_though_nobody_reads_its_log():
+    def write():
         with written_log("text"):
             for _ in range(5000):
                 logging.getLogger("evergraph.audit").info("x" * 100)
@@ -173,19 +168,17 @@ def test_a_process_ends_though_nobody_reads_its_log() -> None:
     os.close(read)
 
 
-def test_the_servers_own_errors_are_lines_like_any_other(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def fail(*_: object) -> None:
+def test_the_servers_own_errors_are_lines_like_any_other(monkeypatch):
+    async def fail(*_):
         raise ValueError("on purpose")
 
-    def make(progress: object) -> None:
+    def make(progress):
         with socket.create_connection(("127.0.0.1", bound.getsockname()[1])) as line:
             line.sendall(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
             line.recv(1000)
         raise SystemExit
 
-    def serve() -> None:
+    def serve():
         with written_log("json"):
             listen(Starting(make), bound)
 
@@ -199,17 +192,12 @@ def test_the_servers_own_errors_are_lines_like_any_other(
 LABELS = {"labels": [["c", "x"]]}
 
 
-def raising(error: Exception) -> Callable[..., Any]:
-    def fail(*_: Any, **__: Any) -> Any:
-        raise error
-
-    return fail
+def raising(error: Exception) -> Mock:
+    return Mock(side_effect=error)
 
 
 @pytest.mark.parametrize("kind", [StoppedError, DataError])
-def test_a_refusal_names_files_by_their_names(
-    lasting: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any, kind: type[Exception]
-) -> None:
+def test_a_refusal_names_files_by_their_names(lasting, monkeypatch, caplog, kind):
     folder = lasting.folder
     error = kind(f"{folder.path / 'journal.sqlite'}: the disk is full")
     monkeypatch.setattr(folder.waiting, "_take", lambda all_: [each.refuse(error) for each in all_])
@@ -223,9 +211,7 @@ def test_a_refusal_names_files_by_their_names(
         assert str(folder.path / "journal.sqlite") in caplog.text
 
 
-def test_a_delta_that_cannot_be_applied_is_refused_without_paths(
-    client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_delta_that_cannot_be_applied_is_refused_without_paths(client, monkeypatch):
     learner = client.folder.learner
     monkeypatch.setattr(learner, "apply_batch", raising(OSError(27, "File too large", "/var/x/y")))
     answer = client.post("/v1/labels", json=LABELS)
@@ -235,9 +221,7 @@ def test_a_delta_that_cannot_be_applied_is_refused_without_paths(
     assert "/var/x" not in answer.text
 
 
-def test_what_readers_and_the_database_say_is_told_without_paths(
-    lasting: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_readers_and_the_database_say_is_told_without_paths(lasting, monkeypatch):
     from evergraph.online.folder.sqlite_file import sound
 
     odd = lasting.post("/v1/predictions", json={"ids": ["/etc/a/b"]})
@@ -247,7 +231,7 @@ def test_what_readers_and_the_database_say_is_told_without_paths(
     answer = lasting.post("/v1/predictions", json={"ids": ["a"]})
     assert answer.json() == {"error": "learner: the disk is full"}
 
-    def last(_: str) -> None:
+    def last(_):
         with sound(lasting.folder.path / "journal.sqlite"):
             raise sqlite3.DatabaseError("database disk image is malformed")
 
@@ -266,5 +250,5 @@ def test_what_readers_and_the_database_say_is_told_without_paths(
         ("2 of 3 are right, and/or 1/2", "2 of 3 are right, and/or 1/2"),
     ],
 )
-def test_paths_become_names(said: str, told: str) -> None:
+def test_paths_become_names(said, told):
     assert without_paths(ResourceError(said), Path("/srv/my data/learner")) == told

@@ -1,7 +1,5 @@
 """What an operator watches is there, is right, and is written as Prometheus reads it."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from typing import Any
@@ -24,7 +22,7 @@ def watched(client: TestClient, **headers: str) -> dict[str, Any]:
     answer = client.get("/metrics", headers=headers)
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    found: dict[str, Any] = {}
+    found = {}
     for family in text_string_to_metric_families(answer.text):
         assert family.documentation
         for sample in family.samples:
@@ -37,7 +35,7 @@ def value(metrics: dict[str, Any], name: str, **labels: str) -> float:
     return float(found.value)
 
 
-def test_metrics_are_read_strictly(client: TestClient) -> None:
+def test_metrics_are_read_strictly(client):
     for node in ("a", "b", "nobody"):
         client.get(f"/v1/nodes/{node}")
     client.get("/nowhere")
@@ -66,7 +64,7 @@ def test_metrics_are_read_strictly(client: TestClient) -> None:
     assert value(metrics, "snapshot_duration_seconds") >= 0
 
 
-def test_refused_tokens_are_counted(serve: Any) -> None:
+def test_refused_tokens_are_counted(serve):
     client = serve(tokens=Tokens((("read", "r" * 20),)))
     right, wrong = ({"Authorization": f"Bearer {c * 20}"} for c in "rx")
     assert value(watched(client, **right), "refused_tokens_total") == 0
@@ -76,7 +74,7 @@ def test_refused_tokens_are_counted(serve: Any) -> None:
     assert value(watched(client, **right), "refused_tokens_total") == 2
 
 
-def test_a_folder_as_it_is_told() -> None:
+def test_a_folder_as_it_is_told():
     told = {name: value for name, (_, value) in folder_gauges(FRESH, now=100.0).items()}
     assert (told["replay_deltas"], told["stopped_seconds"]) == (3, 0)
     assert "snapshot_age_seconds" not in told

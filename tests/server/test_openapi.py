@@ -1,7 +1,5 @@
 """The OpenAPI document is true: schemathesis asks the service whatever the document allows."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from typing import Any
@@ -67,7 +65,7 @@ EXAMPLES = 2 if os.environ.get("HYPOTHESIS_PROFILE", "gate") == "gate" else 100
 
 @pytest.mark.parametrize("mode", list(schemathesis.GenerationMode))
 @pytest.mark.parametrize("path", ROUTES)
-def test_a_route_keeps_to_the_document(document: Any, path: str, mode: Any) -> None:
+def test_a_route_keeps_to_the_document(document, path, mode):
     answered = set()
 
     @given(document[path][ROUTES[path]].as_strategy(generation_mode=mode))
@@ -77,7 +75,7 @@ def test_a_route_keeps_to_the_document(document: Any, path: str, mode: Any) -> N
         phases=(Phase.explicit, Phase.generate),
         suppress_health_check=list(HealthCheck),
     )
-    def ask(case: Any) -> None:
+    def ask(case):
         answer = case.call(headers=AUTHORISED)
         # Widths and known ids are no matter of a schema, so what fits it may be refused.
         without = [positive_data_acceptance]
@@ -96,7 +94,7 @@ def test_a_route_keeps_to_the_document(document: Any, path: str, mode: Any) -> N
     assert all(status < 500 for status in answered)
 
 
-def test_the_document_names_every_route_its_bodies_and_its_refusals(document: Any) -> None:
+def test_the_document_names_every_route_its_bodies_and_its_refusals(document):
     paths = document.raw_schema["paths"]
     assert {(path, *map(str.upper, methods)) for path, methods in paths.items()} == set(
         ROUTES.items()

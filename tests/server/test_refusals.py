@@ -1,17 +1,13 @@
 """Whatever is refused has its status and one sentence, and changes nothing."""
 
-from __future__ import annotations
-
 import gc
 import json
 import logging
 import weakref
-from collections.abc import Iterator
 from threading import Event, Thread
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
 from evergraph.online.intake import Bounds
 from evergraph.server.auth import Tokens
@@ -33,10 +29,8 @@ TWICE = " must come once in an object, not twice"
     [
         # What a change or a question says; bytes are JSON as it is sent, None is a GET.
         ("/v1/predictions", {"ids": ["nobody"]}, 404, "node 'nobody' is not in the graph"),
-        ("/v1/predictions", {"ids": ["1"]}, 404, "node '1' is not in the graph"),
         ("/v1/predictions", {"ids": [True]}, 422, "ids[0]: must be a string"),
         ("/v1/predictions", {"ids": [""]}, 422, "ids[0]: must be a string of 1 to 1024 characters"),
-        ("/v1/predictions", {"ids": [2**63]}, 422, "ids[0]: must be"),
         ("/v1/predictions", {}, 422, "ids: field required"),
         ("/v1/predictions", {"ids": ["a"], "every": 1}, 422, "every: extra inputs"),
         ("/v1/forget", {"ids": ["nobody"]}, 404, "'nobody'"),
@@ -44,42 +38,25 @@ TWICE = " must come once in an object, not twice"
         ("/v1/forget", {"ids": []}, 422, "ids: "),
         ("/v1/labels", {"labels": [["nobody", "x"]]}, 404, "'nobody'"),
         ("/v1/labels", {"labels": [["a", None]]}, 422, "labels[0][1]: must be"),
-        ("/v1/labels", {"labels": [["a"]]}, 422, "labels[0]"),
         ("/v1/deltas", {"nodes": ["a"], "features": [[1, 2]]}, 409, "'a' is in the graph already"),
-        ("/v1/deltas", {"nodes": ["n", "n"], "features": [[1, 2], [1, 2]]}, 409, "'n' comes twice"),
         ("/v1/deltas", {"nodes": ["n"], "features": [[1, 2, 3]]}, 422, "3 columns"),
-        ("/v1/deltas", {"nodes": ["n"], "features": []}, 422, "features"),
         ("/v1/deltas", {"nodes": ["n", "m"], "features": [[1, 2], [1]]}, 422, "rows of one width"),
         ("/v1/deltas", {"nodes": ["n"], "features": [[1, 1e39]]}, 422, "must be finite"),
         ("/v1/deltas", {"nodes": ["n"], "features": [[1, "2"]]}, 422, "features[0][1]"),
-        ("/v1/deltas", {"nodes": ["n"], "features": [[1, 2]], "labels": ["x", "y"]}, 422, "labels"),
         ("/v1/deltas", NEW | {"edges": [["n", "nowhere"]]}, 422, "'nowhere' is not in the graph"),
-        ("/v1/deltas", NEW | {"late": [["nobody", "x"]]}, 404, "'nobody'"),
         ("/v1/deltas", NEW | {"key": "first"}, 409, "the key 'first' belongs to delta 1"),
-        ("/v1/deltas", NEW | {"key": ""}, 422, "key: "),
         ("/v1/deltas", {"removed_edges": [["b", "c"]]}, 404, "the graph has no such edge"),
-        ("/v1/deltas", {"removed_edges": [["a", "b"], ["b", "a"]]}, 404, "edge 1 joins 'b'"),
-        ("/v1/deltas", {"removed_edges": [["a", "nobody"]]}, 404, "the graph has no such edge"),
         ("/v1/deltas", {"removed_edges": [["a"]]}, 422, "removed_edges[0]"),
-        ("/v1/deltas", {"edges": [["b", "c"]], "weights": [-1]}, 422, "edge 0 has weight -1.0: "),
-        ("/v1/deltas", {"edges": [["b", "c"]], "weights": [1, 2]}, 422, "not 2 for 1 edges"),
         ("/v1/deltas", {"edges": [["b", "c"]], "weights": ["1"]}, 422, "weights[0]"),
         ("/v1/deltas", {"weights": [1]}, 422, "a delta must add, change or remove"),
-        ("/v1/deltas", {"updated": ["nobody"], "updated_features": [[1, 2]]}, 404, "'nobody'"),
-        ("/v1/deltas", {"updated": ["a"]}, 422, "updated_features have shape (0, 0)"),
-        ("/v1/deltas", {"updated": ["a"], "updated_features": [[1]]}, 422, "1 columns"),
-        ("/v1/deltas", {"updated": ["a", "a"], "updated_features": [[1, 2]] * 2}, 409, "twice"),
         ("/v1/deltas", {}, 422, "a delta must add, change or remove"),
         ("/v1/deltas", [], 422, "body: input should be an object"),
         ("/v1/compact", {"keys": True}, 422, "keys: requires"),
         ("/v1/compact", {"now": 1}, 422, "now: "),
-        ("/v1/compact", {"other": True}, 422, "other: extra inputs"),
-        ("/v1/compact", [], 422, "body: "),
         # Addresses and their parameters.
         ("/v1/nodes/nobody", None, 404, "node 'nobody' is not in the graph"),
         ("/v1/nodes/a?integer=true", None, 422, "an integer id must be a whole number"),
         ("/v1/nodes/a?limit=0", None, 422, "limit: "),
-        ("/v1/nodes/a?limit=many", None, 422, "limit: "),
         ("/v2/status", None, 404, "there is nothing at /v2/status"),
         ("/v1/deltas", None, 405, "/v1/deltas does not take GET"),
         ("/v1/ids?limt=3", None, 400, "there is no parameter 'limt' here: did you mean 'limit'"),
@@ -88,7 +65,6 @@ TWICE = " must come once in an object, not twice"
         ("/v1/predictions/a?integr=1", None, 400, "did you mean 'integer'"),
         ("/v1/predictions?aftr=1", {"ids": ["a"]}, 400, "did you mean 'after'"),
         ("/v1/deltas?key=a", {}, 400, "there is no parameter 'key' here: it takes none"),
-        ("/v1/backup?full=1", None, 400, "it takes none"),
         ("/?x=1", None, 400, "it takes none"),
         # Keys that come twice in an object.
         ("/v1/predictions", b'{"ids": ["a"], "ids": ["b"]}', 400, TWICE),
@@ -99,8 +75,8 @@ TWICE = " must come once in an object, not twice"
     ],
 )
 def test_what_is_refused_has_its_status(
-    lasting: TestClient, path: str, body: Any, status: int, said: str
-) -> None:  # and changes nothing, which ``lasting`` looks after
+    lasting, path, body, status, said
+):  # and changes nothing, which ``lasting`` looks after
     sent = {"content": body, "headers": JSON} if isinstance(body, bytes) else {"json": body}
     refused(lasting.get(path) if body is None else lasting.post(path, **sent), status, said)
 
@@ -123,13 +99,11 @@ def test_what_is_refused_has_its_status(
         (json.dumps(NEW | {"key": "a"}).encode(), JSON | {"Idempotency-Key": "b"}, 422, "key must"),
     ],
 )
-def test_bad_bytes_and_headers(
-    lasting: TestClient, content: bytes, headers: dict[str, str], status: int, said: str
-) -> None:
+def test_bad_bytes_and_headers(lasting, content, headers, status, said):
     refused(lasting.post("/v1/deltas", content=content, headers=headers), status, said)
 
 
-def test_nothing_is_predicted_before_anything_is_learned(serve: Any) -> None:
+def test_nothing_is_predicted_before_anything_is_learned(serve):
     empty = serve()
     refused(empty.post("/v1/predictions", json={"ids": ["a"]}), 404, "'a'")
     empty.post("/v1/deltas", json=NEW)
@@ -137,18 +111,12 @@ def test_nothing_is_predicted_before_anything_is_learned(serve: Any) -> None:
     refused(empty.get("/v1/nodes/n"), 409, "nothing is labelled yet")
 
 
-def test_large_bodies_are_refused_unread(serve: Any, first: Any) -> None:
+def test_large_bodies_are_refused(serve, first):
     service = serve(json=1000, nodes=3)
     assert service.post("/v1/deltas", json=first | {"key": "k" * 100}).status_code == 413
-    sent = []
-
-    def endless() -> Iterator[bytes]:
-        for _ in range(100_000):
-            sent.append(1000)
-            yield b" " * 1000
-
     said = "a JSON body must have at most 1000 bytes"
-    refused(service.post("/v1/deltas", content=endless(), headers=JSON), 413, said)
+    untold = (b" " * 600 for _ in range(2))  # its length is not told
+    refused(service.post("/v1/deltas", content=untold, headers=JSON), 413, said)
     declared = JSON | {"Content-Length": str(100_000_000)}
     refused(
         service.post("/v1/deltas", content=b"{}", headers=declared), 413, f"{said}, not 100000000"
@@ -159,7 +127,7 @@ def test_large_bodies_are_refused_unread(serve: Any, first: Any) -> None:
     assert service.get("/v1/status").json()["seq"] == 0
 
 
-def test_tokens(serve: Any, first: Any) -> None:
+def test_tokens(serve, first):
     service = serve(tokens=Tokens((("read", READ), ("write", WRITE))))
     read, write = ({"Authorization": f"Bearer {token}"} for token in (READ, WRITE))
     refused(service.post("/v1/deltas", json=first), 401, "a token is needed")
@@ -183,13 +151,13 @@ def test_tokens(serve: Any, first: Any) -> None:
     refused(service.get("/v1/status", headers={"Authorization": f"Basic {READ}"}), 401, "a token")
 
 
-def test_without_tokens_other_names_of_this_machine_are_refused(lasting: TestClient) -> None:
+def test_without_tokens_other_names_of_this_machine_are_refused(lasting):
     answer = lasting.get("/v1/status", headers={"Host": "evil.example"})
     refused(answer, 403, "answers to localhost, not to 'evil.example'")
     assert lasting.get("/v1/status", headers={"Host": "localhost:9"}).status_code == 200
 
 
-def test_too_many_requests(serve: Any) -> None:
+def test_too_many_requests(serve):
     service = serve(rate=0.01, burst=3)
     assert [service.get("/v1/status").status_code for _ in range(3)] == [200] * 3
     answer = service.get("/v1/status")
@@ -198,9 +166,7 @@ def test_too_many_requests(serve: Any) -> None:
     assert service.get("/healthz").status_code == 200
 
 
-def test_refused_tokens_are_written_down_and_who_guesses_is_slowed(
-    serve: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_refused_tokens_are_written_down_and_who_guesses_is_slowed(serve, caplog):
     service = serve(tokens=Tokens((("read", READ),)), rate=10.0, burst=30)
     guessed = "guessed-" + "g" * 20
     with caplog.at_level(logging.WARNING, logger="evergraph.audit"):
@@ -221,7 +187,7 @@ def test_refused_tokens_are_written_down_and_who_guesses_is_slowed(
     assert not any(guessed[8:] in record.getMessage() for record in lines)
 
 
-def test_nobody_is_sent_to_another_host(lasting: TestClient) -> None:
+def test_nobody_is_sent_to_another_host(lasting):
     for path in ("/v1/status/", "/v1/keys/", "/healthz/"):
         answer = lasting.get(path, headers={"Host": "evil.example"}, follow_redirects=False)
         refused(answer, 404, "there is nothing at ")
@@ -230,21 +196,19 @@ def test_nobody_is_sent_to_another_host(lasting: TestClient) -> None:
     refused(lasting.get("/v1/status", headers=two), 400, "one Host, not 2")
 
 
-def test_a_full_queue_and_a_late_turn_are_503_and_change_nothing(
-    serve: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_queue_and_a_late_turn_are_503_and_change_nothing(serve, monkeypatch):
     service = serve(queue=1, seconds=2)
     begun, gate, take = Event(), Event(), service.folder.waiting._take
-    answers: dict[str, Any] = {}
+    answers = {}
 
-    def slow(waiting: Any) -> None:
+    def slow(waiting):
         begun.set()
         assert gate.wait(20)
         take(waiting)
 
     monkeypatch.setattr(service.folder.waiting, "_take", slow)
 
-    def send(name: str) -> None:
+    def send(name):
         body = {"nodes": [name], "features": [[1.0]], "key": name}
         answers[name] = service.post("/v1/deltas", json=body)
 
@@ -271,7 +235,6 @@ def test_a_full_queue_and_a_late_turn_are_503_and_change_nothing(
 
 
 def refused(answer: Any, status: int, said: str) -> None:
-    """Check a refusal: its status, and a body of one sentence."""
     assert answer.status_code == status, answer.text
     assert list(answer.json()) == ["error"]
     sentence = answer.json()["error"]
@@ -293,7 +256,7 @@ def test_more_new_classes_than_a_change_may_bring_are_413_and_a_colon_is_no_key(
     assert asked.status_code == 200
 
 
-def test_a_request_for_which_no_memory_is_left_may_come_again() -> None:
+def test_a_request_for_which_no_memory_is_left_may_come_again():
     told = failure(MemoryError(), {"method": "POST", "path": "/v1/deltas"})
     assert (told.status_code, told.headers["retry-after"]) == (503, "5")
     assert b"no memory left" in told.body

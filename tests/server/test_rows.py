@@ -1,7 +1,5 @@
 """Nodes as objects with columns by name; several labels and numbers over HTTP."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -25,9 +23,7 @@ def sent(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"rows": [{k: v for k, v in row.items() if k != "label" or v} for row in rows]}
 
 
-def test_rows_are_read_by_the_first_of_them(
-    serve: Any, live: Any, call: Any, tmp_path: Path, caplog: Any
-) -> None:
+def test_rows_are_read_by_the_first_of_them(serve, live, call, tmp_path, caplog):
     client = serve()
     first = sent(mixed_rows(0, 30)) | {"edges": mixed_edges(0, 30), "key": "first"}
     assert client.post("/v1/deltas", json=first).json()["new_nodes"] == 30
@@ -73,7 +69,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_rows_and_features_do_not_mix(serve: Any, first: dict[str, Any]) -> None:
+def test_rows_and_features_do_not_mix(serve, first):
     client = serve()
     both = first | sent(mixed_rows(0, 1))
     assert "not both" in client.post("/v1/deltas", json=both).json()["error"]
@@ -102,7 +98,7 @@ def client(kind: str, folder: Path) -> TestClient:
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
-def test_they_are_told_and_predicted(kind: str, tmp_path: Path) -> None:
+def test_they_are_told_and_predicted(kind, tmp_path):
     with client(kind, tmp_path / "learner") as asked:
         if kind == "labels":
             wrong = {"nodes": ["a"], "features": [[1.0, 0.0]], "labels": ["x"]}
@@ -128,7 +124,7 @@ def test_they_are_told_and_predicted(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
-def test_they_may_be_sent_as_arrow(kind: str) -> None:
+def test_they_may_be_sent_as_arrow(kind):
     pytest.importorskip("pyarrow")
     told = tuple(tuple(label) if isinstance(label, list) else label for label in TOLD[kind])
     sent = Delta(
@@ -147,9 +143,7 @@ def test_they_may_be_sent_as_arrow(kind: str) -> None:
     ("kind", "told", "label"),
     [("numbers", -1, -1), ("class", -1, None), ("labels", ["x", "y"], ["x", "y"])],
 )
-def test_a_label_in_arrow_is_read_as_the_learner_has_labels(
-    kind: str, told: Any, label: Any, tmp_path: Path
-) -> None:
+def test_a_label_in_arrow_is_read_as_the_learner_has_labels(kind, told, label, tmp_path):
     sent = stream({"id": ["a"], "label": [told], "f": [2.0]})
     given = None if kind == "class" else {"head": {"name": "targets", "kind": kind}}
     with LearnerFolder.open(tmp_path / "learner", given) as folder:

@@ -1,7 +1,5 @@
 """The service as a process of its own: signals, sockets, and a process that only reads."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re
@@ -9,9 +7,9 @@ import signal
 import socket
 import sqlite3
 import time
-from pathlib import Path
 from threading import Thread
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -37,7 +35,7 @@ def post(port: int, path: str, body: Any) -> tuple[int, Any]:
     return answer.status, told
 
 
-def test_a_service_from_start_to_stop(tmp_path: Path, learner: Any) -> None:
+def test_a_service_from_start_to_stop(tmp_path, learner):
     folder = tmp_path / "learner"
     process = Forked("serve", str(folder), "--port", "0", "--set", "head.width=32")
     try:
@@ -79,7 +77,7 @@ def huge_bodies_are_refused_unread(pid: int, port: int) -> None:
 
 def stopped_while_learning(process: Forked, port: int) -> set[str]:
     """Send nodes from several threads, stop the service, return those that were acknowledged."""
-    acknowledged: set[str] = set()
+    acknowledged = set()
 
     def send(sender: int) -> None:
         for number in range(1000):
@@ -104,7 +102,7 @@ def stopped_while_learning(process: Forked, port: int) -> set[str]:
     return acknowledged
 
 
-def test_other_addresses_need_tokens() -> None:
+def test_other_addresses_need_tokens():
     for host in ("0.0.0.0", "::", "192.168.0.1", "example.org", ""):
         with pytest.raises(ConfigurationError, match="unless there is a --token-file"):
             check_address(host, has_tokens=False)
@@ -113,7 +111,7 @@ def test_other_addresses_need_tokens() -> None:
         check_address(host, has_tokens=False)
 
 
-def test_a_port_that_is_taken_is_one_sentence() -> None:
+def test_a_port_that_is_taken_is_one_sentence():
     with bind("127.0.0.1", 0) as taken:
         assert taken.proto == socket.IPPROTO_TCP  # what asyncio looks at before TCP_NODELAY
         taken.listen()
@@ -134,9 +132,7 @@ def delta(step: int, generator: torch.Generator) -> Delta:
     return Delta(nodes=nodes, features=features, labels=("x", "y", None), edges=tuple(edges))
 
 
-def test_a_reader_answers_from_whole_deltas_and_refuses_changes(
-    tmp_path: Path, learner: Any
-) -> None:
+def test_a_reader_answers_from_whole_deltas_and_refuses_changes(tmp_path, learner):
     generator, known, expected = torch.Generator().manual_seed(0), learner(), {}
     deltas = [delta(step, generator) for step in range(8)]
     for step, each in enumerate(deltas, 1):
@@ -170,19 +166,14 @@ def test_a_reader_answers_from_whole_deltas_and_refuses_changes(
     writer.close()
 
 
-def test_a_reader_that_cannot_follow_is_told_to_stop(
-    tmp_path: Path, learner: Any, monkeypatch: Any
-) -> None:
+def test_a_reader_that_cannot_follow_is_told_to_stop(tmp_path, learner, monkeypatch):
     LearnerFolder.open(tmp_path / "learner", make=learner).close()
     reader = LearnerFolder.open(tmp_path / "learner", make=learner, readonly=True)
-    killed: list[int] = []
+    killed = []
     monkeypatch.setattr("os.kill", lambda pid, number: killed.append(number))
     app = create_app(reader)
     with TestClient(app, base_url=HERE):
-
-        def failing() -> int:
-            raise RuntimeError("on purpose")
-
+        failing = Mock(side_effect=RuntimeError("on purpose"))
         monkeypatch.setattr(reader, "refresh", failing)
         while not killed:
             time.sleep(0.01)
@@ -192,14 +183,12 @@ def test_a_reader_that_cannot_follow_is_told_to_stop(
 MORE = {"nodes": ["d"], "features": [[1.0, 0.1]], "labels": ["x"], "key": "more"}
 
 
-def test_a_broken_disk_is_said_and_ends_the_process(
-    client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_disk_is_said_and_ends_the_process(client, monkeypatch):
     """Whoever supervises it starts it again; what was begun is answered first."""
-    ended: list[int] = []
+    ended = []
     monkeypatch.setattr("os.kill", lambda process, number: ended.append(number))
 
-    def broken(self: Journal, entries: object) -> None:
+    def broken(self, entries):
         raise sqlite3.OperationalError(f"{self.path}: disk I/O error")
 
     with monkeypatch.context() as patch:

@@ -1,7 +1,5 @@
 """TLS, and what is read again on SIGHUP."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import logging
@@ -67,17 +65,16 @@ async def status(scope: Any, receive: Any, send: Any) -> None:
 
 
 def name_of(port: int, ca: Path) -> str:
-    """Return whom a service says it is."""
     context = ssl.create_default_context(cafile=str(ca))
     with (
         socket.create_connection(("127.0.0.1", port), 20) as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1") as secured,
     ):
-        found: Any = secured.getpeercert()
+        found = secured.getpeercert()
         return str(dict(part[0] for part in found["subject"])["commonName"])
 
 
-def test_a_service_is_asked_through_tls_with_its_own_authority(tmp_path: Path) -> None:
+def test_a_service_is_asked_through_tls_with_its_own_authority(tmp_path):
     tls = certificate(tmp_path, password="secret")
     assert tls.context.minimum_version == ssl.TLSVersion.TLSv1_2
     with served(status, tls=tls) as (port, _):
@@ -91,7 +88,7 @@ def test_a_service_is_asked_through_tls_with_its_own_authority(tmp_path: Path) -
         Client("http://127.0.0.1:1", ca=tls.cert)
 
 
-def test_commands_believe_the_authority_that_is_named(tmp_path: Path, learner: Any) -> None:
+def test_commands_believe_the_authority_that_is_named(tmp_path, learner):
     tls, made = certificate(tmp_path), tmp_path / "copy"
     folder = LearnerFolder.open(tmp_path / "learner", make=learner)
     folder.submit(Delta(nodes="ab", features=torch.eye(2), labels="xy", edges=(("a", "b"),)))
@@ -107,7 +104,7 @@ def test_commands_believe_the_authority_that_is_named(tmp_path: Path, learner: A
         CliRunner().invoke(app, ["backup", str(made), "x", "--ca", "c"], catch_exceptions=False)
 
 
-def test_certificates_that_do_not_do_are_one_sentence(tmp_path: Path) -> None:
+def test_certificates_that_do_not_do_are_one_sentence(tmp_path):
     tls = certificate(tmp_path, password="secret")
     with pytest.raises(ConfigurationError, match="belong together"):
         Tls(tls.cert, tls.key)  # which asks nobody at the terminal for the password
@@ -123,7 +120,7 @@ def test_certificates_that_do_not_do_are_one_sentence(tmp_path: Path) -> None:
         tls_of(tls.cert, None)
 
 
-def test_what_is_wrong_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_wrong_changes_nothing(tmp_path, caplog):
     tls, path = certificate(tmp_path), tmp_path / "tokens"
     path.write_text(f"read {READ}\n")
     path.chmod(0o600)
@@ -145,7 +142,6 @@ def test_what_is_wrong_changes_nothing(tmp_path: Path, caplog: pytest.LogCapture
 
 
 def ask(port: int, ca: Path, token: str) -> int:
-    """Return the status of an answer, on a connection of its own."""
     context = ssl.create_default_context(cafile=str(ca))
     line = http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
     line.request("GET", "/v1/ids", headers={"Authorization": f"Bearer {token}"})
@@ -155,7 +151,7 @@ def ask(port: int, ca: Path, token: str) -> int:
 
 
 @pytest.mark.slow
-def test_a_process_takes_other_secrets_on_sighup(tmp_path: Path) -> None:
+def test_a_process_takes_other_secrets_on_sighup(tmp_path):
     tls, path = certificate(tmp_path), tmp_path / "tokens"
     path.write_text(f"read {READ}\nwrite {WRITE}\n")
     path.chmod(0o600)
@@ -163,7 +159,6 @@ def test_a_process_takes_other_secrets_on_sighup(tmp_path: Path) -> None:
     arguments += ["--port", "0", "--set", "head.width=32"]
     arguments += ["--token-file", str(path), "--tls-cert", str(tls.cert), "--tls-key", str(tls.key)]
     process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
     try:
         lines = iter(process.stderr)
         port = int(_found(lines, r"listening on https://127\.0\.0\.1:(\d+)/"))
@@ -192,8 +187,8 @@ def test_a_process_takes_other_secrets_on_sighup(tmp_path: Path) -> None:
         process.stderr.close()
 
 
-def test_a_process_that_is_starting_outlives_sighup() -> None:
-    def start() -> None:
+def test_a_process_that_is_starting_outlives_sighup():
+    def start():
         outlive_hang_ups()
         os.kill(os.getpid(), signal.SIGHUP)
         time.sleep(0.05)

@@ -1,15 +1,13 @@
 """A service says how it does from its first moment on."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re
 import signal
 import time
-from pathlib import Path
 from threading import Event
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -34,13 +32,11 @@ def ask(port: int, path: str) -> tuple[int, Any, http.client.HTTPMessage]:
     return answer.status, told, answer.headers
 
 
-def test_it_lives_at_once_and_is_ready_when_it_has_caught_up(
-    tmp_path: Path, learner: Any, first: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_it_lives_at_once_and_is_ready_when_it_has_caught_up(tmp_path, learner, first, caplog):
     caplog.set_level("INFO", "evergraph")
     told, go = Event(), Event()
 
-    def make(progress: Any) -> Any:
+    def make(progress):
         progress(Replaying(30, 120, 4.5))
         told.set()
         go.wait()
@@ -74,20 +70,18 @@ def test_it_lives_at_once_and_is_ready_when_it_has_caught_up(
         assert again.seq == 1
 
 
-def test_what_cannot_be_opened_ends_the_server_with_its_reason() -> None:
-    def make(_: Any) -> Any:
-        raise DataError("the journal is damaged")
-
+def test_what_cannot_be_opened_ends_the_server_with_its_reason():
+    make = Mock(side_effect=DataError("the journal is damaged"))
     with served(starting := Starting(make, notifier=Notifier())) as (_, server):
         until(lambda: server.should_exit)
     assert str(starting.failed) == "the journal is damaged"
 
 
 @pytest.mark.parametrize("asks", [True, False], ids=["between deltas", "in a long one"])
-def test_a_recovery_is_left_at_once(asks: bool) -> None:
+def test_a_recovery_is_left_at_once(asks):
     began, over = Event(), Event()
 
-    def make(progress: Any) -> Any:
+    def make(progress):
         began.set()
         while asks:
             progress(Replaying(0, 1, 0.0))
@@ -103,17 +97,15 @@ def test_a_recovery_is_left_at_once(asks: bool) -> None:
     over.set()
 
 
-def test_a_process_answers_while_it_recovers_and_stops_at_once(
-    tmp_path: Path, learner: Any, first: Any
-) -> None:
+def test_a_process_answers_while_it_recovers_and_stops_at_once(tmp_path, learner, first):
     folder = tmp_path / "learner"
     with LearnerFolder.open(folder, make=learner) as kept:
         for number in range(3):
             body = {"nodes": [f"n{number}"], "features": [[1.0, 2.0]], "labels": ["x"]}
             kept.submit(DeltaBody(**body).delta())
 
-    def slowly() -> None:  # deltas take a minute to apply, and so does a start that must
-        OnlineLearner.apply_batch = lambda *_: time.sleep(60)  # type: ignore[assignment]
+    def slowly():  # deltas take a minute to apply, and so does a start that must
+        OnlineLearner.apply_batch = lambda *_: time.sleep(60)
 
     process = Forked("serve", str(folder), "--port", "0", before=slowly)
     try:

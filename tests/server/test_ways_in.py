@@ -7,8 +7,6 @@ in ``test_queries``, tables sent to a service against its rows in ``test_rows``,
 graphs against frames and folders in ``test_mixed_columns``.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable
@@ -39,7 +37,7 @@ NO_EDGES = EDGES.iloc[:0]
 def people(**changes: Any) -> pd.DataFrame:
     """Return a table of nodes with two columns of very different sizes."""
     drawn = np.random.default_rng(0)
-    columns: dict[str, Any] = {
+    columns = {
         "id": [f"n{row}" for row in range(ROWS)],
         "label": ["x", "y"] * (ROWS // 2),
         "age": drawn.normal(40, 12, ROWS).round(2),
@@ -66,7 +64,6 @@ class Way:
         self.begin()
 
     def begin(self) -> None:
-        """Make the learner."""
         with LearnerFolder.open(
             "learner", make=lambda: OnlineLearner(head=FusedHead(width=16), seed=0)
         ):
@@ -187,7 +184,7 @@ def way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Way:
     """Each way in, with a learner that knows nothing."""
-    made: Way = request.param(tmp_path, call, live, monkeypatch)
+    made = request.param(tmp_path, call, live, monkeypatch)
     return made
 
 
@@ -196,15 +193,12 @@ def close(found: torch.Tensor, expected: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__, indirect=True)
-def test_columns_are_scaled_as_the_first_were_and_matched_by_name(
-    way: Way, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_columns_are_scaled_as_the_first_were_and_matched_by_name(way, caplog):
     table = people(label=["NULL", "NA", "", None, *["x", "y"] * 18])
     table.insert(0, "Unnamed: 0", np.arange(ROWS)[::-1])  # as pandas writes its index
     said = way.take(table.rename(columns={"label": " label", "age": " age"}), EDGES)
     features, classes, scheme = way.known()
     close(features, scaled(table, table))
-    assert scheme is not None
     assert scheme.kinds == {"age": "number", "income": "number"}
     assert classes[:4] == [-1] * 4
     assert set(classes[4:]) == {0, 1}
@@ -221,14 +215,14 @@ def test_columns_are_scaled_as_the_first_were_and_matched_by_name(
     assert len(way.known()[0]) == ROWS + 1
 
 
-def test_numbers_that_stand_for_no_label(way: Way) -> None:
+def test_numbers_that_stand_for_no_label(way):
     way.take(people(label=[-1, -1.0, None, float("nan"), *[0, 1] * 18]), EDGES)
     _, classes, _ = way.known()
     assert classes[:4] == [-1] * 4
     assert set(classes[4:]) == {0, 1}
 
 
-def test_a_missed_label_column_is_said(way: Way, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missed_label_column_is_said(way, caplog):
     table = people(label=[0, 1] * (ROWS // 2)).rename(columns={"label": "class"})
     said = way.take(table, EDGES) + caplog.text
     assert "has no column 'label'" in said

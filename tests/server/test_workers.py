@@ -1,7 +1,5 @@
 """Who works: one thread that writes, some for each kind of work, and the loop for few questions."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
@@ -12,7 +10,6 @@ from typing import Any
 
 import orjson
 import pytest
-from fastapi.testclient import TestClient
 
 from evergraph.core.errors import UnknownNodeError
 from evergraph.online.folder.learner_folder import LearnerFolder
@@ -25,15 +22,13 @@ from evergraph.server.workers import PACES, Pool, Together, Turns, Writer
 from stand_in import delta, opened
 
 
-def test_look_ups_that_take_long_hold_up_nobody(
-    client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_look_ups_that_take_long_hold_up_nobody(client, monkeypatch):
     gate, view = Event(), client.folder.learner.frozen()
     looked_up, suggest = view.looked_up, view.suggest
     monkeypatch.setattr(view, "looked_up", lambda *a, **k: (gate.wait(20), looked_up(*a, **k))[1])
     monkeypatch.setattr(view, "suggest", lambda *a, **k: (gate.wait(20), suggest(*a, **k))[1])
     paths = ["/v1/nodes/a"] * 45 + ["/v1/suggestions"] * 4
-    told: list[int] = []
+    told = []
     threads = [Thread(target=lambda p=p: told.append(client.get(p).status_code)) for p in paths]
     for thread in threads:
         thread.start()
@@ -51,16 +46,16 @@ def test_look_ups_that_take_long_hold_up_nobody(
     assert told == [200] * len(paths)
 
 
-def test_a_client_that_asks_much_at_once_does_not_hold_up_another() -> None:
-    begun: list[str] = []
+def test_a_client_that_asks_much_at_once_does_not_hold_up_another():
+    begun = []
 
-    async def ask(turns: Turns, client: str) -> None:
+    async def ask(turns, client):
         if (turn := turns.take(client)) is not None:
             await turn
         begun.append(client)
         time.sleep(0.005)  # longer than a turn: what comes after it waits
 
-    async def main() -> None:
+    async def main():
         turns = Turns()
         clients = ["one"] * 24 + ["other"]
         await asyncio.gather(*(ask(turns, client) for client in clients))
@@ -72,10 +67,10 @@ def test_a_client_that_asks_much_at_once_does_not_hold_up_another() -> None:
     assert begun.index("other") <= 2
 
 
-def test_where_too_many_wait_the_next_is_refused() -> None:
+def test_where_too_many_wait_the_next_is_refused():
     gate = Event()
 
-    async def main() -> Any:
+    async def main():
         pool = Pool("sums", places=2, seconds=0.5)
         waiting = [asyncio.ensure_future(pool.run(lambda: gate.wait(5))) for _ in range(3)]
         await asyncio.sleep(0.01)
@@ -107,10 +102,10 @@ def folder(tmp_path: Path) -> Iterator[LearnerFolder]:
         yield made
 
 
-def test_calls_run_in_turn_and_a_full_queue_refuses(folder: LearnerFolder) -> None:
+def test_calls_run_in_turn_and_a_full_queue_refuses(folder):
     writer, gate, begun, done = Writer(folder, places=3), Event(), Event(), []
 
-    def first() -> None:
+    def first():
         begun.set()
         gate.wait()
         done.append(0)
@@ -139,17 +134,17 @@ def test_calls_run_in_turn_and_a_full_queue_refuses(folder: LearnerFolder) -> No
         writer.call(lambda: None)
 
 
-def test_deltas_that_wait_are_taken_in_together_between_calls(folder: LearnerFolder) -> None:
+def test_deltas_that_wait_are_taken_in_together_between_calls(folder):
     writer, gate, begun, sizes = Writer(folder, places=5), Event(), Event(), []
     take = folder.waiting._take
 
-    def counted(waiting: Any) -> None:
+    def counted(waiting):
         sizes.append(len(waiting))
         take(waiting)
 
     folder.waiting._take = counted
 
-    def first() -> None:
+    def first():
         begun.set()
         gate.wait()
 
@@ -182,7 +177,7 @@ def asked_at_once(
         calls.append(len(ids))
         if "nobody" in ids:
             raise UnknownNodeError("node 'nobody' is not in the graph")
-        return Answer(7, tuple(ids))  # type: ignore[arg-type]
+        return Answer(7, tuple(ids))
 
     async def main() -> Any:
         together = Together(answer, **options)
@@ -194,8 +189,8 @@ def asked_at_once(
     return asyncio.run(main())
 
 
-def test_what_waits_is_answered_in_one_call_and_each_gets_its_part() -> None:
-    calls: list[int] = []
+def test_what_waits_is_answered_in_one_call_and_each_gets_its_part():
+    calls = []
     told = asked_at_once([["a"], [], ["b", "c"]], calls)
     assert [one.predictions for one in told] == [("a",), (), ("b", "c")]
     assert calls == [3]
@@ -211,7 +206,7 @@ def test_what_waits_is_answered_in_one_call_and_each_gets_its_part() -> None:
 
 
 @pytest.mark.parametrize("count", [1, FEW, FEW + 1, 300])
-def test_few_and_many_are_told_the_same(lasting: TestClient, count: int) -> None:
+def test_few_and_many_are_told_the_same(lasting, count):
     ids = (["a", "c", 1, 3] * count)[:count]
     told = lasting.post("/v1/predictions", json={"ids": ids, "all": True}).json()
     alone = [
@@ -229,20 +224,18 @@ def test_few_and_many_are_told_the_same(lasting: TestClient, count: int) -> None
 
 
 @pytest.mark.parametrize("every", [False, True])
-def test_many_are_written_in_blocks_as_they_are_at_once(lasting: TestClient, every: bool) -> None:
-    view = lasting.folder.learner.frozen()  # type: ignore[attr-defined]
+def test_many_are_written_in_blocks_as_they_are_at_once(lasting, every):
+    view = lasting.folder.learner.frozen()
     for count in (0, 1, 500, 1_001):
         answer = view.answer((["a", "c", 1, 3] * count)[:count], every_class=every)
         assert in_blocks(answer) == orjson.dumps(to_json(answer))
 
 
-def test_what_takes_long_is_answered_in_a_thread(
-    client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_takes_long_is_answered_in_a_thread(client, monkeypatch):
     seconds, answer = 0.0, LearnerView.answer
-    aside: list[bool] = []
+    aside = []
 
-    def noting(view: LearnerView, ids: Any, *, every_class: bool = False) -> Answer:
+    def noting(view, ids, *, every_class=False):
         aside.append("predictions" in threading.current_thread().name)
         began = time.thread_time()
         while time.thread_time() - began < seconds:
@@ -252,7 +245,7 @@ def test_what_takes_long_is_answered_in_a_thread(
     monkeypatch.setattr(LearnerView, "answer", noting)
     monkeypatch.setattr("evergraph.server.service.EVERY", 1)  # every batch is timed
 
-    def asked(*counts: int) -> list[bool]:
+    def asked(*counts):
         """Ask for so many nodes, and return which of them were answered in a thread."""
         aside.clear()
         for count in counts:
@@ -267,7 +260,7 @@ def test_what_takes_long_is_answered_in_a_thread(
     assert asked(1, 1) == [True, False]
 
 
-def test_one_node_by_its_address(lasting: TestClient) -> None:
+def test_one_node_by_its_address(lasting):
     for node, text in (("a", "a"), (3, "3")):
         told = lasting.get(f"/v1/predictions/{text}").json()
         assert told == lasting.post("/v1/predictions", json={"ids": [node]}).json()
@@ -278,12 +271,12 @@ def test_one_node_by_its_address(lasting: TestClient) -> None:
 
 
 @pytest.mark.parametrize("text", [b"after=", b"after=-1", b"after=1.5", b"after=9" + b"9" * 19])
-def test_what_is_no_seq_is_refused(text: bytes) -> None:
+def test_what_is_no_seq_is_refused(text):
     with pytest.raises(RefusedError, match="after must be the seq of a delta"):
         after_in(text)
 
 
-def test_an_answer_of_too_many_numbers_is_refused(serve: Any, first: Any) -> None:
+def test_an_answer_of_too_many_numbers_is_refused(serve, first):
     client = serve(answers=100)
     client.post("/v1/deltas", json=first)
     few = {"ids": ["a"] * 50, "all": True}
@@ -297,7 +290,7 @@ def test_an_answer_of_too_many_numbers_is_refused(serve: Any, first: Any) -> Non
     assert client.post("/v1/predictions", json={"ids": ["a"] * 51}).status_code == 200
 
 
-def test_a_status_names_some_classes(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_status_names_some_classes(client, monkeypatch):
     assert client.get("/v1/status").json()["names"] == ["x", "y"]
     monkeypatch.setattr("evergraph.server.schema.MOST_NAMES", 1)
     told = client.get("/v1/status").json()

@@ -1,7 +1,5 @@
 """Which task brings a node, and which task brings a class first."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -14,7 +12,7 @@ from evergraph.streams import Arrival, order_classes
 from evergraph.streams.arrival import arrival_of
 
 
-def test_nodes_and_classes_arrive_by_hand() -> None:
+def test_nodes_and_classes_arrive_by_hand():
     #        node  0  1  2  3   4  5  6
     labels = torch.tensor([3, 1, 1, 3, -1, 0, 2])
     owner = torch.tensor([2, 2, 0, 0, -1, 2, -1])  # class 2 is left out
@@ -35,7 +33,7 @@ def test_nodes_and_classes_arrive_by_hand() -> None:
 
 
 @given(nodes=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=20))
-def test_every_class_is_new_once_with_its_first_nodes(nodes: list[tuple[int, int]]) -> None:
+def test_every_class_is_new_once_with_its_first_nodes(nodes):
     labels, owner = torch.tensor(nodes).T
     arrival = arrival_of(owner, labels, classes=sorted(set(labels.tolist())))
     assert sorted(arrival.classes) == sorted(set(labels.tolist()))
@@ -74,15 +72,13 @@ ORDERED: list[tuple[list[int], dict[str, Any], list[tuple[int, ...]]]] = [
 
 
 @pytest.mark.parametrize(("sizes", "options", "expected"), ORDERED)
-def test_classes_become_tasks(
-    sizes: list[int], options: dict[str, Any], expected: list[tuple[int, ...]]
-) -> None:
+def test_classes_become_tasks(sizes, options, expected):
     given = torch.tensor(sizes)
     assert order_classes(given, **options) == expected
     assert given.tolist() == sizes
 
 
-def test_shuffling_is_a_permutation_that_follows_the_seed_alone() -> None:
+def test_shuffling_is_a_permutation_that_follows_the_seed_alone():
     first, again = (
         [order_classes(equal(12), per_task=2, order="shuffled", seed=seed) for seed in range(10)]
         for _ in range(2)
@@ -99,23 +95,23 @@ def test_shuffling_is_a_permutation_that_follows_the_seed_alone() -> None:
 
 
 @pytest.mark.parametrize("order", [[0, 0, 1], [0, 1, 9], [0, -1], [0, 2]])
-def test_an_order_with_doubles_strangers_or_small_classes_is_refused(order: list[int]) -> None:
+def test_an_order_with_doubles_strangers_or_small_classes_is_refused(order):
     with pytest.raises(ConfigurationError) as caught:
         order_classes(torch.tensor([5, 5, 1]), per_task=1, order=order)
     assert "order must name each class at most once" in str(caught.value)
     assert str(order) in str(caught.value)
     with pytest.raises(ConfigurationError, match="order must be 'label', 'size', 'shuffled' or classes, not 'age'"):  # fmt: skip  # noqa: E501
-        order_classes(equal(4), per_task=2, order="age")  # type: ignore[arg-type]
+        order_classes(equal(4), per_task=2, order="age")
 
 
 @pytest.mark.parametrize("per_task", [0, -1, 1.5, True])
-def test_tasks_of_no_class_are_refused(per_task: int) -> None:
+def test_tasks_of_no_class_are_refused(per_task):
     with pytest.raises(ConfigurationError, match="classes_per_task must be an integer"):
         order_classes(equal(4), per_task=per_task)
 
 
 @pytest.mark.parametrize(("sizes", "found"), [([5], 1), ([5, 1], 1), ([1, 1], 0), ([], 0)])
-def test_too_few_classes_for_a_task_are_refused(sizes: list[int], found: int) -> None:
+def test_too_few_classes_for_a_task_are_refused(sizes, found):
     count = "1 class has" if found == 1 else f"{found} classes have"
     message = f"no task can be made: {count} at least 3 nodes, and a task needs 2"
     with pytest.raises(DataError, match=message):

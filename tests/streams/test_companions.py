@@ -1,7 +1,5 @@
 """Nodes without a class come along, or are left out."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest
@@ -27,7 +25,7 @@ def authors() -> Graph:
     )
 
 
-def test_they_come_with_the_first_task_that_needs_them() -> None:
+def test_they_come_with_the_first_task_that_needs_them():
     graph = authors()
     owner = torch.cat([torch.arange(24) // 12, torch.tensor([-1, -1])])
     assert with_companions(graph, owner)[24:].tolist() == [0, 0]
@@ -36,7 +34,7 @@ def test_they_come_with_the_first_task_that_needs_them() -> None:
     assert with_companions(graph, later)[0] == -1  # it has a class, and it is not wanted
 
 
-def test_a_stream_of_typed_nodes_keeps_them() -> None:
+def test_a_stream_of_typed_nodes_keeps_them():
     graph = authors()
     left, along = GraphStream(graph), GraphStream(graph, unlabelled="along")
     for stream in (left, along):
@@ -57,17 +55,14 @@ def test_a_stream_of_typed_nodes_keeps_them() -> None:
     assert GraphStream(typed).unlabelled == "along"
 
 
-def test_nodes_with_targets_stay_where_they_are() -> None:
+def test_nodes_with_targets_stay_where_they_are():
     values = torch.arange(26.0)[:, None]
     values[24:] = torch.nan
     ends = torch.tensor([[*range(23), 24], [*range(1, 24), 0]])  # a chain, so tasks are neighbours
     graph = Graph.from_edges(
         ends, features=torch.eye(26), targets=Targets(values, "numbers"), undirected=True
     )
-    left, along = (
-        GraphStream(graph, tasks=2, unlabelled=way)  # type: ignore[arg-type]
-        for way in ("leave-out", "along")
-    )
+    left, along = (GraphStream(graph, tasks=2, unlabelled=way) for way in ("leave-out", "along"))
     own = [set(left.open(task).ids.tolist()) for task in (0, 1)]
     kept = [set(along.open(task).ids.tolist()) for task in (0, 1)]
     assert [ids - {24} for ids in kept] == own
@@ -75,7 +70,6 @@ def test_nodes_with_targets_stay_where_they_are() -> None:
 
 
 def over_all_edges(graph: Graph, owner: Tensor) -> Tensor:
-    """Return the task of each node, from all edges at once."""
     never = len(owner) + 1
     free = graph.labels == UNLABELLED
     one, other = graph.edge_rows(), graph.indices.long()
@@ -98,9 +92,7 @@ nodes = st.integers(0, NODES - 1)
     undirected=st.booleans(),
     block=st.sampled_from([1, 20, 100]),
 )
-def test_blocks_of_rows_do_not_show(
-    ends: list[tuple[int, int]], labels: list[int], undirected: bool, block: int
-) -> None:
+def test_blocks_of_rows_do_not_show(ends, labels, undirected, block):
     graph = Graph.from_edges(
         torch.tensor(ends, dtype=torch.long).reshape(-1, 2).T,
         features=torch.eye(NODES),
@@ -116,9 +108,7 @@ def test_blocks_of_rows_do_not_show(
 
 
 @pytest.mark.parametrize(("labelled", "way"), [(12, "leave-out"), (11, "along")])
-def test_where_most_nodes_have_no_class_they_come_along_and_it_is_said(
-    labelled: int, way: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_where_most_nodes_have_no_class_they_come_along_and_it_is_said(labelled, way, caplog):
     graph = Graph.from_edges(
         torch.tensor([[0], [20]]),
         features=torch.eye(24),

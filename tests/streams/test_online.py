@@ -3,8 +3,6 @@
 Every node's feature is its own number in the whole graph, so any position can be traced back.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -39,7 +37,7 @@ def online(**options: Any) -> GraphStream:
     return GraphStream(WHOLE, **{"by": "online", "batch": 5, **options})
 
 
-def test_every_training_node_comes_once_and_in_no_order_of_its_own() -> None:
+def test_every_training_node_comes_once_and_in_no_order_of_its_own():
     stream, by_class = online(), GraphStream(WHOLE)
     # 24 training nodes a task: 5 + 5 + 5 + 5 + 4
     assert len(stream) == 10
@@ -52,7 +50,7 @@ def test_every_training_node_comes_once_and_in_no_order_of_its_own() -> None:
     assert not stream.splits[0].train.equal(online(seed=1).splits[0].train)
 
 
-def test_a_task_is_tested_on_the_same_nodes_from_its_first_batch_on() -> None:
+def test_a_task_is_tested_on_the_same_nodes_from_its_first_batch_on():
     stream, by_class = online(), GraphStream(WHOLE)
     assert [stream.met(step) for step in range(10)] == [1] * 5 + [2] * 5
     for step in (0, 3, 5, 9):
@@ -65,7 +63,7 @@ def test_a_task_is_tested_on_the_same_nodes_from_its_first_batch_on() -> None:
         assert sorted(union.tasks.unique().tolist()) == [*range(stream.met(step))]
 
 
-def test_nothing_is_seen_before_it_comes() -> None:
+def test_nothing_is_seen_before_it_comes():
     stream = online(edges="all")
     for step in range(len(stream)):
         come = set(torch.cat([s.train for s in stream.splits[: step + 1]]).tolist())
@@ -79,18 +77,17 @@ def test_nothing_is_seen_before_it_comes() -> None:
         assert set(shown) <= come  # no label but those of training nodes that have come
 
 
-def test_classes_are_those_of_the_tasks_that_have_begun() -> None:
+def test_classes_are_those_of_the_tasks_that_have_begun():
     stream = online(setting="task-il")
     assert stream.label_space(4).sizes == (2,)
     assert stream.label_space(5).sizes == (2, 2)
     [_, second] = stream.exams(5, "local")
     allowed = stream.label_space(5).allowed(second.tasks)
-    assert allowed is not None
     assert allowed[0].tolist() == [False, False, True, True]
 
 
 @given(seed=st.integers(0, 50), edges=st.sampled_from(["within", "all"]), hops=st.integers(0, 3))
-def test_a_batch_comes_with_all_that_its_embeddings_need(seed: int, edges: Any, hops: int) -> None:
+def test_a_batch_comes_with_all_that_its_embeddings_need(seed, edges, hops):
     stream = GraphStream(whole_graph(seed), by="online", batch=4, edges=edges)
     step = seed % len(stream)
     topology = SGC(hops=hops)
@@ -102,7 +99,7 @@ def test_a_batch_comes_with_all_that_its_embeddings_need(seed: int, edges: Any, 
     assert near.met_sizes == far.met_sizes
 
 
-def test_a_batch_comes_with_no_more_than_that() -> None:
+def test_a_batch_comes_with_no_more_than_that():
     path = Graph.from_edges(
         torch.stack([torch.arange(59), torch.arange(1, 60)]),
         features=torch.arange(60.0).unsqueeze(1),
@@ -120,7 +117,7 @@ def test_a_batch_comes_with_no_more_than_that() -> None:
 
 
 @given(seed=st.integers(0, 50), hops=st.integers(0, 4), few=st.integers(1, 5))
-def test_nodes_around_are_those_covered_in_the_subgraph(seed: int, hops: int, few: int) -> None:
+def test_nodes_around_are_those_covered_in_the_subgraph(seed, hops, few):
     graph = whole_graph(seed)
     there = torch.rand(NODES, generator=torch.Generator().manual_seed(seed)) < 0.7
     inside = there.nonzero().flatten()
@@ -130,6 +127,6 @@ def test_nodes_around_are_those_covered_in_the_subgraph(seed: int, hops: int, fe
     assert found.equal(inside[covered_nodes(graph.subgraph(inside), places, hops=hops)])
 
 
-def test_sizes_met_by_hand() -> None:
+def test_sizes_met_by_hand():
     met = MetSizes(torch.tensor([0, 2, 2, -1, 0]), torch.tensor([1, 1, 0, 0, -1]), steps=3)
     assert [met.upto(step) for step in range(3)] == [{1: 1}, {1: 1}, {0: 1, 1: 2}]

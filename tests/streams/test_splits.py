@@ -1,9 +1,5 @@
 """Training, validation and test nodes of every class."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 from hypothesis import given
@@ -52,7 +48,7 @@ def counts(split: Split, labels: Tensor, label: int) -> list[int]:
         ({"labelled": 0.9}, 10, [8, 1, 1]),  # one is left for each of the others
     ],
 )
-def test_every_class_is_cut_as_asked(options: Any, size: int, expected: list[int]) -> None:
+def test_every_class_is_cut_as_asked(options, size, expected):
     labels = labels_of(size, 50)
     split = split_classes(labels, (0, 1), **options)
     assert counts(split, labels, 0) == expected
@@ -63,7 +59,7 @@ def test_every_class_is_cut_as_asked(options: Any, size: int, expected: list[int
 
 
 @given(sizes=st.lists(st.integers(3, 30), min_size=1, max_size=4), seed=st.integers(0, 10_000))
-def test_parts_are_ascending_disjoint_and_cover_the_classes(sizes: list[int], seed: int) -> None:
+def test_parts_are_ascending_disjoint_and_cover_the_classes(sizes, seed):
     labels = labels_of(*sizes, 5)  # the last class is not asked for
     classes = tuple(range(len(sizes)))
     split = split_classes(labels, classes, seed=seed)
@@ -76,7 +72,7 @@ def test_parts_are_ascending_disjoint_and_cover_the_classes(sizes: list[int], se
 
 
 @given(seed=st.integers(0, 10_000), order=st.permutations(range(4)))
-def test_a_class_is_cut_the_same_way_whenever_it_arrives(seed: int, order: list[int]) -> None:
+def test_a_class_is_cut_the_same_way_whenever_it_arrives(seed, order):
     labels = labels_of(8, 9, 10, 11)
     together = split_classes(labels, tuple(order), seed=seed)
     again = split_classes(labels, (0, 1, 2, 3), seed=seed)
@@ -86,7 +82,7 @@ def test_a_class_is_cut_the_same_way_whenever_it_arrives(seed: int, order: list[
         assert getattr(together, part).equal(getattr(again, part))
 
 
-def test_draws_are_independent_and_fair() -> None:
+def test_draws_are_independent_and_fair():
     # Two classes of one size, node i of one beside node i of the other: cut alike they would
     # choose the same places.
     labels = torch.arange(60) % 2
@@ -103,7 +99,7 @@ def test_draws_are_independent_and_fair() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 2])
-def test_a_class_too_small_to_cut_is_named(size: int) -> None:
+def test_a_class_too_small_to_cut_is_named(size):
     labels = torch.tensor([0] * 5 + [7] * size)
     with pytest.raises(DataError, match=f"class 7 has {size} nodes, too few to split"):
         split_classes(labels, (0, 7))
@@ -123,15 +119,15 @@ def test_a_class_too_small_to_cut_is_named(size: int) -> None:
         ({"labelled": 0.1, "shares": (0.5, 0.25, 0.25)}, "leave out one of them"),
     ],
 )  # fmt: skip
-def test_shares_that_cut_nothing_are_refused(options: Any, said: str) -> None:
+def test_shares_that_cut_nothing_are_refused(options, said):
     with pytest.raises(ConfigurationError, match=said):
         split_classes(labels_of(20), (0,), **options)
 
 
-def test_fewer_labels_are_some_of_more() -> None:
+def test_fewer_labels_are_some_of_more():
     labels = labels_of(200, 90)
     few, more, default = (
-        set(split_classes(labels, (0, 1), seed=3, **options).train.tolist())  # type: ignore[arg-type]
+        set(split_classes(labels, (0, 1), seed=3, **options).train.tolist())
         for options in ({"labelled": 0.05}, {"labelled": 0.2}, {})
     )
     assert few < more < default

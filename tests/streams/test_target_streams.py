@@ -1,9 +1,5 @@
 """Streams of nodes that have several labels or numbers."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 
@@ -25,13 +21,12 @@ def ring(nodes: int = 30, *, timed: bool = False, values: torch.Tensor | None = 
     )
 
 
-def test_nodes_arrive_in_a_random_order_in_equal_parts() -> None:
+def test_nodes_arrive_in_a_random_order_in_equal_parts():
     graph = ring()
     stream = GraphStream(graph, tasks=3, by="random")
     assert repr(stream) == (
         "GraphStream(tasks=3, numbers=2, nodes=30, edges='within', setting='class-il')"
     )
-    assert graph.targets is not None
     met = []
     for task in stream:
         assert (len(task.train), len(task.validation)) == (6, 2)
@@ -47,22 +42,22 @@ def test_nodes_arrive_in_a_random_order_in_equal_parts() -> None:
     assert other.open(0).ids.tolist() != stream.open(0).ids.tolist()
 
 
-def test_nodes_arrive_in_the_order_of_time() -> None:
+def test_nodes_arrive_in_the_order_of_time():
     stream = GraphStream(ring(timed=True), by="time", tasks=2)
     assert [task.ids.tolist() for task in stream] == [[*range(15)], [*range(15, 30)]]
 
 
 @pytest.mark.parametrize(("timed", "first"), [(True, [0, 1, 2, 3, 4, 5]), (False, None)])
-def test_by_class_stands_for_what_the_graph_allows(timed: bool, first: list[int] | None) -> None:
+def test_by_class_stands_for_what_the_graph_allows(timed, first):
     stream = GraphStream(ring(timed=timed))
     assert len(stream) == 5
     assert first is None or stream.open(0).ids.tolist() == first
 
 
-def test_exams_hold_targets_and_unknown_nodes_are_left_out() -> None:
+def test_exams_hold_targets_and_unknown_nodes_are_left_out():
     stream = GraphStream(ring(), tasks=3, by="random")
     for testing in ("local", "global"):
-        for exam in stream.exams(2, testing):  # type: ignore[arg-type]
+        for exam in stream.exams(2, testing):
             assert exam.targets is not None
             assert len(exam.targets) == len(exam.nodes)
             assert exam.graph.targets is None
@@ -76,7 +71,7 @@ def test_exams_hold_targets_and_unknown_nodes_are_left_out() -> None:
     assert sorted(id for task in stream for id in task.ids.tolist()) == list(range(5, 30))
 
 
-def test_classes_may_come_in_a_random_order_too() -> None:
+def test_classes_may_come_in_a_random_order_too():
     labels = torch.arange(30) // 15
     graph = Graph.from_edges(torch.zeros(2, 0).long(), features=torch.eye(30), labels=labels)
     stream = GraphStream(graph, by="random", tasks=2)
@@ -93,14 +88,12 @@ def test_classes_may_come_in_a_random_order_too() -> None:
         ({"by": "random", "tasks": 20}, DataError, "make fewer tasks than 20"),
     ],
 )
-def test_what_means_nothing_without_classes_is_refused(
-    options: dict[str, Any], error: type[Exception], said: str
-) -> None:
+def test_what_means_nothing_without_classes_is_refused(options, error, said):
     with pytest.raises(error, match=said):
         GraphStream(ring(), **options)
 
 
-def test_too_few_nodes_are_refused() -> None:
+def test_too_few_nodes_are_refused():
     values = torch.full((30, 2), NAN)
     values[0] = 1.0
     with pytest.raises(DataError, match="targets are known of 1 nodes"):

@@ -3,8 +3,6 @@
 Every node's feature is its own number in the whole graph, so any position can be traced back.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -54,18 +52,18 @@ def stream_of(**options: Any) -> GraphStream:
     return GraphStream(WHOLE, **{"min_class_size": 3, "edges": "all", **options})
 
 
-def test_time_cuts_the_graph_at_years() -> None:
+def test_time_cuts_the_graph_at_years():
     stream = stream_of(by="time")
     assert len(stream) == YEARS
     for task in stream:
         year = 1990 + 10 * task.index
-        own = {n for n in KEPT if int(WHOLE.time[n]) == year}  # type: ignore[index]
+        own = {n for n in KEPT if int(WHOLE.time[n]) == year}
         assert set(ids(task.graph, task.own)) == own
     assert stream.tasks == [(0, 1, 2), (), ()]
     assert stream.label_space(2) == LabelSpace("class-il", (3, 0, 0))
 
 
-def test_a_drift_ends_with_the_classes_it_began_with() -> None:
+def test_a_drift_ends_with_the_classes_it_began_with():
     labels = torch.arange(4).repeat_interleave(250)
     graph = Graph.from_edges(
         torch.empty(2, 0, dtype=torch.long), features=torch.zeros(1000, 1), labels=labels
@@ -82,7 +80,7 @@ def test_a_drift_ends_with_the_classes_it_began_with() -> None:
 
 
 @WAYS
-def test_splits_are_those_of_whole_classes_whatever_the_way(way: dict[str, Any]) -> None:
+def test_splits_are_those_of_whole_classes_whatever_the_way(way):
     whole = split_classes(WHOLE.labels, (0, 1, 2), seed=2)
     stream = stream_of(seed=2, **way)
     arrived = [node for task in stream for node in ids(task.graph, task.own)]
@@ -99,22 +97,22 @@ def test_splits_are_those_of_whole_classes_whatever_the_way(way: dict[str, Any])
 @pytest.mark.parametrize(
     "way", [{}, {"by": "online"}, {"by": "time"}, {"by": "blurred", "tasks": 2}, {"by": "random"}]
 )
-def test_a_share_of_every_class_is_labelled_whatever_the_way(way: dict[str, Any]) -> None:
+def test_a_share_of_every_class_is_labelled_whatever_the_way(way):
     stream = stream_of(seed=2, labelled=0.3, classes_per_task=1, **way)
     for part, each in zip(PARTS, (9, 9, 12), strict=True):  # of 30 nodes a class
         nodes = torch.cat([getattr(split, part) for split in stream.splits])
         assert torch.bincount(WHOLE.labels[nodes]).tolist() == [each] * 3
 
 
-def test_too_few_labels_for_the_tasks_are_refused() -> None:
+def test_too_few_labels_for_the_tasks_are_refused():
     with pytest.raises(DataError, match=r"or label more than 0.04 \(parameter labelled\)"):
         stream_of(by="random", tasks=5, labelled=0.04)  # three training nodes
 
 
 @WAYS
-def test_labels_are_right_and_numbered_by_first_arrival(way: dict[str, Any]) -> None:
+def test_labels_are_right_and_numbered_by_first_arrival(way):
     stream = stream_of(order=[2, 0, 1], **way)
-    met: set[int] = set()
+    met = set()
     for task in stream:
         labels = [stream.classes[label] for label in task.train_labels.tolist()]
         assert labels == WHOLE.labels[ids(task.graph, task.train)].tolist()
@@ -129,7 +127,7 @@ def test_labels_are_right_and_numbered_by_first_arrival(way: dict[str, Any]) -> 
 
 @WAYS
 @pytest.mark.parametrize("edges", ["within", "all"])
-def test_graphs_and_exams_follow_the_owner(way: dict[str, Any], edges: str) -> None:
+def test_graphs_and_exams_follow_the_owner(way, edges):
     stream = stream_of(**way | {"edges": edges})
     seen, within = set[int](), set[tuple[int, int]]()
     met = dict.fromkeys(range(3), 0)
@@ -154,14 +152,14 @@ def test_graphs_and_exams_follow_the_owner(way: dict[str, Any], edges: str) -> N
 
 
 @given(per_task=st.integers(1, 3), seed=st.integers(0, 50))
-def test_blurred_streams_have_as_many_tasks_as_by_class(per_task: int, seed: int) -> None:
+def test_blurred_streams_have_as_many_tasks_as_by_class(per_task, seed):
     counts = [
         len(stream_of(by=by, classes_per_task=per_task, seed=seed)) for by in ("class", "blurred")
     ]
     assert counts[0] == counts[1]
 
 
-def test_too_many_tasks_are_refused() -> None:
+def test_too_many_tasks_are_refused():
     with pytest.raises(DataError, match=r"task \d+ has no \w+ nodes: make fewer tasks than 60"):
         stream_of(by="blurred", tasks=60)
     with pytest.raises(DataError, match="make fewer tasks than 1000"):
@@ -187,12 +185,12 @@ def test_too_many_tasks_are_refused() -> None:
         ({"by": "day"}, "unknown by 'day': .*blurred, class, drifting, online, random, time"),
     ],
 )
-def test_parameters_that_mean_nothing_are_refused(options: dict[str, Any], message: str) -> None:
+def test_parameters_that_mean_nothing_are_refused(options, message):
     with pytest.raises((ConfigurationError, UnknownNameError), match=message):
         stream_of(**options)
 
 
-def test_a_graph_without_times_or_large_classes_is_refused() -> None:
+def test_a_graph_without_times_or_large_classes_is_refused():
     with pytest.raises(DataError, match="needs the time of every node"):
         GraphStream(replace(WHOLE, time=None), by="time", min_class_size=3)
     with pytest.raises(DataError, match="no class has at least 99 nodes"):
@@ -200,9 +198,7 @@ def test_a_graph_without_times_or_large_classes_is_refused() -> None:
 
 
 @pytest.mark.parametrize("way", [{"by": "class"}, {"by": "time"}, {"by": "blurred", "tasks": 3}])
-def test_a_class_too_small_to_split_is_dropped(
-    way: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_class_too_small_to_split_is_dropped(way, caplog):
     with caplog.at_level("INFO", "evergraph"):
         stream = GraphStream(WHOLE, **way)
         GraphStream(replace(WHOLE, class_names=("a", "b", "c", "rare")), **way)
@@ -221,7 +217,7 @@ def classes_in(owner: torch.Tensor, labels: torch.Tensor, task: int) -> list[int
     return sorted(set(labels[owner == task].tolist()))
 
 
-def test_without_blur_batches_cut_the_sequence_of_classes_by_hand() -> None:
+def test_without_blur_batches_cut_the_sequence_of_classes_by_hand():
     # sequence 2 2 2 2 | 0 0 1 1: batches of four; class 3 and the unlabelled node do not arrive
     arrival = blurred(LABELS, classes=[2, 0, 1], tasks=2, blur=0.0)
     assert arrival.owner.tolist() == [1, 1, 0, 1, 1, 0, 0, 0, -1, -1]
@@ -233,7 +229,7 @@ def test_without_blur_batches_cut_the_sequence_of_classes_by_hand() -> None:
     assert classes_in(thirds.owner, LABELS, 1) == [0, 2]
 
 
-def test_a_time_is_place_plus_uniform_plus_blur_times_normal() -> None:
+def test_a_time_is_place_plus_uniform_plus_blur_times_normal():
     sharp = arrival_times(MANY, classes=[3, 2, 1, 0], blur=0.0, seed=5)
     inside = sharp - (3 - MANY)
     assert 0 < float(inside.min()) < 0.01
@@ -246,7 +242,7 @@ def test_a_time_is_place_plus_uniform_plus_blur_times_normal() -> None:
     assert abs(float(torch.corrcoef(torch.stack([inside, noise]))[0, 1])) < 0.03
 
 
-def test_little_blur_mixes_neighbouring_classes_and_much_blur_mixes_all() -> None:
+def test_little_blur_mixes_neighbouring_classes_and_much_blur_mixes_all():
     little = blurred(MANY, classes=[0, 1, 2, 3], tasks=4, blur=0.1).owner
     assert classes_in(little, MANY, 0) == [0, 1]
     assert classes_in(little, MANY, 3) == [2, 3]
@@ -258,7 +254,7 @@ def test_little_blur_mixes_neighbouring_classes_and_much_blur_mixes_all() -> Non
 
 
 @given(cut=st.integers(3, 40), seed=st.integers(0, 100), blur=st.floats(0, 3))
-def test_a_nodes_time_depends_on_seed_and_node_alone(cut: int, seed: int, blur: float) -> None:
+def test_a_nodes_time_depends_on_seed_and_node_alone(cut, seed, blur):
     labels = torch.arange(40) % 3
     whole = arrival_times(labels, classes=[0, 1, 2], blur=blur, seed=seed)
     part = arrival_times(labels[:cut], classes=[0, 1, 2], blur=blur, seed=seed)
@@ -270,7 +266,7 @@ def test_a_nodes_time_depends_on_seed_and_node_alone(cut: int, seed: int, blur: 
 
 
 @given(tasks=st.integers(1, 12), blur=st.floats(0, 5), seed=st.integers(0, 100))
-def test_batches_are_equal_and_every_node_arrives_once(tasks: int, blur: float, seed: int) -> None:
+def test_batches_are_equal_and_every_node_arrives_once(tasks, blur, seed):
     labels = torch.arange(36) % 3
     arrival = blurred(labels, classes=[2, 0, 1], tasks=tasks, blur=blur, seed=seed)
     sizes = torch.bincount(arrival.owner, minlength=tasks)
@@ -283,7 +279,7 @@ def nodes_of(label: int) -> torch.Tensor:
     return MANY.eq(label)
 
 
-def test_nodes_of_a_class_arrive_in_no_order_of_their_numbers() -> None:
+def test_nodes_of_a_class_arrive_in_no_order_of_their_numbers():
     for seed in (0, 1):
         times = arrival_times(MANY, classes=[0, 1, 2, 3], blur=0.0, seed=seed)
         for label in range(4):
@@ -296,7 +292,7 @@ def test_nodes_of_a_class_arrive_in_no_order_of_their_numbers() -> None:
     assert abs(float((first[own] == second[own]).double().mean()) - 0.5) < 0.05  # another draw
 
 
-def test_a_drift_puts_classes_together_by_hand() -> None:
+def test_a_drift_puts_classes_together_by_hand():
     # without blur: classes 2 and 0 in one place, then 1 and 3: 2 2 2 2 0 0 | 1 1 3
     arrival = blurred(LABELS, classes=[2, 0, 1, 3], tasks=2, blur=0.0, together=2, comes_back=True)
     assert classes_in(arrival.owner, LABELS, 0) == [0, 2]
@@ -305,8 +301,8 @@ def test_a_drift_puts_classes_together_by_hand() -> None:
 
 
 @given(seed=st.integers(0, 100), blur=st.floats(0, 3), together=st.integers(1, 4))
-def test_times_on_a_circle_differ_by_whole_rounds(seed: int, blur: float, together: int) -> None:
-    options: Any = {"classes": [3, 0, 1, 2], "blur": blur, "together": together, "seed": seed}
+def test_times_on_a_circle_differ_by_whole_rounds(seed, blur, together):
+    options = {"classes": [3, 0, 1, 2], "blur": blur, "together": together, "seed": seed}
     plain = arrival_times(LABELS, **options)
     round_ = arrival_times(LABELS, comes_back=True, **options)
     length = -(-4 // together)
@@ -322,7 +318,7 @@ TIMED = torch.tensor([0, 1, 0, 2, 1, -1])
 WHEN = torch.tensor([2003, 1999, 1999, 2001, 2003, 1990])
 
 
-def test_times_make_tasks_by_hand() -> None:
+def test_times_make_tasks_by_hand():
     arrival = by_time(TIMED, WHEN, classes=[0, 1, 2])
     assert arrival.owner.tolist() == [2, 0, 0, 1, 2, -1]  # the unlabelled 1990 makes no task
     assert arrival.new_classes == [(0, 1), (2,), ()]
@@ -347,11 +343,11 @@ def test_times_make_tasks_by_hand() -> None:
         ([4, 2], 1, [0, 0]),
     ],
 )
-def test_groups_are_nearly_equal(counts: list[int], tasks: int, expected: list[int]) -> None:
+def test_groups_are_nearly_equal(counts, tasks, expected):
     assert group_times(counts, tasks).tolist() == expected
 
 
 @given(counts=st.lists(st.integers(1, 50), min_size=1, max_size=30), tasks=st.integers(1, 12))
-def test_groups_are_consecutive_and_as_many_as_asked(counts: list[int], tasks: int) -> None:
+def test_groups_are_consecutive_and_as_many_as_asked(counts, tasks):
     groups = group_times(counts, tasks)
     assert groups.unique_consecutive().tolist() == list(range(min(tasks, len(counts))))

@@ -1,7 +1,5 @@
 """Every method under every protocol, no run learned twice, and variance taken apart."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -49,9 +47,9 @@ def told(labels: list[str]) -> object:
     return bench
 
 
-def test_protocols_that_ask_for_the_same_run_share_it(tmp_path: Path) -> None:
-    labels: list[str] = []
-    options = Options(out=tmp_path, bench=told(labels), seeds=(0,))  # type: ignore[arg-type]
+def test_protocols_that_ask_for_the_same_run_share_it(tmp_path):
+    labels = []
+    options = Options(out=tmp_path, bench=told(labels), seeds=(0,))
     results = learned("synthetic", ["tem", "analytic", "tpp"], options)
     assert set(results) == {(m, p) for m in ("tem", "analytic", "tpp") for p in ORDER}
     run = [label for label in labels if not label.endswith("ocgl")]  # which needs other streams
@@ -68,8 +66,8 @@ def test_protocols_that_ask_for_the_same_run_share_it(tmp_path: Path) -> None:
     assert per_seed(results["tem", "llm4gcl"]) == [0.5]
 
 
-def test_the_spread_is_told_in_one_line(tmp_path: Path) -> None:
-    options = Options(out=tmp_path, bench=told([]), seeds=(0,))  # type: ignore[arg-type]
+def test_the_spread_is_told_in_one_line(tmp_path):
+    options = Options(out=tmp_path, bench=told([]), seeds=(0,))
     results = learned("synthetic", ["tem", "finetune"], options)
     assert _spread("tem", results).startswith(
         "Protocols: from 50.0 (llm4gcl) to 90.0 (paper), 40.0 points apart. Readings of one run: "
@@ -98,13 +96,13 @@ def test_the_spread_is_told_in_one_line(tmp_path: Path) -> None:
         ([[[5.0]]], (0, 0, 0, 0)),
     ],
 )
-def test_by_hand(values: list[list[list[float]]], expected: tuple[float, ...]) -> None:
+def test_by_hand(values, expected):
     assert tuple(shares(np.array(values, dtype=float))) == pytest.approx(expected)
 
 
 @given(hnp.arrays(float, hnp.array_shapes(min_dims=3, max_dims=3, max_side=4),
                   elements=st.floats(0, 100)))  # fmt: skip
-def test_nothing_is_lost(values: np.ndarray) -> None:
+def test_nothing_is_lost(values):
     found = shares(values)
     whole = sum(found)
     assert whole == pytest.approx(1.0) or values.std() < 1e-6

@@ -1,12 +1,9 @@
 """The paper's tables and figures, made again in small."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +30,7 @@ from evergraph.studies.theorem import pseudo_training
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A graph of four classes in a file."""
-    graph = load("synthetic", nodes=160, classes=4, features=8, noise=0.5, seed=3)
+    graph = load("synthetic", nodes=120, classes=4, features=8, noise=0.5, seed=3)
     path = tmp_path_factory.mktemp("data") / "small.npz"
     edges = torch.stack([graph.indices.long(), graph.edge_rows()]).numpy()
     np.savez(path, edge_index=edges, x=graph.features.numpy(), y=graph.labels.numpy())
@@ -67,7 +64,7 @@ def table3(small: str, out: Path) -> Sheet:
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", [name for name in studies.names() if name != "paper"])
-def test_every_study_makes_its_sheets_and_keeps_them(name: str, small: str, out: Path) -> None:
+def test_every_study_makes_its_sheets_and_keeps_them(name, small, out):
     # Study paper is tables 3 and 5 once more: tests/cli/test_reproduce_paper.py.
     sheets = studies.make(name).run(options(out, small))
     assert sheets
@@ -89,7 +86,7 @@ def sheet_of(name: str, out: Path, *datasets: str) -> Sheet:
     return studies.make(name).run(options(out, *datasets))[0]
 
 
-def test_table3_holds_every_method_and_what_its_results_say(table3: Sheet, out: Path) -> None:
+def test_table3_holds_every_method_and_what_its_results_say(table3, out):
     assert [row[0] for row in table3.rows] == list(METHODS.values())
     path = out / "table3" / "small" / "small" / "class-il" / "ssm" / "result.json"
     found = json.loads(path.read_text())["average_accuracy"]["local"]["balanced"]["mean"]
@@ -106,7 +103,7 @@ def test_table3_holds_every_method_and_what_its_results_say(table3: Sheet, out: 
     assert ranks["Joint"] == ranks["Joint, PDGNN's backbone"] == 0
 
 
-def test_table4_by_hand() -> None:
+def test_table4_by_hand():
     """A ring of 24 nodes, 4 classes in a row: within a task of 12, two hops reach 5 nodes."""
     ring = torch.stack([torch.arange(24), torch.arange(24).roll(1)])
     graph = Graph.from_edges(
@@ -124,7 +121,7 @@ def test_table4_by_hand() -> None:
     assert kept["full subnetworks"] <= 24 * 5 * sum(len(s.train) for s in stream.splits)
 
 
-def test_coverage_of_everything_is_one(small: str) -> None:
+def test_coverage_of_everything_is_one(small):
     stream = GraphStream(load(small))
     assert coverage_of(stream, "uniform", 0.99, seed=0) > 0.95
     assert coverage_of(stream, "uniform", 0.01, seed=0) < coverage_of(
@@ -132,7 +129,7 @@ def test_coverage_of_everything_is_one(small: str) -> None:
     )
 
 
-def test_replaying_an_embedding_raises_its_own_class_near_it(small: str) -> None:
+def test_replaying_an_embedding_raises_its_own_class_near_it(small):
     effects = pseudo_training(load(small), 20, seed=0)
     assert effects
     mean = sum(effect.same_inside for effect in effects if not math.isnan(effect.same_inside))
@@ -140,7 +137,7 @@ def test_replaying_an_embedding_raises_its_own_class_near_it(small: str) -> None
     assert all(0 <= effect.homophily <= 1 for effect in effects)
 
 
-def test_papers_numbers_are_where_the_paper_has_them() -> None:
+def test_papers_numbers_are_where_the_paper_has_them():
     assert published("paper/table3/corafull-tem")["average_accuracy"] == {"mean": 81.9, "std": 0.1}
     assert published("paper/table5/products-sem")["average_forgetting"]["mean"] == -1.8
     assert published("paper/table2/coverage-1")["coverage_ratio"]["mean"] == 22.5
@@ -159,7 +156,7 @@ def test_papers_numbers_are_where_the_paper_has_them() -> None:
     ("path", "name"),
     [("x/cora_full_structure.npz", "corafull"), ("reddit", "reddit"), ("a/computers.npz", None)],
 )
-def test_the_papers_datasets_are_known_by_name_or_file(path: str, name: Any) -> None:
+def test_the_papers_datasets_are_known_by_name_or_file(path, name):
     assert papers_name(path) == name
 
 
@@ -171,9 +168,7 @@ def test_the_papers_datasets_are_known_by_name_or_file(path: str, name: Any) -> 
         ("cora_full_structure", 2, "0.567"),
     ],
 )
-def test_real_graphs_match_the_paper(
-    name: str, column: int, homophily: str, real: Any, tmp_path: Path
-) -> None:
+def test_real_graphs_match_the_paper(name, column, homophily, real, tmp_path):
     path = str(real(name))
     assert sheet_of("homophily", tmp_path, path).rows[0][column] == homophily
     ratios = {row[0]: float(str(row[3])) for row in sheet_of("table4", tmp_path, path).rows}
@@ -182,16 +177,14 @@ def test_real_graphs_match_the_paper(
 
 
 @pytest.mark.parametrize("name", ["table3", "fig6"])
-def test_a_graph_without_features_is_a_row_that_says_so(name: str, tmp_path: Path) -> None:
+def test_a_graph_without_features_is_a_row_that_says_so(name, tmp_path):
     path = tmp_path / "bare.npz"
     np.savez(path, edge_index=np.zeros((2, 0), np.int32), y=np.arange(40, dtype=np.int16) % 4)
     (sheet,) = studies.make(name).run(options(tmp_path, str(path)))
     assert "no features to learn from" in str(sheet.rows[0][1])
 
 
-def test_a_deviation_is_told_only_where_it_was_measured(
-    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deviation_is_told_only_where_it_was_measured(small, tmp_path, monkeypatch):
     """One seed has none; of several the results keep only the mean of the coverage."""
     monkeypatch.setattr(table2, "RATIOS", {"1": 0.01})
     monkeypatch.setattr(table2, "SAMPLERS", ("uniform", "coverage"))
@@ -204,7 +197,7 @@ def test_a_deviation_is_told_only_where_it_was_measured(
 
 
 @pytest.mark.parametrize("name", studies.names())
-def test_a_missing_or_tiny_graph_is_a_row_that_says_so(name: str, tmp_path: Path) -> None:
+def test_a_missing_or_tiny_graph_is_a_row_that_says_so(name, tmp_path):
     sheets = studies.make(name).run(options(tmp_path, "/nowhere/graph.npz"))
     cells = [cell for sheet in sheets for row in sheet.rows for cell in row]
     assert any("/nowhere/graph.npz" in str(cell) for cell in cells)
@@ -220,7 +213,7 @@ def test_a_missing_or_tiny_graph_is_a_row_that_says_so(name: str, tmp_path: Path
 
 
 @pytest.mark.parametrize(("study", "file"), [("table2", "*.json"), ("fig6", "*.npz")])
-def test_damaged_results_are_reported(study: str, file: str, small: str, tmp_path: Path) -> None:
+def test_damaged_results_are_reported(study, file, small, tmp_path):
     path = Path(small)
     if study == "table2":  # coverage is kept in files of its own where there are no features
         with np.load(small) as arrays:

@@ -1,7 +1,5 @@
 """A table of Arrow as it is sent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Learners of ``auto`` narrow enough to be made in a moment, and tasks without some nodes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -20,14 +18,12 @@ VIEWS = ("0|1|2+y", "0", "y", "2")
 
 
 def auto(*views: str, width: int = 48, seed: int = 0, **options: Any) -> Auto:
-    """Return a learner that has learned nothing yet."""
     if "backbone" not in options:
         options["backbone"] = ViewFeatures(views=views or VIEWS, width=width, code_width=16)
     return Auto(trainer=Trainer(device="cpu"), generator=seeded(seed, "learner"), **options)
 
 
 def learned(stream: GraphStream, *views: str, **options: Any) -> Auto:
-    """Return a learner of all tasks of a stream, one after the other."""
     learner = auto(*views, **options)
     for task in stream:
         learner.fit_task(task)
@@ -35,7 +31,6 @@ def learned(stream: GraphStream, *views: str, **options: Any) -> Auto:
 
 
 def scores_of(learner: Auto, graph: Graph) -> Tensor:
-    """Return the scores of all nodes."""
     return learner.logits(graph, torch.arange(graph.num_nodes))
 
 

@@ -52,7 +52,6 @@ class FaultyServer(ThreadingHTTPServer):
 
 
 def faulty(files: dict[str, bytes], *script: str) -> FaultyServer:
-    """Serve files by a script."""
     return FaultyServer(files, script)
 
 

@@ -1,7 +1,5 @@
 """Work in a child of this process, which has imported what it needs: a new one takes seconds."""
 
-from __future__ import annotations
-
 import os
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """``evergraph ...`` in a fork of this process, to be sent signals: a new one takes seconds."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -55,16 +53,13 @@ class Forked:
         return self.returncode
 
     def wait(self, timeout: float = 60) -> int | None:
-        """Wait for the end, and return the exit code."""
         until(lambda: self.poll() is not None, seconds=timeout)
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, unless it has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it at once."""
         self.send_signal(signal.SIGKILL)
         self.wait()

@@ -1,7 +1,5 @@
 """A file imported as a module, whatever folder it lies in."""
 
-from __future__ import annotations
-
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path

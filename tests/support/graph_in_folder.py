@@ -1,7 +1,5 @@
 """A graph as it is opened from a folder that it was written to."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from evergraph.graphs import Graph

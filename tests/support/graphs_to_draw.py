@@ -1,7 +1,5 @@
 """Graphs small enough to draw, and random ones that are drawn anew from a seed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
@@ -17,7 +15,6 @@ few_each = settings(max_examples=max(settings.default.max_examples // 2, 1))
 
 
 def generator(seed: int = 0) -> torch.Generator:
-    """Return a generator of its own."""
     return torch.Generator().manual_seed(seed)
 
 

@@ -1,7 +1,5 @@
 """Deltas of every kind, drawn from a seed, and what is compared of learners that took them in."""
 
-from __future__ import annotations
-
 import json
 from random import Random
 
@@ -61,7 +59,6 @@ def growth(
 
 
 def bits(learner: OnlineLearner) -> dict[str, bytes]:
-    """Return all that a learner keeps."""
     about = json.dumps(learner.about(), sort_keys=True).encode()
     state = learner.state().items()
     return {name: value.contiguous().numpy().tobytes() for name, value in state} | {"about": about}

@@ -1,7 +1,5 @@
 """Histories of deltas, drawn, and the graph that each comes to."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 
@@ -43,7 +41,6 @@ class Ledger:
             self.edges = {k: v for k, v in self.edges.items() if node not in k[:2]}
 
     def delta(self) -> Delta:
-        """Return all of it at once."""
         return Delta(
             nodes=list(self.rows),
             features=torch.stack(list(self.rows.values())),

@@ -1,7 +1,5 @@
 """Heads and learners of the live form of ``auto``, on a ring of three classes."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 
@@ -77,7 +75,6 @@ def strangers(whole: Delta, shift: float) -> Delta:
 
 
 def chances(learner: OnlineLearner, delta: Delta) -> Tensor:
-    """Return the probabilities of classes 0, 1 and 2."""
     names, matrix = learner.predict_proba(delta.nodes)
     return matrix[:, [names.index(name) for name in range(3)]]
 

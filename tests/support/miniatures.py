@@ -1,7 +1,5 @@
 """The paper's four datasets in small, in the formats and archives of their publishers."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import zipfile

@@ -1,7 +1,5 @@
 """A table with a column of every kind, and edges, written as CSV and held as pandas has it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -40,7 +38,6 @@ def mixed_rows(start: int, stop: int) -> list[dict[str, Any]]:
 
 
 def mixed_edges(start: int, stop: int) -> list[tuple[str, str]]:
-    """Return two edges of each node to earlier ones."""
     pairs = []
     for node in range(max(start, 1), stop):
         draw = np.random.default_rng(1_000 + node)

@@ -1,19 +1,15 @@
 """PyG's objects, which take seconds to import: only once one is made."""
 
-from __future__ import annotations
-
 from typing import Any
 
 
 def pyg_data(**parts: Any) -> Any:
-    """Return a Data."""
     from torch_geometric.data import Data
 
     return Data(**parts)
 
 
 def pyg_hetero() -> Any:
-    """Return a HeteroData with nothing in it."""
     from torch_geometric.data import HeteroData
 
     return HeteroData()

@@ -1,7 +1,5 @@
 """Folders of a small real learner, and its twins that never saw a disk."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

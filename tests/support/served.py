@@ -1,7 +1,5 @@
 """An application at a port of its own, in a thread of this process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread

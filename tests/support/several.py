@@ -1,7 +1,5 @@
 """One process that says it is three workers."""
 
-from __future__ import annotations
-
 from evergraph.core.engine import LocalEngine
 
 

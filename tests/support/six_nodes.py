@@ -1,7 +1,5 @@
 """Six nodes with two features, three classes and any edges; and what a graph's arrays say."""
 
-from __future__ import annotations
-
 import torch
 from hypothesis import strategies as st
 from torch import Tensor

@@ -1,7 +1,5 @@
 """A learner of four nodes and two classes."""
 
-from __future__ import annotations
-
 import torch
 
 from evergraph.online.delta import Delta

@@ -1,7 +1,5 @@
 """The closed form of a head, written down from its definition."""
 
-from __future__ import annotations
-
 import torch
 
 

@@ -1,7 +1,5 @@
 """Small runs that several tests of experiments stop, resume and compare."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A learner of three numbers, and folders that hold it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Tables of nodes and edges, as text and at random."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -5,8 +5,6 @@ Prints what happened as JSON. The manager is that of a user, since a system has 
 cannot do is left out of the unit.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -86,18 +84,15 @@ def _lived(token: str) -> dict[str, object]:
 
 
 def ctl(*words: str) -> str:
-    """Ask the manager."""
     done = subprocess.run(["systemctl", "--user", *words], capture_output=True, text=True)
     return (done.stdout + done.stderr).strip()
 
 
 def shown(name: str) -> str:
-    """Return what the manager knows of the unit."""
     return ctl("show", "evergraph.service", "-p", name, "--value")
 
 
 def until(true: object, seconds: float = 120.0) -> None:
-    """Wait until something is so."""
     late = time.monotonic() + seconds
     while not true():  # type: ignore[operator]
         if time.monotonic() > late:

@@ -1,7 +1,5 @@
 """Waiting that ends: what never comes is a failed test, not a suite that hangs."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable
@@ -9,7 +7,6 @@ from typing import Any
 
 
 def until(condition: Callable[[], object], *, seconds: float = 20) -> None:
-    """Return when ``condition`` holds."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"

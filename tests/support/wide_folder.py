@@ -1,7 +1,5 @@
 """A graph folder with more entries than 31 bits count, of which hardly a byte is on the disk."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Results as ``evergraph run`` writes them, without running anything."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -43,7 +41,6 @@ def result_of(
 
 
 def write(folder: Path, result: dict[str, Any]) -> Path:
-    """Write a result into a new folder."""
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps(result))
     return folder

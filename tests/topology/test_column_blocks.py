@@ -1,16 +1,11 @@
 """Embeddings in blocks of columns: the same, whoever computes them."""
 
-from __future__ import annotations
-
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from evergraph.cluster.ray_engine import RayEngine
-from evergraph.core.engine import ColumnSlice
 from evergraph.core.errors import ResourceError
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
@@ -22,26 +17,24 @@ from several import Several
 
 
 @pytest.mark.parametrize("in_files", [False, True])  # which the workers open themselves
-def test_columns_over_ray_are_those_of_one_process(
-    in_files: bool, ray_engine: RayEngine, small_graph: Graph, tmp_path: Path
-) -> None:
+def test_columns_over_ray_are_those_of_one_process(in_files, ray_engine, small_graph, tmp_path):
     graph = written(small_graph, tmp_path / "graph") if in_files else small_graph
     topology = SGC() if in_files else MixHop()
     found = encode_within(topology, graph, resources=Resources(engine=ray_engine), shared=True)
     torch.testing.assert_close(found, topology.encode(small_graph), rtol=0, atol=1e-6)
 
 
-def test_sparse_features_and_parts_go_where_they_belong(small_graph: Graph) -> None:
+def test_sparse_features_and_parts_go_where_they_belong(small_graph):
     graph = small_graph.with_features(as_csr(small_graph.features.clamp_min(0.5) - 0.5))
     topology = MixHop(hops=2, kept_hops=[0, 2])
     found = encode_within(topology, graph, resources=Resources(engine=Several()), shared=True)
     torch.testing.assert_close(found, topology.encode(graph), rtol=0, atol=1e-6)
 
 
-def test_each_worker_has_a_block(small_graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[int, int]] = []
+def test_each_worker_has_a_block(small_graph, monkeypatch):
+    seen = []
 
-    def watched(columns: ColumnSlice, **shared: Any) -> Any:
+    def watched(columns, **shared):
         seen.append((columns.start, columns.stop))
         return encode_columns(columns, **shared)
 
@@ -61,9 +54,7 @@ def chosen(
     return " ".join(record.getMessage() for record in caplog.records)
 
 
-def test_what_workers_share_is_chosen_by_size(
-    small_graph: Graph, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_workers_share_is_chosen_by_size(small_graph, monkeypatch, caplog):
     several = Resources(engine=Several())
     assert chosen(SGC(), small_graph, several, caplog) == ""  # too little work to share
     monkeypatch.setattr(column_blocks, "SHARED_FROM", 0)
@@ -72,9 +63,7 @@ def test_what_workers_share_is_chosen_by_size(
     assert chosen(SGC(), small_graph, Resources(), caplog) == ""  # one worker
 
 
-def test_machines_do_not_share_memory(
-    small_graph: Graph, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_machines_do_not_share_memory(small_graph, monkeypatch, caplog):
     monkeypatch.setattr(column_blocks, "SHARED_FROM", 0)
     monkeypatch.setattr(column_blocks, "RESERVE", 0)
     monkeypatch.setattr(column_blocks, "NODE_RESERVE", 0)
@@ -100,11 +89,11 @@ class Asked(Several):
         return super().map(*given, **more)
 
 
-def test_a_limit_below_one_column_is_one_sentence(small_graph: Graph) -> None:
+def test_a_limit_below_one_column_is_one_sentence(small_graph):
     with pytest.raises(ResourceError, match="encoding a single column of the features takes"):
         encode_within(SGC(), small_graph, resources=Resources(memory_limit=1, engine=Several()))
 
 
-def test_columns_of_mapped_features(small_graph: Graph, tmp_path: Path) -> None:
+def test_columns_of_mapped_features(small_graph, tmp_path):
     graph = written(small_graph, tmp_path / "graph")
     assert torch.equal(columns_of(graph.features, 2, 5), small_graph.features[:, 2:5])

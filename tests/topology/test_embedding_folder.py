@@ -1,7 +1,5 @@
 """Embeddings in a folder are those of the graph, to the last bit, whatever interrupts them."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path
@@ -18,7 +16,7 @@ from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import open_graph_folder
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.column_blocks import encode_within
-from evergraph.topology.embedding_folder import Nodes, embed
+from evergraph.topology.embedding_folder import embed
 from graphs_to_draw import graph_of, path_pairs, random_graph
 from several import Several
 
@@ -47,7 +45,7 @@ def embedded(source: Graph, topology: TopologyEncoder, **options: Any) -> Graph:
         return open_graph_folder(Path(place, "out"), verify=True).in_memory()
 
 
-def test_a_hop_on_a_path_by_hand() -> None:
+def test_a_hop_on_a_path_by_hand():
     # 0 - 1 - 2 - 3 with features 0 .. 3: degrees with self-loops are 2, 3, 3, 2.
     path = graph_of(path_pairs(4), 4, labels=[0, -1, 1, -1])
     six = 6**0.5
@@ -80,7 +78,7 @@ encoders = half | st.builds(topologies.make, st.sampled_from(HOPS), self_loops=s
 
 
 @given(graphs, encoders, st.sampled_from(["all", "labelled"]))
-def test_folders_hold_the_same_bits(graph: Graph, topology: TopologyEncoder, nodes: Nodes) -> None:
+def test_folders_hold_the_same_bits(graph, topology, nodes):
     expected = encode_within(topology, graph, resources=MANY)
     found = embedded(graph, topology, nodes=nodes, resources=THREE)
     known = graph.labels >= 0 if nodes == "labelled" else torch.ones(graph.num_nodes).bool()
@@ -95,13 +93,13 @@ def test_folders_hold_the_same_bits(graph: Graph, topology: TopologyEncoder, nod
         assert found.num_edges == 0
 
 
-def test_columns_go_in_blocks_and_are_counted() -> None:
+def test_columns_go_in_blocks_and_are_counted():
     graph, told = random_graph(3, dims=5), []
     embedded(graph, topologies.make("sgc"), resources=THREE, on_progress=lambda *s: told.append(s))
     assert told == [("embed", n, 5) for n in (0, 1, 3, 5)] + [("checksum", 0, 1)]
 
 
-def test_columns_that_mix_are_refused() -> None:
+def test_columns_that_mix_are_refused():
     for name in ("reservoir",):
         with pytest.raises(ConfigurationError, match=f"columns do not mix.*{name}"):
             embedded(random_graph(1), topologies.make(name))
@@ -125,7 +123,7 @@ class StopsAfter(Several):
             yield found
 
 
-def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
+def test_what_was_stopped_goes_on(tmp_path):
     graph, topology = random_graph(3, dims=5), topologies.make("s2gc")
     out = tmp_path / "out"
     with pytest.raises(StoppedError):  # three blocks: after the second
@@ -144,7 +142,7 @@ def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
         embed(graph, out, topology=topologies.make("sgc"))
 
 
-def test_a_folder_that_lost_its_files_begins_again(tmp_path: Path) -> None:
+def test_a_folder_that_lost_its_files_begins_again(tmp_path):
     graph, topology, out = random_graph(3), topologies.make("sgc"), tmp_path / "out"
     with pytest.raises(StoppedError):
         embed(graph, out, topology=topology, resources=Resources(engine=StopsAfter(1)))
@@ -154,7 +152,7 @@ def test_a_folder_that_lost_its_files_begins_again(tmp_path: Path) -> None:
     assert torch.equal(open_graph_folder(out).features, expected)
 
 
-def test_what_is_no_graph_is_not_replaced(tmp_path: Path) -> None:
+def test_what_is_no_graph_is_not_replaced(tmp_path):
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(DataError, match="is not a graph folder, so it is not replaced"):
         embed(random_graph(1), tmp_path, topology=topologies.make("sgc"), overwrite=True)

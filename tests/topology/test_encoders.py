@@ -1,17 +1,13 @@
 """Every f_topo against numbers worked out by hand, and the properties that all of them share."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 from torch.nn.functional import normalize
 
 from evergraph.core.errors import ConfigurationError
@@ -55,7 +51,7 @@ HAND = {
 
 
 @pytest.mark.parametrize("name", sorted(HAND))
-def test_embeddings_equal_the_hand_computed_ones(name: str) -> None:
+def test_embeddings_equal_the_hand_computed_ones(name):
     teleports = {"alpha": 0.25} if "alpha" in topologies.parameters(name) else {}
     encoder = topologies.make(name, hops=2, **teleports)
     expected = torch.tensor(HAND[name]).T
@@ -66,7 +62,7 @@ def test_embeddings_equal_the_hand_computed_ones(name: str) -> None:
     ("keep", "expected"),
     [(None, [X, ONE, TWO]), ((0, 2), [X, TWO]), ([2, 0], [TWO, X]), ((1,), [ONE])],
 )
-def test_mixhop_keeps_the_hops_it_is_told_to(keep: list[int], expected: list[list[float]]) -> None:
+def test_mixhop_keeps_the_hops_it_is_told_to(keep, expected):
     torch.testing.assert_close(
         MixHop(hops=2, kept_hops=keep).encode(PATH), torch.tensor(expected).T
     )
@@ -75,7 +71,7 @@ def test_mixhop_keeps_the_hops_it_is_told_to(keep: list[int], expected: list[lis
             MixHop(hops=2, kept_hops=wrong)
 
 
-def test_mixhop_may_divide_each_hop_by_its_own_length() -> None:
+def test_mixhop_may_divide_each_hop_by_its_own_length():
     left, right = [3.0, 0.0, 0.0, 8.0], [4.0, 2.0, 0.0, 6.0]
     graph = replace(PATH, features=torch.tensor([left, right]).T)
     columns = []
@@ -90,7 +86,7 @@ def test_mixhop_may_divide_each_hop_by_its_own_length() -> None:
     assert found[2, :2].tolist() == [0.0, 0.0]  # no features: no length either
 
 
-def test_reservoir_equals_its_formula_written_out() -> None:
+def test_reservoir_equals_its_formula_written_out():
     encoder = topologies.make("reservoir", hops=1, dims=2)
     own, others = encoder.weights(0, 1)
     # Without self-loops Â weighs both edges of the path 1/√2.
@@ -104,7 +100,7 @@ def test_reservoir_equals_its_formula_written_out() -> None:
 @pytest.mark.parametrize("name", topologies.names())
 @few_each
 @given(seed=st.integers(0, 10_000))
-def test_permutation_equivariance(name: str, seed: int) -> None:
+def test_permutation_equivariance(name, seed):
     graph = random_graph(seed, classes=3)
     order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(seed))
     encoder = topologies.make(name)
@@ -116,7 +112,7 @@ def test_permutation_equivariance(name: str, seed: int) -> None:
 @pytest.mark.parametrize("name", topologies.names())
 @few_each
 @given(seed=st.integers(0, 10_000), hops=st.integers(0, 3))
-def test_an_embedding_depends_on_its_ego_subnetwork_only(name: str, seed: int, hops: int) -> None:
+def test_an_embedding_depends_on_its_ego_subnetwork_only(name, seed, hops):
     graph = random_graph(seed, nodes=14, edges=12)
     encoder = topologies.make(name, hops=hops)
     ego = reach(graph, torch.tensor([0]), hops=encoder.hops)[0]
@@ -133,7 +129,7 @@ def test_an_embedding_depends_on_its_ego_subnetwork_only(name: str, seed: int, h
 
 
 @pytest.mark.parametrize("name", topologies.names())
-def test_sparse_features_give_the_embeddings_of_dense_ones(name: str) -> None:
+def test_sparse_features_give_the_embeddings_of_dense_ones(name):
     graph = random_graph(3, nodes=60, edges=80, dims=50)
     thin = graph.features * (torch.rand(60, 50, generator=torch.Generator().manual_seed(0)) > 0.99)
     dense = Graph(graph.indptr, graph.indices, thin, graph.labels)
@@ -147,18 +143,18 @@ def test_sparse_features_give_the_embeddings_of_dense_ones(name: str) -> None:
     assert lonely.features.equal(torch.eye(3))
 
 
-def test_caches_with_a_shelf_encode_once_for_each_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[tuple[str, int, str]] = []
+def test_caches_with_a_shelf_encode_once_for_each_way(monkeypatch):
+    made = []
     encode = EmbeddingCache.encode
 
-    def counted(self: EmbeddingCache, graph: Graph) -> Tensor:
+    def counted(self, graph):
         made.append((self.topology.name, self.topology.hops, self.scaling))
         return encode(self, graph)
 
     monkeypatch.setattr(EmbeddingCache, "encode", counted)
     resources = Resources(shelf=Shelf())
 
-    def cache(name: str = "sgc", *, hops: int = 2, scaling: Any = "unit") -> EmbeddingCache:
+    def cache(name="sgc", *, hops=2, scaling="unit"):
         topology = topologies.make(name, hops=hops)
         return EmbeddingCache(topology, scaling=scaling, resources=resources)
 
@@ -171,7 +167,7 @@ def test_caches_with_a_shelf_encode_once_for_each_way(monkeypatch: pytest.Monkey
     assert made[4:] == [("sgc", 2, "unit")]
 
 
-def test_a_shelf_keeps_nothing_alive() -> None:
+def test_a_shelf_keeps_nothing_alive():
     class Thing:
         pass
 
@@ -183,7 +179,7 @@ def test_a_shelf_keeps_nothing_alive() -> None:
     assert gone() is None
 
 
-def test_hops_by_hand() -> None:
+def test_hops_by_hand():
     """On 0 - 1 the step is 1/2 everywhere: any hop but 0 is the mean of both."""
     graph = graph_of(path_pairs(2), features=torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
     found = EmbeddingCache(ViewHops(kept_hops=(0, 2))).encode(graph)
@@ -198,7 +194,7 @@ def test_hops_by_hand() -> None:
     assert narrower.indices is graph.indices
 
 
-def test_narrower_features_keep_inner_products() -> None:
+def test_narrower_features_keep_inner_products():
     graph = random_graph(1, nodes=30, dims=3000)
     unit = graph.with_features(normalize(graph.features, dim=1))
     few = ViewHops(kept_hops=(0,), widest=1024).inputs(unit).features
@@ -208,7 +204,7 @@ def test_narrower_features_keep_inner_products() -> None:
     assert float(errors.abs().max()) < 5 / 32
 
 
-def test_sparse_features_give_the_same_numbers() -> None:
+def test_sparse_features_give_the_same_numbers():
     graph = random_graph(2, nodes=30, dims=40)
     graph = graph.with_features(graph.features * (graph.features > 0.8))
     sparse = graph.with_features(as_csr(graph.features))
@@ -219,9 +215,7 @@ def test_sparse_features_give_the_same_numbers() -> None:
 
 
 @pytest.mark.parametrize("stored", ["dense", "sparse"])
-def test_hops_in_half_precision_may_be_computed_in_blocks_of_columns(
-    monkeypatch: pytest.MonkeyPatch, stored: str
-) -> None:
+def test_hops_in_half_precision_may_be_computed_in_blocks_of_columns(monkeypatch, stored):
     graph = random_graph(3, nodes=30, edges=20, dims=200)
     features = graph.features * (graph.features > 0.8)
     features[0] = 0.0
@@ -236,7 +230,7 @@ def test_hops_in_half_precision_may_be_computed_in_blocks_of_columns(
     torch.testing.assert_close(lengths, (lengths > 0).float(), rtol=1e-3, atol=0.0)
 
 
-def test_the_matrix_depends_on_widths_alone() -> None:
+def test_the_matrix_depends_on_widths_alone():
     one, other = (random_graph(seed, dims=9) for seed in (0, 1))
     hops = ViewHops(kept_hops=(0,), widest=4)
     both = torch.cat([one.features, other.features])
@@ -247,7 +241,7 @@ def test_the_matrix_depends_on_widths_alone() -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_hops_in_float16_are_the_rounded_ones(small_graph: Graph, sparse: bool) -> None:
+def test_hops_in_float16_are_the_rounded_ones(small_graph, sparse):
     """Made one after the other they are the same as made at once and rounded."""
     features = small_graph.features.to_sparse_csr() if sparse else small_graph.features
     graph = small_graph.with_features(features)

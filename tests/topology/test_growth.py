@@ -1,7 +1,5 @@
 """A graph that has grown: whose embedding is computed anew, and that no other one would differ."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -46,7 +44,7 @@ def others(new: set[int]) -> Tensor:
         ([], 2, []),
     ],
 )
-def test_affected_nodes_on_a_path(new: list[int], hops: int, expected: list[int]) -> None:
+def test_affected_nodes_on_a_path(new, hops, expected):
     assert positions(affected_nodes(PATH, torch.tensor(new).long(), hops=hops)) == expected
     # Along arrows only those change that features flow to.
     for start, reached in ((9, [9]), (4, [4, 5, 6]), (0, [0, 1, 2])):
@@ -58,9 +56,9 @@ def test_affected_nodes_on_a_path(new: list[int], hops: int, expected: list[int]
 @given(pairs=pairs, new=arrivals, undirected=st.booleans(), hops=st.integers(0, 3),
        weighted=st.booleans())  # fmt: skip
 def test_grown_embeddings_are_those_computed_from_scratch(
-    name: str, pairs: list[tuple[int, int]], new: set[int], undirected: bool, hops: int,
-    weighted: bool,
-) -> None:  # fmt: skip
+    name, pairs, new, undirected, hops,
+    weighted
+):  # fmt: skip
     graph, old = graph_of(pairs, features=X, undirected=undirected), others(new)
     if weighted:
         graph = replace(graph, weights=1 + torch.arange(graph.num_edges) % 7 / 2)
@@ -79,9 +77,7 @@ def test_grown_embeddings_are_those_computed_from_scratch(
 @every_topology
 @few_each
 @given(pairs=pairs, nodes=arrivals, undirected=st.booleans())
-def test_some_nodes_are_encoded_from_what_lies_around_them(
-    name: str, pairs: list[tuple[int, int]], nodes: set[int], undirected: bool
-) -> None:
+def test_some_nodes_are_encoded_from_what_lies_around_them(name, pairs, nodes, undirected):
     graph = graph_of(pairs, features=X, undirected=undirected)
     asked = torch.tensor(sorted(nodes)).long()
     encoder = topologies.make(name)
@@ -91,8 +87,8 @@ def test_some_nodes_are_encoded_from_what_lies_around_them(
 
 
 @pytest.mark.parametrize("scaling", ["unit", "none"])
-def test_a_cache_grows_and_keeps_its_work(scaling: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = EmbeddingCache(topologies.make("sgc"), scaling=scaling)  # type: ignore[arg-type]
+def test_a_cache_grows_and_keeps_its_work(scaling, monkeypatch):
+    cache = EmbeddingCache(topologies.make("sgc"), scaling=scaling)
     old = torch.arange(8)
     growth = cache.grow(PATH, known=cache.encode(PATH.subgraph(old)), old=old)
     torch.testing.assert_close(growth.embeddings, cache.encode(PATH))

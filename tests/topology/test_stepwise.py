@@ -1,7 +1,5 @@
 """Every f_topo told hop by hop, against the whole; and rows that do not see each other."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +13,7 @@ from torch.nn.functional import normalize
 from evergraph.graphs import Graph, Smoother, normalised, smoother
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
-from evergraph.topology import SGC, EmbeddingCache, MixHop, Stepwise, TopologyEncoder, topologies
+from evergraph.topology import SGC, EmbeddingCache, MixHop, Stepwise, topologies
 from evergraph.topology.base import coefficients
 from evergraph.topology.rowwise import BLOCK, block_product, tanh, unit_rows
 from graphs_to_draw import few_each, random_graph
@@ -42,9 +40,7 @@ def by_steps(topology: Any, graph: Graph, adjacency: Smoother) -> Tensor:
 @every_case
 @few_each
 @given(seed=st.integers(0, 10_000), hops=st.sampled_from([2, 0, 1, 3]), undirected=st.booleans())
-def test_steps_lead_to_the_embeddings(
-    name: str, parameters: dict[str, Any], seed: int, hops: int, undirected: bool
-) -> None:
+def test_steps_lead_to_the_embeddings(name, parameters, seed, hops, undirected):
     if "kept_hops" in parameters:
         hops = 2
     topology = topologies.make(name, hops=hops, **parameters)
@@ -66,7 +62,7 @@ def test_steps_lead_to_the_embeddings(
         ("s2gc", {"hops": 0}, [1.0]),
     ],
 )
-def test_coefficients_by_hand(name: str, parameters: dict[str, Any], expected: list[float]) -> None:
+def test_coefficients_by_hand(name, parameters, expected):
     assert coefficients(topologies.make(name, **parameters)) == pytest.approx(expected)
     for other in (topologies.make("reservoir"), MixHop(unit=True), MixHop()):
         assert coefficients(other) is None  # no weighted sum of features
@@ -74,7 +70,7 @@ def test_coefficients_by_hand(name: str, parameters: dict[str, Any], expected: l
 
 
 @pytest.mark.parametrize("name", [n for n in STEPWISE if topologies.resolve(n).linear])
-def test_coefficients_give_the_embeddings(name: str) -> None:
+def test_coefficients_give_the_embeddings(name):
     topology, graph = topologies.make(name, hops=3), random_graph(1, undirected=True)
     power, total = graph.features, torch.zeros_like(graph.features)
     for share in coefficients(topology):
@@ -83,7 +79,7 @@ def test_coefficients_give_the_embeddings(name: str) -> None:
     torch.testing.assert_close(total, topology.encode(graph), atol=1e-5, rtol=1e-5)
 
 
-def test_units_are_torchs() -> None:
+def test_units_are_torchs():
     rows = torch.randn(50, 7, generator=torch.Generator().manual_seed(0))
     rows[3] = 0
     torch.testing.assert_close(unit_rows(rows), normalize(rows, dim=1))
@@ -93,7 +89,7 @@ def test_units_are_torchs() -> None:
 
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("exponent", [-125, -60, 66, 124])
-def test_any_finite_row_comes_to_length_one(exponent: int, together: bool) -> None:
+def test_any_finite_row_comes_to_length_one(exponent, together):
     rows = torch.randn(50, 7, generator=torch.Generator().manual_seed(0)).clamp(-4, 4)
     rows[3] = 0
     mixed = rows.clone()
@@ -105,7 +101,7 @@ def test_any_finite_row_comes_to_length_one(exponent: int, together: bool) -> No
 
 @pytest.mark.parametrize("factor", [2.0**66, 2.0**-60])  # 7e19 and 9e-19
 @pytest.mark.parametrize("topology", [SGC(), MixHop(kept_hops=(0, 2), unit=True)])
-def test_unit_embeddings_ignore_the_scale(topology: TopologyEncoder, factor: float) -> None:
+def test_unit_embeddings_ignore_the_scale(topology, factor):
     graph = random_graph(1, undirected=True)
     other = replace(graph, features=graph.features * factor)
     wanted = EmbeddingCache(topology).encode(graph)
@@ -118,7 +114,7 @@ def test_unit_embeddings_ignore_the_scale(topology: TopologyEncoder, factor: flo
     torch.testing.assert_close(live.of(torch.arange(12)), wanted)
 
 
-def test_blocks_multiply_every_row() -> None:
+def test_blocks_multiply_every_row():
     rows = torch.randn(2 * BLOCK + 5, 7, generator=torch.Generator().manual_seed(0))
     matrix = torch.randn(7, 4, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(block_product(rows, matrix), rows @ matrix)
@@ -129,7 +125,7 @@ def test_blocks_multiply_every_row() -> None:
     chosen=st.lists(st.integers(0, 299), min_size=1, max_size=150),
     width=st.sampled_from([1, 3, 16, 33, 130]),
 )
-def test_bits_of_a_row_do_not_depend_on_other_rows(chosen: list[int], width: int) -> None:
+def test_bits_of_a_row_do_not_depend_on_other_rows(chosen, width):
     generator = torch.Generator().manual_seed(width)
     rows = torch.randn(300, width, generator=generator)
     matrix = torch.randn(width, 37, generator=generator)
@@ -142,9 +138,7 @@ def test_bits_of_a_row_do_not_depend_on_other_rows(chosen: list[int], width: int
 @every_case
 @few_each
 @given(chosen=st.lists(st.integers(0, 199), min_size=1, max_size=100))
-def test_bits_of_a_step_do_not_depend_on_other_rows(
-    name: str, parameters: dict[str, Any], chosen: list[int]
-) -> None:
+def test_bits_of_a_step_do_not_depend_on_other_rows(name, parameters, chosen):
     topology = topologies.make(name, hops=2, **parameters)
     generator = torch.Generator().manual_seed(0)
     x, h, s = (torch.randn(200, 19, generator=generator) for _ in range(3))

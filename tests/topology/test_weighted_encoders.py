@@ -1,9 +1,6 @@
 """Every f_topo on a graph whose edges have weights."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -54,18 +51,17 @@ PATH = Graph.from_edges(
 
 
 def hop(x: list[float]) -> list[float]:
-    """One hop by hand."""
     near, far = 3 / 48**0.5, 8 / 108**0.5
     return [x[0] / 4 + x[1] * near, x[0] * near + x[1] / 12 + x[2] * far, x[1] * far + x[2] / 9]
 
 
-def test_two_hops_on_a_path_by_hand() -> None:
+def test_two_hops_on_a_path_by_hand():
     expected = torch.tensor([hop(hop([1.0, 2.0, 4.0]))]).T
     torch.testing.assert_close(SGC(hops=2).encode(PATH), expected)
 
 
 @every_topology
-def test_weights_count_unless_all_are_one(name: str) -> None:
+def test_weights_count_unless_all_are_one(name):
     encoder = topologies.make(name)
     for graph in (PATH, weighted_graph(1, undirected=False)):
         plain, ones = (
@@ -77,9 +73,7 @@ def test_weights_count_unless_all_are_one(name: str) -> None:
         assert torch.allclose(heavy, plain) == (name in ("identity", "h2gcn"))
 
 
-def test_blocks_of_a_graph_in_files_give_what_the_whole_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_of_a_graph_in_files_give_what_the_whole_gives(tmp_path, monkeypatch):
     monkeypatch.setattr(column_blocks, "_size", lambda *_: 1 << 40)
     monkeypatch.setattr(column_blocks, "_column_blocks", lambda *_, **__: [(0, 1), (1, 3)])
     graph = weighted_graph(1)
@@ -91,7 +85,7 @@ def test_blocks_of_a_graph_in_files_give_what_the_whole_gives(
 
 
 @given(seed=seeds, undirected=st.booleans())
-def test_class_codes_are_their_formula(seed: int, undirected: bool) -> None:
+def test_class_codes_are_their_formula(seed, undirected):
     graph = weighted_graph(seed, undirected=undirected)
     matrix = dense(graph)
     inverse = torch.where(matrix.sum(1) > 0, matrix.sum(1) ** -0.5, 0.0)
@@ -104,7 +98,7 @@ def test_class_codes_are_their_formula(seed: int, undirected: bool) -> None:
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_class_codes_on_a_path_by_hand() -> None:
+def test_class_codes_on_a_path_by_hand():
     near, far = ClassCodes(width=4).encode(PATH).split(4, dim=1)
     first, second = class_codes([0, 1], width=4)
     torch.testing.assert_close(near[2], second * (8 / 88**0.5))  # rows of A sum up to 3, 11 and 8

@@ -1,10 +1,7 @@
 """An epoch reads every row once, in pools of blocks where rows are many."""
 
-from __future__ import annotations
-
 import sys
 
-import pytest
 import torch
 
 from evergraph.training.batches import batches
@@ -16,10 +13,10 @@ CPU = torch.device("cpu")
 
 def drawn(count: int, size: int, seed: int = 0) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    return list(batches(count, size, generator=generator, device=CPU))  # type: ignore[arg-type]
+    return list(batches(count, size, generator=generator, device=CPU))
 
 
-def test_every_row_comes_once_in_pools_of_whole_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_row_comes_once_in_pools_of_whole_blocks(monkeypatch):
     monkeypatch.setitem(vars(sys.modules[MODULE]), "POOL", 40)
     monkeypatch.setitem(vars(sys.modules[MODULE]), "BLOCK", 8)
     rows = torch.cat(drawn(100, 7))
@@ -33,7 +30,7 @@ def test_every_row_comes_once_in_pools_of_whole_blocks(monkeypatch: pytest.Monke
     assert (rows[:40] // 8).unique_consecutive().numel() != 5  # mixed within a pool
 
 
-def test_few_rows_are_shuffled_at_once() -> None:
+def test_few_rows_are_shuffled_at_once():
     generator = torch.Generator().manual_seed(0)
     expected = torch.randperm(100, generator=generator)
     assert torch.cat(drawn(100, 7)).equal(expected)

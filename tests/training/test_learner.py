@@ -1,7 +1,5 @@
 """What a learner says of nodes, from scores written down by hand."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 
@@ -49,7 +47,7 @@ class Reader(Learner):
         return iter(())
 
 
-def test_class_il_by_hand() -> None:
+def test_class_il_by_hand():
     learner = Reader()
     expected = torch.tensor([[1, 3, 0, 4], [4, 1, 2, 1]]) / 8
     torch.testing.assert_close(learner.predict_proba(GRAPH, NODES), expected)
@@ -57,7 +55,7 @@ def test_class_il_by_hand() -> None:
     torch.testing.assert_close(learner.novelty(GRAPH, NODES), torch.full((2,), -math.log(8)))
 
 
-def test_task_il_by_hand_gives_nothing_to_the_other_tasks() -> None:
+def test_task_il_by_hand_gives_nothing_to_the_other_tasks():
     learner = Reader("task-il")
     expected = torch.tensor([[1 / 4, 3 / 4, 0, 0], [0, 0, 2 / 3, 1 / 3]])
     torch.testing.assert_close(learner.predict_proba(GRAPH, NODES, OWN), expected)
@@ -67,7 +65,7 @@ def test_task_il_by_hand_gives_nothing_to_the_other_tasks() -> None:
 
 
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
-def test_one_pass_answers_what_three_would(setting: Setting) -> None:
+def test_one_pass_answers_what_three_would(setting):
     learner = Reader(setting)
     answers = learner.answer(GRAPH, NODES, OWN)
     assert learner.passes == 1
@@ -76,14 +74,14 @@ def test_one_pass_answers_what_three_would(setting: Setting) -> None:
     assert answers.novelty.equal(learner.novelty(GRAPH, NODES))
 
 
-def test_weaker_scores_are_more_novel_however_they_are_shared_out() -> None:
+def test_weaker_scores_are_more_novel_however_they_are_shared_out():
     faint = GRAPH.with_features(GRAPH.features / 2)  # the same softmax
     assert (Reader().novelty(faint, NODES) > Reader().novelty(GRAPH, NODES)).all()
 
 
-def test_a_method_may_have_a_novelty_of_its_own() -> None:
+def test_a_method_may_have_a_novelty_of_its_own():
     class Numbered(Reader):
-        def novelty(self, graph: Graph, nodes: Tensor, *, logits: Tensor | None = None) -> Tensor:
+        def novelty(self, graph, nodes, *, logits=None):
             return nodes.double()
 
     learner = Numbered()
@@ -91,13 +89,13 @@ def test_a_method_may_have_a_novelty_of_its_own() -> None:
     assert learner.passes == 1
 
 
-def test_a_node_of_a_task_to_come_has_its_novelty_alone() -> None:
+def test_a_node_of_a_task_to_come_has_its_novelty_alone():
     answers = Reader("task-il").answer(GRAPH, NODES, torch.tensor([0, 2]))
     assert answers.classes[0] == 1
     assert answers.novelty.isfinite().all()
 
 
-def test_nothing_is_said_before_learning_or_without_tasks_in_task_il() -> None:
+def test_nothing_is_said_before_learning_or_without_tasks_in_task_il():
     fresh, told = Reader(None), Reader("task-il")
     for asked in (fresh.predict, fresh.predict_proba, fresh.novelty, fresh.answer):
         with pytest.raises(ConfigurationError, match="fit_task first"):

@@ -1,10 +1,7 @@
 """The only epoch loop."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -59,7 +56,7 @@ class Line(Learner):
         yield "line", self.weights
 
 
-def test_one_step_of_adam_by_hand(small_graph: Graph) -> None:
+def test_one_step_of_adam_by_hand(small_graph):
     learner = Line(trainer=Trainer(epochs=1, lr=0.1, device="cpu"))
     learner.fit_task(GraphStream(small_graph).open(0))
     assert learner.calls == ["begin", "loss", "adjust", "end"]
@@ -68,7 +65,7 @@ def test_one_step_of_adam_by_hand(small_graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("decoupled", [False, True])
-def test_steps_have_the_bits_of_torchs_own(decoupled: bool) -> None:
+def test_steps_have_the_bits_of_torchs_own(decoupled):
     ours, theirs = (
         [nn.Parameter(torch.randn(*shape, generator=seeded(0))) for shape in ((7, 5), (5,), (1,))]
         for _ in range(2)
@@ -91,34 +88,34 @@ def test_steps_have_the_bits_of_torchs_own(decoupled: bool) -> None:
             assert adam.state[mine][name].equal(value), name
 
 
-def test_a_cpu_needs_no_compiler(monkeypatch: pytest.MonkeyPatch, small_graph: Graph) -> None:
+def test_a_cpu_needs_no_compiler(monkeypatch, small_graph):
     # Optimisers of torch.optim import it when they are made, which takes seconds.
     monkeypatch.delattr(torch.optim, "Adam")
     Line(trainer=Trainer(epochs=1, device="cpu")).fit_task(GraphStream(small_graph).open(0))
 
 
 @pytest.mark.parametrize(("momentum", "steps"), [("carried", 6), ("fresh", 3)])
-def test_moments_may_be_carried_over(momentum: Any, steps: int, small_graph: Graph) -> None:
+def test_moments_may_be_carried_over(momentum, steps, small_graph):
     trainer = Trainer(epochs=3, momentum=momentum, device="cpu")
     learner, stream = Line(trainer=trainer), GraphStream(small_graph)
-    seen: list[float] = []
+    seen = []
     learner.fit_task(stream.open(0))
     kept = trainer.state()
     assert bool(kept) is (momentum == "carried")
     original = trainer._keep_moments
 
-    def spy(optimiser: Adam, parameters: Any) -> None:
+    def spy(optimiser, parameters):
         seen.append(float(optimiser.state[learner.weights.w]["step"]))
         moment = optimiser.state[learner.weights.w]["exp_avg"]
         assert moment.shape == (2,)  # grown with its parameter
         original(optimiser, parameters)
 
-    trainer._keep_moments = spy  # type: ignore[method-assign]
+    trainer._keep_moments = spy
     learner.fit_task(stream.open(1))
     assert seen == [steps]
 
 
-def test_adam_is_given_the_penalty(small_graph: Graph) -> None:
+def test_adam_is_given_the_penalty(small_graph):
     weights = []
     for decay in (0.0, 0.1):
         learner = Line(trainer=Trainer(epochs=1, weight_decay=decay, device="cpu"))
@@ -131,9 +128,7 @@ def test_adam_is_given_the_penalty(small_graph: Graph) -> None:
 @pytest.mark.parametrize(
     ("setting", "decided"), [("class-il", [True, False]), ("task-il", [True, True])]
 )
-def test_the_penalty_rests_while_there_is_no_second_class_to_choose(
-    setting: Any, decided: list[bool], small_graph: Graph
-) -> None:
+def test_the_penalty_rests_while_there_is_no_second_class_to_choose(setting, decided, small_graph):
     stream = GraphStream(small_graph, classes_per_task=1, setting=setting)
     trainer = Trainer(epochs=2, weight_decay=0.01, device="cpu")
     learner = methods.make("finetune", trainer=trainer, generator=seeded(0))
@@ -146,22 +141,22 @@ def test_the_penalty_rests_while_there_is_no_second_class_to_choose(
         assert all(same) is rests  # the loss says nothing, and the penalty must not speak alone
 
 
-def test_the_cosine_schedule_ends_near_zero(small_graph: Graph) -> None:
-    rates: list[float] = []
+def test_the_cosine_schedule_ends_near_zero(small_graph):
+    rates = []
     trainer = Trainer(epochs=4, lr=1.0, schedule="cosine", device="cpu")
     original = trainer._set_rate
 
-    def spy(optimiser: Adam, epoch: int) -> None:
+    def spy(optimiser, epoch):
         original(optimiser, epoch)
         rates.append(optimiser.lr)
 
-    trainer._set_rate = spy  # type: ignore[method-assign]
+    trainer._set_rate = spy
     Line(trainer=trainer).fit_task(GraphStream(small_graph).open(0))
     half = 2**-0.5
     assert rates == pytest.approx([1.0, (1 + half) / 2, 0.5, (1 - half) / 2], abs=1e-6)
 
 
-def test_a_full_batch_copies_nothing() -> None:
+def test_a_full_batch_copies_nothing():
     assert list(batches(10, None, generator=seeded(0), device=CPU)) == [slice(None)]
     assert list(batches(10, 10, generator=seeded(0), device=CPU)) == [slice(None)]
 
@@ -182,7 +177,7 @@ class Astray(Line):
 
 
 @pytest.mark.parametrize("slope", [False, True])
-def test_training_that_diverges_keeps_nothing(slope: bool, small_graph: Graph) -> None:
+def test_training_that_diverges_keeps_nothing(slope, small_graph):
     trainer = Trainer(epochs=2, lr=0.5, device="cpu")
     learner = Astray(strength=float("inf"), slope=slope, trainer=trainer)
     with pytest.raises(DivergedError) as caught:
@@ -226,7 +221,7 @@ def three_threads() -> Iterator[None]:
 
 @pytest.mark.usefixtures("three_threads")
 @pytest.mark.parametrize(("work", "threads"), [(1000, 1), (100_000_000, 2), (10**12, 3), (None, 3)])
-def test_steps_use_few_threads(work: int | None, threads: int, small_graph: Graph) -> None:
+def test_steps_use_few_threads(work, threads, small_graph):
     learner = Counting(work)
     learner.fit_task(GraphStream(small_graph).open(0))
     assert learner.asked == [1]  # a batch of 4 would be more examples than there are
@@ -235,7 +230,7 @@ def test_steps_use_few_threads(work: int | None, threads: int, small_graph: Grap
 
 
 @pytest.mark.usefixtures("three_threads")
-def test_threads_come_back_after_a_step_that_fails(small_graph: Graph) -> None:
+def test_threads_come_back_after_a_step_that_fails(small_graph):
     with pytest.raises(ValueError, match="a step that fails"):
         Counting(1000, fails=True).fit_task(GraphStream(small_graph).open(0))
     assert torch.get_num_threads() == 3
@@ -254,8 +249,8 @@ class Path(Line):
         return 0.5, -abs(self.weights.w.item() - self.goal)  # the loss decides between equals
 
 
-def test_early_stopping_keeps_the_best_weights_and_ends_the_task(small_graph: Graph) -> None:
-    epochs: list[int] = []
+def test_early_stopping_keeps_the_best_weights_and_ends_the_task(small_graph):
+    epochs = []
     trainer = Trainer(
         epochs=50, lr=0.1, weight_decay=0.0, patience=2, device="cpu",
         on_epoch=lambda task, epoch: epochs.append(epoch),
@@ -280,7 +275,7 @@ def test_early_stopping_keeps_the_best_weights_and_ends_the_task(small_graph: Gr
 
 
 @pytest.mark.parametrize(("objective", "accuracy"), [("balanced", 0.5), ("plain", 0.75)])
-def test_the_better_epoch_by_hand(objective: Any, accuracy: float, small_graph: Graph) -> None:
+def test_the_better_epoch_by_hand(objective, accuracy, small_graph):
     stream = GraphStream(small_graph)
     task = stream.open(0)
     # Three nodes of class 0 and one of class 1, and a learner that calls everything 0.
@@ -294,7 +289,7 @@ def test_the_better_epoch_by_hand(objective: Any, accuracy: float, small_graph: 
         "finetune", trainer=Trainer(objective=objective, device="cpu"), generator=seeded(0)
     )
     learner.begin_task(task)
-    learner.logits = lambda graph, nodes: torch.tensor([[2.0, 0.0]]).expand(len(nodes), 2)  # type: ignore[method-assign]
+    learner.logits = lambda graph, nodes: torch.tensor([[2.0, 0.0]]).expand(len(nodes), 2)
     found = learner.validate(replace(task, **part))
     right, wrong = torch.tensor([2.0, 0.0]).log_softmax(0)
     loss = accuracy * right + (1 - accuracy) * wrong
@@ -302,7 +297,7 @@ def test_the_better_epoch_by_hand(objective: Any, accuracy: float, small_graph: 
     assert learner.validate(replace(task, validation=task.validation[:0])) is None
 
 
-def test_decoupled_decay_shrinks_weights_beside_the_step(small_graph: Graph) -> None:
+def test_decoupled_decay_shrinks_weights_beside_the_step(small_graph):
     weights = []
     for decay in (0.0, 0.5):
         trainer = Trainer(epochs=2, lr=0.1, weight_decay=decay, decay="decoupled", device="cpu")
@@ -321,10 +316,10 @@ def learner_of(
     kind: type[BackboneLearner], backbone: object, device: str = "cpu"
 ) -> BackboneLearner:
     trainer = Trainer(epochs=8, batch_size=50, device=device, schedule="cosine")
-    return kind(backbone=backbone, trainer=trainer, generator=seeded(0, "test"))  # type: ignore[arg-type]
+    return kind(backbone=backbone, trainer=trainer, generator=seeded(0, "test"))
 
 
-def test_only_the_plain_loss_on_embeddings_can_be_recorded() -> None:
+def test_only_the_plain_loss_on_embeddings_can_be_recorded():
     task = two_tasks().open(0)
     for kind, backbone, recorded in (
         (TEM, PDGNN(), True),
@@ -340,8 +335,8 @@ def test_only_the_plain_loss_on_embeddings_can_be_recorded() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_recorded_steps_give_what_ordinary_ones_give(monkeypatch: pytest.MonkeyPatch) -> None:
-    def trained() -> dict[str, torch.Tensor]:
+def test_recorded_steps_give_what_ordinary_ones_give(monkeypatch):
+    def trained():
         learner = learner_of(TEM, PDGNN(dropout=0.5), "cuda")
         for task in two_tasks():
             learner.fit_task(task)

@@ -1,11 +1,8 @@
 """What becomes of one column, by hand; rows are read alike, whenever and however many come."""
 
-from __future__ import annotations
-
 import json
 import math
 from datetime import date
-from pathlib import Path
 from zlib import crc32
 
 import pyarrow as pa
@@ -25,7 +22,7 @@ from evergraph.tables.scheme import propagated
 from mixed_tables import COLUMNS, mixed_rows
 
 
-def test_numbers_are_scaled_by_quartiles_and_cut() -> None:
+def test_numbers_are_scaled_by_quartiles_and_cut():
     # Of 0, 10, 20, 30, 40: median 20, quartiles 10 and 30.
     encoder = NumberEncoder.fit(pa.array([0, 10, 20, 30, 40]), "f")
     assert (encoder.median, encoder.scale, encoder.flag) == (20, 20, False)
@@ -45,7 +42,7 @@ def test_numbers_are_scaled_by_quartiles_and_cut() -> None:
     assert found.matrix.tolist() == [[1, 0], [0, 1], [0, 0]]
 
 
-def test_a_date_is_time_and_its_place_in_year_and_week() -> None:
+def test_a_date_is_time_and_its_place_in_year_and_week():
     encoder = DateEncoder.fit(pa.array(["1970-01-01", "1970-01-08", "1970-01-15"]), "f")
     assert (encoder.median, encoder.scale) == (7 * 86_400, 7 * 86_400)
     day = 7 / 365.2425  # of the year
@@ -57,7 +54,7 @@ def test_a_date_is_time_and_its_place_in_year_and_week() -> None:
     assert encoder.encode(typed, "f").matrix[0] == pytest.approx(expected, abs=1e-6)
 
 
-def test_categories_have_vectors_of_length_one_and_lists_their_mean() -> None:
+def test_categories_have_vectors_of_length_one_and_lists_their_mean():
     encoder = CategoryEncoder.fit(pa.array(["red", "green", None]), "f")
     red, none, seven = encoder.encode(pa.array(["red", "", "7"]), "f").matrix
     assert red @ red == pytest.approx(1)
@@ -73,7 +70,7 @@ def test_categories_have_vectors_of_length_one_and_lists_their_mean() -> None:
     assert items.gaps.tolist() == [False, False, False, True]
 
 
-def test_words_by_hand() -> None:
+def test_words_by_hand():
     encoder = TextEncoder.fit(pa.array(["red wine", "red car", None]), "f", dims=64)
     # Two texts; red is in both, wine in one: idf 1 + ln(3/3) and 1 + ln(3/2).
     red, wine = 1.0, 1 + math.log(3 / 2)
@@ -83,7 +80,7 @@ def test_words_by_hand() -> None:
     assert found == pytest.approx((2 * red * vectors[0] + wine * vectors[1]) / length, abs=1e-6)
 
 
-def test_gaps_from_neighbours_by_hand() -> None:
+def test_gaps_from_neighbours_by_hand():
     # A path a-b-c-d with a = 0 and d = 3 known: the means settle at b = 1 and c = 2.
     graph = Graph.from_edges(
         torch.tensor([[0, 1, 2], [1, 2, 3]]),
@@ -113,7 +110,7 @@ def test_gaps_from_neighbours_by_hand() -> None:
         (["", None], False, "skip"),
     ],
 )
-def test_kinds_are_guessed(values: list[object], typed: bool, kind: str) -> None:
+def test_kinds_are_guessed(values, typed, kind):
     scheme = fit_scheme(pa.table({"f": values}), ["f"], typed=typed)
     assert scheme.columns[0].encoder.kind == kind
 
@@ -127,9 +124,7 @@ def test_kinds_are_guessed(values: list[object], typed: bool, kind: str) -> None
         (["31.12.24", "01.02.25"] * 20, "dates such as '31.12.24', but is read as a category: wr"),
     ],
 )
-def test_numbers_and_dates_read_as_names_are_said(
-    values: list[str], said: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_numbers_and_dates_read_as_names_are_said(values, said, caplog):
     fit_scheme(pa.table({"f": values}), ["f"], typed=False, where="t.csv")
     (record,) = caplog.records
     assert record.getMessage().startswith("t.csv: column 'f' looks like ")
@@ -140,7 +135,7 @@ def test_numbers_and_dates_read_as_names_are_said(
     assert not caplog.records
 
 
-def test_what_looks_like_an_id_or_a_label_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_looks_like_an_id_or_a_label_is_said(caplog):
     labels = pa.array(["x", "y", "z"] * 10)
     table = pa.table(
         {
@@ -164,7 +159,7 @@ def test_what_looks_like_an_id_or_a_label_is_said(caplog: pytest.LogCaptureFixtu
         fit_scheme(table, ["ticket"], Columns(kinds={"tiket": "number"}))
 
 
-def test_suspicious_numbers_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_suspicious_numbers_are_reported(tmp_path, caplog):
     rows = [f"n{n},{'xyz'[n % 3]},{n * 7},{n % 3},0.5" for n in range(30)]
     (tmp_path / "nodes.csv").write_text("\n".join(["id,label,user_id,code,f", *rows]) + "\n")
     (tmp_path / "edges.csv").write_text("source,target\n")
@@ -177,7 +172,7 @@ def test_suspicious_numbers_are_reported(tmp_path: Path, caplog: pytest.LogCaptu
     ]
 
 
-def test_categories_that_pandas_knows_are_categories() -> None:
+def test_categories_that_pandas_knows_are_categories():
     codes = pa.array([7, 8, 7]).dictionary_encode()
     scheme = fit_scheme(pa.table({"f": codes}), ["f"])
     assert scheme.kinds == {"f": "category"}
@@ -186,7 +181,7 @@ def test_categories_that_pandas_knows_are_categories() -> None:
     )
 
 
-def test_an_encoder_of_ones_own() -> None:
+def test_an_encoder_of_ones_own():
     lengths = Encoder.named("length", version="1", of=lambda texts: [[len(t), 1] for t in texts])
     scheme = fit_scheme(pa.table({"f": ["ab", None]}), ["f"], Columns(kinds={"f": lengths}))
     assert scheme.encode(pa.table({"f": ["abc", ""]})).tolist() == [[3, 1], [0, 0]]
@@ -209,9 +204,9 @@ def test_an_encoder_of_ones_own() -> None:
         ({"text_width": 100}, "text_width must be a multiple of 8 and at most 512, not 100"),
     ],
 )
-def test_choices_that_are_none(given: dict[str, object], said: str) -> None:
+def test_choices_that_are_none(given, said):
     with pytest.raises(ConfigurationError, match=said):
-        Columns(**given)  # type: ignore[arg-type]
+        Columns(**given)
 
 
 ROWS = st.fixed_dictionaries(
@@ -245,7 +240,7 @@ SCHEMA = pa.schema(
 
 
 @given(st.lists(ROWS, min_size=1, max_size=8), st.lists(ROWS, min_size=1, max_size=8))
-def test_rows_one_by_one_and_all_at_once(first: list[object], later: list[object]) -> None:
+def test_rows_one_by_one_and_all_at_once(first, later):
     fitted = fit_scheme(
         pa.Table.from_pylist(first, SCHEMA), list(KINDS), Columns(kinds=KINDS, text_width=8)
     )
@@ -265,7 +260,7 @@ def scheme() -> Scheme:
     return fit_scheme(table, list(COLUMNS))
 
 
-def test_one_row_a_column(scheme: Scheme) -> None:
+def test_one_row_a_column(scheme):
     kinds = ["text", "category", "date", "number", "list", "boolean"]
     assert [row[:2] for row in scheme.table()] == list(zip(COLUMNS, kinds, strict=True))
     assert [int(row[3]) for row in scheme.table()] == [128, 16, 5, 2, 16, 1]
@@ -287,7 +282,7 @@ def test_one_row_a_column(scheme: Scheme) -> None:
         ({"venue": None}, "has no column 'venue': expected title, venue, "),
     ],
 )
-def test_misfits_are_one_sentence(scheme: Scheme, changes: dict[str, object], said: str) -> None:
+def test_misfits_are_one_sentence(scheme, changes, said):
     row = mixed_rows(3, 4)[0] | changes
     table = pa.Table.from_pylist([{k: v for k, v in row.items() if v is not None or k == "score"}])
     with pytest.raises(DataError) as caught:
@@ -296,7 +291,7 @@ def test_misfits_are_one_sentence(scheme: Scheme, changes: dict[str, object], sa
     assert "\n" not in str(caught.value)
 
 
-def test_new_categories_and_gaps_are_counted_or_refused(caplog: pytest.LogCaptureFixture) -> None:
+def test_new_categories_and_gaps_are_counted_or_refused(caplog):
     first = pa.table({"colour": ["red", "green"], "size": [1.0, 2.0]})
     later = pa.table({"colour": ["red", "blue", "blue"], "size": [1, 2, 3]})
     loose = fit_scheme(first, ["colour", "size"])
@@ -312,6 +307,6 @@ def test_new_categories_and_gaps_are_counted_or_refused(caplog: pytest.LogCaptur
 
 
 @pytest.mark.parametrize("kept", [{}, {"format": 2}, {"format": 1, "columns": [{"name": "f"}]}])
-def test_what_was_not_kept_by_us(kept: dict[str, object]) -> None:
+def test_what_was_not_kept_by_us(kept):
     with pytest.raises(DataError, match="columns"):
         Scheme.from_json(kept)

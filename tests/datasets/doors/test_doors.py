@@ -1,7 +1,5 @@
 """Graphs of other libraries, wherever a graph is taken."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import networkx as nx
@@ -83,7 +81,7 @@ DOORS = pytest.mark.parametrize("make", [_networkx, _scipy, _pandas, _arrow, _py
 
 
 @DOORS
-def test_every_door_leads_to_the_same_graph(make: Any, plain: Graph, assert_same: Any) -> None:
+def test_every_door_leads_to_the_same_graph(make, plain, assert_same):
     assert_same(as_graph(make(), **_raw(make)), plain)
     assert_same(eg.load(make(), undirected=False, **_raw(make)), plain)
     assert_same(eg.load(make(), **_raw(make)), plain.to_undirected())
@@ -96,7 +94,7 @@ def test_every_door_leads_to_the_same_graph(make: Any, plain: Graph, assert_same
 
 
 @DOORS
-def test_a_learner_takes_them_in(make: Any, plain: Graph) -> None:
+def test_a_learner_takes_them_in(make, plain):
     source = make()
     model = eg.ContinualNodeClassifier(width=16, **_raw(make)).partial_fit(source)
     if make is not _pyg:
@@ -108,7 +106,7 @@ def test_a_learner_takes_them_in(make: Any, plain: Graph) -> None:
     )
 
 
-def test_an_undirected_networkx_graph_by_hand(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_undirected_networkx_graph_by_hand(caplog):
     source = nx.Graph()
     source.add_nodes_from(
         [(("a", 1), {"y": 1, "p": 1, "q": 2.5, "colour": "red"}), ("b", {"p": 3, "q": 4})]
@@ -136,7 +134,7 @@ def test_an_undirected_networkx_graph_by_hand(caplog: pytest.LogCaptureFixture) 
         )
     )
 )
-def test_networkx_and_scipy_agree(drawn: tuple[int, dict[tuple[int, int], float]]) -> None:
+def test_networkx_and_scipy_agree(drawn):
     nodes, edges = drawn
     source = nx.DiGraph()
     source.add_nodes_from(range(nodes))
@@ -151,7 +149,7 @@ def test_networkx_and_scipy_agree(drawn: tuple[int, dict[tuple[int, int], float]
     assert weights[0].equal(weights[1])
 
 
-def test_a_stream_and_a_run_of_a_networkx_graph() -> None:
+def test_a_stream_and_a_run_of_a_networkx_graph():
     graph = eg.load("synthetic", nodes=60, classes=4, features=8, noise=0.2)
     source = nx.Graph()
     source.add_nodes_from(
@@ -163,7 +161,7 @@ def test_a_stream_and_a_run_of_a_networkx_graph() -> None:
     source.add_edges_from(zip(graph.edge_rows().tolist(), graph.indices.tolist(), strict=True))
     same = eg.GraphStream(source)
     assert same.open(0).graph.indices.equal(eg.GraphStream(graph).open(0).graph.indices)
-    quick: dict[str, Any] = {"epochs": 1, "device": "cpu", "progress": False}
+    quick = {"epochs": 1, "device": "cpu", "progress": False}
     rows = [eg.run(held, "finetune", **quick).seeds[0].rows for held in (source, graph)]
     assert rows[0] == rows[1]
 
@@ -194,15 +192,15 @@ def test_a_stream_and_a_run_of_a_networkx_graph() -> None:
         ),
     ],
 )
-def test_mistakes_are_one_sentence(source: Any, options: Any, error: Any, said: str) -> None:
+def test_mistakes_are_one_sentence(source, options, error, said):
     with pytest.raises(error, match=said):
         as_graph(source, **options)
 
 
-def test_a_polars_frame_is_asked_for_its_arrow_table(plain: Graph, assert_same: Any) -> None:
+def test_a_polars_frame_is_asked_for_its_arrow_table(plain, assert_same):
     """Polars is not needed to test how it is asked: a stand-in with its module and name."""
 
-    def held(table: pa.Table) -> Any:
+    def held(table):
         kind = type(
             "DataFrame", (), {"to_arrow": lambda self: table, "__module__": "polars.dataframe"}
         )

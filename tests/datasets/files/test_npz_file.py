@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +26,7 @@ def saved(folder: Path, **arrays: Any) -> Path:
     return path
 
 
-def test_features_may_be_missing_or_sparse_and_other_arrays_are_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_features_may_be_missing_or_sparse_and_other_arrays_are_named(tmp_path, caplog):
     graph = read_npz(saved(tmp_path, **PLAIN))
     assert (graph.features.shape, graph.time) == ((3, 0), None)
     assert [graph.neighbours(node).tolist() for node in (0, 1)] == [[2], [0]]
@@ -43,7 +39,6 @@ def test_features_may_be_missing_or_sparse_and_other_arrays_are_named(
     path = saved(tmp_path, **PLAIN, **SPARSE, x_data=np.array([2.0, 3.0, 5000.0]), **more)
     graph = read_npz(path)
     assert graph.features.to_dense()[2].tolist() == [3, 0, 0, 5000]
-    assert graph.time is not None
     assert graph.time.tolist() == [1999, 2000, 2001]
     # Columns reach 3, 2, nothing and 5000; the lower median of the three that hold anything is 3.
     loud, ignored = (record.getMessage() for record in caplog.records)
@@ -61,18 +56,13 @@ def test_features_may_be_missing_or_sparse_and_other_arrays_are_named(
             {"y": np.array([[0, 1, 1]]), "x": np.eye(3)},
             r"y has shape \[1, 3\]: expected \[nodes\] or \[nodes, targets\], and there are 3",
         ),
-        ({"y": np.array([0, -2, 1])}, "node 1 has label -2: expected a class from 0 on"),
         ({"y": np.array(["a", "b", "c"])}, "array 'y' holds <U1: expected numbers"),
         ({"y": np.array([0, "b", None], object)}, "array 'y' cannot be read without pickle"),
         (
             {"edge_index": np.array([[0], [3]])},
             "edge 0 joins 0 and 3, but nodes are numbered 0 to 2",
         ),
-        ({"edge_index": np.array([[0.5], [1]])}, "edge_index holds torch.float64"),
-        ({"edge_index": np.array([0, 1, 2])}, r"edge_index has shape \(3,\)"),
-        ({"x": np.ones((4, 2))}, r"features have shape \(4, 2\): expected \[3, dims\]"),
         ({"x": np.array([[1], [np.nan], [1]])}, "NaN or infinity, first in row 1"),
-        ({"x": np.array([[1], [1], [np.inf]])}, "NaN or infinity, first in row 2"),
         ({**SPARSE, "x_indptr": np.array([0, 2, 1, 3])}, "row pointers fall after row 1"),
         ({**SPARSE, "x_indptr": np.array([0, 1, 1, 2])}, "run from 0 to 2: expected 0 to 3"),
         ({**SPARSE, "x_indptr": np.array([0, 1, 3])}, "have 3 row pointers"),
@@ -90,20 +80,17 @@ def test_features_may_be_missing_or_sparse_and_other_arrays_are_named(
         ({**SPARSE, "x_shape": np.array([3])}, r"'x_shape' is \[3\]: expected \[nodes, dims\]"),
         ({**SPARSE, "x_shape": np.array([-1, 4])}, r"shape \[-1, 4\]"),
         ({"x_indptr": SPARSE["x_indptr"]}, "holds x_indptr only"),
-        ({"year": np.array([1, 2])}, r"time has shape \(2,\), but the graph has 3 nodes"),
-        ({"year": np.array([1.5, 2, 3])}, "time holds torch.float64: expected integers"),
-        ({"edge_index": np.ones((2, 3), bool)}, "edge_index holds torch.bool: expected integers"),
         ({"x": np.ones((3, 1)) * 1j}, "array 'x' holds complex128: expected numbers"),
     ],
 )
-def test_bad_arrays_are_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_bad_arrays_are_named(tmp_path, change, message):
     path = saved(tmp_path, **{**PLAIN, **change})
     with pytest.raises(DataError, match=message) as caught:
         read_npz(path)
     assert str(caught.value).startswith(f"{path}: ")
 
 
-def test_a_truncated_file_is_refused_and_a_flipped_byte_is_found(tmp_path: Path) -> None:
+def test_a_truncated_file_is_refused_and_a_flipped_byte_is_found(tmp_path):
     path = saved(tmp_path, **PLAIN, x=np.zeros((3, 500), np.float32))
     content = bytearray(path.read_bytes())
     path.write_bytes(content[:-30])
@@ -116,9 +103,7 @@ def test_a_truncated_file_is_refused_and_a_flipped_byte_is_found(tmp_path: Path)
 
 
 @given(data=st.data())
-def test_any_graph_survives_the_round_trip(
-    tmp_path_factory: pytest.TempPathFactory, assert_same: Any, data: st.DataObject
-) -> None:
+def test_any_graph_survives_the_round_trip(tmp_path_factory, assert_same, data):
     nodes = data.draw(st.integers(1, 6))
     node = st.integers(0, nodes - 1)
     edges = data.draw(st.lists(st.tuples(node, node), max_size=12))
@@ -138,10 +123,9 @@ def test_any_graph_survives_the_round_trip(
     assert [each.name for each in path.parent.iterdir()] == ["graph.npz"]
 
 
-def test_dates_are_seconds(tmp_path: Path) -> None:
+def test_dates_are_seconds(tmp_path):
     year = np.array(["1970-01-02", "1969-12-31", "1970-01-01"], "datetime64[D]")
     graph = read_npz(saved(tmp_path, **PLAIN, year=year))
-    assert graph.time is not None
     assert graph.time.tolist() == [86_400, -86_400, 0]
     year[1] = np.datetime64("NaT")
     with pytest.raises(DataError, match="array 'year' has no date for node 1"):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,7 @@ def folder_of(path: Path, nodes: str | None = NODES, edges: str | None = EDGES) 
 
 def write_tables(folder: Path, graph: Graph, kinds: tuple[str, str], ids: list[Any]) -> None:
     sources, targets = graph.indices.tolist(), graph.edge_rows().tolist()
-    nodes: dict[str, Any] = {
+    nodes = {
         "id": ids,
         "label": [None if label < 0 else label for label in graph.labels.tolist()],
     }
@@ -47,7 +45,7 @@ def write_tables(folder: Path, graph: Graph, kinds: tuple[str, str], ids: list[A
         write(pa.table(table), str(folder / f"{name}.{kind}"))
 
 
-def test_hand_made_csv(tmp_path: Path) -> None:
+def test_hand_made_csv(tmp_path):
     graph = read_table_folder(folder_of(tmp_path), RAW)
     assert graph.neighbours(1).tolist() == [0, 2]
     assert graph.neighbours(0).tolist() == []
@@ -57,17 +55,13 @@ def test_hand_made_csv(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kinds", [("csv", "parquet"), ("parquet", "csv")])
-def test_numbers_as_ids_with_times(
-    tmp_path: Path, tiny: Graph, assert_same: Any, kinds: tuple[str, str]
-) -> None:
+def test_numbers_as_ids_with_times(tmp_path, tiny, assert_same, kinds):
     write_tables(tmp_path, tiny, kinds, [10, 20, 30, 7])
     assert_same(read_table_folder(tmp_path, RAW), tiny)
 
 
 @given(data=st.data())
-def test_any_graph_survives_the_round_trip(
-    tmp_path_factory: pytest.TempPathFactory, assert_same: Any, data: st.DataObject
-) -> None:
+def test_any_graph_survives_the_round_trip(tmp_path_factory, assert_same, data):
     nodes = data.draw(st.integers(1, 6))
     node = st.integers(0, nodes - 1)
     edges = data.draw(st.lists(st.tuples(node, node), max_size=12))
@@ -88,7 +82,7 @@ def test_any_graph_survives_the_round_trip(
     assert_same(read_table_folder(folder, RAW), graph)
 
 
-def test_names_of_classes_are_numbered_in_sorted_order(tmp_path: Path) -> None:
+def test_names_of_classes_are_numbered_in_sorted_order(tmp_path):
     nodes = "id,label\na,pear\nb,apple\nc,\nd,fig\n"
     graph = read_table_folder(folder_of(tmp_path, nodes, "source,target\n"))
     assert graph.labels.tolist() == [2, 0, -1, 1]
@@ -96,7 +90,7 @@ def test_names_of_classes_are_numbered_in_sorted_order(tmp_path: Path) -> None:
     assert graph.num_edges == 0
 
 
-def test_categories_and_floats_as_pandas_writes_them(tmp_path: Path) -> None:
+def test_categories_and_floats_as_pandas_writes_them(tmp_path):
     label = pa.array(["x", None, "y"]).dictionary_encode()
     nodes = pa.table({"id": [1, 2, 3], "label": label, "flag": [True, False, True]})
     pyarrow.parquet.write_table(nodes, str(tmp_path / "nodes.parquet"))
@@ -144,7 +138,7 @@ def test_categories_and_floats_as_pandas_writes_them(tmp_path: Path) -> None:
         ("id,label,time\na,0,1\nb,0,\n", "source,target\n", "row 2 has no value in column 'time'"),
     ],
 )
-def test_bad_tables(tmp_path: Path, nodes: str | None, edges: str | None, message: str) -> None:
+def test_bad_tables(tmp_path, nodes, edges, message):
     with pytest.raises(DataError) as caught:
         read_table_folder(folder_of(tmp_path, nodes, edges))
     assert message in str(caught.value)
@@ -152,7 +146,7 @@ def test_bad_tables(tmp_path: Path, nodes: str | None, edges: str | None, messag
     assert "\n" not in str(caught.value)
 
 
-def test_two_tables_of_one_kind_and_ids_that_are_none(tmp_path: Path) -> None:
+def test_two_tables_of_one_kind_and_ids_that_are_none(tmp_path):
     folder_of(tmp_path)
     table = pa.table({"id": [0.5, 1.5], "label": [0, 1]})
     pyarrow.parquet.write_table(table, str(tmp_path / "nodes.parquet"))

@@ -1,7 +1,5 @@
 """Tables as strangers have them: gaps in labels, weights of edges, dates, columns of all sizes."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable
@@ -33,7 +31,7 @@ def read_folder(folder: Path, columns: Columns | None = None) -> Graph:
 
 def imported(folder: Path, columns: Columns | None = None) -> Graph:
     nodes, edges = (next(folder.glob(f"{name}.*")) for name in ("nodes", "edges"))
-    options: Any = {"undirected": False, "overwrite": True, "columns": columns}
+    options = {"undirected": False, "overwrite": True, "columns": columns}
     import_graph(edges, nodes, folder / "graph", **options)
     return load(folder / "graph", undirected=False)
 
@@ -41,7 +39,7 @@ def imported(folder: Path, columns: Columns | None = None) -> Graph:
 @pytest.fixture(params=[read_folder, imported])
 def read(request: pytest.FixtureRequest) -> Read:
     """Both ways to read tables; the rules are the same."""
-    reader: Read = request.param
+    reader = request.param
     return reader
 
 
@@ -63,9 +61,7 @@ def parquet_of(folder: Path, **nodes: Any) -> Path:
     return folder
 
 
-def test_labels_that_are_written_as_missing(
-    tmp_path: Path, read: Read, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_labels_that_are_written_as_missing(tmp_path, read, caplog):
     spelled = ["NULL", "\\N", "NaN", "None", "nan", "null", "NA", "N/A", "n/a", "#N/A", "<NA>", ""]
     rows = "".join(f"m{place},{text}\n" for place, text in enumerate(spelled))
     graph = read(csv_of(tmp_path, f"id,label\na,music\n{rows}b,art\nc,none\nd,Na\n"))
@@ -78,9 +74,7 @@ def test_labels_that_are_written_as_missing(
     assert caplog.records[0].levelno == logging.WARNING
 
 
-def test_numbers_beside_missing_labels_stay_numbers(
-    tmp_path: Path, read: Read, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_numbers_beside_missing_labels_stay_numbers(tmp_path, read, caplog):
     # Columns of several sizes and empty labels are not worth a word.
     nodes = "id,label,f,g,h\na,10,1,3,2999\nb,,2,1,5\nc,9,1,1,1\n"
     assert read(csv_of(tmp_path, nodes)).labels.tolist() == [10, -1, 9]
@@ -98,17 +92,14 @@ def test_numbers_beside_missing_labels_stay_numbers(
         (pa.array(["10", "9", "None"]), [0, 1, -1]),  # Parquet says that they are names
     ],
 )
-def test_missing_labels_in_parquet(tmp_path: Path, label: pa.Array, expected: list[int]) -> None:
+def test_missing_labels_in_parquet(tmp_path, label, expected):
     assert read_folder(parquet_of(tmp_path, id=[1, 2, 3], label=label)).labels.tolist() == expected
 
 
-def test_other_columns_of_edges_are_ignored_and_named(
-    tmp_path: Path, read: Read, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_other_columns_of_edges_are_ignored_and_named(tmp_path, read, caplog):
     graph = read(
         csv_of(tmp_path, "id,label\na,0\nb,1\n", "source,weight,target,colour\na,0.5,b,red\n")
     )
-    assert graph.weights is not None
     assert graph.weights.tolist() == [0.5]
     (record,) = caplog.records
     said = f"{tmp_path / 'edges.csv'}: column 'colour' is ignored: only source, target"
@@ -119,7 +110,7 @@ def test_other_columns_of_edges_are_ignored_and_named(
 DAY = 86_400
 
 
-def test_times_of_a_csv(tmp_path: Path, read: Read) -> None:
+def test_times_of_a_csv(tmp_path, read):
     for first, second, expected in (
         ("2019", "2020.0", [2019, 2020]),
         ("1970-01-03", "1969-12-31", [2 * DAY, -DAY]),
@@ -128,7 +119,6 @@ def test_times_of_a_csv(tmp_path: Path, read: Read) -> None:
         ("1970-01-01T02:00:00+02:00", "1970-01-01T00:00:05Z", [0, 5]),
     )[:: 1 if read is read_folder else 3]:  # an import reads every piece as a folder is read
         graph = read(csv_of(tmp_path, f"id,label,time\na,0,{first}\nb,0,{second}\n"))
-        assert graph.time is not None
         assert graph.time.tolist() == expected
 
 
@@ -142,13 +132,12 @@ def test_times_of_a_csv(tmp_path: Path, read: Read) -> None:
         ([2019.0, 2020.0], [2019, 2020]),
     ],
 )
-def test_times_of_a_parquet(tmp_path: Path, time: list[Any], expected: list[int]) -> None:
+def test_times_of_a_parquet(tmp_path, time, expected):
     graph = read_folder(parquet_of(tmp_path, id=["a", "b"], label=[0, 1], time=time))
-    assert graph.time is not None
     assert graph.time.tolist() == expected
 
 
-def test_what_is_no_time(tmp_path: Path, read: Read) -> None:
+def test_what_is_no_time(tmp_path, read):
     for times, said in (
         (("1", "soon"), "row 2 has 'soon' in column 'time': expected a"),
         (("1990", "1991", "1992", "1990-05-05"), "row 4 has '1990-05-05' in column 'time'"),
@@ -172,17 +161,13 @@ def test_what_is_no_time(tmp_path: Path, read: Read) -> None:
         ("label", [[1], [2, 3]], "column 'label' holds list<.*>: expected text or integers"),
     ],
 )
-def test_what_is_refused_in_parquet(
-    tmp_path: Path, name: str, values: list[Any], said: str
-) -> None:
+def test_what_is_refused_in_parquet(tmp_path, name, values, said):
     parquet_of(tmp_path, **{"id": ["a", "b"], "label": [0, 1], name: values})
     with pytest.raises(DataError, match=rf"nodes\.parquet: {said}"):
         read_folder(tmp_path)
 
 
-def test_a_column_that_drowns_the_others_is_named(
-    tmp_path: Path, read: Read, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_column_that_drowns_the_others_is_named(tmp_path, read, caplog):
     # The largest values are 2, 3 and 4e6; the median of them is 3.
     csv_of(tmp_path, "id,label,f,g,income\na,0,1,3,-4e6\nb,1,2,1,5\nc,0,0,0,0\n")
     assert read(tmp_path).features.abs().max() <= 5  # scaled, so none drowns the others
@@ -201,6 +186,6 @@ def test_a_column_that_drowns_the_others_is_named(
     | st.lists(st.none() | st.integers(-1, 9), min_size=1)
     | st.lists(st.none() | st.sampled_from([-1.0, 0.0, 2.0, math.nan]), min_size=1)
 )
-def test_one_label_is_read_as_a_column_of_them(labels: list[Any]) -> None:
+def test_one_label_is_read_as_a_column_of_them(labels):
     column = label_values(pa.array(labels), guess=False).to_pylist()
     assert [one_label(label) for label in labels] == column

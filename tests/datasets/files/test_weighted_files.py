@@ -1,12 +1,8 @@
 """Weights of edges in every format: there and back, and what is said of wrong ones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -32,45 +28,38 @@ def heavy(tiny: Graph) -> Graph:
     return replace(tiny, weights=torch.tensor([0.5, 2.0, 3.25]))
 
 
-def test_npz_round_trip(
-    tmp_path: Path, heavy: Graph, tiny: Graph, assert_same: Same, call: Any
-) -> None:
+def test_npz_round_trip(tmp_path, heavy, tiny, assert_same, call):
     path, ends = tmp_path / "g.npz", np.array([[0, 1], [1, 0]])
     write_npz(heavy, path)
     assert_same(read_npz(path), heavy)
     assert json.loads(call("info", str(path), "--json")[0])["edge_weights"] == "0.5 to 3.25"
     joined = join([tiny, heavy]).weights
-    assert joined is not None
     assert joined.tolist() == [1, 1, 1, 0.5, 2.0, 3.25]
     np.savez(path, edge_index=ends, y=np.zeros(2, np.int64), edge_weight=np.array([2, 0]))
     found = read_npz(path)  # whole numbers do as well
-    assert found.weights is not None
     assert (found.indices.tolist(), found.weights.tolist()) == ([0], [2.0])
     np.savez(path, edge_index=ends, y=np.zeros(2, np.int64), edge_weight=np.array([2, -1]))
     with pytest.raises(DataError, match=r"g\.npz: edge 1 has weight -1: expected 0, for no edge"):
         read_npz(path)
 
 
-def test_pt_there_and_back(tmp_path: Path, heavy: Graph, assert_same: Same) -> None:
+def test_pt_there_and_back(tmp_path, heavy, assert_same):
     torch.save(heavy.to_data(), tmp_path / "g.pt")
     assert_same(read_pt(tmp_path / "g.pt"), heavy)
     one = {"edge_index": torch.tensor([[0], [1]]), "y": torch.zeros(2).long()}
     torch.save(one | {"edge_attr": torch.tensor([[7]])}, tmp_path / "one.pt")
     found = read_pt(tmp_path / "one.pt")
-    assert found.weights is not None
     assert found.weights.tolist() == [7.0]
 
 
-def test_tables_and_imports_by_hand(tmp_path: Path, assert_same: Same) -> None:
+def test_tables_and_imports_by_hand(tmp_path, assert_same):
     # a-b comes twice: the last counts. b-c is listed both ways, each with its own. c-a weighs 0.
     edges = "source,weight,target\na,1,b\nb,3,c\nc,4,b\na,2,b\nc,0,a\nb,9,b\n"
     paths = tables(tmp_path, NODES, edges)
     directed = read_table_folder(tmp_path)
-    assert directed.weights is not None
     assert directed.indices.tolist() == [0, 2, 1]  # into b, into b, into c
     assert directed.weights.tolist() == [2.0, 4.0, 3.0]
     both = load(tmp_path)
-    assert both.weights is not None
     assert both.indices.tolist() == [1, 0, 2, 1]
     assert both.weights.tolist() == [2.0, 2.0, 4.0, 3.0]
     report = import_graph(*paths, tmp_path / "g")
@@ -92,7 +81,7 @@ def test_tables_and_imports_by_hand(tmp_path: Path, assert_same: Same) -> None:
         ("a,b,heavy\n", "column 'weight' holds string: expected numbers"),
     ],
 )
-def test_wrong_weights_are_named(tmp_path: Path, rows: str, said: str) -> None:
+def test_wrong_weights_are_named(tmp_path, rows, said):
     paths = tables(tmp_path, NODES, f"source,target,weight\n{rows}")
     with pytest.raises(DataError, match=rf"edges\.csv: {said}"):
         read_table_folder(tmp_path)

@@ -1,7 +1,5 @@
 """An import in many small steps."""
 
-from __future__ import annotations
-
 import pytest
 
 from evergraph.datasets.importing import edge_table, importing

@@ -1,7 +1,5 @@
 """Sorting on disk makes what sorting in memory makes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +37,7 @@ def sort(
     return entries
 
 
-def test_hand_made(tmp_path: Path) -> None:
+def test_hand_made(tmp_path):
     edges = [(2, 0), (1, 0), (1, 1), (2, 0), (0, 3)]  # node 0 gathers from 1 and 2; 3 from 0
     assert sort(tmp_path / "one", edges, 4, undirected=False) == 3
     assert arrays(tmp_path / "one" / "graph") == ([0, 2, 2, 2, 3], [1, 2, 0])
@@ -49,7 +47,7 @@ def test_hand_made(tmp_path: Path) -> None:
 
 @settings(max_examples=8)
 @given(data=st.data())
-def test_same_as_in_memory(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_same_as_in_memory(tmp_path_factory, data):
     nodes = data.draw(st.sampled_from([1, 2, 5, 40]))
     node = st.integers(0, nodes - 1)
     edges = data.draw(st.lists(st.tuples(node, node), max_size=70))
@@ -71,7 +69,7 @@ def test_same_as_in_memory(tmp_path_factory: pytest.TempPathFactory, data: st.Da
     assert not (folder / "edges").exists()
 
 
-def test_another_process_goes_on_with_the_edges(tmp_path: Path) -> None:
+def test_another_process_goes_on_with_the_edges(tmp_path):
     edges = np.random.default_rng(1).integers(30, size=(2, 80))
     first = EdgeTable(tmp_path / "edges", nodes=30, undirected=True, memory=MEMORY)
     first.add(*edges)
@@ -87,7 +85,7 @@ def test_another_process_goes_on_with_the_edges(tmp_path: Path) -> None:
     fresh.discard()
 
 
-def test_more_pairs_than_fit_are_spilled(tmp_path: Path) -> None:
+def test_more_pairs_than_fit_are_spilled(tmp_path):
     generator = np.random.default_rng(0)
     table = EdgeTable(tmp_path / "edges", nodes=10**6, undirected=True, memory=16_000_000)
     table.add(*generator.integers(10**6, size=(2, 10**6)))
@@ -99,7 +97,7 @@ def test_more_pairs_than_fit_are_spilled(tmp_path: Path) -> None:
     assert (np.diff(keys) > 0).all()
 
 
-def test_what_goes_wrong_is_said(tmp_path: Path) -> None:
+def test_what_goes_wrong_is_said(tmp_path):
     table = EdgeTable(tmp_path / "edges", nodes=10**6, undirected=True, memory=300_000)
     with pytest.raises(ResourceError, match="sorting edges needs more memory than the limit"):
         table.add(*np.random.default_rng(0).integers(10**6, size=(2, 10**6)))
@@ -113,7 +111,7 @@ def test_what_goes_wrong_is_said(tmp_path: Path) -> None:
     table.discard()
 
 
-def test_any_integers_do(tmp_path: Path) -> None:
+def test_any_integers_do(tmp_path):
     table = EdgeTable(tmp_path / "edges", nodes=2**31 - 1, undirected=True, memory=MEMORY)
     last = 2**31 - 2
     for kind in (np.int64, np.uint32):
@@ -147,19 +145,19 @@ def named(tmp_path: Path, known: pa.Array, asked: pa.Array, before: int = 0) -> 
         (["7"], [], []),
     ],
 )
-def test_ids_are_found(tmp_path: Path, known: list, asked: list, found: list[int]) -> None:
+def test_ids_are_found(tmp_path, known, asked, found):
     assert named(tmp_path, pa.array(known), pa.array(asked, None if asked else "string")) == found
 
 
 @pytest.mark.parametrize("asked", ["8", "007", " 7", "+7", "x"])
-def test_an_id_is_one_only_as_it_is_written(tmp_path: Path, asked: str) -> None:
+def test_an_id_is_one_only_as_it_is_written(tmp_path, asked):
     for known in (["7", "9"], [7, 9]):
         with pytest.raises(DataError, match=r"row 12 has source '.*': expected the id of a node"):
             named(tmp_path, pa.array(known), pa.array(["9", asked]), before=10)
 
 
 @pytest.mark.parametrize("width", [None, 0, 3])
-def test_an_array_grows_and_is_nothing_before_its_end(tmp_path: Path, width: int | None) -> None:
+def test_an_array_grows_and_is_nothing_before_its_end(tmp_path, width):
     shape = (5,) if width is None else (5, width)
     with AppendedArray(tmp_path / "a.npy", np.float32, width=width) as array:
         array.append(np.ones(shape))

@@ -1,6 +1,4 @@
-"""An import makes what reading the tables in memory makes, whatever happens on the way."""
-
-from __future__ import annotations
+"""An import makes what reading the tables in memory makes; tables that are no graph are refused."""
 
 import gzip
 import os
@@ -17,20 +15,21 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evergraph.core.errors import DataError
+from evergraph.core.errors import DataError, ResourceError
+from evergraph.core.resources import Resources
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import open_graph_folder, read_facts
 from evergraph.tables import Columns
-from tables_to_import import tables
+from tables_to_import import EDGES, NODES, tables
 
 
 def check_same(folder: Path, expected: Graph, assert_same: Any) -> None:
     assert_same(open_graph_folder(folder, verify=True), expected)
 
 
-def test_hand_made(tmp_path: Path) -> None:
+def test_hand_made(tmp_path):
     report = import_graph(*tables(tmp_path), tmp_path / "g", columns=Columns({"*": "raw"}))
     assert (report.nodes, report.classes, report.features, report.new) == (3, 2, 1, True)
     # ann-bob is listed both ways, cid-cid is a loop: two edges are left, each there and back.
@@ -41,7 +40,6 @@ def test_hand_made(tmp_path: Path) -> None:
     assert graph.undirected
     assert [graph.neighbours(node).tolist() for node in range(3)] == [[1], [0, 2], [1]]
     assert graph.labels.tolist() == [0, 1, -1]
-    assert graph.time is not None
     assert graph.time.tolist() == [1, 2, 3]
     assert graph.features.tolist() == [[1.5], [2], [3]]
     assert read_facts(tmp_path / "g")["sha256"] == report.checksum
@@ -69,16 +67,14 @@ IDS: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.usefixtures("in_small_pieces")
 @given(data=st.data())
-def test_same_as_in_memory(
-    tmp_path_factory: pytest.TempPathFactory, assert_same: Any, data: st.DataObject
-) -> None:
+def test_same_as_in_memory(tmp_path_factory, assert_same, data):
     folder = tmp_path_factory.mktemp("import")
     count = data.draw(st.integers(1, 9))
     name = IDS[data.draw(st.sampled_from(sorted(IDS)))]
     ids = [name(node) for node in range(count)]
-    columns: dict[str, list[Any]] = {"id": ids}
+    columns = {"id": ids}
 
-    def fill(name: str, values: list[str]) -> None:
+    def fill(name, values):
         columns[name] = data.draw(
             st.lists(st.sampled_from(values), min_size=count, max_size=count), label=name
         )
@@ -118,9 +114,7 @@ def test_same_as_in_memory(
         ("csv", "parquet", True), ("parquet", "csv.gz", True), ("csv.gz", "parquet", False),
     ],
 )  # fmt: skip
-def test_every_kind_of_file(
-    tmp_path: Path, assert_same: Any, node_kind: str, edge_kind: str, numbers: bool
-) -> None:
+def test_every_kind_of_file(tmp_path, assert_same, node_kind, edge_kind, numbers):
     ids = [10, 20, 30, 7] if numbers else ["a", "b", "007", "7"]
     nodes = {"id": ids, "label": [3, None, 0, 1], "time": [2, 1, 0, 9], "f": [1.0, 2.0, 3.0, 4.0]}
     ends = np.random.default_rng(0).integers(4, size=(2, 50))
@@ -138,7 +132,7 @@ def test_every_kind_of_file(
     check_same(tmp_path / "g", read_table_folder(tmp_path).to_undirected(), assert_same)
 
 
-def test_a_graph_that_is_there(tmp_path: Path) -> None:
+def test_a_graph_that_is_there(tmp_path):
     edges, nodes = tables(tmp_path)
     first = import_graph(edges, nodes, tmp_path / "g")
     again = import_graph(edges, nodes, tmp_path / "g")
@@ -155,7 +149,7 @@ def test_a_graph_that_is_there(tmp_path: Path) -> None:
         import_graph(edges, nodes, tmp_path / "g", undirected=False)
 
 
-def test_what_is_no_graph_is_never_replaced(tmp_path: Path) -> None:
+def test_what_is_no_graph_is_never_replaced(tmp_path):
     paths = tables(tmp_path)
     (tmp_path / "dear").mkdir()
     (tmp_path / "dear" / "letter.txt").write_text("keep")
@@ -163,3 +157,56 @@ def test_what_is_no_graph_is_never_replaced(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"dear: (exists and is not|is not) a graph"):
             import_graph(*paths, tmp_path / "dear", overwrite=overwrite)
     assert (tmp_path / "dear" / "letter.txt").read_text() == "keep"
+
+
+MANY = "source,target\n" + "ann,bob\n" * 50
+
+
+@pytest.mark.usefixtures("in_small_pieces")
+@pytest.mark.parametrize(
+    ("nodes", "edges", "said"),
+    [
+        (NODES, MANY + "cid\n", r"edges\.csv: cannot be read .*row 51: Expected 2 columns, got 1"),
+        (NODES, MANY + "cid,dan\n", r"edges\.csv: row 51 has target 'dan': expected the id of a"),
+        (NODES + "ann,,1,2\n", EDGES, r"nodes\.csv: row 4 repeats id 'ann' of row 1"),
+        (NODES + "d,,1,2\n" * 9 + "e,,1,x\n", EDGES,
+         r"nodes\.csv: row 13 has 'x' in column 'f': expected a number"),
+        ("id,label\na,0\n", "source,target,relation\n" + "a,a,r\n" * 30 + "a,a,\n",
+         r"edges\.csv: row 31 has no value in column 'relation'"),
+        ("id,label,type\n" + "".join(f"{n},0,t\n" for n in range(30)) + "30,0,\n", EDGES,
+         r"nodes\.csv: row 31 has no value in column 'type'"),
+        ("id,target\n" + "".join(f"{n},\n" for n in range(30)) + "30,inf\n", EDGES,
+         r"nodes\.csv: row 31 has inf in column 'target': expected a finite number, or no value"),
+        ("id,labels\na,\nb,;\n", EDGES, r"nodes\.csv: column 'labels' holds no label"),
+        ("id,labels,target_x\na,b,1\n", EDGES, r"nodes\.csv: has columns 'labels' and 'target_x'"),
+    ],
+)  # fmt: skip
+def test_bad_tables_are_one_sentence(tmp_path, nodes, edges, said):
+    """What one row shows is tried in memory, in test_table_folder.py: there is one reader."""
+    with pytest.raises(DataError, match=said) as caught:
+        import_graph(*tables(tmp_path, nodes, edges), tmp_path / "g")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "g").exists()
+
+
+def test_files_that_are_no_tables(tmp_path):
+    edges, nodes = tables(tmp_path)
+    with pytest.raises(DataError, match=r"gone\.csv: no such file"):
+        import_graph(tmp_path / "gone.csv", nodes, tmp_path / "g")
+    (tmp_path / "edges.txt").write_text(EDGES)
+    with pytest.raises(DataError, match=r"is not a supported table: .+\.csv or \.csv\.gz or"):
+        import_graph(tmp_path / "edges.txt", nodes, tmp_path / "g")
+    packed = gzip.compress(edges.read_bytes())
+    for contents in (packed[:-9], b"no gzip"):
+        (tmp_path / "e.csv.gz").write_bytes(contents)
+        with pytest.raises(DataError, match=r"e\.csv\.gz: cannot be read as a table"):
+            import_graph(tmp_path / "e.csv.gz", nodes, tmp_path / "g")
+    (tmp_path / "e.parquet").write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(DataError, match=r"e\.parquet: cannot be read as a table"):
+        import_graph(tmp_path / "e.parquet", nodes, tmp_path / "g")
+
+
+def test_too_little_memory_is_said(tmp_path):
+    with pytest.raises(ResourceError, match="an import takes at least 32 MB, but only 0 MB"):
+        import_graph(*tables(tmp_path), tmp_path / "g", resources=Resources(memory_limit=10**6))
+    assert not (tmp_path / "g").exists()

@@ -1,7 +1,5 @@
 """An import that is stopped, killed or out of room goes on where it was."""
 
-from __future__ import annotations
-
 import errno
 import os
 import random
@@ -25,13 +23,13 @@ from tables_to_import import EDGES, StopError, long_tables, random_tables, stopp
 
 
 def recorded() -> tuple[list[str], Callable[[str, int, int], None]]:
-    stages: list[str] = []
+    stages = []
     return stages, lambda stage, done, total: stages.append(stage)
 
 
 @pytest.mark.usefixtures("in_small_pieces")
 @pytest.mark.parametrize("made", [random_tables, long_tables])
-def test_interrupted_anywhere_it_goes_on(tmp_path: Path, made: Any) -> None:
+def test_interrupted_anywhere_it_goes_on(tmp_path, made):
     paths = made(tmp_path)
     calls, on_progress = recorded()
     whole = import_graph(*paths, tmp_path / "whole", on_progress=on_progress)
@@ -56,12 +54,12 @@ def test_interrupted_anywhere_it_goes_on(tmp_path: Path, made: Any) -> None:
 
 
 @pytest.mark.usefixtures("in_small_pieces")
-def test_killed_it_goes_on(tmp_path: Path) -> None:
+def test_killed_it_goes_on(tmp_path):
     paths, out = random_tables(tmp_path), tmp_path / "g"
     read, write = os.pipe()
 
-    def slowly() -> None:
-        def told(stage: str, done: int, total: int) -> None:
+    def slowly():
+        def told(stage, done, total):
             os.write(1, f"{stage}\n".encode())
             time.sleep(0.02)
 
@@ -82,10 +80,10 @@ def test_killed_it_goes_on(tmp_path: Path) -> None:
     assert not (tmp_path / "g.partial").exists()
 
 
-def test_a_table_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
+def test_a_table_that_changes_meanwhile_is_refused(tmp_path):
     edges, nodes = tables(tmp_path)
 
-    def change(stage: str, done: int, total: int) -> None:
+    def change(stage, done, total):
         if stage == "sort":
             edges.write_text(EDGES + "ann,cid\n")
 
@@ -96,9 +94,7 @@ def test_a_table_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["features.npy", "ids.arrow", "edges"])
-def test_a_full_disk_is_said_and_later_it_goes_on(
-    tmp_path: Path, tiny_disk: Callable[[int], Path], file: str
-) -> None:
+def test_a_full_disk_is_said_and_later_it_goes_on(tmp_path, tiny_disk, file):
     generator = np.random.default_rng(0)
     width = 60 if file == "features.npy" else 0
     nodes = 4_000 if width else 1_200
@@ -140,19 +136,17 @@ def tiny_disk(tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize("stage", ["nodes", "edges", "sort"])
-def test_writes_that_fail_leave_no_graph(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
-) -> None:
+def test_writes_that_fail_leave_no_graph(tmp_path, monkeypatch, stage):
     paths = tables(tmp_path)
     full = [False]
     real = os.fsync
 
-    def fsync(handle: int) -> None:
+    def fsync(handle):
         if full[0]:
             raise OSError(errno.ENOSPC, "No space left on device")
         real(handle)
 
-    def fill(now: str, done: int, total: int) -> None:
+    def fill(now, done, total):
         full[0] = now == stage
 
     monkeypatch.setattr(os, "fsync", fsync)
@@ -161,7 +155,7 @@ def test_writes_that_fail_leave_no_graph(
     assert not (tmp_path / "g").exists()
 
 
-def test_two_at_once_are_refused(tmp_path: Path) -> None:
+def test_two_at_once_are_refused(tmp_path):
     paths = tables(tmp_path)
     with (
         one_at_a_time(tmp_path / "g.partial"),

@@ -1,11 +1,8 @@
 """Imports from databases (SQLite, DuckDB, SQLite through ADBC) and from object storage."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,9 +44,7 @@ def as_files(folder: Path) -> tuple[Path, Path]:
     return edges, nodes
 
 
-def test_a_query_makes_the_graph_that_files_make(
-    database: Path, tmp_path: Path, assert_same: Any, call: Any
-) -> None:
+def test_a_query_makes_the_graph_that_files_make(database, tmp_path, assert_same, call):
     import_graph(*as_files(tmp_path), tmp_path / "one")
     queries = ("--nodes", NODES, "--edges", EDGES + ";")
     out, _ = call("import", "--from", f"sqlite:{database}", *queries, "--out", "other", "--json")
@@ -64,7 +59,7 @@ def test_a_query_makes_the_graph_that_files_make(
     assert "exists and is not a graph of these tables" in err
 
 
-def test_rows_come_in_batches(database: Path) -> None:
+def test_rows_come_in_batches(database):
     query = Query.of(f"sqlite:{database}", NODES)
     pieces = list(read_chunks(query, ("id",), size=16 * 4 * 6))  # 4 columns: 6 rows
     assert [piece.table.num_rows for piece in pieces] == [0, 6, 6, 6, 2]
@@ -88,7 +83,7 @@ def test_rows_come_in_batches(database: Path) -> None:
         ("sqlite:gone.db", "select 1", "gone.db: no such file"),
     ],
 )
-def test_mistakes_in_a_query(database: Path, source: str, sql: str, said: str) -> None:
+def test_mistakes_in_a_query(database, source, sql, said):
     query = Query.of(source.format(database), sql)
     edges = Query.of(source.format(database), EDGES)
     with pytest.raises(DataError, match=said):
@@ -108,13 +103,11 @@ def test_mistakes_in_a_query(database: Path, source: str, sql: str, said: str) -
         (("e.csv",), "import needs a file of edges and one of nodes, or --from"),
     ],
 )
-def test_mistakes_on_the_command_line(call: Any, arguments: tuple[str, ...], said: str) -> None:
+def test_mistakes_on_the_command_line(call, arguments, said):
     assert said in call("import", *arguments, "--out", "g", expect=2)[1]
 
 
-def test_without_the_package_the_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch):
     (tmp_path / "g.db").touch()
     for kind, package in (("duckdb", "duckdb"), ("adbc:driver", "adbc_driver_manager")):
         monkeypatch.setattr("evergraph.core.extras.installed", package.__ne__)
@@ -125,12 +118,12 @@ def test_without_the_package_the_extra_is_named(
             list(read_chunks(query, (), size=100))
 
 
-def test_passwords_are_not_shown() -> None:
+def test_passwords_are_not_shown():
     query = Query.of("adbc:libpostgres.so:postgresql://me:secret@host/g", "select 1")
     assert "secret" not in f"{query} {query!r} {InputFile.of(query)}"
 
 
-def test_other_databases_for_real(database: Path, tmp_path: Path, assert_same: Any) -> None:
+def test_other_databases_for_real(database, tmp_path, assert_same):
     duckdb = pytest.importorskip("duckdb")
     pytest.importorskip("adbc_driver_sqlite")
     nodes = pa.table(list(map(pa.array, zip(*ROWS, strict=True))), ["id", "label", "f", "g"])
@@ -164,9 +157,7 @@ def addresses(tmp_path: Path) -> tuple[str, str]:
     return f"file://{tmp_path}/edges.parquet", f"file://{tmp_path}/nodes.parquet"
 
 
-def test_import_by_address_gives_the_graph_of_the_files(
-    call: Any, addresses: tuple[str, str]
-) -> None:
+def test_import_by_address_gives_the_graph_of_the_files(call, addresses):
     stored = json.loads(call("import", *addresses, "--out", "a", "--json")[0])
     files = (address.removeprefix("file://") for address in addresses)
     plain = json.loads(call("import", *files, "--out", "b", "--json")[0])
@@ -178,7 +169,7 @@ def test_import_by_address_gives_the_graph_of_the_files(
         assert file.size() == StoredFile(addresses[0]).state()[0]
 
 
-def test_what_cannot_be_read_is_one_sentence(call: Any, addresses: tuple[str, str]) -> None:
+def test_what_cannot_be_read_is_one_sentence(call, addresses):
     edges, nodes = addresses
     for wrong, said in (
         (nodes.replace("nodes", "none"), "none.parquet: no such file"),

@@ -1,7 +1,5 @@
 """Mean ranks and critical differences: by hand, of the literature, and what must hold."""
 
-from __future__ import annotations
-
 import math
 from itertools import permutations, product
 
@@ -33,7 +31,7 @@ tables = st.integers(2, 5).flatmap(
 )
 
 
-def test_demsars_example() -> None:
+def test_demsars_example():
     ranks = nemenyi(DEMSAR)
     assert ranks.mean_ranks == pytest.approx([3.143, 2.000, 2.893, 1.964], abs=5e-4)
     assert ranks.critical_difference == pytest.approx(1.25, abs=5e-3)
@@ -48,13 +46,13 @@ def test_demsars_example() -> None:
 
 @pytest.mark.parametrize("confidence", Q)
 @pytest.mark.parametrize("methods", [2, 3, 5, 10])
-def test_critical_values_of_the_literature(confidence: float, methods: int) -> None:
+def test_critical_values_of_the_literature(confidence, methods):
     found = nemenyi(np.zeros((6, methods)), confidence=confidence).critical_difference
     q = found / math.sqrt(methods * (methods + 1) / 36)
     assert q == pytest.approx(Q[confidence][methods - 2], abs=1.5e-3)
 
 
-def test_ties_and_cliques_by_hand() -> None:
+def test_ties_and_cliques_by_hand():
     ranks = nemenyi([[0.9, 0.9, 0.1], [0.5, 0.6, 0.5], [0.3, 0.2, 0.1]])
     assert ranks.mean_ranks == pytest.approx([(1.5 + 2.5 + 1) / 3, (1.5 + 1 + 2) / 3, 8.5 / 3])
     # 20 datasets agree on 5 methods: CD = 2.728 · √(30/120) = 1.364, so neighbours hang together
@@ -66,7 +64,7 @@ def test_ties_and_cliques_by_hand() -> None:
 
 
 @pytest.mark.parametrize("datasets", [3, 4, 5])
-def test_where_all_datasets_agree_by_hand(datasets: int) -> None:
+def test_where_all_datasets_agree_by_hand(datasets):
     # 2 of the 2ⁿ orders of two methods agree, and 6 of the 6ⁿ of three.
     for methods in (2, 3):
         ranks = nemenyi(np.tile(np.arange(methods), (datasets, 1)))
@@ -79,7 +77,7 @@ def test_where_all_datasets_agree_by_hand(datasets: int) -> None:
     assert ranks.friedman_p == pytest.approx(math.factorial(12) ** -5.0)
 
 
-def test_nemenyi_does_not_speak_where_friedman_does_not() -> None:
+def test_nemenyi_does_not_speak_where_friedman_does_not():
     # Mean ranks 2.14, 1.29 and 2.57: farther apart than 1.25, but p is 0.051.
     scores = [[1, 2, 0]] * 4 + [[0, 1, 2], [2, 1, 0], [0, 2, 1]]
     ranks = nemenyi(scores)
@@ -90,7 +88,7 @@ def test_nemenyi_does_not_speak_where_friedman_does_not() -> None:
 
 
 @given(st.integers(2, 4), st.data())
-def test_every_order_is_counted(methods: int, data: st.DataObject) -> None:
+def test_every_order_is_counted(methods, data):
     row = st.lists(st.integers(0, 2), min_size=methods, max_size=methods)
     scores = data.draw(st.lists(row, min_size=3, max_size=3))
     table = np.array([scipy.stats.rankdata(r) for r in scores])
@@ -103,14 +101,14 @@ def test_every_order_is_counted(methods: int, data: st.DataObject) -> None:
 
 
 @given(st.lists(st.permutations([0, 0, 1, 2, 2, 2, 3, 4]), min_size=12, max_size=12))
-def test_beyond_what_can_be_counted_ties_are_corrected(scores: list[list[int]]) -> None:
+def test_beyond_what_can_be_counted_ties_are_corrected(scores):
     chi = scipy.stats.friedmanchisquare(*np.array(scores).T).statistic
     f = 11 * chi / max(12 * 7 - chi, 1e-12)
     assert nemenyi(scores).friedman_p == pytest.approx(scipy.stats.f.sf(f, 7, 77))
 
 
 @given(tables)
-def test_what_must_hold(scores: list[list[int]]) -> None:
+def test_what_must_hold(scores):
     ranks = nemenyi(scores)
     k = len(scores[0])
     assert sum(ranks.mean_ranks) == pytest.approx(k * (k + 1) / 2)
@@ -126,7 +124,7 @@ def test_what_must_hold(scores: list[list[int]]) -> None:
             assert ranks.differ(i, j) == (not any({i, j} <= clique for clique in together))
 
 
-def test_equal_scores_are_told_apart_by_nothing() -> None:
+def test_equal_scores_are_told_apart_by_nothing():
     ranks = nemenyi(np.ones((4, 3)))
     assert (ranks.mean_ranks, ranks.cliques) == ((2, 2, 2), ((0, 1, 2),))
     assert ranks.friedman_p == pytest.approx(1.0)
@@ -134,6 +132,6 @@ def test_equal_scores_are_told_apart_by_nothing() -> None:
 
 
 @pytest.mark.parametrize("shape", [(2, 4), (5, 1), (7,)])
-def test_too_few_datasets_or_methods_are_refused(shape: tuple[int, ...]) -> None:
+def test_too_few_datasets_or_methods_are_refused(shape):
     with pytest.raises(ConfigurationError, match="at least 3 datasets and 2 methods"):
         nemenyi(np.zeros(shape))

@@ -1,7 +1,5 @@
 """Differences, signed ranks and Holm's correction: by hand, against scipy, and what must hold."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 
@@ -24,7 +22,7 @@ scores = st.integers(0, 1000).map(lambda n: n / 1000)
 pairs = st.lists(st.tuples(scores, scores), min_size=2, max_size=8)
 
 
-def test_students_and_welchs_t_by_hand() -> None:
+def test_students_and_welchs_t_by_hand():
     # d is 0.2 and 0.4: mean 0.3, s = 0.1414, s/√2 = 0.1; t of one degree of freedom is 12.706
     found = paired_difference([0.8, 0.9], [0.6, 0.5])
     assert (found.mean, found.low, found.high) == pytest.approx((0.3, -0.97062, 1.57062))
@@ -39,7 +37,7 @@ def test_students_and_welchs_t_by_hand() -> None:
     assert (found.pairs, found.paired) == (0, False)
 
 
-def test_intervals_widen_and_shrink_to_a_point() -> None:
+def test_intervals_widen_and_shrink_to_a_point():
     a, b = [0.8, 0.9, 0.7], [0.6, 0.5, 0.6]
     narrow, wide = (paired_difference(a, b, confidence=c) for c in (0.9, 0.99))
     assert wide.low < narrow.low < narrow.mean < narrow.high < wide.high
@@ -52,7 +50,7 @@ def test_intervals_widen_and_shrink_to_a_point() -> None:
 
 
 @given(pairs)
-def test_it_agrees_with_scipy(drawn: list[tuple[float, float]]) -> None:
+def test_it_agrees_with_scipy(drawn):
     a, b = (np.array(side) for side in zip(*drawn, strict=True))
     assume(np.ptp(a - b) > 1e-6)
     assume(np.ptp(a) > 1e-6)
@@ -67,7 +65,7 @@ def test_it_agrees_with_scipy(drawn: list[tuple[float, float]]) -> None:
 
 @pytest.mark.parametrize("difference", [paired_difference, unpaired_difference])
 @given(drawn=pairs, shift=st.integers(-5, 5))
-def test_swapping_turns_the_sign_and_shifting_changes_nothing(difference, drawn, shift) -> None:
+def test_swapping_turns_the_sign_and_shifting_changes_nothing(difference, drawn, shift):
     a, b = (np.array(side) for side in zip(*drawn, strict=True))
     there, back = difference(a, b), difference(b, a)
     assert (there.mean, there.low, there.high) == pytest.approx(
@@ -92,14 +90,14 @@ def test_swapping_turns_the_sign_and_shifting_changes_nothing(difference, drawn,
         ([[1.0, 2.0]], [2.0, 3.0], "a list of numbers"),
     ],
 )
-def test_what_cannot_be_paired_is_refused(a, b, said: str) -> None:
+def test_what_cannot_be_paired_is_refused(a, b, said):
     with pytest.raises(ConfigurationError, match=said):
         paired_difference(a, b)
     with pytest.raises(ConfigurationError, match="confidence must be a number from"):
         paired_difference([1, 2], [3, 5], confidence=95)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     # 0.01 · 4, 0.02 · 3, 0.022 · 2 is below that and takes its place, 0.9 · 1
     assert holm([0.9, 0.022, 0.01, 0.02]) == pytest.approx([0.9, 0.06, 0.04, 0.06])
     assert holm([0.6, 0.7]) == [1.0, 1.0]
@@ -107,7 +105,7 @@ def test_by_hand() -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=10))
-def test_what_must_hold(p_values: list[float]) -> None:
+def test_what_must_hold(p_values):
     corrected = holm(p_values)
     assert all(p <= c <= 1 for p, c in zip(p_values, corrected, strict=True))
     assert min(corrected) == min(1.0, len(p_values) * min(p_values))
@@ -115,7 +113,7 @@ def test_what_must_hold(p_values: list[float]) -> None:
     assert [corrected[i] for i in order] == sorted(corrected)
 
 
-def test_ties_zeros_and_few_pairs() -> None:
+def test_ties_zeros_and_few_pairs():
     # Differences 0, -1, 2, 2, 3: the 0 goes, ranks 1, 2.5, 2.5 and 4. Of 16 ways to give signs the
     # smaller sum is at most 1 in 4: all plus, all minus, only rank 1 against the rest, both ways.
     found = wilcoxon([5, 4, 7, 7, 8], [5, 5, 5, 5, 5])
@@ -126,7 +124,7 @@ def test_ties_zeros_and_few_pairs() -> None:
 
 
 @given(st.lists(st.integers(-40, 40), min_size=1, max_size=7))
-def test_every_outcome_is_counted(change: list[int]) -> None:
+def test_every_outcome_is_counted(change):
     ranks = scipy.stats.rankdata(np.abs([d for d in change if d]))
     signs = list(product((0, 1), repeat=len(ranks)))
     sums = [min(np.dot(s, ranks), ranks.sum() - np.dot(s, ranks)) for s in signs]
@@ -135,7 +133,7 @@ def test_every_outcome_is_counted(change: list[int]) -> None:
 
 
 @given(st.lists(st.integers(-400, 400), min_size=10, max_size=60, unique_by=abs))
-def test_signed_ranks_agree_with_scipy(change: list[int]) -> None:
+def test_signed_ranks_agree_with_scipy(change):
     change = [d for d in change if d]
     ours = wilcoxon(change, np.zeros(len(change)))
     method = "exact" if len(change) <= 50 else "asymptotic"
@@ -145,7 +143,7 @@ def test_signed_ranks_agree_with_scipy(change: list[int]) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=12))
-def test_swapping_swaps_wins_and_losses(drawn: list[tuple[int, int]]) -> None:
+def test_swapping_swaps_wins_and_losses(drawn):
     a, b = zip(*drawn, strict=True)
     there, back = wilcoxon(a, b), wilcoxon(b, a)
     assert (there.wins, there.losses) == (back.losses, back.wins)

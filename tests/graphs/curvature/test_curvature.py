@@ -1,7 +1,5 @@
 """Curvature by hand and as GraphRicciCurvature has it; homophily by hand and edge by edge."""
 
-from __future__ import annotations
-
 import json
 import sys
 from itertools import combinations
@@ -13,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.graphs import Graph, csr, forman_curvature, homophily
-from graphs_to_draw import Pairs, graph_of
+from graphs_to_draw import graph_of
 
 REFERENCE = json.loads((Path(__file__).parent / "curvature_reference.json").read_text())["graphs"]
 NODES = 8
@@ -35,14 +33,14 @@ BY_HAND = {  # an edge (0, 1) and 4 - d_0 - d_1 + 3 · its triangles
 
 
 @pytest.mark.parametrize("name", BY_HAND)
-def test_by_hand(name: str) -> None:
+def test_by_hand(name):
     pairs, expected = BY_HAND[name]
     graph = graph_of(pairs, 7)
     assert by_edge(graph, forman_curvature(graph))[0, 1] == expected
 
 
 @pytest.mark.parametrize("name", REFERENCE)
-def test_graph_ricci_curvature_agrees(name: str) -> None:
+def test_graph_ricci_curvature_agrees(name):
     reference = REFERENCE[name]
     edges = [tuple(edge) for edge in reference["edges"]]
     graph = graph_of(edges, reference["nodes"])
@@ -51,7 +49,7 @@ def test_graph_ricci_curvature_agrees(name: str) -> None:
 
 
 @given(pairs=pairs)
-def test_forman_counts_triangles(pairs: Pairs) -> None:
+def test_forman_counts_triangles(pairs):
     graph = graph_of(pairs, NODES)
     near = [set(graph.neighbours(node).tolist()) for node in range(NODES)]
     expected = {
@@ -63,7 +61,7 @@ def test_forman_counts_triangles(pairs: Pairs) -> None:
 
 
 @given(pairs=pairs, order=st.permutations(range(NODES)))
-def test_names_and_directions_do_not_matter(pairs: Pairs, order: list[int]) -> None:
+def test_names_and_directions_do_not_matter(pairs, order):
     graph = graph_of(pairs, NODES)
     renamed = graph_of([(order[source], order[target]) for source, target in pairs], NODES)
     values = forman_curvature(graph)
@@ -75,7 +73,7 @@ def test_names_and_directions_do_not_matter(pairs: Pairs, order: list[int]) -> N
 
 
 @given(pairs=pairs)
-def test_a_directed_graph_has_the_curvature_of_its_undirected_edges(pairs: Pairs) -> None:
+def test_a_directed_graph_has_the_curvature_of_its_undirected_edges(pairs):
     directed, both = graph_of(pairs, NODES, undirected=False), graph_of(pairs, NODES)
     expected = by_edge(both, forman_curvature(both))
     found = by_edge(directed, forman_curvature(directed))
@@ -83,13 +81,13 @@ def test_a_directed_graph_has_the_curvature_of_its_undirected_edges(pairs: Pairs
 
 
 @pytest.mark.parametrize("nodes", [0, 3])
-def test_a_graph_without_edges(nodes: int) -> None:
+def test_a_graph_without_edges(nodes):
     values = forman_curvature(graph_of([], nodes))
     assert values.shape == (0,)
     assert values.dtype == torch.float32
 
 
-def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_change_nothing(monkeypatch):
     graph = graph_of([*REFERENCE["karate"]["edges"]], 34)
     whole = forman_curvature(graph)
     for size in (1, 7, 100):
@@ -97,7 +95,7 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         assert forman_curvature(graph).equal(whole)
 
 
-def test_homophily_of_a_square_by_hand() -> None:
+def test_homophily_of_a_square_by_hand():
     # 0 - 1 - 2 - 3 - 0 with classes a a a b: two edges of four join a to a
     square = [(0, 1), (1, 2), (2, 3), (3, 0)]
     for undirected in (False, True):
@@ -115,7 +113,7 @@ def test_homophily_of_a_square_by_hand() -> None:
     labels=st.lists(st.integers(-1, 2), min_size=6, max_size=6),
     rows=st.sampled_from([1, 4, 1 << 20]),
 )
-def test_homophily_counts_edges(pairs: list[tuple[int, int]], labels: list[int], rows: int) -> None:
+def test_homophily_counts_edges(pairs, labels, rows):
     counted = [
         labels[s] == labels[t]
         for s, t in {pair for pair in pairs if pair[0] != pair[1]}

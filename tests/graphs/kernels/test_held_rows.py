@@ -1,7 +1,5 @@
 """Rows in half numbers: rounded once, summed in whole ones, the same bits in parts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -15,7 +13,6 @@ from evergraph.graphs import Graph, normalised, smoother
 from evergraph.graphs.kernels import scaled_rows
 from evergraph.graphs.kernels.scaled_rows import (
     ROW_TYPES,
-    Kernel,
     RowType,
     held_rows,
     torch_product,
@@ -48,7 +45,7 @@ def drawn(seed: int, *, weighted: bool = False) -> Graph:
     return replace(graph, weights=torch.rand(graph.num_edges, generator=generator) + 0.1)
 
 
-def test_rows_are_rounded_to_the_nearest() -> None:
+def test_rows_are_rounded_to_the_nearest():
     #  float16 has 11 binary digits and bfloat16 8: 2049 and 257 lie halfway, the even one is taken
     rows = torch.tensor([[2049.0, 257.0, 0.5]])
     one = torch.ones(1)
@@ -58,7 +55,7 @@ def test_rows_are_rounded_to_the_nearest() -> None:
 
 
 @of_halves
-def test_a_path_by_hand(kernel: Kernel, held: RowType) -> None:
+def test_a_path_by_hand(kernel, held):
     #  0 - 1 - 2: each sums itself and its neighbours, all of which hold a third
     path, third = graph_of(path_pairs(3), 3), THIRDS[held]
     found = smoother(path, scheme="none", kernel=kernel, held=held).product(torch.ones(3, 1) / 3)
@@ -67,12 +64,12 @@ def test_a_path_by_hand(kernel: Kernel, held: RowType) -> None:
 
 
 @pytest.mark.parametrize("held", HALVES)
-def test_half_floats_are_widened_as_they_are_read(held: RowType) -> None:
+def test_half_floats_are_widened_as_they_are_read(held):
     numba = pytest.importorskip("numba")
     from evergraph.graphs.kernels.lanes import load, store
 
     @numba.njit
-    def widen(bits, out):  # type: ignore[no-untyped-def]
+    def widen(bits, out):
         store(out, 1, load(bits, 2, 4))
 
     rows = torch.tensor([9.0, 9.0, 1 / 3, -2.5, 65504.0, 2.0**-14, 9.0]).to(ROW_TYPES[held])
@@ -82,7 +79,7 @@ def test_half_floats_are_widened_as_they_are_read(held: RowType) -> None:
 
 
 @of_halves
-def test_sums_are_whole_numbers(kernel: Kernel, held: RowType) -> None:
+def test_sums_are_whole_numbers(kernel, held):
     # 4,096 ones beside its own: added up in float16 the sum would end at 2,048, in bfloat16 at 256
     star = graph_of([(leaf, 0) for leaf in range(1, 4097)], 4097)
     found = smoother(star, scheme="none", kernel=kernel, held=held).product(torch.ones(4097, 1))
@@ -92,9 +89,7 @@ def test_sums_are_whole_numbers(kernel: Kernel, held: RowType) -> None:
 @of_halves
 @few_each
 @given(seed=seeds, width=st.integers(1, 200), self_loops=st.booleans(), weighted=st.booleans())
-def test_only_what_is_gathered_is_rounded(
-    kernel: Kernel, held: RowType, seed: int, width: int, self_loops: bool, weighted: bool
-) -> None:
+def test_only_what_is_gathered_is_rounded(kernel, held, seed, width, self_loops, weighted):
     # With weights all is compiled once more: weights are multiplied as of whole rows.
     graph = drawn(seed, weighted=weighted and kernel == "torch")
     features, add = features_of(graph, seed, width), features_of(graph, seed + 1, width)
@@ -107,7 +102,7 @@ def test_only_what_is_gathered_is_rounded(
 
 
 @of_halves
-def test_half_features_come_back_as_such(kernel: Kernel, held: RowType) -> None:
+def test_half_features_come_back_as_such(kernel, held):
     graph, kind = drawn(5), ROW_TYPES[held]
     features = features_of(graph, 5, 9).to(kind)
     found = smoother(graph, kernel=kernel).product(features)
@@ -117,7 +112,7 @@ def test_half_features_come_back_as_such(kernel: Kernel, held: RowType) -> None:
     assert smoother(graph).holding(features)[1] is features
 
 
-def test_what_float16_cannot_hold_is_refused() -> None:
+def test_what_float16_cannot_hold_is_refused():
     path = graph_of(path_pairs(3), 3)
     large = torch.tensor([[1.0], [-70000.0], [1.0]])
     with pytest.raises(DataError, match="at most 65,504 in size for rows 'float16'") as raised:
@@ -127,13 +122,11 @@ def test_what_float16_cannot_hold_is_refused() -> None:
     # of a node with 3 entries 70,000 / √3 is held
     assert bool(smoother(path, held="float16").product(large).isfinite().all())
     with pytest.raises(UnknownNameError, match="unknown dtype 'float8'"):
-        smoother(path, held="float8")  # type: ignore[arg-type]
+        smoother(path, held="float8")
 
 
 @pytest.mark.parametrize("asked", ["float32", *HALVES])
-def test_rows_are_held_once_for_all_streamed_ranges(
-    asked: RowType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_are_held_once_for_all_streamed_ranges(asked, monkeypatch):
     graph = drawn(7, weighted=True)
     features, calls = features_of(graph, 7, 20), []
     # It stands in for Triton: both take rows that R has scaled.

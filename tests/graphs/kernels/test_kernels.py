@@ -1,7 +1,5 @@
 """Which kernel is taken, and how its work is shared."""
 
-from __future__ import annotations
-
 import builtins
 import logging
 import threading
@@ -32,17 +30,17 @@ def without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "__import__", refuse)
 
 
-def test_small_graphs_never_wait_for_numba(without_numba: None) -> None:
+def test_small_graphs_never_wait_for_numba(without_numba):
     assert choose_kernel(entries=NUMBA_PAYS_FROM - 1) == "torch"
 
 
-def test_large_graphs_are_numbas() -> None:
+def test_large_graphs_are_numbas():
     pytest.importorskip("numba")
     assert choose_kernel(entries=NUMBA_PAYS_FROM) == "numba"
     assert choose_kernel(entries=NUMBA_PAYS_FROM, device="cuda") != "numba"
 
 
-def test_torch_is_used_without_numba(without_numba: None, caplog: pytest.LogCaptureFixture) -> None:
+def test_torch_is_used_without_numba(without_numba, caplog):
     with caplog.at_level(logging.DEBUG, logger="evergraph"):
         assert choose_kernel(entries=NUMBA_PAYS_FROM) == "torch"
     assert "numba cannot be used (no numba here)" in caplog.text
@@ -50,7 +48,7 @@ def test_torch_is_used_without_numba(without_numba: None, caplog: pytest.LogCapt
     assert all(record.levelno == logging.DEBUG for record in caplog.records)
 
 
-def test_triton_multiplies_large_graphs_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_triton_multiplies_large_graphs_on_a_gpu(monkeypatch):
     monkeypatch.setattr(scaled_rows, "triton_works", lambda: True)
     assert choose_kernel(entries=scaled_rows.TRITON_PAYS_FROM, device="cuda") == "triton"
     assert choose_kernel(entries=scaled_rows.TRITON_PAYS_FROM - 1, device="cuda") == "torch"
@@ -58,10 +56,10 @@ def test_triton_multiplies_large_graphs_on_a_gpu(monkeypatch: pytest.MonkeyPatch
     assert choose_kernel(entries=scaled_rows.TRITON_PAYS_FROM, device="cuda") == "torch"
 
 
-def test_self_loops_count_among_the_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+def test_self_loops_count_among_the_entries(monkeypatch):
+    asked = []
 
-    def note(*, entries: int, device: object) -> str:
+    def note(*, entries, device):
         asked.append(entries)
         return "torch"
 
@@ -72,7 +70,7 @@ def test_self_loops_count_among_the_entries(monkeypatch: pytest.MonkeyPatch) -> 
     assert asked == [5, 2]
 
 
-def test_room_is_for_rows_like_others() -> None:
+def test_room_is_for_rows_like_others():
     new = room(5, like=torch.ones(2, 3))
     assert (new.shape, new.dtype, new.is_contiguous()) == ((5, 3), torch.float32, True)
     assert new.data_ptr() % 64 == 0
@@ -80,7 +78,7 @@ def test_room_is_for_rows_like_others() -> None:
     assert room(0, like=torch.ones(2, 3)).shape == (0, 3)
 
 
-def test_a_hub_gets_a_range_of_its_own() -> None:
+def test_a_hub_gets_a_range_of_its_own():
     # 1 + 1, 9 + 1, 1 + 1, 1 + 1 entries and rows: a half is 8, reached within the second row
     assert row_ranges(torch.tensor([0, 1, 10, 11, 12]), count=2) == [slice(0, 2), slice(2, 4)]
     assert row_ranges(torch.tensor([5, 6, 15, 16, 17]), count=2) == [slice(0, 2), slice(2, 4)]
@@ -88,7 +86,7 @@ def test_a_hub_gets_a_range_of_its_own() -> None:
 
 
 @given(degrees=st.lists(st.integers(0, 30), min_size=1, max_size=60), count=st.integers(1, 20))
-def test_ranges_cover_all_rows_and_none_is_much_larger(degrees: list[int], count: int) -> None:
+def test_ranges_cover_all_rows_and_none_is_much_larger(degrees, count):
     indptr = torch.tensor([0, *degrees]).cumsum(0)
     ranges = row_ranges(indptr, count=count)
     assert [row for part in ranges for row in range(part.start, part.stop)] == [
@@ -101,7 +99,7 @@ def test_ranges_cover_all_rows_and_none_is_much_larger(degrees: list[int], count
         assert work <= share + max(degrees) + 2  # a row is never cut
 
 
-def test_a_mapped_adjacency_is_cut_finer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mapped_adjacency_is_cut_finer(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     indptr = torch.tensor([0, 10 * 2**22 + 1, 100 * 2**22 + 1])
     assert range_count(indptr, mapped=False) == 32
@@ -109,15 +107,15 @@ def test_a_mapped_adjacency_is_cut_finer(monkeypatch: pytest.MonkeyPatch) -> Non
     assert range_count(indptr[:2], mapped=True) == 32
 
 
-def test_work_is_spread_over_torchs_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_is_spread_over_torchs_threads(monkeypatch):
     ranges = [slice(k, k + 1) for k in range(6)]
     for threads in (1, 3):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
-        done: list[int] = []
-        names: set[str] = set()
+        done = []
+        names = set()
         meet = threading.Barrier(threads, timeout=20)
 
-        def work(part: slice, done: list[int] = done, names: set[str] = names) -> None:
+        def work(part, done=done, names=names):
             meet.wait()  # passes only while so many are at work at once  # noqa: B023
             done.append(part.start)
             names.add(threading.current_thread().name)
@@ -127,24 +125,24 @@ def test_work_is_spread_over_torchs_threads(monkeypatch: pytest.MonkeyPatch) -> 
         assert len(names) == threads
 
 
-def test_what_fails_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_in_a_thread_is_raised(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
 
-    def work(part: slice) -> None:
+    def work(part):
         raise ValueError(f"at {part.start}")
 
     with pytest.raises(ValueError, match="at 0"):
         spread(work, [slice(0, 1)])
 
 
-def test_several_threads_may_multiply_at_once() -> None:
+def test_several_threads_may_multiply_at_once():
     pytest.importorskip("numba")
     graph = random_graph(0, nodes=400, edges=4000, dims=48, undirected=False)
     operator = smoother(graph, kernel="numba")
     expected = operator.product(graph.features)
-    same: list[bool] = []
+    same = []
 
-    def multiply() -> None:
+    def multiply():
         same.extend(operator.product(graph.features).equal(expected) for _ in range(20))
 
     workers = [threading.Thread(target=multiply) for _ in range(4)]

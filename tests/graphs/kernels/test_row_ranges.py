@@ -1,7 +1,5 @@
 """Rows cut into tiles and ranges: threads do not show, and what is streamed is the same product."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given
@@ -27,9 +25,7 @@ sizes = st.integers(1, 40)
 
 
 @given(n=sizes, k=sizes, m=sizes, added=st.booleans(), seed=st.integers(0, 99))
-def test_a_tiled_product_is_the_product_with_any_number_of_threads(
-    n: int, k: int, m: int, added: bool, seed: int
-) -> None:
+def test_a_tiled_product_is_the_product_with_any_number_of_threads(n, k, m, added, seed):
     draw = torch.Generator().manual_seed(seed)
     left, right = torch.randn(n, k, generator=draw), torch.randn(k, m, generator=draw)
     add = torch.randn(m, generator=draw) if added else None
@@ -43,7 +39,7 @@ def test_a_tiled_product_is_the_product_with_any_number_of_threads(
     torch.testing.assert_close(found[0].double(), exact, rtol=1e-5, atol=1e-4)
 
 
-def test_a_long_sum_is_made_by_one_thread_wherever_it_is_made() -> None:
+def test_a_long_sum_is_made_by_one_thread_wherever_it_is_made():
     draw = torch.Generator().manual_seed(0)
     left, right = torch.randn(256, 1548, generator=draw), torch.randn(1548, 767, generator=draw)
     with pytest.MonkeyPatch.context() as patch:
@@ -56,10 +52,10 @@ def test_a_long_sum_is_made_by_one_thread_wherever_it_is_made() -> None:
 
 
 @given(n=st.integers(10, 40), inputs=sizes, outputs=sizes, bias=st.booleans())
-def test_gradients_of_a_tiled_map_are_right(n: int, inputs: int, outputs: int, bias: bool) -> None:
+def test_gradients_of_a_tiled_map_are_right(n, inputs, outputs, bias):
     draw = torch.Generator().manual_seed(n)
 
-    def random(*shape: int) -> torch.Tensor:
+    def random(*shape):
         return torch.randn(*shape, generator=draw, dtype=torch.float64).requires_grad_()
 
     parts = [random(n, inputs), random(outputs, inputs), *([random(outputs)] if bias else [])]
@@ -70,7 +66,7 @@ def test_gradients_of_a_tiled_map_are_right(n: int, inputs: int, outputs: int, b
         torch.testing.assert_close(mine, theirs)
 
 
-def test_a_tiled_map_has_gradients_of_gradients() -> None:
+def test_a_tiled_map_has_gradients_of_gradients():
     parts = [torch.ones(30, 4, dtype=torch.float64), torch.ones(5, 4, dtype=torch.float64)]
     for part in parts:
         part.requires_grad_()
@@ -78,7 +74,7 @@ def test_a_tiled_map_has_gradients_of_gradients() -> None:
 
 
 @pytest.mark.parametrize("self_loops", [True, False])
-def test_ranges_give_the_whole(self_loops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranges_give_the_whole(self_loops, monkeypatch):
     generator = torch.Generator().manual_seed(0)
     edges = torch.randint(50, (2, 300), generator=generator)
     graph = Graph.from_edges(
@@ -97,7 +93,7 @@ def test_ranges_give_the_whole(self_loops: bool, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_features_on_a_gpu_and_the_adjacency_in_host_memory() -> None:
+def test_features_on_a_gpu_and_the_adjacency_in_host_memory():
     edges = torch.randint(50, (2, 300), generator=torch.Generator().manual_seed(0))
     graph = Graph.from_edges(
         edges, features=torch.rand(50, 7), labels=torch.zeros(50, dtype=torch.long)

@@ -1,10 +1,7 @@
 """Counters against sets: hashes, estimates and hops, however the work is cut."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,7 +67,7 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-def test_hashes_are_those_of_splitmix64() -> None:
+def test_hashes_are_those_of_splitmix64():
     # the first three outputs of the published generator from the state 0
     numbers = splitmix64(np.arange(3, dtype=np.uint64), SEED)
     assert [hex(n) for n in numbers.tolist()] == [
@@ -81,7 +78,7 @@ def test_hashes_are_those_of_splitmix64() -> None:
     assert rank.tolist() == [1, 2, 6]  # 1 + leading zeros: 0xe, 0x6 and 0x06
 
 
-def test_ranks_halve_and_registers_are_used_evenly() -> None:
+def test_ranks_halve_and_registers_are_used_evenly():
     column, rank = hashed(1 << 18, 64)
     for r in range(1, 8):
         share = float((rank == r).double().mean())
@@ -91,7 +88,7 @@ def test_ranks_halve_and_registers_are_used_evenly() -> None:
     assert int(rank.max()) <= TOP
 
 
-def test_estimate_by_hand() -> None:
+def test_estimate_by_hand():
     # 8 registers, 5 empty, and 1, 1 and 3 in the others: Σ 2^-M = 1/2 + 1/2 + 1/8
     sums = torch.tensor([[(1 << 39) + (1 << 39) + (1 << 37)], [5]])
     x = 5 / 8
@@ -104,7 +101,7 @@ def test_estimate_by_hand() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 40, 5000])
-def test_estimates_are_without_bias_and_as_sharp_as_they_should_be(size: int) -> None:
+def test_estimates_are_without_bias_and_as_sharp_as_they_should_be(size):
     registers, trials = 128, 200
     errors = []
     for trial in range(trials):
@@ -120,7 +117,7 @@ def test_estimates_are_without_bias_and_as_sharp_as_they_should_be(size: int) ->
     assert error.std() < 1.2 * spread
 
 
-def test_hops_of_none_and_one_are_exact() -> None:
+def test_hops_of_none_and_one_are_exact():
     star = graph_of(star_pairs(5), NODES)
     nodes = torch.tensor([3, 0, 0, 7])
     assert estimate_reach_sizes(star, nodes, hops=0).tolist() == [1, 1, 1, 1]
@@ -129,7 +126,7 @@ def test_hops_of_none_and_one_are_exact() -> None:
     assert estimate_reach_sizes(star, nodes[:0], hops=2).tolist() == []
 
 
-def test_an_estimate_stays_between_what_is_known() -> None:
+def test_an_estimate_stays_between_what_is_known():
     # 8 registers say little: unbounded, the middle of a star of 200 would be off by a lot
     star = graph_of(star_pairs(199), 200)
     sizes = estimate_reach_sizes(star, torch.arange(200), hops=2, registers=8)
@@ -139,9 +136,9 @@ def test_an_estimate_stays_between_what_is_known() -> None:
 
 
 @pytest.mark.parametrize(("both", "hops"), [(True, 2), (False, 3), (True, 4)])
-def test_counters_hold_exactly_who_is_within_reach(kernel: str, both: bool, hops: int) -> None:
+def test_counters_hold_exactly_who_is_within_reach(kernel, both, hops):
     @given(edges=pairs, registers=st.sampled_from([8, 16, 64]))
-    def check(edges: list[tuple[int, int]], registers: int) -> None:
+    def check(edges, registers):
         graph = graph_of(edges, NODES, undirected=both)
         nodes = torch.tensor([11, 0, 5, 5, 3])
         found = estimate_reach_sizes(graph, nodes, hops=hops, registers=registers)
@@ -151,9 +148,7 @@ def test_counters_hold_exactly_who_is_within_reach(kernel: str, both: bool, hops
 
 
 @pytest.mark.parametrize(("limit", "wide"), [(7, 32), (300, 8)])
-def test_how_the_work_is_cut_changes_no_bit(
-    kernel: str, limit: int, wide: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_how_the_work_is_cut_changes_no_bit(kernel, limit, wide, monkeypatch):
     draw = torch.Generator().manual_seed(3)
     graph = graph_of(torch.randint(40, (90, 2), generator=draw).tolist(), 40)
     nodes = torch.randperm(40, generator=draw)[:25]
@@ -168,7 +163,7 @@ def test_how_the_work_is_cut_changes_no_bit(
     assert one.equal(whole)
 
 
-def test_blocks_leave_no_worker_idle_and_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_leave_no_worker_idle_and_fit(monkeypatch):
     graph = graph_of([], NODES)
     assert hyperloglog._blocks(graph, 512, Resources()) == [(0, 256), (256, 256)]
     three = hyperloglog._blocks(graph, 512, Resources(engine=Scattered()))
@@ -178,7 +173,7 @@ def test_blocks_leave_no_worker_idle_and_fit(monkeypatch: pytest.MonkeyPatch) ->
     assert hyperloglog._blocks(graph, 64, Resources()) == [(0, 32), (32, 32)]
 
 
-def test_too_little_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_is_said(monkeypatch):
     monkeypatch.setattr(Resources, "left", 100)
     with pytest.raises(ResourceError, match="estimating reach takes"):
         estimate_reach_sizes(
@@ -187,12 +182,12 @@ def test_too_little_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("registers", [0, 4, 100, 1 << 16, 64.0])
-def test_registers_are_a_power_of_two(registers: Any) -> None:
+def test_registers_are_a_power_of_two(registers):
     with pytest.raises(ConfigurationError, match="registers must be a power of two from 8"):
         estimate_reach_sizes(graph_of([], NODES), EVERYONE, hops=2, registers=registers)
 
 
-def test_a_graph_in_files_has_the_same_estimates(tmp_path: Path, kernel: str) -> None:
+def test_a_graph_in_files_has_the_same_estimates(tmp_path, kernel):
     draw = torch.Generator().manual_seed(0)
     graph = graph_of(torch.randint(5000, (20_000, 2), generator=draw).tolist(), 5000)
     mapped, nodes = written(graph, tmp_path / "graph"), torch.arange(5000)
@@ -202,7 +197,7 @@ def test_a_graph_in_files_has_the_same_estimates(tmp_path: Path, kernel: str) ->
 
 
 @given(lengths=st.lists(st.integers(0, 150), max_size=6), seed=st.integers(0, 99))
-def test_maxima_of_long_runs_are_found_piece_by_piece(lengths: list[int], seed: int) -> None:
+def test_maxima_of_long_runs_are_found_piece_by_piece(lengths, seed):
     draw = torch.Generator().manual_seed(seed)
     source = torch.randint(40, (20, 8), generator=draw, dtype=torch.uint8)
     places = torch.randint(20, (sum(lengths),), generator=draw)
@@ -215,7 +210,7 @@ def test_maxima_of_long_runs_are_found_piece_by_piece(lengths: list[int], seed: 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_a_gpu_gives_the_same_bits() -> None:
+def test_a_gpu_gives_the_same_bits():
     draw = torch.Generator().manual_seed(3)
     graph = graph_of(torch.randint(300, (900, 2), generator=draw).tolist(), 300)
     nodes = torch.randperm(300, generator=draw)[:120]

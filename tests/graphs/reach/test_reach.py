@@ -1,7 +1,5 @@
 """Ego-subnetworks by hand, and against boolean matrix powers."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np
@@ -57,14 +55,14 @@ ENDS = torch.tensor([4, 0, 5])
         (9, [[0, 1, 2, 3, 4], [0, 1, 2, 3, 4], [5]]),
     ],
 )
-def test_reach_on_a_path(hops: int, expected: list[list[int]]) -> None:
+def test_reach_on_a_path(hops, expected):
     found = reach(PATH, ENDS, hops=hops)
     assert lists(found) == expected
     assert all(nodes.dtype == torch.int64 for nodes in found)
     assert reach_sizes(PATH, ENDS, hops=hops).tolist() == [len(nodes) for nodes in expected]
 
 
-def test_covered_nodes_by_hand() -> None:
+def test_covered_nodes_by_hand():
     ends = torch.tensor([0, 4])
     assert covered_nodes(PATH, ends, hops=0).tolist() == [1, 0, 0, 0, 1, 0]
     assert covered_nodes(PATH, ends, hops=1).tolist() == [1, 1, 0, 1, 1, 0]
@@ -72,7 +70,7 @@ def test_covered_nodes_by_hand() -> None:
     assert covered_nodes(PATH, ends, hops=0).dtype == torch.bool
 
 
-def test_a_node_reaches_those_that_flow_into_it() -> None:
+def test_a_node_reaches_those_that_flow_into_it():
     chain = graph_of(path_pairs(3), undirected=False)  # 0 -> 1 -> 2
     assert lists(reach(chain, torch.tensor([0, 1, 2]), hops=2)) == [[0], [0, 1], [0, 1, 2]]
     assert covered_nodes(chain, torch.tensor([1]), hops=2).tolist() == [1, 1, 0, 0, 0, 0]
@@ -85,9 +83,7 @@ def test_a_node_reaches_those_that_flow_into_it() -> None:
 @pytest.mark.parametrize("hops", range(4))
 @few_each
 @given(pairs=pairs, nodes=node_lists)
-def test_reach_is_matrix_powers(
-    undirected: bool, hops: int, pairs: Pairs, nodes: list[int]
-) -> None:
+def test_reach_is_matrix_powers(undirected, hops, pairs, nodes):
     graph = graph_of(pairs, undirected=undirected)
     wanted = torch.tensor(nodes, dtype=torch.int64)
     all_within = walks(pairs, hops, undirected=undirected) > 0
@@ -104,7 +100,7 @@ def test_reach_is_matrix_powers(
 @pytest.mark.parametrize("undirected", [True, False])
 @few_each
 @given(pairs=pairs, hops=st.integers(0, 3), limit=st.integers(1, 60))
-def test_blocks_are_cut_by_cost(undirected: bool, pairs: Pairs, hops: int, limit: int) -> None:
+def test_blocks_are_cut_by_cost(undirected, pairs, hops, limit):
     graph, nodes = graph_of(pairs, undirected=undirected), torch.tensor([5, 0, 3, 3, 1, 2, 4])
     counts = walks(pairs, hops, undirected=undirected)[nodes]
     blocks = list(reach_blocks(graph, nodes, hops=hops, block_walks=limit))
@@ -124,7 +120,7 @@ def test_blocks_are_cut_by_cost(undirected: bool, pairs: Pairs, hops: int, limit
         assert block.stop == len(nodes) or costs[block.start : block.stop + 1].sum() > limit
 
 
-def test_tiny_blocks_arise_and_a_node_too_dear_for_any_gets_one_of_its_own() -> None:
+def test_tiny_blocks_arise_and_a_node_too_dear_for_any_gets_one_of_its_own():
     # 1-hop walks: 6 from the middle, 2 from a leaf; a limit of 4 takes two leaves at a time
     nodes = torch.tensor([1, 2, 3, 0, 4, 5])
     blocks = list(reach_blocks(STAR, nodes, hops=1, block_walks=4))
@@ -136,9 +132,7 @@ def test_tiny_blocks_arise_and_a_node_too_dear_for_any_gets_one_of_its_own() -> 
 @pytest.mark.parametrize("undirected", [True, False])
 @few_each
 @given(pairs=pairs, nodes=node_lists, hops=st.integers(0, 3), limit=st.integers(1, 60))
-def test_spreading_block_by_block_changes_nothing(
-    undirected: bool, pairs: Pairs, nodes: list[int], hops: int, limit: int
-) -> None:
+def test_spreading_block_by_block_changes_nothing(undirected, pairs, nodes, hops, limit):
     graph, wanted = graph_of(pairs, undirected=undirected), torch.tensor(nodes, dtype=torch.int64)
     within = walks(pairs, hops, undirected=undirected) > 0
     with pytest.MonkeyPatch.context() as patch:
@@ -153,7 +147,7 @@ def test_spreading_block_by_block_changes_nothing(
 @pytest.mark.parametrize("undirected", [True, False])
 @few_each
 @given(pairs=pairs, nodes=node_lists, hops=st.integers(0, 4))
-def test_searches_are_products(undirected: bool, pairs: Pairs, nodes: list[int], hops: int) -> None:
+def test_searches_are_products(undirected, pairs, nodes, hops):
     graph = graph_of(pairs, undirected=undirected)
     sizes = np.empty(len(nodes), dtype=np.int64)
     indptr, indices = graph.indptr.numpy(), graph.indices.numpy()
@@ -162,17 +156,17 @@ def test_searches_are_products(undirected: bool, pairs: Pairs, nodes: list[int],
     assert sizes.tolist() == within.sum(1).tolist()
 
 
-def test_a_search_still_counts_after_its_marks_were_wiped() -> None:
+def test_a_search_still_counts_after_its_marks_were_wiped():
     ring = graph_of(ring_pairs(600), 600)
     sizes = np.empty(600, dtype=np.int64)
     search(ring.indptr.numpy(), ring.indices.numpy(), np.arange(600), 2, sizes, 0, 600)
     assert set(sizes.tolist()) == {5}
 
 
-def test_searches_are_spread_over_workers() -> None:
+def test_searches_are_spread_over_workers():
     pytest.importorskip("numba")
 
-    class Two(type(Resources().engine)):  # type: ignore[misc]
+    class Two(type(Resources().engine)):
         workers = 2
 
     nodes = torch.tensor([4, 0, 5, 2, 2, 1])
@@ -183,7 +177,7 @@ def test_searches_are_spread_over_workers() -> None:
     assert searched_sizes(PATH, nodes[:0], hops=2, costs=costs[:0]).tolist() == []
 
 
-def test_costs_by_hand() -> None:
+def test_costs_by_hand():
     # two hops from the middle of a star of five leaves: 6 + 5 · 2 walks, from a leaf 2 + 6
     nodes = torch.tensor([0, 1])
     assert walk_counts(STAR, hops=2)[nodes].tolist() == [16, 8]
@@ -195,14 +189,12 @@ def test_costs_by_hand() -> None:
     assert cost == pytest.approx((24 * walk, 16 * 64 * 2 * register))
 
 
-def test_the_estimate_is_taken_only_where_exact_sizes_cost_too_much_and_more() -> None:
+def test_the_estimate_is_taken_only_where_exact_sizes_cost_too_much_and_more():
     for seconds, chosen in (((59, 1), "exact"), ((61, 1), "estimated"), ((61, 62), "exact")):
         assert choose("auto", *seconds, nodes=ENDS, hops=2, device=ENDS.device) == chosen
 
 
-def test_the_choice_is_made_from_the_cost_and_said(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_choice_is_made_from_the_cost_and_said(monkeypatch, caplog):
     draw = torch.Generator().manual_seed(0)
     graph = graph_of(torch.randint(200, (600, 2), generator=draw).tolist(), 200)
     nodes = torch.arange(200)
@@ -222,7 +214,7 @@ def test_the_choice_is_made_from_the_cost_and_said(
     assert reach_sizes(graph, nodes, hops=2, method="estimated").dtype == torch.int64
 
 
-def test_wrong_methods_and_too_little_memory_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_methods_and_too_little_memory_are_said(monkeypatch):
     with pytest.raises(UnknownNameError, match="unknown reach method 'exakt'"):
         reach_sizes(PATH, ENDS, hops=2, method="exakt")
     monkeypatch.setattr(Resources, "left", 10)

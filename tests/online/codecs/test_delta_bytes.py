@@ -1,7 +1,5 @@
 """A delta comes back from its bytes as it was, and damaged bytes do not come back at all."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

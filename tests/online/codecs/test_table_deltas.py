@@ -1,7 +1,5 @@
 """Deltas from tables, by hand."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any
@@ -34,7 +32,7 @@ def tables(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "nodes.csv", tmp_path / "edges.csv"
 
 
-def test_an_edge_comes_with_the_later_of_its_nodes(tables: tuple[Path, Path]) -> None:
+def test_an_edge_comes_with_the_later_of_its_nodes(tables):
     deltas = read_deltas(*tables, batch=2)
     assert len(deltas) == 3
     first, second, third = deltas
@@ -47,7 +45,7 @@ def test_an_edge_comes_with_the_later_of_its_nodes(tables: tuple[Path, Path]) ->
     assert first.key is second.key is third.key is None
 
 
-def test_one_number_to_predict_is_no_feature(tmp_path: Path) -> None:
+def test_one_number_to_predict_is_no_feature(tmp_path):
     path = tmp_path / "nodes.csv"
     path.write_text("id,f,target_age\na,1,5.5\nb,2,\n")
     (delta,) = read_deltas(path)
@@ -57,7 +55,7 @@ def test_one_number_to_predict_is_no_feature(tmp_path: Path) -> None:
         read_deltas(path)
 
 
-def test_nodes_alone_packed_and_with_integers(tmp_path: Path) -> None:
+def test_nodes_alone_packed_and_with_integers(tmp_path):
     (tmp_path / "nodes.csv.gz").write_bytes(gzip.compress(b"id,f,op\na,1,7\n"))
     (delta,) = read_deltas(tmp_path / "nodes.csv.gz")  # numbers called op are a feature
     assert (delta.nodes, delta.features.tolist()) == (("a",), [[1.0, 7.0]])
@@ -71,9 +69,7 @@ def test_nodes_alone_packed_and_with_integers(tmp_path: Path) -> None:
         read_deltas(path, integers=True)
 
 
-def test_labels_alone_come_late_and_edges_alone_in_lots(
-    tables: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labels_alone_come_late_and_edges_alone_in_lots(tables, monkeypatch):
     tables[0].write_text("id,label\na,x\nb,NULL\nc,y\n")
     first, second = read_deltas(tables[0], batch=2)
     assert (first.nodes, first.late, second.late) == ((), (("a", "x"),), (("c", "y"),))
@@ -84,7 +80,7 @@ def test_labels_alone_come_late_and_edges_alone_in_lots(
 
 
 @pytest.mark.parametrize("marks", ["column", "ids"])
-def test_nodes_to_forget_are_not_taken_in(tables: tuple[Path, Path], marks: str) -> None:
+def test_nodes_to_forget_are_not_taken_in(tables, marks):
     if marks == "column":
         gone = {"c": "true"}
         lines = NODES.splitlines()
@@ -97,7 +93,7 @@ def test_nodes_to_forget_are_not_taken_in(tables: tuple[Path, Path], marks: str)
     assert second.forgotten == (("c",) if marks == "column" else ("c", "nobody"))
 
 
-def test_marks_may_be_numbers(tmp_path: Path) -> None:
+def test_marks_may_be_numbers(tmp_path):
     path = tmp_path / "nodes.csv"
     path.write_text("id,f,gone\na,1,1\nb,2,0\nc,3,\n")
     assert read_deltas(path, forget="gone").forgotten == ("a",)
@@ -111,7 +107,7 @@ def test_marks_may_be_numbers(tmp_path: Path) -> None:
         read_deltas(path, forget="left")
 
 
-def test_unused_columns(tables: tuple[Path, Path], caplog: pytest.LogCaptureFixture) -> None:
+def test_unused_columns(tables, caplog):
     nodes, edges = tables
     edges.write_text("source,target,kind\na,b,2\n")
     nodes.write_text("id,label,time,f,g\na,None,2020-01-01,1,5000\nb,x,2020-01-02,2,4\n")
@@ -129,7 +125,7 @@ def test_unused_columns(tables: tuple[Path, Path], caplog: pytest.LogCaptureFixt
     assert deltas.ignored == ("time", "kind")
 
 
-def test_a_column_says_what_is_done_with_each_row(tables: tuple[Path, Path]) -> None:
+def test_a_column_says_what_is_done_with_each_row(tables):
     nodes, edges = tables
     nodes.write_text("id,label,f,op\na,x,1,\nb,y,2,update\nc,,,forget\nd,,4,add\ne,,5,update\n")
     edges.write_text(
@@ -169,16 +165,14 @@ def test_a_column_says_what_is_done_with_each_row(tables: tuple[Path, Path]) -> 
         ),
     ],
 )
-def test_all_is_checked_before_anything_is_taken_in(
-    tables: tuple[Path, Path], nodes: str, edges: str, said: str
-) -> None:
+def test_all_is_checked_before_anything_is_taken_in(tables, nodes, edges, said):
     tables[0].write_text(nodes)
     tables[1].write_text(edges)
     with pytest.raises(DataError, match=said):
         read_deltas(*tables)
 
 
-def test_ids_of_two_kinds(tmp_path: Path, tables: tuple[Path, Path]) -> None:
+def test_ids_of_two_kinds(tmp_path, tables):
     nodes = tmp_path / "n.parquet"
     pyarrow.parquet.write_table(pa.table({"id": [1, 2], "f": [1.0, np.pi]}), str(nodes))
     tables[1].write_text("source,target\n1,2\n")
@@ -239,9 +233,7 @@ def told(learner: OnlineLearner) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("undirected", [True, False])
 @given(first=DUMPS, second=DUMPS)
-def test_a_synced_learner_is_one_that_was_made_of_the_dump(
-    first: dict[str, Any], second: dict[str, Any], undirected: bool
-) -> None:
+def test_a_synced_learner_is_one_that_was_made_of_the_dump(first, second, undirected):
     one, fresh = (
         OnlineLearner(head=AnalyticHead(width=8), undirected=undirected) for _ in range(2)
     )
@@ -253,7 +245,7 @@ def test_a_synced_learner_is_one_that_was_made_of_the_dump(
         assert told(one) == told(fresh)
 
 
-def test_a_sync_says_which_edges_go() -> None:
+def test_a_sync_says_which_edges_go():
     """A path a - b - c; the dump has b - a and a self-loop."""
     learner = OnlineLearner(head=AnalyticHead(width=8))
     learner.apply(Delta(nodes="abc", features=torch.eye(3), edges=(("a", "b"), ("b", "c"))))

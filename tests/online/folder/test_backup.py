@@ -1,7 +1,5 @@
 """Backups taken while a folder is written to, and deltas that are left out by hand."""
 
-from __future__ import annotations
-
 import shutil
 import tarfile
 import threading
@@ -21,11 +19,11 @@ from waiting import until
 
 
 @pytest.mark.parametrize("kind", ["", ".tar"])
-def test_a_backup_under_load_is_a_twin_bit_for_bit(tmp_path: Path, kind: str) -> None:
+def test_a_backup_under_load_is_a_twin_bit_for_bit(tmp_path, kind):
     ending = threading.Event()
     with opened(tmp_path / "learner", snapshot_every=3) as folder:
 
-        def write() -> None:
+        def write():
             while not ending.is_set() and folder.seq < 400:
                 folder.submit(delta(folder.seq + 1))
 
@@ -51,7 +49,7 @@ def test_a_backup_under_load_is_a_twin_bit_for_bit(tmp_path: Path, kind: str) ->
             assert other.submit(delta(told.seq + 1)).seq == told.seq + 1  # it goes on
 
 
-def test_a_backup_holds_the_newest_snapshot_and_a_journal_without_a_wal(tmp_path: Path) -> None:
+def test_a_backup_holds_the_newest_snapshot_and_a_journal_without_a_wal(tmp_path):
     source, told = filled(tmp_path / "learner", 6, compact_at=(2, 4)), []
     done = backup(source, tmp_path / "copy", on_progress=lambda *stage: told.append(stage))
     assert (done.seq, done.snapshot) == (6, 4)
@@ -66,7 +64,7 @@ def test_a_backup_holds_the_newest_snapshot_and_a_journal_without_a_wal(tmp_path
     assert told[-1][0] == "verify"
 
 
-def test_a_folder_without_a_snapshot_is_backed_up_too(tmp_path: Path) -> None:
+def test_a_folder_without_a_snapshot_is_backed_up_too(tmp_path):
     for number in (0, 3):
         copy, made = tmp_path / f"{number}.tar", tmp_path / f"made-{number}"
         backup(filled(tmp_path / f"learner-{number}", number), copy)
@@ -75,14 +73,14 @@ def test_a_folder_without_a_snapshot_is_backed_up_too(tmp_path: Path) -> None:
             assert bits(folder.learner) == twin(number)
 
 
-def test_snapshots_that_are_replaced_meanwhile_are_opened_anew(tmp_path: Path, monkeypatch) -> None:
+def test_snapshots_that_are_replaced_meanwhile_are_opened_anew(tmp_path, monkeypatch):
     """The journal no longer reaches back to what was opened: two snapshots came in between."""
     with opened(tmp_path / "learner") as folder:
         folder.submit(delta(1))
         folder.compact()
         copy, tries = backing_up.copy_journal, []
 
-        def slow(*places: Path) -> None:
+        def slow(*places):
             if not tries:
                 for number in (2, 3, 4):
                     folder.submit(delta(number))
@@ -96,7 +94,7 @@ def test_snapshots_that_are_replaced_meanwhile_are_opened_anew(tmp_path: Path, m
     restore(tmp_path / "copy", tmp_path / "made")
 
 
-def test_a_snapshot_that_goes_while_it_is_copied_is_still_read(tmp_path: Path, monkeypatch) -> None:
+def test_a_snapshot_that_goes_while_it_is_copied_is_still_read(tmp_path, monkeypatch):
     with opened(tmp_path / "learner") as folder:
         for number in (1, 2):
             folder.submit(delta(number))
@@ -116,7 +114,7 @@ def test_a_snapshot_that_goes_while_it_is_copied_is_still_read(tmp_path: Path, m
     assert restore(tmp_path / "copy", tmp_path / "made").snapshot == 2
 
 
-def test_a_damaged_snapshot_is_not_what_is_backed_up(tmp_path: Path) -> None:
+def test_a_damaged_snapshot_is_not_what_is_backed_up(tmp_path):
     source = filled(tmp_path / "learner", 6, compact_at=(2, 4))
     (source / "snapshot-4" / "state.safetensors").write_bytes(b"other")
     for name in ("copy", "copy.tar"):
@@ -128,7 +126,7 @@ def test_a_damaged_snapshot_is_not_what_is_backed_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["copy", "copy.tar"])
-def test_a_backup_replaces_nothing(tmp_path: Path, name: str) -> None:
+def test_a_backup_replaces_nothing(tmp_path, name):
     source = filled(tmp_path / "learner", 1)
     backup(source, tmp_path / name)
     with pytest.raises(ConfigurationError, match="exists already"):
@@ -140,7 +138,7 @@ def test_a_backup_replaces_nothing(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["", ".tar"])
-def test_what_is_damaged_is_not_restored(tmp_path: Path, kind: str) -> None:
+def test_what_is_damaged_is_not_restored(tmp_path, kind):
     source = filled(tmp_path / "learner", 6, compact_at=(2, 4))
     whole = tmp_path / f"copy{kind}"
     backup(source, whole)
@@ -168,7 +166,7 @@ def _is_the_same_or_refused(source: Path, to: Path, *, same: bool = True) -> Non
     shutil.rmtree(to)
 
 
-def test_an_archive_cannot_write_elsewhere(tmp_path: Path) -> None:
+def test_an_archive_cannot_write_elsewhere(tmp_path):
     for name in ("../out", "/tmp/out", "snapshot-1/../../out", "snapshot-1/other", "lock"):
         with tarfile.open(tmp_path / "a.tar", "w") as archive:
             archive.addfile(tarfile.TarInfo(name))

@@ -7,8 +7,6 @@ on as its twin does; or an error of ours says what is wrong. Anything else is to
 the byte and the bit, so that it can be tried again by itself.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import shutil
@@ -88,7 +86,7 @@ def without_checksum(path: Path, **more: Any) -> bytes:
     return path.read_bytes()
 
 
-def test_of_the_format_file(folder: Path) -> None:
+def test_of_the_format_file(folder):
     assert refused(folder / FORMAT_FILE, lambda: read_format(folder)) > 7 / 8  # but for blanks
     data = without_checksum(folder / FORMAT_FILE, format=2)  # as earlier versions wrote it
     for place, other in enumerate([data, *islice(flipped(data), 0, None, 3)]):
@@ -103,27 +101,27 @@ def test_of_the_format_file(folder: Path) -> None:
     [b"", b"[]", b"1", b"\xff\xfe", b"[" * 100_000, b'{"format": 3}', b'{"format": 2}',
      b'{"format": 2, "parameters": [1]}', b'{"format": [], "parameters": {}}', b"\0" * 200],
 )  # fmt: skip
-def test_what_is_no_format_file_is_refused_in_one_sentence(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_format_file_is_refused_in_one_sentence(tmp_path, content):
     (tmp_path / FORMAT_FILE).write_bytes(content)
     with pytest.raises(DataError, match=FORMAT_FILE):
         LearnerFolder.open(tmp_path)
 
 
-def test_a_checksum_that_is_lost_is_noticed(folder: Path) -> None:
+def test_a_checksum_that_is_lost_is_noticed(folder):
     without_checksum(folder / FORMAT_FILE)
     with pytest.raises(DataError, match="lost its checksum"):
         LearnerFolder.open(folder)
 
 
-def test_of_a_manifest(tmp_path: Path) -> None:
+def test_of_a_manifest(tmp_path):
     path = write_snapshot(tmp_path, 12, {"ones": torch.ones(2)}, b"{}")
     assert refused(path / MANIFEST, lambda: read_manifest(path)) > 6 / 8
 
 
-def test_of_the_acknowledged_number(tmp_path: Path) -> None:
+def test_of_the_acknowledged_number(tmp_path):
     path = tmp_path / ACKNOWLEDGED_FILE
 
-    def read(data: bytes) -> int:
+    def read(data):
         path.write_bytes(data)
         return acknowledged_in(path)
 
@@ -137,7 +135,7 @@ def test_of_the_acknowledged_number(tmp_path: Path) -> None:
             read(wrong)
 
 
-def test_of_the_columns_file(tmp_path: Path) -> None:
+def test_of_the_columns_file(tmp_path):
     number = NumberEncoder(median=3.0, scale=2.0, flag=False)
     scheme = Scheme((Column("age", number), Column("f", BooleanEncoder(flag=True))))
     store_columns(tmp_path, scheme)
@@ -236,9 +234,7 @@ def check(whole: Whole, place: Path, count: int, seed: int) -> set[str]:
     return {*found.values()}
 
 
-def test_the_folder_has_all_kinds_of_files_and_no_flip_means_the_same(
-    whole: Whole, tmp_path: Path
-) -> None:
+def test_the_folder_has_all_kinds_of_files_and_no_flip_means_the_same(whole, tmp_path):
     names = {p.name for p in whole.path.rglob("*") if p.is_file() and p.stat().st_size}
     wanted = {"journal.sqlite", "journal.sqlite-wal", FORMAT_FILE, "acknowledged", "columns.json",
               "lock", "state.safetensors", "about.json", "manifest.json"}  # fmt: skip
@@ -247,11 +243,11 @@ def test_the_folder_has_all_kinds_of_files_and_no_flip_means_the_same(
     assert whole.after_a(lock, tmp_path / "flipped", readonly=False) == MARK["same"]
 
 
-def test_flips_are_seen_or_do_nothing(whole: Whole, tmp_path: Path) -> None:
+def test_flips_are_seen_or_do_nothing(whole, tmp_path):
     assert check(whole, tmp_path / "flipped", 15, seed=1) == {*MARK.values()}  # both happen
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_two_thousand_flips(whole: Whole, tmp_path: Path) -> None:
+def test_two_thousand_flips(whole, tmp_path):
     check(whole, tmp_path / "flipped", 2_000, random.SystemRandom().randrange(2**31))

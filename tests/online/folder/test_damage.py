@@ -1,7 +1,5 @@
 """Files that were damaged, taken away or left over: mended, refused, and found by a check-up."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -177,7 +175,7 @@ def test_a_folder_of_something_else_is_left_alone_and_others_may_not_write(tmp_p
 def test_folders_above_a_new_one_are_on_the_disk_too(tmp_path, monkeypatch):
     synced, fsync = [], os.fsync
 
-    def noting(handle: int) -> None:
+    def noting(handle):
         synced.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
         fsync(handle)
 
@@ -311,7 +309,7 @@ OF_ARRAYS = [
 
 
 @pytest.mark.parametrize("name", [*OF_FILES, *OF_THE_LEARNER])
-def test_a_planted_fault_is_found(name: str, sound: Path, tmp_path: Path) -> None:
+def test_a_planted_fault_is_found(name, sound, tmp_path):
     plant, file, words = (OF_FILES | OF_THE_LEARNER)[name]
     shutil.copytree(sound, tmp_path / "learner")
     plant(tmp_path / "learner")
@@ -320,9 +318,7 @@ def test_a_planted_fault_is_found(name: str, sound: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("faults", OF_ARRAYS, ids=" and ".join)
-def test_what_does_not_fit_the_rest_is_found(
-    faults: dict[str, Any], alone: Path, tmp_path: Path
-) -> None:
+def test_what_does_not_fit_the_rest_is_found(faults, alone, tmp_path):
     shutil.copytree(alone, tmp_path / "learner")
     for array, place, value, _ in faults.values():
         state(array, place, value)(tmp_path / "learner")
@@ -333,7 +329,7 @@ def test_what_does_not_fit_the_rest_is_found(
 
 
 @pytest.mark.parametrize("where", ["sound", "alone"])
-def test_a_folder_in_order_is_sound_and_stays_as_it_is(where: str, request: Any) -> None:
+def test_a_folder_in_order_is_sound_and_stays_as_it_is(where, request):
     folder = request.getfixturevalue(where)
     kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert checkup(folder) == []
@@ -343,9 +339,7 @@ def test_a_folder_in_order_is_sound_and_stays_as_it_is(where: str, request: Any)
     assert changed <= {f"{JOURNAL}-shm", f"{JOURNAL}-wal"}
 
 
-def test_deltas_after_a_purge_are_missed_if_no_snapshot_holds_them(
-    alone: Path, tmp_path: Path
-) -> None:
+def test_deltas_after_a_purge_are_missed_if_no_snapshot_holds_them(alone, tmp_path):
     path = tmp_path / "learner"
     shutil.copytree(alone, path)
     with LearnerFolder.open(path) as folder:
@@ -361,7 +355,7 @@ def test_deltas_after_a_purge_are_missed_if_no_snapshot_holds_them(
     assert checkup(path) == []
 
 
-def test_a_folder_that_is_written_to_is_sound(sound: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_written_to_is_sound(sound, tmp_path):
     shutil.copytree(sound, tmp_path / "learner")
     with LearnerFolder.open(tmp_path / "learner") as folder:
         (tmp_path / "learner" / ".aside-9").mkdir()  # a snapshot that is being written
@@ -369,7 +363,7 @@ def test_a_folder_that_is_written_to_is_sound(sound: Path, tmp_path: Path) -> No
         assert checkup(tmp_path / "learner") == []
 
 
-def test_what_is_no_learner_cannot_be_checked(tmp_path: Path) -> None:
+def test_what_is_no_learner_cannot_be_checked(tmp_path):
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(DataError, match="holds no learner"):
             checkup(path)

@@ -1,7 +1,5 @@
 """Deltas that wait are written together, and each is answered for itself."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

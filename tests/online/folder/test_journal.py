@@ -1,7 +1,5 @@
 """The journal, of which nothing is missing, and snapshots: when they are taken, what they drop."""
 
-from __future__ import annotations
-
 import errno
 import json
 import logging
@@ -9,7 +7,6 @@ import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 import torch
@@ -119,9 +116,9 @@ def test_what_cannot_be_read_is_refused(path):
 
 
 def test_commits_wait_for_the_disk_dropped_rows_are_overwritten_and_others_have_ten_seconds(
-    tmp_path: Path,
-) -> None:
-    def told(connection: sqlite3.Connection, *names: str) -> list[object]:
+    tmp_path,
+):
+    def told(connection, *names):
         return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
 
     writer = open_for_writing(tmp_path / "file")
@@ -341,7 +338,7 @@ def test_snapshots_that_only_save_time_take_a_quarter_of_it_at_most(tmp_path):
 
 
 def test_closing_takes_a_snapshot_where_a_restart_would_take_long(tmp_path, clock):
-    def taken(**options) -> list[str]:
+    def taken(**options):
         with opened(tmp_path, **options) as folder:
             if took:  # what takes long to read takes long to write: it must save more than that
                 folder._files._compactor.took = took

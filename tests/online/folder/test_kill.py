@@ -1,7 +1,5 @@
 """Writers that are killed lose nothing they acknowledged, and nothing is applied twice."""
 
-from __future__ import annotations
-
 import importlib
 import multiprocessing
 from pathlib import Path

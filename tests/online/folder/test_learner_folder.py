@@ -1,7 +1,5 @@
 """A learner in a folder: what was acknowledged is there; one writes, any number read."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -13,8 +13,6 @@ it was under way, and the learner is that of a twin. With ``synchronous=OFF``, o
 that are not synced, the same search must find losses, or it could not find any.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -222,7 +220,7 @@ class Watched:
     def _bind(self, path: Path, node: int, begun: int, **more: object) -> None:
         folder, name = self._place(path)
         if folder != PARENT:  # what lies beside the folder is nobody's business
-            self.done.append(Step("bind", folder, begun, name=name, other=node, **more))  # type: ignore[arg-type]
+            self.done.append(Step("bind", folder, begun, name=name, other=node, **more))
 
 
 @dataclass(frozen=True)
@@ -387,7 +385,7 @@ def files(place: Path) -> dict[Path, bytes]:
     return {path.relative_to(place): path.read_bytes() for path in found}
 
 
-def test_the_trace_holds_what_the_folder_held_and_its_name(careful: Traced, tmp_path: Path) -> None:
+def test_the_trace_holds_what_the_folder_held_and_its_name(careful, tmp_path):
     place, done = careful
     power, last = PowerCuts(done), Cut(len(done) - 1, "everything", 0)
     power.rebuild(last, tmp_path / "whole")
@@ -400,23 +398,21 @@ def test_the_trace_holds_what_the_folder_held_and_its_name(careful: Traced, tmp_
     assert named < next(at for at, step in enumerate(done) if step.data.startswith(b"acknow"))
 
 
-def test_forty_cuts_lose_nothing(careful: Traced, tmp_path: Path) -> None:
+def test_forty_cuts_lose_nothing(careful, tmp_path):
     found = losses(careful[1], 42, 1, tmp_path / "cut")
     assert not found, "\n".join(found)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("part", "count", "least"), [("journal", 24, 4), ("snapshots", 60, 2)])
-def test_a_writer_that_does_not_wait_is_found_out(
-    part: str, count: int, least: int, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
-) -> None:
+def test_a_writer_that_does_not_wait_is_found_out(part, count, least, tmp_path_factory, tmp_path):
     found = losses(traced(tmp_path_factory, part)[1], count, 1, tmp_path / "cut")
     assert len(found) >= least, f"only {len(found)} of {count} cuts lost anything: {found}"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_five_hundred_cuts(careful: Traced, tmp_path: Path) -> None:
+def test_five_hundred_cuts(careful, tmp_path):
     seed = SystemRandom().randrange(2**31)
     found = losses(careful[1], 500, seed, tmp_path / "cut")
     assert not found, f"{len(found)} of 500 with seed {seed}:\n" + "\n".join(found[:20])

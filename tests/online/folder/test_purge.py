@@ -1,7 +1,5 @@
 """What was forgotten leaves the folder, whenever the process is killed meanwhile."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3
@@ -190,7 +188,7 @@ def test_names_that_an_earlier_version_kept_go_with_a_purge(tmp_path):
 @pytest.mark.parametrize("names", [False, True])
 def test_killed_at_any_step_the_folder_opens_as_it_was_or_is_to_be(tmp_path, monkeypatch, names):
     """A copy at every step is what a process leaves that is killed there."""
-    copies: list[Path] = []
+    copies = []
 
     def copying(call):
         def done(*args, **kwargs):
@@ -251,7 +249,7 @@ def test_who_follows_goes_on_or_must_begin_anew(tmp_path):
         fill(folder)
         with opened(tmp_path, readonly=True) as level:
 
-            def follow(*readers: LearnerFolder) -> None:
+            def follow(*readers):
                 for reader in readers:
                     reader.refresh()
                     assert bits(reader) == bits(folder)

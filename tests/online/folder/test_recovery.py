@@ -1,7 +1,5 @@
 """Recovery and readers: the same bits, however many threads, of folders of earlier versions too."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil
@@ -140,7 +138,7 @@ def is_as_expected(folder: LearnerFolder, path: Path) -> None:
     assert torch.allclose(shares, torch.tensor(told["shares"]), atol=1e-4)
 
 
-def test_an_old_folder_is_read_as_it_is_copied_and_written_to(old: Path, tmp_path: Path) -> None:
+def test_an_old_folder_is_read_as_it_is_copied_and_written_to(old, tmp_path):
     kept = {path: path.read_bytes() for path in old.rglob("*") if path.is_file()}
     with LearnerFolder.open(old, readonly=True) as folder:
         is_as_expected(folder, old)

@@ -1,7 +1,5 @@
 """Deltas that cannot be applied, and disks that fail: what is set aside, refused, and stops."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

@@ -1,32 +1,18 @@
 """A graph that grows and shrinks: what stands in it, what it refuses, and what a change touches."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from evergraph.graphs import Graph
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists
+from growing_paths import pairs_of, path
 
 NO_EDGES = torch.empty(2, 0, dtype=torch.int64)
-
-
-def pairs_of(*pairs: tuple[int, int]) -> Tensor:
-    return torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
-
-
-def path(nodes: int = 4, *, undirected: bool = True) -> GrowingGraph:
-    """0 - 1 - 2 - ..., node v with feature v + 1; arrows to the right if directed."""
-    graph = GrowingGraph(num_features=1, undirected=undirected)
-    features = torch.arange(1.0, nodes + 1)[:, None]
-    graph.add(features, pairs_of(*((v, v + 1) for v in range(nodes - 1))))
-    return graph
 
 
 def rows(graph: GrowingGraph) -> list[list[int]]:
@@ -34,8 +20,8 @@ def rows(graph: GrowingGraph) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("undirected", [True, False])
-def test_a_removed_node_leaves_a_hole_for_ever(undirected: bool) -> None:
-    graph = path(4, undirected=undirected)
+def test_a_removed_node_leaves_a_hole_for_ever(undirected):
+    graph = path(1, 2, 3, 4, undirected=undirected)
     change = graph.remove(torch.tensor([1, 1]))
     assert change.removed.tolist() == [1]
     assert change.touched.tolist() == ([0, 2] if undirected else [2])
@@ -52,8 +38,8 @@ def test_a_removed_node_leaves_a_hole_for_ever(undirected: bool) -> None:
     assert found.features.flatten().tolist() == [1, 3, 4, 5]
 
 
-def test_an_ego_is_cut_off_at_its_limit_nearest_first() -> None:
-    graph = path(6)
+def test_an_ego_is_cut_off_at_its_limit_nearest_first():
+    graph = path(*range(6))
     whole = graph.frozen().ego(2, hops=2, limit=10)
     assert whole.nodes.tolist() == [2, 1, 3, 0, 4]
     assert whole.distances.tolist() == [0, 1, 1, 2, 2]
@@ -65,22 +51,15 @@ def test_an_ego_is_cut_off_at_its_limit_nearest_first() -> None:
     assert graph.frozen().ego(2, hops=0, limit=1).whole
 
 
-def test_an_ego_along_arrows_holds_whom_features_come_from() -> None:
-    near = path(4, undirected=False).frozen().ego(2, hops=1, limit=9)
+def test_an_ego_along_arrows_holds_whom_features_come_from():
+    near = path(1, 2, 3, 4, undirected=False).frozen().ego(2, hops=1, limit=9)
     assert near.nodes.tolist() == [2, 1]
     assert near.edges.tolist() == [[1], [2]]
 
 
-def weighted(*weights: float, undirected: bool = True) -> GrowingGraph:
-    graph = GrowingGraph(num_features=1, undirected=undirected)
-    edges = pairs_of(*((v, v + 1) for v in range(len(weights))))
-    graph.add(torch.zeros(len(weights) + 1, 1), edges, torch.tensor(weights))
-    return graph
-
-
 @pytest.mark.parametrize("undirected", [True, False])
-def test_the_last_weight_counts_and_0_is_no_edge(undirected: bool) -> None:
-    graph = weighted(1.0, 3.0, undirected=undirected)
+def test_the_last_weight_counts_and_0_is_no_edge(undirected):
+    graph = path(0, 0, 0, weights=[1.0, 3.0], undirected=undirected)
     twice = pairs_of((0, 1), (1, 0), (2, 1), (1, 2), (0, 2), (2, 2))
     change = graph.add(torch.empty(0, 1), twice, torch.tensor([5.0, 7.0, 4.0, 0.0, 0.0, 9.0]))
     assert change.touched.tolist() == [0, 1, 2]
@@ -92,14 +71,14 @@ def test_the_last_weight_counts_and_0_is_no_edge(undirected: bool) -> None:
     assert (len(known.touched), float(graph.weights_of(there[:1], back[:1]))) == (0, found[0])
 
 
-def test_no_weights_are_kept_before_the_first_that_is_not_1() -> None:
-    graph = weighted(1.0, 1.0)
+def test_no_weights_are_kept_before_the_first_that_is_not_1():
+    graph = path(0, 0, 0, weights=[1.0, 1.0])
     assert (graph.weighted, graph.entry_bytes, "weights" in graph.state()) == (False, 4 * 4, False)
     assert graph.to_graph()[0].weights is None
     graph.add(torch.empty(0, 1), pairs_of((0, 1)), torch.tensor([2.0]))
     assert graph.entry_bytes == 4 * (4 + 4)
-    assert graph.to_graph()[0].weights.tolist() == [2.0, 2.0, 1.0, 1.0]  # type: ignore[union-attr]
-    assert graph.frozen().ego(1, hops=1, limit=3).weights.tolist() == [2.0, 1.0]  # type: ignore[union-attr]
+    assert graph.to_graph()[0].weights.tolist() == [2.0, 2.0, 1.0, 1.0]
+    assert graph.frozen().ego(1, hops=1, limit=3).weights.tolist() == [2.0, 1.0]
 
 
 steps = st.lists(
@@ -117,12 +96,12 @@ steps = st.lists(
 
 
 @given(steps=steps, undirected=st.booleans())
-def test_any_sequence_gives_what_plain_sets_give(steps: list, undirected: bool) -> None:
+def test_any_sequence_gives_what_plain_sets_give(steps, undirected):
     graph = GrowingGraph(num_features=1, undirected=undirected)
-    alive: dict[int, float] = {}  # features by place
-    edges: set[tuple[int, int]] = set()
+    alive = {}  # features by place
+    edges = set()
 
-    def gathered() -> dict[int, list[int]]:
+    def gathered():
         return {v: sorted(s for s, t in edges if t == v) for v in range(graph.num_nodes)}
 
     for kind, what, pairs in steps:
@@ -168,9 +147,9 @@ def test_any_sequence_gives_what_plain_sets_give(steps: list, undirected: bool) 
         assert getattr(found, name).equal(getattr(expected, name))
 
 
-def test_a_state_is_the_same_however_the_graph_came_to_be() -> None:
+def test_a_state_is_the_same_however_the_graph_came_to_be():
     """Lists lie elsewhere in a graph that grew node by node; what is written must not show it."""
-    once, slowly = path(30), GrowingGraph(num_features=1)
+    once, slowly = path(*range(1, 31)), GrowingGraph(num_features=1)
     for node in range(30):
         slowly.add(torch.tensor([[node + 1.0]]), pairs_of((node - 1, node)) if node else NO_EDGES)
     state = {name: value.clone() for name, value in slowly.state().items()}
@@ -180,7 +159,7 @@ def test_a_state_is_the_same_however_the_graph_came_to_be() -> None:
     assert not slowly.state()["alive"].all()
 
 
-def test_a_list_that_shrank_and_grows_while_all_are_packed_finds_room() -> None:
+def test_a_list_that_shrank_and_grows_while_all_are_packed_finds_room():
     lists = NeighbourLists()
     lists.extend(3)
     many = np.arange(10)
@@ -211,9 +190,7 @@ written = st.lists(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(written=written)
-def test_lists_hold_what_sets_would(
-    kernel: str, written: list[tuple[str, list[tuple[int, int]]]]
-) -> None:
+def test_lists_hold_what_sets_would(kernel, written):
     lists, plain = NeighbourLists(), set()
     lists.extend(6)
     for verb, drawn in written:
@@ -237,7 +214,7 @@ def test_lists_hold_what_sets_would(
         assert lists.num_entries == len(plain)
 
 
-def test_lists_are_rarely_packed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_are_rarely_packed_anew(monkeypatch):
     """Packing reads all lists: over n entries it may happen about log n times, not n times."""
     packed = []
     repack = NeighbourLists._repack
@@ -251,7 +228,7 @@ def test_lists_are_rarely_packed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 3 < len(packed) <= 12
 
 
-def test_an_array_is_rarely_copied_and_grows_with_zeros() -> None:
+def test_an_array_is_rarely_copied_and_grows_with_zeros():
     array, rooms = GrowingArray(2), set()
     for row in range(1000):
         array.extend(1)

@@ -1,17 +1,24 @@
 """The live form of auto: by hand, what each part is for, and that nothing but the end counts."""
 
-from __future__ import annotations
-
 import dataclasses
+from functools import partial
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form.fusing import PRIOR, SHARPNESS, fused_weights
+from evergraph.closed_form.view_map import RandomMap
+from evergraph.closed_form.views import CODES as OF_CODES
+from evergraph.closed_form.views import View
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
-from evergraph.online.heads import FusedHead
+from evergraph.online.delta import Delta
+from evergraph.online.heads import AnalyticHead, FusedHead
+from evergraph.online.heads.fused_scorer import FusedScorer
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC, MixHop
 from live_auto import CODES, DIMS, VIEWS, begun, chances, explained, live, ring, vectors
@@ -26,7 +33,7 @@ def features(head: FusedHead, view: tuple[int, ...], x: Tensor) -> Tensor:
     matrices = [*head.scorer().map.matrices.values()]
     count = sum(2 if part == 2 else 1 for part in view)  # codes are near and far
     total = sum(parts[part] @ matrices[part] for part in view)
-    return torch.relu(total) * (2 / (head.width * count)) ** 0.5  # type: ignore[arg-type]
+    return torch.relu(total) * (2 / (head.width * count)) ** 0.5
 
 
 RIGHT = torch.tensor([0] * 14 + [1] * 4 + [2] * 2)
@@ -44,7 +51,7 @@ def left_out(head: FusedHead, x: Tensor, labels: Tensor) -> Tensor:
     return found
 
 
-def test_scores_are_the_ridges_of_all_views_mixed_so_that_every_class_counts_alike() -> None:
+def test_scores_are_the_ridges_of_all_views_mixed_so_that_every_class_counts_alike():
     """The mixture is where the loss, written down over nodes left out one by one, is smallest."""
     head, x = begun(width=24), vectors(20)
     for rows in (slice(0, 4), slice(4, 20)):
@@ -60,7 +67,7 @@ def test_scores_are_the_ridges_of_all_views_mixed_so_that_every_class_counts_ali
     said = left_out(head, x, RIGHT)
     weighed = torch.bincount(RIGHT).double().reciprocal()[RIGHT] / 3
 
-    def loss(shares: Tensor) -> float:
+    def loss(shares):
         each = torch.nn.functional.cross_entropy(said @ shares, RIGHT, reduction="none")
         pull = (shares - SHARPNESS / 3).square().sum()
         return float((weighed * each).sum() + PRIOR / (2 * len(x)) * pull)
@@ -81,7 +88,7 @@ def plain_ridge(rows: Tensor, labels: Tensor, *, share: float, ridge: float) -> 
     return torch.linalg.solve(matrix, share * rows.t() @ hits)
 
 
-def test_with_objective_plain_every_node_counts_alike_in_heads_and_mixture() -> None:
+def test_with_objective_plain_every_node_counts_alike_in_heads_and_mixture():
     """Both written down, nodes left out one by one; share and λ are taken to stay."""
     head, x = begun(width=24, objective="plain"), vectors(20)
     head.learn(torch.arange(20), x, RIGHT)
@@ -104,18 +111,17 @@ def test_with_objective_plain_every_node_counts_alike_in_heads_and_mixture() -> 
     assert not torch.allclose(mixture, fused_weights(torch.stack(said, 2), RIGHT), atol=0.1)
 
 
-def test_with_nobody_held_back_every_view_counts_alike_and_slopes_are_exact() -> None:
+def test_with_nobody_held_back_every_view_counts_alike_and_slopes_are_exact():
     head, x = begun(width=24), vectors(9)
     head.learn(torch.arange(9), x, LABELS)
     head.weigh(x[:0], LABELS[:0])
     head.settle()
     assert head.mixture_.tolist() == pytest.approx([SHARPNESS / 3] * 3)
     slopes = head.scorer().slopes(x[0])
-    assert slopes is not None
     torch.testing.assert_close(slopes @ x[0], head.scores(torch.arange(1), x[:1])[0])
 
 
-def test_moved_and_forgotten_nodes_leave_no_trace() -> None:
+def test_moved_and_forgotten_nodes_leave_no_trace():
     head, plain = begun(width=24), begun(width=24)
     x, ids = vectors(9), torch.arange(9)
     later = x.clone()
@@ -137,13 +143,13 @@ def test_moved_and_forgotten_nodes_leave_no_trace() -> None:
     assert float(difference.abs().max()) < 1e-5 * SHARPNESS
 
 
-def test_options_that_make_no_sense_are_refused() -> None:
+def test_options_that_make_no_sense_are_refused():
     with pytest.raises(ConfigurationError, match=r"topology keeps, \[0, 2\], not '0\|1'"):
         begun(width=8, views=["0|1"])
     with pytest.raises(ConfigurationError, match="views must be a list of at least one view"):
         FusedHead(views=[])
     with pytest.raises(ConfigurationError, match="objective"):
-        FusedHead(objective="mean")  # type: ignore[arg-type]
+        FusedHead(objective="mean")
     # An embedding of one part has two views.
     head = FusedHead(width=8)
     head.begin(4, topology=SGC(hops=3), generator=seeded(0, "head"))
@@ -154,13 +160,13 @@ def test_options_that_make_no_sense_are_refused() -> None:
 # What the parts are for, in a learner.
 
 
-def test_labels_nearby_tell_what_features_do_not() -> None:
+def test_labels_nearby_tell_what_features_do_not():
     delta = ring(120)
     asked = [f"n{i}" for i in range(0, 120, 5)]
     right = [i * 3 // 120 for i in range(0, 120, 5)]
 
-    def share(**given: object) -> float:
-        learner = OnlineLearner(head=FusedHead(width=64, **given))  # type: ignore[arg-type]
+    def share(**given):
+        learner = OnlineLearner(head=FusedHead(width=64, **given))
         learner.apply(delta)
         found = learner.predict(asked)
         return sum(a == b for a, b in zip(found, right, strict=True)) / len(right)
@@ -169,29 +175,26 @@ def test_labels_nearby_tell_what_features_do_not() -> None:
     assert share(views=["2", "0|2"]) < 0.8
 
 
-def test_nodes_that_are_asked_about_are_learned_all_the_same() -> None:
+def test_nodes_that_are_asked_about_are_learned_all_the_same():
     learner = OnlineLearner(head=FusedHead(width=16))
     learner.apply(ring(120))
     knowledge = learner._knowledge
-    assert knowledge is not None
-    assert knowledge.held is not None
-    assert knowledge.codes is not None
     held = knowledge.held.first(120)
     assert len(held) == learner.status().labelled == 96
     assert knowledge.codes.frozen().of(held.numpy()).any(1).all()
-    assert int(learner.head.statistics_[0].counts_.sum()) == 96  # type: ignore[attr-defined]
+    assert int(learner.head.statistics_[0].counts_.sum()) == 96
 
 
 SPELLINGS = (str, int, "node {}".format, "{:05}".format)
 
 
-def test_how_ids_are_written_decides_nothing() -> None:
+def test_how_ids_are_written_decides_nothing():
     """Of so few nodes all are asked about."""
     found = []
     for spelled in SPELLINGS:
         learner, plain = OnlineLearner(head=FusedHead(width=128)), ring(120)
         names = {f"n{i}": spelled(i) for i in range(120)}
-        edges = [(names[a], names[b]) for a, b in plain.edges]  # type: ignore[index]
+        edges = [(names[a], names[b]) for a, b in plain.edges]
         nodes = [*names.values()]
         learner.apply(dataclasses.replace(plain, nodes=nodes, edges=edges))
         found.append(learner.predict_proba(nodes)[1])
@@ -199,11 +202,11 @@ def test_how_ids_are_written_decides_nothing() -> None:
         torch.testing.assert_close(other, found[0], atol=1e-3, rtol=0)
 
 
-def test_a_learner_that_left_some_nodes_out_learns_them_when_it_is_opened() -> None:
+def test_a_learner_that_left_some_nodes_out_learns_them_when_it_is_opened():
     """Earlier versions did not count nodes held back, and did not show their labels."""
     fresh = live(width=32)
     fresh.apply(ring(120))
-    late = fresh._knowledge.held.formerly()  # type: ignore[union-attr]
+    late = fresh._knowledge.held.formerly()
     assert len(late) == 3 * (32 // 16)
     old = live(width=32)
     plain = ring(120)
@@ -220,7 +223,7 @@ def test_a_learner_that_left_some_nodes_out_learns_them_when_it_is_opened() -> N
     torch.testing.assert_close(chances(again, plain), chances(opened, plain), atol=0, rtol=0)
 
 
-def test_an_explanation_adds_up_over_hops_and_labels() -> None:
+def test_an_explanation_adds_up_over_hops_and_labels():
     learner = live(width=64)
     learner.apply(ring(40))
     told = explained(learner, "n10", 1e-4)
@@ -231,3 +234,45 @@ def test_an_explanation_adds_up_over_hops_and_labels() -> None:
     without = OnlineLearner(topology=MixHop(hops=2), head=FusedHead(width=64))
     without.apply(ring(40))
     assert without.explain("n10").voices is None  # hops of one length are no such sum
+
+
+def test_few_by_hand():
+    """m = 1: views 0 and 0+y of x = [2 | 1], R = 1 and -1: φ = √2·2 and √(2/3)·max(0, 2 - 1)."""
+    views = View((0,)), View((0,), codes=True)
+    features = RandomMap(views, {0: torch.tensor([[1.0]]), OF_CODES: torch.tensor([[-1.0]])})
+    weights = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 3.0]])
+    scorer = FusedScorer(features, weights)
+    told = scorer.few(np.zeros(1), np.array([[2.0, 1.0]], np.float32))
+    assert told == pytest.approx(np.array([[2 * 2**0.5, 3 * (2 / 3) ** 0.5]]), rel=1e-6)
+    without = scorer.few(np.zeros(1), np.array([[2.0]], np.float32))  # no label is nearby
+    assert without == pytest.approx(np.array([[2 * 2**0.5, 6 * (2 / 3) ** 0.5]]), rel=1e-6)
+
+
+HEADS = {"auto": FusedHead, "random": partial(FusedHead, basis="random"), "analytic": AnalyticHead}
+
+
+@pytest.mark.parametrize("name", HEADS)
+@given(seed=st.integers(0, 1000))
+@settings(max_examples=3)
+def test_few_are_told_as_many_are(name, seed):
+    learner = OnlineLearner(head=HEADS[name](width=16))
+    generator = torch.Generator().manual_seed(seed)
+    nodes = tuple(range(100))
+    learner.apply(
+        Delta(
+            nodes=nodes,
+            features=torch.randn(100, 3, generator=generator),
+            labels=tuple("xyz"[n % 3] if n % 2 else None for n in nodes),
+            edges=tuple((n, n // 2) for n in nodes[1:]),
+        )
+    )
+    learner.apply(
+        Delta(forgotten=tuple(n for n in nodes if n % 3 == 2 and n % 2))
+    )  # no "z" is left
+    ids = [n for n in nodes if not (n % 3 == 2 and n % 2)]
+    classes, many = learner.predict_proba(ids)
+    assert classes == ("y", "x", "z")
+    for start in range(0, len(ids), 20):
+        few = learner.predict_proba(ids[start : start + 20])[1]
+        assert torch.allclose(few, many[start : start + 20], atol=1e-5)
+    assert float(many[:, 2].max()) == 0.0

@@ -1,7 +1,5 @@
 """Heads learn, follow and forget; the analytic one as if it had been given the rest at once."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -28,7 +26,6 @@ def vectors(count: int, seed: int = 0) -> torch.Tensor:
 
 def analytic(width: int = 32) -> AnalyticHead:
     head = begun(AnalyticHead(width=width))
-    assert isinstance(head, AnalyticHead)
     return head
 
 
@@ -81,7 +78,6 @@ def test_slopes_are_exact_with_relu():
     head.settle()
     scorer = head.scorer()
     slopes = scorer.slopes(x[0])
-    assert slopes is not None
     torch.testing.assert_close(slopes @ x[0], scorer(torch.tensor([0]), x[:1])[0])
     fourier = begun(AnalyticHead(width=8, activation="fourier"))
     assert fourier.scorer().slopes(x[0]) is None
@@ -89,7 +85,6 @@ def test_slopes_are_exact_with_relu():
 
 def test_replay_stores_follows_and_drops():
     head = begun(ReplayHead(width=8, budget=2, epochs=1))
-    assert isinstance(head, ReplayHead)
     x, labels = vectors(6), torch.tensor([0, 0, 0, 1, 1, 1])
     head.grow(2)
     head.learn(torch.arange(6), x, labels)
@@ -102,7 +97,6 @@ def test_replay_stores_follows_and_drops():
     head.forget(torch.tensor(kept[:1]), x[:1], labels[:1])
     assert memory.nodes_.tolist() == kept[1:]
     fresh = begun(ReplayHead(width=8, epochs=1))
-    assert isinstance(fresh, ReplayHead)
     fresh.grow(2)
     fresh.learn(torch.tensor([3, 4]), x[:2], torch.tensor([0, 1]))
     fresh.forget(torch.tensor([3]), x[:1], torch.tensor([0]))  # before it was learned

@@ -1,7 +1,5 @@
 """The live form of auto on landmarks: by its definition, and that what is forgotten is gone."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -58,7 +56,7 @@ def kernel(view: tuple[int, ...], x: Tensor, z: Tensor) -> Tensor:
     return lengths * (angle.sin() + (math.pi - angle) * angle.cos()) / math.pi
 
 
-def test_scores_are_ridges_on_whitened_kernel_values() -> None:
+def test_scores_are_ridges_on_whitened_kernel_values():
     x = vectors(20)
     head = settled(x)
     expected = torch.zeros(20, 3).double()
@@ -82,11 +80,10 @@ def test_scores_are_ridges_on_whitened_kernel_values() -> None:
     assert not torch.allclose(random.scores(torch.arange(20), x), found, atol=0.1)
 
 
-def test_slopes_are_those_of_scores_and_add_up() -> None:
+def test_slopes_are_those_of_scores_and_add_up():
     x = vectors(20)
     scorer = settled(x).scorer()
     slopes = scorer.slopes(x[0])
-    assert slopes is not None
     none = torch.zeros(1).long()
     torch.testing.assert_close(slopes @ x[0], scorer(none, x[:1])[0], atol=1e-4, rtol=1e-4)
     for place in (0, 4, 9):
@@ -96,7 +93,7 @@ def test_slopes_are_those_of_scores_and_add_up() -> None:
         torch.testing.assert_close(slopes[:, place], (ahead - behind) / 2e-2, atol=2e-2, rtol=2e-2)
 
 
-def test_a_landmark_that_is_let_go_is_in_no_number() -> None:
+def test_a_landmark_that_is_let_go_is_in_no_number():
     """Sums, scores and all that is saved are those of a head which never stood on it."""
     x = vectors(20)
     other = x.clone()
@@ -118,7 +115,7 @@ def test_a_landmark_that_is_let_go_is_in_no_number() -> None:
     assert not heads[0]["landmarks"][2].any()
 
 
-def test_labels_that_double_and_landmarks_that_go_ask_for_others() -> None:
+def test_labels_that_double_and_landmarks_that_go_ask_for_others():
     head, x = begun(**LANDMARKS), vectors(8)
     assert head.landmarks_wanted(0, 0, changed=True) == 0
     assert head.landmarks_wanted(400, 2, changed=True) == 8
@@ -144,7 +141,6 @@ def learner() -> OnlineLearner:
 
 
 def head_of(one: OnlineLearner) -> FusedHead:
-    assert isinstance(one.head, FusedHead)
     return one.head
 
 
@@ -161,9 +157,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_any_order_counted_anew_is_one_delta_and_the_forgotten_were_never_met(
-    seed: int, few: None
-) -> None:
+def test_any_order_counted_anew_is_one_delta_and_the_forgotten_were_never_met(seed, few):
     plain, other = learner(), learner()
     plain.apply(RING)
     for part in in_parts(RING, seed):
@@ -178,7 +172,7 @@ def test_any_order_counted_anew_is_one_delta_and_the_forgotten_were_never_met(
     torch.testing.assert_close(found, chances(plain, RING), atol=1e-4, rtol=0)
 
 
-def test_landmarks_around_what_is_forgotten_or_cut_are_wiped(few: None) -> None:
+def test_landmarks_around_what_is_forgotten_or_cut_are_wiped(few):
     one = learner()
     one.apply(RING)
     before = head_of(one)._landmarks.clone()
@@ -198,14 +192,13 @@ def test_landmarks_around_what_is_forgotten_or_cut_are_wiped(few: None) -> None:
     assert list(recount(one)) == []
 
 
-def test_saved_and_opened_it_goes_on_to_the_bit(few: None) -> None:
+def test_saved_and_opened_it_goes_on_to_the_bit(few):
     one = learner()
     one.apply(RING)
     one.apply(Delta(forgotten=["n7"]))
     opened = learner()
     opened.restore({k: v.clone() for k, v in one.state().items()}, one.about())
     packed = one.packed()
-    assert packed is not None
     smaller = learner()
     arrays = {k: v if isinstance(v, Tensor) else v.whole() for k, v in packed.arrays.items()}
     smaller.restore(arrays, packed.about)
@@ -219,22 +212,20 @@ def test_saved_and_opened_it_goes_on_to_the_bit(few: None) -> None:
     torch.testing.assert_close(chances(smaller, asked), chances(one, asked), atol=1e-6, rtol=0)
 
 
-def test_an_explanation_adds_up() -> None:
+def test_an_explanation_adds_up():
     one = learner()
     one.apply(RING)
     explained(one, "n10", 1e-3)
 
 
-def test_a_view_goes_when_many_nodes_are_labelled_and_a_learner_opens_as_it_was(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_view_goes_when_many_nodes_are_labelled_and_a_learner_opens_as_it_was(monkeypatch):
     monkeypatch.setattr(fused, "MANY", 40)
     monkeypatch.setattr(fused, "FEW", 4)
     learner = OnlineLearner(head=FusedHead(width=16, codes=CODES), tolerance=0.0)
     views = []
     for part in in_parts(ring(120, told=1.0), seed=0):
         learner.apply(part)
-        views.append([str(view) for view in learner.head.parsed])  # type: ignore[attr-defined]
+        views.append([str(view) for view in learner.head.parsed])
     assert (views[0], views[-1]) == (["0", "2", "0|2+y"], ["0", "0|2+y"])
     assert [*recount(learner)] == []
     asked = ring(120, told=1.0)

@@ -1,8 +1,5 @@
 """Live learners of several labels or of numbers."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +27,7 @@ EDGES = [(0, 1), (1, 2), (3, 7), (7, 11), (4, 5)]
 
 
 def learner(kind: str) -> OnlineLearner:
-    head = TargetHead(kind=kind, width=8)  # type: ignore[arg-type]
+    head = TargetHead(kind=kind, width=8)
     return OnlineLearner(head=head)
 
 
@@ -52,9 +49,7 @@ def values(made: OnlineLearner, nodes: list[int]) -> dict[Any, list[float]]:
 
 @settings(max_examples=6)
 @given(st.sampled_from(KINDS), st.permutations(range(12)), st.integers(1, 11), st.integers(0, 4))
-def test_any_history_ends_as_if_all_had_come_at_once(
-    kind: str, order: list[int], cut: int, gone: int
-) -> None:
+def test_any_history_ends_as_if_all_had_come_at_once(kind, order, cut, gone):
     kept = sorted(order[gone:])
     once = learner(kind)
     once.apply(delta(kind, kept))
@@ -69,12 +64,11 @@ def test_any_history_ends_as_if_all_had_come_at_once(
     assert all(np.allclose(first[n], second[n], atol=1e-5) for n in kept)
 
 
-def test_it_is_a_ridge_with_an_intercept_on_its_embeddings() -> None:
+def test_it_is_a_ridge_with_an_intercept_on_its_embeddings():
     """As least squares with rows √α I for the penalty, by numpy."""
     made = learner("numbers")
     made.apply(delta("numbers", list(range(12))))
     head = made.head
-    assert isinstance(head, TargetHead)
     phi, told = head._exact(made.embed(range(12)).double()).numpy(), np.array(TOLD["numbers"])
     centred = phi - phi.mean(0)
     penalty = (0.01 * np.square(centred).mean(1).sum()) ** 0.5 * np.eye(centred.shape[1])
@@ -83,20 +77,18 @@ def test_it_is_a_ridge_with_an_intercept_on_its_embeddings() -> None:
     assert np.allclose(made.predict(range(12)), expected, rtol=1e-4)
 
 
-def test_labels_are_told_with_their_probabilities() -> None:
+def test_labels_are_told_with_their_probabilities():
     made = learner("labels")
     made.apply(delta("labels", list(range(8))))
     [one] = made.answer([0], every_class=True).predictions
-    assert one.labels == [  # type: ignore[union-attr]
-        name
-        for name, share in zip(made.classes, one.probabilities, strict=True)  # type: ignore[arg-type, union-attr]
-        if share > 0.5
+    assert one.labels == [
+        name for name, share in zip(made.classes, one.probabilities, strict=True) if share > 0.5
     ]
     assert sorted(made.classes) == ["a", "b", "c"]
     assert made.status().classes == 3
 
 
-def test_a_label_may_come_later_and_nodes_may_have_none() -> None:
+def test_a_label_may_come_later_and_nodes_may_have_none():
     made = learner("labels")
     made.apply(Delta(nodes=(0, 1), features=FEATURES[:2], labels=((), ("a",))))
     made.apply(Delta(nodes=(2,), features=FEATURES[2:3], labels=(["z", "a"],)))
@@ -108,7 +100,7 @@ def test_a_label_may_come_later_and_nodes_may_have_none() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_record_is_of_micro_f1_or_of_the_absolute_error(kind: str) -> None:
+def test_the_record_is_of_micro_f1_or_of_the_absolute_error(kind):
     made = learner(kind)
     made.apply(delta(kind, [0, 1, 2, 3, 4, 5]))
     made.apply(delta(kind, [6, 7, 8], told=False, edges=False))
@@ -125,7 +117,7 @@ def test_the_record_is_of_micro_f1_or_of_the_absolute_error(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_folder_brings_everything_back_and_goes_on(kind: str, tmp_path: Path) -> None:
+def test_a_folder_brings_everything_back_and_goes_on(kind, tmp_path):
     given = {"head": {"name": "targets", "kind": kind, "width": 8}}
     parts, later = [delta(kind, [0, 1, 2, 3]), delta(kind, [4, 5, 6])], delta(kind, [7, 8])
     twin = learner(kind)
@@ -145,7 +137,7 @@ def test_a_folder_brings_everything_back_and_goes_on(kind: str, tmp_path: Path) 
         assert (len(reduced.late), news.changed_labels) == (0, 0)
 
 
-def test_deltas_are_written_as_they_were_given() -> None:
+def test_deltas_are_written_as_they_were_given():
     given = Delta(
         nodes=("u", "v"), features=torch.ones(2, 1), labels=(("a", "b"), None), late=(("w", 0.5),)
     )
@@ -164,21 +156,21 @@ def test_deltas_are_written_as_they_were_given() -> None:
         ("class", 0.5, "label must be text or an integer, not 0.5"),
     ],
 )
-def test_what_a_learner_does_not_learn_is_refused(kind: str, label: Any, said: str) -> None:
+def test_what_a_learner_does_not_learn_is_refused(kind, label, said):
     made = OnlineLearner(head=FusedHead(width=8)) if kind == "class" else learner(kind)
     with pytest.raises(DataError, match=said):
         made.apply(Delta(nodes=("u",), features=torch.ones(1, 2), labels=(label,)))
     assert made.status().nodes == 0
 
 
-def test_what_a_learner_is_for_is_fixed_when_it_is_made() -> None:
+def test_what_a_learner_is_for_is_fixed_when_it_is_made():
     assert OnlineLearner(targets="numbers").head.kind == "numbers"
     assert OnlineLearner(targets="class").head.name == "auto"
     with pytest.raises(ConfigurationError, match="targets must be 'class' with head 'auto'"):
         OnlineLearner(targets="labels", head=FusedHead(width=8))
 
 
-def test_nothing_is_predicted_before_anything_was_told() -> None:
+def test_nothing_is_predicted_before_anything_was_told():
     made = learner("numbers")
     made.apply(delta("numbers", [0, 1], told=False))
     with pytest.raises(NothingLearnedError, match="nothing is labelled yet"):

@@ -1,7 +1,5 @@
 """What is claimed of two runs, and what is not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +25,7 @@ def trials(name: str, scores: Any, tasks: Any = (), **over: Any) -> Trials:
     by_seed = scores if isinstance(scores, dict) else dict(enumerate(scores))
     stream = {"setting": "class-il"} | over.pop("stream", {})
     config = {"dataset": {"name": "rings"}, "method": {"name": name}, "stream": stream}
-    given: dict[str, Any] = {
+    given = {
         "name": name, "dataset": "rings", "setting": "class-il", "metric": "accuracy",
         "way": ("local", "balanced"), "config": config | over.pop("config", {}),
         "scores": by_seed, "tasks": dict(tasks),
@@ -35,7 +33,7 @@ def trials(name: str, scores: Any, tasks: Any = (), **over: Any) -> Trials:
     return Trials(**given | over)
 
 
-def test_paired_seeds_by_hand() -> None:
+def test_paired_seeds_by_hand():
     # differences 0.19, 0.20 and 0.21: mean 0.20, s = 0.01, 4.303 · 0.01/√3 = 0.025 on either side
     found = compare_trials(
         trials("tem", [0.79, 0.81, 0.83]), trials("finetune", [0.60, 0.61, 0.62])
@@ -54,7 +52,7 @@ def test_paired_seeds_by_hand() -> None:
     assert found.sentence.startswith("cannot tell a from b on rings, class-il: 70.0 against 68.3")
 
 
-def test_seeds_are_paired_by_number_and_the_rest_is_left_out() -> None:
+def test_seeds_are_paired_by_number_and_the_rest_is_left_out():
     # Paired by place, a would win every time.
     a, b = trials("a", {3: 0.5, 1: 0.6, 2: 0.8}), trials("b", {1: 0.6, 2: 0.8, 9: 0.1})
     found = compare_trials(a, b)
@@ -72,7 +70,7 @@ def test_seeds_are_paired_by_number_and_the_rest_is_left_out() -> None:
     assert "2 paired seeds and splits" in found.sentence
 
 
-def test_splits_that_come_out_alike_are_spread_by_a_test_node() -> None:
+def test_splits_that_come_out_alike_are_spread_by_a_test_node():
     few = {"facts": {"nodes": 100}, "stream": {"split_seed": "run"}}  # one test node is 5 points
     close = compare_trials(trials("a", [0.85] * 3, **few), trials("b", [0.80] * 3, **few))
     few["stream"] = {"split_seed": "run"}
@@ -86,7 +84,7 @@ def test_splits_that_come_out_alike_are_spread_by_a_test_node() -> None:
     assert same.verdict == "cannot tell"
 
 
-def test_one_seed_claims_nothing_and_says_so() -> None:
+def test_one_seed_claims_nothing_and_says_so():
     # Ahead by far on each of eight tasks, and still of one seed.
     ours, theirs = [0.9, 0.8, 0.9, 0.7, 0.9, 0.8, 0.9, 0.9], [0.2, 0.1, 0.3, 0.1, 0.1, 0.3, 0.1, 0]
     found = compare_trials(trials("tem", [], ours), trials("finetune", [], theirs))
@@ -102,7 +100,7 @@ def test_one_seed_claims_nothing_and_says_so() -> None:
         assert compare_trials(trials("a", a), trials("b", b)).verdict == "one seed"
 
 
-def test_identical_repeats_count_as_one() -> None:
+def test_identical_repeats_count_as_one():
     # Two closed forms on one split: however often they are run, they were seen once.
     found = compare_trials(trials("a", [0.85] * 10), trials("b", [0.80] * 10))
     assert found.verdict == "identical repeats"
@@ -125,9 +123,7 @@ few_scores = st.integers(0, 6).map(lambda n: n / 6)
 
 
 @given(st.data(), st.lists(st.tuples(few_scores, few_scores), min_size=1, max_size=5))
-def test_repeating_a_run_never_makes_a_claim_stronger(
-    data: st.DataObject, drawn: list[tuple[float, float]]
-) -> None:
+def test_repeating_a_run_never_makes_a_claim_stronger(data, drawn):
     again = data.draw(st.lists(st.sampled_from(drawn), max_size=6))
     once, often = (
         compare_trials(*(trials(name, [p[i] for p in pairs]) for i, name in enumerate("ab")))
@@ -155,12 +151,12 @@ def test_repeating_a_run_never_makes_a_claim_stronger(
         ),
     ],
 )
-def test_other_questions_are_not_compared(change: dict[str, Any], said: str) -> None:
+def test_other_questions_are_not_compared(change, said):
     with pytest.raises(ResultsError, match=f"^a and b cannot be compared: {said}"):
         compare_trials(trials("a", [0.8, 0.9]), trials("b", [0.8, 0.9], **change))
 
 
-def test_another_graph_of_the_same_name_is_not_compared_if_it_is_known() -> None:
+def test_another_graph_of_the_same_name_is_not_compared_if_it_is_known():
     a, b = (trials(n, [0.8, 0.9], facts={"nodes": x}) for n, x in (("a", 10), ("b", 20)))
     with pytest.raises(ResultsError, match="the number of nodes is 10 for a and 20 for b"):
         compare_trials(a, b)
@@ -168,7 +164,7 @@ def test_another_graph_of_the_same_name_is_not_compared_if_it_is_known() -> None
 
 
 @given(st.lists(st.tuples(scores, scores), min_size=2, max_size=5), st.booleans())
-def test_swapping_both_turns_the_verdict(drawn: list[tuple[float, float]], apart: bool) -> None:
+def test_swapping_both_turns_the_verdict(drawn, apart):
     ours, theirs = zip(*drawn, strict=True)
     a, b = trials("a", list(ours)), trials("b", list(theirs))
     if apart:
@@ -190,7 +186,7 @@ def on_datasets(gaps: list[float]) -> list[Any]:
     ]
 
 
-def test_over_datasets_wilcoxon_decides() -> None:
+def test_over_datasets_wilcoxon_decides():
     (over,) = over_datasets(on_datasets([0.1, 0.2, 0.3, 0.15, 0.05, 0.07]))
     assert over.sentence == (
         "a is better than b over 6 datasets, class-il: ahead on 6 and behind on 0 (Wilcoxon's "
@@ -204,7 +200,7 @@ def test_over_datasets_wilcoxon_decides() -> None:
     assert over_datasets(on_datasets([0.1])) == []
 
 
-def test_many_comparisons_are_corrected() -> None:
+def test_many_comparisons_are_corrected():
     alone = on_datasets([0.02] * 4)
     together = corrected(alone)
     assert [found.verdict for found in alone] == ["better"] * 4
@@ -218,7 +214,7 @@ def test_many_comparisons_are_corrected() -> None:
 
 
 @given(st.lists(st.lists(st.tuples(scores, scores), min_size=2, max_size=4), max_size=5))
-def test_an_interval_says_what_the_corrected_p_says(drawn: list[Any]) -> None:
+def test_an_interval_says_what_the_corrected_p_says(drawn):
     found = corrected(
         [compare_trials(*(trials(n, [p[i] for p in pairs]) for i, n in enumerate("ab")))
          for pairs in drawn]
@@ -230,7 +226,7 @@ def test_an_interval_says_what_the_corrected_p_says(drawn: list[Any]) -> None:
             assert each.difference.confidence >= 0.95 - 1e-12
 
 
-def test_the_interval_of_many_comparisons_by_hand() -> None:
+def test_the_interval_of_many_comparisons_by_hand():
     # d is 0.01 and 0.02, t of one degree of freedom: p of 4 alike is multiplied by 4, so that the
     # interval of 95 % is the one of 98.75 %, whose t is 50.92 = tan(0.49375 π) instead of 12.706
     a, b = trials("a", [0.81, 0.83]), trials("b", [0.80, 0.81])
@@ -238,14 +234,14 @@ def test_the_interval_of_many_comparisons_by_hand() -> None:
     assert found.difference.high == pytest.approx(0.015 + np.tan(0.49375 * np.pi) * 0.005)
 
 
-def test_a_protocol_says_how_results_are_read() -> None:
+def test_a_protocol_says_how_results_are_read():
     result = {"headline": {"testing": "global", "averaging": "plain"}}
     assert way_of(result) == ("global", "plain")
     assert way_of(result, "local", "balanced") == ("local", "balanced")
     assert way_of({"metric": {"key": "r2"}}) == ("local", "r2")
 
 
-def test_results_in_memory_are_compared() -> None:
+def test_results_in_memory_are_compared():
     small = {
         "setting": "class-il", "repeats": 2, "epochs": 1, "device": "cpu",
         "dataset__nodes": 80, "dataset__classes": 4, "dataset__features": 8,

@@ -1,11 +1,8 @@
 """Figures: drawn for any shape of results, and fit to stand in one page."""
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +20,7 @@ from evergraph.reports.page.sections import inline_svg
 from evergraph.reports.runs import grouped
 
 
-def test_every_group_and_every_run_is_drawn(all_figures: dict[str, Any]) -> None:
+def test_every_group_and_every_run_is_drawn(all_figures):
     assert {kind: len(pictures) for kind, pictures in all_figures.items()} == {
         "curves": 3, "matrices": 5, "ranks": 0,
         "frontier": 2,  # bytes and seconds of the one group of several runs
@@ -35,7 +32,7 @@ def test_every_group_and_every_run_is_drawn(all_figures: dict[str, Any]) -> None
         assert picture.svg.startswith("<?xml")
 
 
-def test_inline_figures_share_no_id_and_fetch_nothing(all_figures: dict[str, Any]) -> None:
+def test_inline_figures_share_no_id_and_fetch_nothing(all_figures):
     pictures = [picture for kind in all_figures.values() for picture in kind]
     texts = [inline_svg(picture, f"f{i}-") for i, picture in enumerate(pictures)]
     ids = [name for text in texts for name in re.findall(r' id="([^"]+)"', text)]
@@ -47,7 +44,7 @@ def test_inline_figures_share_no_id_and_fetch_nothing(all_figures: dict[str, Any
         assert text.startswith("<svg viewBox=")
 
 
-def test_looks_and_matrices(bench: Path) -> None:
+def test_looks_and_matrices(bench):
     entry = grouped(collect(bench), bench)[1].entries[1]
     np.testing.assert_allclose(mean_matrix(entry, "local"), [[50, np.nan], [50, 25]])
     # Many methods all look different.
@@ -56,7 +53,7 @@ def test_looks_and_matrices(bench: Path) -> None:
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=30))
-def test_labels_keep_their_distance_and_their_order(wanted: list[float]) -> None:
+def test_labels_keep_their_distance_and_their_order(wanted):
     places = spread_apart(wanted, gap=3.0, low=0.0, high=100.0)
     assert -1e-6 <= min(places) <= max(places) <= 100 + 1e-6
     for (a, b), (x, y) in zip(combinations(places, 2), combinations(wanted, 2), strict=True):
@@ -77,7 +74,7 @@ def standing(methods: int, datasets: int) -> Standing:
 def axes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Keep the axes that are drawn into."""
     module = import_module("evergraph.reports.figures.critical_difference")
-    kept: list[Any] = []
+    kept = []
 
     def drawn(name: str, title: str, frame: Any, draw: Any) -> Picture:
         from matplotlib.figure import Figure
@@ -91,7 +88,7 @@ def axes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return kept
 
 
-def test_every_method_hangs_at_its_mean_rank(axes: list[Any]) -> None:
+def test_every_method_hangs_at_its_mean_rank(axes):
     picture = critical_difference(standing(5, 20))
     assert picture.name == "critical_difference-class-il-local"
     figure, drawn = axes
@@ -119,7 +116,7 @@ def test_every_method_hangs_at_its_mean_rank(axes: list[Any]) -> None:
     assert np.ptp(key.get_xdata()) == pytest.approx(1.364, abs=2e-3)
 
 
-def test_many_methods_are_drawn() -> None:
+def test_many_methods_are_drawn():
     picture = critical_difference(standing(13, 4))
     assert picture.png.startswith(b"\x89PNG")
     assert picture.svg.startswith("<?xml")

@@ -1,8 +1,7 @@
 """What accuracy costs: the lines by hand, and where they are drawn at all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from evergraph.reports import collect, write_report
 from evergraph.reports.figures.frontier import BYTES, SECONDS, frontier, log_span, log_ticks
 from evergraph.reports.figures.picture import looks_of
-from evergraph.reports.runs import Group, grouped
+from evergraph.reports.runs import Group, envelope, families, grouped
 
 NAMES = ["finetune", "joint", "ssm", "tem"]
 
@@ -38,7 +37,7 @@ def group_of(folder: Path) -> Group:
 
 def panels(monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any], *given: Any) -> list[Any]:
     """Return the axes that a figure is drawn on."""
-    seen: list[Any] = []
+    seen = []
 
     def keep(name: str, title: str, frame: Any, draw: Any, *, rows: int = 1) -> None:
         from matplotlib.figure import Figure
@@ -58,7 +57,7 @@ def lines(axes: Any, style: str) -> list[list[tuple[float, float]]]:
     return [[(float(x), round(float(y), 6)) for x, y in line.get_xydata()] for line in drawn]
 
 
-def test_a_line_is_the_best_so_far(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_is_the_best_so_far(folder, monkeypatch):
     seen = panels(monkeypatch, frontier, group_of(folder), looks_of(NAMES), BYTES)
     assert [axes.get_title() for axes in seen] == [
         "rings, class-il, local",
@@ -78,9 +77,7 @@ def test_a_line_is_the_best_so_far(folder: Path, monkeypatch: pytest.MonkeyPatch
         assert [text.get_text() for text in axes.texts] == ["below: finetune 12.5"]
 
 
-def test_seconds_are_those_of_one_seed(
-    folder: Path, change: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_seconds_are_those_of_one_seed(folder, change, monkeypatch):
     for place in range(1, 5):
         run = folder / "rings" / "class-il" / f"tem@{place}"
         change(run, seconds={"embed": 1.0, "train": 4.0**place - 1})  # of two seeds
@@ -96,7 +93,7 @@ amounts = st.lists(st.floats(1e-3, 1e12), min_size=1, max_size=5)
 
 
 @given(amounts=amounts)
-def test_every_amount_is_on_the_axis_and_so_is_a_tick(amounts: list[float]) -> None:
+def test_every_amount_is_on_the_axis_and_so_is_a_tick(amounts):
     low, high = log_span([0.0, *amounts])
     assert low < min(amounts) <= max(amounts) < high
     ticks = log_ticks(low, high)
@@ -104,9 +101,7 @@ def test_every_amount_is_on_the_axis_and_so_is_a_tick(amounts: list[float]) -> N
     assert all(low <= tick <= high for tick in ticks)
 
 
-def test_single_runs_alone_fill_the_panel(
-    tmp_path: Path, write_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_single_runs_alone_fill_the_panel(tmp_path, write_run, monkeypatch):
     for name, accuracy in (("ssm", 0.5625), ("finetune", 0.125)):
         write_run(tmp_path, name, [accuracy], kept=1_500_000)
     for axes in panels(monkeypatch, frontier, group_of(tmp_path), looks_of(NAMES), BYTES):
@@ -116,12 +111,42 @@ def test_single_runs_alone_fill_the_panel(
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_frontier_section_needs_several_runs(
-    tmp_path: Path, write_run: Callable[..., Path]
-) -> None:
+def test_the_frontier_section_needs_several_runs(tmp_path, write_run):
     write_run(tmp_path, "ssm", [0.5])
     assert 'id="frontier"' not in write_report(collect(tmp_path), tmp_path).read_text("utf-8")
     write_run(tmp_path, "tem", [0.5])
     assert '<section id="frontier">' in write_report(collect(tmp_path), tmp_path).read_text("utf-8")
     for price in ("bytes", "seconds"):
         assert (tmp_path / f"report/figures/frontier-{price}-rings-class-il.png").exists()
+
+
+RUNS = [(50.0, 0.6), (400.0, 0.9), (100.0, 0.55), (200.0, 0.9)]
+
+
+def test_by_hand():
+    assert envelope(RUNS) == [(50.0, 0.6), (200.0, 0.9)]  # 100 is worse than 50, 400 no better
+    assert envelope([]) == []
+
+
+points = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=10)
+
+
+@given(points=points, budget=st.integers(-1, 7))
+def test_the_envelope_rises_and_says_what_all_points_say(points, budget):
+    rising = envelope(points)
+    assert set(rising) <= set(points)
+    for (cost, value), (dearer, better) in pairwise(rising):
+        assert cost < dearer
+        assert value < better
+    best = [
+        max((v for cost, v in each if cost <= budget), default=None) for each in (rising, points)
+    ]
+    assert best[0] == best[1]
+
+
+def test_runs_of_a_family_share_the_name_before_the_sign(tmp_path, write_run):
+    for name, accuracy in (("tem@budget=50", 0.5), ("tem@budget=400", 0.75), ("ssm", 0.625)):
+        write_run(tmp_path, name, [accuracy])
+    (group,) = grouped(collect(tmp_path), tmp_path)
+    named = {name: [entry.name for entry in runs] for name, runs in families(group).items()}
+    assert named == {"tem": ["tem@budget=400", "tem@budget=50"], "ssm": ["ssm"]}

@@ -1,7 +1,5 @@
 """The page in a real browser."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +34,7 @@ def colours(browser: Any) -> list[float]:
     return [sum(map(int, text.strip("rgba()").split(",")[:3])) / 3 for text in told]
 
 
-def test_on_a_desktop(chromium: Any, show: Callable[..., Any], reported: Path) -> None:
+def test_on_a_desktop(chromium, show, reported):
     chromium.get_log("performance"), chromium.get_log("browser")
     browser, address = show(), (reported / "report.html").as_uri()
     # Nothing is requested but the page, and the console is quiet.
@@ -54,7 +52,7 @@ def test_on_a_desktop(chromium: Any, show: Callable[..., Any], reported: Path) -
     assert terms.find_element("css selector", "dl").is_displayed()
 
     # Headings sort numbers as numbers, up and then down.
-    def sorted_by(name: str) -> tuple[list[str], str]:
+    def sorted_by(name):
         table = browser.find_element("id", "table-summary")
         headings = table.find_elements("css selector", "th")
         place = [heading.text for heading in headings].index(name)
@@ -78,7 +76,7 @@ def test_on_a_desktop(chromium: Any, show: Callable[..., Any], reported: Path) -
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_is_wider_than_the_window(width: int, show: Callable[..., Any], wait: Any) -> None:
+def test_nothing_is_wider_than_the_window(width, show, wait):
     browser = show(width)
     assert browser.execute_script("return document.documentElement.scrollWidth") == width
     sizes = browser.execute_script(
@@ -111,9 +109,7 @@ def test_nothing_is_wider_than_the_window(width: int, show: Callable[..., Any], 
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_phone_shows_what_differs_first(
-    show: Callable[..., Any], tmp_path: Path, write_run: Callable[..., Path]
-) -> None:
+def test_a_phone_shows_what_differs_first(show, tmp_path, write_run):
     for place, label in enumerate(("tem", "er-gnn", "analytic")):
         write_run(tmp_path, label, [0.5 + place / 8, 0.25], kept=1000 * place)
     browser = show(390, page=write_report(collect(tmp_path), tmp_path))

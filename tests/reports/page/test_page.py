@@ -1,14 +1,10 @@
 """The page and everything beside it."""
 
-from __future__ import annotations
-
 import re
 import shutil
-from collections.abc import Callable
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -47,7 +43,7 @@ class Reader(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_every_run_is_in_the_page_with_its_numbers(reported: Path, page: str) -> None:
+def test_every_run_is_in_the_page_with_its_numbers(reported, page):
     table = page[page.index('<table id="table-summary"') :]
     rows = re.findall(r"<tr[^>]*>(<td>.*?)</tr>", table[: table.index("</table>")])
     runs = collect(reported)
@@ -63,7 +59,7 @@ def test_every_run_is_in_the_page_with_its_numbers(reported: Path, page: str) ->
     assert page.index('id="matrices"') < page.index('<details class="definitions">')
 
 
-def test_the_page_is_well_formed_and_loads_nothing(page: str) -> None:
+def test_the_page_is_well_formed_and_loads_nothing(page):
     reader = Reader()
     reader.feed(page)
     assert reader.open == []
@@ -78,9 +74,7 @@ def test_the_page_is_well_formed_and_loads_nothing(page: str) -> None:
         assert told in page
 
 
-def test_same_runs_give_same_bytes(
-    bench: Path, all_figures: dict[str, Any], reported: Path
-) -> None:
+def test_same_runs_give_same_bytes(bench, all_figures, reported):
     files = [reported / "report.html", *(reported / "report").rglob("*.*")]
     assert len(files) == 1 + 7 * 3 + 10 * 2  # page, tables, figures
     before = {path: path.read_bytes() for path in files}
@@ -93,9 +87,7 @@ def test_same_runs_give_same_bytes(
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_files_of_an_earlier_report_go(
-    tmp_path: Path, write_run: Callable[..., Path], change: Callable[..., Path]
-) -> None:
+def test_files_of_an_earlier_report_go(tmp_path, write_run, change):
     gone = write_run(tmp_path, "gone", [0.5])
     change(write_run(tmp_path, "stays", [0.5]), machine={"gpu": "H200 <fast>"})
     write_report(collect(tmp_path), tmp_path)

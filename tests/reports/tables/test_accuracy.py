@@ -1,7 +1,5 @@
 """Tables of accuracy: what every run tells, and what some do."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable
@@ -20,7 +18,7 @@ from evergraph.reports.tables.record import csv_text, html_table
 
 
 @pytest.mark.parametrize(("known", "said"), [("global", False), ("everywhere", True)])
-def test_labels_in_local_test_graphs_are_said(known: str, said: bool) -> None:
+def test_labels_in_local_test_graphs_are_said(known, said):
     run = Finished(Path("a"), {"config": {"stream": {"known_labels": known}}})
     older = Finished(Path("b"), {"config": {"stream": {}}})
     assert ("show labels of training nodes" in labels_shown([older, run])) is said
@@ -38,9 +36,7 @@ def under(protocol: str, testing: str, averaging: str, accuracy: float) -> dict[
     return {"protocol": protocol, "headline": headline, "average_accuracy": found}
 
 
-def test_runs_under_a_protocol_stand_apart_with_their_own_number(
-    write_run: WriteRun, change: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_runs_under_a_protocol_stand_apart_with_their_own_number(write_run, change, tmp_path):
     write_run(tmp_path, "tem", [0.9, 0.8])
     assert headline_table(alone(collect(tmp_path))) is None
     assert "headline" not in tables_of(grouped(collect(tmp_path), tmp_path))
@@ -62,9 +58,7 @@ def test_runs_under_a_protocol_stand_apart_with_their_own_number(
     assert headings.index("By protocol") < headings.index("Summary")
 
 
-def test_a_column_for_each_measure_that_any_run_has(
-    tmp_path: Path, write_run: WriteRun, change: Callable[..., Path]
-) -> None:
+def test_a_column_for_each_measure_that_any_run_has(tmp_path, write_run, change):
     write_run(tmp_path, "old", [0.5])
     change(
         write_run(tmp_path, "new", [0.75]),

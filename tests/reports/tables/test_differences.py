@@ -1,7 +1,5 @@
 """Which differences hold, per dataset and over all of them."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -64,7 +62,7 @@ def rows(table: Table) -> dict[str, list[str]]:
     return {row[0].text: [cell.text for cell in row[3:]] for row in table.rows}
 
 
-def test_the_others_are_measured_from_the_best(tmp_path: Path, write_run: WriteRun) -> None:
+def test_the_others_are_measured_from_the_best(tmp_path, write_run):
     groups = groups_of(three(tmp_path, write_run))
     table = tables_of(groups)["differences"]
     found = rows(table)
@@ -82,7 +80,7 @@ def test_the_others_are_measured_from_the_best(tmp_path: Path, write_run: WriteR
         assert "cannot tell" in form
 
 
-def test_the_best_is_corrected_for_all_pairs(tmp_path: Path, write_run: WriteRun) -> None:
+def test_the_best_is_corrected_for_all_pairs(tmp_path, write_run):
     # The pair with the best is the surest of three: its p is multiplied by 3, not by the 2
     # comparisons that the table shows, since the best was picked by the same numbers.
     scores = {"best": [0.90, 0.91, 0.92], "near": [0.90, 0.92, 0.899], "far": [0.5, 0.511, 0.521]}
@@ -93,7 +91,7 @@ def test_the_best_is_corrected_for_all_pairs(tmp_path: Path, write_run: WriteRun
     assert far.p_value == pytest.approx(3 * by_hand.p_value)
 
 
-def test_a_chosen_one_is_compared_with_alone(tmp_path: Path, write_run: WriteRun) -> None:
+def test_a_chosen_one_is_compared_with_alone(tmp_path, write_run):
     groups = groups_of(three(tmp_path, write_run))
     found = rows(tables_of(groups, "far")["differences"])
     assert (found["far"][2], found["best"][2], found["near"][2]) == (
@@ -113,7 +111,7 @@ def test_a_chosen_one_is_compared_with_alone(tmp_path: Path, write_run: WriteRun
         write_report(collect(tmp_path), tmp_path, against="fra")
 
 
-def test_one_seed_and_other_streams_make_no_claim(tmp_path: Path, write_run: WriteRun) -> None:
+def test_one_seed_and_other_streams_make_no_claim(tmp_path, write_run):
     of_seeds(write_run(tmp_path, "lone", [0.5]), [0.1])
     assert "differences" not in tables_of(groups_of(tmp_path))  # from what?
     assert shown(groups_of(tmp_path)) == []
@@ -142,7 +140,7 @@ def seven_datasets(tmp_path_factory: pytest.TempPathFactory, write_run: WriteRun
     return folder
 
 
-def test_methods_are_ranked_over_datasets(seven_datasets: Path) -> None:
+def test_methods_are_ranked_over_datasets(seven_datasets):
     local, everywhere = standings(groups_of(seven_datasets))
     assert (local.testing, everywhere.testing) == ("local", "global")
     assert local.methods == ("best", "near", "far")
@@ -167,7 +165,7 @@ def test_methods_are_ranked_over_datasets(seven_datasets: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_page_has_diagrams_where_there_are_datasets(seven_datasets: Path) -> None:
+def test_the_page_has_diagrams_where_there_are_datasets(seven_datasets):
     groups = groups_of(seven_datasets)
     pictures = tuple(map(critical_difference, standings(groups)))
     assert [picture.name for picture in pictures] == [

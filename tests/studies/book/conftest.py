@@ -1,7 +1,5 @@
 """A book of one small graph, and a finished run that belongs into it."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -53,7 +51,6 @@ def finished(plan: BookPlan, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def mine(finished: Path, tmp_path: Path) -> Path:
-    """A copy of it to spoil."""
     return Path(shutil.copytree(finished, tmp_path / "mine"))
 
 

@@ -1,9 +1,6 @@
 """The command beside a number runs what the number came from."""
 
-from __future__ import annotations
-
 import shlex
-from typing import Any
 
 import pytest
 from book_rows import read_plan
@@ -25,7 +22,7 @@ def typed(command: str) -> RunConfig:
     """Return the configuration of what ``evergraph run`` is given, as the command line does."""
     words = shlex.split(command)[2:]
     pairs = list(zip(words[::2], words[1::2], strict=True))
-    given: dict[str, Any] = {}
+    given = {}
     for option, value in pairs:
         if option in OPTIONS:
             given = merged(given, parse_settings([f"{OPTIONS[option]}={value}"]))
@@ -62,13 +59,13 @@ def typed(command: str) -> RunConfig:
         }
     )
 )
-def test_the_command_leads_back_to_the_configuration(values: dict[str, Any]) -> None:
+def test_the_command_leads_back_to_the_configuration(values):
     config = resolved(RunConfig.of(values))
     assert resolved(typed(command_of(config))) == config
 
 
 @pytest.mark.parametrize("dataset", ["homophily-0.1", "tasks-20", "actor", "wordnet-pos"])
-def test_commands_of_the_book_lead_back_to_it(dataset: str) -> None:
+def test_commands_of_the_book_lead_back_to_it(dataset):
     for job in read_plan().jobs():
         if job.dataset == dataset and job.label in ("tem", "gem", "auto"):
             config = resolved(job.config)

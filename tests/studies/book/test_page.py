@@ -1,7 +1,5 @@
 """The page shows what the rows say, sorts and filters."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,7 @@ def rows(finished: Path, plan: BookPlan, tmp_path: Path) -> list[BookRow]:
     return [failed, numbered("ten", 0.49, 9_000), numbered("nine", 0.74, 10_000)]
 
 
-def test_every_row_is_there_the_best_first(rows: list[BookRow], plan: BookPlan) -> None:
+def test_every_row_is_there_the_best_first(rows, plan):
     html = book_section(rows, plan)
     places = [html.index(f"<td>{label}</td>") for label in ("nine", "ten", "slow")]
     assert places == sorted(places)
@@ -50,9 +48,7 @@ def test_every_row_is_there_the_best_first(rows: list[BookRow], plan: BookPlan) 
     assert summary(whole[1:], plan).endswith(f"; 1 of {len(jobs)} planned rows are missing.")
 
 
-def test_it_is_said_where_auto_is_asked_elsewhere_than_it_was_fitted(
-    rows: list[BookRow], plan: BookPlan
-) -> None:
+def test_it_is_said_where_auto_is_asked_elsewhere_than_it_was_fitted(rows, plan):
     _, low, high = rows
     behind = [replace(low, label="auto"), replace(high, label="analytic")]
     html = book_section(behind, plan)
@@ -65,13 +61,11 @@ def test_it_is_said_where_auto_is_asked_elsewhere_than_it_was_fitted(
 def labels(chromium: Any) -> list[str]:
     script = """return [...document.querySelectorAll("tbody tr:not([hidden])")]
                  .map(row => row.cells[2].textContent)"""
-    found: list[str] = chromium.execute_script(script)
+    found = chromium.execute_script(script)
     return found
 
 
-def test_columns_sort_and_menus_filter_in_a_browser(
-    rows: list[BookRow], plan: BookPlan, tmp_path: Path, chromium: Any
-) -> None:
+def test_columns_sort_and_menus_filter_in_a_browser(rows, plan, tmp_path, chromium):
     page = tmp_path / "book.html"
     page.write_text(book_page(rows, plan))
     chromium.get(page.as_uri())

@@ -1,7 +1,5 @@
 """A sound run becomes a row; a wrong one is refused with one sentence."""
 
-from __future__ import annotations
-
 import doctest
 import json
 import shutil
@@ -25,7 +23,7 @@ Result = dict[str, Any]
 
 
 def read(run: Path) -> Result:
-    result: Result = json.loads((run / "result.json").read_text())
+    result = json.loads((run / "result.json").read_text())
     return result
 
 
@@ -34,7 +32,7 @@ def row(finished: Path, plan: BookPlan, tmp_path: Path) -> BookRow:
     return submitted(finished, book=tmp_path / "book", commit="abc", plan=plan)
 
 
-def test_a_row_says_what_the_run_found(row: BookRow, finished: Path, tmp_path: Path) -> None:
+def test_a_row_says_what_the_run_found(row, finished, tmp_path):
     result = read(finished)
     assert (row.dataset, row.setting, row.label) == ("small", "class-il", "slda")
     assert row.seeds == (0, 1)
@@ -54,7 +52,7 @@ def test_a_row_says_what_the_run_found(row: BookRow, finished: Path, tmp_path: P
     assert "homophily" in row.facts
 
 
-def test_a_written_row_is_read_back(row: BookRow, plan: BookPlan, tmp_path: Path) -> None:
+def test_a_written_row_is_read_back(row, plan, tmp_path):
     path = row.write(tmp_path / "book")
     assert path == tmp_path / "book/small/class-il/slda.json"
     assert rows_in(tmp_path / "book") == [row]
@@ -62,7 +60,7 @@ def test_a_written_row_is_read_back(row: BookRow, plan: BookPlan, tmp_path: Path
 
 
 @pytest.mark.usefixtures("own_parts")
-def test_a_row_holds_no_path_of_this_machine(plan: BookPlan, tmp_path: Path) -> None:
+def test_a_row_holds_no_path_of_this_machine(plan, tmp_path):
     plugin = tmp_path / "mine.py"
     plugin.write_text(
         "from evergraph.methods import methods\n"
@@ -81,9 +79,7 @@ def test_a_row_holds_no_path_of_this_machine(plan: BookPlan, tmp_path: Path) -> 
     assert check_book(tmp_path / "book", plan) == [row]
 
 
-def test_rows_are_never_replaced(
-    row: BookRow, finished: Path, plan: BookPlan, tmp_path: Path
-) -> None:
+def test_rows_are_never_replaced(row, finished, plan, tmp_path):
     row.write(tmp_path / "book")
     with pytest.raises(EvergraphError, match=r"slda\.json exists: choose another --label"):
         submitted(finished, book=tmp_path / "book", commit="abc", plan=plan)
@@ -169,9 +165,7 @@ def reconfigured(**sections: Any) -> Callable[[Path], None]:
         (reconfigured(topology={"hops": 1}), r"topology\.hops must be 2 .* book's slda.*--label"),
     ],
 )  # fmt: skip
-def test_a_wrong_run_is_refused_with_one_sentence(
-    mine: Path, plan: BookPlan, tmp_path: Path, spoil: Callable[[Path], None], sentence: str
-) -> None:
+def test_a_wrong_run_is_refused_with_one_sentence(mine, plan, tmp_path, spoil, sentence):
     spoil(mine)
     with pytest.raises(EvergraphError, match=sentence) as refused:
         submitted(mine, book=tmp_path / "book", commit="abc", plan=plan)
@@ -179,14 +173,14 @@ def test_a_wrong_run_is_refused_with_one_sentence(
     assert not (tmp_path / "book").exists()
 
 
-def test_a_run_with_fewer_seeds_is_refused(mine: Path, plan: BookPlan, tmp_path: Path) -> None:
+def test_a_run_with_fewer_seeds_is_refused(mine, plan, tmp_path):
     reconfigured(seeds=[0])(mine)
     edited(lambda result: result["accuracy_matrix"].pop())(mine)
     with pytest.raises(EvergraphError, match=r"seeds must be \[0, 1\]|average_accuracy"):
         submitted(mine, book=tmp_path / "book", commit="abc", plan=plan)
 
 
-def test_examples_of_the_rules_hold() -> None:
+def test_examples_of_the_rules_hold():
     assert all(doctest.testmod(module).failed == 0 for module in (book_rows, submission))
 
 
@@ -234,9 +228,7 @@ def moved(path: Path) -> Path:
         ),
     ],
 )
-def test_a_wrong_row_is_refused_with_one_sentence(
-    row: BookRow, plan: BookPlan, tmp_path: Path, spoil: Callable[[Path], Path], sentence: str
-) -> None:
+def test_a_wrong_row_is_refused_with_one_sentence(row, plan, tmp_path, spoil, sentence):
     path = spoil(row.write(tmp_path / "book"))
     with pytest.raises(EvergraphError, match=sentence) as refused:
         check_file(path, tmp_path / "book", plan)

@@ -1,0 +1,255 @@
+"""Class codes that follow a graph, by hand; with embeddings, after any history of it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.closed_form import ClassCodes
+from evergraph.closed_form.codes import class_codes, others_alone
+from evergraph.graphs import UNLABELLED
+from evergraph.graphs.kernels.scaled_rows import numba_works
+from evergraph.online.graph import live_codes, live_embeddings
+from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
+from evergraph.online.graph.live_codes import LiveCodes
+from evergraph.online.graph.live_embeddings import LiveEmbeddings
+from evergraph.topology import SGC, EmbeddingCache, MixHop, topologies
+from growing_paths import followed, pairs_of, path
+
+WIDTH = 8
+
+
+NAMES = [3, 1, 2]  # of the classes 0, 1 and 2
+
+
+def coded(graph: GrowingGraph, labels: dict[int, int]) -> LiveCodes:
+    codes = LiveCodes(width=WIDTH)
+    codes.name(NAMES)
+    everyone = GraphChange(new=torch.arange(graph.num_nodes))
+    codes.update(graph, everyone, torch.tensor([*labels]), torch.tensor([*labels.values()]))
+    return codes
+
+
+def codes_from_scratch(graph: GrowingGraph, labels: dict[int, int]) -> tuple[Tensor, Tensor]:
+    whole, positions = graph.to_graph()
+    names = [NAMES[labels[p]] if p in labels else UNLABELLED for p in positions.tolist()]
+    encoder = ClassCodes(width=WIDTH)
+    return positions, encoder.scaled(encoder.encode(whole.showing(torch.tensor(names))))
+
+
+def test_codes_near_and_far_by_hand():
+    """0 - 1 - 2 - 3 with 0 of class 0 and 2 of class 1."""
+    codes = coded(path(0, 0, 0, 0), {0: 0, 2: 1})
+    first, second = class_codes(NAMES[:2], width=WIDTH)
+    near, far = codes.of(torch.tensor([1]))[0].split(WIDTH)
+    mixed = first / 2**0.5 + second / 2  # N_10 = 1/√2, N_12 = 1/2
+    torch.testing.assert_close(near, mixed / mixed.norm())
+    assert not far.any()  # nothing with a label is two hops away
+    near, far = codes.of(torch.tensor([0]))[0].split(WIDTH)
+    assert not near.any()
+    torch.testing.assert_close(far, second)  # its own code, which comes back to it, is not there
+
+
+@pytest.mark.parametrize("leaves", [2, 50])
+def test_rounding_leaves_nothing_of_a_nodes_own_label(leaves):
+    """Were it only subtracted, its last digits would be scaled to unit length: a whole label."""
+    graph = GrowingGraph(num_features=1)
+    graph.add(torch.zeros(leaves + 1, 1), pairs_of(*((0, v + 1) for v in range(leaves))))
+    codes = coded(graph, {1: 0})
+    assert not codes.of(torch.tensor([1])).any()
+    assert codes.of(torch.tensor([2]))[0, WIDTH:].norm() == pytest.approx(1.0)
+    positions, expected = codes_from_scratch(graph, {1: 0})
+    torch.testing.assert_close(codes.of(positions), expected)
+
+
+def test_a_label_moves_what_is_within_two_hops_and_nobody_else():
+    graph = path(*[0.0] * 9)
+    codes = coded(graph, {0: 0, 8: 1})
+    before = codes.of(torch.arange(9))
+    moved = codes.update(graph, GraphChange(), torch.tensor([4]), torch.tensor([2]))
+    assert moved.tolist() == [2, 3, 4, 5, 6]
+    codes.update(graph, GraphChange(), torch.tensor([4]), torch.tensor([UNLABELLED]))
+    torch.testing.assert_close(codes.of(torch.arange(9)), before, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "topology", [SGC(), MixHop(kept_hops=(0, 2), unit=True), topologies.make("h2gcn")]
+)
+def test_a_snapshot_of_an_older_version_is_completed(topology):
+    graph = path(1, 2, 4, 8, 16)
+    live, codes = followed(graph, topology), LiveCodes(width=4)
+    codes.name(["x", "y"])
+    everyone = GraphChange(new=torch.arange(5))
+    codes.update(graph, everyone, torch.tensor([0, 3]), torch.tensor([0, 1]))
+    kept = [part.state() for part in (live, codes)]
+    new = {"drift_1", "drift_2", "state_2", "own", "unscaled"}
+    other = LiveEmbeddings(topology, num_features=1, scaling="none")
+    others = LiveCodes(width=4)
+    others.name(["x", "y"])
+    for part, state in zip((other, others), kept, strict=True):
+        part.restore({name: tensor for name, tensor in state.items() if name not in new})
+    others.show(torch.tensor([0, 3]), torch.tensor([0, 1]))
+    for restored, first in ((other, live), (others, codes)):
+        restored.attach(graph)
+        assert restored.of(torch.arange(5)).equal(first.of(torch.arange(5)))
+        assert restored.state().keys() == first.state().keys()
+
+
+place = st.integers(0, 40)
+
+
+steps = st.lists(
+    st.fixed_dictionaries(
+        {
+            "new": st.integers(0, 3),
+            "edges": st.lists(
+                st.tuples(place, place, st.sampled_from([0.0, 0.25, 1.0, 6.0])), max_size=8
+            ),
+            "weigh": st.booleans(),
+            "cut": st.lists(place, max_size=2),
+            "renewed": st.sets(place, max_size=2),
+            "power": st.integers(0, 6),  # of ten: how large features are
+            "labels": st.dictionaries(place, st.integers(-1, 2), max_size=3),
+            "gone": st.sets(place, max_size=2),
+            "restore": st.booleans(),
+        }
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+class Followed:
+    """A graph with embeddings and codes, and a shadow of these, to which every move is held."""
+
+    def __init__(self, topology: Any, *, undirected: bool) -> None:
+        self.undirected = undirected
+        self.graph = GrowingGraph(num_features=2, undirected=undirected)
+        self.live = LiveEmbeddings(topology, num_features=2, scaling="none")
+        self.codes = LiveCodes(width=WIDTH)
+        self.codes.name(NAMES)
+        self.labels: dict[int, int] = {}
+        self.shadows = [torch.zeros(0, self.live.dims), torch.zeros(0, self.codes.dims)]
+        self.draw = torch.Generator().manual_seed(0)
+
+    def follow(self, change: GraphChange, told: dict[int, int]) -> None:
+        self.labels = {n: c for n, c in (self.labels | told).items() if c >= 0}
+        nodes, classes = torch.tensor([*told]).long(), torch.tensor([*told.values()]).long()
+        moved = self.live.update(self.graph, change)
+        assert set(change.new.tolist()) <= set(moved.tolist())
+        felt = [moved, self.codes.update(self.graph, change, nodes, classes)]
+        for number, (part, moved) in enumerate(zip((self.live, self.codes), felt, strict=True)):
+            shadow = self.shadows[number]
+            more = torch.zeros(self.graph.num_nodes - len(shadow), shadow.shape[1])
+            shadow = torch.cat([shadow, more])
+            shadow[moved], shadow[change.removed] = part.of(moved), 0
+            assert part.of(torch.arange(self.graph.num_nodes)).equal(shadow)  # nobody else moved
+            self.shadows[number] = shadow
+
+    def step(self, step: dict[str, Any]) -> None:
+        """Add, weigh, cut and renew as one change; then tell labels; then remove."""
+        graph, count = self.graph, step["new"]
+        known = graph.alive.nonzero().flatten().tolist()
+        known += range(graph.num_nodes, graph.num_nodes + count)
+        if not known:
+            return
+
+        def at(place: int) -> int:
+            return int(known[place % len(known)])
+
+        def rows(count: int) -> Tensor:
+            return 10.0 ** step["power"] * torch.randn(count, 2, generator=self.draw)
+
+        edges = pairs_of(*((at(a), at(b)) for a, b, _ in step["edges"]))
+        weights = torch.tensor([w for *_, w in step["edges"]]) if step["weigh"] else None
+        change = graph.add(rows(count), edges, weights)
+        every = torch.arange(graph.num_nodes)
+        owners = every.repeat_interleave(torch.from_numpy(graph.into.lengths(every.numpy())))
+        listed = torch.stack([torch.from_numpy(graph.rows(every)[1]).long(), owners])
+        if listed.shape[1]:
+            cut = [place % listed.shape[1] for place in step["cut"]]
+            change = change.then(graph.disconnect(listed[:, cut]))
+        nodes = torch.tensor(sorted({at(place) for place in step["renewed"]}), dtype=torch.int64)
+        self.follow(change.then(graph.renew(nodes, rows(len(nodes)))), {})
+        self.follow(GraphChange(), {at(place): label for place, label in step["labels"].items()})
+        gone = sorted({at(place) for place in step["gone"]})
+        if gone:
+            hidden = dict.fromkeys(gone, UNLABELLED)
+            self.follow(graph.remove(torch.tensor(gone)), hidden)
+
+    def restart(self) -> None:
+        """Go on with what states, names and labels tell, which is all there was."""
+        parts = (self.graph, self.live, self.codes)
+        kept = [{name: v.clone() for name, v in part.state().items()} for part in parts]
+        other = Followed(self.live.topology, undirected=self.undirected)
+        for part, state in zip((other.graph, other.live, other.codes), kept, strict=True):
+            part.restore(state)
+        nodes, classes = torch.tensor([*self.labels]), torch.tensor([*self.labels.values()])
+        other.codes.show(nodes.long(), classes.long())
+        for part in (other.live, other.codes):
+            part.attach(other.graph)
+        self.graph, self.live, self.codes = other.graph, other.live, other.codes
+        for part, state in zip((self.graph, self.live, self.codes), kept, strict=True):
+            assert state.keys() == part.state().keys()
+            assert all(value.equal(state[name]) for name, value in part.state().items())
+
+
+@pytest.mark.parametrize(
+    ("kernel", "names"),
+    [("torch", sorted(topologies.names())), ("numba", ["sgc", "mixhop"])],
+    indirect=["kernel"],
+)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    data=st.data(),
+    steps=steps,
+    undirected=st.booleans(),
+    hops=st.sampled_from([2, 0, 1, 3]),
+    self_loops=st.booleans(),
+    whole=st.booleans(),
+)
+def test_any_history_comes_to_the_final_graph(
+    kernel, names, data, steps, undirected, hops, self_loops, whole
+):
+    """Features that differ by a million: a row is exact beside its own largest value."""
+    name = data.draw(st.sampled_from(names))
+    topology = topologies.make(name, hops=hops, self_loops=self_loops)
+    one = Followed(topology, undirected=undirected)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live_embeddings, "WHOLE", 0.3 if whole else 9.0)
+        for step in steps:
+            one.step(step)
+            if step["restore"]:
+                one.restart()
+    positions, codes = codes_from_scratch(one.graph, one.labels)
+    if len(positions):
+        expected = EmbeddingCache(topology, scaling="none").encode(one.graph.to_graph()[0])
+        largest = expected.abs().amax(1, keepdim=True)
+        assert bool(((one.live.of(positions) - expected).abs() <= 1e-5 * largest + 1e-6).all())
+        torch.testing.assert_close(one.codes.of(positions), codes, atol=1e-5, rtol=0)
+
+
+def test_compiled_code_finds_the_rows_in_which_rounding_shows():
+    """The same rows as the formula: of labelled nodes, where little is left beside the drift."""
+    if not numba_works():
+        pytest.skip("numba is not at hand")
+    from evergraph.online.graph.live_kernels import find_swamped
+
+    draw = torch.Generator().manual_seed(1)
+    shown, own = torch.randn(400, 8, generator=draw), torch.rand(400, generator=draw)
+    shown[::5] = 0
+    left = 10.0 ** -torch.randint(9, (400, 1), generator=draw)
+    far = own[:, None] * shown + torch.randn(400, 8, generator=draw) * left
+    drift = torch.rand(400, generator=draw) * 10.0 ** -torch.randint(4, 12, (400,), generator=draw)
+    drift[::7] = 0
+    tops = others_alone(far, own, shown).abs().amax(1)
+    expected = (drift > live_codes.DRIFT * tops) & shown.any(1)
+    due, limits = np.zeros(400, np.bool_), (live_codes.DRIFT, live_codes.BARELY)
+    arrays = (part.numpy() for part in (torch.arange(400), far, own, shown, drift))
+    find_swamped(*arrays, *map(np.float32, limits), due)
+    assert 50 < due.sum() < 350
+    assert due.tolist() == expected.tolist()
