@@ -8,7 +8,7 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.graphs import Graph, Smoother, smoother
-from evergraph.graphs.kernels import scaled_rows
+from evergraph.graphs.kernels import products, scaled_rows
 from evergraph.graphs.kernels.scaled_rows import held_rows
 from graphs_to_draw import graph_of, path_pairs
 
@@ -164,7 +164,7 @@ def test_a_streamed_adjacency_gives_the_bits_of_one_that_fits(
     held, self_loops, weighted, long, monkeypatch
 ):
     monkeypatch.setattr(scaled_rows, "TRITON_PAYS_FROM", 0)
-    monkeypatch.setattr(scaled_rows, "STREAMED_ENTRIES", 37)
+    monkeypatch.setattr(products, "STREAMED_ENTRIES", 37)
     graph = random_graph()
     if weighted:
         graph = replace(graph, weights=torch.rand(graph.num_edges) + 0.1)

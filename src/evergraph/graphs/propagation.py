@@ -16,20 +16,22 @@ from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.graphs.csr import as_scipy, csr_tensor, densify, pointer_type, pointers_of
 from evergraph.graphs.graph import Graph
+from evergraph.graphs.kernels.products import (
+    Product,
+    numba_product,
+    streamed_product,
+    torch_product,
+)
 from evergraph.graphs.kernels.scaled_rows import (
     KERNELS,
     ROW_TYPES,
     Kernel,
-    Product,
     RowType,
     ScaledRows,
     choose_kernel,
     held_rows,
-    numba_product,
     numba_works,
     room,
-    streamed_product,
-    torch_product,
     triton_works,
 )
 from evergraph.graphs.normalisation import Normalisation, graph_scalings

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError, UnknownNameError
 from evergraph.graphs import Graph, normalised, smoother
-from evergraph.graphs.kernels import scaled_rows
+from evergraph.graphs.kernels import products
+from evergraph.graphs.kernels.products import torch_product
 from evergraph.graphs.kernels.scaled_rows import (
     ROW_TYPES,
     RowType,
     held_rows,
-    torch_product,
 )
 from graphs_to_draw import few_each, graph_of, path_pairs, random_graph
 
@@ -74,7 +74,7 @@ def test_half_floats_are_widened_as_they_are_read(held):
 
     rows = torch.tensor([9.0, 9.0, 1 / 3, -2.5, 65504.0, 2.0**-14, 9.0]).to(ROW_TYPES[held])
     out = torch.zeros(6)
-    widen(scaled_rows._flat(rows[:, None]).values, out.numpy())
+    widen(products._flat(rows[:, None]).values, out.numpy())
     assert out.tolist() == [0.0, *rows[2:6].float().tolist(), 0.0]
 
 
@@ -130,14 +130,14 @@ def test_rows_are_held_once_for_all_streamed_ranges(asked, monkeypatch):
     graph = drawn(7, weighted=True)
     features, calls = features_of(graph, 7, 20), []
     # It stands in for Triton: both take rows that R has scaled.
-    monkeypatch.setattr(scaled_rows, "_kernel", lambda *_: lambda *a, **b: torch_product(*a, **b))
-    monkeypatch.setattr(scaled_rows, "STREAMED_ENTRIES", 40)
+    monkeypatch.setattr(products, "_kernel", lambda *_: lambda *a, **b: torch_product(*a, **b))
+    monkeypatch.setattr(products, "STREAMED_ENTRIES", 40)
     monkeypatch.setattr(
-        scaled_rows, "held_rows", lambda *given: calls.append(given) or held_rows(*given)
+        products, "held_rows", lambda *given: calls.append(given) or held_rows(*given)
     )
     operator, rows = smoother(graph, held=asked).holding(features)
     out = torch.empty(60, 20)
-    scaled_rows.streamed_product(operator, rows, out, add=None, scale=0.5, add_scale=0.0)
+    products.streamed_product(operator, rows, out, add=None, scale=0.5, add_scale=0.0)
     expected = smoother(graph, held=asked).product(features, scale=0.5)
     torch.testing.assert_close(out, expected, atol=1e-6, rtol=1e-6)
     assert len(calls) == (asked == "float32")  # half rows were held before

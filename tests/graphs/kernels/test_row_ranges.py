@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from evergraph.core.device import exactly_threads
 from evergraph.graphs import Graph
-from evergraph.graphs.kernels import row_ranges, scaled_rows
+from evergraph.graphs.kernels import products, row_ranges
 from evergraph.graphs.kernels.row_ranges import tiled_product
 from evergraph.graphs.propagation import smoother
 from evergraph.nn.linear import tiled_linear
@@ -81,13 +81,13 @@ def test_ranges_give_the_whole(self_loops, monkeypatch):
         edges, features=torch.rand(50, 7), labels=torch.zeros(50, dtype=torch.long)
     )
     whole = smoother(graph, self_loops=self_loops, kernel="torch")
-    monkeypatch.setattr(scaled_rows, "STREAMED_ENTRIES", 40)
+    monkeypatch.setattr(products, "STREAMED_ENTRIES", 40)
     add, out = torch.rand(50, 7), torch.empty(50, 7)
-    scaled_rows.streamed_product(whole, graph.features, out, add=add, scale=0.5, add_scale=2.0)
+    products.streamed_product(whole, graph.features, out, add=add, scale=0.5, add_scale=2.0)
     torch.testing.assert_close(out, 0.5 * (whole.matrix @ graph.features) + 2 * add)
     part = whole.rows(slice(10, 30))
     some = torch.empty(20, 7)
-    scaled_rows.streamed_product(part, graph.features, some, add=None, scale=1.0, add_scale=1.0)
+    products.streamed_product(part, graph.features, some, add=None, scale=1.0, add_scale=1.0)
     torch.testing.assert_close(some, (whole.matrix @ graph.features)[10:30])
 
 

@@ -24,8 +24,9 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice
+from evergraph.graphs.kernels.products import listed_product
 from evergraph.graphs.kernels.row_ranges import in_parts
-from evergraph.graphs.kernels.scaled_rows import listed_product, room
+from evergraph.graphs.kernels.scaled_rows import room
 from evergraph.graphs.normalisation import Normalisation
 from evergraph.graphs.propagation import ordered_product
 from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays, taken
