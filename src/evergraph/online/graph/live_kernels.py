@@ -26,7 +26,7 @@ from evergraph.graphs.kernels.lanes import (
     times_plus,
     zeros,
 )
-from evergraph.graphs.kernels.numba_sum import WIDEST, Flat, inner
+from evergraph.graphs.kernels.numba_sum import WIDEST, Flat, ListedRows, inner, weighted_sums
 from evergraph.graphs.kernels.row_ranges import compiled
 
 Code = Callable[..., Any]
@@ -110,6 +110,18 @@ def fill_pushed(  # type: ignore[no-untyped-def]
         tally[row] = 0
 
 
+@inner
+def _not_below(wanted, values, low, high):  # type: ignore[no-untyped-def]
+    """Return where the first of ascending values is that is not below another."""
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 @compiled
 def there_and_back(  # type: ignore[no-untyped-def]
     nodes, starts, counts, pool, backs, numbers, home, weights, returns, scalings, sums
@@ -117,29 +129,24 @@ def there_and_back(  # type: ignore[no-untyped-def]
     """Fill in s_v² Σ_u w_vu w_uv s_u² over the u that v gathers from and that gather from v.
 
     starts, counts, pool, weights: in-neighbours; backs, numbers, home, returns: out-neighbours.
-    Both lists ascend, so that one can be searched for the entries of the other in one pass.
+    Both lists ascend: the one that is behind leaps to where the other is, so that a hub costs
+    little if one of its lists is short.
     """
     for i in range(len(nodes)):
         node, total = nodes[i], 0.0
-        low, end = backs[node], backs[node] + numbers[node]
-        for entry in range(starts[node], starts[node] + counts[node]):
-            high = end
-            if low < end and home[low] == pool[entry]:
-                high = low
-            while low < high:  # binary search; later entries are larger, so ``low`` only grows
-                middle = (low + high) // 2
-                if home[middle] < pool[entry]:
-                    low = middle + 1
-                else:
-                    high = middle
-            if low == end:
-                break
-            if home[low] == pool[entry]:
-                share = np.float64(scalings[pool[entry]]) ** 2
+        one, other = starts[node], backs[node]
+        end, last = one + counts[node], other + numbers[node]
+        while one < end and other < last:
+            if pool[one] < home[other]:
+                one = _not_below(home[other], pool, one + 1, end)
+            elif pool[one] > home[other]:
+                other = _not_below(pool[one], home, other + 1, last)
+            else:
+                share = np.float64(scalings[pool[one]]) ** 2
                 if len(weights):
-                    share *= np.float64(weights[entry]) * returns[low]
+                    share *= np.float64(weights[one]) * returns[other]
                 total += share
-                low += 1
+                one, other = one + 1, other + 1
         sums[i] = np.float64(scalings[node]) ** 2 * total
 
 
@@ -385,16 +392,18 @@ def _columns(  # type: ignore[no-untyped-def]
 
 @compiled
 def correct(  # type: ignore[no-untyped-def]
-    rows, indptr, places, weights, differences, sizes, left, known, were, degrees, loops, first,
-    symmetric, most, rounding, width, values, drift, due, out, peaks, start, stop,
+    rows, indptr, places, weights, differences, sizes, left, known, were, lists, right, source,
+    loops, first, symmetric, most, rounding, width, values, drift, out, peaks, start, stop,
 ):  # fmt: skip
-    """Correct rows of ``values``, and mark those that are to be recomputed.
+    """Correct rows of ``values``, or sum them anew where that costs as much or rounding may show.
 
-    differences: ``Flat``; left: the diagonal of L; known, were: nodes for which it changed, and
-    what it was; values: flat; out: flat, or empty: differences of the rows, with the peak of each,
-    or the rows themselves as they were if they are to be recomputed
+    differences, source: ``Flat``; left: the diagonal of L; known, were: nodes for which it changed,
+    and what it was; lists: in-neighbours, as in ``Lists``; values: flat; out: flat, or empty:
+    differences of the rows, with the peak of each
     """
+    starts, counts, pool, entry_weights = lists
     change = np.searchsorted(known, rows[start]) if start < stop else 0
+    ends, own = np.empty(1, np.int64), np.empty(loops, np.int64)
     for i in range(start, stop):
         node, begin = rows[i], i * width
         row = node * width
@@ -406,20 +415,27 @@ def correct(  # type: ignore[no-untyped-def]
         other = change < len(known) and known[change] == node
         now = np.float64(left[node])
         was = np.float64(were[change]) if other else now
-        count = indptr[i + 1] - indptr[i]
-        if count >= degrees[node] + loops or was == 0 or node >= first:
-            due[i] = True
-            continue
-        reached = 0.0
-        for pair in range(indptr[i], indptr[i + 1]):
-            reached += abs(weights[np.uintp(pair)]) * sizes[np.uintp(places[np.uintp(pair)])]
-        ratio, factor = np.float32(now / was), np.float32(now)
-        there = Flat(values, row)
-        begins, ends = indptr[i], indptr[i + 1]
-        top = _columns(places, weights, differences, ratio, factor, there, width, begins, ends)
-        rounded = top if ratio == 1 else 2 * top
-        drift[node] = ratio * drift[node] + rounding * (rounded + 6 * factor * reached)
-        due[i] = drift[node] > most * top
-        if len(out) and not due[i]:
-            one, less = (now, was) if symmetric else (1.0, 1.0)
-            peaks[i] = _subtract(one, values, row, less, out, begin, width)
+        begins, stops = indptr[i], indptr[i + 1]
+        due = stops - begins >= counts[node] + loops or was == 0 or node >= first
+        if not due:
+            reached = 0.0
+            for pair in range(begins, stops):
+                reached += abs(weights[np.uintp(pair)]) * sizes[np.uintp(places[np.uintp(pair)])]
+            ratio, factor = np.float32(now / was), np.float32(now)
+            there = Flat(values, row)
+            top = _columns(places, weights, differences, ratio, factor, there, width, begins, stops)
+            rounded = top if ratio == 1 else 2 * top
+            drift[node] = ratio * drift[node] + rounding * (rounded + 6 * factor * reached)
+            due = drift[node] > most * top
+        if due:
+            ends[0] = starts[node] + counts[node]
+            own[:] = node
+            here = slice(node, node + 1)
+            listed = ListedRows(starts[here], ends, pool, left[here], right, own, -1, entry_weights)
+            there = Flat(values[row : row + width], width)
+            one, none = np.float32(1), np.float32(0)
+            weighted_sums(listed, source, there, there, one, none, width, 0, 1)
+            drift[node] = 0
+        if len(out):
+            new, old = (now, was) if symmetric else (1.0, 1.0)
+            peaks[i] = _subtract(new, values, row, old, out, begin, width)

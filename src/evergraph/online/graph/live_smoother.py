@@ -101,6 +101,11 @@ class LiveSmoother(KeptArrays):
         return self._left.array
 
     @property
+    def columns(self) -> Array:
+        """The diagonal of R.  float32 [positions], a view until there are more"""
+        return self._right.array
+
+    @property
     def changed(self) -> tuple[Array, Array, Array]:
         """The diagonal of L, the nodes of the last refresh, ascending, and what theirs was."""
         return self._left.array, *self._refreshed
@@ -293,21 +298,20 @@ def _subtract(
 
 
 def correct(
-    graph: GrowingGraph, smoother: LiveSmoother, found: Differences, pushed: Pushed,
+    graph: GrowingGraph, smoother: LiveSmoother, source: Tensor, found: Differences, pushed: Pushed,
     states: GrowingArray, drift: Array, *, new: Tensor, most: float, onward: Direct | None,
-    recompute: Callable[[Tensor], None],
 ) -> ChangedRows:  # fmt: skip
     """Correct rows of ``states`` in place, and return them.
 
     Rows are recomputed instead where correcting them would cost as much, where they are new, and
     where rounding errors might show.
 
-    found, pushed: differences, and which of them reach which rows; drift: the bound on the rounding
-    error of each row, float32 [positions]; new: added nodes, int64 [new]; most: the largest bound,
-    relative to a row's largest value; onward: changed entries, if these rows are the messages of a
-    further hop; recompute: recomputes rows of some nodes, and clears their drift
+    source: all messages, [positions, width]; found, pushed: differences of these, and which of them
+    reach which rows; drift: the bound on the rounding error of each row, float32 [positions]; new:
+    added nodes, int64 [new]; most: the largest bound, relative to a row's largest value; onward:
+    changed entries, if these rows are the messages of a further hop
     """
-    rows, due = pushed.rows, np.zeros(len(pushed.rows), np.bool_)
+    rows = pushed.rows
     columns = np.empty(0, np.int64) if onward is None else onward.columns
     out = states.room(len(rows) + len(columns) if onward is not None else 0).numpy()
     peaks = np.empty(len(out), np.float32)
@@ -316,25 +320,19 @@ def correct(
         gave = smoother.right(columns)[1]
         _subtract(columns, last, gave, 0 * gave, states.array, out, peaks, compiled=graph.compiled)
     first = int(new[0]) if len(new) else graph.num_nodes
-    given = (graph, smoother, found, pushed, first, most, states.array, drift, due, out, peaks)
+    given = (graph, smoother, source, found, pushed, first, most, states.array, drift, out, peaks)
     states.changing(rows)
     for part in states.blocks(len(rows), max(len(rows), 1)):
         (_correct_compiled if graph.compiled else _correct)(*given, part)
-    again = np.flatnonzero(due)
     nodes = torch.from_numpy(rows)
-    recompute(nodes[torch.from_numpy(again)])
     if onward is None:
         return ChangedRows(nodes, states.room(0))
-    for part in states.blocks(len(again), max(len(again), 1)):
-        some = again[part]
-        now, was = smoother.right(rows[some])
-        _subtract(rows[some], some, now, was, states.array, out, peaks, compiled=graph.compiled)
     return ChangedRows(nodes, states.room(0), Differences(rows, out, peaks))
 
 
 def _correct(
-    graph: GrowingGraph, smoother: LiveSmoother, found: Differences, pushed: Pushed, first: int,
-    most: float, values: Array, drift: Array, due: Array, out: Array, peaks: Array, part: slice,
+    graph: GrowingGraph, smoother: LiveSmoother, source: Tensor, found: Differences, pushed: Pushed,
+    first: int, most: float, values: Array, drift: Array, out: Array, peaks: Array, part: slice,
 ) -> None:  # fmt: skip
     """Correct some rows; see the compiled form."""
     nodes, starts = pushed.rows[part], pushed.indptr[part.start : part.stop + 1]
@@ -352,30 +350,32 @@ def _correct(
     reached = left * (abs(matrix) @ found.sizes[used].astype(np.float64))
     tops = np.abs(after).max(1, initial=0)
     rounded = np.where(ratios == 1, tops, 2 * tops) + 6 * reached
-    bounds = ratios * drift[nodes] + ROUNDING * rounded
+    bounds = (ratios * drift[nodes] + ROUNDING * rounded).astype(np.float32)
+    anew |= bounds > np.float32(most) * tops
     values[nodes[~anew]], drift[nodes[~anew]] = after[~anew], bounds[~anew]
-    due[part] = anew | (drift[nodes] > np.float32(most) * tops)
+    again = nodes[anew]
+    values[again] = smoother.product(graph, torch.from_numpy(again), source).numpy()
+    drift[again] = 0
     if len(out):
         out[part] = rows
-        kept = np.flatnonzero(~due[part])
-        now, was = smoother.right(nodes[kept])
-        places = part.start + kept
-        _subtract(nodes[kept], places, now, was, values, out, peaks, compiled=False)
+        places = np.arange(part.start, part.stop)
+        _subtract(nodes, places, *smoother.right(nodes), values, out, peaks, compiled=False)
 
 
 def _correct_compiled(
-    graph: GrowingGraph, smoother: LiveSmoother, found: Differences, pushed: Pushed, first: int,
-    most: float, values: Array, drift: Array, due: Array, out: Array, peaks: Array, part: slice,
+    graph: GrowingGraph, smoother: LiveSmoother, source: Tensor, found: Differences, pushed: Pushed,
+    first: int, most: float, values: Array, drift: Array, out: Array, peaks: Array, part: slice,
 ) -> None:  # fmt: skip
     from evergraph.graphs.kernels.numba_sum import Flat
     from evergraph.online.graph import live_kernels
 
-    width = values.shape[1]
-    flat = (values.reshape(-1), drift, due, out.reshape(-1), peaks)
+    width, lists = values.shape[1], graph.into.lying()
+    flat = (values.reshape(-1), drift, out.reshape(-1), peaks)
     given = (
         *pushed, Flat(found.rows.reshape(-1), width), found.sizes, *smoother.changed,
-        graph.into.lying().counts, int(smoother.self_loops), first, smoother.scheme == "symmetric",
-        np.float32(most), ROUNDING, width, *flat,
+        lists._replace(weights=() if lists.weights is None else lists.weights), smoother.columns,
+        Flat(source.numpy().reshape(-1), width), int(smoother.self_loops), first,
+        smoother.scheme == "symmetric", np.float32(most), ROUNDING, width, *flat,
     )  # fmt: skip
     in_parts(
         lambda some: live_kernels.correct(*given, part.start + some.start, part.start + some.stop),
