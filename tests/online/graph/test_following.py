@@ -27,8 +27,8 @@ from evergraph.online.graph.live_smoother import (
     LiveSmoother,
     Pushed,
     differences,
-    push,
 )
+from evergraph.online.graph.pushing import push
 from evergraph.online.view.explanation import contributions, powers_of
 from evergraph.topology import SGC, EmbeddingCache, MixHop, topologies
 

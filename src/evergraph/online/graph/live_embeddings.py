@@ -22,8 +22,8 @@ from evergraph.online.graph.live_smoother import (
     LiveSmoother,
     correct,
     differences,
-    push,
 )
+from evergraph.online.graph.pushing import push
 from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
 

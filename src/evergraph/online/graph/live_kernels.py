@@ -110,46 +110,6 @@ def fill_pushed(  # type: ignore[no-untyped-def]
         tally[row] = 0
 
 
-@inner
-def _not_below(wanted, values, low, high):  # type: ignore[no-untyped-def]
-    """Return where the first of ascending values is that is not below another."""
-    while low < high:
-        middle = (low + high) // 2
-        if values[middle] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@compiled
-def there_and_back(  # type: ignore[no-untyped-def]
-    nodes, starts, counts, pool, backs, numbers, home, weights, returns, scalings, sums
-):
-    """Fill in s_v² Σ_u w_vu w_uv s_u² over the u that v gathers from and that gather from v.
-
-    starts, counts, pool, weights: in-neighbours; backs, numbers, home, returns: out-neighbours.
-    Both lists ascend: the one that is behind leaps to where the other is, so that a hub costs
-    little if one of its lists is short.
-    """
-    for i in range(len(nodes)):
-        node, total = nodes[i], 0.0
-        one, other = starts[node], backs[node]
-        end, last = one + counts[node], other + numbers[node]
-        while one < end and other < last:
-            if pool[one] < home[other]:
-                one = _not_below(home[other], pool, one + 1, end)
-            elif pool[one] > home[other]:
-                other = _not_below(pool[one], home, other + 1, last)
-            else:
-                share = np.float64(scalings[pool[one]]) ** 2
-                if len(weights):
-                    share *= np.float64(weights[one]) * returns[other]
-                total += share
-                one, other = one + 1, other + 1
-        sums[i] = np.float64(scalings[node]) ** 2 * total
-
-
 @intrinsic  # type: ignore[untyped-decorator]
 def _gap(typing: Any, one: Any, lanes: Any, other: Any, less: Any) -> Any:
     """Return one · lanes - other · less, computed in float64 and rounded once."""
@@ -204,17 +164,35 @@ def _fetch(values, rows, i, stop, width):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def subtract(nodes, places, new, old, width, values, out, sizes, start, stop):  # type: ignore[no-untyped-def]
-    """Replace rows of ``out`` by new · now - old · what they hold, and note the peak of each.
+def differ(  # type: ignore[no-untyped-def]
+    nodes, former, sent, before, width, values, left, known, were, symmetric, place, out, sizes,
+    start, stop,
+):  # fmt: skip
+    """Fill rows of ``out``, from ``place`` on, with what messages of nodes differ by, and peaks.
 
-    nodes, new, old: of some rows; places: where these lie in ``out``; values, out: flat
+    former: instead, with the messages as they were; sent, before: nodes whose values changed, and
+    their old ones, flat; left, known, were: see ``correct``; values, out: flat
     """
+    first = nodes[start] if start < stop else 0
+    moved, change = np.searchsorted(sent, first), np.searchsorted(known, first)
     for i in range(start, stop):
-        row, place = nodes[i] * width, places[i]
+        node, begin = nodes[i], (place + i) * width
         _fetch(values, nodes, i + AHEAD, stop, width)
-        if old[i] == 0:  # whatever it holds
-            _copy(values, row, out, place * width, width)
-        sizes[place] = _subtract(new[i], values, row, old[i], out, place * width, width)
+        while moved < len(sent) and sent[moved] < node:
+            moved += 1
+        while change < len(known) and known[change] < node:
+            change += 1
+        now = np.float64(left[node]) if symmetric else 1.0
+        other = symmetric and change < len(known) and known[change] == node
+        was = np.float64(were[change]) if other else now
+        new, old = (0.0, -was) if former else (now, was)
+        if not (moved < len(sent) and sent[moved] == node):  # only its factor changed
+            new, old = new - old, 0.0
+        if old == 0:  # whatever it was
+            _copy(values, node * width, out, begin, width)
+        else:
+            _copy(before, moved * width, out, begin, width)
+        sizes[place + i] = _subtract(new, values, node * width, old, out, begin, width)
 
 
 @compiled
