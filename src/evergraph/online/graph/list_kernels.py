@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from evergraph.graphs.kernels.lanes import prefetch
 from evergraph.graphs.kernels.numba_sum import inner
 from evergraph.graphs.kernels.row_ranges import compiled
 
@@ -18,6 +19,10 @@ def locate(starts, counts, pool, rows, columns, places, there):  # type: ignore[
     places, there: output.  int64 [pairs], bool [pairs]
     """
     for i in range(len(rows)):
+        if i + 16 < len(rows):  # lists lie anywhere; a search begins in the middle
+            prefetch(starts, rows[i + 16], 1)
+            prefetch(counts, rows[i + 16], 1)
+            prefetch(pool, starts[rows[i + 8]] + counts[rows[i + 8]] // 2, 1)
         start, low, high = starts[rows[i]], 0, counts[rows[i]]
         end = high
         while low < high:

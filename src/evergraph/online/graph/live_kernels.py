@@ -46,6 +46,15 @@ def _met(row, times, tally, rows, found):  # type: ignore[no-untyped-def]
     return found + fresh
 
 
+@inner
+def _fetch_lists(nodes, i, starts, counts, pool):  # type: ignore[no-untyped-def]
+    """Prefetch the lists of the nodes that come after the i-th: they lie anywhere."""
+    if i + 2 * AHEAD < len(nodes):
+        prefetch(starts, nodes[i + 2 * AHEAD], 1)
+        prefetch(counts, nodes[i + 2 * AHEAD], 1)
+        prefetch(pool, starts[nodes[i + AHEAD]], 32)
+
+
 @compiled
 def count_pushed(nodes, starts, counts, pool, direct, others, loops, tally, rows):  # type: ignore[no-untyped-def]
     """Fill in the affected rows, in no order, and return their number.
@@ -55,7 +64,9 @@ def count_pushed(nodes, starts, counts, pool, direct, others, loops, tally, rows
     found = 0
     for other in others:
         found = _met(other, 0, tally, rows, found)
-    for node in nodes:
+    for i in range(len(nodes)):
+        node = nodes[i]
+        _fetch_lists(nodes, i, starts, counts, pool)
         found = _met(node, int(loops), tally, rows, found)
         for entry in range(starts[node], starts[node] + counts[node]):
             found = _met(np.uintp(pool[np.uintp(entry)]), 1, tally, rows, found)
@@ -91,6 +102,7 @@ def fill_pushed(  # type: ignore[no-untyped-def]
     given[:] = 1
     for i in range(len(nodes)):
         node = nodes[i]
+        _fetch_lists(nodes, i, starts, counts, pool)
         for entry in range(starts[node], starts[node] + counts[node]):
             near = np.uintp(pool[np.uintp(entry)])
             place = np.uintp(tally[near])
