@@ -379,11 +379,11 @@ def _correct_compiled(
     from evergraph.graphs.kernels.numba_sum import Flat
     from evergraph.online.graph import live_kernels
 
-    width, lists = values.shape[1], graph.into.lying()
+    width, (*lists, weights) = values.shape[1], graph.into.lying()
     flat = (values.reshape(-1), drift, after.rows.reshape(-1), after.sizes)
     given = (
         *pushed, Flat(found.rows.reshape(-1), width), found.sizes, *smoother.changed,
-        lists._replace(weights=() if lists.weights is None else lists.weights), smoother.columns,
+        (*lists, () if weights is None else weights), smoother.columns,
         Flat(source.numpy().reshape(-1), width), int(smoother.self_loops), first,
         smoother.scheme == "symmetric", np.float32(most), ROUNDING, width, *flat,
     )  # fmt: skip
