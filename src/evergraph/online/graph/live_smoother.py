@@ -286,13 +286,11 @@ def _differ(
                 *smoother.changed, smoother.scheme == "symmetric", place, found.rows.reshape(-1),
                 found.sizes,
             )  # fmt: skip
-            in_parts(
-                lambda some, given=given, at=part.start: differ(
-                    *given, at + some.start, at + some.stop
-                ),
-                np.ones(part.stop - part.start, np.int64),
-                each=2 * width,
-            )
+
+            def work(some: slice, given: tuple[Any, ...] = given, at: int = part.start) -> None:
+                differ(*given, at + some.start, at + some.stop)
+
+            in_parts(work, np.ones(part.stop - part.start, np.int64), each=2 * width)
             continue
         where = _index_in(sent, nodes[part])
         now, was = smoother.right(nodes[part])
