@@ -285,8 +285,15 @@ class Durable(Learning):
 
     def _opened(self) -> Callable[[Delta], Any]:
         self.place = tempfile.TemporaryDirectory()
-        self.folder = LearnerFolder.open(self.place.name, make=lambda: self.learner)
+        threads = torch.get_num_threads()
+        self.folder = LearnerFolder.open(
+            self.place.name, make=lambda: self.learner, threads=threads
+        )
         return self.folder.submit
+
+    def __init__(self, stream: Stream, topology: SGC) -> None:
+        super().__init__(stream, topology)
+        self.folder.compact()  # the snapshot that follows so large a delta
 
 
 @dataclass(frozen=True)

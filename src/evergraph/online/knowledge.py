@@ -293,11 +293,6 @@ class Knowledge:
             self._touched.append(self.counted.unmarked())
         touched = torch.cat([no_nodes(), *self._touched]).numpy()
         nodes = torch.from_numpy(self.graph.distinct(touched))
-        if self._forgotten or self._cut:
-            self._urgent |= self.head.let_go(nodes)
-        counts = self.labels.counts_
-        known = {"labelled": int(counts.sum()), "classes": int((counts > 0).sum())}
-        anew = self.head.landmarks_wanted(**known, changed=bool(len(nodes)))
         new = self.labels.of(nodes)
         old = new.clone()  # the classes with which the head has learned them
         for changed, before in reversed(self._relabelled):
@@ -305,6 +300,14 @@ class Knowledge:
         stay = (old == new) & (old != UNLABELLED)
         if self._cut and not self._forgotten:
             self.counted.mark(nodes[stay])
+        # The copy of a landmark may hold a trace of neighbours that its node has lost. It is erased
+        # when something is forgotten; until then the mark is kept, and where there is none, now.
+        marked = self.counted.marked(nodes)
+        traced = ~(marked & stay) if self._cut else marked & ~stay
+        self._urgent |= self.head.let_go(nodes if self._forgotten else nodes[traced])
+        counts = self.labels.counts_
+        known = {"labelled": int(counts.sum()), "classes": int((counts > 0).sum())}
+        anew = self.head.landmarks_wanted(**known, changed=bool(len(nodes)))
         if self.counted.tolerance and not self._forgotten and (stored := self._stored()):
             near = self.counted.surely_near(nodes[stay], stored, updated=self._updated)
             stay[stay.clone()] = ~torch.from_numpy(near)

@@ -108,7 +108,7 @@ class Counted(KeptArrays):
     whatever the node's embedding is by then. With τ = 0 every changed part is counted again.
 
     Only counted nodes have a row here. ``mark`` records nodes that have lost neighbours: their
-    counted vector may still hold a trace of these, which must go when one of them is forgotten.
+    counted vector, and the copy of a landmark, may hold a trace of these until one is forgotten.
 
     Args:
         parts: widths of the parts of a vector.
@@ -176,6 +176,14 @@ class Counted(KeptArrays):
         """Mark counted nodes that have lost neighbours; needless without a tolerance."""
         if self.tolerance:
             self._marks.array[self._slots.array[nodes.numpy()] - 1] = True
+
+    def marked(self, nodes: Tensor) -> Tensor:
+        """Return which of some nodes, counted or not, are marked.  int64 [n] -> bool [n]"""
+        found, slots = np.zeros(len(nodes), np.bool_), np.zeros(len(nodes), np.int64)
+        known = nodes.numpy() < len(self._slots)
+        slots[known] = self._slots.array[nodes.numpy()[known]]
+        found[slots > 0] = self._marks.array[slots[slots > 0] - 1]
+        return torch.from_numpy(found)
 
     def unmarked(self) -> Tensor:
         """Return the marked nodes, and clear the marks.  int64 [n], ascending"""
@@ -298,10 +306,10 @@ class HeldBack(KeptArrays):
     def first(self, most: int, *, balanced: bool = True) -> Tensor:
         """Return at most ``most`` of them: the first of every class, then the second, and so on.
 
-        They come class by class, each in the order of lots.
-        The last round, if it has too many, is cut by ``lot``, so that this choice too depends only
-        on ids and classes. Unless ``balanced``, the first by lot overall are returned, so that
-        classes have the shares that they have in the graph.  -> int64 [most or fewer]
+        They come class by class, each in the order of lots. The last round, if it has too many, is
+        cut by ``lot``, so that this choice too depends only on ids and classes. Unless
+        ``balanced``, the first by lot overall are returned: classes have their shares in the graph.
+        -> int64 [most or fewer]
         """
         return self._in_turn([_first(members) for members in self._members], most, balanced)
 

@@ -16,8 +16,8 @@ from evergraph.online.graph.live_smoother import (
     Direct,
     LiveSmoother,
     differences,
-    push,
 )
+from evergraph.online.graph.pushing import push
 from evergraph.online.view.explanation import contributions, powers_of
 from evergraph.topology import SGC, EmbeddingCache, topologies
 from growing_paths import followed, pairs_of, path

@@ -192,6 +192,38 @@ def test_landmarks_around_what_is_forgotten_or_cut_are_wiped(few):
     assert list(recount(one)) == []
 
 
+def test_a_cut_landmark_stays_until_something_is_forgotten(few):
+    """With a tolerance: whom it has lost then leaves no trace, though no edge leads there."""
+    kept = []
+    for size in (5.0, -7.0):
+        one = OnlineLearner(head=FusedHead(width=16, codes=CODES), tolerance=0.05)
+        one.apply(RING)
+        mark = f"n{int(head_of(one)._landmarks[3])}"
+        stranger = Delta(nodes=["x"], features=torch.full((1, DIMS), size), edges=[("x", mark)])
+        one.apply(stranger)
+        counted_anew(one)  # landmarks are copied with the stranger near
+        before = head_of(one)._landmarks.clone()
+        one.apply(Delta(removed_edges=stranger.edges))
+        assert head_of(one)._landmarks.equal(before)
+        one = restored(one)
+        one.apply(Delta(forgotten=["x"]))
+        assert int(mark[1:]) not in head_of(one)._landmarks.tolist()
+        assert list(recount(one)) == []
+        kept.append(head_of(one).state()["landmarks"])
+    assert kept[0].equal(kept[1])
+
+
+def test_a_cut_landmark_with_another_label_goes_at_once(few):
+    one = OnlineLearner(head=FusedHead(width=16, codes=CODES), tolerance=0.05)
+    one.apply(RING)
+    mark = int(head_of(one)._landmarks[3])
+    one.apply(Delta(removed_edges=[(f"n{mark}", f"n{(mark + 1) % 60}")]))
+    assert mark in head_of(one)._landmarks.tolist()
+    one.apply(Delta(late=[(f"n{mark}", (mark * 3 // 60 + 1) % 3)]))
+    assert mark not in head_of(one)._landmarks.tolist()
+    assert list(recount(one)) == []
+
+
 def test_saved_and_opened_it_goes_on_to_the_bit(few):
     one = learner()
     one.apply(RING)

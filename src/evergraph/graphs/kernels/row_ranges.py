@@ -20,8 +20,9 @@ from evergraph.core.device import available_threads, fixed_sums
 RANGES_PER_THREAD = 16
 # The most entries (16 MB) of a mapped adjacency that a range keeps in memory.
 MAPPED_ENTRIES = 1 << 22
-# Values that are read in less time than it takes to start threads.
-ALONE = 1 << 18
+# Values that are read in less time than it takes to start threads, and those of a part: handing
+# one to compiled code takes some 30 microseconds, in which no other thread of Python's runs.
+ALONE, PART = 1 << 18, 1 << 20
 # Multiplications in a tile of a dense product, and its least height: some milliseconds of one
 # thread. Smaller tiles read shared data more often.
 TILE, TILE_ROWS = 1 << 27, 128
@@ -86,7 +87,7 @@ def in_parts(work: Callable[[slice], object], costs: npt.NDArray[Any], *, each: 
     if whole * each <= ALONE or threads == 1:
         work(slice(0, len(costs)))
         return
-    parts = min(RANGES_PER_THREAD * threads, -(-whole * each // ALONE) + threads)
+    parts = min(RANGES_PER_THREAD * threads, whole * each // PART + threads)
     spread(work, cost_ranges(costs, parts))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.errors import DataError
@@ -102,10 +103,15 @@ def room(
     dtype = like.dtype if dtype is None else dtype
     if like.device.type != "cpu":
         return like.new_empty(rows, width, dtype=dtype)
-    size = rows * width * dtype.itemsize
+    values = aligned(rows * width * dtype.itemsize)
+    return torch.from_numpy(values).view(dtype).reshape(rows, width)
+
+
+def aligned(size: int) -> NDArray[np.uint8]:
+    """Return so many uninitialised bytes, the first of them at the start of a cache line."""
     values = np.empty(size + _LINE, dtype=np.uint8)
     skipped = -values.ctypes.data % _LINE
-    return torch.from_numpy(values[skipped : skipped + size]).view(dtype).reshape(rows, width)
+    return values[skipped : skipped + size]
 
 
 @dataclass(frozen=True, eq=False)

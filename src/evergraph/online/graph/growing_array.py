@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.mapped import is_mapped, page_out
+from evergraph.graphs.kernels.scaled_rows import aligned
 from evergraph.online.array_storage import ArrayStorage, RoomFile, paged
 from evergraph.online.pieces import PIECE, Pieces, whole
 
@@ -92,10 +93,18 @@ class GrowingArray:
     def _allocate(self, rows: int) -> None:
         self._loan = lambda: None  # the borrower keeps the old room, which nobody changes any more
         if self._storage is None:
-            self._room = np.empty((rows, *self._room.shape[1:]), self._room.dtype)
+            self._room = self._empty(rows)
         else:
             self._file = RoomFile(self._storage)  # a new one: a reader may still use the old one
             self._enlarge(rows)
+
+    def _empty(self, rows: int) -> Array:
+        """Return room in memory: rows of whole cache lines begin with one, else all take one more.
+
+        By numpy, which takes larger pages than torch.
+        """
+        room: Array = aligned(rows * self.row_bytes).view(self._room.dtype)
+        return room.reshape(rows, *self._room.shape[1:])
 
     def _enlarge(self, rows: int) -> None:
         """Make room for so many rows in the file; existing rows stay."""
@@ -125,7 +134,7 @@ class GrowingArray:
         self.reserve(rows)
         length = self._length + rows
         if length > len(self._room):
-            room: Array = np.empty((2 * length, *self._room.shape[1:]), self._room.dtype)
+            room = self._empty(2 * length)
             room[: self._length] = self.array
             self._room = room  # last: readers use it without a lock
             self._loan = lambda: None
@@ -170,10 +179,9 @@ class GrowingArray:
 
     def room(self, rows: int) -> Tensor:
         """Return room for so many rows like these: where these are in a file, many are as well."""
-        shape = (rows, *self._room.shape[1:])
-        if self._storage is None:  # by numpy, which takes larger pages
-            return torch.from_numpy(np.empty(shape, self._room.dtype))
-        return self._storage.empty(*shape)
+        if self._storage is None:
+            return torch.from_numpy(self._empty(rows))
+        return self._storage.empty(rows, *self._room.shape[1:])
 
     def blocks(self, rows: int, most: int) -> Iterator[slice]:
         """Yield ranges of so many rows of anything that are worked on one after the other.

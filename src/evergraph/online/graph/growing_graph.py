@@ -161,10 +161,11 @@ class GrowingGraph(KeptArrays):
         """
         assert features.shape[1] == self.num_features, "features are as wide as those of the graph"
         old = self.num_nodes
-        for array in (self._features, self._alive, self._marks, self._tally, *self._both):
-            array.extend(len(features))
-        self.features[old:] = features
-        self._alive.array[old:] = True
+        if len(features):
+            for array in (self._features, self._alive, self._marks, self._tally, *self._both):
+                array.extend(len(features))
+            self.features[old:] = features
+            self._alive.array[old:] = True
         proper = edges[0] != edges[1]
         sources, targets = pairs = self._both_ways(edges[:, proper])
         weighed = None if weights is None else weights[proper].numpy()
@@ -175,9 +176,11 @@ class GrowingGraph(KeptArrays):
         if not self.undirected:
             self.out_of.insert(sources, targets, weighed)
         changed = self.into.insert(targets, sources, weighed)
-        owners = changed.owners
-        touched = torch.from_numpy(owners[owners < old])
-        return GraphChange(torch.arange(old, self.num_nodes), touched, entries=changed.below(old))
+        touched = changed.owners
+        if len(features):  # entries of new nodes are no changes
+            touched, changed = touched[touched < old], changed.below(old)
+        new = torch.arange(old, self.num_nodes)
+        return GraphChange(new, torch.from_numpy(touched), entries=changed)
 
     def _both_ways(self, edges: Tensor) -> Array:
         """Return edges, followed by all reversed edges if the graph is undirected.  [2, n]"""

@@ -1,10 +1,14 @@
-"""Compiled code that changes neighbour lists in place.
+"""Compiled code that changes neighbour lists in place, or compares them.
 
 Imported only if numba is installed.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
+from evergraph.graphs.kernels.lanes import prefetch
+from evergraph.graphs.kernels.numba_sum import inner
 from evergraph.graphs.kernels.row_ranges import compiled
 
 
@@ -15,6 +19,10 @@ def locate(starts, counts, pool, rows, columns, places, there):  # type: ignore[
     places, there: output.  int64 [pairs], bool [pairs]
     """
     for i in range(len(rows)):
+        if i + 16 < len(rows):  # lists lie anywhere; a search begins in the middle
+            prefetch(starts, rows[i + 16], 1)
+            prefetch(counts, rows[i + 16], 1)
+            prefetch(pool, starts[rows[i + 8]] + counts[rows[i + 8]] // 2, 1)
         start, low, high = starts[rows[i]], 0, counts[rows[i]]
         end = high
         while low < high:
@@ -62,3 +70,43 @@ def drop(starts, counts, pool, rows, places):  # type: ignore[no-untyped-def]
                 pool[start + place - shift] = pool[start + place]
         counts[row] = count - (stop - first)
         first = stop
+
+
+@inner
+def _not_below(wanted, values, low, high):  # type: ignore[no-untyped-def]
+    """Return where the first of ascending values is that is not below another."""
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def there_and_back(  # type: ignore[no-untyped-def]
+    nodes, starts, counts, pool, backs, numbers, home, weights, returns, scalings, sums
+):
+    """Fill in s_v² Σ_u w_vu w_uv s_u² over the u that v gathers from and that gather from v.
+
+    starts, counts, pool, weights: in-neighbours; backs, numbers, home, returns: out-neighbours.
+    Both lists ascend: the one that is behind leaps to where the other is, so that a hub costs
+    little if one of its lists is short.
+    """
+    for i in range(len(nodes)):
+        node, total = nodes[i], 0.0
+        one, other = starts[node], backs[node]
+        end, last = one + counts[node], other + numbers[node]
+        while one < end and other < last:
+            if pool[one] < home[other]:
+                one = _not_below(home[other], pool, one + 1, end)
+            elif pool[one] > home[other]:
+                other = _not_below(pool[one], home, other + 1, last)
+            else:
+                share = np.float64(scalings[pool[one]]) ** 2
+                if len(weights):
+                    share *= np.float64(weights[one]) * returns[other]
+                total += share
+                one, other = one + 1, other + 1
+        sums[i] = np.float64(scalings[node]) ** 2 * total

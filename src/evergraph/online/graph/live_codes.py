@@ -168,7 +168,7 @@ class LiveCodes(KeptArrays):
     def _own_share(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
         """Return the diagonal of N²: see ``own_share``.  -> float32 [nodes]"""
         if graph.compiled:
-            from evergraph.online.graph.live_kernels import there_and_back
+            from evergraph.online.graph.list_kernels import there_and_back
 
             (*there, out), (*back, home) = graph.into.lying(), graph.out_of.lying()
             weights = (np.empty(0, np.float32) if some is None else some for some in (out, home))

@@ -22,8 +22,8 @@ from evergraph.online.graph.live_smoother import (
     LiveSmoother,
     correct,
     differences,
-    push,
 )
+from evergraph.online.graph.pushing import push
 from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
 
@@ -178,10 +178,9 @@ class HopStates(KeptArrays):
             given = (self.smoother, sent, seeds, self._source(hop), direct, states)
             found = differences(*given, compiled=graph.compiled)
         last = hop + 1 == self.topology.hops or self._messages[hop + 1] is not None
-        return correct(  # rows where that does not pay are recomputed
-            graph, self.smoother, found, pushed, states, self._drifts[hop].array,
+        return correct(
+            graph, self.smoother, self._source(hop), found, pushed, states, self._drifts[hop].array,
             new=change.new, most=self._most, onward=None if last else direct,
-            recompute=lambda nodes: self._sum_anew(nodes, hop),
         )  # fmt: skip
 
     def _sum_anew(self, nodes: Tensor, hop: int) -> None:

@@ -26,7 +26,7 @@ from evergraph.graphs.kernels.lanes import (
     times_plus,
     zeros,
 )
-from evergraph.graphs.kernels.numba_sum import WIDEST, Flat, inner
+from evergraph.graphs.kernels.numba_sum import WIDEST, Flat, ListedRows, inner, weighted_sums
 from evergraph.graphs.kernels.row_ranges import compiled
 
 Code = Callable[..., Any]
@@ -46,6 +46,15 @@ def _met(row, times, tally, rows, found):  # type: ignore[no-untyped-def]
     return found + fresh
 
 
+@inner
+def _fetch_lists(nodes, i, starts, counts, pool):  # type: ignore[no-untyped-def]
+    """Prefetch the lists of the nodes that come after the i-th: they lie anywhere."""
+    if i + 2 * AHEAD < len(nodes):
+        prefetch(starts, nodes[i + 2 * AHEAD], 1)
+        prefetch(counts, nodes[i + 2 * AHEAD], 1)
+        prefetch(pool, starts[nodes[i + AHEAD]], 32)
+
+
 @compiled
 def count_pushed(nodes, starts, counts, pool, direct, others, loops, tally, rows):  # type: ignore[no-untyped-def]
     """Fill in the affected rows, in no order, and return their number.
@@ -55,7 +64,9 @@ def count_pushed(nodes, starts, counts, pool, direct, others, loops, tally, rows
     found = 0
     for other in others:
         found = _met(other, 0, tally, rows, found)
-    for node in nodes:
+    for i in range(len(nodes)):
+        node = nodes[i]
+        _fetch_lists(nodes, i, starts, counts, pool)
         found = _met(node, int(loops), tally, rows, found)
         for entry in range(starts[node], starts[node] + counts[node]):
             found = _met(np.uintp(pool[np.uintp(entry)]), 1, tally, rows, found)
@@ -91,6 +102,7 @@ def fill_pushed(  # type: ignore[no-untyped-def]
     given[:] = 1
     for i in range(len(nodes)):
         node = nodes[i]
+        _fetch_lists(nodes, i, starts, counts, pool)
         for entry in range(starts[node], starts[node] + counts[node]):
             near = np.uintp(pool[np.uintp(entry)])
             place = np.uintp(tally[near])
@@ -108,39 +120,6 @@ def fill_pushed(  # type: ignore[no-untyped-def]
         tally[direct_rows[i]] += 1
     for row in rows:
         tally[row] = 0
-
-
-@compiled
-def there_and_back(  # type: ignore[no-untyped-def]
-    nodes, starts, counts, pool, backs, numbers, home, weights, returns, scalings, sums
-):
-    """Fill in s_v² Σ_u w_vu w_uv s_u² over the u that v gathers from and that gather from v.
-
-    starts, counts, pool, weights: in-neighbours; backs, numbers, home, returns: out-neighbours.
-    Both lists ascend, so that one can be searched for the entries of the other in one pass.
-    """
-    for i in range(len(nodes)):
-        node, total = nodes[i], 0.0
-        low, end = backs[node], backs[node] + numbers[node]
-        for entry in range(starts[node], starts[node] + counts[node]):
-            high = end
-            if low < end and home[low] == pool[entry]:
-                high = low
-            while low < high:  # binary search; later entries are larger, so ``low`` only grows
-                middle = (low + high) // 2
-                if home[middle] < pool[entry]:
-                    low = middle + 1
-                else:
-                    high = middle
-            if low == end:
-                break
-            if home[low] == pool[entry]:
-                share = np.float64(scalings[pool[entry]]) ** 2
-                if len(weights):
-                    share *= np.float64(weights[entry]) * returns[low]
-                total += share
-                low += 1
-        sums[i] = np.float64(scalings[node]) ** 2 * total
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -197,17 +176,35 @@ def _fetch(values, rows, i, stop, width):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def subtract(nodes, places, new, old, width, values, out, sizes, start, stop):  # type: ignore[no-untyped-def]
-    """Replace rows of ``out`` by new · now - old · what they hold, and note the peak of each.
+def differ(  # type: ignore[no-untyped-def]
+    nodes, former, sent, before, width, values, left, known, were, symmetric, place, out, sizes,
+    start, stop,
+):  # fmt: skip
+    """Fill rows of ``out``, from ``place`` on, with what messages of nodes differ by, and peaks.
 
-    nodes, new, old: of some rows; places: where these lie in ``out``; values, out: flat
+    former: instead, with the messages as they were; sent, before: nodes whose values changed, and
+    their old ones, flat; left, known, were: see ``correct``; values, out: flat
     """
+    first = nodes[start] if start < stop else 0
+    moved, change = np.searchsorted(sent, first), np.searchsorted(known, first)
     for i in range(start, stop):
-        row, place = nodes[i] * width, places[i]
+        node, begin = nodes[i], (place + i) * width
         _fetch(values, nodes, i + AHEAD, stop, width)
-        if old[i] == 0:  # whatever it holds
-            _copy(values, row, out, place * width, width)
-        sizes[place] = _subtract(new[i], values, row, old[i], out, place * width, width)
+        while moved < len(sent) and sent[moved] < node:
+            moved += 1
+        while change < len(known) and known[change] < node:
+            change += 1
+        now = np.float64(left[node]) if symmetric else 1.0
+        other = symmetric and change < len(known) and known[change] == node
+        was = np.float64(were[change]) if other else now
+        new, old = (0.0, -was) if former else (now, was)
+        if not (moved < len(sent) and sent[moved] == node):  # only its factor changed
+            new, old = new - old, 0.0
+        if old == 0:  # whatever it was
+            _copy(values, node * width, out, begin, width)
+        else:
+            _copy(before, moved * width, out, begin, width)
+        sizes[place + i] = _subtract(new, values, node * width, old, out, begin, width)
 
 
 @compiled
@@ -385,16 +382,18 @@ def _columns(  # type: ignore[no-untyped-def]
 
 @compiled
 def correct(  # type: ignore[no-untyped-def]
-    rows, indptr, places, weights, differences, sizes, left, known, were, degrees, loops, first,
-    symmetric, most, rounding, width, values, drift, due, out, peaks, start, stop,
+    rows, indptr, places, weights, differences, sizes, left, known, were, lists, right, source,
+    loops, first, symmetric, most, rounding, width, values, drift, out, peaks, start, stop,
 ):  # fmt: skip
-    """Correct rows of ``values``, and mark those that are to be recomputed.
+    """Correct rows of ``values``, or sum them anew where that costs as much or rounding may show.
 
-    differences: ``Flat``; left: the diagonal of L; known, were: nodes for which it changed, and
-    what it was; values: flat; out: flat, or empty: differences of the rows, with the peak of each,
-    or the rows themselves as they were if they are to be recomputed
+    differences, source: ``Flat``; left: the diagonal of L; known, were: nodes for which it changed,
+    and what it was; lists: in-neighbours, as in ``Lists``; values: flat; out: flat, or empty:
+    differences of the rows, with the peak of each
     """
+    starts, counts, pool, entry_weights = lists
     change = np.searchsorted(known, rows[start]) if start < stop else 0
+    ends, own = np.empty(1, np.int64), np.empty(loops, np.int64)
     for i in range(start, stop):
         node, begin = rows[i], i * width
         row = node * width
@@ -406,20 +405,27 @@ def correct(  # type: ignore[no-untyped-def]
         other = change < len(known) and known[change] == node
         now = np.float64(left[node])
         was = np.float64(were[change]) if other else now
-        count = indptr[i + 1] - indptr[i]
-        if count >= degrees[node] + loops or was == 0 or node >= first:
-            due[i] = True
-            continue
-        reached = 0.0
-        for pair in range(indptr[i], indptr[i + 1]):
-            reached += abs(weights[np.uintp(pair)]) * sizes[np.uintp(places[np.uintp(pair)])]
-        ratio, factor = np.float32(now / was), np.float32(now)
-        there = Flat(values, row)
-        begins, ends = indptr[i], indptr[i + 1]
-        top = _columns(places, weights, differences, ratio, factor, there, width, begins, ends)
-        rounded = top if ratio == 1 else 2 * top
-        drift[node] = ratio * drift[node] + rounding * (rounded + 6 * factor * reached)
-        due[i] = drift[node] > most * top
-        if len(out) and not due[i]:
-            one, less = (now, was) if symmetric else (1.0, 1.0)
-            peaks[i] = _subtract(one, values, row, less, out, begin, width)
+        begins, stops = indptr[i], indptr[i + 1]
+        due = stops - begins >= counts[node] + loops or was == 0 or node >= first
+        if not due:
+            reached = 0.0
+            for pair in range(begins, stops):
+                reached += abs(weights[np.uintp(pair)]) * sizes[np.uintp(places[np.uintp(pair)])]
+            ratio, factor = np.float32(now / was), np.float32(now)
+            there = Flat(values, row)
+            top = _columns(places, weights, differences, ratio, factor, there, width, begins, stops)
+            rounded = top if ratio == 1 else 2 * top
+            drift[node] = ratio * drift[node] + rounding * (rounded + 6 * factor * reached)
+            due = drift[node] > most * top
+        if due:
+            ends[0] = starts[node] + counts[node]
+            own[:] = node
+            here = slice(node, node + 1)
+            listed = ListedRows(starts[here], ends, pool, left[here], right, own, -1, entry_weights)
+            there = Flat(values[row : row + width], width)
+            one, none = np.float32(1), np.float32(0)
+            weighted_sums(listed, source, there, there, one, none, width, 0, 1)
+            drift[node] = 0
+        if len(out):
+            new, old = (now, was) if symmetric else (1.0, 1.0)
+            peaks[i] = _subtract(new, values, row, old, out, begin, width)

@@ -29,9 +29,10 @@ from evergraph.graphs.kernels.row_ranges import in_parts
 from evergraph.graphs.kernels.scaled_rows import room
 from evergraph.graphs.normalisation import Normalisation
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays, taken
+from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays
 from evergraph.online.graph.growing_graph import FrozenGraph, GrowingGraph
 from evergraph.online.graph.neighbour_lists import Entries
+from evergraph.online.graph.pushing import Pushed
 
 Array = npt.NDArray[Any]
 SCHEMES: tuple[Normalisation, ...] = ("symmetric", "row")
@@ -99,6 +100,11 @@ class LiveSmoother(KeptArrays):
     def scalings(self) -> Array:
         """The diagonal of L.  float32 [positions], a view until there are more"""
         return self._left.array
+
+    @property
+    def columns(self) -> Array:
+        """The diagonal of R.  float32 [positions], a view until there are more"""
+        return self._right.array
 
     @property
     def changed(self) -> tuple[Array, Array, Array]:
@@ -253,88 +259,86 @@ def differences(
     sent: messages that changed; nodes: of these, and those whose factor r did, ascending, int64
     [n]; values: all current messages, [positions, width]; states: what they will correct
     """
-    both = np.concatenate([nodes, direct.columns])
-    rows, sizes = states.room(len(both)).numpy(), np.empty(len(both), np.float32)
-    where, before = _index_in(sent.nodes.numpy(), both), sent.before
-    (now, was), (_, gave) = smoother.right(nodes), smoother.right(direct.columns)
-    # 0 · now + r_u · before: the old messages of the columns
-    new, old = np.concatenate([now, np.zeros(len(gave))]), np.concatenate([was, -gave])
-    same = where < 0  # the message did not change, only its factor
-    new[same], old[same] = new[same] - old[same], 0
-    for part in states.blocks(len(both), max(len(both), 1)):
-        moved = np.flatnonzero(~same[part]) + part.start
-        rows[moved] = taken(before, torch.from_numpy(where[moved])).numpy()
-        places = np.arange(part.start, part.stop)
-        given = (both[part], places, new[part], old[part])
-        _subtract(*given, values.numpy(), rows, sizes, compiled=compiled)
-    return Differences(nodes, rows, sizes)
+    count = len(nodes) + len(direct.columns)
+    rows, sizes = states.room(count).numpy(), np.empty(count, np.float32)
+    found = Differences(nodes, rows, sizes)
+    given = (smoother, sent.nodes.numpy(), sent.before.numpy(), values.numpy(), found)
+    _differ(*given, nodes, 0, states, former=False, compiled=compiled)
+    _differ(*given, direct.columns, len(nodes), states, former=True, compiled=compiled)
+    return found
 
 
-def _subtract(
-    nodes: Array, places: Array, new: Array, old: Array, values: Array, rows: Array, sizes: Array,
-    *, compiled: bool,
+def _differ(
+    smoother: LiveSmoother, sent: Array, before: Array, values: Array, found: Differences,
+    nodes: Array, place: int, states: GrowingArray, *, former: bool, compiled: bool,
 ) -> None:  # fmt: skip
-    """Replace some rows by new · now - old · what they hold, and note the peak of each.
+    """Fill in some differences from a place on; former: the old messages of nodes instead.
 
-    Where ``old`` is 0, rows may hold anything.
+    sent, before: nodes whose values changed, ascending, and their old ones
     """
-    if compiled:
-        from evergraph.online.graph.live_kernels import subtract
+    for part in states.blocks(len(nodes), max(len(nodes), 1)):
+        if compiled:
+            from evergraph.online.graph.live_kernels import differ
 
-        width = values.shape[1]
-        given = (nodes, places, new, old, width, values.reshape(-1), rows.reshape(-1), sizes)
-        costs = np.ones(len(nodes), np.int64)
-        in_parts(lambda part: subtract(*given, part.start, part.stop), costs, each=2 * width)
-        return
-    now, were = values[nodes].astype(np.float64), rows[places].astype(np.float64)
-    were[old == 0] = 0
-    found = (new[:, None] * now - old[:, None] * were).astype(np.float32)
-    rows[places], sizes[places] = found, np.abs(found).max(1, initial=0)
+            width = values.shape[1]
+            given = (
+                nodes, former, sent, before.reshape(-1), width, values.reshape(-1),
+                *smoother.changed, smoother.scheme == "symmetric", place, found.rows.reshape(-1),
+                found.sizes,
+            )  # fmt: skip
+
+            def work(some: slice, given: tuple[Any, ...] = given, at: int = part.start) -> None:
+                differ(*given, at + some.start, at + some.stop)
+
+            in_parts(work, np.ones(part.stop - part.start, np.int64), each=2 * width)
+            continue
+        where = _index_in(sent, nodes[part])
+        now, was = smoother.right(nodes[part])
+        new, old = (0 * now, -was) if former else (now, was)
+        same = where < 0  # the message did not change, only its factor
+        new[same], old[same] = new[same] - old[same], 0
+        were = np.zeros((len(where), values.shape[1]))
+        were[~same] = before[where[~same]]
+        were[old == 0] = 0
+        gaps = new[:, None] * values[nodes[part]].astype(np.float64) - old[:, None] * were
+        into = slice(place + part.start, place + part.stop)
+        found.rows[into] = gaps
+        found.sizes[into] = np.abs(found.rows[into]).max(1, initial=0)
 
 
 def correct(
-    graph: GrowingGraph, smoother: LiveSmoother, found: Differences, pushed: Pushed,
+    graph: GrowingGraph, smoother: LiveSmoother, source: Tensor, found: Differences, pushed: Pushed,
     states: GrowingArray, drift: Array, *, new: Tensor, most: float, onward: Direct | None,
-    recompute: Callable[[Tensor], None],
 ) -> ChangedRows:  # fmt: skip
     """Correct rows of ``states`` in place, and return them.
 
     Rows are recomputed instead where correcting them would cost as much, where they are new, and
     where rounding errors might show.
 
-    found, pushed: differences, and which of them reach which rows; drift: the bound on the rounding
-    error of each row, float32 [positions]; new: added nodes, int64 [new]; most: the largest bound,
-    relative to a row's largest value; onward: changed entries, if these rows are the messages of a
-    further hop; recompute: recomputes rows of some nodes, and clears their drift
+    source: all messages, [positions, width]; found, pushed: differences of these, and which of them
+    reach which rows; drift: the bound on the rounding error of each row, float32 [positions]; new:
+    added nodes, int64 [new]; most: the largest bound, relative to a row's largest value; onward:
+    changed entries, if these rows are the messages of a further hop
     """
-    rows, due = pushed.rows, np.zeros(len(pushed.rows), np.bool_)
+    rows = pushed.rows
     columns = np.empty(0, np.int64) if onward is None else onward.columns
     out = states.room(len(rows) + len(columns) if onward is not None else 0).numpy()
     peaks = np.empty(len(out), np.float32)
+    after = Differences(rows, out, peaks)
     if len(columns):  # before they are corrected
-        last = np.arange(len(rows), len(out))
-        gave = smoother.right(columns)[1]
-        _subtract(columns, last, gave, 0 * gave, states.array, out, peaks, compiled=graph.compiled)
+        given = (smoother, rows[:0], out[:0], states.array, after, columns, len(rows), states)
+        _differ(*given, former=True, compiled=graph.compiled)
     first = int(new[0]) if len(new) else graph.num_nodes
-    given = (graph, smoother, found, pushed, first, most, states.array, drift, due, out, peaks)
+    work = _correct_compiled if graph.compiled else _correct
     states.changing(rows)
     for part in states.blocks(len(rows), max(len(rows), 1)):
-        (_correct_compiled if graph.compiled else _correct)(*given, part)
-    again = np.flatnonzero(due)
-    nodes = torch.from_numpy(rows)
-    recompute(nodes[torch.from_numpy(again)])
-    if onward is None:
-        return ChangedRows(nodes, states.room(0))
-    for part in states.blocks(len(again), max(len(again), 1)):
-        some = again[part]
-        now, was = smoother.right(rows[some])
-        _subtract(rows[some], some, now, was, states.array, out, peaks, compiled=graph.compiled)
-    return ChangedRows(nodes, states.room(0), Differences(rows, out, peaks))
+        work(graph, smoother, source, found, pushed, first, most, states.array, drift, after, part)
+    return ChangedRows(torch.from_numpy(rows), states.room(0), None if onward is None else after)
 
 
 def _correct(
-    graph: GrowingGraph, smoother: LiveSmoother, found: Differences, pushed: Pushed, first: int,
-    most: float, values: Array, drift: Array, due: Array, out: Array, peaks: Array, part: slice,
+    graph: GrowingGraph, smoother: LiveSmoother, source: Tensor, found: Differences, pushed: Pushed,
+    first: int, most: float, values: Array, drift: Array, after: Differences, part: slice,
 ) -> None:  # fmt: skip
     """Correct some rows; see the compiled form."""
     nodes, starts = pushed.rows[part], pushed.indptr[part.start : part.stop + 1]
@@ -348,103 +352,41 @@ def _correct(
     anew = (np.diff(starts) >= degrees) | (were == 0) | (nodes >= first)
     ratios = left / np.where(were == 0, 1, were)
     sums = left[:, None] * (matrix @ found.rows[used].astype(np.float64))
-    after = (ratios[:, None] * rows + sums).astype(np.float32)
+    corrected = (ratios[:, None] * rows + sums).astype(np.float32)
     reached = left * (abs(matrix) @ found.sizes[used].astype(np.float64))
-    tops = np.abs(after).max(1, initial=0)
+    tops = np.abs(corrected).max(1, initial=0)
     rounded = np.where(ratios == 1, tops, 2 * tops) + 6 * reached
-    bounds = ratios * drift[nodes] + ROUNDING * rounded
-    values[nodes[~anew]], drift[nodes[~anew]] = after[~anew], bounds[~anew]
-    due[part] = anew | (drift[nodes] > np.float32(most) * tops)
-    if len(out):
-        out[part] = rows
-        kept = np.flatnonzero(~due[part])
-        now, was = smoother.right(nodes[kept])
-        places = part.start + kept
-        _subtract(nodes[kept], places, now, was, values, out, peaks, compiled=False)
+    bounds = (ratios * drift[nodes] + ROUNDING * rounded).astype(np.float32)
+    anew |= bounds > np.float32(most) * tops
+    values[nodes[~anew]], drift[nodes[~anew]] = corrected[~anew], bounds[~anew]
+    again = nodes[anew]
+    values[again] = smoother.product(graph, torch.from_numpy(again), source).numpy()
+    drift[again] = 0
+    if len(after.rows):
+        now, was = smoother.right(nodes)
+        rows[was == 0] = 0
+        gaps = now[:, None] * values[nodes].astype(np.float64) - was[:, None] * rows
+        after.rows[part] = gaps
+        after.sizes[part] = np.abs(after.rows[part]).max(1, initial=0)
 
 
 def _correct_compiled(
-    graph: GrowingGraph, smoother: LiveSmoother, found: Differences, pushed: Pushed, first: int,
-    most: float, values: Array, drift: Array, due: Array, out: Array, peaks: Array, part: slice,
+    graph: GrowingGraph, smoother: LiveSmoother, source: Tensor, found: Differences, pushed: Pushed,
+    first: int, most: float, values: Array, drift: Array, after: Differences, part: slice,
 ) -> None:  # fmt: skip
     from evergraph.graphs.kernels.numba_sum import Flat
     from evergraph.online.graph import live_kernels
 
-    width = values.shape[1]
-    flat = (values.reshape(-1), drift, due, out.reshape(-1), peaks)
+    width, (*lists, weights) = values.shape[1], graph.into.lying()
+    flat = (values.reshape(-1), drift, after.rows.reshape(-1), after.sizes)
     given = (
         *pushed, Flat(found.rows.reshape(-1), width), found.sizes, *smoother.changed,
-        graph.into.lying().counts, int(smoother.self_loops), first, smoother.scheme == "symmetric",
-        np.float32(most), ROUNDING, width, *flat,
+        (*lists, () if weights is None else weights), smoother.columns,
+        Flat(source.numpy().reshape(-1), width), int(smoother.self_loops), first,
+        smoother.scheme == "symmetric", np.float32(most), ROUNDING, width, *flat,
     )  # fmt: skip
     in_parts(
         lambda some: live_kernels.correct(*given, part.start + some.start, part.start + some.stop),
         np.diff(pushed.indptr[part.start : part.stop + 1]) + 3,
         each=width,
     )
-
-
-SORTED = 64  # positions that can be scanned in the time that sorting one more takes
-
-
-class Pushed(NamedTuple):
-    """For every affected row the differences that reach it, as CSR."""
-
-    rows: Array  # positions, ascending, each once.  int64 [rows]
-    indptr: Array  # start of each row's differences.  int64 [rows + 1]
-    places: Array  # indices of differences.  integer [pairs]
-    weights: Array  # of the differences.  float32 [pairs]
-
-
-def push(
-    graph: GrowingGraph, nodes: Array, *, direct: Entries, others: Array, loops: bool
-) -> Pushed:
-    """Push the differences of nodes, numbered from 0, along their edges.
-
-    The order of a row's differences is the same with and without compiled code.
-
-    nodes: whose messages changed, ascending, each once, int64 [n]; direct: further differences that
-    reach a single row each, with their numbers as columns; others: rows to include in the result,
-    int64 [m]; loops: whether nodes have self-loops
-
-    >>> path = GrowingGraph(num_features=1)
-    >>> _ = path.add(torch.zeros(3, 1), torch.tensor([[0, 1], [1, 2]]))
-    >>> nobody = Entries(*(np.empty(0, np.int64) for _ in range(3)))
-    >>> pushed = push(path, np.array([0]), direct=nobody, others=np.array([2]), loops=True)
-    >>> pushed.rows, pushed.indptr, pushed.places
-    (array([0, 1, 2]), array([0, 1, 2, 2]), array([0, 0]))
-    """
-    if not graph.compiled:
-        indptr, near = graph.out_of.rows(nodes)
-        numbers = np.arange(len(nodes))
-        own = nodes if loops else nodes[:0]
-        owners = np.concatenate([near, own, direct.rows])
-        places = np.concatenate(
-            [np.repeat(numbers, np.diff(indptr)), numbers[: len(own)], direct.columns]
-        )
-        loop = np.ones(len(own), np.float32)
-        given = np.concatenate([graph.out_of.weights(nodes), loop, direct.differences])
-        rows = graph.distinct(np.concatenate([nodes, others, owners]))
-        where = np.searchsorted(rows, owners)
-        order = np.argsort(where, kind="stable")
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(where, minlength=len(rows)))])
-        return Pushed(rows, indptr, places[order], given[order].astype(np.float32))
-    from evergraph.online.graph.live_kernels import count_pushed, fill_pushed, list_met
-
-    starts, counts, pool, weights = graph.out_of.lying()
-    pairs = int(counts[nodes].sum()) + loops * len(nodes) + len(direct.rows)
-    rows = np.empty(pairs + len(nodes) + len(others) + 1, np.int64)  # one is written in vain
-    tally = graph.tally
-    found = count_pushed(nodes, starts, counts, pool, direct.rows, others, loops, tally, rows)
-    if found * SORTED < len(tally):
-        rows[:found].sort()
-    else:
-        list_met(tally, rows)
-    rows = rows[:found]
-    indptr, places = np.empty(found + 1, np.int64), np.empty(pairs, np.int32)
-    given = np.empty(pairs, np.float32)
-    weighed = np.empty(0, np.float32) if weights is None else weights
-    fill_pushed(
-        nodes, starts, counts, pool, weighed, *direct, loops, rows, tally, indptr, places, given
-    )
-    return Pushed(rows, indptr, places, given)

@@ -209,9 +209,9 @@ class NeighbourLists(KeptArrays):
         places, there = self._located(wanted)
         fresh, places = wanted[~there], places[~there]
         entries = _entries(fresh, np.ones(len(fresh), np.float32))
-        owners = entries.owners
-        ends = np.searchsorted(entries.rows, owners, side="right")
-        self._make_room(owners, self.lengths(owners) + np.diff(ends, prepend=0))
+        first = np.flatnonzero(np.diff(entries.rows, prepend=-1))  # of each row
+        owners, more = entries.rows[first], np.diff(first, append=len(fresh))
+        self._make_room(owners, self.lengths(owners) + more)
         merge(*self.lying()[:3], entries.rows, entries.columns, places)
         self.num_entries += len(fresh)
         return entries

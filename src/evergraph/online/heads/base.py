@@ -177,8 +177,8 @@ class OnlineHead(ABC):
         """Erase landmarks that are among some nodes; return whether there were any.
 
         Called before anything is subtracted, with all nodes that a forgotten node may have
-        influenced and all around removed edges: the copy of a landmark might hold a trace of a node
-        that is forgotten later.
+        influenced, also through edges that were removed since: the copy of a landmark might hold a
+        trace of it.
         """
         return False
 

@@ -77,7 +77,7 @@ class FusedHead(OnlineHead):
             ``KernelMap``, or ``random`` directions. Up to 256 labelled nodes are all landmarks.
             Beyond that, landmarks are copies of nodes, chosen anew (and everything learned again)
             when the number of labels or classes has doubled, so scores depend on when that was.
-            Landmarks near forgotten nodes or removed edges are erased at once.
+            Forgetting erases the landmarks near forgotten nodes, and near edges removed before.
         objective: ``balanced`` accuracy, in which every class counts alike, or ``plain`` accuracy
             over nodes. V and a are fitted to it, so probabilities are those for classes that are
             equally frequent, or as frequent as in the graph.

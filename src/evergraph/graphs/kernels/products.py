@@ -1,0 +1,187 @@
+"""scale · Â X + add_scale · Y with each of the kernels, on the adjacency's device or another."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evergraph.core.device import available_threads, exactly_threads
+from evergraph.graphs.kernels.row_ranges import in_parts, range_count, row_ranges, spread
+from evergraph.graphs.kernels.scaled_rows import ScaledRows, choose_kernel, held_rows
+
+if TYPE_CHECKING:
+    from evergraph.graphs.kernels.numba_sum import Flat, ListedRows
+
+# Entries on the device at a time: 64 MB of them; without Triton some 400 MB, with weights.
+STREAMED_ENTRIES = 1 << 24
+AT_ONCE = 2  # ranges being sent or summed; the processor reads no further ahead
+
+
+class Product(Protocol):
+    """Fills ``out`` with scale · Â features + add_scale · add."""
+
+    def __call__(
+        self, smoother: ScaledRows, features: Tensor, out: Tensor, *,
+        add: Tensor | None, scale: float, add_scale: float,
+    ) -> None:  # fmt: skip
+        """features: [columns, dims]; out, add: [rows, dims]."""
+
+
+def numba_product(
+    smoother: ScaledRows, features: Tensor, out: Tensor, *,
+    add: Tensor | None, scale: float, add_scale: float,
+) -> None:  # fmt: skip
+    """Fill ``out`` in one pass without materialising weights or self-loops.
+
+    features: float32, float16 or bfloat16 [columns, dims]; out, add: float32 [rows, dims]
+    """
+    from evergraph.graphs.kernels.numba_sum import ListedRows, weighted_sums
+
+    right, indices = smoother.right.numpy(), smoother.indices.numpy()
+    if smoother.scaled:
+        right = np.ones(len(right), np.float32)
+    weights = () if smoother.weights is None else smoother.weights.numpy()
+    x, share = _flat(features), np.float32(0.0 if add is None else add_scale)
+
+    def work(part: slice) -> None:
+        pointers = smoother.indptr[part.start : part.stop + 1].long().numpy()
+        first = smoother.first + part.start
+        stop = first + len(pointers) - 1 if smoother.self_loops else first
+        own, left = np.arange(first, stop), smoother.left[part].numpy()
+        rows = ListedRows(
+            pointers[:-1], pointers[1:], indices, left, right, own, len(indices) - 1, weights
+        )
+        y = _flat(out[part])
+        more = y if add is None else _flat(add[part])
+        weighted_sums(rows, x, y, more, np.float32(scale), share, out.shape[1], 0, len(left))
+        smoother.let_go(part)
+
+    count = range_count(smoother.indptr, mapped=smoother.mapped)
+    spread(work, row_ranges(smoother.indptr, count=count))
+
+
+def listed_product(rows: ListedRows, features: Tensor, out: Tensor) -> None:
+    """Fill ``out`` with rows whose entries lie anywhere.  [columns, dims], [rows, dims]"""
+    from evergraph.graphs.kernels.numba_sum import weighted_sums
+
+    x, y, width = _flat(features), _flat(out), out.shape[1]
+    rest = (rows, x, y, y, np.float32(1), np.float32(0), width)
+    costs = rows.stops - rows.starts + 1
+    in_parts(lambda part: weighted_sums(*rest, part.start, part.stop), costs, each=width)
+
+
+def torch_product(
+    smoother: ScaledRows, features: Tensor, out: Tensor, *,
+    add: Tensor | None, scale: float, add_scale: float,
+) -> None:  # fmt: skip
+    """Fill ``out`` by a product with Â as a matrix; if it is mapped, one range of rows at a time.
+
+    Half-precision features are widened first, since torch only multiplies equal types.
+    """
+    features = features.to(smoother.left.dtype)
+    if not smoother.mapped:
+        into(smoother.matrix, features, out, add, scale, add_scale)
+        return
+    count = range_count(smoother.indptr, mapped=True)
+    for part in row_ranges(smoother.indptr, count=count):
+        more = None if add is None else add[part]
+        into(smoother.rows(part).matrix, features, out[part], more, scale, add_scale)
+        smoother.let_go(part)
+
+
+def into(
+    matrix: Tensor, features: Tensor, out: Tensor, add: Tensor | None, scale: float, share: float
+) -> None:
+    """Fill ``out``, in half or single precision, with scale · matrix features + share · add."""
+    beta = 0.0 if add is None else share
+    sums = out if out.dtype == matrix.dtype else torch.empty_like(out, dtype=matrix.dtype)
+    more = sums if add is None else add.to(sums.dtype)
+    if add is None and not torch.backends.mkl.is_available():
+        sums.zero_()  # with beta = 0 MKL never reads it; torch's own product does, and 0 NaN = NaN
+    with exactly_threads(available_threads()):  # a row is always summed by one thread
+        torch.addmm(more, matrix, features, beta=beta, alpha=scale, out=sums)
+    if sums is not out:
+        out.copy_(sums)
+
+
+def _flat(matrix: Tensor) -> Flat:
+    """Return a matrix with contiguous rows, which may lie apart, as a flat array.
+
+    Half floats are given by their bits: see ``load``.
+    """
+    from evergraph.graphs.kernels.numba_sum import Flat
+
+    assert matrix.stride(1) == 1 or matrix.shape[1] == 1, "columns must be contiguous"
+    length = (matrix.shape[0] - 1) * matrix.stride(0) + matrix.shape[1]
+    values = matrix.as_strided((length,), (1,))
+    if values.dtype == torch.float32:
+        return Flat(values.numpy(), matrix.stride(0))
+    bits = values.view(torch.int16).numpy()
+    return Flat(bits if values.dtype == torch.float16 else bits.view(np.uint16), matrix.stride(0))
+
+
+def streamed_product(
+    smoother: ScaledRows, features: Tensor, out: Tensor, *,
+    add: Tensor | None, scale: float, add_scale: float,
+) -> None:  # fmt: skip
+    """Fill ``out`` on the features' device; rows of the adjacency are sent a range at a time.
+
+    While the device sums one range, the processor reads the next from memory or a file. The kernel
+    is the one that would sum everything at once, and gives the same bits.
+
+    features: [columns, dims]; out, add: [rows, dims]
+    """
+    device = features.device
+    smoother = replace(smoother, right=smoother.right.to(device))
+    product = _kernel(smoother, device)
+    if product is torch_product:  # here and below: once, not for every range
+        features = features.to(smoother.left.dtype)
+    elif not smoother.scaled:
+        features = held_rows(features, smoother.right, features.dtype)
+        smoother = replace(smoother, scaled=True)
+    entries = int(smoother.indptr[-1]) - int(smoother.indptr[0])
+    begun: deque[torch.cuda.Event] = deque()
+    for part in row_ranges(smoother.indptr, count=-(-entries // STREAMED_ENTRIES) or 1):
+        if len(begun) == AT_ONCE:
+            begun.popleft().synchronize()
+        rows, more = _moved(smoother, part, device), None if add is None else add[part]
+        product(rows, features, out[part], add=more, scale=scale, add_scale=add_scale)
+        smoother.let_go(part)
+        if device.type == "cuda":
+            begun.append(torch.cuda.current_stream(device).record_event())
+
+
+def _kernel(smoother: ScaledRows, device: torch.device) -> Product:
+    entries = len(smoother.indices) + (len(smoother.right) if smoother.self_loops else 0)
+    if choose_kernel(entries=entries, device=device) != "triton":
+        return torch_product
+    from evergraph.graphs.kernels.triton_sum import triton_product
+
+    return triton_product
+
+
+def _moved(smoother: ScaledRows, part: slice, device: torch.device) -> ScaledRows:
+    """Return some rows with all their arrays on a device."""
+    weights = smoother.entry_weights(part)
+    pointers = smoother.indptr[part.start : part.stop + 1]
+    return replace(
+        smoother.rows(part),
+        indptr=_sent(pointers - pointers[0], device),
+        indices=_sent(smoother.entries(part), device),
+        weights=None if weights is None else _sent(weights, device),
+        left=_sent(smoother.left[part], device),
+        mapped=False,
+        kernel="torch",
+    )
+
+
+def _sent(values: Tensor, device: torch.device) -> Tensor:
+    """Return values on a device, through pinned memory so that the copy is asynchronous."""
+    if device.type != "cuda" or values.device.type != "cpu":
+        return values.to(device)
+    return values.as_subclass(Tensor).pin_memory().to(device, non_blocking=True)
