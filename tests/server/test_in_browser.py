@@ -75,7 +75,12 @@ def look_up(browser: Any, wait: Any, node: str) -> None:
 
 
 def texts(browser: Any, selector: str) -> list[str]:
-    return [found.text for found in browser.find_elements("css selector", selector)]
+    from selenium.common.exceptions import StaleElementReferenceException
+
+    try:
+        return [found.text for found in browser.find_elements("css selector", selector)]
+    except StaleElementReferenceException:  # the page has just drawn them anew
+        return texts(browser, selector)
 
 
 def test_nothing_is_asked_elsewhere_and_the_console_is_quiet(show, wait, url):
