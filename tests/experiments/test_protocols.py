@@ -11,7 +11,8 @@ from evergraph.datasets import load
 from evergraph.experiments.build import build_stream, departures, resolved
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.protocols import layered, protocols, read_protocol
-from evergraph.experiments.runner import configured, run
+from evergraph.experiments.runner import run
+from evergraph.experiments.settings import configured
 from evergraph.graphs import Graph
 
 AXES = ("by", "classes_per_task", "order", "edges", "split", "split_seed")

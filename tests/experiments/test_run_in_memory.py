@@ -10,7 +10,8 @@ import evergraph as eg
 from evergraph.core.errors import ConfigurationError, ResultsError, UnknownNameError
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.runner import Observer, configured
+from evergraph.experiments.runner import Observer
+from evergraph.experiments.settings import configured
 
 QUICK: dict[str, Any] = {"epochs": 2, "device": "cpu", "progress": False}
 SYNTHETIC = {"name": "synthetic", "nodes": 360, "classes": 6, "features": 16, "noise": 0.4}

@@ -11,8 +11,8 @@ import evergraph as eg
 from evergraph.core.errors import ConfigurationError
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.presets import read_bench, read_preset
-from evergraph.experiments.runner import configured
 from evergraph.experiments.seeds import with_seeds
+from evergraph.experiments.settings import configured
 from evergraph.experiments.store import ResultStore
 
 RunConfig = eg.RunConfig

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ConfigurationError, KeyReusedError
 from evergraph.online.delta import Delta
-from evergraph.online.folder import recovery as reader_module
+from evergraph.online.folder import reader as reader_module
 from evergraph.online.folder.backup import backup, restore
 from evergraph.online.folder.checkup import checkup
 from evergraph.online.folder.journal import JOURNAL_FILE

@@ -25,7 +25,7 @@ from evergraph.online.delta import Delta, DeltaResult, is_empty
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.markers import BEFORE, store_columns, stored_columns, stored_parameters
 from evergraph.online.folder.queue import DeltaQueue
-from evergraph.online.folder.recovery import FolderReader
+from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
 from evergraph.online.folder.writer import FolderWriter, JournalLoad
 from evergraph.online.heads import heads

@@ -1,13 +1,9 @@
-"""Recovery of a learner from its folder: the newest intact snapshot, then the journal.
-
-``FolderReader`` follows the process that writes to the folder.
-"""
+"""Recovery of a learner from its folder: the newest intact snapshot, then the journal."""
 
 from __future__ import annotations
 
 import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,11 +19,9 @@ from evergraph.online.folder.journal import JOURNAL_FILE, Journal, JournalEntry,
 from evergraph.online.folder.markers import (
     ACKNOWLEDGED_FILE,
     FORMAT_FILE,
-    acknowledged_in,
-    read_checked,
 )
-from evergraph.online.folder.snapshot import ABOUT, read_snapshot, snapshots_in, taken_at
-from evergraph.online.folder.status import FolderStatus, Progress, Replaying
+from evergraph.online.folder.snapshot import ABOUT, read_snapshot, snapshots_in
+from evergraph.online.folder.status import Progress, Replaying
 from evergraph.online.learner import OnlineLearner
 
 REPORTED = 0.5  # seconds between two progress reports
@@ -291,127 +285,3 @@ def reason(error: Exception) -> str:
     """Return an error as one line."""
     first = str(error).strip().split("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
-
-
-class FolderReader:
-    """The learner of a folder, without locking or writing anything; see ``LearnerFolder``."""
-
-    def __init__(
-        self, path: Path, make: Callable[[], OnlineLearner], *, progress: Progress | None = None
-    ) -> None:
-        self.path, self.make = path, make
-        self.lock = threading.RLock()
-        self.on_change: Callable[[], object] = lambda: None
-        self.on_stop: Callable[[], object] = lambda: None  # never called: there is nothing to stop
-        self._seen: int | None = None  # version of the journal at the last refresh
-        self._journal = open_journal(path, make, readonly=True)
-        try:
-            self._recover(progress)
-        except BaseException:
-            self._journal.close()
-            raise
-
-    def _recover(self, progress: Progress | None = None) -> None:
-        """Recover; start over if the writer has replaced snapshots meanwhile."""
-        while True:
-            newest = self._newest()
-            # How often the journal had been rewritten when it was read.
-            self._rewritten = len(self._journal.aside.rewritten(0))
-            try:
-                found = recover(self.path, self.make, self._journal, progress=progress)
-            except DataError:
-                if self._newest() == newest:  # files were not replaced, so they are damaged
-                    raise
-                continue
-            if not self._journal.aside.rewritten(self._rewritten):
-                break
-        self.learner, self.seq, self.snapshot = found.learner, found.seq, found.snapshot
-        self._seconds = found.seconds
-        self._first = self._journal.first()
-        self._short = found.seq < self._journal.last()
-
-    def _newest(self) -> int:
-        return max((number for number, _ in snapshots_in(self.path)), default=0)
-
-    def refresh(self) -> int:
-        """Apply whole batches that were written since; return how many deltas.
-
-        If nothing was written this costs microseconds, so it can be called often.
-
-        If the writer has dropped some of them, the learner starts over from a snapshot that
-        includes them, as a different object. So it does if the writer has set aside deltas that
-        were applied here, or if an unacknowledged delta cannot be applied.
-        """
-        with self.lock:
-            before, version = self.seq, self._journal.version()
-            outdated = self._journal.is_outdated()
-            # A delta that could not be applied here may have been acknowledged since.
-            late = self._short and acknowledged_in(self.path / ACKNOWLEDGED_FILE) > before
-            if version == self._seen and not late and not outdated:
-                return 0
-            if outdated:
-                self._journal.close()
-                self._journal = Journal(self._journal.path, readonly=True)
-            # Before, so as not to build on deltas that were set aside; and after, as the writer may
-            # meanwhile have set aside what was just applied.
-            other = outdated or self._is_set_aside() or not self._replay() or self._is_set_aside()
-            if anew := other or self._is_packed():
-                self._recover()
-            # The version from before, so that later writes are seen by the next refresh.
-            self._seen = None if outdated else version
-            if anew or self.seq != before:
-                self.on_change()
-            return max(self.seq - before, 0)
-
-    def _replay(self) -> bool:
-        """Apply deltas written since; return False if the learner must be recovered instead."""
-        before, began = self.seq, time.thread_time()
-        try:
-            self.seq = replay(self.learner, self._journal, before)
-        except UnappliedError:
-            return False
-        except DataError:
-            if self._newest() <= before:
-                raise
-            return False
-        self._seconds += time.thread_time() - began
-        return True
-
-    def _is_packed(self) -> bool:
-        """Whether the writer has purged positions of forgotten nodes, which must go here too."""
-        first = self._journal.first()
-        if first == self._first:  # a purge drops deltas, and none were dropped
-            return False
-        self._first, newest = first, self._newest()
-        try:
-            there = read_checked(self.path / f"snapshot-{newest}" / ABOUT) if newest else {}
-        except DataError:  # just replaced: checked again when deltas are dropped
-            return False
-        return int(there.get("base", 0)) > int(self.learner.about().get("base", 0))
-
-    def _is_set_aside(self) -> bool:
-        """Whether a delta that was applied here has been set aside since the last check."""
-        new = self._journal.aside.rewritten(self._rewritten)
-        self._rewritten += len(new)
-        return any(first <= self.seq for first in new)
-
-    def status(self) -> FolderStatus:
-        """Return the status of the folder, as this reader sees it."""
-        with self.lock:
-            return FolderStatus(
-                path=str(self.path),
-                readonly=True,
-                seq=self.seq,
-                snapshot=self.snapshot,
-                deltas_since=self.seq - self.snapshot,
-                bytes_since=self._journal.size_after(self.snapshot),
-                keys=self._journal.keys.count(),
-                replay_seconds=round(self._seconds, 3),
-                snapshot_time=taken_at(self.path, self.snapshot),
-                set_aside=self._journal.aside.count(),
-            )
-
-    def close(self) -> None:
-        """Close the files."""
-        with self.lock:
-            self._journal.close()
