@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from evergraph.cli.learner_target import _InFolder
 from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.online.codecs.json_lines import LineBatch, LineReader, delta_of_lines
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead, OnlineHead, TargetHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.line_stream import LineBatch, LineReader, LineStream, delta_of_lines
+from evergraph.online.line_stream import LineStream
 from mixed_tables import mixed_edges, mixed_rows, write_mixed
 from small_learner import learner
 

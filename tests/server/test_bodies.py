@@ -22,11 +22,11 @@ from arrow_bytes import stream
 from evergraph import ContinualNodeClassifier
 from evergraph.core.errors import DataError, EvergraphError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes
+from evergraph.online.codecs.json_lines import LineReader, delta_of_lines
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.line_stream import LineReader, delta_of_lines
 from evergraph.server.arrow import arrow_from_delta, check_decoded, delta_from_arrow
 from evergraph.server.bodies import (
     BLOCK,

@@ -1,1 +1,1 @@
-"""Codecs of deltas: bytes and tables."""
+"""Codecs of deltas: bytes, tables, and lines of JSON."""
