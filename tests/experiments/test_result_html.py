@@ -11,7 +11,8 @@ import torch
 import evergraph as eg
 from evergraph.core.errors import ConfigurationError
 from evergraph.datasets import NamedGraph
-from evergraph.experiments.result import WIDEST, SeedResult, matrix_table
+from evergraph.experiments.display import WIDEST, matrix_table
+from evergraph.experiments.result import SeedResult
 
 EVIL = "<script>alert(1)</script>"
 
