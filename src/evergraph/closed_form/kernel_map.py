@@ -17,6 +17,7 @@ from evergraph.closed_form.views import View
 # The least value added to K's diagonal, relative to its mean: two of a few landmarks may be equal
 # up to rounding, and the head must not fit the rounding error.
 LEAST = 1e-4
+_ONE, _TINY = np.float32(1), np.float32(1e-12)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,14 +72,21 @@ class KernelMap(LandmarkMap):
 
     def by_numpy(self, weights: Sequence[Tensor]) -> FewKernels:
         """Return a NumPy function for Σ_v W_vᵀφ_v of a few nodes.  weights: [m, classes] each"""
-        views = []
-        for view, weight in zip(self.views, weights, strict=True):
-            count, lengths = self.together(view)
-            scaled = weight.div(math.pi).numpy()
-            views.append((self.needed(view), count, lengths.numpy(), scaled))
         places = self.places
-        parts = tuple((p, *places[p], rows.t().numpy()) for p, rows in self.landmarks.items())
-        return FewKernels(parts, tuple(views))
+        shares = np.zeros((max(stop for _, stop in places.values()), len(self.views)), np.float32)
+        turned, scaled = [], []
+        for at, (view, weight) in enumerate(zip(self.views, weights, strict=True)):
+            count, lengths = self.together(view)
+            needed = {part: places[part] for part in self.needed(view)}
+            first, last = min(needed.values())[0], max(needed.values())[1]
+            unit = np.zeros((last - first, len(lengths)), np.float32)
+            over = lengths.clamp_min(1e-12).mul(-count)[:, None]  # removed landmarks stay 0
+            for part, (start, stop) in needed.items():
+                shares[start:stop, at] = 1 / count
+                unit[start - first : stop - first] = self.landmarks[part].div(over).t().numpy()
+            turned.append((first, last, unit))
+            scaled.append(weight * (lengths / math.pi)[:, None])
+        return FewKernels(shares, tuple(turned), torch.cat(scaled).numpy())
 
     def without(self, places: Tensor) -> KernelMap:
         """Return the map with zeros for some landmarks, so that every node's value to them is 0.
@@ -111,7 +119,11 @@ class KernelMap(LandmarkMap):
 
 @dataclass(frozen=True, eq=False)
 class FewKernels:
-    """Σ_v W_vᵀk_v(x, Z) in some twenty NumPy calls; equal to ``KernelMap`` up to rounding.
+    """Σ_v W_vᵀk_v(x, Z) in few passes over NumPy arrays; equal to ``KernelMap`` up to rounding.
+
+    π k(x, z) / ‖x‖‖z‖ = sin t + cos t (π - t) for the angle t between x and z. With c = -cos t, as
+    arccos c = π - t, this is √(1 - c²) - c arccos c. ‖z‖ is part of the weights, ‖x‖ a factor of
+    the scores.
 
     >>> one = KernelMap.of((View((0,)),), {0: torch.eye(2)})
     >>> few = one.by_numpy([torch.tensor([[3.], [5.]])])
@@ -119,27 +131,25 @@ class FewKernels:
     array([[11.91]], dtype=float32)
     """
 
-    # each with its position in a vector and Zᵀ.  float32 [part dims, m]
-    parts: tuple[tuple[int, int, int, Matrix], ...]
-    # the parts of each, its number of unit vectors, ‖z‖ [m], and W_v / π [m, classes]
-    views: tuple[tuple[tuple[int, ...], int, Matrix, Matrix], ...]
+    shares: Matrix  # 1 / number of a view's unit vectors in its columns, else 0  [dims, views]
+    # of each view its first and last column in a vector, and -Zᵀ/‖z‖ [columns, m]
+    views: tuple[tuple[int, int, Matrix], ...]
+    weights: Matrix  # W_v ‖z‖ / π of all views, one below the other  [views m, classes]
 
     def __call__(self, vectors: Matrix) -> Matrix:
         """Return the scores.  [n, dims] -> [n, classes]"""
-        inner, squares = {}, {}
-        for part, start, stop, landmarks in self.parts:
-            if start < vectors.shape[1]:  # vectors omit class codes if no label is nearby
-                rows = vectors[:, start:stop]
-                inner[part] = rows @ landmarks
-                squares[part] = (rows * rows).sum(1, keepdims=True)
-        result: Matrix = np.zeros((len(vectors), self.views[0][3].shape[1]), np.float32)
-        for needed, count, theirs, weights in self.views:
-            first, *others = (part for part in needed if part in inner)
-            total = sum((inner[part] for part in others), inner[first]) / np.float32(count)
-            mine = np.sqrt(sum((squares[part] for part in others), squares[first]) / count)
-            lengths = mine.astype(np.float32, copy=False) * theirs
-            cosine = np.clip(total / np.maximum(lengths, 1e-12), -1.0, 1.0)
-            sine = np.sqrt(np.maximum(1 - cosine * cosine, 0.0))
-            kernel = (cosine * (np.float32(math.pi) - np.arccos(cosine)) + sine) * lengths
-            result += kernel @ weights
-        return result
+        count, dims = vectors.shape  # vectors omit class codes, which are last, if no label is near
+        lengths = np.sqrt(np.square(vectors) @ self.shares[:dims])[:, :, None]
+        turned = np.empty((count, len(self.views), len(self.views[0][2][0])), np.float32)
+        for at, (first, last, landmarks) in enumerate(self.views):
+            rows = vectors[:, first:last]
+            np.matmul(rows, landmarks[: rows.shape[1]], out=turned[:, at])
+        turned /= np.maximum(lengths, _TINY)
+        turned.clip(-_ONE, _ONE, out=turned)
+        angle = np.arccos(turned)
+        angle *= turned
+        np.multiply(turned, turned, out=turned)
+        np.sqrt(np.subtract(_ONE, turned, out=turned), out=turned)
+        turned -= angle
+        turned *= lengths
+        return turned.reshape(count, len(self.weights)) @ self.weights
