@@ -46,8 +46,7 @@ class ListedRows(NamedTuple):
     left: NDArray[np.float32]
     right: NDArray[np.float32]
     own: NDArray[np.int64]  # each row's own column; empty without self-loops
-    # the last entry that may be prefetched beyond a row; -1 if rows do not follow each other
-    last: int
+    last: int  # the last entry that may be read ahead of time
     # weights of the entries; () if all are 1, for which a kernel of its own is compiled
     weights: NDArray[np.float32] | tuple[()] = ()
 
@@ -95,9 +94,11 @@ def _tile(half: int) -> Code:
                 a = times_plus(weight, load(x.values, place + low, half), a)
                 b = times_plus(weight, load(x.values, place + high, half), b)
             end = np.intp(rows.stops[i])
-            bound = max(end - 1, rows.last)
+            # After the entries of this row those of the next are needed, wherever they lie.
+            jump = np.intp(rows.starts[np.uintp(min(row + 1, stop - 1))]) - end
             for entry in range(np.intp(rows.starts[i]), end):
-                later = min(entry + AHEAD, bound)
+                later = entry + AHEAD
+                later = min(later + jump if later >= end else later, rows.last)
                 soon = np.intp(rows.indices[np.uintp(later)]) * x.stride
                 prefetch(x.values, soon + low, half)
                 prefetch(x.values, soon + high, half)

@@ -421,7 +421,8 @@ def correct(  # type: ignore[no-untyped-def]
             ends[0] = starts[node] + counts[node]
             own[:] = node
             here = slice(node, node + 1)
-            listed = ListedRows(starts[here], ends, pool, left[here], right, own, -1, entry_weights)
+            last, mine = len(pool) - 1, left[here]
+            listed = ListedRows(starts[here], ends, pool, mine, right, own, last, entry_weights)
             there = Flat(values[row : row + width], width)
             one, none = np.float32(1), np.float32(0)
             weighted_sums(listed, source, there, there, one, none, width, 0, 1)

@@ -149,7 +149,7 @@ class LiveSmoother(KeptArrays):
                 self._left.array[positions],
                 self._right.array,
                 positions if self.self_loops else positions[:0],
-                -1,
+                len(lists.pool) - 1,
                 () if lists.weights is None else lists.weights,
             )
             out = room(len(nodes), like=values) if out is None else out
