@@ -100,3 +100,15 @@ def test_a_line_has_the_digits_of_the_table(capsys):
     bar.on_task("tem", 0, TaskReport(3, rows, {}))
     told = percent(spread([average_accuracy(matrix_of([row[:n] for n in (1, 2, 3, 4)]))]))
     assert f"AA {told} local, {told} global" in capsys.readouterr().err
+
+
+def test_the_time_left_counts_what_was_learned_before_an_interruption(capsys):
+    """Of 4 tasks, 2 of which took 30 s together in an earlier process, about 30 s are left."""
+    bar = notebook_bar.RunProgress(label="paths", epochs={"": 1}, tasks=4, seeds=1)
+    bar._moves = False
+    rows = {"local": {"balanced": [1.0]}, "global": {"balanced": [1.0]}}
+    for index in range(2):
+        bar.on_task("", 0, TaskReport(index, rows, {"train": 10.0, "evaluate": 5.0}))
+        bar._said -= 10  # lines are at least so many seconds apart
+    written = capsys.readouterr().err.splitlines()
+    assert [line.partition("about ")[2] for line in written] == ["45 s left", "30 s left"]

@@ -69,7 +69,8 @@ class RunProgress(Progress):
         self._found: dict[str, str] = {}  # accuracies of the runs that have learned ...
         self._task = (-1, -1)  # ... this task of this seed
         self._silent = True  # nothing has been written yet
-        self._started = self._said = time.monotonic()
+        self._taken = 0.0  # seconds of all tasks so far, also those learned before an interruption
+        self._said = time.monotonic()
         bar = NotebookBar if in_notebook() else progress_bar
         self._bar = bar(self._console, "{task.percentage:3.0f} %")
         self._row = self._bar.add_task(label, total=self._total)
@@ -97,6 +98,7 @@ class RunProgress(Progress):
         seed_before, task_before = self._before.get(name, (seed, -1))
         self._done += report.index - (task_before if seed_before == seed else -1)
         self._before[name] = seed, report.index
+        self._taken += sum(report.seconds.values())
         self._bar.update(self._row, description=text, completed=self._done)
         now, last = time.monotonic(), self._done == self._total
         due = now - self._said >= 10 and len(self._found) == len(self._epochs)
@@ -105,7 +107,7 @@ class RunProgress(Progress):
             return
         self._said = now
         share = self._done / self._total
-        left = (now - self._started) * (1 - share) / share
+        left = self._taken * (1 - share) / share
         sys.stderr.write(f"{text}  about {left:.0f} s left\n" if not last else f"{text}\n")
         sys.stderr.flush()
 
