@@ -142,6 +142,18 @@ def test_labels_can_be_replaced_and_hidden_without_touching_the_graph():
         assert changed.time is graph.time
 
 
+def test_what_is_changed_of_a_graph_with_labels_shown_is_changed_of_its_structure():
+    """Embeddings are cached for the structure: it must not be that of the graph before."""
+    edges = torch.tensor([[0, 1], [1, 2]])
+    graph = Graph.from_edges(edges, features=torch.eye(3), labels=torch.zeros(3, dtype=torch.long))
+    shown = graph.showing(torch.tensor([0, -1, -1]))
+    assert shown.structure is graph
+    directed = shown.with_directions()
+    assert directed.structure.relations is not None
+    assert directed.with_relations(None).without_labels().relations is None
+    assert shown.with_features(2 * torch.eye(3)).structure.features[0, 0] == 2
+
+
 def test_a_graph_moves_with_everything_it_has():
     graph = graph_of([(0, 1)], time=torch.arange(NODES))
     assert graph.to("cpu") is graph
