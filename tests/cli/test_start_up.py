@@ -1,6 +1,7 @@
 """What a command imports, which is most of what it costs, and what --help says."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -152,3 +153,27 @@ def test_help_tells_what_is_taken_where_nothing_is_given():
             else:
                 assert f"[default: {parameter.default}" in text, where
     assert seen > 60
+
+
+def test_a_service_chooses_numpys_threads_before_numpy_is_loaded(tmp_path):
+    script = """
+import os, sys
+class Watch:
+    def find_spec(self, name, *_):
+        if name == "numpy":
+            print(os.environ.get("OPENBLAS_NUM_THREADS"), flush=True)
+            os._exit(0)
+sys.meta_path.insert(0, Watch())
+from evergraph.cli.app import main
+main()
+"""
+    words = ["serve", str(tmp_path / "learner"), "--port", "0", "--threads", "2"]
+    given = {name: value for name, value in os.environ.items() if "_NUM_THREADS" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words],
+        env=given,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "1\n"

@@ -162,6 +162,9 @@ def serve_command(
     Every acknowledged change is on disk. A page at / shows the learner's state. Without a token
     file only this machine may read and write.
     """
+    # Read by numpy when it is loaded, so before the imports below. A few nodes' predictions are too
+    # small to split: threads that wait for each other would take up to eight times the CPU time.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for package in ("fastapi", "uvicorn", "prometheus_client"):
         require(package, extra="serve", why="serving")
     from evergraph.server import running
@@ -172,8 +175,6 @@ def serve_command(
 
     running.outlive_hang_ups()
     check_choice("log format", log_format, FORMATS)
-    # Read by numpy when it is loaded: one node's prediction is too small to split over threads.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", str(threads))
     running.check_address(host, has_tokens=token_file is not None)
     tokens = None if token_file is None else read_tokens(token_file)
     tls = tls_of(tls_cert, tls_key, tls_key_password_file)
