@@ -8,8 +8,10 @@ import pytest
 import torch
 from hypothesis import given
 
+from evergraph.closed_form import statistics
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.views import View
+from evergraph.core.device import exactly_threads
 
 # Parts 0, 2 and 4 of a vector, and class codes at its end; the second view leaves a gap.
 VIEWS = (View((0,)), View((0, 4)), View((0, 2), codes=True))
@@ -32,7 +34,9 @@ def by_definition(one: KernelMap, vectors: torch.Tensor, weights: list[torch.Ten
         z = torch.cat([one.landmarks[part] for part in needed], dim=1).double()
         lengths = x.norm(dim=1)[:, None] * z.norm(dim=1)
         t = (x @ z.t() / lengths.clamp_min(1e-300)).clamp(-1, 1).acos()
-        scores += lengths * (t.sin() + (math.pi - t) * t.cos()) / (math.pi * units) @ weight.double()
+        scores += (
+            lengths * (t.sin() + (math.pi - t) * t.cos()) / (math.pi * units) @ weight.double()
+        )
     return scores
 
 
@@ -58,10 +62,11 @@ def test_a_few_rows_by_numpy_are_the_definition(seed, rows, removed):
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=str)
-def test_features_are_the_definition(view):
-    one = landmarks(3)
+def test_features_are_the_definition_however_few_rows_a_thread_takes(monkeypatch, view):
+    monkeypatch.setattr(statistics, "CACHED", 12)  # two rows of six values
+    one = landmarks(3).only([view])
     vectors = torch.randn(5, sum(SIZES.values()), generator=torch.Generator().manual_seed(4))
-    found = one.only([view])
-    features = found.features(view, found.projected(found.cut(vectors), torch.matmul))
-    expected = by_definition(found, vectors, [torch.eye(6)])
+    with exactly_threads(2):
+        features = one.features(view, one.projected(one.cut(vectors), torch.matmul))
+    expected = by_definition(one, vectors, [torch.eye(6)])
     torch.testing.assert_close(features.double(), expected, rtol=1e-4, atol=1e-4)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.fusing import Probes, draw_order
-from evergraph.closed_form.statistics import few_rows
+from evergraph.closed_form.statistics import over_few_rows
 from evergraph.closed_form.view_features import ViewFeatures
 from evergraph.closed_form.view_map import (
     BLOCK_VALUES,
@@ -147,7 +147,9 @@ class LandmarkMap(ViewMap):
         count, theirs = self.together(view)
         first, *others = (projected[part] for part in self.needed(view))
         out = first.new_empty(len(first), len(theirs))
-        for rows in few_rows(out):
+
+        @torch.no_grad()  # applies to one thread
+        def work(rows: slice) -> None:
             total = sum((part[rows] for part in others), first[rows]) / count
             lengths = total[:, -1:].sqrt() * theirs
             cosine = torch.div(total[:, :-1], lengths.clamp_min(1e-12), out=out[rows])
@@ -156,6 +158,8 @@ class LandmarkMap(ViewMap):
             # sin t is the root of 1 - cos² t, which saves one function per pair of nodes.
             sine = cosine.square().neg_().add_(1).clamp_min_(0.0).sqrt_()
             cosine.mul_(angle.neg_().add_(math.pi)).add_(sine).mul_(lengths).div_(math.pi)
+
+        over_few_rows(work, out)
         return out
 
     def features(self, view: View, projected: Parts) -> Tensor:

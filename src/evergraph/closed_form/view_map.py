@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.statistics import few_rows
+from evergraph.closed_form.statistics import over_few_rows
 from evergraph.closed_form.views import CODE_HOPS, CODES, RELATIONS, View, ViewRows
 from evergraph.graphs.kernels.row_ranges import tiled_product
 
@@ -228,11 +228,15 @@ class RandomMap(ViewMap):
         """Return φ_v.  -> [n, m]"""
         first, *others = (projected[part] for part in self.needed(view))
         out, scale = torch.empty_like(first), self.scale(view)
-        for rows in few_rows(out):
+
+        @torch.no_grad()  # applies to one thread
+        def work(rows: slice) -> None:
             total = out[rows].copy_(first[rows])
             for other in others:
                 total += other[rows]
             total.relu_().mul_(scale)
+
+        over_few_rows(work, out)
         return out
 
     def scale(self, view: View) -> float:
