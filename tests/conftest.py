@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import gc
 import os
+import py_compile
 import re
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from importlib import metadata
-from importlib.util import find_spec
+from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.assertion import rewrite
 from _pytest.doctest import DoctestModule
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
@@ -82,6 +84,28 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
     return TogetherWhereCostly(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Compile some of the modules in each worker: in a fresh clone, each would compile all."""
+    worker = getattr(session.config, "workerinput", None)
+    gc.disable()  # what is imported stays, and would be looked through a hundred times
+    if worker is None or sys.dont_write_bytecode:
+        return
+    root, state = session.config.rootpath, session.config.stash[rewrite.assertstate_key]
+    modules = [*sorted(root.glob("src/**/*.py")), *sorted(root.glob("tests/**/*.py"))]
+    for module in modules[int(worker["workerid"][2:]) :: worker["workercount"]]:
+        compiled = Path(cache_from_source(str(module)))
+        if not (module.name.startswith("test_") or module.name == "conftest.py"):
+            if not compiled.exists():
+                py_compile.compile(str(module), quiet=2)
+            continue
+        rewritten = compiled.with_name(module.stem + rewrite.PYC_TAIL)
+        if not rewritten.exists():
+            rewritten.parent.mkdir(exist_ok=True)
+            source, code = rewrite._rewrite_test(module, session.config)
+            rewrite._write_pyc(state, code, source, rewritten)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]]:
     """Look for examples only in files that have one: looking through all of them takes seconds."""
@@ -96,6 +120,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 20)
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
