@@ -22,6 +22,7 @@ import pytest
 from _pytest.assertion import rewrite
 from _pytest.doctest import DoctestModule
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadFileScheduling
 
 # The package is imported by the fixtures that need it: the process that hands tests out to workers
@@ -38,7 +39,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # deadline: how long one takes is a matter of what else the machine does.
 settings.register_profile("gate", derandomize=True, deadline=None, max_examples=12)
 settings.register_profile("explore", print_blob=True, deadline=None, max_examples=100)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "gate")
+settings.load_profile(PROFILE)
+if PROFILE == "gate" and hasattr(providers, "_get_local_constants"):
+    # Examples would also be drawn from the constants of whatever modules this process happens to
+    # have imported: others in each worker, and all are parsed for it, which takes seconds.
+    providers._get_local_constants = lambda: providers._local_constants
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 CHROMIUM = (
