@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from importlib.util import cache_from_source, find_spec
@@ -96,23 +97,34 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     """Compile some of the modules in each worker: in a fresh clone, each would compile all."""
-    worker = getattr(session.config, "workerinput", None)
     gc.disable()  # what is imported stays, and would be looked through a hundred times
-    if worker is None or sys.dont_write_bytecode:
+    worker = getattr(session.config, "workerinput", None)
+    state = session.config.stash.get(rewrite.assertstate_key, None)
+    if worker is None or state is None or sys.dont_write_bytecode:
         return
-    root, state = session.config.rootpath, session.config.stash[rewrite.assertstate_key]
-    modules = [*sorted(root.glob("src/**/*.py")), *sorted(root.glob("tests/**/*.py"))]
+    root = session.config.rootpath
+    asked = [root / each.split("::")[0] for each in session.config.args]
+    modules = sorted(root.glob("src/**/*.py"))
+    for test in sorted(root.glob("tests/**/*.py")):
+        if any(test.is_relative_to(each) for each in asked):
+            modules.append(test)
     for module in modules[int(worker["workerid"][2:]) :: worker["workercount"]]:
-        compiled = Path(cache_from_source(str(module)))
-        if not (module.name.startswith("test_") or module.name == "conftest.py"):
-            if not compiled.exists():
-                py_compile.compile(str(module), quiet=2)
-            continue
-        rewritten = compiled.with_name(module.stem + rewrite.PYC_TAIL)
-        if not rewritten.exists():
-            rewritten.parent.mkdir(exist_ok=True)
-            source, code = rewrite._rewrite_test(module, session.config)
-            rewrite._write_pyc(state, code, source, rewritten)
+        with suppress(SyntaxError, OSError):  # told by whoever imports it
+            _compile(module, session.config, state)
+
+
+def _compile(module: Path, config: pytest.Config, state: Any) -> None:
+    """Write byte code where there is none, as Python or pytest does when it imports a module."""
+    compiled = Path(cache_from_source(str(module)))
+    if not (module.name.startswith("test_") or module.name == "conftest.py"):
+        if not compiled.exists():
+            py_compile.compile(str(module), quiet=2)
+        return
+    rewritten = compiled.with_name(module.stem + rewrite.PYC_TAIL)
+    if not rewritten.exists():
+        rewritten.parent.mkdir(exist_ok=True)
+        source, code = rewrite._rewrite_test(module, config)
+        rewrite._write_pyc(state, code, source, rewritten)
 
 
 @pytest.hookimpl(wrapper=True)
