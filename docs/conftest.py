@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from evergraph.memory.samplers import samplers
-from evergraph.methods import methods
-
 FILE = re.compile(r"^```python\n(# \w+\.py\n.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -20,6 +17,10 @@ FILE = re.compile(r"^```python\n(# \w+\.py\n.*?)^```", re.MULTILINE | re.DOTALL)
 def _clean_page(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Not above: the process that hands tests out to workers reads this file, and needs no torch.
+    from evergraph.memory.samplers import samplers
+    from evergraph.methods import methods
+
     monkeypatch.chdir(tmp_path)
     for parts in (methods, samplers):
         monkeypatch.setattr(parts, "_classes", dict(parts._classes))

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import gc
 import os
+import py_compile
 import re
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
-from importlib.util import find_spec
+from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+# A plugin of trio, of which no test makes use, would be imported with hypothesis.
+os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
+
 import pytest
+from _pytest.assertion import rewrite
 from _pytest.doctest import DoctestModule
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadFileScheduling
 
 # The package is imported by the fixtures that need it: the process that hands tests out to workers
@@ -33,7 +40,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # deadline: how long one takes is a matter of what else the machine does.
 settings.register_profile("gate", derandomize=True, deadline=None, max_examples=12)
 settings.register_profile("explore", print_blob=True, deadline=None, max_examples=100)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "gate")
+settings.load_profile(PROFILE)
+if PROFILE == "gate" and hasattr(providers, "_get_local_constants"):
+    # Examples would also be drawn from the constants of whatever modules this process happens to
+    # have imported: others in each worker, and all are parsed for it, which takes seconds.
+    providers._get_local_constants = lambda: providers._local_constants
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 CHROMIUM = (
@@ -82,6 +94,39 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
     return TogetherWhereCostly(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Compile some of the modules in each worker: in a fresh clone, each would compile all."""
+    gc.disable()  # what is imported stays, and would be looked through a hundred times
+    worker = getattr(session.config, "workerinput", None)
+    state = session.config.stash.get(rewrite.assertstate_key, None)
+    if worker is None or state is None or sys.dont_write_bytecode:
+        return
+    root = session.config.rootpath
+    asked = [root / each.split("::")[0] for each in session.config.args]
+    modules = sorted(root.glob("src/**/*.py"))
+    for test in sorted(root.glob("tests/**/*.py")):
+        if any(test.is_relative_to(each) for each in asked):
+            modules.append(test)
+    for module in modules[int(worker["workerid"][2:]) :: worker["workercount"]]:
+        with suppress(SyntaxError, OSError):  # told by whoever imports it
+            _compile(module, session.config, state)
+
+
+def _compile(module: Path, config: pytest.Config, state: Any) -> None:
+    """Write byte code where there is none, as Python or pytest does when it imports a module."""
+    compiled = Path(cache_from_source(str(module)))
+    if not (module.name.startswith("test_") or module.name == "conftest.py"):
+        if not compiled.exists():
+            py_compile.compile(str(module), quiet=2)
+        return
+    rewritten = compiled.with_name(module.stem + rewrite.PYC_TAIL)
+    if not rewritten.exists():
+        rewritten.parent.mkdir(exist_ok=True)
+        source, code = rewrite._rewrite_test(module, config)
+        rewrite._write_pyc(state, code, source, rewritten)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]]:
     """Look for examples only in files that have one: looking through all of them takes seconds."""
@@ -96,6 +141,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 20)
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """Â, with weights of edges and without: in the record, what is made of it, and every product."""
 
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 
@@ -17,12 +18,13 @@ from evergraph.core.resources import Resources
 from evergraph.graphs import Graph, csr, normalised, smoother
 from evergraph.graphs import normalisation as normalisation_module
 from evergraph.graphs.kernels import row_ranges, scaled_rows
-from evergraph.graphs.kernels.scaled_rows import Kernel, numba_works
+from evergraph.graphs.kernels.scaled_rows import Kernel
 from evergraph.graphs.normalisation import Normalisation, row_sums
 from graphs_to_draw import Pairs, edge_index, path_pairs
 from pyg import pyg_data
 
-KERNELS: list[Kernel] = ["torch", *(["numba"] if numba_works() else [])]
+KERNELS: list[Kernel] = ["torch", *(["numba"] if find_spec("numba") else [])]
+pytestmark = pytest.mark.usefixtures("one_tile")
 SCHEMES: list[Normalisation] = ["symmetric", "row", "none"]
 seeds = st.integers(0, 10_000)
 

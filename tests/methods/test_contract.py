@@ -61,7 +61,8 @@ def tiny_graph() -> Graph:
 
 
 def make(name: str, *, seed: int = 0, epochs: int = 1, **options: Any) -> Learner:
-    trainer = Trainer(epochs=epochs, lr=0.02, batch_size=16, device="cpu")
+    batch = 16 if name == "joint" else 32  # it shares its steps among candidates
+    trainer = Trainer(epochs=epochs, lr=0.02, batch_size=batch, device="cpu")
     if name in SMALL:
         options = {"backbone": SMALL[name]()} | options
     return methods.make(name, trainer=trainer, generator=seeded(seed, "learner"), **options)

@@ -17,6 +17,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -29,7 +30,6 @@ from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.ridge import balanced_moments, balanced_ridge
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
-from evergraph.graphs.kernels.scaled_rows import numba_works
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import FORMAT_FILE, with_check
@@ -125,7 +125,7 @@ def test_a_tolerance_saves_counting_and_moves_scores():
     assert near.predict_proba(ids)[1].ne(exact.predict_proba(ids)[1]).any()
 
 
-@pytest.mark.skipif(not numba_works(), reason="numba is not at hand")
+@pytest.mark.skipif(not find_spec("numba"), reason="numba is not at hand")
 @pytest.mark.parametrize("name", ["relations", "analytic"])
 def test_what_has_certainly_not_moved_is_skipped_without_any_effect(name, monkeypatch):
     """Compiled code leaves out nodes far from the limit: that saves time and changes no bit."""
@@ -148,7 +148,7 @@ def test_what_has_certainly_not_moved_is_skipped_without_any_effect(name, monkey
     assert bits(skipping) == bits(comparing)
 
 
-@pytest.mark.skipif(not numba_works(), reason="numba is not at hand")
+@pytest.mark.skipif(not find_spec("numba"), reason="numba is not at hand")
 def test_features_are_compared_only_where_some_were_updated(monkeypatch):
     counted = Counted((2, 2), tolerance=0.1)
     counted.put(torch.tensor([0]), torch.tensor([[1.0, 0.0, 1.0, 0.0]]))

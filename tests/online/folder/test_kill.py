@@ -55,9 +55,11 @@ def check(found, *where: object) -> None:
     assert (found.lost, found.twice, found.other_bits) == (0, 0, False), where
 
 
-@pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.slow)])
-def test_kills_at_random_moments(kills, tmp_path, times):
-    found = kills.kill_often(tmp_path / "folder", times)
+@pytest.mark.parametrize(
+    ("killing", "times"), [("quick", 2), pytest.param("kills", 20, marks=pytest.mark.slow)]
+)
+def test_kills_at_random_moments(request, tmp_path, killing, times):
+    found = request.getfixturevalue(killing).kill_often(tmp_path / "folder", times)
     for each in found:
         check(each)
     assert sum(f.acknowledged for f in found) > times
