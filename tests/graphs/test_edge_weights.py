@@ -24,7 +24,6 @@ from graphs_to_draw import Pairs, edge_index, path_pairs
 from pyg import pyg_data
 
 KERNELS: list[Kernel] = ["torch", *(["numba"] if find_spec("numba") else [])]
-pytestmark = pytest.mark.usefixtures("one_tile")
 SCHEMES: list[Normalisation] = ["symmetric", "row", "none"]
 seeds = st.integers(0, 10_000)
 
