@@ -16,6 +16,9 @@ from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+# A plugin of trio, of which no test makes use, would be imported with hypothesis.
+os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
+
 import pytest
 from _pytest.assertion import rewrite
 from _pytest.doctest import DoctestModule
