@@ -163,7 +163,7 @@ def serve_command(
     file only this machine may read and write.
     """
     # Read by numpy when it is loaded, so before the imports below. A few nodes' predictions are too
-    # small to split: threads that wait for each other would take up to eight times the CPU time.
+    # small to split: threads would wait for each other, which ``benchmarks/service.py`` shows.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for package in ("fastapi", "uvicorn", "prometheus_client"):
         require(package, extra="serve", why="serving")

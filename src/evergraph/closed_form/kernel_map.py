@@ -78,13 +78,13 @@ class KernelMap(LandmarkMap):
         for at, (view, weight) in enumerate(zip(self.views, weights, strict=True)):
             count, lengths = self.together(view)
             needed = {part: places[part] for part in self.needed(view)}
-            first, last = min(needed.values())[0], max(needed.values())[1]
-            unit = np.zeros((last - first, len(lengths)), np.float32)
+            first, end = min(needed.values())[0], max(needed.values())[1]
+            unit = np.zeros((end - first, len(lengths)), np.float32)  # 0 for parts between
             over = lengths.clamp_min(1e-12).mul(-count)[:, None]  # removed landmarks stay 0
             for part, (start, stop) in needed.items():
                 shares[start:stop, at] = 1 / count
                 unit[start - first : stop - first] = self.landmarks[part].div(over).t().numpy()
-            turned.append((first, last, unit))
+            turned.append((first, end, unit))
             scaled.append(weight * (lengths / math.pi)[:, None])
         return FewKernels(shares, tuple(turned), torch.cat(scaled).numpy())
 
@@ -132,7 +132,7 @@ class FewKernels:
     """
 
     shares: Matrix  # 1 / number of a view's unit vectors in its columns, else 0  [dims, views]
-    # of each view its first and last column in a vector, and -Zᵀ/‖z‖ [columns, m]
+    # of each view where its columns begin and end in a vector, and -Zᵀ/‖z‖ [columns, m]
     views: tuple[tuple[int, int, Matrix], ...]
     weights: Matrix  # W_v ‖z‖ / π of all views, one below the other  [views m, classes]
 
@@ -141,8 +141,8 @@ class FewKernels:
         count, dims = vectors.shape  # vectors omit class codes, which are last, if no label is near
         lengths = np.sqrt(np.square(vectors) @ self.shares[:dims])[:, :, None]
         turned = np.empty((count, len(self.views), len(self.views[0][2][0])), np.float32)
-        for at, (first, last, landmarks) in enumerate(self.views):
-            rows = vectors[:, first:last]
+        for at, (first, end, landmarks) in enumerate(self.views):
+            rows = vectors[:, first:end]
             np.matmul(rows, landmarks[: rows.shape[1]], out=turned[:, at])
         turned /= np.maximum(lengths, _TINY)
         turned.clip(-_ONE, _ONE, out=turned)

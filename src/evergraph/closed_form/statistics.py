@@ -49,8 +49,8 @@ def few_rows(values: Tensor) -> Iterator[slice]:
 def over_few_rows(work: Callable[[slice], object], values: Tensor) -> None:
     """Process a few rows at a time, on a CPU each time by one thread.
 
-    Torch would split every operation, and its threads would wait for each other a dozen times in
-    100 us: beside a process that keeps one of two cores busy, that takes 20 times the CPU time.
+    Torch would split every one of a dozen short operations, and its threads would wait for each
+    other after each: most of the CPU time where another process keeps a core busy.
     """
     if values.device.type != "cpu":
         work(slice(None))
