@@ -27,10 +27,20 @@ from benchmarks.graphs import CASES
 from benchmarks.measure import Options, Table, run
 
 from evergraph.core.device import denormals_flushed
-from evergraph.evaluation import average_accuracy, average_forgetting, evaluate
+from evergraph.evaluation import (
+    average_accuracy,
+    average_forgetting,
+    balanced_accuracy,
+    evaluate,
+)
 from evergraph.evaluation.accuracy_matrix import matrix_of
 from evergraph.experiments.build import build_learner, build_stream, resolved
 from evergraph.experiments.config import RunConfig, merged
+from evergraph.graphs import UNLABELLED
+from evergraph.graphs.csr import densify, repeat, take_rows
+from evergraph.online import Delta
+from evergraph.online.learner import OnlineLearner
+from evergraph.streams import GraphStream
 from evergraph.streams.stream import Testing
 
 GRAPHS = ("wordnet", "computers", "coauthor-cs", "actor", "blogcatalog", "uai2010")
@@ -101,7 +111,9 @@ class Job:
     """One stream to be measured.
 
     Attributes:
-        kind: ``stream``, learned and tested task by task, or ``once``, all tasks together.
+        kind: ``stream``, learned and tested task by task, ``once``, all tasks together, or
+            ``live``, by a live learner that is given a delta a task and the labels of training
+            nodes.
         graph, column: by name.
         seed: of the run and of its split.
         values: of the configuration.
@@ -130,6 +142,8 @@ def measured(job: Job) -> Cell:
     """Learn a stream, task by task or all of it at once, and test."""
     config, testing = config_of(job.column, job.values), COLUMNS[job.column][1]
     stream = build_stream(config, CASES[job.graph].load(), seed=job.seed)
+    if job.kind == "live":
+        return live(stream)
     learner, last, start = build_learner(config, seed=job.seed), len(stream) - 1, _cpu()
     found = []
     for index in range(len(stream)) if job.kind == "stream" else [last]:
@@ -146,6 +160,40 @@ def measured(job: Job) -> Cell:
         kept=learner.usage.bytes,
         pooled=float(100 * sizes / sizes.sum() @ torch.tensor(found[-1].rows[testing]["plain"])),
         device=torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU",
+    )
+
+
+def live(stream: GraphStream) -> Cell:
+    """Give a live learner a delta a task, with the edges to all nodes so far."""
+    learner, start = OnlineLearner(), _cpu()
+    for task in stream:
+        labels = torch.full((len(task.ids),), UNLABELLED)
+        labels[task.train] = task.train_labels
+        ends = task.graph.indices.long().repeat(2).view(2, -1)
+        ends[1] = repeat(torch.arange(len(task.ids)), task.graph.indptr.diff())
+        new = torch.isin(ends, task.own).any(0) & (ends[0] < ends[1])
+        features = take_rows(task.graph.features, task.own)
+        learner.apply(
+            Delta(
+                nodes=task.ids[task.own].tolist(),
+                features=densify(features),
+                labels=[None if label < 0 else label for label in labels[task.own].tolist()],
+                edges=task.ids[ends[:, new].t()].tolist(),
+            )
+        )
+    taken = _cpu() - start
+    (exam,) = stream.exams(len(stream) - 1, "global")
+    given = torch.tensor(learner.predict(task.ids[exam.nodes].tolist()))
+    here = [exam.tasks == index for index in exam.tasks.unique()]
+    by_task = [balanced_accuracy(given[rows], exam.labels[rows]) for rows in here]
+    right = given.eq(exam.labels).double()
+    return Cell(
+        accuracy=100 * mean(by_task),
+        forgetting=None,
+        error=0.0,
+        seconds=taken,
+        kept=learner.status().memory,
+        pooled=100 * float(right.mean()),
     )
 
 

@@ -271,9 +271,9 @@ def test_weights_of_views_fitted_in_pieces_are_those_of_all_at_once(monkeypatch)
     scores = torch.rand(40, 5, 3, generator=generator)
     labels = torch.randint(5, (40,), generator=generator)
     allowed = torch.tensor([[True, True, True, True, True]])
-    whole = fused_weights(scores, labels, allowed=allowed)
+    whole = fused_weights(scores, labels, allowed=allowed).weights
     monkeypatch.setattr(fusing, "BLOCK_VALUES", 50)
-    assert torch.allclose(fused_weights(scores, labels, allowed=allowed.expand(40, -1)), whole)
+    assert torch.allclose(fused_weights(scores, labels, allowed=allowed.expand(40, -1)).weights, whole)
 
 
 def test_what_is_weighed_shrinks_as_classes_come(monkeypatch):

@@ -19,6 +19,7 @@ from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph, no_n
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
+from evergraph.online.graph.live_shape import LiveShape
 from evergraph.online.heads import OnlineHead
 from evergraph.online.heads.base import Wear, class_scores, row_blocks
 from evergraph.online.identifiers import IdTable
@@ -44,8 +45,8 @@ class Settled(NamedTuple):
 class Knowledge:
     """A growing graph whose embeddings, class codes and head are updated with it.
 
-    Nodes are positions here. A node's vector is its embedding, then relations if there are any, and
-    class codes for heads that use them. Within a delta a node may move more than once, be labelled
+    Nodes are positions here. A node's vector is its embedding, then relations if there are any,
+    shape and class codes for heads that use them. Within a delta a node may move more than once, be labelled
     and forgotten; what is touched is collected, and the head is updated once, by ``settle``, with
     the node's vector when it was last counted and its current one. Nodes that have hardly moved are
     skipped (see ``Counted``), unless something is forgotten: then all around it are updated. Scores
@@ -71,7 +72,8 @@ class Knowledge:
         self.codes = None
         if head.code_width:
             self.codes = LiveCodes(width=head.code_width, seed=seed, relations=self.relations)
-        parts = (embeddings, self.relations, self.codes)
+        self.shape = LiveShape() if head.shaped else None
+        parts = (embeddings, self.relations, self.shape, self.codes)
         self._vectors = [part for part in parts if part is not None]  # those of a node's vector
         self.dims = sum(part.dims for part in self._vectors)
         self.storage: ArrayStorage | None = None  # of arrays that lie in files, see ``map_to``
@@ -188,6 +190,8 @@ class Knowledge:
         self._recomputed += len(self._touched[-1])
         if self.relations is not None:
             self._touched.append(self.relations.update())
+        if self.shape is not None:
+            self._touched.append(self.shape.update(self.graph, change))
         self._recode(change, no_nodes() if relabelled is None else relabelled)
         if self.relations is not None:
             self.relations.clear()
@@ -306,8 +310,7 @@ class Knowledge:
         traced = ~(marked & stay) if self._cut else marked & ~stay
         self._urgent |= self.head.let_go(nodes if self._forgotten else nodes[traced])
         counts = self.labels.counts_
-        known = {"labelled": int(counts.sum()), "classes": int((counts > 0).sum())}
-        anew = self.head.landmarks_wanted(**known, changed=bool(len(nodes)))
+        anew = self.head.landmarks_wanted(counts, changed=bool(len(nodes)))
         if self.counted.tolerance and not self._forgotten and (stored := self._stored()):
             near = self.counted.surely_near(nodes[stay], stored, updated=self._updated)
             stay[stay.clone()] = ~torch.from_numpy(near)
@@ -319,7 +322,7 @@ class Knowledge:
         if anew:
             assert self.held is not None, "heads on landmarks hold back"
             chosen = self.held.landmarks(anew)
-            self.head.stand_on(chosen, self.counted.of(chosen), **known)
+            self.head.stand_on(chosen, self.counted.of(chosen), counts=counts)
             self._urgent, counted = True, self._count_all()
         elif (sizes := self.head.sizes()) is not None and self.wear.worn(sizes):
             # Sums have lost digits. This depends only on what was counted, so a replay of the same
@@ -370,7 +373,7 @@ class Knowledge:
         if not self.head.lazy or self.solving.due(counted, known=known, urgent=urgent):
             if self.held is not None:
                 held = self.held.first(self.head.most_weighed, balanced=self.head.balanced)
-                self.head.weigh(self.counted.of(held), self.labels.of(held))
+                self.head.weigh(held, self.counted.of(held), self.labels.of(held))
             self.head.settle()
 
     def _classes_there(self) -> Tensor:
@@ -394,7 +397,7 @@ class Knowledge:
                 yield from part.arrays()
 
     def _parts(self) -> dict[str, Any]:
-        vectors = ("graph", "embeddings", "relations", "codes")
+        vectors = ("graph", "embeddings", "relations", "shape", "codes")
         names = (*vectors, "held", "counted", "solving", "wear", "head", "labels", "classes")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 

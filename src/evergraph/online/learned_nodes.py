@@ -24,7 +24,7 @@ TINY = 1e-30  # squared lengths below it have lost digits and cannot be compared
 SMALL = 1024  # with fewer labelled nodes, scores are solved after every change
 NEARER = 0.99  # share of the limit below which roundings cannot make a difference
 SHARE = 1 / 16  # of the labelled nodes; once more have changed, scores are solved
-LEAST = 16  # labelled nodes of a class before any of them is held back
+LEAST = 2  # labelled nodes of a class before any of them is left out in turn
 MOST = 1024  # of a class; a head may use fewer, see ``first``
 # Earlier versions did not learn from one in 16 nodes of a class, 64 at most.
 FORMER_SHARE, FORMER_MOST = 16, 64

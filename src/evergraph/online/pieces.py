@@ -88,7 +88,7 @@ _LISTS = r"(graph|relations\.\d+\.(along|against))"
 # How to pack the arrays of a snapshot, by name. Every array must be listed: of an unknown one it is
 # not known whether it has a row for every position.
 _ROWS = re.compile(
-    r"graph\.(features|alive)|(embeddings|codes)\..+|held\.lots|labels\.numbers"
+    r"graph\.(features|alive)|(embeddings|codes|shape)\..+|held\.lots|labels\.numbers"
     r"|ids\.(kinds|lengths)|relations\.(typed|sent|near|vectors)"
 )
 _POINTERS, _INDICES = re.compile(rf"{_LISTS}\.indptr"), re.compile(rf"{_LISTS}\.indices")

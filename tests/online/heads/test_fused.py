@@ -106,9 +106,9 @@ def test_with_objective_plain_every_node_counts_alike_in_heads_and_mixture():
     torch.testing.assert_close(
         head.scores(torch.arange(20), x), expected.float(), atol=1e-4, rtol=0
     )
-    mixture = fused_weights(torch.stack(said, 2), RIGHT, balanced=False)
+    mixture = fused_weights(torch.stack(said, 2), RIGHT, balanced=False).weights
     torch.testing.assert_close(head.mixture_, mixture, atol=1e-5, rtol=0)
-    assert not torch.allclose(mixture, fused_weights(torch.stack(said, 2), RIGHT), atol=0.1)
+    assert not torch.allclose(mixture, fused_weights(torch.stack(said, 2), RIGHT).weights, atol=0.1)
 
 
 def test_with_nobody_held_back_every_view_counts_alike_and_slopes_are_exact():

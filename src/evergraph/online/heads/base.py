@@ -89,6 +89,11 @@ class OnlineHead(ABC):
         """Width of the class codes of each of two hops beside an embedding; 0 before ``begin``."""
         return 0
 
+    @property
+    def shaped(self) -> bool:
+        """Whether degree and feature length stand beside an embedding; False before ``begin``."""
+        return False
+
     def parts(self, dims: int) -> tuple[int, ...]:
         """Return the widths of the parts of a vector whose moves are measured separately.
 
@@ -160,18 +165,22 @@ class OnlineHead(ABC):
     def restart(self) -> None:  # noqa: B027  (never called for heads without sums)
         """Empty the sums; nothing else changes."""
 
-    def landmarks_wanted(self, labelled: int, classes: int, *, changed: bool) -> int:
+    def landmarks_wanted(self, counts: Tensor, *, changed: bool) -> int:
         """Return how many new landmarks it wants to choose now; 0 to keep those it has.
 
-        labelled, classes: how many there are now; changed: whether this delta changed the sums.
+        counts: labelled nodes of each class now, int64 [classes]; changed: whether this delta
+        changed the sums.
         After ``stand_on``, ``restart`` is called and everything is learned again.
         """
         return 0
 
     def stand_on(  # noqa: B027  (few heads have landmarks)
-        self, nodes: Tensor, vectors: Tensor, *, labelled: int, classes: int
+        self, nodes: Tensor, vectors: Tensor, *, counts: Tensor
     ) -> None:
-        """Use nodes as landmarks, with the vectors they are counted as.  [n]; [n, dims]"""
+        """Use nodes as landmarks, with the vectors they are counted as.  [n]; [n, dims]
+
+        counts: labelled nodes of each class.  int64 [classes]
+        """
 
     def let_go(self, nodes: Tensor) -> bool:
         """Erase landmarks that are among some nodes; return whether there were any.
@@ -182,10 +191,12 @@ class OnlineHead(ABC):
         """
         return False
 
-    def weigh(self, vectors: Tensor, labels: Tensor) -> None:  # noqa: B027  (few heads are weighed)
+    def weigh(  # noqa: B027  (few heads are weighed)
+        self, nodes: Tensor, vectors: Tensor, labels: Tensor
+    ) -> None:
         """Receive the learned nodes to leave out in turn, right before ``settle``.
 
-        vectors: float32 [n, dims]; labels: int64 [n]
+        int64 [n]; vectors: float32 [n, dims]; labels: int64 [n]
         """
 
     @abstractmethod

@@ -17,10 +17,11 @@ from evergraph.online.heads.base import Scorer
 
 @dataclass(frozen=True, eq=False)
 class FusedScorer(Scorer):
-    """s(x) = Σ_v a_v V_vᵀφ_v(x)."""
+    """s(x) = Σ_v a_v V_vᵀφ_v(x) + b."""
 
     map: ViewMap  # φ of all views
     weights: tuple[Tensor, ...]  # a_v V_v.  float32 [m, classes] each
+    offsets: Tensor  # b.  float32 [classes]
 
     def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
         """Return the scores.  [n, dims] -> [n, classes]"""
@@ -31,19 +32,21 @@ class FusedScorer(Scorer):
                 self.map.features(view, projected) @ weights
                 for view, weights in zip(self.map.views, self.weights, strict=True)
             ]
-            scores[rows] = torch.stack(per_view).sum(0)
+            scores[rows] = torch.stack(per_view).sum(0) + self.offsets
         return scores
 
     def few(self, ids: npt.NDArray[np.int64], vectors: Matrix) -> Matrix:
         """Return the scores by a few numpy calls.  [n, dims] -> [n, classes]"""
-        return super().few(ids, vectors) if self._few is None else self._few(vectors)
+        if self._few is None:
+            return super().few(ids, vectors)
+        return self._few(vectors) + self.offsets.numpy()
 
     @cached_property
     def _few(self) -> Callable[[Matrix], Matrix] | None:
         return self.map.by_numpy(self.weights)
 
     def slopes(self, vector: Tensor) -> Tensor | None:
-        """Return ∂s/∂x: s(x) is this times x, if φ is piecewise linear.  -> [classes, dims]"""
+        """Return ∂s/∂x: s(x) - b is this times x, if φ is homogeneous.  -> [classes, dims]"""
         parts = self.map.cut(vector[None])
         projected = self.map.projected(parts, torch.matmul)
         places = self.map.places
