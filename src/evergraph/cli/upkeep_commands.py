@@ -145,7 +145,6 @@ def compact_command(
     target: options.LearnerTarget,
     now: bool = flag("--now", "Keep only the current state; erase history and forgotten nodes."),
     keys: bool = flag("--keys", "With --now: drop delta keys; a delta sent again counts as new."),
-    names: bool = flag("--names", "With --now: replace the names of classes without nodes."),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
     plugins: options.Plugins = [],
@@ -153,19 +152,19 @@ def compact_command(
 ) -> None:
     """Snapshot the learner and trim its journal.
 
-    With --now nothing older than the snapshot is left. A forgotten node's contribution to the
-    medians, scales and word counts of the first table remains, and so do hashes of its categories:
-    see "What is left of a forgotten node" in docs/live-in-depth.md. After an error, run the same
+    With --now nothing older than the snapshot is left, and no class without nodes. A forgotten
+    node's contribution to the medians, scales and word counts of the first table remains, and so do
+    hashes of its categories: see "What is left of a forgotten node" in docs/live-in-depth.md. After an error, run the same
     command again to finish.
     """
-    if (keys or names) and not now:
-        raise ConfigurationError(f"--{'keys' if keys else 'names'} needs --now")
+    if keys and not now:
+        raise ConfigurationError("--keys needs --now")
     load_plugins(plugins)
     with (
         spinner("compacting"),
         opened(target, token_file=token_file, scope="write", new=False, ca=ca) as learner,
     ):
-        done = learner.compact(now=now, keys=keys, names=names)
+        done = learner.compact(now=now, keys=keys)
     if as_json:
         print_json(done)
         return

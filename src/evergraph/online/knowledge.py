@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -244,14 +244,6 @@ class Knowledge:
         """Whether a class or label has this name."""
         return name in (self.classes if self.head.kind == "class" else self.head.names)
 
-    def rename(self, names: Mapping[Label, Label]) -> None:
-        """Rename classes that have no nodes; their numbers stay."""
-        numbers = self.classes.positions(list(names)).tolist()
-        self.classes.rename(names)
-        if self.codes is not None:
-            for number, name in zip(numbers, names.values(), strict=True):
-                self.codes.rename(number, name)
-
     @property
     def met(self) -> Tensor:
         """Which classes have nodes.  bool [classes]"""
@@ -430,6 +422,7 @@ class Knowledge:
             there = every[learned != UNLABELLED]
             self.counted.put(there, self.of(there))
         self._present = self._classes_there()
+        self.head.scores(torch.tensor([0]), torch.zeros(1, self.dims))  # raises unless it fits
         if len(late):  # they are learned now
             self._touched, self._urgent = [late], True
             self._relabelled = [(late, torch.full_like(late, UNLABELLED))]

@@ -59,12 +59,9 @@ class CompactBody(Payload):
     now: StrictBool = Field(
         False,
         description="Keep only a snapshot of the current state and erase all history, including "
-        "forgotten nodes. Otherwise take a snapshot and trim the journal.",
+        "forgotten nodes and classes without nodes. Otherwise take a snapshot, trim the journal.",
     )
     keys: StrictBool = Field(False, description="With `now`: drop all delta keys, too.")
-    names: StrictBool = Field(
-        False, description="With `now`: replace the names of classes that no node has any more."
-    )
 
 
 def change_routes(service: Service, guard: Guard) -> APIRouter:
@@ -168,11 +165,10 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
         media_type(request, JSON)
         async with service.bodies.of(request) as sent:
             body = parse(CompactBody, sent)
-        for name in ("keys", "names"):
-            if getattr(body, name) and not body.now:
-                raise RefusedError(422, f'{name}: requires "now": true')
+        if body.keys and not body.now:
+            raise RefusedError(422, 'keys: requires "now": true')
         service.check_writes()
-        compacted = partial(service.folder.purge, keys=body.keys, names=body.names)
+        compacted = partial(service.folder.purge, keys=body.keys)
         call = compacted if body.now else service.folder.compacted
         done = await service.pools["compactions"].run(call)
         address = None if request.client is None else request.client.host

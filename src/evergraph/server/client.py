@@ -151,10 +151,9 @@ class Client:
         query = urlencode({"integer": integer, "limit": limit})
         return self._ask(f"/v1/nodes/{quote(node, safe='')}?{query}")
 
-    def compact(self, *, now: bool, keys: bool, names: bool) -> dict[str, Any]:
+    def compact(self, *, now: bool, keys: bool) -> dict[str, Any]:
         """Compact the folder; see ``CompactBody``."""
-        options = {"now": now, "keys": keys, "names": names}
-        return self._ask("/v1/compact", json.dumps(options).encode())
+        return self._ask("/v1/compact", json.dumps({"now": now, "keys": keys}).encode())
 
     def backup(self, to: Path) -> BackedUp:
         """Download a consistent backup.

@@ -25,10 +25,10 @@ from typing import IO
 from evergraph.core.errors import ConfigurationError, DataError, ResourceError
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import make_folders, written_aside
-from evergraph.online.folder import markers, snapshot
+from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.checkup import OnProgress, check_journal
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
-from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.learner_folder import LearnerFolder, maker_of
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, COLUMNS_FILE, FORMAT_FILE
 from evergraph.online.folder.snapshot import ABOUT, MANIFEST, STATE, snapshots_in
 from evergraph.online.folder.sqlite_file import open_for_reading, sound
@@ -246,7 +246,7 @@ def restore(source: Path, to: Path, *, on_progress: OnProgress | None = None) ->
         if markers.stored_parameters(folder) is None:
             raise DataError(f"the backup holds no {FORMAT_FILE}")
         for _, path in snapshots_in(folder):
-            snapshot.read_snapshot(path)
+            recovery.restored(path, maker_of(folder))
         on_delta = None if on_progress is None else partial(on_progress, VERIFY)
         for what in check_journal(folder / JOURNAL_FILE, on_delta):
             raise DataError(f"{folder / JOURNAL_FILE}: {what}")

@@ -301,9 +301,8 @@ def _check_without(folder: Path, make: Make, seqs: Collection[int]) -> None:
                 raise DataError(f"{journal.path}: {holds or 'holds no delta'} {seq}{hint}")
             if seq in known and next(journal.after(seq - 1)).data == NOTHING:
                 raise DataError(f"{journal.path}: delta {seq} was left out already")
-        learner = make()
         # Damaged snapshots are reported when the folder is opened.
-        begun = recovery.restore_newest(folder, learner, before=min(seqs), damaged=[])
+        learner, begun = recovery.restore_newest(folder, make, before=min(seqs), damaged=[])
         if not begun and first > 1:
             raise DataError(
                 f"{folder}: delta {min(seqs)} cannot be left out, since there is no snapshot from "
