@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -167,11 +168,14 @@ class Knowledge:
         change = self.graph.add(rows, edges, weights)
         if cut is not None:
             change = change.then(self.graph.disconnect(cut))
-        # An edge of weight 0 is removed.
+        # An edge of weight 0 is removed. Rows that have lost a neighbour are summed anew, since the
+        # rounding of a correction would still tell of it once it is forgotten.
         self._cut |= cut is not None or (weights is not None and bool((weights == 0).any()))
         if renewed is not None:
             self._updated = True
             change = change.then(self.graph.renew(*renewed))
+        if self._cut:
+            change = replace(change, entries=None)
         if self.relations is not None:
             self.relations.extend(rows, types)
             named = relations or [PLAIN] * edges.shape[1]

@@ -123,6 +123,32 @@ def test_a_purge_leaves_nothing_of_a_forgotten_node(tmp_path, head):
     assert list(scratch.iterdir()) == []  # files without names
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_neighbours_that_a_forgotten_node_once_had_cannot_be_told(tmp_path, weighted):
+    """A column that it alone had is 0 in every row: also of those it was cut off from before."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.rand(300, 3, generator=generator)
+    rows[:, 2] = 0.0
+    rows[0, 2] = 0.7
+    others = [(str(node), str((7 * node + 1) % 299 + 1)) for node in range(1, 300)]
+    near = [("0", str(13 * place + 1)) for place in range(20)]
+    with opened(tmp_path, FusedHead) as folder:
+        labels = tuple("xyz"[node % 3] for node in range(300))
+        nodes = tuple(map(str, range(300)))
+        folder.submit(Delta(nodes=nodes, features=rows, labels=labels, edges=(*others, *near)))
+        for edge in near[:5]:
+            gone = {"edges": (edge,), "weights": (0.0,)} if weighted else {"removed_edges": (edge,)}
+            folder.submit(Delta(**gone))
+        folder.submit(Delta(nodes=("late",), features=rows[1:2], edges=(("late", near[0][1]),)))
+        folder.submit(Delta(forgotten=("0",)))
+        folder.purge()
+        state = folder.learner.state()
+    wide = {"graph.features": 3, "embeddings.state_1": 3, "embeddings.state_2": 3}
+    wide |= {"counted.rows": 6, "head.landmarks": 6}  # of which the features, and two hops away
+    for name, width in wide.items():
+        assert not state[name][:, 2:width:3].any(), name
+
+
 LATER = {"town": ["Oslo", "Rome"], "note": ["a", "b"], "tags": ["oslo", "rome"], "age": [1, 2]}
 COLUMN_SECRETS = (b"secretville", b"secretword", b"secrettag")
 
