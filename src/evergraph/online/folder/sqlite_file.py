@@ -57,6 +57,16 @@ def stamps(path: Path) -> list[tuple[int, int]]:
     return [(each.st_mtime_ns, each.st_size) for each in found if each.st_size]
 
 
+def identities(path: Path) -> dict[str, tuple[int, int]]:
+    """Return which files a path and that of its WAL lead to, without those that do not exist."""
+    found = {}
+    for file in (path, path.with_name(f"{path.name}-wal")):
+        with contextlib.suppress(OSError):
+            facts = file.stat()
+            found[file.name] = facts.st_dev, facts.st_ino
+    return found
+
+
 def open_for_writing(path: Path) -> sqlite3.Connection:
     """Open a file whose commits wait for the disk; create it if necessary."""
     # The space of deleted rows is overwritten, as it may hold forgotten nodes, and can be released.

@@ -128,7 +128,7 @@ class FolderWriter:
         self._adopt(recovery.recover(self.path, self._make, self._journal, known=self.seq))
         self.on_change()
 
-    def _stop(self, why: str, cause: BaseException) -> StoppedError:
+    def _stop(self, why: str, cause: BaseException | None = None) -> StoppedError:
         """Stop all writes, as it is uncertain what is on disk until the folder is opened again."""
         self._stopped, self._stopped_since = f"{self.path}: {why}", time.time()
         logger.error("%s", self._stopped)
@@ -147,8 +147,17 @@ class FolderWriter:
                 f"{self.path} was opened by process {self._process} and cannot be used in process "
                 f"{os.getpid()}, which that one started: open it there"
             )
+        self._check_there()
         if self._stopped is not None:
             raise StoppedError(self._stopped)
+
+    def _check_there(self) -> None:
+        """Stop all writes once the journal has left its path: nobody would find them there."""
+        if self._stopped is None and self._journal.is_gone():
+            self._stop(
+                "the journal was removed, moved or replaced while it was in use: writes have "
+                "stopped, and changes since the last backup may be lost; restore the folder"
+            )
 
     def _take_all(self, waiting: Sequence[Waiting]) -> None:
         """Apply deltas, batch by batch; the lock is held."""
@@ -205,6 +214,7 @@ class FolderWriter:
             if stopped is not None and isinstance(error, Exception):
                 raise stopped from error
             raise
+        self._check_taking()  # it may have been written to a file that has no name any more
 
     def _apply(self, batch: Gathered) -> list[DeltaResult] | None:
         """Apply a written batch; None if one of several was withdrawn, to be tried one by one."""
@@ -367,6 +377,7 @@ class FolderWriter:
 
     def status(self) -> FolderStatus:
         """Return the status of the folder."""
+        self._check_there()
         counted = self._counted
         return FolderStatus(
             path=str(self.path),
@@ -388,6 +399,7 @@ class FolderWriter:
     def close(self) -> None:
         """Finish and release the lock, after a snapshot if that shortens the next start."""
         self._compactor.close()
+        self._check_there()
         worth = max(self.close_seconds, self._compactor.took)  # must save more time than it takes
         if self._stopped is None and self._counted.seconds > worth:
             try:
