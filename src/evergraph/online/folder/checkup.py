@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
-from evergraph.core.file_lock import LOCK_FILE, is_held
+from evergraph.core.file_lock import LOCK_FILE, is_held, left_beside
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, is_same
 from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.journal import JOURNAL_FILE, NOTHING, Journal, SetAside, decoded
@@ -112,6 +112,9 @@ def _listed(folder: Path, *, written: bool) -> Iterator[Finding]:
                 yield Finding(name, f"may be written by everybody (mode {stat.S_IMODE(mode):o})")
             if not os.access(each, os.R_OK):
                 yield Finding(name, "may not be read by this user")
+    for path in left_beside(folder):
+        what = "was left by a killed backup: opening a folder beside it for writing removes it"
+        yield Finding(f"../{path.name}", what)
     if not (folder / ACKNOWLEDGED_FILE).exists():
         yield Finding(
             ACKNOWLEDGED_FILE, "is missing: the loss of the journal's end would go unnoticed"
