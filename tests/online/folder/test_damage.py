@@ -296,6 +296,18 @@ FORGED = {
 }  # fmt: skip
 
 
+def linked(folder: Path) -> None:
+    (folder / "snapshot-3").rename(folder.with_name("elsewhere"))
+    (folder / "snapshot-3").symlink_to(folder.with_name("elsewhere"))
+
+
+def downgraded(folder: Path) -> None:
+    """A manifest that says that its version wrote no checksums."""
+    path = folder / "snapshot-7" / "manifest.json"
+    content = json.loads(path.read_text()) | {"format": 1}
+    path.write_text(json.dumps({key: value for key, value in content.items() if key != "sha256"}))
+
+
 # Of files: what is planted in a folder in order, the file that the finding is about, and words.
 OF_FILES = {
     "a bit of the journal": (flip(JOURNAL, b"n10"), JOURNAL, ""),
@@ -322,6 +334,11 @@ OF_FILES = {
     "leftovers": (lambda folder: (folder / ".aside-9").mkdir(), ".aside-9", "killed"),
     "an unknown file": (write("notes.txt", b""), "notes.txt", "not belong"),
     "rights": (lambda folder: (folder / JOURNAL).chmod(0o666), JOURNAL, "everybody"),
+    "a trigger": (
+        sql("CREATE TRIGGER t AFTER INSERT ON deltas BEGIN DELETE FROM keys; END"), JOURNAL, "'t'",
+    ),
+    "a foreign table": (sql("CREATE TABLE notes (x)"), JOURNAL, "table 'notes'"),
+    "a link": (linked, "snapshot-3", "symbolic link"),
 }  # fmt: skip
 # Found by who opens the folder: its columns are of another width, its history is not replayed.
 OF_THE_LEARNER = {
@@ -330,6 +347,11 @@ OF_THE_LEARNER = {
         "columns.json", "gives 2 features",
     ),
     "history": (state("prequential.curve", (0, 1), 5, 5), "snapshot-5", "from snapshot-3"),
+    "another result": (
+        sql("UPDATE keys SET result = replace(result, '\"new_nodes\": 2', '\"new_nodes\": 3')"),
+        JOURNAL, "not what delta 4 gives",
+    ),
+    "no result": (sql("UPDATE keys SET result = NULL"), JOURNAL, "not what delta 4 gives"),
 }  # fmt: skip
 # Of arrays: which, where, and words. A check takes long: those are planted together of which one
 # does not hide another.
@@ -367,6 +389,26 @@ def test_a_planted_fault_is_found(name, sound, tmp_path):
     plant(tmp_path / "learner")
     found = checkup(tmp_path / "learner", quick=name in OF_FILES)
     assert [each for each in found if each.file.startswith(file) and words in each.what]
+
+
+# What deltas after a snapshot hide, since they are counted into sums that are made anew.
+HIDDEN = {
+    "a hop that no vector shows": (state("embeddings.state_1", (2, 0), 0.01), "(state_1)"),
+    "NaN in sums": (state("head.view_0.sums", (0, 3), float("nan")), "view_0.sums"),
+    "another weight": (
+        forged(lambda arrays, _: arrays["head.view_0.weights"].mul_(1.001)), "scores do not match",
+    ),
+    "a manifest without checksum": (downgraded, "manifest without checksum"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_a_deep_check_looks_at_every_snapshot_by_itself(name, alone, tmp_path):
+    plant, words = HIDDEN[name]
+    shutil.copytree(alone, tmp_path / "learner")
+    plant(tmp_path / "learner")
+    found = checkup(tmp_path / "learner", deep=True)
+    assert [each for each in found if each.file == "snapshot-7" and words in each.what]
 
 
 @pytest.mark.parametrize("name", FORGED)
@@ -408,7 +450,7 @@ def test_what_does_not_fit_the_rest_is_found(faults, alone, tmp_path):
 def test_a_folder_in_order_is_sound_and_stays_as_it_is(where, request):
     folder = request.getfixturevalue(where)
     kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert checkup(folder) == []
+    assert checkup(folder, deep=True) == []
     assert checkup(folder, quick=True) == []
     now = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     changed = {path.name for path in now if now[path] != kept.get(path)}

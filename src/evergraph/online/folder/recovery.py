@@ -14,6 +14,7 @@ from evergraph.core.file_lock import LOCK_FILE
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import make_folders
 from evergraph.online.codecs.delta_bytes import delta_from_bytes
+from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal, JournalEntry, named
 from evergraph.online.folder.markers import (
@@ -277,8 +278,10 @@ def replay(learner: OnlineLearner, journal: Journal, seq: int, *, until: float =
     return seq
 
 
-def apply_entries(learner: OnlineLearner, journal: Journal, batch: Sequence[JournalEntry]) -> None:
-    """Apply a batch from the journal, and record the results of deltas with keys."""
+def apply_entries(
+    learner: OnlineLearner, journal: Journal, batch: Sequence[JournalEntry]
+) -> list[DeltaResult]:
+    """Apply a batch from the journal, and record the results of deltas with keys; return all."""
     deltas = []
     for entry in batch:
         try:
@@ -291,6 +294,7 @@ def apply_entries(learner: OnlineLearner, journal: Journal, batch: Sequence[Jour
         raise UnappliedError(journal.path, batch, reason(error)) from error
     if not journal.readonly:
         journal.keys.keep_results(deltas, results)
+    return results
 
 
 def reason(error: Exception) -> str:

@@ -198,6 +198,15 @@ def layout_of(connection: sqlite3.Connection) -> int:
     return layout
 
 
+def foreign(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Return type and name of what is in a journal beside its own tables, such as a trigger."""
+    listed = "SELECT type, name FROM sqlite_master WHERE name NOT GLOB 'sqlite_*'"
+    with closing(sqlite3.connect(":memory:")) as own:
+        for statement in _SCHEMA:
+            own.execute(statement)
+        return sorted({*connection.execute(listed)} - {*own.execute(listed)})
+
+
 def bring_up_to_date(connection: sqlite3.Connection) -> None:
     """Create the tables, or add what earlier versions lack."""
     if layout_of(connection) == LAYOUT:
