@@ -116,31 +116,36 @@ class Engine:
         for sums in self.sums_:
             sums.grow(classes)
         more = max(classes - len(self.class_weights_), 0)
-        self.class_weights_ = torch.cat([self.class_weights_, torch.ones(more)])
+        weight = 0.0 if isinstance(self.map, KernelMap) else 1.0  # 0 is unknown
+        self.class_weights_ = torch.cat([self.class_weights_, torch.full((more,), weight)])
 
     def weigh_classes(self, sizes: Tensor) -> None:
-        """Set the weight of a node of each class to about one over its size.  int64 [classes]
+        """Set the weights of classes that have none, to about one over their sizes.
 
         A power of two, so that a weight tells little about a node that was forgotten since.
+        sizes: int64 [classes]
         """
-        self.class_weights_[: len(sizes)] = sizes.clamp_min(1).log2().round().neg().exp2()
+        sizes = torch.nn.functional.pad(sizes, (0, len(self.class_weights_) - len(sizes)))
+        weights = sizes.log2().round().neg().exp2().where(sizes > 0, 0.0)
+        self.class_weights_ = self.class_weights_.where(self.class_weights_ > 0, weights)
 
     def count(self, vectors: Tensor, labels: Tensor, sign: int = 1) -> None:
         """Add nodes to the sums, or remove them if the sign is -1."""
-        if sign > 0 and isinstance(self.map, KernelMap):
-            sizes = torch.bincount(labels, minlength=self.num_classes)
-            new = (self.counts == 0) & (sizes > 0)
-            if bool(new.any()):  # a class that came after the landmarks
-                self.class_weights_[new] = sizes[new].log2().round().neg().exp2()
+        if not len(labels):
+            return
+        self.grow(int(labels.max()) + 1)
+        self.weigh_classes(torch.bincount(labels))  # those that came after the landmarks
         weights = self.class_weights_[labels]
         for rows in self.map.slices(len(labels)):
             for sums, features in zip(self.sums_, self.features(vectors[rows]), strict=True):
                 sums.count(features, labels[rows], weights[rows], sign)
-        if sign < 0 and len(labels):
+        if sign < 0:
             self.strengths_ = self.strengths_[:0]
             for sums in self.sums_:
                 sums.clear_rounding()
-        self.solved &= not len(labels)
+            if isinstance(self.map, KernelMap):
+                self.class_weights_[self.counts == 0] = 0.0
+        self.solved = False
 
     def features(self, vectors: Tensor) -> Iterator[Tensor]:
         """Yield φ_v of every view; the bits of a row do not depend on the other rows."""
@@ -199,15 +204,8 @@ class Engine:
         heads, count = [], len(answers.labels)
         scores = torch.empty(count, self.num_classes, len(self.sums_), dtype=torch.float64)
         step = max(BLOCK_VALUES // max(self.num_classes, 1), 1)
-        for place, (view, sums, sample) in enumerate(
-            zip(self.map.views, self.sums_, samples, strict=True)
-        ):
-            solution = BalancedSolution.of(
-                sums,
-                float(self.strengths_[place]),
-                balanced=self.balanced,
-                penalty=self.penalty(view),
-            )
+        for place, (sums, sample) in enumerate(zip(self.sums_, samples, strict=True)):
+            solution = self.solution(place)
             heads.append(solution.weights)
             means = solution.half(solution.problem.means.t())
             for start in range(0, count, step):
@@ -231,6 +229,15 @@ class Engine:
         mixed = zip(heads, self.fused_.weights, strict=True)
         self.heads_ = [(head * share).float().contiguous() for head, share in mixed]
         self.solved = True
+
+    def solution(self, place: int) -> BalancedSolution:
+        """Return V of a view with what leaving nodes out needs."""
+        return BalancedSolution.of(
+            self.sums_[place],
+            float(self.strengths_[place]),
+            balanced=self.balanced,
+            penalty=self.penalty(self.map.views[place]),
+        )
 
     def _samples(self, answers: Answers) -> list[Sample]:
         """Return φ of the nodes left out, by view; unchanged rows are not computed again."""
