@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from pydantic import Field, StrictBool
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
+from evergraph.core.file_lock import scratch_beside
 from evergraph.online.folder.backup import BackedUp, backup
 from evergraph.online.folder.status import Purged
 from evergraph.online.upsert import Upserted
@@ -59,12 +59,9 @@ class CompactBody(Payload):
     now: StrictBool = Field(
         False,
         description="Keep only a snapshot of the current state and erase all history, including "
-        "forgotten nodes. Otherwise take a snapshot and trim the journal.",
+        "forgotten nodes and classes without nodes. Otherwise take a snapshot, trim the journal.",
     )
     keys: StrictBool = Field(False, description="With `now`: drop all delta keys, too.")
-    names: StrictBool = Field(
-        False, description="With `now`: replace the names of classes that no node has any more."
-    )
 
 
 def change_routes(service: Service, guard: Guard) -> APIRouter:
@@ -168,11 +165,10 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
         media_type(request, JSON)
         async with service.bodies.of(request) as sent:
             body = parse(CompactBody, sent)
-        for name in ("keys", "names"):
-            if getattr(body, name) and not body.now:
-                raise RefusedError(422, f'{name}: requires "now": true')
+        if body.keys and not body.now:
+            raise RefusedError(422, 'keys: requires "now": true')
         service.check_writes()
-        compacted = partial(service.folder.purge, keys=body.keys, names=body.names)
+        compacted = partial(service.folder.purge, keys=body.keys)
         call = compacted if body.now else service.folder.compacted
         done = await service.pools["compactions"].run(call)
         address = None if request.client is None else request.client.host
@@ -191,25 +187,24 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
         It holds everything, features and keys included, so the token must allow `follow` or
         `write`. Other requests are served meanwhile.
         """
-        archive, done = await service.pools["backups"].run(partial(_backup, service))
+        archive, done, scratch = await service.pools["backups"].run(partial(_backup, service))
         address = None if request.client is None else request.client.host
         audit("folder backed up", address=address, **asdict(done))
         return FileResponse(
             archive,
             media_type=TAR,
             headers={BACKED_UP: f"{done.seq} {done.snapshot} {done.bytes}"},
-            background=BackgroundTask(shutil.rmtree, archive.parent, ignore_errors=True),
+            background=BackgroundTask(scratch.close),
         )
 
     return router
 
 
-def _backup(service: Service) -> tuple[Path, BackedUp]:
-    """Write a backup beside the folder, on the disk that the operator sized for it."""
-    aside = Path(tempfile.mkdtemp(dir=service.folder.path.parent, prefix=".evergraph-backup-"))
-    try:
-        archive = aside / "backup.tar"
-        return archive, backup(service.folder.path, archive)
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
+def _backup(service: Service) -> tuple[Path, BackedUp, ExitStack]:
+    """Write a backup beside the folder, on the disk that the operator sized for it.
+
+    It is there until the last of what is returned is closed.
+    """
+    with ExitStack() as scratch:
+        archive = scratch.enter_context(scratch_beside(service.folder.path)) / "backup.tar"
+        return archive, backup(service.folder.path, archive), scratch.pop_all()
