@@ -164,6 +164,7 @@ class DateEncoder(_ScaledEncoder):
 
     @property
     def width(self) -> int:
+        """The number of features per value."""
         return 1 + 2 * len(self._periods) + self.flag
 
     def __str__(self) -> str:
