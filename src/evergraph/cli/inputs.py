@@ -47,6 +47,13 @@ UnknownEdges = Annotated[
         help="Edges to unknown nodes: refuse (reject the table) or skip (and count them)."
     ),
 ]
+Repeated = Annotated[
+    str | None,
+    typer.Option(
+        help="Edges listed several times: last (weight counts), sum, mean, count or refuse "
+        "(default: last)."
+    ),
+]
 TICK = 0.1  # seconds to wait for a line before None is yielded
 LONGEST = 1 << 26  # bytes of a line
 _UNITS = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0}
