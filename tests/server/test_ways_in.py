@@ -247,6 +247,23 @@ def test_a_missed_label_column_is_said(way, caplog):
     assert "if 'class' holds" in said
 
 
+def test_what_looks_wrong_is_said_and_taken(way, caplog):
+    way.take(people(label=["NO", "yes"] * (ROWS // 2)))
+    caplog.clear()
+    name = type(way).__name__
+    cents = LATER.assign(income=2e6, label=f"yes{name}")
+    said = way.take(cents)
+    said += way.take(cents.assign(id="again", label=f"YES{name}"))
+    said += way.take(LATER.assign(id="usual"))
+    said = " ".join([said, *caplog.messages])
+    assert said.count("column 'income' has values ") == 2
+    assert "times as large as those of the first table: is their unit another one?" in said
+    assert "column 'age' has values" not in said
+    other = f"class 'YES{name}' differs from 'yes{name}' only in case or blanks: they are two"
+    assert said.count(other) == 1
+    assert way.known()[1][-3:] == [2, 3, 4]
+
+
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__, indirect=True)
 def test_rows_that_list_an_edge_again_are_counted_and_combined_by_the_rule(way, caplog):
     def weights() -> list[float]:

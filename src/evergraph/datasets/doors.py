@@ -29,6 +29,7 @@ from evergraph.tables.chunks import check_columns
 from evergraph.tables.columns import ids
 from evergraph.tables.edges import ENDS
 from evergraph.tables.frames import arrow_table, is_a, is_pyg, is_sparse, is_table
+from evergraph.tables.labels import say_alike
 from evergraph.tables.sources import naming
 
 if TYPE_CHECKING:
@@ -154,6 +155,8 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
                 raise ConfigurationError(said)
             named: NamedGraph = door(source, undirected=undirected, **options)
             called = tuple(named.classes or ())
+            if not is_table(source):  # whose reader has said it
+                say_alike(kind, called)
             return replace(named, graph=replace(named.graph, class_names=called))
     raise ConfigurationError(f"a graph must be {KINDS}, not {kind}")
 

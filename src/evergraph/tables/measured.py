@@ -39,10 +39,14 @@ class _FlaggedEncoder(ColumnEncoder):
         gaps, columns = np.isnan(found), self._columns(found)
         matrix = np.stack([*columns, *([gaps] if self.flag else [])], axis=1).astype(np.float32)
         matrix[gaps, : len(columns)] = 0
-        return Block(matrix, gaps=gaps, unflagged=0 if self.flag else int(gaps.sum()))
+        unflagged, times = 0 if self.flag else int(gaps.sum()), self._times(found[~gaps])
+        return Block(matrix, gaps=gaps, unflagged=unflagged, times=times)
 
     def _columns(self, found: Numbers) -> list[Numbers]:
         return [found]
+
+    def _times(self, known: Numbers) -> float:
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,10 @@ class NumberEncoder(_ScaledEncoder):
         if not gaps.all() and np.isin(found[~gaps], (0.0, 1.0)).all():
             return cls(0.0, 1.0, bool(gaps.any()))
         return super().fit(values, name)
+
+    def _times(self, known: Numbers) -> float:
+        usual = abs(self.median) + self.scale
+        return float(np.median(np.abs(known))) / usual if len(known) else 0.0
 
     def __str__(self) -> str:
         flag = ", and a flag for gaps" if self.flag else ""

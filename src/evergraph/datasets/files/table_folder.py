@@ -29,7 +29,7 @@ from evergraph.tables.edges import (
     say_edges_unread,
     say_skipped,
 )
-from evergraph.tables.labels import called, class_names, numbered, target_names
+from evergraph.tables.labels import called, class_names, numbered, say_alike, target_names
 from evergraph.tables.nodes import check_labelled, read_nodes, texts_of
 from evergraph.tables.scheme import Scheme, filled_from_neighbours
 from evergraph.tables.sources import naming
@@ -80,15 +80,12 @@ def graph_of_tables(
     """
     check_choice("unknown_edges", unknown_edges, UNKNOWN_EDGES)
     nodes_path, edges_path = paths
-    written = nodes_path.suffix == ".csv"
     with naming(nodes_path):
         found = read_nodes(
             nodes,
             columns or Columns(),
             where=nodes_path,
-            guess=written,
-            # A CSV is read again with some columns as the texts that are written.
-            as_texts=(lambda names: read_table(nodes_path, (), text=names)) if written else None,
+            written=nodes_path if nodes_path.suffix == ".csv" else None,
         )
     with naming(edges_path):
         if unknown_edges == "skip":
@@ -136,6 +133,7 @@ def graph_of_tables(
     say_edges_unread(edges_path, edges.column_names)
     graph = graph.with_relations(related).with_types(types)
     classes = () if found.labels is None else class_names(found.labels)
+    say_alike(nodes_path, classes or (() if targets is None else targets.names))
     return replace(graph, columns=read.scheme, class_names=classes)
 
 
