@@ -16,6 +16,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
 from evergraph.core.file_lock import scratch_beside
+from evergraph.graphs.repeats import REPEATED
 from evergraph.online.folder.backup import BackedUp, backup
 from evergraph.online.folder.status import Purged
 from evergraph.online.upsert import Upserted
@@ -44,6 +45,16 @@ TIDY_REFUSED = (401, 403, 413, 415, 422, 429, 503, 507)
 CompactedReply = schema.described(Purged, "Compacted")
 TAR = "application/x-tar"
 BACKED_UP = "x-evergraph-backup"  # header with a backup's last delta, snapshot and size in bytes
+REPEATED_EDGES = {
+    "name": "repeated",
+    "in": "query",
+    "required": False,
+    "description": "What becomes of an edge that the body lists several times, in an undirected "
+    "graph also the other way round: its `last` weight counts, or the `sum` or `mean` of its "
+    "weights, or the `count` of its rows, or the body is refused. A known edge gets the new "
+    "weight, whatever the rule.",
+    "schema": {"type": "string", "enum": [*REPEATED], "default": "last"},
+}
 ARCHIVE: dict[int | str, dict[str, Any]] = {
     **schema.answers(schema.ErrorReply, 401, 403, 422, 429, 503, 507),
     200: {
@@ -75,11 +86,16 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
     )
 
     async def learn(request: Request, model: str, *kinds: str) -> Response:
-        check_parameters(request.scope["query_string"], ())
+        check_parameters(request.scope["query_string"], ("repeated",) if kinds else ())
+        repeated = request.query_params.get("repeated", "last")
+        if repeated not in REPEATED:
+            rule = f"must be one of {', '.join(REPEATED)}"
+            raise RefusedError(422, f"repeated {rule}, not {repeated[:40]!r}")
         guard.admit(request, "write")
         began, kind = time.monotonic(), media_type(request, JSON, *kinds)
         async with service.bodies.of(request, kind) as body:
-            read = partial(service.reader.read, body, model=model, kind=kind)
+            how = {"model": model, "kind": kind, "repeated": repeated}
+            read = partial(service.reader.read, body, **how)
             delta, scheme = await service.pools["bodies"].run(read)
             delta, upsert = _keyed(request, delta), model == "upsert"
             if upsert and delta.key is not None:
@@ -91,7 +107,11 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         audit_change(request, delta, done["seq"], time.monotonic() - began)
         return answer(done)
 
-    @router.post("/deltas", openapi_extra=schema.accepts(DeltaBody, ARROW) | schema.KEY_HEADER)
+    @router.post(
+        "/deltas",
+        openapi_extra=schema.accepts(DeltaBody, ARROW)
+        | schema.parameters(schema.KEY, REPEATED_EDGES),
+    )
     async def deltas(request: Request) -> Response:
         """Apply a delta, all of it or nothing: additions, changes, late labels, removals.
 
@@ -107,7 +127,7 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
 
     @router.post(
         "/upsert",
-        openapi_extra=schema.accepts(UpsertBody, ARROW),
+        openapi_extra=schema.accepts(UpsertBody, ARROW) | schema.parameters(REPEATED_EDGES),
         responses=schema.answers(schema.UpsertedReply, *REFUSED),
     )
     async def upsert(request: Request) -> Response:
@@ -119,12 +139,16 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         """
         return await learn(request, "upsert", ARROW)
 
-    @router.post("/labels", openapi_extra=schema.accepts(LabelsBody) | schema.KEY_HEADER)
+    @router.post(
+        "/labels", openapi_extra=schema.accepts(LabelsBody) | schema.parameters(schema.KEY)
+    )
     async def labels(request: Request) -> Response:
         """Label known nodes."""
         return await learn(request, "labels")
 
-    @router.post("/forget", openapi_extra=schema.accepts(ForgetBody) | schema.KEY_HEADER)
+    @router.post(
+        "/forget", openapi_extra=schema.accepts(ForgetBody) | schema.parameters(schema.KEY)
+    )
     async def forget(request: Request) -> Response:
         """Forget nodes: remove them, their edges and all that was learned from them.
 
