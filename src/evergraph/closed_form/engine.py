@@ -83,7 +83,7 @@ class Engine:
         """Compute features by this map from now on; sums are empty, with room for classes."""
         views = features.views
         self.map, before = features, len(self.sums_)
-        self.sums_ = [ClassStatistics(features.width, precise=True) for _ in views]
+        self.sums_ = [self._empty(features.width) for _ in views]
         if len(views) != before:
             nothing = torch.zeros(0, dtype=torch.float64)
             self.fused_ = Fused(nothing, nothing)
@@ -91,6 +91,9 @@ class Engine:
         self.class_weights_ = torch.zeros(0)
         self.grow(classes)
         self.changed_map()
+
+    def _empty(self, width: int) -> ClassStatistics:
+        return ClassStatistics(width, precise=True)
 
     def changed_map(self) -> None:
         """Forget what was computed with the map as it was."""
@@ -106,9 +109,9 @@ class Engine:
         return self.sums_[0].num_classes
 
     @property
-    def counts(self) -> Tensor:
-        """Number of nodes counted of each class.  int64 [classes]"""
-        return self.sums_[0].counts_
+    def nodes(self) -> int:
+        """Number of nodes counted."""
+        return int(self.sums_[0].counts_.sum())
 
     def grow(self, classes: int) -> None:
         """Make room for classes."""
@@ -133,19 +136,27 @@ class Engine:
         """Add nodes to the sums, or remove them if the sign is -1."""
         if not len(labels):
             return
-        self.grow(int(labels.max()) + 1)
-        self.weigh_classes(torch.bincount(labels))  # those that came after the landmarks
-        weights = self.class_weights_[labels]
+        weights = self._weights(labels)
         for rows in self.map.slices(len(labels)):
             for sums, features in zip(self.sums_, self.features(vectors[rows]), strict=True):
                 sums.count(features, labels[rows], weights[rows], sign)
         if sign < 0:
             self.strengths_ = self.strengths_[:0]
-            for sums in self.sums_:
-                sums.clear_rounding()
-            if isinstance(self.map, KernelMap):
-                self.class_weights_[self.counts == 0] = 0.0
+            self._tidy()
         self.solved = False
+
+    def _weights(self, labels: Tensor) -> Tensor:
+        """Return the weights with which nodes are counted.  int64 [n] -> float32 [n]"""
+        self.grow(int(labels.max()) + 1)
+        self.weigh_classes(torch.bincount(labels))  # those that came after the landmarks
+        return self.class_weights_[labels]
+
+    def _tidy(self) -> None:
+        """Clear what removed nodes leave in sums and weights of classes without nodes."""
+        for sums in self.sums_:
+            sums.clear_rounding()
+        if isinstance(self.map, KernelMap):
+            self.class_weights_[self.sums_[0].counts_ == 0] = 0.0
 
     def features(self, vectors: Tensor) -> Iterator[Tensor]:
         """Yield φ_v of every view; the bits of a row do not depend on the other rows."""
@@ -171,7 +182,7 @@ class Engine:
                     was = self.map.features(view, {part: earlier[part][rows] for part in parts})
                     now = self.map.features(view, {part: later[part][rows] for part in parts})
                     theirs = labels[block][rows]
-                    sums.exchange(was, now, theirs, self.class_weights_[theirs])
+                    sums.exchange(was, now, theirs, self._weights(theirs))
         self.solved &= not len(labels)
 
     def clear(self) -> None:
@@ -185,50 +196,53 @@ class Engine:
         assert isinstance(self.map, KernelMap)
         self.map = self.map.without(places)
         for sums in self.sums_:
-            sums.gram_[places] = 0.0
-            sums.gram_[:, places] = 0.0
-            sums.sums_[:, places] = 0.0
+            sums.erase(places)
         self.changed_map()
 
     def solve(self, answers: Answers) -> None:
         """Set λ, V, a and b from the sums and the nodes that are left out in turn."""
         if self.solved:
             return
-        samples = self._samples(answers)
-        known = int(self.counts.sum())
+        samples, known = self._samples(answers), self.nodes
         if not len(self.strengths_) or known > GROWN * self._chosen_for or known <= ALWAYS:
-            pairs = zip(self.map.views, self.sums_, samples, strict=True)
-            chosen = [self._strength(*given) for given in pairs]
+            chosen = [self._strength(place, sample) for place, sample in enumerate(samples)]
             self.strengths_ = torch.tensor(chosen, dtype=torch.float64)
             self._chosen_for = known
-        heads, count = [], len(answers.labels)
-        scores = torch.empty(count, self.num_classes, len(self.sums_), dtype=torch.float64)
-        step = max(BLOCK_VALUES // max(self.num_classes, 1), 1)
-        for place, (sums, sample) in enumerate(zip(self.sums_, samples, strict=True)):
-            solution = self.solution(place)
-            heads.append(solution.weights)
-            means = solution.half(solution.problem.means.t())
-            for start in range(0, count, step):
-                part = sample.part(slice(start, start + step))
-                own = torch.zeros_like(part.features)
-                basis = part.landmarks >= 0
-                own[basis, part.landmarks[basis]] = 1.0
-                halves = Halves(solution.half(part.features), means, solution.half(own))
-                scores[start : start + step, :, place] = left_out(
-                    solution.problem, halves, part, sums.mass_, balanced=self.balanced
-                )
-        near = self.fused_.weights if len(self.fused_.weights) == len(heads) else None
-        self.fused_ = fused_weights(
-            scores,
-            answers.labels,
-            allowed=(self.counts > 0)[None],
-            near=near,
-            balanced=self.balanced,
-            intercept=True,
-        )
+        heads, scores = [], []
+        for place, sample in enumerate(samples):
+            head, left_out_scores = self._solved(place, sample)
+            heads.append(head)
+            scores.append(left_out_scores)
+        self.fused_ = self._fused(torch.stack(scores, 2), answers.labels)
         mixed = zip(heads, self.fused_.weights, strict=True)
         self.heads_ = [(head * share).float().contiguous() for head, share in mixed]
         self.solved = True
+
+    def _solved(self, place: int, sample: Sample) -> tuple[Tensor, Tensor]:
+        """Return V of a view, and the scores of nodes left out.  -> [m, classes], [n, classes]"""
+        solution, masses = self.solution(place), self.sums_[place].mass_
+        scores = torch.empty(len(sample), self.num_classes, dtype=torch.float64)
+        means = solution.half(solution.problem.means.t())
+        step = max(BLOCK_VALUES // max(self.num_classes, 1), 1)
+        for start in range(0, len(sample), step):
+            part = sample.part(slice(start, start + step))
+            halves = Halves(solution.half(part.features), means, solution.half(part.own()))
+            scores[start : start + step] = left_out(
+                solution.problem, halves, part, masses, balanced=self.balanced
+            )
+        return solution.weights, scores
+
+    def _fused(self, scores: Tensor, labels: Tensor) -> Fused:
+        """Return weights of views and intercepts.  [n, classes, views], int64 [n]"""
+        known = self.fused_.weights
+        return fused_weights(
+            scores,
+            labels,
+            allowed=(self.sums_[0].counts_ > 0)[None],
+            near=known if len(known) == scores.shape[2] else None,
+            balanced=self.balanced,
+            intercept=True,
+        )
 
     def solution(self, place: int) -> BalancedSolution:
         """Return V of a view with what leaving nodes out needs."""
@@ -252,11 +266,11 @@ class Engine:
             for features, some in zip(kept, self.features(vectors[rows]), strict=True):
                 features[rows] = some
         self._known = vectors, kept
-        weights = self.class_weights_[answers.labels].double()
+        weights = self._weights(answers.labels).double() if len(vectors) else torch.zeros(0)
         rest = answers.labels, weights, answers.landmarks
         return [Sample(features.double(), *rest) for features in kept]
 
-    def _strength(self, view: View, sums: ClassStatistics, sample: Sample) -> float:
+    def _strength(self, place: int, sample: Sample) -> float:
         """Return λ of a view relative to its scale, see ``choose_penalty``.
 
         Chosen with the first features alone; with m instead of n of them, a score is shrunk as much
@@ -266,18 +280,18 @@ class Engine:
             return self.regularisation
         if not len(sample):
             return UNKNOWN
+        sums, penalty = self.sums_[place], self.penalty(self.map.views[place])
         width = min(CHOICE_WIDTH, sums.width)
-        narrow, penalty = sums.narrowed(width), self.penalty(view)
         penalty = None if penalty is None else penalty[:width, :width]
-        scale = penalty_scale(narrow, penalty, balanced=self.balanced)
-        found = choose_penalty(
-            narrow,
-            sample.first(CHOICE_NODES, width),
-            [scale * value for value in LADDER],
-            balanced=self.balanced,
-            penalty=penalty,
-        )
-        return found / scale * sums.width / width
+        narrow = sums.narrowed(width)
+        return self._choice(narrow, sample.first(CHOICE_NODES, width), penalty) * sums.width / width
+
+    def _choice(self, sums: ClassStatistics, sample: Sample, penalty: Tensor | None) -> float:
+        """Return the value of the ladder with which nodes left out are predicted best."""
+        scale = penalty_scale(sums, penalty, balanced=self.balanced)
+        penalties = [scale * value for value in LADDER]
+        given = {"balanced": self.balanced, "penalty": penalty}
+        return choose_penalty(sums, sample, penalties, **given) / scale
 
     def penalty(self, view: View) -> Tensor | None:
         """Return P of a view; None for the identity.  [m, m]"""
@@ -290,8 +304,7 @@ class Engine:
     @property
     def nbytes(self) -> int:
         """Number of bytes kept; of every symmetric G only half, as in ``state``."""
-        kept = sum(sums.gram_.nbytes // 2 + sums.sums_.nbytes for sums in self.sums_)
-        return kept + sum(head.nbytes for head in self.heads_)
+        return sum(sums.usage.bytes for sums in self.sums_) + sum(head.nbytes for head in self.heads_)
 
     def state(self) -> dict[str, Tensor]:
         """Return sums, λ, a, b, a_v V_v, and whether these are up to date, without the map."""

@@ -39,6 +39,13 @@ class Sample:
         """Return some of the nodes."""
         return Sample(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
+    def own(self) -> Tensor:
+        """Return e of the feature that is a node's own, 0 for other nodes.  -> [n, m]"""
+        found = torch.zeros_like(self.features)
+        basis = self.landmarks >= 0
+        found[basis, self.landmarks[basis]] = 1.0
+        return found
+
     def first(self, nodes: int, width: int) -> Sample:
         """Return at most so many nodes, evenly spread, with the first features alone."""
         rows = slice(None, None, -(-len(self) // nodes) if len(self) > nodes else 1)

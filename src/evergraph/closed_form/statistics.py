@@ -118,6 +118,12 @@ class ClassStatistics:
         for sums in (self.gram_, self.sums_, self.mass_, self.counts_):
             sums.zero_()
 
+    def erase(self, places: Tensor) -> None:
+        """Set features to 0 for all nodes."""
+        self.gram_[places] = 0.0
+        self.gram_[:, places] = 0.0
+        self.sums_[:, places] = 0.0
+
     def clear_rounding(self) -> None:
         """Clear the sums of classes without nodes, which hold rounding only."""
         self.sums_[self.counts_ == 0] = 0.0

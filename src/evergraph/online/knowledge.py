@@ -80,7 +80,7 @@ class Knowledge:
         self.storage: ArrayStorage | None = None  # of arrays that lie in files, see ``map_to``
         self.classes = IdTable()
         self.labels = NodeLabels()
-        self.held = HeldBack() if head.holds_back else None
+        self.held = HeldBack(least=head.least_left_out) if head.holds_back else None
         self.counted = Counted(head.parts(self.dims), tolerance=tolerance)
         self.solving = Solving(patience=patience)
         self.wear = Wear()

@@ -292,7 +292,8 @@ class HeldBack(KeptArrays):
     (32, 4)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, least: int = LEAST) -> None:
+        self.least = least
         self._lots = GrowingArray(dtype=np.int64)
         self.kept = {"lots": self._lots}
         self._members: list[Members] = []  # by class
@@ -311,7 +312,7 @@ class HeldBack(KeptArrays):
         ``balanced``, the first by lot overall are returned: classes have their shares in the graph.
         -> int64 [most or fewer]
         """
-        return self._in_turn([_first(members) for members in self._members], most, balanced)
+        return self._in_turn([self._first(members) for members in self._members], most, balanced)
 
     def landmarks(self, most: int) -> Tensor:
         """Return at most ``most`` labelled nodes, equally many of every class.
@@ -346,7 +347,7 @@ class HeldBack(KeptArrays):
         other = False
         for label in left.keys() | joined.keys():
             members, come = self._members[label], joined.get(label, [])
-            spoke = bool(_first(members))
+            spoke = bool(self._first(members))
             for one in left.get(label, []):
                 del members[bisect_left(members, one)]
             if len(come) > LEAST:
@@ -355,7 +356,7 @@ class HeldBack(KeptArrays):
             else:
                 for one in come:
                     insort(members, one)
-            other |= spoke != bool(_first(members))
+            other |= spoke != bool(self._first(members))
         return other
 
     def formerly(self) -> Tensor:
@@ -372,6 +373,10 @@ class HeldBack(KeptArrays):
                 found.setdefault(label, []).append((drawn, position))
         return found
 
+    def _first(self, members: Members) -> Members:
+        """Return the nodes of a class that may be left out in turn."""
+        return members[:MOST] if len(members) >= self.least else []
+
     def wipe(self, nodes: Tensor) -> None:
         """Erase the lots of removed nodes."""
         self._lots.array[nodes.numpy()] = 0
@@ -379,10 +384,6 @@ class HeldBack(KeptArrays):
     def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return the lots, and that held-back nodes were learned from (earlier: they were not)."""
         return super().pieces() | {"learned": torch.tensor(True)}
-
-
-def _first(members: Members) -> Members:
-    return members[:MOST] if len(members) >= LEAST else []
 
 
 class Solving:

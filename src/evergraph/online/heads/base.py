@@ -71,6 +71,7 @@ class OnlineHead(ABC):
         takes_relations: whether it uses features along relations, beside each embedding.
         balanced: whether nodes left out are weighted so that every class counts alike.
         drops_classes: whether ``packed`` drops classes that no node has.
+        least_left_out: nodes that a class must have before any of them is left out.
     """
 
     name: ClassVar[str]
@@ -80,6 +81,7 @@ class OnlineHead(ABC):
     lazy: ClassVar[bool] = False
     takes_relations: ClassVar[bool] = False
     drops_classes: ClassVar[bool] = False
+    least_left_out: ClassVar[int] = 2
     balanced: bool = True
 
     def default_topology(self) -> TopologyEncoder:

@@ -197,20 +197,23 @@ class FusedHead(OnlineHead):
         if self.basis == "random" or not labelled:
             return 0
         doubled = labelled >= 2 * int(self._chosen.sum())
-        late = counts.clone()  # of classes that have no landmark yet
-        late[: len(self._chosen)][self._chosen > 0] = 0
         left, most = int((self._landmarks >= 0).sum()), len(self._landmarks)
         few = changed and labelled <= FEW
-        drifted = int(late.sum()) > LATE * labelled or left < LEFT * min(most, labelled)
+        drifted = self._late(counts) > LATE * labelled or left < LEFT * min(most, labelled)
         return self.width if doubled or few or drifted else 0
+
+    def _late(self, counts: Tensor) -> int:
+        """Return how many nodes are of classes that came after the landmarks."""
+        late = counts.clone()
+        late[: len(self._chosen)][self._chosen > 0] = 0
+        return int(late.sum())
 
     def stand_on(self, nodes: Tensor, vectors: Tensor, *, counts: Tensor) -> None:
         """Use nodes as landmarks, with the vectors they are counted as; empties the sums."""
         self._landmarks, self._chosen = nodes, counts.clone()
         places = self.engine.map.places
         parts = {part: vectors[:, slice(*ends)] for part, ends in places.items()}
-        known = max(self.num_classes, len(counts))
-        self.engine.begin(KernelMap.of(self.parsed, parts), classes=known)
+        self.engine.begin(KernelMap.of(self.parsed, parts), classes=self.num_classes)
         self.engine.weigh_classes(counts)
 
     def stand_as(self, other: FusedHead) -> None:
@@ -244,12 +247,15 @@ class FusedHead(OnlineHead):
 
     def weigh(self, nodes: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Set the learned nodes to be left out in turn."""
-        landmarks = torch.full_like(nodes, -1)
-        if len(self._landmarks):
-            known, places = self._landmarks.sort()
-            found = torch.searchsorted(known, nodes).clamp_max(len(known) - 1)
-            landmarks = places[found].where(known[found] == nodes, -1)
-        self._answers = Answers(vectors, labels, landmarks)
+        self._answers = Answers(vectors, labels, self._places(nodes))
+
+    def _places(self, nodes: Tensor) -> Tensor:
+        """Return which landmark each of some nodes is, -1 for none.  int64 [n] -> int64 [n]"""
+        if not len(self._landmarks):
+            return torch.full_like(nodes, -1)
+        known, places = self._landmarks.sort()
+        found = torch.searchsorted(known, nodes).clamp_max(len(known) - 1)
+        return places[found].where(known[found] == nodes, -1)
 
     def settle(self) -> None:
         """Solve for every V, then for a and b."""
