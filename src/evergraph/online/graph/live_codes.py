@@ -38,6 +38,9 @@ class LiveCodes(KeptArrays):
     hidden or changed affects the nodes within two hops, like new edges: see ``HopStates``. The code
     of a class depends only on the seed and the name of the class, not on the order of arrival.
 
+    Where a node's own code would swamp the rest of N² C, a sum without it is kept instead: see
+    ``codes_of_others``.
+
     With relations, a third part holds the classes of neighbours by relation, B₁C: see
     ``RelationCodes``.
 
