@@ -189,6 +189,7 @@ class Engine:
         """Empty the sums."""
         for sums in self.sums_:
             sums.clear()
+        self.strengths_ = self.strengths_[:0]
         self.solved = False
 
     def erase(self, places: Tensor) -> None:

@@ -169,11 +169,11 @@ class OnlineHead(ABC):
     def restart(self) -> None:  # noqa: B027  (never called for heads without sums)
         """Empty the sums; nothing else changes."""
 
-    def landmarks_wanted(self, counts: Tensor, *, changed: bool) -> int:
+    def landmarks_wanted(self, counts: Tensor, *, changed: bool, refit: bool = False) -> int:
         """Return how many new landmarks it wants to choose now; 0 to keep those it has.
 
         counts: labelled nodes of each class now, int64 [classes]; changed: whether this delta
-        changed the sums.
+        changed the sums; refit: whether it must choose anew.
         After ``stand_on``, ``restart`` is called and everything is learned again.
         """
         return 0
