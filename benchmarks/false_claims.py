@@ -8,10 +8,15 @@ has its own split of the dataset, as with ``stream.split_seed = "run"``.
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import torch
-from measure import Options, Table, run
 from torch import Tensor
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.measure import Options, Table, run
 from evergraph.core.seeding import seeded
 from evergraph.evaluation.statistics import paired_difference
 from evergraph.reports.comparing import compare_trials
