@@ -17,6 +17,7 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.measure import Options, Table, run
+
 from evergraph.core.seeding import seeded
 from evergraph.evaluation.statistics import paired_difference
 from evergraph.reports.comparing import compare_trials
