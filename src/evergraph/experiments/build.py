@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -108,6 +108,7 @@ def build_memory(config: RunConfig) -> Any:
 def build_learner(config: RunConfig, seed: int, *, resources: Resources | None = None) -> Learner:
     """Make the configured learner from the configured components."""
     load_plugins(config.plugins)
+    config = _aimed(config)
     backbone = build_backbone(config)
     training = vars(backbone.recipe) | config.training.model_dump(exclude_none=True)
     if training["batch_size"] == "full":
@@ -122,7 +123,7 @@ def build_learner(config: RunConfig, seed: int, *, resources: Resources | None =
 def resolved(config: RunConfig) -> RunConfig:
     """Return the configuration with every default filled in, adapted to its protocol."""
     load_plugins(config.plugins)
-    config = pooled(config)
+    config = _aimed(pooled(config))
     if config.backbone is None and config.stream.batch is None:
         # Some methods suit a stream with other defaults; but with small batches, work repeated for
         # each batch would be repeated too often.
@@ -167,6 +168,23 @@ def pooled(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"method": config.method.model_copy(update={"name": name})})
 
 
+def _aimed(config: RunConfig) -> RunConfig:
+    """Return a configuration whose objective is a parameter of its method, if that has one."""
+    objective, method = config.training.objective, config.method
+    if objective is None:
+        return config
+    if "objective" in methods.parameters(method.name):
+        aimed = Component.model_validate(method.get_params() | {"objective": objective})
+        training = config.training.model_copy(update={"objective": None})
+        return config.model_copy(update={"method": aimed, "training": training})
+    if not methods.resolve(method.name).follows_objective:
+        raise ConfigurationError(
+            f"objective cannot be {objective!r} for {method.name}, which weighs nodes by a rule of "
+            "its own: leave it out, or use a method such as auto or finetune"
+        )
+    return config
+
+
 def epochs_of(config: RunConfig) -> int:
     """Return the most epochs per task of a resolved configuration."""
     return (config.training.epochs or 1) * backbones.resolve(backbone_of(config).name).rivals
@@ -207,6 +225,28 @@ def parts_used(config: RunConfig) -> set[str]:
         "training": not issubclass(method, WholeTaskLearner),
     }
     return {part for part, is_used in used.items() if is_used}
+
+
+def unused(config: RunConfig, given: Mapping[str, Any]) -> list[str]:
+    """Return the keys of given values that the method does not use; defaults do not count."""
+    used, backbone = parts_used(config), backbone_of(config)
+    taken = set(backbones.parameters(backbone.name)) - backbone.parameters.keys()
+    stops = config.training.patience or backbones.resolve(backbone.name).recipe.patience
+    usual = flat(RunConfig().to_dict())
+
+    def idle(key: str) -> bool:
+        part, _, name = key.partition(".")
+        if part == "head":
+            return name not in taken
+        if name in ("objective", "evaluate_every") and part in used:
+            return name == "evaluate_every" and not stops
+        return part in ("topology", "memory", "training") and part not in used
+
+    return [
+        key
+        for key, value in flat(given).items()
+        if value not in (None, usual.get(key), usual.get(f"{key}.name")) and idle(key)
+    ]
 
 
 def check(config: RunConfig, seed: int = 0, *, resources: Resources | None = None) -> Learner:

@@ -385,7 +385,7 @@ class Analytic(WholeTaskLearner):
 
 
 def class_weights(task: Task, *, sized: bool) -> Tensor:
-    """Return one over the labelled nodes of each class so far if ``sized``, else 1.  -> [classes]"""
+    """Return one over the labelled nodes of each class if ``sized``, else 1.  -> [classes]"""
     sizes = torch.ones(task.label_space.num_classes)
     if sized:
         for label, size in task.known_sizes.items():
