@@ -43,6 +43,7 @@ from evergraph.training import Learner, Trainer
 # A stream on a device holds the graph, the tasks' graphs and the graph of everything seen so far.
 DEVICE_COPIES = 4
 T = TypeVar("T")
+PARTS = {"topology", "head", "memory", "training"}  # sections that some methods do not use
 _METHOD_PARTS = ("trainer", "generator", "memory", "backbone")
 _PDGNN_PARTS = ("topology", *HeadConfig.model_fields)
 _OF_TARGETS: dict[str, Any] = {
@@ -216,11 +217,13 @@ def spelled_out(
 
 
 def parts_used(config: RunConfig) -> set[str]:
-    """Return which of ``topology``, ``memory`` and ``training`` the method uses."""
+    """Return which of ``PARTS`` the method uses."""
     load_plugins(config.plugins)
     method = methods.resolve(config.method.name)
+    embedded = "topology" in backbones.parameters(backbone_of(config).name)
     used = {
-        "topology": "topology" in backbones.parameters(backbone_of(config).name),
+        "topology": embedded,
+        "head": embedded,
         "memory": has_memory(config.method.name),
         "training": not issubclass(method, WholeTaskLearner),
     }
@@ -228,24 +231,24 @@ def parts_used(config: RunConfig) -> set[str]:
 
 
 def unused(config: RunConfig, given: Mapping[str, Any]) -> list[str]:
-    """Return the keys of given values that the method does not use; defaults do not count."""
-    used, backbone = parts_used(config), backbone_of(config)
+    """Return the keys of given values that the method does not use; defaults do not count.
+
+    An objective is refused where it cannot be followed, see ``resolved``.
+    """
+    used, backbone, usual = parts_used(config), backbone_of(config), flat(RunConfig().to_dict())
+    patience = config.training.patience or backbones.resolve(backbone.name).recipe.patience
     taken = set(backbones.parameters(backbone.name)) - backbone.parameters.keys()
-    stops = config.training.patience or backbones.resolve(backbone.name).recipe.patience
-    usual = flat(RunConfig().to_dict())
-
-    def idle(key: str) -> bool:
-        part, _, name = key.partition(".")
-        if part == "head":
-            return name not in taken
-        if name in ("objective", "evaluate_every") and part in used:
-            return name == "evaluate_every" and not stops
-        return part in ("topology", "memory", "training") and part not in used
-
+    idle = {f"head.{key}" for key in HeadConfig.model_fields if key not in taken}
+    idle |= set() if "training" in used else {"head.dropout"}
+    idle |= set() if patience else {"training.evaluate_every"}
+    if not methods.resolve(config.method.name).carries_moments:
+        idle.add("training.momentum")
     return [
         key
         for key, value in flat(given).items()
-        if value not in (None, usual.get(key), usual.get(f"{key}.name")) and idle(key)
+        if value not in (None, usual.get(key), usual.get(f"{key}.name"))
+        and key != "training.objective"
+        and (key in idle or key.partition(".")[0] in PARTS - used)
     ]
 
 

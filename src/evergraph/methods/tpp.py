@@ -118,6 +118,7 @@ class TPP(BackboneLearner):
     # of other methods, nor with those of the same method node by node.
     pooled: ClassVar[bool] = False
     follows_objective = False
+    carries_moments = False
 
     backbone: Made[PDGNN] = Made()
     steps: int = integer(2, least=0)

@@ -272,13 +272,13 @@ def test_results_in_memory_are_compared():
         "setting": "class-il", "repeats": 2, "epochs": 1, "device": "cpu",
         "dataset__nodes": 80, "dataset__classes": 4, "dataset__features": 8,
     }  # fmt: skip
-    a, b = (eg.run("synthetic", method=method, **small) for method in ("slda", "finetune"))
+    a, b = (eg.run("synthetic", method=method, **small) for method in ("adr", "finetune"))
     found = eg.compare(a, b)
     assert found.difference.mean == pytest.approx(a.average_accuracy() - b.average_accuracy())
     assert f"{100 * a.average_accuracy():.1f} against {100 * b.average_accuracy():.1f}" in str(
         found
     )
-    assert repr(eg.compare(a, a)).startswith("cannot tell slda (first) from slda (second) on ")
+    assert repr(eg.compare(a, a)).startswith("cannot tell adr (first) from adr (second) on ")
     globally = eg.compare(a, b, testing="global", averaging="plain")
     assert "tested globally, plain accuracy" in globally.sentence
     with pytest.raises(ConfigurationError, match="averaging must be one of balanced, plain"):
