@@ -40,6 +40,12 @@ def test_reach(load):
     assert 500 < lazy < naive
 
 
+def test_a_claim_on_overlapping_splits_was_one_before_the_correction(load):
+    found = [load("false_claims").claims(dataset, 0.3) for dataset in range(3)]
+    assert all(before >= after for each in found for before, after in each)
+    assert any(before > after for each in found for before, after in each)
+
+
 def test_contenders_take_turns_and_tables_are_markdown(load):
     table = load("measure").Table("Title", ("a", "b"), [["x", "1"]], ("note",))
     assert table.markdown() == "## Title\n\n| a | b |\n| --- | ---: |\n| x | 1 |\n\n- note"

@@ -141,6 +141,7 @@ class ReplayHead(OnlineHead):
             own=nodes,
             class_sizes=sizes,
             met_sizes=sizes,
+            known_sizes=sizes,
             lease=Lease(graph),
         )
         self.tem.fit_task(task)
