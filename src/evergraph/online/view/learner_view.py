@@ -17,12 +17,13 @@ from evergraph.core.display import Shown
 from evergraph.core.label_space import Kind
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray
-from evergraph.online.heads.base import Ids, Rows
+from evergraph.online.heads.base import Ids
 from evergraph.online.identifiers import IdTable, check_id
 from evergraph.online.monitor import Alarm, PredictionRecord
 from evergraph.online.view.explanation import Explanation, explain
 from evergraph.online.view.page import FEW, NEWEST, Answer, History, Page, Pinned, Status
 from evergraph.online.view.suggestions import Suggestion, suggest
+from evergraph.topology.rowwise import Matrix
 
 
 class LearnerView(Shown):
@@ -107,15 +108,13 @@ class LearnerView(Shown):
     def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
         """Return the classes and the probability of each.  -> float32 [ids, classes]"""
         page, positions, vectors = self.taken(ids)
-        if page.kind == "class" and len(ids) <= FEW:
-            return page.classes, torch.from_numpy(page.few(positions, vectors))
-        return page.classes, page.shares(*map(torch.from_numpy, (positions, vectors)))
+        return page.classes, torch.from_numpy(page.shares(positions, vectors))
 
-    def taken(self, ids: Sequence[NodeId]) -> tuple[Page, Ids, Rows]:
+    def taken(self, ids: Sequence[NodeId]) -> tuple[Page, Ids, Matrix]:
         """Return the page, and the positions and vectors of nodes on it.  [n], [n, dims]"""
         for value in ids:
             check_id("id of a node", value)
-        vectors: Rows = np.zeros((0, 0), np.float32)
+        vectors: Matrix = np.zeros((0, 0), np.float32)
         with self._lock:
             page, copied = self.page, self._copied
             if len(ids) <= FEW:  # where torch would take longer to begin than numpy to finish
