@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -172,8 +172,6 @@ def _renumbered(positions: Tensor | Pieces, packing: Packing) -> Iterator[Tensor
     return (packing.places[part.long()].to(positions.dtype) for part in split(positions))
 
 
-T = TypeVar("T")
-
 # Parameters that a live learner cannot choose, see ``LiveEmbeddings``; no folder names them.
 FIXED = ("dtype",)
 
@@ -184,9 +182,3 @@ def described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:
     values = {"name": component.name} | {name: getattr(component, name) for name in names}
     kept: dict[str, Any] = json.loads(json.dumps(values))
     return kept
-
-
-def made(resolver: Resolver[T], description: Mapping[str, Any]) -> T:
-    """Return the component that ``described`` described."""
-    given = dict(description)
-    return resolver.make(given.pop("name"), **given)

@@ -126,8 +126,8 @@ def sigmoid(rows: Matrix) -> Matrix:
 def softmax(rows: Matrix) -> Matrix:
     """Return exp(x) / Σ exp(x) of every row; -inf gives 0.
 
-    >>> softmax(np.array([[0, np.log(3), -np.inf]], np.float32))
-    array([[0.25, 0.75, 0.  ]], dtype=float32)
+    >>> softmax(np.array([[2, 2, -np.inf]], np.float32))
+    array([[0.5, 0.5, 0. ]], dtype=float32)
     """
     shares: Matrix = np.exp(rows - rows.max(1, keepdims=True, initial=-np.inf))
     shares /= np.add.reduce(shares, axis=1, keepdims=True)
