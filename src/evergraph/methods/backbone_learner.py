@@ -40,7 +40,7 @@ class BackboneLearner(Learner):
     # The kind of backbone that it supports, and why no other, in words that follow its name.
     needs: ClassVar[tuple[type[Backbone], str]] = (Backbone, "")
 
-    backbone: Made[Backbone] = Made()
+    backbone: Made[Backbone] = Made(backbones)
 
     def __post_init__(self) -> None:
         if self.backbone is None:  # before the trainer, which takes its settings

@@ -231,11 +231,13 @@ class Knowledge:
             return None
         scorer, vectors, parts = self.head.scorer(), self.of(nodes), []
         for rows in row_blocks(len(nodes), len(self.names)):
-            asked = nodes[rows], vectors[rows]
+            asked = nodes[rows].numpy(), vectors[rows].numpy()
             if kind == "class":  # of equal scores the class that came first wins
-                given, right = class_scores(scorer, met, *asked).argmax(1), answers[rows]
+                best, right = class_scores(scorer, met, *asked).argmax(1), answers[rows]
+                given = torch.from_numpy(best)
             else:
-                given, right = target_values(scorer(*asked), kind), self.head.values(answers[rows])
+                right = self.head.values(answers[rows])
+                given = target_values(torch.from_numpy(scorer(*asked)), kind)
             parts.append(tallies(given, right, kind))
         return Tallies.joined(parts)
 

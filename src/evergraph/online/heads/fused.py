@@ -14,7 +14,7 @@ from evergraph.closed_form.fusing import fused_weights
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.relations import WIDTH
 from evergraph.closed_form.ridge import BalancedSolution
-from evergraph.closed_form.view_map import BLOCK_VALUES, RandomMap, ViewMap
+from evergraph.closed_form.view_map import BLOCK_VALUES, RandomMap
 from evergraph.closed_form.views import (
     CODE_HOPS,
     CODES,
@@ -171,7 +171,7 @@ class FusedHead(OnlineHead):
             sizes[CODES] = CODE_HOPS * self.code_width
             if self._related:
                 sizes[RELATION_CODES] = self.code_width
-        self._map: ViewMap = RandomMap.drawn(
+        self._map: RandomMap | KernelMap = RandomMap.drawn(
             self.parsed, sizes, width=self.width, seed=int(self.seed)
         )
 
