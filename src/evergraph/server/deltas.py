@@ -85,8 +85,11 @@ class DeltaReader:
             if row.get("id") is None:
                 raise DataError(f"rows: row {number} has no 'id'")
         rows = [{name.strip(): value for name, value in row.items()} for row in rows]
-        names = dict.fromkeys(name for row in rows for name in row if name not in RESERVED)
-        table = table_of_rows(rows, names, as_texts=True)
+        scheme = self._folder.columns
+        known = [] if scheme is None else [each.name for each in scheme.columns]
+        given = (name for row in rows for name in row if name not in RESERVED)
+        # A column that is in no row has a gap in each, as one that is in some of them has.
+        table = table_of_rows(rows, dict.fromkeys([*known, *given]), as_texts=True)
         nodes = tuple(row["id"] for row in rows)
         labels = tuple(row.get("label") for row in rows)
         return self._encoded(
