@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import orjson
 import torch
 from torch import Tensor
 
@@ -80,7 +81,7 @@ def read_arrow(body: bytes, *, most: int = MOST_DECODED) -> ArrowBody:
     for table in tables_in(body, most=most):
         mark = (table.schema.metadata or {}).get(MARK)
         try:
-            told = json.loads(mark or b"{}")
+            told = orjson.loads(mark or b"{}")
         except ValueError:
             raise RefusedError(422, "metadata 'evergraph' of an Arrow table must be JSON") from None
         read = read and mark is not None
