@@ -262,6 +262,8 @@ def _labels(table: pa.Table) -> pa.Array:
         if is_text(values.type.value_type):
             _check_lengths(values.flatten(), "label")
         return values
+    if pa.types.is_boolean(values.type):
+        return values.cast(pa.string())  # as ``boolean_name`` writes them
     return as_integers(values, "label")
 
 
