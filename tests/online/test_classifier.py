@@ -234,7 +234,7 @@ def test_a_folder_keeps_it(tmp_path):
 def test_what_is_not_used_is_said(caplog):
     edges = pd.DataFrame({"source": ["a"], "target": ["b"], "kind": [0.5]})
     model = small().partial_fit(["a", "b"], torch.eye(2), ["x", "y"], edges)
-    assert model.status().edges == 2
+    assert model.status().edges == 1
     data = pyg_data(
         x=torch.eye(2), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0, 1]),
         edge_weight=torch.ones(1), time=torch.tensor([1, 2]),

@@ -41,7 +41,7 @@ def test_a_delta_is_learned_and_told_as_the_learner_itself_would(lasting, learne
         assert row["probabilities"] == expected
         assert (row["label"], row["probability"]) == (label, max(expected))
     status = lasting.get("/v1/status").json()
-    assert (status["nodes"], status["edges"], status["labelled"]) == (6, 6, 4)
+    assert (status["nodes"], status["edges"], status["labelled"]) == (6, 3, 4)
     assert (status["names"], status["seq"], status["waiting"]) == (["x", "y"], 1, 0)
 
 
