@@ -258,7 +258,7 @@ async function lookUp(id, integer = false) {
   byId("node").value = id;
   byId("lookup-said").textContent = "looking…";
   try {
-    const found = await ask(`/v1/nodes/${encodeURIComponent(id)}${integer ? "?integer=true" : ""}`);
+    const found = await ask(`/v1/nodes?node=${encodeURIComponent(id)}${integer ? "&integer=true" : ""}`);
     byId("found").hidden = false;
     const hues = huesOf(found);
     showNetwork(found, hues);
