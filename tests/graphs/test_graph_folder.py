@@ -102,6 +102,9 @@ def test_other_formats_are_refused(tmp_path):
     (tmp_path / FACTS).write_text(json.dumps(facts))
     with pytest.raises(DataError, match="is of format 99, this version reads 1"):
         open_graph_folder(tmp_path)
+    (tmp_path / FACTS).write_text("[" * 99_999)
+    with pytest.raises(DataError, match=r"graph\.json: cannot be read"):
+        open_graph_folder(tmp_path)
     (tmp_path / FACTS).write_text("{")
     with pytest.raises(DataError, match=r"graph\.json: cannot be read"):
         open_graph_folder(tmp_path)

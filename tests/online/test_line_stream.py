@@ -188,6 +188,7 @@ def test_a_queue_may_deliver_lines_again():
     ("bad", "why"),
     [
         (b"{", "line 4: is not JSON"),
+        (b"[" * 99_999, "line 4: is not JSON"),
         (b"[1]", "line 4: must be one JSON object, not list"),
         (b'{"nod": 1}', "line 4: has no operation: expected one of node, edge"),
         (b'{"edge": ["a"]}', r"line 4: edge must be a list of two, not \['a'\]"),

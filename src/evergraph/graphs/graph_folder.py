@@ -50,7 +50,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         said = f"{folder}: holds no finished graph: {FACTS} is missing, import it again"
         raise DataError(said) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{folder / FACTS}: cannot be read ({error})") from None
     if facts.get("format") not in FORMATS:
         known = " and ".join(map(str, FORMATS))

@@ -205,8 +205,8 @@ def lists(
             for read in (json.loads, literal_eval):  # pandas writes lists in Python syntax
                 try:
                     return [str(item) for item in read(text)]
-                except (ValueError, SyntaxError):
-                    pass
+                except (ValueError, SyntaxError, RecursionError, MemoryError):
+                    pass  # the last two if it is nested too deeply
         return [item for part in text.split(separator) if (item := part.strip())]
 
     if pa.types.is_null(values.type):

@@ -339,6 +339,12 @@ def test_a_scheme_from_elsewhere_is_checked_value_by_value(scheme):
         Scheme.from_json(twice)
 
 
+@pytest.mark.parametrize("text", ["[" * 9_000 + "]" * 9_000, "[" + "-" * 9_000 + "1]"])
+def test_a_list_nested_too_deeply_is_a_text_of_one_item(text):
+    encoder = ListEncoder.fit(pa.array(["a;b"]), "tags")
+    assert encoder.encode(pa.array([text]), "tags").new == {text: 0}
+
+
 def test_values_too_far_apart_for_a_scale_are_refused():
     apart = pa.table({"size": [-1.7e308, 1.7e308, 1.6e308]})
     with pytest.raises(DataError, match=r"column 'size' has values up to 1.7e\+308"):
