@@ -201,17 +201,6 @@ def test_group_commit_counts_waits_for_the_disk(load, tmp_path):
     assert min(alone.cpu, shared.cpu, shared.late) > 0
 
 
-def test_asking_counts_labels(load):
-    bench, options = load("asking"), load("measure").Options(quick=True)
-    curves, count = bench.main(options)
-    assert [row[0] for row in curves.rows][:2] == ["10", "30"]
-    random, ours, ratio = count.rows
-    assert (random[0], ours[0]) == ("random", "suggest")
-    assert ratio[1] == "" or ratio[1].endswith("x")
-    curve = bench.Curve((10, 20), (0.4, 0.6), (0.0, 0.0))
-    assert [bench.labels_for(curve, target) for target in (0.2, 0.5, 0.7)] == [5.0, 15.0, None]
-
-
 def test_the_graph_of_papers_size_is_summed_as_torch_sums_it(load):
     bench = load("gpu_papers")
     generator = torch.Generator(bench.device()).manual_seed(0)

@@ -150,10 +150,16 @@ def test_arrays_that_are_no_graph_are_refused(forged, said, tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        {"arrays": None}, {"arrays": [1]}, {"arrays": {}}, {"arrays": {"../labels": {}}},
-        {"types": ["a"]}, {"relations": ["a"]}, {"targets": 7}, {"about": 7},
+        {"arrays": None},
+        {"arrays": [1]},
+        {"arrays": {}},
+        {"arrays": {"../labels": {}}},
+        {"types": ["a"]},
+        {"relations": ["a"]},
+        {"targets": 7},
+        {"about": 7},
     ],
-)  # fmt: skip
+)
 def test_facts_that_are_none_are_refused(change, tmp_path):
     write(tmp_path, path_graph())
     facts = json.loads((tmp_path / FACTS).read_text()) | change

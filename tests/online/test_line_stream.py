@@ -71,6 +71,38 @@ def test_lines_become_one_delta_by_hand():
     assert (stream.lines, stream.known, stream.deltas, stream.new_nodes) == (5, 0, 1, 3)
 
 
+@pytest.mark.parametrize("batch", [1, 3, 100])
+def test_the_weight_of_an_edge_follows_from_all_lines_so_far_whatever_the_batches(batch):
+    kept = Kept()
+    lines = [
+        *START,  # a - c weighs 2, b - c 0.5
+        {"edge": ["c", "a"], "weight": 40},
+        {"edge": ["b", "c"]},  # 1
+        {"remove_edge": ["b", "c"]},
+        {"edge": ["b", "c"], "weight": 3},  # begins anew
+        {"edge": ["a", "b"], "weight": 5},
+        {"forget": "b"},
+        {"node": "b", "features": [0, 1]},
+        {"edge": ["a", "b"], "weight": 9},  # begins anew as well
+        {"edge": ["a", "c"], "weight": 0},  # adds nothing
+    ]
+
+    def weights(count: int) -> list[float]:
+        # Begun again with more lines, it resumes.
+        stream = LineStream(kept, batch=batch, prefix="p", repeated="sum")
+        stream.take_in(written(lines[:count]))
+        (a, b, c), graph = kept.learner._ids.where("abc"), kept.learner._knowledge.graph
+        return graph.weights_of(torch.tensor([a, b, a]), torch.tensor([c, c, b])).tolist()
+
+    assert weights(7) == [42, 1.5, 0]
+    assert weights(10) == [42, 3, 5]
+    assert weights(14) == [42, 0, 9]
+    with pytest.raises(DataError, match="line 6: lists the edge of line 4 again: expected each"):
+        LineStream(Kept(), repeated="refuse").take_in(written(lines))
+    with pytest.raises(ConfigurationError, match="repeated must be 'last' if known lines are"):
+        LineStream(kept, skip_known=True, repeated="sum")
+
+
 def test_a_line_that_undoes_another_waits_for_the_next_delta():
     kept = Kept()
     changes = [

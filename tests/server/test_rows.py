@@ -112,12 +112,14 @@ def test_a_scheme_that_a_client_sends_is_checked_as_a_delta_is(serve):
 
     column = scheme["columns"][0]
     for wrong in (
-        [], "x", scheme | {"strict": 1},
+        [],
+        "x",
+        scheme | {"strict": 1},
         scheme | {"columns": [column | {"gaps": "<b>"}]},
         scheme | {"columns": [column | {"encoder": column["encoder"] | {"median": float("nan")}}]},
         scheme | {"columns": [column | {"encoder": column["encoder"] | {"scale": 0}}]},
         scheme | {"columns": [column, column | {"name": "size"}]},
-    ):  # fmt: skip
+    ):
         answer = told(json.dumps(wrong).encode())
         assert answer.status_code == 422
         assert answer.json()["error"]

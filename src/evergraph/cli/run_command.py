@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evergraph.cli import options
+from evergraph.cli import inputs, options
 from evergraph.cli.options import (
     argument,
     bench_of,
@@ -78,6 +78,7 @@ def run_command(
     address: options.Address = None,
     worker_threads: options.WorkerThreads = None,
     directed: options.Directed = False,
+    repeated: inputs.Repeated = None,
     settings: options.Settings = [],
     preset: options.Preset = None,
     protocol: options.Protocol = None,
@@ -97,7 +98,8 @@ def run_command(
     """
     batch = int(batch_size) if batch_size and batch_size.isdigit() else batch_size
     given = {
-        "dataset": dataset, "undirected": False if directed else None, "backbone": backbone,
+        "dataset": {"name": dataset, "repeated": repeated},
+        "undirected": False if directed else None, "backbone": backbone,
         "topology": {"name": topology, "hops": hops},
         "stream": {
             "setting": setting, "by": by, "edges": edges, "labelled": labelled,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+from torch import Tensor
 
 from evergraph.core.checks import check_choice
 from evergraph.core.component import Part
@@ -18,6 +19,7 @@ from evergraph.core.label_space import KINDS, Kind
 from evergraph.core.notices import say
 from evergraph.datasets.doors import holds_graph, named_graph
 from evergraph.graphs.pyg import is_hetero
+from evergraph.graphs.repeats import say_repeated
 from evergraph.online import conversion
 from evergraph.online.conversion import is_numbered, read_frame
 from evergraph.online.delta import Delta, NodeId, NodeTarget
@@ -28,7 +30,7 @@ from evergraph.online.labels import as_targets, target_score
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.learner_state import PATIENCE, PLAIN, TOLERANCE
 from evergraph.online.monitor import Alarm, OnAlarm, report
-from evergraph.online.upsert import without_unknown
+from evergraph.online.upsert import without_repeats, without_unknown
 from evergraph.online.view import Explanation, Status, Suggestion
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of
@@ -224,6 +226,7 @@ class ContinualNodeClassifier(Part, Closing):
         types: Any = None,
         ids: Any = None,
         unknown_edges: str = "refuse",
+        repeated: str = "last",
         key: str | None = None,
     ) -> ContinualNodeClassifier:
         """Add nodes, with labels where known, and edges between any nodes.
@@ -247,6 +250,10 @@ class ContinualNodeClassifier(Part, Closing):
             ids: of the rows of a ``Data`` or a SciPy adjacency; by default 0, 1, 2, ...
             unknown_edges: for edges to ids that are neither new nor known: ``refuse`` raises,
                 ``skip`` leaves them out and reports how many.
+            repeated: for edges that this call lists several times, also as (b, a) if edges are
+                undirected and not an array in the manner of PyG: ``last`` weight counts, or the
+                ``sum`` or ``mean`` of the weights, or the ``count`` of the rows, or ``refuse``. An
+                edge that is known gets the new weight, whatever the rule.
             key: of the call; a call with a known key is not applied again.
         """
         check_choice("unknown_edges", unknown_edges, UNKNOWN_EDGES)
@@ -263,12 +270,13 @@ class ContinualNodeClassifier(Part, Closing):
             types = own_types if types is None else types
         if is_pyg(nodes):
             make = conversion.delta_of_hetero if is_hetero(nodes) else conversion.delta_of_data
-            delta = make(nodes, ids, key, self.targets)
+            delta = make(nodes, ids, key, self.targets, repeated)
             if edge_weights is not None:
                 raise ConfigurationError("edge_weights are part of a Data object: give them there")
         elif holds_graph(nodes):
             given = {"features": features, "labels": labels, "edges": edges}
-            named = named_graph(nodes, **{k: v for k, v in given.items() if v is not None})
+            given = {k: v for k, v in given.items() if v is not None}
+            named = named_graph(nodes, repeated=repeated, **given)
             delta = conversion.delta_of_named(named, ids, key, self.targets)
             scheme, known = named.graph.columns, self._home.columns if self._begun else None
             raw = known is None and scheme is not None and set(scheme.kinds.values()) == {"raw"}
@@ -298,6 +306,9 @@ class ContinualNodeClassifier(Part, Closing):
             if unknown_edges == "skip":
                 delta, skipped = without_unknown(delta, self.learner_.knows_nodes)
                 say_skipped("edges", skipped)
+            rows, both_ways = len(delta.edges), self.undirected and not isinstance(edges, Tensor)
+            delta, again = without_repeats(delta, repeated, both_ways=both_ways)
+            say_repeated("edges", again, rows, repeated)
             self._keep_columns(read.scheme, delta)
         return self._submit(delta)
 

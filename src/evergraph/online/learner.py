@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.device import exactly_threads
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.errors import DataError
 from evergraph.graphs import UNLABELLED
 from evergraph.online.checking import CheckedDelta, check_delta
-from evergraph.online.delta import Delta, DeltaResult, Label, NodeId, name_of
+from evergraph.online.delta import Delta, DeltaResult, NodeId, name_of
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.intake import Batch, merged, owners
 from evergraph.online.knowledge import Settled
@@ -227,37 +227,3 @@ class OnlineLearner(LearnerState):
             knowledge.forget(delta.gone)
         settled = knowledge.settle(every=self._shared)  # readers have a copy of all vectors
         return settled, guesses, owners(parts)[unknown]
-
-    def unused_names(self) -> dict[Label, Label]:
-        """Return the names of classes that no node has any more, and their replacements.
-
-        The replacement for class 3 is ``dropped-3``.
-        """
-        with self._writing:
-            if self._knowledge is None:
-                return {}
-            if self.head.kind != "class":
-                raise ConfigurationError(
-                    f"names can be dropped for a learner of classes only, not of {self.head.kind}"
-                )
-            names, found = self._knowledge.names, dict[Label, Label]()
-            for number in (~self._knowledge.met).nonzero().flatten().tolist():
-                other = f"dropped-{number}"
-                while other in names and other != names[number]:
-                    other += "'"
-                if other != names[number]:
-                    found[names[number]] = other
-            return found
-
-    def rename(self, names: Mapping[Label, Label], *, seq: int) -> None:
-        """Rename classes that have no nodes, which counts as delta ``seq``.
-
-        Numbers of classes, and so all that was learned, stay. It is not a delta: a replay that must
-        give the same bits has to start from a snapshot taken afterwards.
-        """
-        with self._writing:
-            assert self._knowledge is not None, "there are names"
-            self._knowledge.rename(names)
-            self._solved = seq if self._solved == self._seq else self._solved
-            self._seq = seq
-            self.turn(self._written)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.device import exactly_threads
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.label_space import Kind
 from evergraph.core.seeding import seeded
 from evergraph.core.sizes import parse_size
@@ -23,10 +23,12 @@ from evergraph.online.graph.growing_graph import GrowingGraph, no_nodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings, check_whole_rows
 from evergraph.online.graph.live_smoother import DRIFT
 from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
+from evergraph.online.identifiers import IdTable
 from evergraph.online.intake import Bounds, Held
 from evergraph.online.knowledge import WIDE, Knowledge
-from evergraph.online.monitor import METRICS
-from evergraph.online.pieces import PackedState, Packing, Pieces
+from evergraph.online.monitor import METRICS, PredictionRecord
+from evergraph.online.pieces import Pieces
+from evergraph.online.state_arrays import PackedState, Packing, check_arrays, packed
 from evergraph.online.view import LearnerView, Page, Status
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
@@ -227,16 +229,23 @@ class LearnerState(LearnerView):
             return found
 
     def packed(self) -> PackedState | None:
-        """Return the state without the positions of forgotten nodes, None if there are none.
+        """Return the state without forgotten nodes and without classes that no node has.
 
-        A learner restored from it gives the same predictions.
+        None if there are neither. A learner restored from it gives the same predictions.
         """
         with self._writing:
-            if self._knowledge is None or self._ids.next == len(self._ids):
+            if (known := self._knowledge) is None:
                 return None
-            packing = Packing.of(self._knowledge.graph.alive)
-            found = pieces.packed(self.pieces(), packing)
-            head = self.head.packed(self.head.state(), packing)
+            nodes = Packing.of(known.graph.alive)
+            kept = known.met if self.head.drops_classes else torch.ones_like(known.met)
+            classes = Packing.of(kept)
+            if self._ids.next == len(self._ids) and bool(kept.all()):
+                return None
+            names = IdTable()
+            names.add([known.classes.at(number) for number in classes.living.tolist()])
+            head = self.head.packed(self.head.state(), nodes, classes)
+            found = packed(self.pieces(), nodes, classes)
+            found |= {f"classes.{name}": value for name, value in names.pieces().items()}
             found |= {f"head.{name}": value for name, value in head.items()}
             about = self.about() | {"base": self._ids.base + self._ids.next}
             return PackedState(found, about, places=self._ids.next - len(self._ids))
@@ -250,8 +259,25 @@ class LearnerState(LearnerView):
         related = self._knowledge is not None and self._knowledge.relations is not None
         return kept | ({"related": True} if related else {})
 
+    def _fitting_arrays(
+        self, state: dict[str, Tensor], about: Mapping[str, Any]
+    ) -> Knowledge | None:
+        """Return what is to be restored, still empty; raise ``DataError`` if that cannot be."""
+        for name in ("seq", "num_features", "solved", "base"):
+            if name in about:
+                check_integer(name, about[name], least=0)
+        width, features = int(about["num_features"]), state.get("graph.features")
+        if width != (0 if features is None or features.dim() < 2 else features.shape[1]):
+            raise DataError(f"features are not {width} wide")
+        empty = self._begun(width, related=bool(about.get("related"))) if width else None
+        arrays = {} if empty is None else empty.pieces()
+        for name, part in ({"ids": IdTable()} | PredictionRecord(self.head.kind).parts).items():
+            arrays |= {f"{name}.{key}": value for key, value in pieces.pieces_of(part).items()}
+        check_arrays(state, arrays)
+        return empty
+
     def restore(self, state: dict[str, Tensor], about: dict[str, Any]) -> None:
-        """Restore what ``state`` and ``about`` returned."""
+        """Restore what ``state`` and ``about`` returned; ``DataError`` if they do not fit."""
         with self._writing, exactly_threads(self.threads):
             before = about.get("threads")
             if before is not None and self.threads is not None and before != self.threads:
@@ -260,13 +286,13 @@ class LearnerState(LearnerView):
                     "digits of results may differ from those with %d threads",
                     before, self.threads, before,
                 )  # fmt: skip
+            known = self._fitting_arrays(state, about)
             self._seq = int(about["seq"])
             self._solved = int(about.get("solved", self._seq))
-            if about["num_features"]:
-                width, related = int(about["num_features"]), bool(about.get("related"))
-                self._knowledge = self._begun(width, related=related)
+            if known is not None:
+                self._knowledge = known
                 self._map()
-                self._knowledge.restore(state)
+                known.restore(state)
 
             def read() -> Page:
                 self._ids.restore(part_of(state, "ids."))

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from evergraph.core.errors import DataError
 from evergraph.core.extras import installed
 from evergraph.core.notices import say
+from evergraph.graphs.repeats import say_repeated
 from evergraph.online.conversion import read_columns
 from evergraph.online.delta import is_empty
+from evergraph.online.upsert import without_repeats
 from evergraph.server.arrow import read_arrow
 from evergraph.server.bodies import DELTAS, check_named, parse
 from evergraph.server.http import ARROW, RefusedError
@@ -40,12 +42,21 @@ class DeltaReader:
         self._most = most
         self._said: set[str] = set()  # notices that were given, once each
 
-    def read(self, body: bytes, *, model: str, kind: str) -> Read:
+    def read(self, body: bytes, *, model: str, kind: str, repeated: str = "last") -> Read:
         """Return the delta in a body, and the scheme by which its columns were read, if any.
 
         Rejected is what is malformed, is empty or names too many nodes. model: a key of ``DELTAS``;
-        kind: media type.
+        kind: media type; repeated: for edges that it lists several times.
         """
+        delta, scheme = self._read(body, model=model, kind=kind)
+        rows, both_ways = len(delta.edges), self._folder.learner.undirected
+        delta, again = without_repeats(delta, repeated, both_ways=both_ways)
+        if again and repeated not in self._said:
+            self._said.add(repeated)
+            say_repeated("a delta", again, rows, repeated)
+        return delta, scheme
+
+    def _read(self, body: bytes, *, model: str, kind: str) -> Read:
         rows: Sequence[Mapping[str, Any]] = ()
         arrow = read_arrow(body) if kind == ARROW else None
         if arrow is not None:

@@ -9,7 +9,8 @@ value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ MEANT = ("class", "classes", "target", "targets", "y", "category", "group", "out
 SPELLINGS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "\\N")
 LABELS, TARGET, TARGETS = "labels", "target", "target_"
 BETWEEN = ";"
+_ALIKE = 5  # pairs of classes that are named
 
 
 def filled(values: pa.Array) -> pa.Array:
@@ -38,9 +40,14 @@ def filled(values: pa.Array) -> pa.Array:
     >>> filled(pa.array([" 7", "", "NULL", None])).to_pylist()
     ['7', None, None, None]
     """
-    trimmed = pc.utf8_trim_whitespace(values)  # a CSV may have blanks after its commas
+    return _without_missing(pc.utf8_trim_whitespace(values))
+
+
+def _without_missing(values: pa.Array) -> pa.Array:
+    """Return texts, null if they are empty or spell a missing value, blanks aside."""
+    trimmed = pc.utf8_trim_whitespace(values)
     missing = pc.is_in(trimmed, value_set=pa.array(["", *SPELLINGS], trimmed.type))
-    return pc.if_else(missing, pa.scalar(None, trimmed.type), trimmed)
+    return pc.if_else(missing, pa.scalar(None, values.type), values)
 
 
 def boolean_name(value: bool) -> str:
@@ -72,7 +79,8 @@ def label_values(
     if pa.types.is_boolean(kind):
         return values.cast(pa.string())
     if is_text(kind):
-        values = filled(values)
+        # Only a CSV has blanks that mean nothing, as after its commas.
+        values = filled(values) if guess else _without_missing(values)
         coded = values.dictionary_encode()
         kinds = (pa.int64(), pa.float64()) if guess else ()
         read = (parsed(coded.dictionary, number) for number in kinds)
@@ -141,12 +149,12 @@ def one_label(label: Any) -> Any:
     """Return a single label as ``label_values`` converts it, None if it is missing.
 
     >>> [one_label(label) for label in (" art ", "NULL", 3.0, -1, True)]
-    ['art', None, 3, None, 'true']
+    [' art ', None, 3, None, 'true']
     """
     if is_missing(label):
         return None
     if isinstance(label, str | bool):
-        return label.strip() if isinstance(label, str) else boolean_name(label)
+        return label if isinstance(label, str) else boolean_name(label)
     if isinstance(label, int | float) and label < UNLABELLED:
         raise DataError(f"label is {label}: expected a class >= 0, or {UNLABELLED} for none")
     return int(label) if isinstance(label, float) and label.is_integer() else label
@@ -170,6 +178,28 @@ def say_unlabelled(where: object, columns: Iterable[str]) -> None:
             f"has no column 'label', so no node has a label: if {meant} holds labels, rename it; "
             "it is read as a feature",
         )
+
+
+def alike(new: Iterable[object], known: Iterable[object] = ()) -> Iterator[str]:
+    """Yield a sentence for each new class whose name differs from another only in case or blanks.
+
+    >>> list(alike(["vip", "art"], ["VIP", 7]))
+    ["class 'vip' differs from 'VIP' only in case or blanks: they are two classes"]
+    """
+    names = [name for name in known if isinstance(name, str)]
+    met = {name.strip().casefold(): name for name in names}
+    for name in new:
+        if isinstance(name, str):
+            other = met.setdefault(name.strip().casefold(), name)
+            if other != name:
+                only = "only in case or blanks: they are two classes"
+                yield f"class {name!r} differs from {other!r} {only}"
+
+
+def say_alike(where: object, names: Iterable[object]) -> None:
+    """Report classes of a table or graph whose names differ only in case or blanks."""
+    for sentence in islice(alike(names), _ALIKE):
+        say(where, sentence)
 
 
 def say_missing(path: object, found: dict[str, int]) -> None:
@@ -214,12 +244,10 @@ def label_lists(values: pa.Array) -> list[list[str] | None]:
     """
     types = pa.types
     if types.is_list(values.type) or types.is_large_list(values.type):
+        if pa.types.is_boolean(values.type.value_type):
+            values = values.cast(pa.list_(pa.string()))
         rows = values.to_pylist()
-        return [
-            None if row is None
-            else [boolean_name(label) if isinstance(label, bool) else str(label) for label in row]
-            for row in rows
-        ]  # fmt: skip
+        return [None if row is None else [str(label) for label in row] for row in rows]
     if not is_text(values.type) and not types.is_null(values.type):
         raise DataError(
             f"column {LABELS!r} holds {values.type}: expected texts such as 'art{BETWEEN}law', or "

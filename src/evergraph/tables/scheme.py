@@ -32,6 +32,7 @@ _ENCODERS = (
     TextEncoder, LeftOut, OwnEncoder,
 )  # fmt: skip
 ENCODERS: dict[str, type[Any]] = {encoder.kind: encoder for encoder in _ENCODERS}
+LARGE = 100  # times the values of the first table
 _NAMED = 5  # categories named in a message
 _LISTED = 10  # columns named in a message
 ROUNDS = 40  # of the propagation that fills gaps, as in its paper
@@ -79,9 +80,12 @@ class NodeFeatures:
     blocks: Mapping[str, Block] = field(default_factory=dict, repr=False)
 
     def say_new(self, where: object) -> None:
-        """Report what the first table did not have: new categories, and gaps without a flag."""
+        """Report what the first table did not have: categories, unflagged gaps, large values."""
         for name, block in self.blocks.items():
             say_new(where, name, block.new, block.new_rows, block.unflagged)
+            if block.times >= LARGE:
+                many = f"{block.times:,.0f} times as large as those of the first table"
+                say(where, f"column {name!r} has values {many}: is their unit another one?")
 
 
 def say_new(where: object, name: str, new: Collection[str], rows: int, unflagged: int) -> None:

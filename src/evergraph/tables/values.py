@@ -41,6 +41,7 @@ class Block:
     new: dict[str, int] = field(default_factory=dict)
     new_rows: int = 0  # number of rows with one of them
     unflagged: int = 0  # number of gaps without a flag
+    times: float = 0.0  # how large the median value is, in sizes of the first table's; 0 if unknown
 
 
 class ColumnEncoder(ABC):

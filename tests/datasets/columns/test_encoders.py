@@ -2,7 +2,7 @@
 
 import json
 import math
-from datetime import date
+from datetime import date, datetime, timedelta
 from typing import Any
 from zlib import crc32
 
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.graphs import Graph
+from evergraph.online.classifier import ContinualNodeClassifier
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.fitting import fit_scheme
 from evergraph.tables.hashed import BUCKETS, CategoryEncoder, ListEncoder, TextEncoder, signs
@@ -53,6 +54,27 @@ def test_a_date_is_time_and_its_place_in_year_and_week():
         assert found == pytest.approx(expected, abs=1e-6)
     typed = pa.array([date(1970, 1, 8)])
     assert encoder.encode(typed, "f").matrix[0] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_timestamp_has_its_place_in_the_day_where_times_of_day_differ():
+    encoder = DateEncoder.fit(pa.array(["1970-01-01T00:00", "1970-01-08T06:00", None]), "f")
+    six = encoder.encode(pa.array(["1970-01-15T06:00", None]), "f").matrix
+    assert six.shape == (2, encoder.width) == (2, 8)
+    assert six[0, 5:] == pytest.approx([1, 0, 0], abs=1e-6)  # a quarter of the day
+    assert six[1].tolist() == [0] * 7 + [1]
+    # Noon on every day says nothing of the day; a scheme of before has no time of day.
+    noon = DateEncoder.fit(pa.array(["1970-01-01T12:00", "1970-01-08T12:00"]), "f")
+    assert noon == DateEncoder(noon.median, noon.scale, flag=False)
+    assert noon.width == 5
+
+
+def test_day_or_night_is_learned_from_one_timestamp():
+    hours = [(37 * row) % 24 + 24 * (row % 91) for row in range(240)]
+    seen = [datetime(2024, 3, 1) + timedelta(hours=hour) for hour in hours]
+    label = ["day" if 6 <= at.hour < 18 else "night" for at in seen]
+    frame = pa.table({"id": list(range(240)), "label": [*label[:160], *[None] * 80], "seen": seen})
+    model = ContinualNodeClassifier(width=64).partial_fit(frame)
+    assert model.score(range(160, 240), label[160:]) > 0.9
 
 
 def test_categories_have_vectors_of_length_one_and_lists_their_mean():
@@ -310,7 +332,7 @@ def test_new_categories_and_gaps_are_counted_or_refused(caplog):
 FORGED: dict[str, list[tuple[str, Any]]] = {
     "title": [("dims", 12), ("dims", 1 << 40), ("rows", -1), ("frequencies", [[1 << 20], [1]])],
     "venue": [("dims", 0), ("hashes", ["<b>"]), ("hashes", "0" * 16)],
-    "published": [("median", None), ("flag", "yes")],
+    "published": [("median", None), ("median", 1e300), ("flag", "yes")],
     "score": [("median", math.nan), ("scale", 0.0), ("scale", math.inf), ("scale", "2"), ("x", 1)],
     "tags": [("separator", ""), ("separator", 7)],
 }

@@ -53,6 +53,7 @@ def assemble(
     time: Tensor | None,
     names: Sequence[str] | None = None,
     weights: Tensor | None = None,
+    repeated: str | None = None,
 ) -> Graph:
     """Return the graph of a file's arrays; without features the width is 0.
 
@@ -60,7 +61,7 @@ def assemble(
 
     edge_index: integer [2, edges]; features: [nodes, dims], dense or CSR; labels: integer [nodes],
     or targets instead; time: integer [nodes]; path, names: of the file and of the feature columns,
-    for messages; weights: [edges].
+    for messages; weights: [edges]; repeated: as in ``Graph.from_edges``.
     """
     if labels is not None:
         check_integers("y", labels)
@@ -75,7 +76,14 @@ def assemble(
     if time is not None:
         check_integers("time", time)
     graph = Graph.from_edges(
-        edge_index, features=features, labels=labels, time=time, targets=targets, weights=weights
+        edge_index,
+        features=features,
+        labels=labels,
+        time=time,
+        targets=targets,
+        weights=weights,
+        repeated=repeated,
+        where=path,
     )
     say_loud_column(path, column_peaks(graph.features), names)
     return graph

@@ -36,8 +36,8 @@ KEYS = (
 Arrays = dict[str, npt.NDArray[np.generic]]
 
 
-def read_npz(path: Path) -> Graph:
-    """Return the graph in an ``.npz`` file, edges as listed."""
+def read_npz(path: Path, *, repeated: str = "last") -> Graph:
+    """Return the graph in an ``.npz`` file, edges as listed.  repeated: as in ``load``"""
     with naming(path):
         arrays, others = _read_arrays(path)
         for key in ("edge_index", "y"):
@@ -55,6 +55,7 @@ def read_npz(path: Path) -> Graph:
             **answers,
             time=_tensor(arrays, "year") if "year" in arrays else None,
             weights=_tensor(arrays, "edge_weight") if "edge_weight" in arrays else None,
+            repeated=repeated,
         )
     say_ignored(path, "array", others, f"only {', '.join(KEYS[:-1])} and {KEYS[-1]} are read")
     return graph

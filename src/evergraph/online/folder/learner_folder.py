@@ -297,18 +297,17 @@ class LearnerFolder(Closing, Shown):
         before = folder_bytes(self.path)
         return Purged(self.compact(), before, folder_bytes(self.path))
 
-    def purge(self, *, keys: bool = False, names: bool = False) -> Purged:
+    def purge(self, *, keys: bool = False) -> Purged:
         """Keep only the current state: one snapshot, and no delta in the journal.
 
-        Forgotten nodes are erased from the folder, with the exceptions that the documentation lists
-        (such as their part in medians, scales and word counts of the first table), and from memory:
-        ``learner`` becomes a different, equal object. Readers that are behind start over from the
-        snapshot.
+        Forgotten nodes, and classes that no node has, are erased from the folder, with the
+        exceptions that the documentation lists (such as their part in medians, scales and word
+        counts of the first table), and from memory: ``learner`` becomes another object with the
+        same predictions. Readers that are behind start over from the snapshot.
 
-        keys: drop all delta keys too; a delta sent again then counts as new. names: rename classes
-        that no node has any more to ``dropped-3`` and the like; readers start over then.
+        keys: drop all delta keys too; a delta sent again then counts as new.
         """
-        return self._writer().purge(keys=keys, names=names)
+        return self._writer().purge(keys=keys)
 
     def refresh(self) -> int:
         """Apply deltas that the writing process has added; return how many."""

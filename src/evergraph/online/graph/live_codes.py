@@ -81,10 +81,6 @@ class LiveCodes(KeptArrays):
             self._table.extend(len(labels))
             self._table.tensor[start:] = class_codes(labels, width=self.width, seed=self.seed)
 
-    def rename(self, number: int, label: Label) -> None:
-        """Rename a class that no node has, which changes its code."""
-        self._table.tensor[number] = class_codes([label], width=self.width, seed=self.seed)[0]
-
     def update(
         self, graph: GrowingGraph, change: GraphChange, nodes: Tensor, classes: Tensor
     ) -> Tensor:

@@ -45,7 +45,7 @@ class HopStates(KeptArrays):
     degree of an in-neighbour changed, as degrees are part of Â. So a change costs its frontier. A
     row of the frontier is corrected by the differences that reach it, or recomputed from all its
     in-neighbours, whichever is cheaper; ``live_smoother`` tells why rounding does not accumulate.
-    If nodes are removed, all affected rows are recomputed, so that no trace of them stays. If a
+    If nodes or edges go, all affected rows are recomputed, so that no trace of them stays. If a
     change affects most of the graph, all rows are recomputed without looking for a frontier.
 
     H_0 is the graph's features, or ``inputs`` instead. If a hop smooths something other than its

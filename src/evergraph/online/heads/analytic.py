@@ -19,7 +19,8 @@ from evergraph.nn.random_features import BLOCK_VALUES as FEATURE_VALUES
 from evergraph.nn.random_features import Activation, Expansion
 from evergraph.online.delta import Label, meant_by
 from evergraph.online.heads.base import BLOCK_VALUES as VALUES
-from evergraph.online.heads.base import OnlineHead, Scorer, heads, row_blocks
+from evergraph.online.heads.base import OnlineHead, Scorer, heads, of_classes, row_blocks
+from evergraph.online.state_arrays import Packing
 from evergraph.topology import TopologyEncoder
 from evergraph.training.learner import part_of
 
@@ -51,6 +52,7 @@ class AnalyticHead(OnlineHead):
     name = "analytic"
     exact_forgetting = True
     lazy = True
+    drops_classes = True
 
     def __init__(
         self, *, width: int = 1024, regularisation: float = 0.01, activation: Activation = "relu"
@@ -152,6 +154,12 @@ class AnalyticHead(OnlineHead):
         settled = torch.tensor(self._settled)
         return {"seed": self._features.seed, "weights": self.weights_, "settled": settled}
 
+    def packed(
+        self, state: dict[str, Tensor], nodes: Packing, classes: Packing
+    ) -> dict[str, Tensor]:
+        """Return a state without classes that no node has."""
+        return of_classes(state, classes.living) if self.drops_classes else state
+
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
         self.statistics_.restore(part_of(state, "statistics."))
@@ -208,6 +216,7 @@ class TargetHead(AnalyticHead):
     """
 
     name = "targets"
+    drops_classes = False  # columns are labels, in the order in which classes named them
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind
 from evergraph.core.resolver import Resolver
 from evergraph.online.delta import Label
-from evergraph.online.pieces import Packing
+from evergraph.online.state_arrays import Packing
 from evergraph.topology import SGC, TopologyEncoder
 
 # Sums may shrink by this factor before they are recomputed: 4 of the 16 digits of float64 are lost.
@@ -70,6 +70,7 @@ class OnlineHead(ABC):
             settled yet. Other heads settle with every delta.
         takes_relations: whether it uses features along relations, beside each embedding.
         balanced: whether nodes left out are weighted so that every class counts alike.
+        drops_classes: whether ``packed`` drops classes that no node has.
     """
 
     name: ClassVar[str]
@@ -78,6 +79,7 @@ class OnlineHead(ABC):
     holds_back: ClassVar[bool] = False
     lazy: ClassVar[bool] = False
     takes_relations: ClassVar[bool] = False
+    drops_classes: ClassVar[bool] = False
     balanced: bool = True
 
     def default_topology(self) -> TopologyEncoder:
@@ -217,8 +219,10 @@ class OnlineHead(ABC):
     def state(self) -> dict[str, Tensor]:
         """Return everything that later deltas and scores depend on."""
 
-    def packed(self, state: dict[str, Tensor], packing: Packing) -> dict[str, Tensor]:
-        """Return a state with nodes renumbered, for heads that keep positions or rows of nodes."""
+    def packed(
+        self, state: dict[str, Tensor], nodes: Packing, classes: Packing
+    ) -> dict[str, Tensor]:
+        """Return a state with nodes and classes renumbered, for heads that keep such numbers."""
         return state
 
     @abstractmethod
@@ -271,6 +275,18 @@ def class_scores(scorer: Scorer, met: Tensor, ids: Tensor, vectors: Tensor) -> T
     scores = torch.full((len(ids), len(met)), -torch.inf)
     scores[:, : known.shape[1]] = known[:, : len(met)]
     return scores.masked_fill_(~met, -torch.inf)
+
+
+def of_classes(state: dict[str, Tensor], kept: Tensor) -> dict[str, Tensor]:
+    """Return the state of a head in closed form with some classes alone.  kept: int64 [classes]"""
+    found = dict(state)
+    for name, value in state.items():
+        what = name.rpartition(".")[2]
+        if what in ("sums", "mass", "counts"):
+            found[name] = value[kept[kept < len(value)]]
+        elif what == "weights":  # V, which may not have the newest classes yet
+            found[name] = value[:, kept[kept < value.shape[1]]]
+    return found
 
 
 class Wear:

@@ -16,7 +16,7 @@ from evergraph.memory.samplers import UniformSampler
 from evergraph.methods import TEM
 from evergraph.nn import MLP, PDGNN
 from evergraph.online.heads.base import OnlineHead, Scorer, heads
-from evergraph.online.pieces import Packing
+from evergraph.online.state_arrays import Packing
 from evergraph.streams import Task
 from evergraph.streams.task import Lease
 from evergraph.topology import Identity, TopologyEncoder
@@ -50,6 +50,7 @@ class ReplayHead(OnlineHead):
     """
 
     name = "replay"
+    drops_classes = True
 
     def __init__(
         self, *, width: int = 256, budget: int = 200, epochs: int = 4, lr: float = 0.005
@@ -172,10 +173,21 @@ class ReplayHead(OnlineHead):
             kept |= {f"tem.{name}": value for name, value in self.tem.state().items()}
         return kept
 
-    def packed(self, state: dict[str, Tensor], packing: Packing) -> dict[str, Tensor]:
-        """Return a state with the positions of stored nodes renumbered."""
-        named = ("tem.memory.nodes", "tem.memory.coverage.coverers")
-        return state | {name: packing.places[state[name]] for name in named if name in state}
+    def packed(
+        self, state: dict[str, Tensor], nodes: Packing, classes: Packing
+    ) -> dict[str, Tensor]:
+        """Return a state with stored nodes and classes renumbered."""
+        found = dict(state)
+        for name, value in state.items():
+            if name in ("tem.memory.nodes", "tem.memory.coverage.coverers"):
+                found[name] = nodes.places[value]
+            elif name == "tem.memory.labels":
+                found[name] = classes.places[value]
+            elif name in ("classes", "learned"):
+                found[name] = (classes.living < value).sum()
+            elif ".head.out." in name and value.dim():  # also Adam's moments
+                found[name] = value[classes.living[classes.living < len(value)]]
+        return found
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
