@@ -61,6 +61,18 @@ def test_a_few_rows_by_numpy_are_the_definition(seed, rows, removed):
     np.testing.assert_allclose(shorter, few(silent.numpy()), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(("count", "added"), [(6, 1e-4), (1500, 1.5e-4)])
+def test_the_penalty_is_the_kernel_and_a_little_on_its_diagonal(count, added):
+    """Relative to the mean diagonal, and more of it for many landmarks; a removed one has 1."""
+    one = landmarks(0, count).only([VIEWS[0]]).without(torch.tensor([1]))
+    (view,) = one.views
+    kernel = one.kernel(view, one.projected(one.landmarks, torch.matmul)).double()
+    kernel[1, 1] = 1.0
+    expected = kernel + added * kernel.diagonal().mean() * torch.eye(count)
+    found = one.penalty(view).double()
+    torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
+
+
 @pytest.mark.parametrize("view", VIEWS, ids=str)
 def test_features_are_the_definition_however_few_rows_a_thread_takes(monkeypatch, view):
     monkeypatch.setattr(statistics, "CACHED", 12)  # two rows of six values

@@ -397,6 +397,8 @@ def test_room_comes_back_when_a_request_is_answered():
                 pass
         async with bodies.of(request(SMALL)):
             assert bodies.held == 700_000
+        async with bodies.of(request(300_000)):  # the last byte of room
+            assert bodies.held == 1_000_000
         gate.set()
         await first
         assert bodies.held == 0

@@ -336,7 +336,7 @@ class ContinualNodeClassifier(Part, Closing):
             self._home.keep_columns(scheme)
 
     def remove_edges(self, edges: Any, *, key: str | None = None) -> ContinualNodeClassifier:
-        """Remove edges, as if they had never existed."""
+        """Remove edges; embeddings are then as if they had never existed."""
         return self._submit(Delta(removed_edges=conversion.as_edges(edges), key=key))
 
     def update_features(
@@ -361,8 +361,8 @@ class ContinualNodeClassifier(Part, Closing):
     def forget(self, ids: Any, *, key: str | None = None) -> ContinualNodeClassifier:
         """Remove nodes, their edges and what was learned from them.
 
-        If ``status().exact_forgetting``, as if they had never existed, except for how columns are
-        read: medians, scales and word counts of the first table stay.
+        If ``status().exact_forgetting``, no trace of them is left, except in how columns are read:
+        medians, scales and word counts of the first table stay.
         """
         return self._submit(Delta(forgotten=conversion.as_ids(ids, "ids"), key=key))
 
