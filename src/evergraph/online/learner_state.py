@@ -154,7 +154,7 @@ class LearnerState(LearnerView):
         status = Status(
             seq=self._seq,
             nodes=len(self._ids),
-            edges=0 if known is None else known.graph.num_edges,
+            edges=0 if known is None else known.graph.num_edges // (1 + self.undirected),
             classes=0 if known is None else len(known.names),
             labelled=0 if known is None else int(known.labels.counts_.sum()),
             features=0 if known is None else known.graph.num_features,

@@ -36,7 +36,7 @@ class Status(ShownRecord):
     Attributes:
         seq: deltas applied.
         nodes: in the graph.
-        edges: entries of the adjacency: an undirected edge counts twice.
+        edges: in the graph; an undirected edge counts once.
         classes: known classes.
         labelled: nodes whose class is known.
         features: width of the features, 0 before the first node.
@@ -51,7 +51,7 @@ class Status(ShownRecord):
         relations: whether relations of edges and types of nodes are used.
         solved: deltas included in the scores in use; fewer than ``seq`` while recent deltas wait to
             be solved together.
-        undirected: whether edges are undirected, so that there are half as many as entries.
+        undirected: whether edges are undirected.
     """
 
     seq: int
