@@ -12,7 +12,7 @@ from evergraph.core.notices import say
 from evergraph.online.conversion import read_columns
 from evergraph.online.delta import is_empty
 from evergraph.server.arrow import read_arrow
-from evergraph.server.bodies import DELTAS, check_named, parse
+from evergraph.server.bodies import DELTAS, Steps, check_named, parse_in_steps
 from evergraph.server.http import ARROW, RefusedError
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
@@ -40,7 +40,7 @@ class DeltaReader:
         self._most = most
         self._said: set[str] = set()  # notices that were given, once each
 
-    def read(self, body: bytes, *, model: str, kind: str) -> Read:
+    def read(self, body: bytes, *, model: str, kind: str) -> Steps[Read]:
         """Return the delta in a body, and the scheme by which its columns were read, if any.
 
         Rejected is what is malformed, is empty or names too many nodes. model: a key of ``DELTAS``;
@@ -51,7 +51,7 @@ class DeltaReader:
         if arrow is not None:
             delta = arrow.delta
         else:
-            parsed = parse(DELTAS[model], body)
+            parsed = yield from parse_in_steps(DELTAS[model], body)
             delta, rows = parsed.delta(), getattr(parsed, "rows", ())
         if is_empty(delta) and not rows:
             raise RefusedError(
