@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 SMALL = 1 << 12  # bytes; smaller bodies do not count: there are as many as connections at most
 # Bytes of what is parsed and of what is validated, for every list or object, item, and text.
 LIST_BYTES, ITEM_BYTES, TEXT_BYTES = 160, 64, 128
+PARSED = 8  # times its own size that JSON takes once it is parsed, before that is known
 LONG = 1 << 16  # bytes of a body whose lists are validated in blocks
 BLOCK = 200  # items of a list that are validated at a time: half a millisecond
 
@@ -73,21 +74,20 @@ class Bodies:
         """Return an ``async with`` that reads a body, which counts as held until it ends."""
         return HeldBody(self, request, kind)
 
-    def make_room(self, caller: str, more: int, own: int = 0) -> None:
-        """Reject a body for which there is no room.
+    def make_room(self, caller: str, more: int, own: int) -> None:
+        """Reject a body for which there is no room beside others.
 
         more: bytes to come; own: bytes of the same body that are held already.
         """
-        held, most = self.held.total(), self.limits.held
-        mine = self.held[caller]
-        if more > 0 and held + more > most:
-            sentence = f"{held} bytes of request bodies are held, and the limit is {most}"
-            raise RefusedError(503, f"{sentence}: send it again later", retry_after=1)
-        if more > 0 and mine > own and mine + more > most // 2:
-            sentence = (
-                f"{mine} bytes of this caller's bodies are held, and the limit is {most // 2}"
-            )
-            raise RefusedError(429, f"{sentence}: send it again later", retry_after=1)
+        most, told = self.limits.held, "send it again later"
+        for held, share, whose, status in (
+            (self.held[caller], most // 2, "this caller's", 429),
+            (self.held.total(), most, "all", 503),
+        ):
+            if more > 0 and held > own and held + more > share:
+                sentence = f"{held} bytes of {whose} request bodies are held"
+                sentence += f", and the limit is {share}: {told}"
+                raise RefusedError(status, sentence, retry_after=1)
 
 
 def _too_long(most: int, kind: str, found: str = "") -> RefusedError:
@@ -122,12 +122,12 @@ class HeldBody:
         if length > most:
             raise _too_long(most, self._kind, f", not {length}")
         counts = length > SMALL or "transfer-encoding" in headers
-        if counts:
-            self._bodies.make_room(self._caller, length)
         # As ``asyncio.timeout``, which Python 3.10 lacks, at a tenth of the cost of anyio's.
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         clock = loop.call_later(limits.seconds, self._stop, task)
         try:
+            if counts:
+                self._hold(length)
             return await self._read(most, counts)
         except BaseException as error:
             self._release()
@@ -149,14 +149,23 @@ class HeldBody:
             if read > most:
                 raise _too_long(most, self._kind)
             if counts:
-                self._hold(len(part))
+                self._hold(read)
             parts.append(part)
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         if counts and self._kind == JSON:
-            self._hold(parsed_size(body))
+            self._hold(read, parsed_size(body))
         return body
 
-    def _hold(self, more: int) -> None:
+    def _hold(self, read: int, parsed: int | None = None) -> None:
+        """Count what is read, or to be read, and what parsing it takes."""
+        limit = self._bodies.limits.held
+        if read > limit:
+            rule = f"bodies of {read} bytes are never held, and the limit is {limit}"
+            raise RefusedError(503, f"{rule}: send it in parts", retry_after=1)
+        if parsed is None:  # to be known once all is read
+            parsed = PARSED * read if self._kind == JSON else 0
+            parsed = max(parsed, self._counted - read)
+        more = read + parsed - self._counted
         self._bodies.make_room(self._caller, more, self._counted)
         self._bodies.held[self._caller] += more
         self._counted += more

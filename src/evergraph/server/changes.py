@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import shutil
 import tempfile
@@ -16,6 +17,7 @@ from pydantic import Field, StrictBool
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
+from evergraph.core.mapped import give_memory_back
 from evergraph.online.folder.backup import BackedUp, backup
 from evergraph.online.folder.status import Purged
 from evergraph.online.upsert import Upserted
@@ -174,7 +176,14 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
         service.check_writes()
         compacted = partial(service.folder.purge, keys=body.keys, names=body.names)
         call = compacted if body.now else service.folder.compacted
-        done = await service.pools["compactions"].run(call)
+
+        def tidied() -> Purged:
+            done = call()
+            gc.collect()  # the former learner, whose parts refer to each other
+            give_memory_back()
+            return done
+
+        done = await service.pools["compactions"].run(tidied)
         address = None if request.client is None else request.client.host
         audit("folder compacted", address=address, **body.model_dump(), **asdict(done))
         return answer(done)
