@@ -14,6 +14,7 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
+from evergraph.server.bodies import at_once
 from evergraph.server.deltas import DeltaReader
 from evergraph.server.http import ARROW
 from evergraph.tables.measured import NumberEncoder
@@ -193,5 +194,6 @@ def test_a_label_in_arrow_is_read_as_the_learner_has_labels(kind, told, label, t
     sent = stream({"id": ["a"], "label": [told], "f": [2.0]})
     given = None if kind == "class" else {"head": {"name": "targets", "kind": kind}}
     with LearnerFolder.open(tmp_path / "learner", given) as folder:
-        delta, scheme = DeltaReader(folder, most=9).read(sent, model="delta", kind=ARROW)
+        reading = DeltaReader(folder, most=9).read(sent, model="delta", kind=ARROW)
+        delta, scheme = at_once(reading)
         assert (delta.labels, scheme is None) == ((label,), False)

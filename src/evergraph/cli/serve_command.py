@@ -217,10 +217,12 @@ def serve_command(
         with spinner("loading torch"):
             import torch
 
+            from evergraph.core.mapped import return_freed_memory
             from evergraph.online.folder.learner_folder import LearnerFolder
             from evergraph.online.intake import Bounds
             from evergraph.server.app import create_app
 
+            return_freed_memory()
             torch.set_num_threads(threads)
             load_plugins(plugins)
         with advising("give --read-only"):

@@ -41,6 +41,8 @@ HEADERS = [
 ]
 # Set during a request, in its task and in the threads that work for it.
 REQUEST_ID: ContextVar[str] = ContextVar("evergraph_request_id", default="")
+# Who asks, by token or address, set once the request is admitted: callers get equal shares.
+CALLER: ContextVar[str] = ContextVar("evergraph_caller", default="")
 
 
 class RefusedError(errors.EvergraphError):

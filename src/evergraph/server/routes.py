@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from evergraph.online.identifiers import LARGEST
 from evergraph.server import http, schema
-from evergraph.server.bodies import PredictionsBody, media_type, read_question
+from evergraph.server.bodies import PredictionsBody, at_once, media_type, read_question
 from evergraph.server.http import JSON, LeanRoute, RefusedError, answer, check_parameters
 from evergraph.server.observability import KIND
 
@@ -94,11 +94,14 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         guard.admit(request, "read")
         media_type(request, JSON)
         async with service.bodies.of(request) as body:
-            read = partial(read_question, body, most=service.limits.nodes)
-            wanted = read() if len(body) < SMALL else await service.pools["bodies"].run(read)
-        if query := request.scope["query_string"]:
-            await service.wait_for(after_in(query))
-        found = await service.predictions(wanted.ids, every_class=wanted.all)
+            read = read_question(body, most=service.limits.nodes)
+            if len(body) < SMALL:
+                wanted = at_once(read)
+            else:
+                wanted = await service.pools["bodies"].run(read, size=len(body))
+            if query := request.scope["query_string"]:
+                await service.wait_for(after_in(query))
+            found = await service.predictions(wanted.ids, every_class=wanted.all)
         return Response(found, media_type=JSON)
 
     router.add_api_route(
