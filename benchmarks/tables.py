@@ -81,7 +81,9 @@ def cases() -> dict[str, Case]:
         "breast cancer": bundled("breast_cancer"),
         "digits": bundled("digits"),
         "two moons": Case(pd.DataFrame(moons, columns=["a", "b"]), halves),
-        "three classes by one column": Case(pd.DataFrame({"a": one}), np.digitize(one, [-0.5, 0.5])),
+        "three classes by one column": Case(
+            pd.DataFrame({"a": one}), np.digitize(one, [-0.5, 0.5])
+        ),
         "two columns": Case(
             pd.DataFrame(two, columns=["a", "b"]), (two[:, 0] * two[:, 1] > 0).astype(int)
         ),
@@ -185,7 +187,9 @@ def tables(options: Options) -> list[Table]:
     names = ["iris", "one number, R2"] if options.quick else list(every)
     joined = [
         (f"{name}, {kind}", name, kind)
-        for name in (names[:1] if options.quick else ("iris", "digits", "two moons", "diabetes, R2"))
+        for name in (
+            names[:1] if options.quick else ("iris", "digits", "two moons", "diabetes, R2")
+        )
         for kind in ("neighbours", "homophily 0.6")
     ]
     said = f"{folds} folds; class-balanced accuracy unless the row says otherwise, in percent."
@@ -196,7 +200,10 @@ def tables(options: Options) -> list[Table]:
             "The same with informative edges, which the others do not see",
             header,
             [row(title, every[name], folds, kind) for title, name, kind in joined],
-            (said, "All rows are known to the live learner, with the answers of the training rows."),
+            (
+                said,
+                "All rows are known to the live learner, with the answers of the training rows.",
+            ),
         ),
     ]
 

@@ -305,7 +305,8 @@ class Engine:
     @property
     def nbytes(self) -> int:
         """Number of bytes kept; of every symmetric G only half, as in ``state``."""
-        return sum(sums.usage.bytes for sums in self.sums_) + sum(head.nbytes for head in self.heads_)
+        kept = sum(sums.usage.bytes for sums in self.sums_)
+        return kept + sum(head.nbytes for head in self.heads_)
 
     def state(self) -> dict[str, Tensor]:
         """Return sums, λ, a, b, a_v V_v, and whether these are up to date, without the map."""

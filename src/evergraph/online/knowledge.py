@@ -47,8 +47,8 @@ class Knowledge:
     """A growing graph whose embeddings, class codes and head are updated with it.
 
     Nodes are positions here. A node's vector is its embedding, then relations if there are any,
-    shape and class codes for heads that use them. Within a delta a node may move more than once, be labelled
-    and forgotten; what is touched is collected, and the head is updated once, by ``settle``, with
+    shape and class codes for heads that use them. Within a delta a node may move more than once, be
+    labelled and forgotten; what is touched is collected, and the head is updated once, by ``settle``, with
     the node's vector when it was last counted and its current one. Nodes that have hardly moved are
     skipped (see ``Counted``), unless something is forgotten: then all around it are updated. Scores
     are solved at once or a little later (see ``Solving``).
@@ -235,11 +235,13 @@ class Knowledge:
             return None
         scorer, vectors, parts = self.head.scorer(), self.of(nodes), []
         for rows in row_blocks(len(nodes), len(self.names)):
-            asked = nodes[rows], vectors[rows]
+            asked = nodes[rows].numpy(), vectors[rows].numpy()
             if kind == "class":  # of equal scores the class that came first wins
-                given, right = class_scores(scorer, met, *asked).argmax(1), answers[rows]
+                best, right = class_scores(scorer, met, *asked).argmax(1), answers[rows]
+                given = torch.from_numpy(best)
             else:
-                given, right = target_values(scorer(*asked), kind), self.head.values(answers[rows])
+                right = self.head.values(answers[rows])
+                given = target_values(torch.from_numpy(scorer(*asked)), kind)
             parts.append(tallies(given, right, kind))
         return Tallies.joined(parts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import time
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
 from evergraph.core.file_lock import scratch_beside
+from evergraph.core.mapped import give_memory_back
 from evergraph.graphs.repeats import REPEATED
 from evergraph.online.folder.backup import BackedUp, backup
 from evergraph.online.folder.status import Purged
@@ -94,9 +96,8 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         guard.admit(request, "write")
         began, kind = time.monotonic(), media_type(request, JSON, *kinds)
         async with service.bodies.of(request, kind) as body:
-            how = {"model": model, "kind": kind, "repeated": repeated}
-            read = partial(service.reader.read, body, **how)
-            delta, scheme = await service.pools["bodies"].run(read)
+            read = service.reader.read(body, model=model, kind=kind, repeated=repeated)
+            delta, scheme = await service.pools["bodies"].run(read, size=len(body))
             delta, upsert = _keyed(request, delta), model == "upsert"
             if upsert and delta.key is not None:
                 raise RefusedError(422, "an upsert takes no key: repeating it changes nothing")
@@ -194,7 +195,14 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
         service.check_writes()
         compacted = partial(service.folder.purge, keys=body.keys)
         call = compacted if body.now else service.folder.compacted
-        done = await service.pools["compactions"].run(call)
+
+        def tidied() -> Purged:
+            done = call()
+            gc.collect()  # the former learner, whose parts refer to each other
+            give_memory_back()
+            return done
+
+        done = await service.pools["compactions"].run(tidied)
         address = None if request.client is None else request.client.host
         audit("folder compacted", address=address, **body.model_dump(), **asdict(done))
         return answer(done)

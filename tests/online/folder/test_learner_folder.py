@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
@@ -153,6 +154,16 @@ def test_nothing_is_acknowledged_once_the_journal_has_left_its_path(
         assert "removed, moved" in folder.status().stopped
     folder.close()
     assert stopped == [when]
+
+
+def test_a_process_that_goes_to_another_directory_writes_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with opened(Path("learner")) as folder:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir("elsewhere")
+        assert folder.submit(delta(1)).seq == 1
+        assert folder.status().stopped is None
+        monkeypatch.chdir(tmp_path)
 
 
 def test_other_parameters_a_bare_path_and_a_closed_folder_are_refused(tmp_path):
