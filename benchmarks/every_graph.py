@@ -405,7 +405,7 @@ def grids(*, quick: bool = False) -> list[Grid]:
     )  # fmt: skip
     auc = Grid(
         "minesweeper on its published splits: ROC AUC, CPU seconds, MB kept",
-        {"auto": ("published", "global", values(plain))},
+        {"auto": ("published", "global", values(AUTO, **evenly))},
         _shown, "Test nodes of ten splits, objective plain, everything learned at once.",
         seeds if quick else range(10), ("minesweeper",),
     )  # fmt: skip

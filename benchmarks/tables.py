@@ -31,10 +31,12 @@ from sklearn.svm import SVC, SVR
 from evergraph import ContinualNodeClassifier
 
 Edges = list[tuple[int, int]]
-WORDS = (
-    "river bank loan rate fish boat water credit market stock price wave shore money deposit "
-    "stream lake fund bond tide sail anchor profit share trade ocean depth coast harbour interest"
-).split()
+TOPICS = (
+    "river, lake, boat, fish, water, wave, shore, stream, tide, sail",
+    "bank, loan, rate, credit, market, stock, price, money, deposit, fund",
+    "bond, anchor, profit, share, trade, ocean, depth, coast, harbour, interest",
+)
+WORDS = ", ".join(TOPICS).split(", ")
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,7 @@ def boosting(number: bool) -> Any:
     return HistGradientBoostingClassifier(class_weight="balanced", random_state=0)
 
 
+JOINED = ("iris", "digits", "two moons", "diabetes, R2")
 PEERS = {"linear model": linear, "RBF SVM": vectors, "boosting": boosting}
 METRICS = {"accuracy": balanced_accuracy_score, "AUC": roc_auc_score, "R2": r2_score}
 
@@ -187,9 +190,7 @@ def tables(options: Options) -> list[Table]:
     names = ["iris", "one number, R2"] if options.quick else list(every)
     joined = [
         (f"{name}, {kind}", name, kind)
-        for name in (
-            names[:1] if options.quick else ("iris", "digits", "two moons", "diabetes, R2")
-        )
+        for name in (names[:1] if options.quick else JOINED)
         for kind in ("neighbours", "homophily 0.6")
     ]
     said = f"{folds} folds; class-balanced accuracy unless the row says otherwise, in percent."
