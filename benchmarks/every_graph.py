@@ -191,6 +191,7 @@ def published(job: Job) -> Cell:
         own=torch.arange(graph.num_nodes),
         class_sizes=sizes,
         met_sizes=sizes,
+        known_sizes=sizes,
         lease=Lease(shown_graph),
     )
     learner, start = build_learner(config_of(job.column, job.values), seed=job.seed), _cpu()
