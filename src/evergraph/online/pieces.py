@@ -74,7 +74,6 @@ def split(value: Tensor | Pieces, some: Tensor | None = None) -> Iterator[Tensor
             value.within.tidy()
 
 
-
 # Parameters that a live learner cannot choose, see ``LiveEmbeddings``; no folder names them.
 FIXED = ("dtype",)
 
