@@ -17,17 +17,16 @@ from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field
 
 from evergraph.tables.arrow import pa
-from evergraph.tables.values import Block, Matrix, WideEncoder, lists, texts
+from evergraph.tables.values import Block, Matrix, Rule, WideEncoder, lists, texts
 
 MOST_KEPT = 10_000  # categories whose hashes are kept to detect new ones
 SEPARATOR = ";"
 BUCKETS = 1 << 14
-Hashes = tuple[Annotated[str, Field(pattern="^[0-9a-f]{16}$")], ...] | None
-Count = Annotated[int, Field(ge=0, lt=1 << 63)]
-Bucket = Annotated[int, Field(ge=0, lt=BUCKETS)]
+Hashes = tuple[Annotated[str, Rule(pattern="^[0-9a-f]{16}$")], ...] | None
+Count = Annotated[int, Rule(ge=0, lt=1 << 63)]
+Bucket = Annotated[int, Rule(ge=0, lt=BUCKETS)]
 _WORD = re.compile(r"\w+")
 _ROWS = 2_048  # rows whose words are held at once
 
@@ -143,7 +142,7 @@ class ListEncoder(_HashEncoder):
     (True, False)
     """
 
-    separator: Annotated[str, Field(min_length=1)]
+    separator: Annotated[str, Rule(min_length=1)]
     hashes: Hashes
     kind = "list"
 
@@ -188,7 +187,7 @@ class TextEncoder(WideEncoder):
 
     rows: Count  # number of texts in the first table
     # number of those texts with a word in a bucket, by bucket
-    frequencies: Annotated[dict[Bucket, Count], BeforeValidator(_paired)] = field(repr=False)
+    frequencies: Annotated[dict[Bucket, Count], Rule(before=_paired)] = field(repr=False)
     kind = "text"
 
     @classmethod

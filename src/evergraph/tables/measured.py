@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
-from pydantic import Field
 
 from evergraph.core.errors import DataError
 from evergraph.tables.arrow import pa
-from evergraph.tables.values import Block, ColumnEncoder, Numbers, booleans, dates, numbers
+from evergraph.tables.values import Block, ColumnEncoder, Numbers, Rule, booleans, dates, numbers
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -83,8 +82,8 @@ class BooleanEncoder(_UnscaledEncoder):
 
 @dataclass(frozen=True)
 class _ScaledEncoder(_FlaggedEncoder):
-    median: Annotated[float, Field(allow_inf_nan=False)]
-    scale: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    median: Annotated[float, Rule(allow_inf_nan=False)]
+    scale: Annotated[float, Rule(gt=0, allow_inf_nan=False)]
     flag: bool
 
     @classmethod
@@ -161,7 +160,7 @@ class DateEncoder(_ScaledEncoder):
     """
 
     # in seconds; microseconds of 64 bits reach no further
-    median: Annotated[float, Field(ge=-1e13, le=1e13)]
+    median: Annotated[float, Rule(ge=-1e13, le=1e13)]
     daily: bool = False  # whether the time of day counts
     kind, reads = "date", staticmethod(dates)
 

@@ -7,11 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from torch import Tensor
 
 from evergraph.core.checks import check_once
@@ -23,7 +22,10 @@ from evergraph.tables.choices import Encoder, OwnEncoder
 from evergraph.tables.columns import column
 from evergraph.tables.hashed import CategoryEncoder, ListEncoder, TextEncoder, without_names
 from evergraph.tables.measured import BooleanEncoder, DateEncoder, NumberEncoder, RawEncoder
-from evergraph.tables.values import Block, ColumnEncoder, LeftOut
+from evergraph.tables.values import Block, ColumnEncoder, LeftOut, Rule
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 FORMAT = 1
 HEADER = ("column", "read as", "how", "width", "gaps")
@@ -47,16 +49,18 @@ class Column:
     gaps: int = field(default=0, compare=False)
 
 
-class _StoredColumn(BaseModel, strict=True):
+@dataclass(frozen=True)
+class _StoredColumn:
     """A column as ``Scheme.to_json`` writes it; it may come from a stranger."""
 
-    name: str = Field(min_length=1)
+    name: Annotated[str, Rule(min_length=1)]
     kind: str
-    gaps: int = Field(ge=0)
+    gaps: Annotated[int, Rule(ge=0)]
     encoder: dict[str, Any]
 
 
-class _StoredScheme(BaseModel, strict=True):
+@dataclass(frozen=True)
+class _StoredScheme:
     format: int
     columns: list[_StoredColumn]
     strict: bool
@@ -65,9 +69,23 @@ class _StoredScheme(BaseModel, strict=True):
 
 
 @cache
-def _checked(kind: str) -> TypeAdapter[ColumnEncoder]:
-    """Return what makes an encoder of its fitted state, and refuses values that none can have."""
-    return TypeAdapter(ENCODERS[kind])
+def _checker(made: type[Any]) -> TypeAdapter[Any]:
+    """Return what makes a record of its stored state, and refuses values that none can have."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(made)
+
+
+def _read_back(made: type[Any], values: Any) -> Any:
+    from pydantic import ValidationError
+
+    try:
+        return _checker(made).validate_json(json.dumps(values), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        message = f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+    raise DataError(f"columns cannot be read back ({message[:200]})")
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +272,7 @@ first table did not have: expected age
     def from_json(cls, values: Mapping[str, Any], encoders: Iterable[Encoder] = ()) -> Scheme:
         """Return the scheme from ``to_json``; encoders: user-defined ones that it may need."""
         try:
-            stored = _StoredScheme.model_validate(values)
+            stored = _read_back(_StoredScheme, values)
             if stored.format != FORMAT:
                 raise DataError(f"columns are of format {stored.format!r}: expected {FORMAT}")
             check_once("names of columns", [each.name for each in stored.columns])
@@ -264,17 +282,12 @@ first table did not have: expected age
                 if each.kind == OwnEncoder.kind:
                     encoder: ColumnEncoder = OwnEncoder.from_json(fitted, encoders)
                 else:
-                    encoder = _checked(each.kind).validate_json(json.dumps(fitted), strict=True)
+                    encoder = _read_back(ENCODERS[each.kind], fitted)
                 columns.append(Column(each.name, encoder, each.gaps))
             flags = stored.strict, stored.refuse_gaps, stored.constant
             return cls(tuple(columns), *flags)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            reason = f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}"
         except (KeyError, TypeError, ValueError) as error:
-            reason = repr(error)
-        raise DataError(f"columns cannot be read back ({reason[:200]})")
+            raise DataError(f"columns cannot be read back ({repr(error)[:200]})") from None
 
 
 def _listed(names: list[str], *, quoted: bool = True) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from ast import literal_eval
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, ClassVar
@@ -17,7 +18,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field
 
 from evergraph.core.errors import DataError
 from evergraph.tables.arrow import pa, pc
@@ -44,6 +44,22 @@ class Block:
     times: float = 0.0  # how large the median value is, in sizes of the first table's; 0 if unknown
 
 
+class Rule:
+    """A rule for a stored value, as pydantic's ``Field`` has it; before: changes a value first.
+
+    pydantic is imported when a scheme is read back: encoding needs none.
+    """
+
+    def __init__(self, *, before: Callable[[Any], Any] | None = None, **rules: Any) -> None:
+        self.before, self.rules = before, rules
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic import BeforeValidator, Field
+
+        rule = Field(**self.rules) if self.before is None else BeforeValidator(self.before)
+        return handler.generate_schema(Annotated[source, rule])
+
+
 class ColumnEncoder(ABC):
     """Turns each value of a column into a fixed number of features; ``str()`` says how.
 
@@ -52,7 +68,7 @@ class ColumnEncoder(ABC):
     """
 
     kind: ClassVar[str]
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")  # what is read back
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}  # what is read back
 
     @property
     @abstractmethod
@@ -73,7 +89,7 @@ class WideEncoder(ColumnEncoder):
     """An encoder whose number of features per value is ``dims``."""
 
     # Those of ours give a sign for each bit of a hash.
-    dims: Annotated[int, Field(ge=8, le=LARGEST_WIDTH, multiple_of=8)]
+    dims: Annotated[int, Rule(ge=8, le=LARGEST_WIDTH, multiple_of=8)]
 
     @property
     def width(self) -> int:
