@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
@@ -69,7 +69,7 @@ class _StoredScheme:
 
 
 @cache
-def _checker(made: type[Any]) -> TypeAdapter[Any]:
+def _checker(made: Hashable) -> TypeAdapter[Any]:
     """Return what makes a record of its stored state, and refuses values that none can have."""
     from pydantic import TypeAdapter
 
