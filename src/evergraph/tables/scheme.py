@@ -65,7 +65,7 @@ class _StoredScheme:
     columns: list[_StoredColumn]
     strict: bool
     refuse_gaps: bool
-    constant: float = Field(0.0, ge=0, le=1e3)
+    constant: Annotated[float, Rule(ge=0, le=1e3)] = 0.0
 
 
 @cache
