@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
@@ -69,14 +69,14 @@ class _StoredScheme:
 
 
 @cache
-def _checker(made: Hashable) -> TypeAdapter[Any]:
+def _checker(made: Any) -> TypeAdapter[Any]:
     """Return what makes a record of its stored state, and refuses values that none can have."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(made)
 
 
-def _read_back(made: type[Any], values: Any) -> Any:
+def _read_back(made: Any, values: Any) -> Any:
     from pydantic import ValidationError
 
     try:
