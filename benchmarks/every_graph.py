@@ -212,12 +212,13 @@ def live(stream: GraphStream) -> Cell:
     """Give a live learner a delta a task, with the edges to all nodes so far."""
     learner, start = OnlineLearner(), _cpu()
     for task in stream:
+        graph = task.graph.to("cpu")
         labels = torch.full((len(task.ids),), UNLABELLED)
         labels[task.train] = task.train_labels
-        ends = task.graph.indices.long().repeat(2).view(2, -1)
-        ends[1] = repeat(torch.arange(len(task.ids)), task.graph.indptr.diff())
+        ends = graph.indices.long().repeat(2).view(2, -1)
+        ends[1] = repeat(torch.arange(len(task.ids)), graph.indptr.diff())
         new = torch.isin(ends, task.own).any(0) & (ends[0] < ends[1])
-        features = take_rows(task.graph.features, task.own)
+        features = take_rows(graph.features, task.own)
         learner.apply(
             Delta(
                 nodes=task.ids[task.own].tolist(),
