@@ -66,13 +66,12 @@ docs: $(STAMP)  ## the documentation, served on this machine as it is written
 	$(BIN)/mkdocs serve
 
 bench: $(STAMP)  ## every figure of benchmarks/results
-	$(BIN)/python benchmarks/asking.py
 	$(BIN)/python benchmarks/attacks.py
 	$(BIN)/python benchmarks/closed_form.py
 	$(BIN)/python benchmarks/cluster.py
 	$(BIN)/python benchmarks/deltas.py
 	$(BIN)/python benchmarks/embedding.py
-	$(BIN)/python benchmarks/first_run.py
+	$(BIN)/python benchmarks/false_claims.py
 	$(BIN)/python benchmarks/group_commit.py
 	$(BIN)/python benchmarks/half_rows.py
 	$(BIN)/python benchmarks/importing.py
@@ -95,7 +94,6 @@ bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/service.py
 	$(BIN)/python benchmarks/soak.py
 	$(BIN)/python benchmarks/stream.py
-	$(BIN)/python benchmarks/tolerance.py
 	$(BIN)/python benchmarks/twins.py
 	$(BIN)/python benchmarks/updates.py
 

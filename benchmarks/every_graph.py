@@ -269,12 +269,11 @@ def grids(*, quick: bool = False) -> list[Grid]:
             contenders, _shown, f"Test nodes, everything learned at once, {note}.", seeds,
         )  # fmt: skip
 
-    plain = {"method": {"name": "auto", "objective": "plain"}}
-    evenly = {"training": {"objective": "plain"}}
+    evenly = {"objective": "plain"}
     objective = Grid(
         "Tested global, by objective: accuracy over all test nodes, class-balanced accuracy",
         {
-            "auto, plain": ("once", "global", values(plain)),
+            "auto, plain": ("once", "global", values(AUTO, **evenly)),
             "auto, balanced": ("once", "global", values(AUTO)),
             "joint, tuned, plain": ("once", "global", values(TUNED, **evenly)),
         },

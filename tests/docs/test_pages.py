@@ -135,7 +135,7 @@ def test_the_operations_page_names_files_commands_and_options_that_exist():
     # Options that it names are those of serve.
     known = {option for parameter in _load("serve").params for option in parameter.opts}
     alone = {word for code in CODE if code.startswith("--") for word in code.split()}
-    of_others = {"--now", "--keys", "--names", "--quick"}
+    of_others = {"--now", "--keys", "--quick"}
     assert {word for word in alone if word.startswith("--")} <= known | of_others
 
 

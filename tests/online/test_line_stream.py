@@ -71,6 +71,38 @@ def test_lines_become_one_delta_by_hand():
     assert (stream.lines, stream.known, stream.deltas, stream.new_nodes) == (5, 0, 1, 3)
 
 
+@pytest.mark.parametrize("batch", [1, 3, 100])
+def test_the_weight_of_an_edge_follows_from_all_lines_so_far_whatever_the_batches(batch):
+    kept = Kept()
+    lines = [
+        *START,  # a - c weighs 2, b - c 0.5
+        {"edge": ["c", "a"], "weight": 40},
+        {"edge": ["b", "c"]},  # 1
+        {"remove_edge": ["b", "c"]},
+        {"edge": ["b", "c"], "weight": 3},  # begins anew
+        {"edge": ["a", "b"], "weight": 5},
+        {"forget": "b"},
+        {"node": "b", "features": [0, 1]},
+        {"edge": ["a", "b"], "weight": 9},  # begins anew as well
+        {"edge": ["a", "c"], "weight": 0},  # adds nothing
+    ]
+
+    def weights(count: int) -> list[float]:
+        # Begun again with more lines, it resumes.
+        stream = LineStream(kept, batch=batch, prefix="p", repeated="sum")
+        stream.take_in(written(lines[:count]))
+        (a, b, c), graph = kept.learner._ids.where("abc"), kept.learner._knowledge.graph
+        return graph.weights_of(torch.tensor([a, b, a]), torch.tensor([c, c, b])).tolist()
+
+    assert weights(7) == [42, 1.5, 0]
+    assert weights(10) == [42, 3, 5]
+    assert weights(14) == [42, 0, 9]
+    with pytest.raises(DataError, match="line 6: lists the edge of line 4 again: expected each"):
+        LineStream(Kept(), repeated="refuse").take_in(written(lines))
+    with pytest.raises(ConfigurationError, match="repeated must be 'last' if known lines are"):
+        LineStream(kept, skip_known=True, repeated="sum")
+
+
 def test_a_line_that_undoes_another_waits_for_the_next_delta():
     kept = Kept()
     changes = [
@@ -148,7 +180,7 @@ def test_a_stream_given_again_is_taken_in_once(first, tmp_path):
         again = LineStream(target, batch=3)  # other batches
         again.take_in(written(lines))
         assert (again.lines, again.known) == (6, first)
-        assert folder.learner.status().edges == 4
+        assert folder.learner.status().edges == 2
         last = LineStream(target)
         last.take_in(written(lines))
         assert (last.known, last.deltas) == (6, 0)
@@ -177,7 +209,7 @@ def test_a_queue_may_deliver_lines_again():
     again = LineStream(kept, skip_known=True)
     again.take_in(written([*START[2:], {"edge": ["a", "b"]}]))  # from the middle, and one more
     assert (again.known, again.new_nodes, kept.keys) == (0, 0, {})
-    assert (kept.learner.status().nodes, kept.learner.status().edges) == (3, 6)
+    assert (kept.learner.status().nodes, kept.learner.status().edges) == (3, 3)
     with pytest.raises(DataError, match="line 1: node 'c' is in the graph already"):
         LineStream(kept).take_in(written(START[2:]))
     with pytest.raises(ConfigurationError, match="key_prefix must not be given if known"):
@@ -188,6 +220,7 @@ def test_a_queue_may_deliver_lines_again():
     ("bad", "why"),
     [
         (b"{", "line 4: is not JSON"),
+        (b"[" * 99_999, "line 4: is not JSON"),
         (b"[1]", "line 4: must be one JSON object, not list"),
         (b'{"nod": 1}', "line 4: has no operation: expected one of node, edge"),
         (b'{"edge": ["a"]}', r"line 4: edge must be a list of two, not \['a'\]"),

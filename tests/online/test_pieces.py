@@ -23,7 +23,8 @@ from evergraph.online.graph.neighbour_lists import NeighbourLists
 from evergraph.online.heads import AnalyticHead, FusedHead, ReplayHead, TargetHead
 from evergraph.online.identifiers import IdTable
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.pieces import Packing, Pieces, packed, whole
+from evergraph.online.pieces import Pieces, whole
+from evergraph.online.state_arrays import kind_of
 from growth import growth
 from histories import repacked
 
@@ -262,5 +263,5 @@ def test_who_lists_ids_meanwhile_must_begin_again():
 
 
 def test_an_array_that_nobody_has_told_of_is_a_mistake():
-    with pytest.raises(AssertionError, match=r"graph\.colours must be listed"):
-        packed({"graph.colours": torch.zeros(3)}, Packing.of(torch.ones(3, dtype=torch.bool)))
+    with pytest.raises(DataError, match=r"'graph\.colours' is not one of a learner"):
+        kind_of("graph.colours")

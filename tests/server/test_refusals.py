@@ -64,7 +64,7 @@ TWICE = " must come once in an object, not twice"
         ("/v1/ids?start=1&start=2", None, 400, "parameter 'start' must be given once, not twice"),
         ("/v1/predictions/a?integr=1", None, 400, "did you mean 'integer'"),
         ("/v1/predictions?aftr=1", {"ids": ["a"]}, 400, "did you mean 'after'"),
-        ("/v1/deltas?key=a", {}, 400, "there is no parameter 'key' here: it takes none"),
+        ("/v1/deltas?key=a", {}, 400, "there is no parameter 'key' here: it takes repeated"),
         ("/?x=1", None, 400, "it takes none"),
         # Keys that come twice in an object.
         ("/v1/predictions", b'{"ids": ["a"], "ids": ["b"]}', 400, TWICE),

@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+import shutil
 import signal
 import socket
 import sqlite3
@@ -178,6 +179,36 @@ def test_a_reader_that_cannot_follow_is_told_to_stop(tmp_path, learner, monkeypa
         while not killed:
             time.sleep(0.01)
     assert app.state.failed.is_set()
+
+
+def test_a_service_whose_folder_was_deleted_does_not_say_that_all_is_on_the_disk(tmp_path):
+    process = Forked("serve", str(tmp_path / "learner"), "--port", "0")
+    try:
+        port = next(
+            int(found[1])
+            for line in process.stderr
+            if (found := re.search(r"listening on http://127\.0\.0\.1:(\d+)/", line))
+        )
+        assert post(port, "/v1/deltas", {"nodes": ["a"], "features": [[1.0]]})[0] == 200
+        shutil.rmtree(tmp_path / "learner")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 1
+    finally:
+        process.kill()
+    said = process.stderr.read()
+    assert "the journal was removed" in said
+    assert "everything acknowledged is on disk" not in said
+
+
+def test_a_service_is_not_ready_once_its_folder_was_deleted(client, monkeypatch):
+    ended = []
+    monkeypatch.setattr("os.kill", lambda process, number: ended.append(number))
+    shutil.rmtree(client.folder.path)
+    ready = client.get("/readyz")
+    assert (ready.status_code, ready.json()["status"]) == (503, "stopped")
+    assert client.post("/v1/deltas", json=MORE).status_code == 503
+    assert client.get("/v1/nodes/a").status_code == 200
+    assert ended == [signal.SIGTERM]
 
 
 MORE = {"nodes": ["d"], "features": [[1.0, 0.1]], "labels": ["x"], "key": "more"}

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import scipy.sparse
 import torch
 
 import evergraph as eg
@@ -58,6 +59,8 @@ def scaled(table: pd.DataFrame, rows: pd.DataFrame) -> torch.Tensor:
 class Way:
     """A way for tables of nodes to come into a learner in the folder ``learner``."""
 
+    repeated = "last"  # the rule for edges that a table lists several times
+
     def __init__(self, root: Path, call: Any, live: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root, self.call, self.live, self.monkeypatch = root, call, live, monkeypatch
         self.served: Any = None
@@ -79,6 +82,11 @@ class Way:
             return self._looked(self.served)
         with LearnerFolder.open("learner", readonly=True) as folder:
             return self._looked(folder)
+
+    def names(self) -> list[Any]:
+        """Return the names of classes in the order of their coming."""
+        with LearnerFolder.open("learner", readonly=True) as folder:
+            return list((self.served or folder).learner._knowledge.names)
 
     @staticmethod
     def _looked(folder: LearnerFolder) -> tuple[torch.Tensor, list[int], Scheme | None]:
@@ -108,6 +116,7 @@ class Csv(Way):
         tables = {"nodes": nodes} if edges.empty else {"nodes": nodes, "edges": edges}
         paths = self._written("sent", self.kind, **tables)
         options = [part for p in paths for part in (f"--{p.stem}", str(p))]
+        options += ["--repeated", self.repeated]
         out, err = self.call("ingest", self.target, *options, expect=2 if refused else 0)
         return f"{out}\n{err}"
 
@@ -120,10 +129,12 @@ class Lines(Way):
     def take(self, nodes: Any, edges: Any = NO_EDGES, *, refused: bool = False) -> str:
         rows = [_plain(row) for row in nodes.to_dict("records")]
         lines = [{("node" if k == "id" else k): v for k, v in row.items()} for row in rows]
-        lines += [{"edge": list(pair)} for pair in edges.itertuples(index=False)]
+        for source, target, *weight in edges.itertuples(index=False):
+            lines += [{"edge": [source, target]} | ({"weight": weight[0]} if weight else {})]
         text = "".join(json.dumps(line) + "\n" for line in lines)
         self.monkeypatch.setattr("sys.stdin", io.StringIO(text))
-        out, err = self.call("ingest", "learner", "-", expect=2 if refused else 0)
+        given = ("--repeated", self.repeated)
+        out, err = self.call("ingest", "learner", "-", *given, expect=2 if refused else 0)
         return f"{out}\n{err}"
 
 
@@ -132,9 +143,9 @@ class Frames(Way):
         with eg.ContinualNodeClassifier.open("learner") as model:
             if refused:
                 with pytest.raises(EvergraphError) as caught:
-                    model.partial_fit((nodes, edges))
+                    model.partial_fit((nodes, edges), repeated=self.repeated)
                 return str(caught.value)
-            model.partial_fit((nodes, edges))
+            model.partial_fit((nodes, edges), repeated=self.repeated)
             return str(model.reading_)
 
 
@@ -148,11 +159,14 @@ class Http(Way):
 
     def body(self, nodes: pd.DataFrame, edges: pd.DataFrame) -> dict[str, Any]:
         rows = [_plain(row) for row in nodes.to_dict("records")]
-        return {"json": {"rows": rows, "edges": edges.to_numpy().tolist()}}
+        pairs = edges[["source", "target"]].to_numpy().tolist()
+        weights = edges["weight"].tolist() if "weight" in edges else []
+        return {"json": {"rows": rows, "edges": pairs, "weights": weights}}
 
     def take(self, nodes: Any, edges: Any = NO_EDGES, *, refused: bool = False) -> str:
         httpx = pytest.importorskip("httpx")  # unverified: certificates take longer to read
-        answer = httpx.post(f"{self.url}/v1/deltas", verify=False, **self.body(nodes, edges))
+        where = f"{self.url}/v1/deltas?repeated={self.repeated}"
+        answer = httpx.post(where, verify=False, **self.body(nodes, edges))
         assert answer.status_code == (422 if refused else 200), answer.text
         return str(answer.json().get("error", ""))
 
@@ -165,6 +179,16 @@ class HttpArrow(Http):
         sent = b"".join(stream(table) for table in tables if len(table))
         kind = {"Content-Type": "application/vnd.apache.arrow.stream"}
         return {"content": sent, "headers": kind}
+
+
+# n0 and n1 four times, once the other way round; n2 and n3 once.
+SEVERAL = pd.DataFrame(
+    {
+        "source": ["n0", "n0", "n2", "n1", "n0"],
+        "target": ["n1", "n1", "n3", "n0", "n1"],
+        "weight": [100.0, 250.0, 7.0, 49.0, 1.0],
+    }
+)
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
@@ -222,8 +246,90 @@ def test_numbers_that_stand_for_no_label(way):
     assert set(classes[4:]) == {0, 1}
 
 
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__, indirect=True)
+def test_booleans_are_the_classes_true_and_false(way):
+    way.take(people(label=[True, False] * (ROWS // 2)), EDGES)
+    way.take(people(label="true", id=[f"m{row}" for row in range(ROWS)]))  # a text, the same class
+    features, classes, _ = way.known()
+    assert len(features) == 2 * ROWS
+    assert (classes[:2], set(classes[ROWS:])) == ([0, 1], {0})
+    assert way.names() == ["true", "false"]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [[True, False], np.array([True, False]), pd.Series([True, False]), torch.eye(2)[0] > 0],
+)
+def test_booleans_are_the_same_classes_in_python(labels):
+    model = eg.ContinualNodeClassifier(width=16)
+    model.partial_fit(["a", "b"], np.eye(2), labels, [("a", "b")])
+    assert model.classes_.tolist() == ["true", "false"]
+    model.label(["b"], labels[:1])
+    assert model.score(["a", "b"], [True, True]) == model.score(["a", "b"], ["true", "true"])
+
+
+def test_booleans_are_the_same_classes_in_json(serve, first):
+    client = serve()
+    client.post("/v1/deltas", json=first | {"labels": [True] + [False] * (len(first["nodes"]) - 1)})
+    client.post("/v1/labels", json={"labels": [[first["nodes"][1], True]]})
+    assert client.get("/v1/status").json()["names"] == ["true", "false"]
+
+
+def test_booleans_are_classes_of_a_graph(tmp_path):
+    adjacency = scipy.sparse.csr_array(np.ones((2, 2)))
+    named = eg.named_graph((adjacency, np.eye(2), [True, False]))
+    assert (named.graph.labels.tolist(), named.classes) == ([1, 0], ("false", "true"))
+    edge = np.array([[0], [1]])
+    np.savez(tmp_path / "two.npz", edge_index=edge, y=np.array([True, False]), x=np.eye(2))
+    assert eg.load(tmp_path / "two.npz").labels.tolist() == [1, 0]  # an array has no names
+
+
 def test_a_missed_label_column_is_said(way, caplog):
     table = people(label=[0, 1] * (ROWS // 2)).rename(columns={"label": "class"})
     said = way.take(table, EDGES) + caplog.text
     assert "has no column 'label'" in said
     assert "if 'class' holds" in said
+
+
+def test_what_looks_wrong_is_said_and_taken(way, caplog):
+    way.take(people(label=["NO", "yes"] * (ROWS // 2)))
+    caplog.clear()
+    name = type(way).__name__
+    cents = LATER.assign(income=2e6, label=f"yes{name}")
+    said = way.take(cents)
+    said += way.take(cents.assign(id="again", label=f"YES{name}"))
+    said += way.take(LATER.assign(id="usual"))
+    said = " ".join([said, *caplog.messages])
+    assert said.count("column 'income' has values ") == 2
+    assert "times as large as those of the first table: is their unit another one?" in said
+    assert "column 'age' has values" not in said
+    other = f"class 'YES{name}' differs from 'yes{name}' only in case or blanks: they are two"
+    assert said.count(other) == 1
+    assert way.known()[1][-3:] == [2, 3, 4]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__, indirect=True)
+def test_rows_that_list_an_edge_again_are_counted_and_combined_by_the_rule(way, caplog):
+    def weights() -> list[float]:
+        folder = way.served or LearnerFolder.open("learner", readonly=True)
+        graph = folder.learner._knowledge.graph
+        found = graph.weights_of(torch.tensor([0, 1, 2]), torch.tensor([1, 0, 3])).tolist()
+        if folder is not way.served:
+            folder.close()
+        return found
+
+    said = way.take(people(), SEVERAL)
+    said += " ".join(record.getMessage() for record in caplog.records)
+    assert "3 of 5 rows list an edge again: the last weight counts" in said
+    assert weights() == [1, 1, 7]
+    for rule, weight in (("sum", 400), ("mean", 100), ("count", 4)):
+        way.repeated = rule
+        more = LATER.assign(id=rule)
+        way.take(more, SEVERAL)  # the edge is known by now, and gets the new weight
+        assert weights() == [weight, weight, 1 if rule == "count" else 7]
+    way.repeated = "refuse"
+    said = way.take(LATER, SEVERAL, refused=True)
+    assert "lists the edge of" in said
+    assert "again: expected each edge once, since repeated is 'refuse'" in said
+    if not isinstance(way, Lines):  # of which those before the mistake are applied
+        assert weights() == [4, 4, 1]

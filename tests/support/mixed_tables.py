@@ -42,7 +42,7 @@ def mixed_edges(start: int, stop: int) -> list[tuple[str, str]]:
     for node in range(max(start, 1), stop):
         draw = np.random.default_rng(1_000 + node)
         pairs += [(f"n{node}", f"n{other}") for other in draw.integers(node, size=2)]
-    return pairs
+    return [*dict.fromkeys(pairs)]
 
 
 def write_mixed(folder: Path, start: int, stop: int, name: str = "") -> tuple[Path, Path]:

@@ -62,6 +62,7 @@ def import_command(
     memory_limit: options.MemoryLimit = None,
     overwrite: options.Overwrite = False,
     unknown_edges: inputs.UnknownEdges = "refuse",
+    repeated: inputs.Repeated = None,
     delimiter: inputs.Delimiter = ",",
     decimal: inputs.Decimal = ".",
     columns: inputs.ColumnKinds = [],
@@ -98,7 +99,7 @@ def import_command(
             report = import_graph(
                 of_edges, of_nodes, out, undirected=not directed, resources=resources(),
                 on_progress=progress.on_progress, overwrite=overwrite, columns=chosen,
-                unknown_edges=unknown_edges,
+                unknown_edges=unknown_edges, repeated=repeated or "last",
             )  # fmt: skip
     if as_json:
         print_json(asdict(report))
@@ -111,7 +112,7 @@ def import_command(
     counts = [
         (name, f"{value:,}" if isinstance(value, int) else value)
         for name, value in facts.items()
-        if name != "unknown_edges" or value
+        if value or name not in ("unknown_edges", "repeats")
     ]
     print_table(("fact", "value"), counts, f"{out}" if new else f"{out}, which already existed")
     typer.echo(f"show it with: evergraph info {out}; use it with: evergraph run --dataset {out}")
@@ -244,6 +245,7 @@ def info_command(
     dataset: str = argument("A dataset's name, or the path of a graph."),
     classes_per_task: int = option("Classes per task.", default=2),
     verify: bool = flag("--verify", "Read an imported graph completely and compare checksums."),
+    repeated: inputs.Repeated = None,
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
@@ -262,7 +264,8 @@ def info_command(
             open_graph_folder(Path(dataset), verify=True)
     with spinner(f"loading {dataset}"):
         load_plugins(plugins)
-        facts = _recorded(dataset, classes_per_task) or _facts(dataset, classes_per_task)
+        given = "last" if repeated is None else repeated
+        facts = _recorded(dataset, classes_per_task) or _facts(dataset, classes_per_task, given)
     if as_json:
         print_json(facts)
         return
@@ -300,14 +303,14 @@ def _recorded(dataset: str, classes_per_task: int) -> dict[str, Any] | None:
     return found
 
 
-def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
+def _facts(dataset: str, classes_per_task: int, repeated: str) -> dict[str, Any]:
     import torch
 
     from evergraph.datasets.loading import load_outline
     from evergraph.graphs import homophily
     from evergraph.streams.ways import arrange_classes, group_classes
 
-    graph = load_outline(dataset)
+    graph = load_outline(dataset, repeated=repeated)
     both_ways, weights = graph.to_undirected(), "none"
     if graph.weights is not None and graph.num_edges:
         weights = f"{float(graph.weights.min()):g} to {float(graph.weights.max()):g}"

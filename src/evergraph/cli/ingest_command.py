@@ -57,6 +57,7 @@ def ingest_command(
     sync: bool = flag("--sync", "Delete what the tables do not contain."),
     allow_emptying: bool = flag("--allow-emptying", "With --sync: allow it to delete every node."),
     unknown_edges: inputs.UnknownEdges = "refuse",
+    repeated: inputs.Repeated = None,
     forget: str | None = option(
         "File of ids to forget, or a column of --nodes that marks them (default: none)."
     ),
@@ -97,14 +98,15 @@ def ingest_command(
     """
     within = {"memory_limit": memory_limit, "scratch": scratch, "ca": ca}
     chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
-    learner = _Receiver(target, token_file, chosen, within)
+    learner, rule = _Receiver(target, token_file, chosen, within), repeated or "last"
     if stream is not None:
         if stream != "-" or sync or any(given is not None for given in (nodes, edges, forget)):
             said = f"a stream must be - without tables, not {stream!r} with other inputs"
             raise ConfigurationError(said)
         way = {"batch": batch, "every": seconds_of(every), "prefix": key_prefix}
         load_plugins(plugins)
-        _ingest_stream(learner, way | {"skip_known": skip_known}, as_json)
+        way |= {"skip_known": skip_known, "repeated": rule}
+        _ingest_stream(learner, way, as_json)
         return
     with stops_with("run the same command again to continue"):
         load_plugins(plugins)
@@ -124,7 +126,8 @@ def ingest_command(
             gone = read_ids(forget, integers=integers)
         reading = {"forget": gone, "batch": batch, "integers": integers}
         emptying = allow_emptying if sync else None
-        done = _ingest(learner, tables, reading, emptying, skip_unknown=unknown_edges == "skip")
+        edges_as: dict[str, Any] = {"skip_unknown": unknown_edges == "skip", "repeated": rule}
+        done = _ingest(learner, tables, reading, emptying, **edges_as)
     if done["other_features"]:
         left = f"the features of {_many(done['other_features'], 'known node')} were kept"
         say(tables[0], f"{left}: to change them, put 'update' in a column 'op'")
@@ -181,7 +184,8 @@ def _ingest_stream(receiver: _Receiver, way: dict[str, Any], as_json: bool) -> N
         way["columns"] = receiver.columns()
     with receiver.opened() as learner:
         status = learner.status()
-        stream = LineStream(learner, **way, classes=status.get("metric") in (None, "accuracy"))
+        way["classes"] = status.get("metric") in (None, "accuracy")
+        stream = LineStream(learner, **way, undirected=status["undirected"])
         with stops_with("send the same stream again to continue"):
             stream.take_in(arriving_lines())
         status = learner.status()
@@ -234,11 +238,13 @@ def _ingest(
     emptying: bool | None,
     *,
     skip_unknown: bool,
+    repeated: str,
 ) -> dict[str, Any]:
     """Ingest tables.
 
     reading: arguments of ``read_deltas``; emptying: whether a sync may delete everything, None
-    where the learner is not synced; skip_unknown: drop edges to unknown nodes, and count them.
+    where the learner is not synced; skip_unknown: drop edges to unknown nodes, and count them;
+    repeated: for edges that the table lists several times.
     """
     with spinner("loading torch"):
         from evergraph.online.codecs.tables import read_deltas
@@ -259,6 +265,9 @@ def _ingest(
             deltas = deltas.without_other_edges(learner.edges_beyond, emptying=emptying)
         if skip_unknown:
             deltas, counts["unknown_edges"] = deltas.without_unknown_edges(learner.knows_nodes)
+        if tables[1] is not None:
+            both_ways = learner.status()["undirected"]
+            deltas = deltas.without_repeats(repeated, both_ways=both_ways)
         deltas, counts["known_edges"] = learner.unknown(deltas)
         if deltas.features is not None and deltas.nodes:  # an empty table has no columns to fix
             learner.keep_columns(deltas.scheme)

@@ -47,6 +47,13 @@ UnknownEdges = Annotated[
         help="Edges to unknown nodes: refuse (reject the table) or skip (and count them)."
     ),
 ]
+Repeated = Annotated[
+    str | None,
+    typer.Option(
+        help="Edges listed several times: last (weight counts), sum, mean, count or refuse "
+        "(default: last)."
+    ),
+]
 TICK = 0.1  # seconds to wait for a line before None is yielded
 LONGEST = 1 << 26  # bytes of a line
 _UNITS = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0}
@@ -110,11 +117,12 @@ def read_ids(source: str, *, integers: bool) -> list[str | int]:
         raise DataError(f"{source}: no such file") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{source}: cannot be read as a list of ids ({error})") from None
-    named = "id" in lines[0] if lines else False
-    place = lines[0].index("id") if named else 0
+    header = [name.strip() for name in lines[0]] if lines else []
+    named = "id" in header
+    place = header.index("id") if named else 0
     ids: list[str | int] = []
     for row, line in enumerate(lines[named:], start=1):
-        if len(line) > place and (text := line[place]):
+        if len(line) > place and (text := line[place].strip()):
             try:
                 ids.append(int(text) if integers else text)
             except ValueError:

@@ -129,9 +129,9 @@ class _InFolder:
     def status(self) -> dict[str, Any]:
         return asdict(self._folder.learner.status())
 
-    def compact(self, *, now: bool, keys: bool, names: bool) -> dict[str, Any]:
+    def compact(self, *, now: bool, keys: bool) -> dict[str, Any]:
         folder = self._folder
-        return asdict(folder.purge(keys=keys, names=names) if now else folder.compacted())
+        return asdict(folder.purge(keys=keys) if now else folder.compacted())
 
 
 def token_for(path: Path | None, scope: Scope) -> str | None:

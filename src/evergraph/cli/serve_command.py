@@ -99,6 +99,9 @@ def serve_command(
     topology: str | None = option("f_topo if the folder is new (default: the head's own)."),
     hops: int | None = option("L if the folder is new (default: 2)."),
     head: str | None = option("Head if the folder is new (default: auto)."),
+    objective: str | None = option(
+        "Accuracy to learn for if the folder is new, balanced or plain (default: balanced)."
+    ),
     settings: list[str] = option(
         "Settings if the folder is new, such as head.width=2048.",
         "--set",
@@ -183,7 +186,8 @@ def serve_command(
     running.check_proxies(proxies)
     given = parse_settings(settings)  # the learner's parameters
     of_topology: dict[str, Any] = {"name": topology, "hops": hops}
-    for name, values in (("topology", of_topology), ("head", {"name": head})):
+    of_head = {"name": head, "objective": objective or given.pop("objective", None)}
+    for name, values in (("topology", of_topology), ("head", of_head)):
         if kept := {key: value for key, value in values.items() if value is not None}:
             given[name] = given.get(name, {}) | kept
     if read_only and given:

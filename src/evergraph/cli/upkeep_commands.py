@@ -28,6 +28,7 @@ FOUND = 1  # exit code if there are findings; 2 means that no learner could be r
 def check_command(
     folder: Path = argument("A learner's folder."),
     quick: bool = flag("--quick", "Only verify checksums; recompute nothing."),
+    deep: bool = flag("--deep", "Recompute also every snapshot by itself."),
     skipped: list[int] = option(
         "Leave out delta N while no process writes to the folder; may be repeated "
         "(default: none, check the folder).",
@@ -42,6 +43,9 @@ def check_command(
 ) -> None:
     """Verify every checksum and recompute the learner's statistics.
 
+    This finds what a disk or a bug has changed, not every forgery: whoever can write to the folder
+    can make checksums again, and change a value with all that follows from it.
+
     Prints one line per finding, and the deltas that were set aside. Exit code 0: no findings; 1:
     findings; 2: no learner can be read. Nothing is changed, and the learner may stay in use. This
     takes about as long as learning everything, and twice the memory.
@@ -49,6 +53,8 @@ def check_command(
     With --skip the learner is rebuilt as if the delta were empty; its bytes are kept. The later
     deltas are tried first: if they fail without it, nothing is changed.
     """
+    if quick and deep:
+        raise ConfigurationError("--quick and --deep exclude each other")
     if skipped and why is None:
         raise ConfigurationError("--skip needs --why, the reason, which is stored with the delta")
     if why is not None and not skipped:
@@ -65,7 +71,7 @@ def check_command(
             _print_aside(aside)
         return
     with StageProgress({"verify": "deltas"}) as progress:
-        found = checkup(folder, quick=quick, on_progress=progress.on_progress)
+        found = checkup(folder, quick=quick, deep=deep, on_progress=progress.on_progress)
     aside = listed(folder)
     if as_json:
         findings, kept = ([asdict(each) for each in part] for part in (found, aside))
@@ -145,7 +151,6 @@ def compact_command(
     target: options.LearnerTarget,
     now: bool = flag("--now", "Keep only the current state; erase history and forgotten nodes."),
     keys: bool = flag("--keys", "With --now: drop delta keys; a delta sent again counts as new."),
-    names: bool = flag("--names", "With --now: replace the names of classes without nodes."),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
     plugins: options.Plugins = [],
@@ -153,19 +158,19 @@ def compact_command(
 ) -> None:
     """Snapshot the learner and trim its journal.
 
-    With --now nothing older than the snapshot is left. A forgotten node's contribution to the
-    medians, scales and word counts of the first table remains, and so do hashes of its categories:
-    see "What is left of a forgotten node" in docs/live-in-depth.md. After an error, run the same
-    command again to finish.
+    With --now nothing older than the snapshot is left, and no class without nodes. A forgotten
+    node's contribution to the medians, scales and word counts of the first table remains, and so do
+    hashes of its categories: see "What is left of a forgotten node" in docs/live-in-depth.md. After
+    an error, run the same command again to finish.
     """
-    if (keys or names) and not now:
-        raise ConfigurationError(f"--{'keys' if keys else 'names'} needs --now")
+    if keys and not now:
+        raise ConfigurationError("--keys needs --now")
     load_plugins(plugins)
     with (
         spinner("compacting"),
         opened(target, token_file=token_file, scope="write", new=False, ca=ca) as learner,
     ):
-        done = learner.compact(now=now, keys=keys, names=names)
+        done = learner.compact(now=now, keys=keys)
     if as_json:
         print_json(done)
         return

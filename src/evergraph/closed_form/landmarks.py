@@ -103,6 +103,11 @@ class LandmarkMap(ViewMap):
         return {part: rows.shape[1] for part, rows in self.landmarks.items()}
 
     @property
+    def directions(self) -> Parts:
+        """Zᵀ of every part."""
+        return {part: rows.t() for part, rows in self.landmarks.items()}
+
+    @property
     def device(self) -> torch.device:
         """Device of the landmarks."""
         return next(iter(self.landmarks.values())).device

@@ -28,6 +28,12 @@ def choose_device(name: str = "auto") -> torch.device:
     return torch.device(name)
 
 
+# A forked child has none of torch's threads, and would wait for them for ever if they had worked
+# for the thread that forked: it has one thread.
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+
+
 @contextmanager
 def denormals_flushed() -> Iterator[None]:
     """Round numbers below 1e-38 to zero on this CPU thread and on threads started within.

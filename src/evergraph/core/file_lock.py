@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -32,6 +34,7 @@ class Closing(ABC):
 
 
 LOCK_FILE = "lock"  # its name in the locked folder
+SCRATCH = ".evergraph-backup-"  # of temporary folders: only what is copied whole needs them
 _MOMENT = 0.02  # seconds
 _WIDTH = 20  # most digits of a process id
 
@@ -151,6 +154,32 @@ def _lock(handle: int, *, wait: bool, shared: bool = False) -> bool:
         else:
             return True
     return False
+
+
+@contextmanager
+def scratch_beside(path: Path) -> Iterator[Path]:
+    """Yield an empty folder beside a path, and so on its disk, that is gone afterwards.
+
+    A killed process leaves its own behind; the next one removes it (``remove_left``).
+    """
+    with disk_is_enough(path):
+        path.absolute().parent.mkdir(parents=True, exist_ok=True)
+        remove_left(path)
+        made = tempfile.TemporaryDirectory(dir=path.absolute().parent, prefix=SCRATCH)
+    with made as name, FileLock(Path(name, LOCK_FILE), DataError):
+        yield Path(name)
+
+
+def left_beside(path: Path) -> list[Path]:
+    """Return the folders of ``scratch_beside`` whose processes have ended."""
+    made = sorted(path.absolute().parent.glob(f"{SCRATCH}*"))
+    return [each for each in made if not is_held(each / LOCK_FILE)]
+
+
+def remove_left(path: Path) -> None:
+    """Remove the folders of ``scratch_beside`` whose processes have ended."""
+    for each in left_beside(path):
+        shutil.rmtree(each, ignore_errors=True)
 
 
 @contextmanager

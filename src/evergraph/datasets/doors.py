@@ -29,6 +29,7 @@ from evergraph.tables.chunks import check_columns
 from evergraph.tables.columns import ids
 from evergraph.tables.edges import ENDS
 from evergraph.tables.frames import arrow_table, is_a, is_pyg, is_sparse, is_table
+from evergraph.tables.labels import boolean_name, say_alike
 from evergraph.tables.sources import naming
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def numbered_labels(labels: Sequence[Any]) -> tuple[Tensor, tuple[str, ...] | No
     """
     gaps = ("NAType", "NaTType")  # of pandas
     known = [None if type(n).__name__ in gaps or n is None or n != n else n for n in labels]
+    known = [boolean_name(bool(n)) if isinstance(n, bool | np.bool_) else n for n in known]
     given = [label for label in known if label is not None]
     if given and all(isinstance(label, str) for label in given):
         names = tuple(sorted(set(given)))
@@ -98,7 +100,7 @@ def numbered_labels(labels: Sequence[Any]) -> tuple[Tensor, tuple[str, ...] | No
     for label in known:
         found = label.item() if isinstance(label, np.generic | Tensor) else label
         found = UNLABELLED if found is None else found
-        if isinstance(found, bool) or not isinstance(found, int | float) or found != int(found):
+        if not isinstance(found, int | float) or found != int(found):
             raise DataError(f"label {label!r} must be a whole number, unless all labels are text")
         numbers.append(int(found))
     return torch.tensor(numbers, dtype=torch.int64), None
@@ -128,7 +130,7 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
         undirected: whether to add the reverse of every edge.
         options: ``features`` and ``labels`` with NetworkX (attribute names) and SciPy (a matrix,
             one label per node); with a table of nodes ``edges``, ``columns`` (how to read its
-            features) and ``unknown_edges``, as in ``load``.
+            features) and ``unknown_edges``, as in ``load``; ``repeated``, as in ``load``.
 
     >>> import pandas as pd
     >>> nodes = pd.DataFrame({"id": [7, 9], "label": ["x", "y"], "size": [1.0, 2.0]})
@@ -137,10 +139,10 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
     """
     source, options = _unpacked(source, options)
     doors: tuple[tuple[Any, Any, tuple[str, ...]], ...] = (
-        (_is_networkx, from_networkx, ("features", "labels")),
-        (is_sparse, from_scipy, ("features", "labels")),
-        (is_table, from_tables, ("edges", "columns", "unknown_edges")),
-        (lambda held: isinstance(held, Graph) or is_pyg(held), _plain, ()),
+        (_is_networkx, from_networkx, ("features", "labels", "repeated")),
+        (is_sparse, from_scipy, ("features", "labels", "repeated")),
+        (is_table, from_tables, ("edges", "columns", "unknown_edges", "repeated")),
+        (lambda held: isinstance(held, Graph) or is_pyg(held), _plain, ("repeated",)),
     )
     kind = type(source).__name__
     for recognised, door, taken in doors:
@@ -154,6 +156,8 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
                 raise ConfigurationError(said)
             named: NamedGraph = door(source, undirected=undirected, **options)
             called = tuple(named.classes or ())
+            if not is_table(source):  # whose reader has said it
+                say_alike(kind, called)
             return replace(named, graph=replace(named.graph, class_names=called))
     raise ConfigurationError(f"a graph must be {KINDS}, not {kind}")
 
@@ -162,9 +166,9 @@ def _is_networkx(value: object) -> bool:
     return is_a(value, "networkx", "Graph")
 
 
-def _plain(source: Any, *, undirected: bool) -> NamedGraph:
+def _plain(source: Any, *, undirected: bool, repeated: str = "last") -> NamedGraph:
     if not isinstance(source, Graph):
-        return NamedGraph(Graph.from_data(source, undirected=undirected))
+        return NamedGraph(Graph.from_data(source, undirected=undirected, repeated=repeated))
     graph = source.to_undirected() if undirected else source
     return NamedGraph(graph, classes=graph.class_names or None)
 
@@ -200,6 +204,7 @@ def from_networkx(
     features: str | Sequence[str] | None = None,
     labels: str | None = None,
     undirected: bool = False,
+    repeated: str = "last",
 ) -> NamedGraph:
     """Return a NetworkX graph with the names of its nodes, which may be any hashable objects.
 
@@ -212,6 +217,7 @@ def from_networkx(
             one number each; by default ``x``, or no features if it is missing.
         labels: the attribute with the class; by default ``label``, else ``y``. Nodes may lack it.
         undirected: whether to add the reverse of directed edges.
+        repeated: for parallel edges of a multigraph, as in ``load``.
 
     >>> import networkx as nx
     >>> source = nx.Graph()
@@ -237,6 +243,8 @@ def from_networkx(
         time=torch.tensor(times) if times and None not in times else None,
         undirected=undirected or not source.is_directed(),
         weights=weights,
+        repeated=repeated,
+        where=WHERE,
     )
     used = [features or VECTOR] if isinstance(features, str | None) else [*features]
     unread = sorted(map(str, there - {*used, label, TIME}))
@@ -287,6 +295,7 @@ def from_tables(
     undirected: bool = False,
     columns: Columns | Mapping[str, str | Encoder] | Scheme | None = None,
     unknown_edges: str = "refuse",
+    repeated: str = "last",
 ) -> NamedGraph:
     """Return the graph of two tables with the ids of its nodes.
 
@@ -294,7 +303,7 @@ def from_tables(
     column is a feature of any kind. edges: ``source``, ``target``, optionally ``weight`` and
     ``relation``. The rules are those of a folder of tables; a named pandas index is a column.
     columns: how to read features that should not be guessed; unknown_edges: ``skip`` leaves out
-    edges to unknown ids.
+    edges to unknown ids; repeated: as in ``load``.
 
     >>> import pandas as pd
     >>> nodes = pd.DataFrame({"id": ["a", "b"], "label": ["art", None], "size": [1.5, 2.0]})
@@ -311,7 +320,8 @@ def from_tables(
         pairs = arrow_table(_indexed(edges))
         check_columns(pairs.column_names, ENDS)
     chosen, paths = columns if isinstance(columns, Scheme) else columns_of(columns), (NODES, EDGES)
-    graph = graph_of_tables(table, pairs, chosen, paths=paths, unknown_edges=unknown_edges)
+    how = {"unknown_edges": unknown_edges, "repeated": repeated}
+    graph = graph_of_tables(table, pairs, chosen, paths=paths, undirected=undirected, **how)
     graph = graph.to_undirected() if undirected else graph
     return NamedGraph(graph, names, list(graph.class_names) or None)
 
@@ -323,7 +333,12 @@ def _indexed(table: Any) -> Any:
 
 
 def from_scipy(
-    adjacency: Any, *, features: Any = None, labels: Any = None, undirected: bool = False
+    adjacency: Any,
+    *,
+    features: Any = None,
+    labels: Any = None,
+    undirected: bool = False,
+    repeated: str = "last",
 ) -> NamedGraph:
     """Return the graph of an adjacency matrix; zero entries are not edges.
 
@@ -332,6 +347,7 @@ def from_scipy(
         features: one row per node, as an array, a tensor or a sparse matrix; none by default.
         labels: one per node, numbers or texts; None, NaN or -1 is a missing label.
         undirected: whether to add the reverse of every edge.
+        repeated: for entries that a COO matrix has several times, as in ``load``.
 
     >>> import scipy.sparse
     >>> path = scipy.sparse.csr_array(np.array([[0, 2, 0], [0, 0, 1], [0, 0, 0]]))
@@ -354,6 +370,8 @@ def from_scipy(
         labels=numbers,
         undirected=undirected,
         weights=weights,
+        repeated=repeated,
+        where="adjacency",
     )
     return NamedGraph(graph, None, classes)
 

@@ -17,11 +17,18 @@ from evergraph.datasets.files.npz import read_npz
 from evergraph.datasets.files.pt import read_pt
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.graphs import Graph
-from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder, read_facts
+from evergraph.graphs.graph_folder import (
+    check_numbers,
+    is_graph_folder,
+    open_graph_folder,
+    read_facts,
+)
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of
+from evergraph.tables.frames import is_table
+from evergraph.tables.sources import naming
 
-READERS: dict[str, Callable[[Path], Graph]] = {".npz": read_npz, ".pt": read_pt}
+READERS: dict[str, Callable[..., Graph]] = {".npz": read_npz, ".pt": read_pt}
 
 
 def load(
@@ -32,6 +39,7 @@ def load(
     cache: Path | None = None,
     columns: Columns | Mapping[str, str | Encoder] | Scheme | None = None,
     unknown_edges: str = "refuse",
+    repeated: str = "last",
     **parameters: Any,
 ) -> Graph:
     """Return a graph, undirected unless ``undirected=False``.
@@ -50,6 +58,9 @@ def load(
             loaded before, to read another table in the same way.
         unknown_edges: for tables with edges to nodes that are not in the table of nodes: ``refuse``
             raises, ``skip`` leaves them out and reports how many.
+        repeated: for edges that a file, a table or an object lists several times: ``last`` weight
+            counts, or the ``sum`` or ``mean`` of the weights, or the ``count`` of the rows, or
+            ``refuse``. In an undirected table (b, a) is then (a, b) again.
         parameters: passed to the dataset's constructor; a path takes none. An object takes
             ``features``, ``labels`` or ``edges``, as in ``named_graph``.
 
@@ -57,15 +68,18 @@ def load(
     >>> load("synthetic", nodes=100, classes=4, features=8)
     Graph(nodes=100, edges=1000, features=8, classes=4)
     """
+    one_edge = undirected and not directions  # whether (a, b) and (b, a) are
     if not isinstance(source, str | Path):
         chosen: dict[str, Any] = {} if columns is None else {"columns": columns}
         if unknown_edges != "refuse":
             chosen["unknown_edges"] = unknown_edges
-        graph = as_graph(source, **chosen, **parameters)
+        if is_table(source[0] if isinstance(source, tuple) and source else source):
+            chosen["undirected"] = one_edge
+        graph = as_graph(source, repeated=repeated, **chosen, **parameters)
         return _fitting(graph, undirected=undirected, directions=directions)
     if isinstance(source, str) and is_registered(source):
         say_hidden(source)
-        check_no_columns(source, columns, unknown_edges)
+        check_no_columns(source, columns, unknown_edges, repeated)
         return load_named(
             source, undirected=undirected, directions=directions, cache=cache, **parameters
         )
@@ -76,7 +90,7 @@ def load(
             f"parameter {next(iter(parameters))!r} was given with the path {source}: "
             f"a path takes none"
         )
-    graph = read_path(Path(source), columns, unknown_edges)
+    graph = read_path(Path(source), columns, unknown_edges, repeated, undirected=one_edge)
     return _fitting(graph, undirected=undirected, directions=directions)
 
 
@@ -89,15 +103,16 @@ def _fitting(graph: Graph, *, undirected: bool, directions: bool) -> Graph:
     return graph.to_undirected() if undirected else graph
 
 
-def load_outline(source: str | Path) -> Graph:
+def load_outline(source: str | Path, *, repeated: str = "last") -> Graph:
     """Return a graph for counting: like ``load``, with edges as listed and arbitrary features."""
     if isinstance(source, str) and is_registered(source):
         say_hidden(source)
+        check_no_columns(source, None, repeated=repeated)
         dataset = datasets.make(source)
         graph = dataset.load_outline(default_cache())
         check_facts(dataset.name, graph)
         return graph
-    return load(source, undirected=False)
+    return load(source, undirected=False, repeated=repeated)
 
 
 def load_named(
@@ -117,11 +132,17 @@ def load_named(
     return graph.to_undirected()
 
 
-def check_no_columns(source: object, columns: object, unknown_edges: str = "refuse") -> None:
+def check_no_columns(
+    source: object, columns: object, unknown_edges: str = "refuse", repeated: str = "last"
+) -> None:
     """Raise if options for tables are given with another source."""
-    chosen = "unknown_edges" if columns is None else "columns"
-    if columns is not None or unknown_edges != "refuse":
-        said = f"{chosen} must not be given with {source}: only a folder of tables takes it"
+    given = {
+        "columns": columns is not None,
+        "unknown_edges": unknown_edges != "refuse",
+        "repeated": repeated != "last",
+    }
+    for name in (name for name, is_given in given.items() if is_given):
+        said = f"{name} must not be given with {source}: only a folder of tables takes it"
         raise ConfigurationError(said)
 
 
@@ -129,15 +150,22 @@ def read_path(
     path: Path,
     columns: Columns | Mapping[str, str | Encoder] | Scheme | None = None,
     unknown_edges: str = "refuse",
+    repeated: str = "last",
+    *,
+    undirected: bool = False,
 ) -> Graph:
     """Return the graph of a file or folder, edges as listed; other arguments as in ``load``."""
     path = path.expanduser()
     if path.is_dir() and not is_graph_folder(path):
         chosen = columns if isinstance(columns, Scheme) else columns_of(columns)
-        return read_table_folder(path, chosen, unknown_edges=unknown_edges)
-    check_no_columns(path, columns, unknown_edges)
+        how = {"unknown_edges": unknown_edges, "repeated": repeated}
+        return read_table_folder(path, chosen, undirected=undirected, **how)
+    made = "last" if path.suffix in READERS else repeated  # these take it as well
+    check_no_columns(path, columns, unknown_edges, made)
     if path.is_dir():  # an imported graph
-        graph, about = open_graph_folder(path), read_facts(path)["about"]
+        graph, about = open_graph_folder(path), read_facts(path).get("about", {})
+        with naming(path):
+            check_numbers(graph)
         if (kept := about.get("columns")) is not None:
             with suppress(ConfigurationError):  # a user-defined encoder may be missing
                 graph = replace(graph, columns=Scheme.from_json(kept))
@@ -151,7 +179,7 @@ def read_path(
             f"{path}: the suffix {path.suffix!r} is not supported: expected "
             f"{' or '.join(READERS)}, or a folder with nodes and edges as .csv or .parquet"
         )
-    return READERS[path.suffix](path)
+    return READERS[path.suffix](path, repeated=repeated)
 
 
 def is_registered(name: str) -> bool:

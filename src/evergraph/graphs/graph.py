@@ -24,6 +24,7 @@ from evergraph.graphs.csr import (
 )
 from evergraph.graphs.pyg import is_hetero, read_data, read_hetero, write_data, write_hetero
 from evergraph.graphs.relations import NodeTypes, Relations
+from evergraph.graphs.repeats import combined, say_repeated
 from evergraph.graphs.targets import Targets
 from evergraph.graphs.validation import (
     UNLABELLED,
@@ -343,12 +344,15 @@ class Graph(Shown):
         undirected: bool = False,
         weights: Tensor | None = None,
         targets: Targets | None = None,
+        repeated: str | None = None,
+        where: object = "edges",
     ) -> Graph:
         """Build a graph from (source, target) pairs; duplicates and self-loops are dropped.
 
         edge_index: integer [2, edges]; features: [nodes, dims]; labels: integer [nodes]; time:
         integer [nodes]; weights: non-negative numbers [edges], 1 by default; targets: instead of
-        labels, see ``Targets``.
+        labels, see ``Targets``; repeated: what becomes of rows with the same source and target, see
+        ``evergraph.graphs.repeats``, said with ``where`` they are from; silently ``last`` if None.
         The normalisation adds self-loops if required. The last weight of a duplicate edge counts,
         and an edge of weight 0 is dropped; if undirected, (u, v) and (v, u) are the same edge.
 
@@ -375,6 +379,10 @@ class Graph(Shown):
         check_features(features, nodes)
         if weights is not None:
             weights = checked_weights("weight", weights, edge_index.shape[1])
+        if repeated is not None:
+            edges = combined(edge_index, weights, repeated=repeated)
+            say_repeated(where, edges.repeats, edge_index.shape[1], repeated)
+            edge_index, weights = edge_index[:, edges.rows], edges.checked_weights()
         indptr, indices, weights = adjacency_of(edge_index, weights, nodes, undirected=undirected)
         time = None if time is None else time.long()
         nodes_of = (features, labels.long(), time)
@@ -382,7 +390,12 @@ class Graph(Shown):
 
     @classmethod
     def from_data(
-        cls, data: Data | HeteroData, *, target: str | None = None, undirected: bool = False
+        cls,
+        data: Data | HeteroData,
+        *,
+        target: str | None = None,
+        undirected: bool = False,
+        repeated: str | None = None,
     ) -> Graph:
         """Build a graph from ``torch_geometric.data.Data`` (``x``, ``edge_index``, ``y``).
 
@@ -392,7 +405,8 @@ class Graph(Shown):
         not used, and a warning is logged.
 
         A ``HeteroData`` becomes a graph with relations and types (see ``read_hetero``); ``target``
-        is the node type to classify, by default the one with a ``y``.
+        is the node type to classify, by default the one with a ``y``. repeated: as in
+        ``from_edges``; edges of different relations are different edges.
 
         >>> from torch_geometric.data import HeteroData
         >>> data = HeteroData()
@@ -404,8 +418,9 @@ class Graph(Shown):
         (Graph(nodes=3, edges=4, features=2, classes=2), ('paper', 'author'), [0, 1, -1])
         """
         if not is_hetero(data):
-            return cls.from_edges(**read_data(data), undirected=undirected)
-        arrays, relations, types = read_hetero(data, target=target)
+            how: dict[str, Any] = {"undirected": undirected, "repeated": repeated, "where": "Data"}
+            return cls.from_edges(**read_data(data), **how)
+        arrays, relations, types = read_hetero(data, target=target, repeated=repeated)
         graph = cls.from_edges(**arrays, undirected=undirected)
         return replace(graph, relations=relations, types=types)
 

@@ -15,6 +15,7 @@ from evergraph.core.extras import require
 from evergraph.core.notices import say_ignored
 from evergraph.graphs.csr import densify
 from evergraph.graphs.relations import NodeTypes, Relations
+from evergraph.graphs.repeats import combined, say_repeated
 from evergraph.graphs.targets import one_column, read_y
 from evergraph.graphs.validation import UNLABELLED, given_weights, say_unread
 
@@ -63,14 +64,15 @@ def write_data(
 
 
 def read_hetero(
-    data: HeteroData, *, target: str | None = None
+    data: HeteroData, *, target: str | None = None, repeated: str | None = None
 ) -> tuple[dict[str, Any], Relations, NodeTypes]:
     """Return a ``HeteroData`` as arguments of ``Graph.from_edges``, with relations and types.
 
     Nodes are numbered type by type, in the order of ``node_types``. Types whose features all have
     the same width share columns; otherwise every type has its own columns. A type without features
     gets zeros and is represented by its neighbours' features. Nodes of one type, ``target``, are
-    classified, by default the one with a ``y``; the others have no labels.
+    classified, by default the one with a ``y``; the others have no labels. repeated: as in
+    ``Graph.from_edges``.
     """
     types = list(data.node_types)
     for name in types:
@@ -86,6 +88,11 @@ def read_hetero(
     if target not in types:
         raise DataError(f"target must be a node type, one of {', '.join(types)}, not {target!r}")
     ends, numbers, names, weights = _edges(data, starts)
+    if repeated is not None:
+        edges = combined(ends, weights, numbers, repeated=repeated)
+        say_repeated("HeteroData", edges.repeats, ends.shape[1], repeated)
+        ends, numbers = ends[:, edges.rows], numbers[edges.rows]
+        weights = edges.checked_weights()
     labels = torch.full((sum(sizes),), UNLABELLED)
     classes = data[target].y
     labels[starts[target] : starts[target] + len(classes)] = classes.reshape(-1)

@@ -26,6 +26,7 @@ from evergraph.core.errors import (
     UnknownNodeError,
 )
 from evergraph.core.label_space import Kind
+from evergraph.graphs.repeats import edge_names
 from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE
 from evergraph.online.delta import Delta, NodeId, edge_columns, in_columns
 from evergraph.online.graph.growing_graph import GrowingGraph
@@ -294,19 +295,6 @@ def _check_cut(
             f"removed edge {number} joins {edge[0]!r} and {edge[1]!r}, but the graph has no such "
             "edge"
         )
-
-
-def edge_names(ends: Tensor, *, both_ways: bool) -> NDArray[np.int64]:
-    """Return a number for each edge, equal for equal edges.  int64 [2, m] -> int64 [m]
-
-    both_ways: whether (a, b) and (b, a) are one edge. A position of -1 is no node.
-    """
-    one, other = (side.numpy() + 1 for side in ends)
-    if both_ways:
-        one, other = np.minimum(one, other), np.maximum(one, other)
-    most = int(ends.max()) + 2 if ends.numel() else 1
-    names: NDArray[np.int64] = one * most + other
-    return names
 
 
 def _known(

@@ -16,6 +16,7 @@ from evergraph.core.notices import say_ignored
 from evergraph.datasets.doors import NamedGraph
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import densify
+from evergraph.graphs.repeats import combined, say_repeated
 from evergraph.graphs.validation import (
     check_edges,
     checked_weights,
@@ -248,10 +249,12 @@ def _between(nodes: list[NodeId], sides: Any) -> EdgeColumns:
     return EdgeColumns(*([nodes[place] for place in side.tolist()] for side in sides))
 
 
-def delta_of_data(data: Any, ids: Any, key: str | None, kind: Kind = "class") -> Delta:
+def delta_of_data(
+    data: Any, ids: Any, key: str | None, kind: Kind = "class", repeated: str = "last"
+) -> Delta:
     """Return a delta that adds a PyG ``Data``, with nodes named ``ids`` or 0, 1, 2, ...
 
-    kind: of the model's targets.
+    kind: of the model's targets; repeated: for edges that it lists several times in one direction.
     """
     if getattr(data, "x", None) is None:
         raise DataError("the Data object must have features in 'x'")
@@ -261,6 +264,9 @@ def delta_of_data(data: Any, ids: Any, key: str | None, kind: Kind = "class") ->
     named, weights = given_weights(data.to_dict())
     if weights is not None:
         weights = checked_weights("weight", weights, rows.shape[1])
+    edges = combined(rows, weights, repeated=repeated)
+    say_repeated("Data", edges.repeats, rows.shape[1], repeated)
+    rows, weights = rows[:, edges.rows], edges.checked_weights()
     delta = Delta(
         nodes=nodes,
         features=as_features(data.x, len(nodes)),
@@ -273,12 +279,14 @@ def delta_of_data(data: Any, ids: Any, key: str | None, kind: Kind = "class") ->
     return delta
 
 
-def delta_of_hetero(data: Any, ids: Any, key: str | None, kind: Kind = "class") -> Delta:
+def delta_of_hetero(
+    data: Any, ids: Any, key: str | None, kind: Kind = "class", repeated: str = "last"
+) -> Delta:
     """Return a delta that adds a PyG ``HeteroData``, with relations and types.
 
     Nodes are named by type and index, such as ``paper/0``, unless ids are given, type after type.
     """
-    graph = Graph.from_data(data)
+    graph = Graph.from_data(data, repeated=repeated)
     assert graph.types is not None
     kinds = graph.types.of(torch.arange(graph.num_nodes))
     indices = [index for name in data.node_types for index in range(kinds.count(name))]

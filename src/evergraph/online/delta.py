@@ -240,6 +240,21 @@ def edge_columns(edges: Sequence[tuple[NodeId, NodeId]]) -> EdgeColumns | None:
     return EdgeColumns(both[::2], both[1::2])
 
 
+def edge_numbers(edges: EdgeColumns) -> Tensor:
+    """Return a number for each id, equal for equal ids.  -> int64 [2, edges]
+
+    >>> edge_numbers(EdgeColumns(["a", 7], [7, "b"]))
+    tensor([[0, 1],
+            [1, 2]])
+    """
+    if all(isinstance(side, np.ndarray) for side in edges.sides):
+        found = np.unique(np.concatenate(edges.sides), return_inverse=True)[1]
+        return torch.from_numpy(found).reshape(2, -1)
+    number: dict[NodeId, int] = {}
+    ids = chain.from_iterable(map(listed, edges.sides))
+    return torch.tensor([number.setdefault(node, len(number)) for node in ids]).reshape(2, -1)
+
+
 D = TypeVar("D", bound=Delta)
 
 

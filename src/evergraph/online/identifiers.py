@@ -223,18 +223,6 @@ class IdTable:
             places = start + np.flatnonzero(numbers)
             self._slots.put([*compress(values, numbers)], start, places=places)  # type: ignore[list-item]
 
-    def rename(self, names: Mapping[NodeId, NodeId]) -> None:
-        """Replace names by unknown ones; positions and their order stay."""
-        assert first_repeated(list(names.values()), self._positions) is None
-        positions = [self._positions[old] for old in names]
-        for old in names:
-            if type(old) is int:
-                self._slots.drop(old)
-        self._positions = {names.get(old, old): at for old, at in self._positions.items()}
-        for position, new in zip(positions, names.values(), strict=True):
-            self._ids[position] = new
-            self._give_slots([new], position)
-
     def remove(self, values: Sequence[NodeId]) -> None:
         """Remove names; only readers that hold an older link still see them (``named``)."""
         if len(values):

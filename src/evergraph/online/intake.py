@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import torch
@@ -23,13 +23,15 @@ from torch import Tensor
 
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import TooMuchError
+from evergraph.core.notices import say_once
 from evergraph.core.sizes import free_memory, shown
 from evergraph.online.array_storage import ARRAY_SHARE, ArrayStorage
 from evergraph.online.checking import CheckedDelta
-from evergraph.online.delta import Delta, NodeId, NodeTarget
+from evergraph.online.delta import Delta, Label, NodeId, NodeTarget
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import OnlineHead
 from evergraph.online.knowledge import Knowledge
+from evergraph.tables.labels import alike
 from evergraph.topology import TopologyEncoder
 from evergraph.topology.cached import Scaling
 
@@ -41,6 +43,7 @@ ID_BYTES = 400
 EDGE_BYTES = 250  # both directions with spare capacity, and the lists they are sorted in
 COPIES = 5  # of a computed vector, until the delta is done
 NARROW_BYTES = 200  # per node that stay in memory when wide arrays lie in files
+_SAID = 5  # pairs of similar classes of a delta that are named
 CODES = 2 * 64  # width of class codes, before it is known
 
 
@@ -80,12 +83,16 @@ class Bounds:
 
     def check(self, delta: CheckedDelta, held: Held) -> None:
         """Raise if a delta exceeds the limits."""
-        new = new_classes(delta, held)
+        names = new_classes(delta, held)
+        new = len(names)
         if self.classes is not None and new > self.classes:
             raise TooMuchError(
                 f"a delta must have at most {self.classes:,} new classes (serve --delta-classes), "
                 f"not {new:,}: was a column of ids sent as labels?"
             )
+        known = () if held.knowledge is None or not new else held.knowledge.names
+        for sentence in islice(alike(names, known), _SAID):
+            say_once("labels", sentence)  # though a delta may be checked twice
         needed = estimate(delta, held, classes=new)
         if self.memory is None and needed <= SMALL:
             return
@@ -100,15 +107,15 @@ class Bounds:
             )
 
 
-def new_classes(delta: CheckedDelta, held: Held) -> int:
-    """Return the number of new classes, or of new labels, in a delta; 0 for numbers."""
+def new_classes(delta: CheckedDelta, held: Held) -> list[Label]:
+    """Return the new classes, or new labels, of a delta in order; none for numbers."""
     if held.head.kind == "numbers":
-        return 0
+        return []
     labels: Iterable[Any] = chain(delta.labels, (label for _, label in delta.late))
     labels = (label for label in labels if label is not None)
-    names = set(chain.from_iterable(labels) if held.head.kind == "labels" else labels)
+    names = dict.fromkeys(chain.from_iterable(labels) if held.head.kind == "labels" else labels)
     knowledge = held.knowledge
-    return len(names) if knowledge is None else sum(not knowledge.names_class(n) for n in names)
+    return [n for n in names if knowledge is None or not knowledge.names_class(n)]
 
 
 def estimate(
@@ -119,7 +126,7 @@ def estimate(
     classes: number of new ones, if known; closely: count the nodes that the delta affects, instead
     of assuming that it affects all.
     """
-    new = new_classes(delta, held) if classes is None else classes
+    new = len(new_classes(delta, held)) if classes is None else classes
     nodes, edges = len(delta.nodes), len(delta.edges) + len(delta.removed_edges)
     labelled = len(delta.late) + sum(label is not None for label in delta.labels)
     vector = rows = known = learned = there = 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -167,11 +168,14 @@ class Knowledge:
         change = self.graph.add(rows, edges, weights)
         if cut is not None:
             change = change.then(self.graph.disconnect(cut))
-        # An edge of weight 0 is removed.
+        # An edge of weight 0 is removed. Rows that have lost a neighbour are summed anew, since the
+        # rounding of a correction would still tell of it once it is forgotten.
         self._cut |= cut is not None or (weights is not None and bool((weights == 0).any()))
         if renewed is not None:
             self._updated = True
             change = change.then(self.graph.renew(*renewed))
+        if self._cut:
+            change = replace(change, entries=None)
         if self.relations is not None:
             self.relations.extend(rows, types)
             named = relations or [PLAIN] * edges.shape[1]
@@ -227,11 +231,13 @@ class Knowledge:
             return None
         scorer, vectors, parts = self.head.scorer(), self.of(nodes), []
         for rows in row_blocks(len(nodes), len(self.names)):
-            asked = nodes[rows], vectors[rows]
+            asked = nodes[rows].numpy(), vectors[rows].numpy()
             if kind == "class":  # of equal scores the class that came first wins
-                given, right = class_scores(scorer, met, *asked).argmax(1), answers[rows]
+                best, right = class_scores(scorer, met, *asked).argmax(1), answers[rows]
+                given = torch.from_numpy(best)
             else:
-                given, right = target_values(scorer(*asked), kind), self.head.values(answers[rows])
+                right = self.head.values(answers[rows])
+                given = target_values(torch.from_numpy(scorer(*asked)), kind)
             parts.append(tallies(given, right, kind))
         return Tallies.joined(parts)
 
@@ -243,14 +249,6 @@ class Knowledge:
     def names_class(self, name: Label) -> bool:
         """Whether a class or label has this name."""
         return name in (self.classes if self.head.kind == "class" else self.head.names)
-
-    def rename(self, names: Mapping[Label, Label]) -> None:
-        """Rename classes that have no nodes; their numbers stay."""
-        numbers = self.classes.positions(list(names)).tolist()
-        self.classes.rename(names)
-        if self.codes is not None:
-            for number, name in zip(numbers, names.values(), strict=True):
-                self.codes.rename(number, name)
 
     @property
     def met(self) -> Tensor:
@@ -430,6 +428,7 @@ class Knowledge:
             there = every[learned != UNLABELLED]
             self.counted.put(there, self.of(there))
         self._present = self._classes_there()
+        self.head.scores(torch.tensor([0]), torch.zeros(1, self.dims))  # raises unless it fits
         if len(late):  # they are learned now
             self._touched, self._urgent = [late], True
             self._relabelled = [(late, torch.full_like(late, UNLABELLED))]

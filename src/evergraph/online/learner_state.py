@@ -12,7 +12,7 @@ from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.device import exactly_threads
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.label_space import Kind
 from evergraph.core.seeding import seeded
 from evergraph.core.sizes import parse_size
@@ -23,10 +23,12 @@ from evergraph.online.graph.growing_graph import GrowingGraph, no_nodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings, check_whole_rows
 from evergraph.online.graph.live_smoother import DRIFT
 from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
+from evergraph.online.identifiers import IdTable
 from evergraph.online.intake import Bounds, Held
 from evergraph.online.knowledge import WIDE, Knowledge
-from evergraph.online.monitor import METRICS
-from evergraph.online.pieces import PackedState, Packing, Pieces
+from evergraph.online.monitor import METRICS, PredictionRecord
+from evergraph.online.pieces import Pieces
+from evergraph.online.state_arrays import PackedState, Packing, check_arrays, packed
 from evergraph.online.view import LearnerView, Page, Status
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
@@ -49,8 +51,8 @@ class LearnerState(LearnerView):
     def __init__(
         self,
         *,
-        topology: TopologyEncoder | None = None,
-        head: OnlineHead | None = None,
+        topology: TopologyEncoder | str | Mapping[str, Any] | None = None,
+        head: OnlineHead | str | Mapping[str, Any] | None = None,
         scaling: Scaling = "unit",
         undirected: bool = True,
         seed: int = 0,
@@ -66,13 +68,14 @@ class LearnerState(LearnerView):
         check_integer("patience", patience, least=1)
         if head is None:
             head = FusedHead() if targets in (None, "class") else TargetHead(kind=targets)
-        self.head = head
+        self.head = heads.part(head)
         if targets is not None and targets != self.head.kind:
             raise ConfigurationError(
                 f"targets must be {self.head.kind!r} with head {self.head.name!r}, not {targets!r}"
                 ": head 'targets' learns 'labels' and 'numbers'"
             )
-        self.topology = self.head.default_topology() if topology is None else topology
+        default = self.head.default_topology
+        self.topology = default() if topology is None else topologies.part(topology)
         check_whole_rows(self.topology)
         self.scaling: Scaling = scaling
         self.undirected, self.seed = undirected, seed
@@ -102,7 +105,7 @@ class LearnerState(LearnerView):
     def keep_within(self, memory_limit: int | str, scratch: Path | str | None = None) -> None:
         """Keep wide arrays in files from now on; arguments as in the constructor."""
         limit, folder = parse_size(memory_limit), None if scratch is None else Path(scratch)
-        with self._writing:
+        with self.writing:
             self._storage = ArrayStorage(limit=limit, folder=folder)
             self._map()
 
@@ -118,12 +121,10 @@ class LearnerState(LearnerView):
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """Return an empty learner with these ``parameters``."""
         given = dict(parameters)
-        topology = pieces.made(topologies, given.pop("topology"))
-        described = dict(given.pop("head"))
-        if described["name"] == "auto":  # saved before there was a choice
-            described.setdefault("basis", "random")
-        head = pieces.made(heads, described)
-        return cls(topology=topology, head=head, **given)
+        head = dict(given.pop("head"))
+        if head["name"] == "auto":  # saved before there was a choice
+            head.setdefault("basis", "random")
+        return cls(head=head, **given)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -153,7 +154,7 @@ class LearnerState(LearnerView):
         status = Status(
             seq=self._seq,
             nodes=len(self._ids),
-            edges=0 if known is None else known.graph.num_edges,
+            edges=0 if known is None else known.graph.num_edges // (1 + self.undirected),
             classes=0 if known is None else len(known.names),
             labelled=0 if known is None else int(known.labels.counts_.sum()),
             features=0 if known is None else known.graph.num_features,
@@ -177,7 +178,7 @@ class LearnerState(LearnerView):
 
     def frozen(self) -> LearnerView:
         """Return a view that any thread may read while this one learns; see ``LearnerView``."""
-        with self._writing:
+        with self.writing:
             if not self._shared:
                 self._copy_vectors()
                 self.turn(lambda: self._written(shared=True))
@@ -204,7 +205,7 @@ class LearnerState(LearnerView):
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return the same for writing at once, in pieces where it must be converted."""
-        with self._writing:
+        with self.writing:
             kept = {} if self._knowledge is None else self._knowledge.pieces()
             for prefix, part in ({"ids": self._ids} | self._record.parts).items():
                 found = pieces.pieces_of(part)
@@ -216,7 +217,7 @@ class LearnerState(LearnerView):
 
         Narrow arrays are copied; rows of wide ones are, should they change before they are read.
         """
-        with self._writing:
+        with self.writing:
             arrays = () if self._knowledge is None else self._knowledge.arrays()
             wide = {a.tensor.data_ptr(): a for a in arrays if len(a) and a.row_bytes >= WIDE}
             found = self.pieces()
@@ -227,16 +228,23 @@ class LearnerState(LearnerView):
             return found
 
     def packed(self) -> PackedState | None:
-        """Return the state without the positions of forgotten nodes, None if there are none.
+        """Return the state without forgotten nodes and without classes that no node has.
 
-        A learner restored from it gives the same predictions.
+        None if there are neither. A learner restored from it gives the same predictions.
         """
-        with self._writing:
-            if self._knowledge is None or self._ids.next == len(self._ids):
+        with self.writing:
+            if (known := self._knowledge) is None:
                 return None
-            packing = Packing.of(self._knowledge.graph.alive)
-            found = pieces.packed(self.pieces(), packing)
-            head = self.head.packed(self.head.state(), packing)
+            nodes = Packing.of(known.graph.alive)
+            kept = known.met if self.head.drops_classes else torch.ones_like(known.met)
+            classes = Packing.of(kept)
+            if self._ids.next == len(self._ids) and bool(kept.all()):
+                return None
+            names = IdTable()
+            names.add([known.classes.at(number) for number in classes.living.tolist()])
+            head = self.head.packed(self.head.state(), nodes, classes)
+            found = packed(self.pieces(), nodes, classes)
+            found |= {f"classes.{name}": value for name, value in names.pieces().items()}
             found |= {f"head.{name}": value for name, value in head.items()}
             about = self.about() | {"base": self._ids.base + self._ids.next}
             return PackedState(found, about, places=self._ids.next - len(self._ids))
@@ -250,9 +258,26 @@ class LearnerState(LearnerView):
         related = self._knowledge is not None and self._knowledge.relations is not None
         return kept | ({"related": True} if related else {})
 
+    def _fitting_arrays(
+        self, state: dict[str, Tensor], about: Mapping[str, Any]
+    ) -> Knowledge | None:
+        """Return what is to be restored, still empty; raise ``DataError`` if that cannot be."""
+        for name in ("seq", "num_features", "solved", "base"):
+            if name in about:
+                check_integer(name, about[name], least=0)
+        width, features = int(about["num_features"]), state.get("graph.features")
+        if width != (0 if features is None or features.dim() < 2 else features.shape[1]):
+            raise DataError(f"features are not {width} wide")
+        empty = self._begun(width, related=bool(about.get("related"))) if width else None
+        arrays = {} if empty is None else empty.pieces()
+        for name, part in ({"ids": IdTable()} | PredictionRecord(self.head.kind).parts).items():
+            arrays |= {f"{name}.{key}": value for key, value in pieces.pieces_of(part).items()}
+        check_arrays(state, arrays)
+        return empty
+
     def restore(self, state: dict[str, Tensor], about: dict[str, Any]) -> None:
-        """Restore what ``state`` and ``about`` returned."""
-        with self._writing, exactly_threads(self.threads):
+        """Restore what ``state`` and ``about`` returned; ``DataError`` if they do not fit."""
+        with self.changing(), exactly_threads(self.threads):
             before = about.get("threads")
             if before is not None and self.threads is not None and before != self.threads:
                 logger.warning(
@@ -260,13 +285,13 @@ class LearnerState(LearnerView):
                     "digits of results may differ from those with %d threads",
                     before, self.threads, before,
                 )  # fmt: skip
+            known = self._fitting_arrays(state, about)
             self._seq = int(about["seq"])
             self._solved = int(about.get("solved", self._seq))
-            if about["num_features"]:
-                width, related = int(about["num_features"]), bool(about.get("related"))
-                self._knowledge = self._begun(width, related=related)
+            if known is not None:
+                self._knowledge = known
                 self._map()
-                self._knowledge.restore(state)
+                known.restore(state)
 
             def read() -> Page:
                 self._ids.restore(part_of(state, "ids."))

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, Protocol
 
-from evergraph.core.checks import check_integer, check_number
+from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.graphs.repeats import ONCE, REPEATED, combined_weight, say_repeated
 from evergraph.online.codecs.json_lines import (
     Line,
     LineBatch,
@@ -27,7 +28,8 @@ from evergraph.online.codecs.json_lines import (
     table_of_lines,
 )
 from evergraph.online.conversion import read_columns
-from evergraph.online.delta import Delta
+from evergraph.online.delta import Delta, NodeId
+from evergraph.online.upsert import without_repeats
 from evergraph.tables.choices import Columns
 from evergraph.tables.labels import say_unlabelled
 from evergraph.tables.scheme import Scheme
@@ -46,6 +48,49 @@ class _Learner(Protocol):
 
 
 @dataclass
+class RunningWeights:
+    """The weights of the edges of a stream, by all of its lines so far.
+
+    A line changes the weight of its edge to what all of them give, so that neither batches nor a
+    second start matter. A removed edge, and the edges of a forgotten node, begin anew.
+    """
+
+    repeated: str  # one of ``REPEATED``
+    both_ways: bool  # whether (a, b) and (b, a) are one edge
+    repeats: int = 0  # lines that name an edge again
+    # By edge and relation: the sum of weights, lines of weight above 0, and the first line.
+    _sums: dict[Any, tuple[float, int, int]] = field(default_factory=dict)
+    _keys: dict[NodeId, set[Any]] = field(default_factory=dict)  # of the edges of each node
+
+    def weighed(self, line: Line) -> Line:
+        """Return a line with the weight that its edge has by now."""
+        if line.operation == "edge" and line.ids[0] != line.ids[1]:
+            weight = self._weight(line)
+            plain = line.weight is None and self.repeated == "mean"
+            return line if plain or self.repeated == "refuse" else replace(line, weight=weight)
+        ended = set[Any]()
+        if line.operation in ("forget", "remove_edge"):
+            ended = set.intersection(*(self._keys.get(node, set()) for node in line.ids))
+        for key in ended:
+            if line.operation == "forget" or self.both_ways or key[0] == line.ids:
+                self._sums.pop(key, None)
+        return line
+
+    def _weight(self, line: Line) -> float:
+        one_way = not self.both_ways or line.relation is not None
+        key = line.ids if one_way else frozenset(line.ids), line.relation
+        given = 1.0 if line.weight is None else line.weight
+        total, rows, first = self._sums.get(key, (0.0, 0, line.number))
+        self.repeats += key in self._sums
+        if self.repeated == "refuse" and key in self._sums:
+            raise DataError(f"line {line.number}: lists the edge of line {first} again: {ONCE}")
+        self._sums[key] = total + given, rows + (given > 0), first
+        for node in line.ids:
+            self._keys.setdefault(node, set()).add(key)
+        return float(combined_weight(self.repeated, *self._sums[key][:2]))
+
+
+@dataclass
 class LineStream:
     """Ingests lines."""
 
@@ -59,6 +104,8 @@ class LineStream:
     # on the first batch, or None for plain numbers
     columns: Columns | Scheme | None = None
     classes: bool = True  # whether labels are classes, some spellings of which mean a missing label
+    repeated: str = "last"  # for edges that the stream names several times
+    undirected: bool = True  # whether edges of the learner are
     lines: int = 0  # how many lines there were, including empty ones
     known: int = 0  # how many of them had been ingested before
     # deltas, new_nodes, predicted, right: totals of what was applied
@@ -66,11 +113,19 @@ class LineStream:
     new_nodes: int = 0
     predicted: int = 0
     right: int = 0
+    _named_edges: int = 0
     _digest: Any = field(default_factory=hashlib.sha256)
 
     def __post_init__(self) -> None:
         check_integer("batch", self.batch, least=1)
         check_number("every", self.every, least=0)
+        check_choice("repeated", self.repeated, REPEATED)
+        if self.skip_known and self.repeated != "last":
+            raise ConfigurationError(
+                f"repeated must be 'last' if known lines are skipped, not {self.repeated!r}: a "
+                "line that is delivered again would count again"
+            )
+        self._weights = RunningWeights(self.repeated, self.undirected)
         if self.prefix is not None and not 0 < len(self.prefix) <= LONGEST_PREFIX:
             raise ConfigurationError(
                 f"key_prefix must have 1 to {LONGEST_PREFIX} characters, not {self.prefix!r}"
@@ -104,6 +159,7 @@ class LineStream:
             self._flush()  # the lines before the one that failed
             raise
         self._flush()
+        say_repeated("lines", self._weights.repeats, self._named_edges, self.repeated)
         if self._done is not None and self.lines < self._done[0]:
             raise DataError(
                 f"line {self.lines} is the last, but {self._done[0]} lines were ingested with the "
@@ -123,6 +179,9 @@ class LineStream:
         if not text.strip():
             return
         line = self._reader.read(text, self.lines)
+        self._named_edges += line.operation == "edge"
+        if self.repeated != "last":
+            line = self._weights.weighed(line)
         here = self._digest.hexdigest()[:16]
         if self._done is not None and self.lines <= self._done[0]:
             self.known = self.lines
@@ -161,7 +220,8 @@ class LineStream:
         scheme = self.columns if isinstance(self.columns, Scheme) else None
         take = self.learner.upsert if self.skip_known else self.learner.submit
         try:
-            done = take(delta_of_lines(lines, key=key, scheme=scheme))
+            delta = delta_of_lines(lines, key=key, scheme=scheme)
+            done = take(delta)
         except DataError as error:
             if len(lines) == 1:
                 raise DataError(f"line {last}: {error}") from error
@@ -170,6 +230,8 @@ class LineStream:
             self._submit(lines[half:])
             return
         self.deltas += 1
+        if self.repeated == "last":  # counted by delta, since a stream may be endless
+            self._weights.repeats += without_repeats(delta, "last", both_ways=self.undirected)[1]
         for name in ("new_nodes", "predicted", "right"):
             setattr(self, name, getattr(self, name) + done[name])
 

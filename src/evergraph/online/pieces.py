@@ -1,19 +1,11 @@
-"""The state of a learner as written to a snapshot: parameters, and arrays in pieces.
-
-Positions are never reused (see ``GrowingGraph``), so a learner whose nodes come and go holds empty
-rows for all nodes it ever had. Since a snapshot holds the complete state, these rows are left out
-there and positions are renumbered (``Packing``). Nodes keep their order; so sums that run in the
-order of positions give the same bits, and the restored learner is the same.
-"""
+"""The state of a learner as written to a snapshot: parameters, and arrays in pieces."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -82,97 +74,6 @@ def split(value: Tensor | Pieces, some: Tensor | None = None) -> Iterator[Tensor
             value.within.tidy()
 
 
-Arrays = dict[str, Tensor | Pieces]
-
-_LISTS = r"(graph|relations\.\d+\.(along|against))"
-# How to pack the arrays of a snapshot, by name. Every array must be listed: of an unknown one it is
-# not known whether it has a row for every position.
-_ROWS = re.compile(
-    r"graph\.(features|alive)|(embeddings|codes)\..+|held\.lots|labels\.numbers"
-    r"|ids\.(kinds|lengths)|relations\.(typed|sent|near|vectors)"
-)
-_POINTERS, _INDICES = re.compile(rf"{_LISTS}\.indptr"), re.compile(rf"{_LISTS}\.indices")
-_UNPLACED = re.compile(
-    rf"{_LISTS}\.weights|labels\.counts|held\.learned|ids\.bytes|relations\.(names|types)\..+"
-    r"|(classes|solving|wear|prequential|alarms|head|counted)\..+"
-)
-
-
-@dataclass(frozen=True, eq=False)
-class Packing:
-    """A renumbering of the positions that hold a node.
-
-    >>> packing = Packing.of(torch.tensor([True, False, True]))
-    >>> packing.living, packing.places
-    (tensor([0, 2]), tensor([ 0, -1,  1]))
-    """
-
-    living: Tensor  # these positions, ascending.  int64 [nodes]
-    places: Tensor  # new number of every position, -1 for those without a node.  int64 [positions]
-
-    @classmethod
-    def of(cls, alive: Tensor) -> Packing:
-        """Return the packing that keeps positions with nodes.  alive: bool [positions]"""
-        living = alive.nonzero().flatten()
-        places = torch.full((len(alive),), -1)
-        places[living] = torch.arange(len(living))
-        return cls(living, places)
-
-
-@dataclass(frozen=True, eq=False)
-class PackedState:
-    """State of a learner without the rows of forgotten nodes, for a snapshot."""
-
-    arrays: Mapping[str, Tensor | Pieces]
-    about: dict[str, Any]  # the rest, as JSON can hold it
-    places: int  # how many positions were dropped
-
-
-def taken(value: Tensor, rows: Tensor) -> Pieces:
-    """Return some rows of an array, in pieces of about ``PIECE`` bytes."""
-    return Pieces((len(rows), *value.shape[1:]), value.dtype, partial(split, value, rows))
-
-
-def packed(arrays: Mapping[str, Tensor | Pieces], packing: Packing) -> Arrays:
-    """Return the arrays of a snapshot without the rows of positions that hold no node.
-
-    Arrays of the head are returned unchanged, see ``OnlineHead.packed``.
-    """
-    found: Arrays = {}
-    for name, value in arrays.items():
-        if _ROWS.fullmatch(name):
-            array = value.whole() if isinstance(value, Pieces) else value
-            found[name] = taken(array, packing.living)
-        elif _POINTERS.fullmatch(name):
-            assert isinstance(value, Tensor), "pointers are small, so never in pieces"
-            found[name] = torch.cat([value[packing.living], value[-1:]])  # removed rows are empty
-        elif _INDICES.fullmatch(name):
-            found[name] = Pieces(
-                tuple(value.shape), value.dtype, partial(_renumbered, value, packing)
-            )
-        else:
-            assert _UNPLACED.fullmatch(name), f"{name} must be listed in pieces.py"
-            found[name] = value
-    # What is counted: rows in the order of positions, and no free slots.
-    slots, rows, marks = (arrays[f"counted.{name}"] for name in ("slots", "rows", "marks"))
-    assert isinstance(slots, Tensor)
-    assert isinstance(rows, Tensor)
-    assert isinstance(marks, Tensor)
-    kept, there = slots.new_zeros(len(packing.living)), packing.living < len(slots)
-    kept[there] = slots[packing.living[there]]  # later nodes have no slot yet
-    counted = kept > 0
-    held = kept[counted] - 1
-    kept[counted] = torch.arange(1, len(held) + 1)
-    free = torch.empty(0, dtype=torch.int64)
-    anew: Arrays = {"slots": kept, "rows": taken(rows, held), "marks": marks[held], "free": free}
-    return found | {f"counted.{name}": value for name, value in anew.items()}
-
-
-def _renumbered(positions: Tensor | Pieces, packing: Packing) -> Iterator[Tensor]:
-    return (packing.places[part.long()].to(positions.dtype) for part in split(positions))
-
-
-T = TypeVar("T")
 
 # Parameters that a live learner cannot choose, see ``LiveEmbeddings``; no folder names them.
 FIXED = ("dtype",)
@@ -184,9 +85,3 @@ def described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:
     values = {"name": component.name} | {name: getattr(component, name) for name in names}
     kept: dict[str, Any] = json.loads(json.dumps(values))
     return kept
-
-
-def made(resolver: Resolver[T], description: Mapping[str, Any]) -> T:
-    """Return the component that ``described`` described."""
-    given = dict(description)
-    return resolver.make(given.pop("name"), **given)

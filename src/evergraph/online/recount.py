@@ -23,6 +23,7 @@ from evergraph.online.learner import OnlineLearner
 ROWS = 1 << 14  # compared at a time
 CLOSE = 1e-3  # relative to the largest value: rounding that float32 differences may accumulate
 CLOSER = 1e-6  # the same for float64
+SOLVED = 1e-4  # of the largest weight, solved again from the same sums
 SUMS = ("sums", "mass", "counts", "gram", "cross")
 
 
@@ -154,14 +155,23 @@ def _twin(learner: OnlineLearner, knowledge: Knowledge) -> Knowledge:
 def _vectors(learner: OnlineLearner, knowledge: Knowledge) -> Iterator[str]:
     fresh = _twin(learner, knowledge)
     nodes = knowledge.graph.alive.nonzero().flatten()
+    every = torch.arange(knowledge.graph.num_nodes)
     parts: list[tuple[str, Any, Any]] = [("embeddings", knowledge.embeddings, fresh.embeddings)]
     if knowledge.codes is not None and knowledge.relations is None:
         parts.append(("class codes", knowledge.codes, fresh.codes))
     for name, own, others in parts:
-        far = [part for part in nodes.split(ROWS) if not _close(own.of(part), others.of(part))]
-        if far:
-            yield f"{name} do not match graph, features and labels, for example around position " \
-                  f"{int(far[0][0])}"  # fmt: skip
+        # What vectors are made of: a hop may be kept that they do not show. Whether two hops of
+        # codes are kept with a node's own, which is subtracted, depends on when they were summed.
+        for key in (key for key in own.kept if not key.startswith(("drift", "subtracted"))):
+            both = own.kept[key].tensor, others.kept[key].tensor
+            if name == "class codes" and key == "state_2":
+                both = own.of(every), others.of(every)
+            kept, anew = both
+            far = [some for some in nodes.split(ROWS) if not _close(kept[some], anew[some])]
+            if far:
+                where = f"({key}), for example around position {int(far[0][0])}"
+                yield f"{name} do not match graph, features and labels {where}"
+                break
     learned = knowledge.labels.every
     counted, known = np.zeros(len(learned), bool), knowledge.counted._slots.array
     counted[: len(known)] = known > 0
@@ -169,8 +179,8 @@ def _vectors(learner: OnlineLearner, knowledge: Knowledge) -> Iterator[str]:
         yield "the nodes that are counted are not those that are learned"
 
 
-def _close(own: Tensor, others: Tensor, share: float = CLOSE) -> bool:
-    scale = max(1.0, float(others.abs().max())) if others.numel() else 1.0
+def _close(own: Tensor, others: Tensor, share: float = CLOSE, least: float = 1.0) -> bool:
+    scale = max(least, float(others.abs().max())) if others.numel() else least
     return bool(((own.double() - others.double()).abs() <= share * scale).all())
 
 
@@ -215,6 +225,6 @@ def _scores(learner: OnlineLearner) -> Iterator[str]:
         shares = zip(solved, head.mixture_, strict=True)
         pairs = [*zip(head._weights, (one * share for one, share in shares), strict=True)]
     for own, others in pairs:
-        if own.shape != others.shape or not _close(own, others):
+        if own.shape != others.shape or not _close(own, others, SOLVED, 0.0):
             yield "scores do not match the sums of the head"
             return

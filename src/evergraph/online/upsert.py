@@ -14,12 +14,14 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind
 from evergraph.graphs import UNLABELLED
-from evergraph.online.checking import check_parts, edge_names
+from evergraph.graphs.repeats import combined, edge_names
+from evergraph.online.checking import check_parts, check_weights
 from evergraph.online.delta import (
     Delta,
     DeltaResult,
     NodeId,
     edge_columns,
+    edge_numbers,
     in_columns,
     listed,
     name_of,
@@ -214,6 +216,40 @@ def without_unknown(
         relations=[delta.relations[row] for row in kept] if len(delta.relations) else (),
     )
     return reduced, len(edges) - len(kept)
+
+
+def without_repeats(delta: Delta, repeated: str, *, both_ways: bool) -> tuple[Delta, int]:
+    """Return a delta whose rows for the same edge are combined, and how many repeat one.
+
+    repeated, both_ways: as in ``graphs.repeats.combined``. With ``last`` the delta stays as it is,
+    since a learner keeps the last weight. An edge of an earlier delta gets the new weight.
+
+    >>> delta = Delta(edges=[("a", "c"), ("c", "a")], weights=[100.0, 250.0])
+    >>> combined, repeats = without_repeats(delta, "sum", both_ways=True)
+    >>> list(combined.edges), combined.weights, repeats
+    ([('a', 'c')], [350.0], 1)
+    """
+    edges, weights = edge_columns(delta.edges), None
+    beside = (delta.weights, delta.relations)
+    if not edges or any(len(part) not in (0, len(edges)) for part in beside):
+        return delta, 0  # nothing to combine, or rejected when the delta is checked
+    if len(delta.weights):
+        check_weights(delta.weights, len(edges))
+        weights = torch.tensor(delta.weights, dtype=torch.float64)
+    names = {name: number for number, name in enumerate(dict.fromkeys(delta.relations))}
+    kinds = torch.tensor([names[name] for name in delta.relations]) if names else None
+    numbers = edge_numbers(edges)
+    found = combined(numbers, weights, kinds, repeated=repeated, both_ways=both_ways)
+    if len(found.rows) == len(edges) and found.weights is weights:
+        return delta, found.repeats
+    rows = found.rows.tolist()
+    reduced = replace(
+        delta,
+        edges=edges.take(found.rows.numpy()),
+        weights=() if found.weights is None else found.weights.tolist(),
+        relations=[delta.relations[row] for row in rows] if names else (),
+    )
+    return reduced, found.repeats
 
 
 def related_edges(

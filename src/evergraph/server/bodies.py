@@ -18,6 +18,7 @@ import numpy as np
 import orjson
 import torch
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -33,6 +34,7 @@ from evergraph.online.checking import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
 from evergraph.online.delta import Delta, in_columns
 from evergraph.online.identifiers import LARGEST
 from evergraph.server.http import CALLER, JSON, LONGEST, RefusedError
+from evergraph.tables.labels import boolean_name
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -214,7 +216,8 @@ Model = TypeVar("Model", bound=BaseModel)
 # Stop at the first error: collecting a million of them took 40 s and 7 GB.
 Listed: TypeAlias = Annotated[list[Item], Field(fail_fast=True)]
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
-Target = Id | Listed[Id] | Number  # a class, several labels, or a number
+Boolean = Annotated[StrictBool, AfterValidator(boolean_name)]
+Target = Id | Listed[Id] | Number | Boolean  # a class, several labels, or a number
 Name = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_NAME)]
 Key = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_KEY)]
 Cell = StrictStr | StrictBool | Whole | Number | Listed[StrictStr | Number] | None

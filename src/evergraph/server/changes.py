@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,8 @@ from pydantic import Field, StrictBool
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
+from evergraph.core.file_lock import scratch_beside
+from evergraph.graphs.repeats import REPEATED
 from evergraph.online.folder.backup import BackedUp, backup
 from evergraph.online.folder.status import Purged
 from evergraph.online.upsert import Upserted
@@ -44,6 +45,16 @@ TIDY_REFUSED = (401, 403, 413, 415, 422, 429, 503, 507)
 CompactedReply = schema.described(Purged, "Compacted")
 TAR = "application/x-tar"
 BACKED_UP = "x-evergraph-backup"  # header with a backup's last delta, snapshot and size in bytes
+REPEATED_EDGES = {
+    "name": "repeated",
+    "in": "query",
+    "required": False,
+    "description": "What becomes of an edge that the body lists several times, in an undirected "
+    "graph also the other way round: its `last` weight counts, or the `sum` or `mean` of its "
+    "weights, or the `count` of its rows, or the body is refused. A known edge gets the new "
+    "weight, whatever the rule.",
+    "schema": {"type": "string", "enum": [*REPEATED], "default": "last"},
+}
 ARCHIVE: dict[int | str, dict[str, Any]] = {
     **schema.answers(schema.ErrorReply, 401, 403, 422, 429, 503, 507),
     200: {
@@ -59,12 +70,9 @@ class CompactBody(Payload):
     now: StrictBool = Field(
         False,
         description="Keep only a snapshot of the current state and erase all history, including "
-        "forgotten nodes. Otherwise take a snapshot and trim the journal.",
+        "forgotten nodes and classes without nodes. Otherwise take a snapshot, trim the journal.",
     )
     keys: StrictBool = Field(False, description="With `now`: drop all delta keys, too.")
-    names: StrictBool = Field(
-        False, description="With `now`: replace the names of classes that no node has any more."
-    )
 
 
 def change_routes(service: Service, guard: Guard) -> APIRouter:
@@ -78,11 +86,15 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
     )
 
     async def learn(request: Request, model: str, *kinds: str) -> Response:
-        check_parameters(request.scope["query_string"], ())
+        check_parameters(request.scope["query_string"], ("repeated",) if kinds else ())
+        repeated = request.query_params.get("repeated", "last")
+        if repeated not in REPEATED:
+            rule = f"must be one of {', '.join(REPEATED)}"
+            raise RefusedError(422, f"repeated {rule}, not {repeated[:40]!r}")
         guard.admit(request, "write")
         began, kind = time.monotonic(), media_type(request, JSON, *kinds)
         async with service.bodies.of(request, kind) as body:
-            read = service.reader.read(body, model=model, kind=kind)
+            read = service.reader.read(body, model=model, kind=kind, repeated=repeated)
             delta, scheme = await service.pools["bodies"].run(read, size=len(body))
             delta, upsert = _keyed(request, delta), model == "upsert"
             if upsert and delta.key is not None:
@@ -94,7 +106,11 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         audit_change(request, delta, done["seq"], time.monotonic() - began)
         return answer(done)
 
-    @router.post("/deltas", openapi_extra=schema.accepts(DeltaBody, ARROW) | schema.KEY_HEADER)
+    @router.post(
+        "/deltas",
+        openapi_extra=schema.accepts(DeltaBody, ARROW)
+        | schema.parameters(schema.KEY, REPEATED_EDGES),
+    )
     async def deltas(request: Request) -> Response:
         """Apply a delta, all of it or nothing: additions, changes, late labels, removals.
 
@@ -110,7 +126,7 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
 
     @router.post(
         "/upsert",
-        openapi_extra=schema.accepts(UpsertBody, ARROW),
+        openapi_extra=schema.accepts(UpsertBody, ARROW) | schema.parameters(REPEATED_EDGES),
         responses=schema.answers(schema.UpsertedReply, *REFUSED),
     )
     async def upsert(request: Request) -> Response:
@@ -122,12 +138,16 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         """
         return await learn(request, "upsert", ARROW)
 
-    @router.post("/labels", openapi_extra=schema.accepts(LabelsBody) | schema.KEY_HEADER)
+    @router.post(
+        "/labels", openapi_extra=schema.accepts(LabelsBody) | schema.parameters(schema.KEY)
+    )
     async def labels(request: Request) -> Response:
         """Label known nodes."""
         return await learn(request, "labels")
 
-    @router.post("/forget", openapi_extra=schema.accepts(ForgetBody) | schema.KEY_HEADER)
+    @router.post(
+        "/forget", openapi_extra=schema.accepts(ForgetBody) | schema.parameters(schema.KEY)
+    )
     async def forget(request: Request) -> Response:
         """Forget nodes: remove them, their edges and all that was learned from them.
 
@@ -168,11 +188,10 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
         media_type(request, JSON)
         async with service.bodies.of(request) as sent:
             body = parse(CompactBody, sent)
-        for name in ("keys", "names"):
-            if getattr(body, name) and not body.now:
-                raise RefusedError(422, f'{name}: requires "now": true')
+        if body.keys and not body.now:
+            raise RefusedError(422, 'keys: requires "now": true')
         service.check_writes()
-        compacted = partial(service.folder.purge, keys=body.keys, names=body.names)
+        compacted = partial(service.folder.purge, keys=body.keys)
         call = compacted if body.now else service.folder.compacted
         done = await service.pools["compactions"].run(call)
         address = None if request.client is None else request.client.host
@@ -191,25 +210,24 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
         It holds everything, features and keys included, so the token must allow `follow` or
         `write`. Other requests are served meanwhile.
         """
-        archive, done = await service.pools["backups"].run(partial(_backup, service))
+        archive, done, scratch = await service.pools["backups"].run(partial(_backup, service))
         address = None if request.client is None else request.client.host
         audit("folder backed up", address=address, **asdict(done))
         return FileResponse(
             archive,
             media_type=TAR,
             headers={BACKED_UP: f"{done.seq} {done.snapshot} {done.bytes}"},
-            background=BackgroundTask(shutil.rmtree, archive.parent, ignore_errors=True),
+            background=BackgroundTask(scratch.close),
         )
 
     return router
 
 
-def _backup(service: Service) -> tuple[Path, BackedUp]:
-    """Write a backup beside the folder, on the disk that the operator sized for it."""
-    aside = Path(tempfile.mkdtemp(dir=service.folder.path.parent, prefix=".evergraph-backup-"))
-    try:
-        archive = aside / "backup.tar"
-        return archive, backup(service.folder.path, archive)
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
+def _backup(service: Service) -> tuple[Path, BackedUp, ExitStack]:
+    """Write a backup beside the folder, on the disk that the operator sized for it.
+
+    It is there until the last of what is returned is closed.
+    """
+    with ExitStack() as scratch:
+        archive = scratch.enter_context(scratch_beside(service.folder.path)) / "backup.tar"
+        return archive, backup(service.folder.path, archive), scratch.pop_all()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from http.client import HTTPException
@@ -12,7 +11,7 @@ from pathlib import Path
 from ssl import SSLCertVerificationError, create_default_context
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from evergraph.core.errors import ConfigurationError, DataError, DroppedError, ResourceError
@@ -148,13 +147,12 @@ class Client:
 
         integer: whether the id is an integer; limit: how many neighbours are listed.
         """
-        query = urlencode({"integer": integer, "limit": limit})
-        return self._ask(f"/v1/nodes/{quote(node, safe='')}?{query}")
+        query = urlencode({"node": node, "integer": integer, "limit": limit})
+        return self._ask(f"/v1/nodes?{query}")
 
-    def compact(self, *, now: bool, keys: bool, names: bool) -> dict[str, Any]:
+    def compact(self, *, now: bool, keys: bool) -> dict[str, Any]:
         """Compact the folder; see ``CompactBody``."""
-        options = {"now": now, "keys": keys, "names": names}
-        return self._ask("/v1/compact", json.dumps(options).encode())
+        return self._ask("/v1/compact", json.dumps({"now": now, "keys": keys}).encode())
 
     def backup(self, to: Path) -> BackedUp:
         """Download a consistent backup.
@@ -162,17 +160,13 @@ class Client:
         to: a new folder, whose contents are verified, or a new file that ends in .tar. It appears
         only when it is complete.
         """
+        from evergraph.core.file_lock import scratch_beside
         from evergraph.core.mapped import disk_is_enough
         from evergraph.online.folder.backup import BackedUp, check_new, is_tar, restore
 
         check_new(to)
-        with disk_is_enough(to):
-            to.absolute().parent.mkdir(parents=True, exist_ok=True)
-            aside = tempfile.TemporaryDirectory(
-                dir=to.absolute().parent, prefix=".evergraph-backup-"
-            )
-        with aside as name:
-            archive = Path(name) / "backup.tar"
+        with scratch_beside(to) as aside:
+            archive = aside / "backup.tar"
 
             def save(answer: Any) -> dict[str, Any]:
                 with disk_is_enough(to), archive.open("wb") as file:

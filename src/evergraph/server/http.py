@@ -163,6 +163,14 @@ def without_paths(error: Exception | str, folder: Path | None = None) -> str:
     return text
 
 
+class IdRoute(APIRoute):
+    """A route with an id of any characters in its path, newlines included."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.path_regex = re.compile(self.path_regex.pattern, re.DOTALL)
+
+
 class LeanRoute(APIRoute):
     """A route whose endpoint receives the bare request, and checks the caller and the query itself.
 

@@ -68,7 +68,7 @@ READINESS: dict[int | str, dict[str, Any]] = {
 
 def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRouter:
     """Return the routes for callers with read access, and those open to everyone."""
-    router = http.router(tags=["ask"])
+    router = http.router(tags=["ask"], route_class=http.IdRoute)
     may_read: dict[str, Any] = {"dependencies": [Depends(guard.needs("read"))]}
 
     async def reply(kind: str, call: Callable[[], Any]) -> Response:
@@ -79,6 +79,15 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         await service.wait_for(after)
 
     in_time: dict[str, Any] = {"dependencies": [*may_read["dependencies"], Depends(caught_up)]}
+
+    def of_a_node(path: str, reply: type[BaseModel]) -> Callable[[Any], Any]:
+        """Return what adds a route twice: with an id in the path, and as a parameter ``node``.
+
+        Browsers, clients and proxies shorten paths such as ``/..`` and ``/a//b`` before they ask.
+        """
+        given = in_time | {"responses": schema.answers(reply, *REFUSED, 404, 409, 422)}
+        in_path, in_query = router.get(f"{path}/{{node:path}}", **given), router.get(path, **given)
+        return lambda endpoint: in_query(in_path(endpoint))
 
     async def predictions(request: Request, after: int = AFTER) -> Response:
         """Predict the classes of nodes, from what was learned up to the last delta."""
@@ -105,11 +114,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         **may_read,
     )
 
-    @router.get(
-        "/v1/predictions/{node:path}",
-        responses=schema.answers(schema.PredictionsReply, *REFUSED, 404, 409, 422),
-        **in_time,
-    )
+    @of_a_node("/v1/predictions", schema.PredictionsReply)
     async def prediction(
         node: str,
         integer: bool = Query(False, description="Whether the id is an integer, not a string."),
@@ -196,11 +201,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
 
         return await reply("suggestions", found)
 
-    @router.get(
-        "/v1/nodes/{node:path}",
-        responses=schema.answers(schema.NodeReply, *REFUSED, 404, 409, 422),
-        **in_time,
-    )
+    @of_a_node("/v1/nodes", schema.NodeReply)
     async def node(
         node: str,
         integer: bool = Query(False, description="Whether the id is an integer, not a string."),

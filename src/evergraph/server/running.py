@@ -177,7 +177,7 @@ def listen(
         sys.setswitchinterval(interval)
         gc.set_threshold(*collecting)
         bound.close()
-    if app.failed is None:
+    if app.failed is None and not app.state.failed.is_set():
         log.info("stopped: everything acknowledged is on disk")
 
 

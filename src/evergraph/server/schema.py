@@ -252,17 +252,18 @@ MEANINGS = {
     507: "The disk is full.",
 }
 ERROR = {"$ref": "#/components/schemas/ErrorReply"}
-KEY_HEADER = {
-    "parameters": [
-        {
-            "name": "Idempotency-Key",
-            "in": "header",
-            "required": False,
-            "description": "A delta with a known key is not applied again. Same as field `key`.",
-            "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
-        }
-    ]
+KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "A delta with a known key is not applied again. Same as field `key`.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
 }
+
+
+def parameters(*described: dict[str, Any]) -> dict[str, Any]:
+    """Return the OpenAPI description of headers and query parameters."""
+    return {"parameters": [*described]}
 
 
 def accepts(model: type[BaseModel], *others: str) -> dict[str, Any]:

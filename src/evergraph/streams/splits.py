@@ -88,6 +88,18 @@ def split_classes(
     return Split(*(torch.cat(part).sort().values for part in parts))
 
 
+def shares_of(shares: Shares, labelled: float | None) -> Shares:
+    """Return the shares, or numbers, of training, validation and test nodes; see above.
+
+    >>> shares_of(SHARES, 0.05), shares_of((20, 30, 50), None)
+    ((0.05, 0.05, 0.9), (20, 30, 50))
+    """
+    if labelled is None:
+        return shares
+    validation = min(labelled, (1 - labelled) / 2)
+    return labelled, validation, 1 - labelled - validation
+
+
 def split_tasks(
     labels: Tensor,
     arrival: Arrival,

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import DataError
-from evergraph.tables.arrow import csv, pa, parquet
-from evergraph.tables.columns import RELATION, plainly_typed, stripped
+from evergraph.tables.arrow import csv, pa, parquet, pc
+from evergraph.tables.columns import RELATION, TYPE, is_text, plainly_typed, stripped
 from evergraph.tables.edges import ENDS
 from evergraph.tables.labels import SPELLINGS
 from evergraph.tables.sources import (
@@ -30,6 +30,7 @@ SUFFIXES = (".csv", ".csv.gz", ".parquet")
 # Columns of a CSV that are read as text: their kind depends on all rows.
 NODE_TEXT = ("id", "label", "labels", "time")
 EDGE_TEXT = (*ENDS, RELATION)
+_TEXT = (*NODE_TEXT, *EDGE_TEXT, TYPE)
 _AT_ONCE = 1 << 26  # bytes of a chunk if the whole table is read; a CSV is read in one
 
 
@@ -200,7 +201,7 @@ def _parse(
         options = csv.ReadOptions(column_names=names, use_threads=threads)
         how = source.options(column_types=types, include_columns=kept, **nulls)
         table = csv.read_csv(pa.BufferReader(block), read_options=options, **how)
-        return source.with_points(table, (*NODE_TEXT, *EDGE_TEXT))
+        return _trimmed(source.with_points(table, _TEXT))
 
     if perhaps:
         with suppress(pa.ArrowInvalid):  # several times faster than texts that are numbers
@@ -214,6 +215,14 @@ def _parse(
         shift = before - (names is None)  # pyarrow counts the header as a row
         said = re.sub(r"Row #(\d+)", lambda row: f"row {int(row[1]) + shift}", str(error))
         raise pa.ArrowInvalid(said) from error
+
+
+def _trimmed(table: pa.Table) -> pa.Table:
+    """Return a table without blanks around ids, labels and names, such as after a comma."""
+    for place, each in enumerate(table.schema):
+        if each.name.strip() in _TEXT and is_text(each.type):
+            table = table.set_column(place, each.name, pc.utf8_trim_whitespace(table.column(place)))
+    return table
 
 
 def _read_parquet(

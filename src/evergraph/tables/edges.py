@@ -1,8 +1,8 @@
 """The reader of edge tables from every source.
 
-Columns: ``source`` and ``target``, node ids; optionally ``weight``, a non-negative number (the last
-one counts if an edge is listed twice), and ``relation``, the type of the edge. Other columns are
-ignored with a warning.
+Columns: ``source`` and ``target``, node ids; optionally ``weight``, a non-negative number (see
+``graphs.repeats`` for an edge that is listed twice), and ``relation``, the type of the edge. Other
+columns are ignored with a warning.
 """
 
 from __future__ import annotations

@@ -13,10 +13,12 @@ from evergraph.core.notices import say
 from evergraph.tables import values as read
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.choices import Columns, Encoder, OwnEncoder, registered
+from evergraph.tables.chunks import read_chunks
 from evergraph.tables.columns import column, is_number, is_text
 from evergraph.tables.labels import filled
 from evergraph.tables.measured import NumberEncoder, RawEncoder
 from evergraph.tables.scheme import ENCODERS, Column, Scheme
+from evergraph.tables.sources import Source
 from evergraph.tables.values import ColumnEncoder, LeftOut
 
 SEPARATORS = (";", "|")
@@ -27,6 +29,7 @@ NEARLY = 0.95  # of all rows
 LEAKS = 0.98  # of labelled rows
 SAMPLE = 10_000  # first rows on which a table of any size is judged
 _ROWS = 1_000  # encoded at once
+_READ_AGAIN = 1 << 20  # bytes of a CSV whose numbers are looked at as they are written
 _MOST_WATCHED = 64  # numeric columns checked for leaks
 _AS_NAMES = {"category": "read as a category", "text": "read as text", "id": "left out as an id"}
 _LEFT_OUT = {
@@ -245,6 +248,27 @@ def fit_scheme(
                     "rows: leave it out if it is not known before the label",
                 )
     return Scheme(tuple(columns), chosen.strict, chosen.gaps == "refuse")
+
+
+def say_zeros(where: object, written: Source, scheme: Scheme, choices: Columns) -> None:
+    """Report columns of a CSV that are read as numbers though some have zeros in front.
+
+    written: the CSV, of which the first rows are read again as texts; choices: kinds that the user
+    has named.
+    """
+    kinds = scheme.kinds.items()
+    names = [name for name, kind in kinds if kind == "number" and choices.kind_of(name) is None]
+    if names:
+        first = next(read_chunks(written, (), size=_READ_AGAIN, text=names)).table
+        for name in names:
+            values = column(first, name)
+            coded = values.filter(pc.match_substring_regex(values, r"^\s*[-+]?0\d+\s*$"))
+            if len(coded):
+                say(
+                    where,
+                    f"column {name!r} is read as numbers, so {coded[0].as_py()!r} loses its zeros: "
+                    f"if these are codes, give --column {name}=category",
+                )
 
 
 def say_few(where: object, rows: int, scheme: Scheme) -> None:

@@ -1,14 +1,16 @@
 """Columns of targets: one class, several labels, or numbers to predict.
 
-``label``: text or integers. ``labels``: texts separated by semicolons, such as ``art;law``, or a
-list of texts in Parquet. Labels are unknown if the field is empty or holds a spelling of a missing
-``label``; ``;`` alone, or an empty list, means that the node has none. ``target``, or several
-columns ``target_...``: numbers; a gap is an unknown value.
+``label``: text, integers or booleans, whose classes are ``true`` and ``false``. ``labels``: texts
+separated by semicolons, such as ``art;law``, or a list of texts in Parquet. Labels are unknown if
+the field is empty or holds a spelling of a missing ``label``; ``;`` alone, or an empty list, means
+that the node has none. ``target``, or several columns ``target_...``: numbers; a gap is an unknown
+value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ MEANT = ("class", "classes", "target", "targets", "y", "category", "group", "out
 SPELLINGS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "\\N")
 LABELS, TARGET, TARGETS = "labels", "target", "target_"
 BETWEEN = ";"
+_ALIKE = 5  # pairs of classes that are named
 
 
 def filled(values: pa.Array) -> pa.Array:
@@ -37,9 +40,23 @@ def filled(values: pa.Array) -> pa.Array:
     >>> filled(pa.array([" 7", "", "NULL", None])).to_pylist()
     ['7', None, None, None]
     """
-    trimmed = pc.utf8_trim_whitespace(values)  # a CSV may have blanks after its commas
+    return _without_missing(pc.utf8_trim_whitespace(values))
+
+
+def _without_missing(values: pa.Array) -> pa.Array:
+    """Return texts, null if they are empty or spell a missing value, blanks aside."""
+    trimmed = pc.utf8_trim_whitespace(values)
     missing = pc.is_in(trimmed, value_set=pa.array(["", *SPELLINGS], trimmed.type))
-    return pc.if_else(missing, pa.scalar(None, trimmed.type), trimmed)
+    return pc.if_else(missing, pa.scalar(None, values.type), values)
+
+
+def boolean_name(value: bool) -> str:
+    """Return the class of a boolean, spelled as in JSON, SQL and Arrow.
+
+    >>> boolean_name(True), boolean_name(False)
+    ('true', 'false')
+    """
+    return "true" if value else "false"
 
 
 def label_values(
@@ -49,8 +66,8 @@ def label_values(
 
     Missing labels are null, an empty text, one of ``SPELLINGS``, NaN among numbers, and -1.
 
-    guess: whether texts that are all numbers become numbers, as in a CSV, which has no types;
-    before, rows: as in ``as_integers``.
+    guess: whether texts that are all numbers become numbers, and texts such as ``True`` booleans,
+    as in a CSV, which has no types; before, rows: as in ``as_integers``.
 
     >>> import pyarrow as pa
     >>> label_values(pa.array(["3", "NULL", "1.0", ""]), guess=True).to_pylist()
@@ -62,13 +79,16 @@ def label_values(
     if pa.types.is_boolean(kind):
         return values.cast(pa.string())
     if is_text(kind):
-        values = filled(values)
+        # Only a CSV has blanks that mean nothing, as after its commas.
+        values = filled(values) if guess else _without_missing(values)
         coded = values.dictionary_encode()
         kinds = (pa.int64(), pa.float64()) if guess else ()
         read = (parsed(coded.dictionary, number) for number in kinds)
         numbers = next((found for found in read if found is not None), None)
         if numbers is None:
-            return values
+            small = pc.utf8_lower(values)
+            names = pa.array([boolean_name(True), boolean_name(False)], small.type)
+            return pc.if_else(pc.is_in(small, value_set=names), small, values) if guess else values
         values = numbers.take(coded.indices)
     elif pa.types.is_floating(kind):
         values = pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values)
@@ -129,12 +149,12 @@ def one_label(label: Any) -> Any:
     """Return a single label as ``label_values`` converts it, None if it is missing.
 
     >>> [one_label(label) for label in (" art ", "NULL", 3.0, -1, True)]
-    ['art', None, 3, None, 'true']
+    [' art ', None, 3, None, 'true']
     """
     if is_missing(label):
         return None
     if isinstance(label, str | bool):
-        return label.strip() if isinstance(label, str) else str(label).lower()
+        return label if isinstance(label, str) else boolean_name(label)
     if isinstance(label, int | float) and label < UNLABELLED:
         raise DataError(f"label is {label}: expected a class >= 0, or {UNLABELLED} for none")
     return int(label) if isinstance(label, float) and label.is_integer() else label
@@ -158,6 +178,28 @@ def say_unlabelled(where: object, columns: Iterable[str]) -> None:
             f"has no column 'label', so no node has a label: if {meant} holds labels, rename it; "
             "it is read as a feature",
         )
+
+
+def alike(new: Iterable[object], known: Iterable[object] = ()) -> Iterator[str]:
+    """Yield a sentence for each new class whose name differs from another only in case or blanks.
+
+    >>> list(alike(["vip", "art"], ["VIP", 7]))
+    ["class 'vip' differs from 'VIP' only in case or blanks: they are two classes"]
+    """
+    names = [name for name in known if isinstance(name, str)]
+    met = {name.strip().casefold(): name for name in names}
+    for name in new:
+        if isinstance(name, str):
+            other = met.setdefault(name.strip().casefold(), name)
+            if other != name:
+                only = "only in case or blanks: they are two classes"
+                yield f"class {name!r} differs from {other!r} {only}"
+
+
+def say_alike(where: object, names: Iterable[object]) -> None:
+    """Report classes of a table or graph whose names differ only in case or blanks."""
+    for sentence in islice(alike(names), _ALIKE):
+        say(where, sentence)
 
 
 def say_missing(path: object, found: dict[str, int]) -> None:
@@ -202,6 +244,8 @@ def label_lists(values: pa.Array) -> list[list[str] | None]:
     """
     types = pa.types
     if types.is_list(values.type) or types.is_large_list(values.type):
+        if pa.types.is_boolean(values.type.value_type):
+            values = values.cast(pa.list_(pa.string()))
         rows = values.to_pylist()
         return [None if row is None else [str(label) for label in row] for row in rows]
     if not is_text(values.type) and not types.is_null(values.type):

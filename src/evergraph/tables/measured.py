@@ -9,11 +9,13 @@ the neighbours' known values are and how many are known, both live and in batch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
+from pydantic import Field
 
+from evergraph.core.errors import DataError
 from evergraph.tables.arrow import pa
 from evergraph.tables.values import Block, ColumnEncoder, Numbers, booleans, dates, numbers
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 CLIP = 5.0
-YEAR, WEEK = 365.2425 * 86_400, 7 * 86_400  # in seconds
+YEAR, WEEK, DAY = 365.2425 * 86_400, 7 * 86_400, 86_400  # in seconds
 
 
 class _FlaggedEncoder(ColumnEncoder):
@@ -29,21 +31,24 @@ class _FlaggedEncoder(ColumnEncoder):
 
     flag: bool
     reads: ClassVar[Callable[..., Numbers]]
-    columns: ClassVar[int] = 1
 
     @property
     def width(self) -> int:
-        return self.columns + self.flag
+        return 1 + self.flag
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         found = self.reads(values, name, before=before)
         gaps, columns = np.isnan(found), self._columns(found)
         matrix = np.stack([*columns, *([gaps] if self.flag else [])], axis=1).astype(np.float32)
         matrix[gaps, : len(columns)] = 0
-        return Block(matrix, gaps=gaps, unflagged=0 if self.flag else int(gaps.sum()))
+        unflagged, times = 0 if self.flag else int(gaps.sum()), self._times(found[~gaps])
+        return Block(matrix, gaps=gaps, unflagged=unflagged, times=times)
 
     def _columns(self, found: Numbers) -> list[Numbers]:
         return [found]
+
+    def _times(self, known: Numbers) -> float:
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -78,8 +83,8 @@ class BooleanEncoder(_UnscaledEncoder):
 
 @dataclass(frozen=True)
 class _ScaledEncoder(_FlaggedEncoder):
-    median: float
-    scale: float
+    median: Annotated[float, Field(allow_inf_nan=False)]
+    scale: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     flag: bool
 
     @classmethod
@@ -95,6 +100,8 @@ class _ScaledEncoder(_FlaggedEncoder):
             return cls(0.0, 1.0, True)
         low, median, high = np.quantile(known, (0.25, 0.5, 0.75))
         scale = float(high - low) or float(known.std()) or abs(float(median)) or 1.0
+        if not np.isfinite(scale):
+            raise DataError(f"column {name!r} has values up to {known.max():g}: expected smaller")
         return cls(float(median), scale, len(known) < len(found))
 
     def _columns(self, found: Numbers) -> list[Numbers]:
@@ -128,30 +135,59 @@ class NumberEncoder(_ScaledEncoder):
             return cls(0.0, 1.0, bool(gaps.any()))
         return super().fit(values, name)
 
+    def _times(self, known: Numbers) -> float:
+        usual = abs(self.median) + self.scale
+        return float(np.median(np.abs(known))) / usual if len(known) else 0.0
+
     def __str__(self) -> str:
         flag = ", and a flag for gaps" if self.flag else ""
         return f"(x - {self.median:g}) / {self.scale:g}, clipped at {CLIP:g}{flag}"
 
 
+@dataclass(frozen=True)
 class DateEncoder(_ScaledEncoder):
-    """A date as scaled time, and its phase in the year and in the week.
+    """A date as scaled time, and its phase in the year, the week and, if times vary, the day.
 
-    [z, sin 2πt/year, cos 2πt/year, sin 2πt/week, cos 2πt/week], t in seconds since 1970 in UTC.
+    [z, sin 2πt/year, cos 2πt/year, sin 2πt/week, cos 2πt/week, sin 2πt/day, cos 2πt/day], t in
+    seconds since 1970 in UTC. The last two are left out if all times of the first table have the
+    same time of day, as dates have.
 
     >>> import pyarrow as pa
     >>> encoder = DateEncoder.fit(pa.array(["1970-01-01", "1970-01-03"]), "born")
     >>> encoder.encode(pa.array(["1970-01-01"]), "born").matrix
     array([[-1.,  0.,  1.,  0.,  1.]], dtype=float32)
+    >>> DateEncoder.fit(pa.array(["1970-01-01T00:00", "1970-01-01T06:00"]), "seen").width
+    7
     """
 
-    kind, columns, reads = "date", 5, staticmethod(dates)
+    # in seconds; microseconds of 64 bits reach no further
+    median: Annotated[float, Field(ge=-1e13, le=1e13)]
+    daily: bool = False  # whether the time of day counts
+    kind, reads = "date", staticmethod(dates)
+
+    @classmethod
+    def fit(cls, values: pa.Array, name: str) -> Self:
+        """Take median and quartiles, and see whether the time of day varies."""
+        found = dates(values, name)
+        hours = np.unique(found[~np.isnan(found)] % DAY)
+        return replace(super().fit(values, name), daily=len(hours) > 1)
+
+    @property
+    def _periods(self) -> tuple[float, ...]:
+        return (YEAR, WEEK, DAY) if self.daily else (YEAR, WEEK)
+
+    @property
+    def width(self) -> int:
+        """The number of features per value."""
+        return 1 + 2 * len(self._periods) + self.flag
 
     def __str__(self) -> str:
         middle = np.datetime64(int(self.median), "s").astype("datetime64[D]")
+        phases = "year, week and day" if self.daily else "year and week"
         flag = ", a flag for gaps" if self.flag else ""
-        return f"time around {middle} in {self.scale / 86_400:g} days, year and week{flag}"
+        return f"time around {middle} in {self.scale / DAY:g} days, {phases}{flag}"
 
     def _columns(self, found: Numbers) -> list[Numbers]:
-        phases = [2 * np.pi * (found / period % 1) for period in (YEAR, WEEK)]
+        phases = [2 * np.pi * (found / period % 1) for period in self._periods]
         waves = [wave(phase) for phase in phases for wave in (np.sin, np.cos)]
         return [*super()._columns(found), *waves]

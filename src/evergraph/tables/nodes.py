@@ -10,7 +10,7 @@ names are ignored. Messages count rows from 1, without the header.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +21,7 @@ from evergraph.core.errors import DataError
 from evergraph.core.notices import say, say_ignored
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.choices import Columns
+from evergraph.tables.chunks import read_table
 from evergraph.tables.columns import (
     TYPE,
     column,
@@ -31,7 +32,7 @@ from evergraph.tables.columns import (
     is_typed,
     times,
 )
-from evergraph.tables.fitting import fit_scheme
+from evergraph.tables.fitting import fit_scheme, say_zeros
 from evergraph.tables.labels import (
     LABELS,
     label_lists,
@@ -44,6 +45,7 @@ from evergraph.tables.labels import (
     target_names,
 )
 from evergraph.tables.scheme import NodeFeatures, Scheme
+from evergraph.tables.sources import Source
 
 RESERVED = ("id", "label", "time")
 # The names that pandas gives to the nameless index of a data frame.
@@ -95,11 +97,10 @@ def read_nodes(
     *,
     where: object,
     roles: NodeRoles | None = None,
-    guess: bool = False,
+    written: Source | None = None,
     before: int = 0,
     piece: bool = False,
     most: float = np.inf,
-    as_texts: Callable[[list[str]], pa.Table] | None = None,
 ) -> NodeTable:
     """Return the content of a node table or of a chunk of one.
 
@@ -109,12 +110,12 @@ def read_nodes(
             None for numbers that are not encoded.
         where: origin of the table, for messages.
         roles: roles of the columns, if the table alone does not show them.
-        guess: whether texts may be numbers or dates, as in a CSV, which has no types.
+        written: the CSV from which the table was read, if it was: it has no types, so texts may be
+            numbers or dates, and it is read again where columns are needed as they are written.
         before: number of rows in earlier chunks.
         piece: whether there are other chunks; the caller then reports new categories and repeated
             ids.
         most: the largest absolute value of a feature.
-        as_texts: reads the table again with some columns as the texts that are written.
     """
     roles = roles or NodeRoles.of(table.column_names, types=is_typed(table))
     known = ids(table, "id", before=before)
@@ -129,15 +130,14 @@ def read_nodes(
         goals = np.stack([numbers(values, name, before=before) for values, name in named], axis=1)
     elif "label" in table.column_names:
         given = column(table, "label")
-        labels = label_values(given, guess=guess, before=before)
+        labels = label_values(given, guess=written is not None, before=before)
         missing = spelled_missing(given)
     elif isinstance(columns, Columns):
         say_unlabelled(where, roles.features)
     when, dated = times(table, before=before) if "time" in table.column_names else (None, False)
     read = read_features(
         table, columns, roles.features,
-        where=where, guess=guess, labels=labels, before=before, piece=piece, most=most,
-        as_texts=as_texts,
+        where=where, written=written, labels=labels, before=before, piece=piece, most=most,
     )  # fmt: skip
     if not piece:
         say_missing(where, missing)
@@ -151,12 +151,11 @@ def read_features(
     names: list[str] | None = None,
     *,
     where: object,
-    guess: bool = False,
+    written: Source | None = None,
     labels: pa.Array | None = None,
     before: int = 0,
     most: float = np.inf,
     piece: bool = False,
-    as_texts: Callable[[list[str]], pa.Table] | None = None,
     position_said: bool = False,
 ) -> NodeFeatures:
     """Return the features of named columns; for the arguments see ``read_nodes``.
@@ -171,14 +170,17 @@ def read_features(
         columns.check_names(names)
     if columns is None or not names or not table.num_rows:
         return NodeFeatures(features(table, names, before=before, most=most), None)
-    scheme = columns
-    if isinstance(scheme, Columns):
+    if isinstance(columns, Columns):
         plain = all(is_number(table.schema.field(name).type) for name in names)
-        if as_texts is not None and (scheme.reads_texts or not plain):
-            table = as_texts(names)
-        scheme = fit_scheme(table, names, scheme, typed=not guess, labels=labels, where=where)
-    scheme.check_names(names)
-    read = scheme.read(table, before=before)
+        if written is not None and (columns.reads_texts or not plain):
+            table = read_table(written, (), text=names)
+        typed = written is None
+        scheme = fit_scheme(table, names, columns, typed=typed, labels=labels, where=where)
+        if written is not None:
+            say_zeros(where, written, scheme, columns)
+        columns = scheme
+    columns.check_names(names)
+    read = columns.read(table, before=before)
     if not piece:
         read.say_new(where)
     return read

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from torch import Tensor
 
+from evergraph.core.checks import check_once
 from evergraph.core.errors import DataError
 from evergraph.core.notices import say
 from evergraph.graphs import Graph
@@ -28,6 +32,7 @@ _ENCODERS = (
     TextEncoder, LeftOut, OwnEncoder,
 )  # fmt: skip
 ENCODERS: dict[str, type[Any]] = {encoder.kind: encoder for encoder in _ENCODERS}
+LARGE = 100  # times the values of the first table
 _NAMED = 5  # categories named in a message
 _LISTED = 10  # columns named in a message
 ROUNDS = 40  # of the propagation that fills gaps, as in its paper
@@ -42,6 +47,28 @@ class Column:
     gaps: int = field(default=0, compare=False)
 
 
+class _StoredColumn(BaseModel, strict=True):
+    """A column as ``Scheme.to_json`` writes it; it may come from a stranger."""
+
+    name: str = Field(min_length=1)
+    kind: str
+    gaps: int = Field(ge=0)
+    encoder: dict[str, Any]
+
+
+class _StoredScheme(BaseModel, strict=True):
+    format: int
+    columns: list[_StoredColumn]
+    strict: bool
+    refuse_gaps: bool
+
+
+@cache
+def _checked(kind: str) -> TypeAdapter[ColumnEncoder]:
+    """Return what makes an encoder of its fitted state, and refuses values that none can have."""
+    return TypeAdapter(ENCODERS[kind])
+
+
 @dataclass(frozen=True, eq=False)
 class NodeFeatures:
     """The encoded feature columns of some rows."""
@@ -53,9 +80,12 @@ class NodeFeatures:
     blocks: Mapping[str, Block] = field(default_factory=dict, repr=False)
 
     def say_new(self, where: object) -> None:
-        """Report what the first table did not have: new categories, and gaps without a flag."""
+        """Report what the first table did not have: categories, unflagged gaps, large values."""
         for name, block in self.blocks.items():
             say_new(where, name, block.new, block.new_rows, block.unflagged)
+            if block.times >= LARGE:
+                many = f"{block.times:,.0f} times as large as those of the first table"
+                say(where, f"column {name!r} has values {many}: is their unit another one?")
 
 
 def say_new(where: object, name: str, new: Collection[str], rows: int, unflagged: int) -> None:
@@ -216,19 +246,26 @@ first table did not have: expected age
     def from_json(cls, values: Mapping[str, Any], encoders: Iterable[Encoder] = ()) -> Scheme:
         """Return the scheme from ``to_json``; encoders: user-defined ones that it may need."""
         try:
-            if values["format"] != FORMAT:
-                raise DataError(f"columns are of format {values['format']!r}: expected {FORMAT}")
+            stored = _StoredScheme.model_validate(values)
+            if stored.format != FORMAT:
+                raise DataError(f"columns are of format {stored.format!r}: expected {FORMAT}")
+            check_once("names of columns", [each.name for each in stored.columns])
             columns = []
-            for each in values["columns"]:
-                fitted = without_names(each["encoder"])
-                if each["kind"] == OwnEncoder.kind:
+            for each in stored.columns:
+                fitted = without_names(each.encoder)
+                if each.kind == OwnEncoder.kind:
                     encoder: ColumnEncoder = OwnEncoder.from_json(fitted, encoders)
                 else:
-                    encoder = ENCODERS[each["kind"]](**fitted)
-                columns.append(Column(each["name"], encoder, each["gaps"]))
-            return cls(tuple(columns), values["strict"], values["refuse_gaps"])
+                    encoder = _checked(each.kind).validate_json(json.dumps(fitted), strict=True)
+                columns.append(Column(each.name, encoder, each.gaps))
+            return cls(tuple(columns), stored.strict, stored.refuse_gaps)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            reason = f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}"
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"columns cannot be read back ({error!r})") from None
+            reason = repr(error)
+        raise DataError(f"columns cannot be read back ({reason[:200]})")
 
 
 def _listed(names: list[str], *, quoted: bool = True) -> str:

@@ -12,11 +12,12 @@ from abc import ABC, abstractmethod
 from ast import literal_eval
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field
 
 from evergraph.core.errors import DataError
 from evergraph.tables.arrow import pa, pc
@@ -26,6 +27,7 @@ from evergraph.tables.labels import filled
 Matrix = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 Numbers = NDArray[np.float64]
+LARGEST_WIDTH = 512  # bits in one digest
 YES, NO = ("true", "yes", "t", "y", "1"), ("false", "no", "f", "n", "0")
 
 
@@ -39,6 +41,7 @@ class Block:
     new: dict[str, int] = field(default_factory=dict)
     new_rows: int = 0  # number of rows with one of them
     unflagged: int = 0  # number of gaps without a flag
+    times: float = 0.0  # how large the median value is, in sizes of the first table's; 0 if unknown
 
 
 class ColumnEncoder(ABC):
@@ -49,6 +52,7 @@ class ColumnEncoder(ABC):
     """
 
     kind: ClassVar[str]
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")  # what is read back
 
     @property
     @abstractmethod
@@ -68,7 +72,8 @@ class ColumnEncoder(ABC):
 class WideEncoder(ColumnEncoder):
     """An encoder whose number of features per value is ``dims``."""
 
-    dims: int
+    # Those of ours give a sign for each bit of a hash.
+    dims: Annotated[int, Field(ge=8, le=LARGEST_WIDTH, multiple_of=8)]
 
     @property
     def width(self) -> int:
@@ -201,8 +206,8 @@ def lists(
             for read in (json.loads, literal_eval):  # pandas writes lists in Python syntax
                 try:
                     return [str(item) for item in read(text)]
-                except (ValueError, SyntaxError):
-                    pass
+                except (ValueError, SyntaxError, RecursionError, MemoryError):
+                    pass  # the last two if it is nested too deeply
         return [item for part in text.split(separator) if (item := part.strip())]
 
     if pa.types.is_null(values.type):

@@ -2,7 +2,8 @@
 
 import json
 import math
-from datetime import date
+from datetime import date, datetime, timedelta
+from typing import Any
 from zlib import crc32
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.graphs import Graph
+from evergraph.online.classifier import ContinualNodeClassifier
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.fitting import fit_scheme
 from evergraph.tables.hashed import BUCKETS, CategoryEncoder, ListEncoder, TextEncoder, signs
@@ -52,6 +54,27 @@ def test_a_date_is_time_and_its_place_in_year_and_week():
         assert found == pytest.approx(expected, abs=1e-6)
     typed = pa.array([date(1970, 1, 8)])
     assert encoder.encode(typed, "f").matrix[0] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_timestamp_has_its_place_in_the_day_where_times_of_day_differ():
+    encoder = DateEncoder.fit(pa.array(["1970-01-01T00:00", "1970-01-08T06:00", None]), "f")
+    six = encoder.encode(pa.array(["1970-01-15T06:00", None]), "f").matrix
+    assert six.shape == (2, encoder.width) == (2, 8)
+    assert six[0, 5:] == pytest.approx([1, 0, 0], abs=1e-6)  # a quarter of the day
+    assert six[1].tolist() == [0] * 7 + [1]
+    # Noon on every day says nothing of the day; a scheme of before has no time of day.
+    noon = DateEncoder.fit(pa.array(["1970-01-01T12:00", "1970-01-08T12:00"]), "f")
+    assert noon == DateEncoder(noon.median, noon.scale, flag=False)
+    assert noon.width == 5
+
+
+def test_day_or_night_is_learned_from_one_timestamp():
+    hours = [(37 * row) % 24 + 24 * (row % 91) for row in range(240)]
+    seen = [datetime(2024, 3, 1) + timedelta(hours=hour) for hour in hours]
+    label = ["day" if 6 <= at.hour < 18 else "night" for at in seen]
+    frame = pa.table({"id": list(range(240)), "label": [*label[:160], *[None] * 80], "seen": seen})
+    model = ContinualNodeClassifier(width=64).partial_fit(frame)
+    assert model.score(range(160, 240), label[160:]) > 0.9
 
 
 def test_categories_have_vectors_of_length_one_and_lists_their_mean():
@@ -304,6 +327,50 @@ def test_new_categories_and_gaps_are_counted_or_refused(caplog):
     gap = pa.table({"colour": ["red", "green"], "size": [1.0, None]})
     with pytest.raises(DataError, match="row 2 has no value in column 'size': expected one"):
         fit_scheme(gap, ["colour", "size"], Columns(gaps="refuse")).read(gap)
+
+
+FORGED: dict[str, list[tuple[str, Any]]] = {
+    "title": [("dims", 12), ("dims", 1 << 40), ("rows", -1), ("frequencies", [[1 << 20], [1]])],
+    "venue": [("dims", 0), ("hashes", ["<b>"]), ("hashes", "0" * 16)],
+    "published": [("median", None), ("median", 1e300), ("flag", "yes")],
+    "score": [("median", math.nan), ("scale", 0.0), ("scale", math.inf), ("scale", "2"), ("x", 1)],
+    "tags": [("separator", ""), ("separator", 7)],
+}
+
+
+def test_a_scheme_from_elsewhere_is_checked_value_by_value(scheme):
+    assert Scheme.from_json(scheme.to_json()) == scheme
+    for name, changes in FORGED.items():
+        for key, value in changes:
+            kept = scheme.to_json()
+            column = next(each for each in kept["columns"] if each["name"] == name)
+            column["encoder"] = column["encoder"] | {key: value}
+            with pytest.raises(DataError, match=rf"cannot be read back \({key}") as caught:
+                Scheme.from_json(kept)
+            assert "\n" not in str(caught.value)
+    for key, value in (("gaps", "<b>"), ("gaps", -1), ("name", 7), ("kind", "none"), ("kind", [])):
+        kept = scheme.to_json()
+        kept["columns"][0][key] = value
+        with pytest.raises(DataError, match="cannot be read back"):
+            Scheme.from_json(kept)
+    twice = scheme.to_json()
+    twice["columns"] *= 2
+    with pytest.raises(
+        ConfigurationError, match="names of columns must differ, not have 'title' twice"
+    ):
+        Scheme.from_json(twice)
+
+
+@pytest.mark.parametrize("text", ["[" * 9_000 + "]" * 9_000, "[" + "-" * 9_000 + "1]"])
+def test_a_list_nested_too_deeply_is_a_text_of_one_item(text):
+    encoder = ListEncoder.fit(pa.array(["a;b"]), "tags")
+    assert encoder.encode(pa.array([text]), "tags").new == {text: 0}
+
+
+def test_values_too_far_apart_for_a_scale_are_refused():
+    apart = pa.table({"size": [-1.7e308, 1.7e308, 1.6e308]})
+    with pytest.raises(DataError, match=r"column 'size' has values up to 1.7e\+308"):
+        fit_scheme(apart, ["size"])
 
 
 @pytest.mark.parametrize("kept", [{}, {"format": 2}, {"format": 1, "columns": [{"name": "f"}]}])

@@ -3,11 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import scipy.sparse
 import torch
+from torch_geometric.data import Data
 
 import evergraph as eg
 from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
@@ -93,7 +97,7 @@ def test_a_graph_keeps_its_types_and_relations_in_a_model(undirected):
     models[1].partial_fit(pair)
     one, other = (model.predict_proba(ids) for model in models)
     assert (one == other).all()
-    with pytest.raises(ConfigurationError, match="accepts nothing as options, not 'columns'"):
+    with pytest.raises(ConfigurationError, match="accepts only repeated as options, not 'columns'"):
         eg.load(graph, columns={"age": "number"})
 
 
@@ -171,9 +175,103 @@ def test_edges_to_unknown_nodes_are_skipped_on_request(way, tmp_path, caplog):
     (line,) = [line for line in said if "skipped" in line]
     assert line.endswith(": 2 edges join an unknown node: skipped")
     if way == "model":
-        assert found.status().edges == 4
+        assert found.status().edges == 2
         return
     assert found.weights.tolist() == [2, 2, 4, 4]
     assert found.relations.names == ("cites", "likes")
     with pytest.raises(EvergraphError, match="unknown unknown_edges 'drop'"):
         taken(unknown_edges="drop")
+
+
+SEVERAL = pd.DataFrame(
+    {
+        "source": ["a", "a", "b", "c", "a"],
+        "target": ["c", "c", "c", "a", "c"],
+        "weight": [100.0, 250.0, 7.0, 49.0, 1.0],
+    }
+)
+
+
+def _entered(way: str, folder: Path, edges: pd.DataFrame, **options: Any) -> eg.Graph:
+    """Return the graph of two tables that come in by a way."""
+    nodes = pd.DataFrame({"id": ["a", "b", "c"], "label": ["x", "y", "x"], "f": [1.0, 2, 3]})
+    place = folder / way
+    place.mkdir(exist_ok=True)
+    pairs = [["abc".index(node) for node in edges[name]] for name in ("source", "target")]
+    weights = torch.tensor(edges["weight"].to_numpy()) if "weight" in edges else None
+    if way == "frames":
+        return eg.load((nodes, edges), **options)
+    if way == "networkx":
+        graph = nx.MultiDiGraph()
+        graph.add_nodes_from((row.id, {"label": row.label}) for row in nodes.itertuples())
+        for row in edges.itertuples(index=False):
+            held = {"weight": row.weight} if weights is not None else {}
+            graph.add_edge(row.source, row.target, **held)
+        return eg.load(graph, **options)
+    if way == "scipy":
+        values = np.ones(len(edges)) if weights is None else weights.numpy()
+        return eg.load(scipy.sparse.coo_array((values, pairs), shape=(3, 3)), **options)
+    arrays = {"x": torch.eye(3), "edge_index": torch.tensor(pairs), "y": torch.tensor([0, 1, 0])}
+    arrays |= {} if weights is None else {"edge_weight": weights}
+    if way == "data":
+        return eg.load(Data(**arrays), **options)
+    if way == "npz":
+        np.savez(place / "mine.npz", **{name: array.numpy() for name, array in arrays.items()})
+        return eg.load(place / "mine.npz", **options)
+    kind = "csv" if way == "import" else "parquet"
+    for name, table in (("nodes", nodes), ("edges", edges)):
+        _write = table.to_csv if kind == "csv" else table.to_parquet
+        _write(place / f"{name}.{kind}", index=False)
+    if way == "parquet":
+        return eg.load(place, **options)
+    made = place / "graph"
+    import_graph(place / "edges.csv", place / "nodes.csv", made, overwrite=True, **options)
+    return eg.load(made)
+
+
+@pytest.mark.parametrize("way", ["parquet", "frames", "import", "networkx", "scipy", "data", "npz"])
+def test_rows_that_list_an_edge_again_are_counted_and_combined_by_the_rule(way, tmp_path, caplog):
+    def weights(edges: pd.DataFrame = SEVERAL, **options: Any) -> tuple[list[float], str]:
+        caplog.clear()
+        graph = _entered(way, tmp_path, edges, **options)
+        (line,) = [m for m in map(str, caplog.messages) if "an edge again" in m] or [""]
+        held = torch.ones(graph.num_edges) if graph.weights is None else graph.weights
+        return held.tolist(), line
+
+    # Entries: c into a, c into b, then a and b into c. A direction that is not listed has the
+    # weight of the other; what a table lists as c - a is a - c, but not what an array lists.
+    table = way in ("parquet", "frames", "import")
+    found, line = weights()
+    assert found == [49, 7, 1, 7]
+    assert "2 of 5 rows list an edge again: the last weight counts" in line
+    for rule, there, back, whole in (
+        ("sum", 351, 49, 400),
+        ("mean", 117, 49, 100),
+        ("count", 3, 1, 4),
+    ):
+        found, line = weights(repeated=rule)
+        other = 1 if rule == "count" else 7
+        expected = [whole, other, whole, other] if table else [back, other, there, other]
+        assert found == pytest.approx(expected)
+        assert f"{3 if table else 2} of 5 rows list an edge again" in line
+    with pytest.raises(EvergraphError, match=r"again.*: expected each edge once"):
+        weights(repeated="refuse")
+    with pytest.raises(EvergraphError, match="unknown repeated 'add'"):
+        weights(repeated="add")
+    assert weights(SEVERAL[2:4], repeated="refuse") == ([49, 7, 49, 7], "")
+    plain = SEVERAL.drop(columns="weight")
+    assert weights(plain)[0] == [1, 1, 1, 1]
+    assert weights(plain, repeated="count")[0] == ([4, 1, 4, 1] if table else [1, 1, 3, 1])
+
+
+@pytest.mark.parametrize("way", ["parquet", "frames", "import"])
+def test_edges_of_different_relations_or_directions_of_one_are_different_edges(way, tmp_path):
+    related = SEVERAL.assign(relation=["pays", "pays", "knows", "pays", "knows"])
+    graph = _entered(way, tmp_path, related, repeated="sum")
+    ends, kinds = graph.relations.edges()
+    names = [graph.relations.names[kind] for kind in kinds.tolist()]
+    found = zip(*ends.tolist(), names, graph.relations.edge_weights().tolist(), strict=True)
+    assert sorted(found) == [
+        (0, 2, "knows", 1), (0, 2, "pays", 350), (1, 2, "knows", 7), (2, 0, "pays", 49)
+    ]  # fmt: skip
+    assert graph.weights.tolist() == [49, 7, 1, 7]  # of two relations the last

@@ -181,6 +181,48 @@ def test_a_column_that_drowns_the_others_is_named(tmp_path, read, caplog):
     }
 
 
+def test_blanks_around_ids_and_labels_of_a_csv_are_dropped_alike(tmp_path, read, caplog):
+    edges = "source,target,relation\n a ,b, knows\nb, c ,knows\n"
+    csv_of(tmp_path, "id,label,type,f\na, art,x ,1\nb ,art , x,2\n c,law,x,3\n", edges)
+    graph = read(tmp_path)
+    assert (graph.class_names, graph.labels.tolist()) == (("art", "law"), [0, 0, 1])
+    assert (graph.indices.tolist(), graph.relations.names) == ([0, 1], ("knows",))
+    assert graph.types.names == ("x",)
+    assert not caplog.records
+
+
+def test_what_has_types_keeps_the_blanks_around_ids_and_labels(tmp_path, read, caplog):
+    parquet_of(tmp_path, id=["a", "a ", "b"], label=["art", "art ", " NA "], f=[1.0, 2, 3])
+    assert read(tmp_path).class_names == ("art", "art ")
+    said = [record.getMessage().partition(": ")[2] for record in caplog.records]
+    twice = "class 'art ' differs from 'art' only in case or blanks: they are two classes"
+    assert twice in said
+
+
+def test_classes_that_differ_in_case_are_named(tmp_path, read, caplog):
+    csv_of(tmp_path, "id,label,f\na,VIP,1\nb,vip,2\nc,law,3\n")
+    assert read(tmp_path).class_names == ("VIP", "law", "vip")
+    (said,) = {record.getMessage().partition(": ")[2] for record in caplog.records}
+    assert said == "class 'vip' differs from 'VIP' only in case or blanks: they are two classes"
+
+
+@pytest.mark.parametrize("more", ["", ",town"], ids=["numbers alone", "beside texts"])
+def test_zeros_in_front_of_numbers_are_named(tmp_path, read, caplog, more):
+    town = ",Ulm" if more else ""
+    rows = "".join(f"n{n},{n % 2},0{n % 7}234,0.5,{n},00{n}{town}\n" for n in range(40, 80))
+    csv_of(tmp_path, f"id,label,zip,share,size,code{more}\n{rows}")
+    chosen = {"code": "number", "size": "number"}
+    graph = read(tmp_path, Columns(chosen))
+    assert graph.columns.kinds["zip"] == "number"
+    said = [m for m in caplog.messages if "zeros" in m]
+    assert len(said) == 1
+    assert "column 'zip' is read as numbers, so '05234' loses its zeros" in said[0]
+    assert "if these are codes, give --column zip=category" in said[0]
+    caplog.clear()
+    read(tmp_path, Columns(chosen | {"zip": "category"}))
+    assert not [m for m in caplog.messages if "zeros" in m]
+
+
 @given(
     st.lists(st.none() | st.text("aN UL-", max_size=4) | st.sampled_from(SPELLINGS), min_size=1)
     | st.lists(st.none() | st.integers(-1, 9), min_size=1)

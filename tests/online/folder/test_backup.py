@@ -1,6 +1,8 @@
 """Backups taken while a folder is written to, and deltas that are left out by hand."""
 
+import os
 import shutil
+import signal
 import tarfile
 import threading
 from pathlib import Path
@@ -9,11 +11,13 @@ from unittest.mock import Mock
 import pytest
 
 from evergraph.core.errors import ConfigurationError, DataError, LockedError
+from evergraph.core.file_lock import scratch_beside
 from evergraph.online.folder import backup as backing_up
 from evergraph.online.folder.backup import backup, restore
-from evergraph.online.folder.checkup import listed, skip
+from evergraph.online.folder.checkup import checkup, listed, skip
 from evergraph.online.folder.journal import JOURNAL_FILE
 from evergraph.online.folder.learner_folder import LearnerFolder
+from forked import in_a_child
 from real_folder import bits, delta, filled, opened, twin
 from waiting import until
 
@@ -47,6 +51,36 @@ def test_a_backup_under_load_is_a_twin_bit_for_bit(tmp_path, kind):
             assert bits(other.learner) == twin(told.seq)
             assert other.submit(delta(1)).seq == 1  # its keys are known
             assert other.submit(delta(told.seq + 1)).seq == told.seq + 1  # it goes on
+
+
+@pytest.mark.parametrize("kind", ["backup", "backup.tar", "restored"])
+def test_what_a_killed_backup_leaves_is_found_and_goes(tmp_path, kind):
+    """The copy holds everything, also what is forgotten afterwards."""
+    source = filled(tmp_path / "learner", 3, compact_at=(2,))
+    backup(source, tmp_path / "sound.tar")
+    place = tmp_path / kind
+
+    def killed():
+        def end(*_):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        if kind == "restored":
+            restore(tmp_path / "sound.tar", place, on_progress=end)
+        backup(source, place, on_progress=end)
+
+    assert in_a_child(killed).code == -signal.SIGKILL
+    left, *others = sorted(tmp_path.glob(".*"))
+    found = checkup(source, quick=True)
+    assert [each.file for each in found] == [f"../{path.name}" for path in (left, *others)]
+    assert all("was left by a killed backup" in each.what for each in found)
+    with scratch_beside(source) as used:  # which removes what nobody uses, too
+        assert list(tmp_path.glob(".*")) == [used]
+        assert checkup(source, quick=True) == []
+        left.mkdir()
+        (left / "backup.tar").write_bytes(b"of an earlier version")
+        opened(source).close()
+        assert list(tmp_path.glob(".*")) == [used]
+    assert list(tmp_path.glob(".*")) == []
 
 
 def test_a_backup_holds_the_newest_snapshot_and_a_journal_without_a_wal(tmp_path):

@@ -16,6 +16,7 @@ import torch
 from evergraph.core import written_aside
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.delta import Delta
+from evergraph.online.folder.backup import backup, restore
 from evergraph.online.folder.checkup import checkup
 from evergraph.online.folder.journal import JOURNAL_FILE as JOURNAL
 from evergraph.online.folder.learner_folder import LearnerFolder
@@ -229,19 +230,82 @@ def alone(sound: Path) -> Path:
     return path
 
 
-def state(name: str, place: Any, value: float, seq: int = 7) -> Plant:
-    """Change an array of a snapshot, and its checksums with it."""
+def forged(change: Callable[[dict[str, Any], dict[str, Any]], object], seq: int = 7) -> Plant:
+    """Change arrays and the rest of a snapshot, and its checksums with it."""
 
     def planted(folder: Path) -> None:
         path = folder / f"snapshot-{seq}"
         kept = read_snapshot(path)
-        arrays = {key: array.clone() for key, array in kept.state.items()}
-        arrays[name][place] = value
-        about = json.dumps(kept.about).encode()
+        arrays, about = {key: array.clone() for key, array in kept.state.items()}, dict(kept.about)
+        change(arrays, about)
         remove_snapshot(path)
-        write_snapshot(folder, seq, arrays, about)
+        write_snapshot(folder, seq, arrays, json.dumps(about).encode())
 
     return planted
+
+
+def state(name: str, place: Any, value: float, seq: int = 7) -> Plant:
+    """Change a value of an array of a snapshot."""
+    return forged(lambda arrays, _: arrays[name].__setitem__(place, value), seq)
+
+
+def shorter(name: str) -> Plant:
+    return forged(lambda arrays, _: arrays.update({name: arrays[name][:-1].clone()}))
+
+
+# Of a snapshot of 12 positions and 2 classes that somebody else wrote: what it holds, and why it is
+# refused. The first three crashed compiled code, or took 16 GB.
+FORGED = {
+    "an edge to nowhere": (state("graph.indices", -1, 50_000_000), "from 0 to 11, not 5"),
+    "an edge to -1": (state("graph.indices", 0, -1), "indices' .* from 0 to 11, not -1"),
+    "a long row": (state("graph.indptr", -2, 2**31), "must ascend from 0 to the 18 entries"),
+    "a short end": (state("graph.indptr", -1, 3), "indptr' must ascend from 0"),
+    "a start": (state("graph.indptr", 0, 1), "indptr' must ascend from 0"),
+    "rows": (shorter("graph.indptr"), "indptr' must have 13 rows, not 12"),
+    "an order": (state("graph.indices", 0, 9), "indptr' must be of rows that ascend"),
+    "a class": (state("labels.numbers", 0, 2**40), "numbers' .* from -1 to 1, not 1099511"),
+    "a slot": (state("counted.slots", 0, 99), "counted.slots' must be at most 12"),
+    "no slot": (state("counted.slots", 0, 0), "counted.slots' must be above 0 for labelled"),
+    "a free slot": (
+        forged(lambda arrays, _: arrays.update({"counted.free": torch.tensor([12])})),
+        "counted.free' must hold values from 0 to 11, not 12",
+    ),
+    "a width": (
+        forged(lambda arrays, _: arrays.update({"codes.state_1": torch.zeros(12, 3)})),
+        r"codes.state_1' must have rows of shape \(4,\), not \(12, 3\)",
+    ),
+    "a type": (
+        forged(lambda arrays, _: arrays.update({"labels.numbers": torch.zeros(12)})),
+        "labels.numbers' must have values of torch.int64, not torch.float32",
+    ),
+    "a hop": (forged(lambda arrays, _: arrays.pop("embeddings.state_1")), "state_1' is missing"),
+    "nobody's array": (
+        forged(lambda arrays, _: arrays.update(other=torch.zeros(1))), "'other' is not one of",
+    ),
+    "NaN": (state("graph.features", (0, 0), float("nan")), "features' must hold finite numbers"),
+    "a name": (state("ids.lengths", 0, 9), "ids.lengths' must add up to 24 bytes"),
+    "no name": (state("ids.lengths", 0, -1), "must hold values of 0 or more, not -1"),
+    "other features": (
+        forged(lambda _, about: about.update(num_features=10**12)), "features are not",
+    ),
+    "a number of the head": (
+        forged(lambda arrays, _: arrays.update({"head.view_0.weights": torch.zeros(9, 2)})),
+        "cannot be the state of this learner",
+    ),
+    "letters": (state("ids.bytes", 0, 255), "UnicodeDecodeError"),
+}  # fmt: skip
+
+
+def linked(folder: Path) -> None:
+    (folder / "snapshot-3").rename(folder.with_name("elsewhere"))
+    (folder / "snapshot-3").symlink_to(folder.with_name("elsewhere"))
+
+
+def downgraded(folder: Path) -> None:
+    """A manifest that says that its version wrote no checksums."""
+    path = folder / "snapshot-7" / "manifest.json"
+    content = json.loads(path.read_text()) | {"format": 1}
+    path.write_text(json.dumps({key: value for key, value in content.items() if key != "sha256"}))
 
 
 # Of files: what is planted in a folder in order, the file that the finding is about, and words.
@@ -270,6 +334,11 @@ OF_FILES = {
     "leftovers": (lambda folder: (folder / ".aside-9").mkdir(), ".aside-9", "killed"),
     "an unknown file": (write("notes.txt", b""), "notes.txt", "not belong"),
     "rights": (lambda folder: (folder / JOURNAL).chmod(0o666), JOURNAL, "everybody"),
+    "a trigger": (
+        sql("CREATE TRIGGER t AFTER INSERT ON deltas BEGIN DELETE FROM keys; END"), JOURNAL, "'t'",
+    ),
+    "a foreign table": (sql("CREATE TABLE notes (x)"), JOURNAL, "table 'notes'"),
+    "a link": (linked, "snapshot-3", "symbolic link"),
 }  # fmt: skip
 # Found by who opens the folder: its columns are of another width, its history is not replayed.
 OF_THE_LEARNER = {
@@ -278,6 +347,11 @@ OF_THE_LEARNER = {
         "columns.json", "gives 2 features",
     ),
     "history": (state("prequential.curve", (0, 1), 5, 5), "snapshot-5", "from snapshot-3"),
+    "another result": (
+        sql("UPDATE keys SET result = replace(result, '\"new_nodes\": 2', '\"new_nodes\": 3')"),
+        JOURNAL, "not what delta 4 gives",
+    ),
+    "no result": (sql("UPDATE keys SET result = NULL"), JOURNAL, "not what delta 4 gives"),
 }  # fmt: skip
 # Of arrays: which, where, and words. A check takes long: those are planted together of which one
 # does not hide another.
@@ -289,7 +363,7 @@ OF_ARRAYS = [
         "a total": ("prequential.totals", 0, 99, "history counts"),
     },
     {
-        "a neighbour": ("graph.indices", 0, 6, "two directions"),
+        "a neighbour": ("graph.indices", 0, 2, "two directions"),
         "a class": ("labels.numbers", 0, 1, "class 0"),
     },
     {
@@ -317,6 +391,50 @@ def test_a_planted_fault_is_found(name, sound, tmp_path):
     assert [each for each in found if each.file.startswith(file) and words in each.what]
 
 
+# What deltas after a snapshot hide, since they are counted into sums that are made anew.
+HIDDEN = {
+    "a hop that no vector shows": (state("embeddings.state_1", (2, 0), 0.01), "(state_1)"),
+    "NaN in sums": (state("head.view_0.sums", (0, 3), float("nan")), "view_0.sums"),
+    "another weight": (
+        forged(lambda arrays, _: arrays["head.view_0.weights"].mul_(1.001)), "scores do not match",
+    ),
+    "a manifest without checksum": (downgraded, "manifest without checksum"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_a_deep_check_looks_at_every_snapshot_by_itself(name, alone, tmp_path):
+    plant, words = HIDDEN[name]
+    shutil.copytree(alone, tmp_path / "learner")
+    plant(tmp_path / "learner")
+    found = checkup(tmp_path / "learner", deep=True)
+    assert [each for each in found if each.file == "snapshot-7" and words in each.what]
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_snapshot_that_somebody_else_wrote_is_checked_before_it_is_used(name, alone, tmp_path):
+    plant, words = FORGED[name]
+    shutil.copytree(alone, tmp_path / "learner")
+    plant(tmp_path / "learner")
+    backup(tmp_path / "learner", tmp_path / "made.tar")
+    with pytest.raises(DataError, match=f"snapshot-7/state.safetensors.*{words}"):
+        LearnerFolder.open(tmp_path / "learner")
+    with pytest.raises(DataError, match=words):
+        restore(tmp_path / "made.tar", tmp_path / "restored")
+    assert not (tmp_path / "restored").exists()
+    assert [each for each in checkup(tmp_path / "learner") if each.file == "learner"]
+
+
+def test_a_forged_snapshot_is_not_restored_even_if_the_journal_has_all_deltas(sound, tmp_path):
+    shutil.copytree(sound, tmp_path / "learner")
+    state("graph.indices", 0, -1, 5)(tmp_path / "learner")
+    backup(tmp_path / "learner", tmp_path / "made.tar")
+    with LearnerFolder.open(tmp_path / "learner", readonly=True) as folder:  # the one before it
+        assert (folder.status().snapshot, folder.seq) == (3, 7)
+    with pytest.raises(DataError, match="snapshot-5/state"):
+        restore(tmp_path / "made.tar", tmp_path / "restored")
+
+
 @pytest.mark.parametrize("faults", OF_ARRAYS, ids=" and ".join)
 def test_what_does_not_fit_the_rest_is_found(faults, alone, tmp_path):
     shutil.copytree(alone, tmp_path / "learner")
@@ -332,7 +450,7 @@ def test_what_does_not_fit_the_rest_is_found(faults, alone, tmp_path):
 def test_a_folder_in_order_is_sound_and_stays_as_it_is(where, request):
     folder = request.getfixturevalue(where)
     kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert checkup(folder) == []
+    assert checkup(folder, deep=True) == []
     assert checkup(folder, quick=True) == []
     now = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     changed = {path.name for path in now if now[path] != kept.get(path)}

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
@@ -109,6 +110,60 @@ def test_an_interrupt_while_applying_is_overcome_or_stops_the_folder(tmp_path, m
             with pytest.raises(StoppedError, match=r"delta 1 .*KeyboardInterrupt"):
                 folder.submit(delta(2))
     assert holds(tmp_path, 2 if once else 1)  # it was journaled, so it counts
+
+
+def replaced(path):
+    shutil.copy(path / JOURNAL, path / "copy")
+    (path / "copy").replace(path / JOURNAL)
+
+
+TAKEN = {
+    "deleted": shutil.rmtree,
+    "moved": lambda path: path.rename(path.with_name("elsewhere")),
+    "replaced": replaced,
+    "without its WAL": lambda path: (path / f"{JOURNAL}-wal").unlink(),
+}
+
+
+@pytest.mark.parametrize("when", ["before it is written", "while it is written", "before closing"])
+@pytest.mark.parametrize("how", TAKEN)
+def test_nothing_is_acknowledged_once_the_journal_has_left_its_path(
+    tmp_path, monkeypatch, how, when
+):
+    path, stopped = tmp_path / "learner", []
+    folder = opened(path)
+    folder.watch(on_change=lambda: None, on_stop=lambda: stopped.append(when))
+    folder.submit(delta(1))
+    write = Journal.write
+
+    def writing(self, entries):
+        TAKEN[how](path)
+        write(self, entries)
+
+    if when == "while it is written":
+        monkeypatch.setattr(Journal, "write", writing)
+    else:
+        TAKEN[how](path)
+    if when != "before closing":
+        for _ in range(2):
+            with pytest.raises(
+                StoppedError, match="removed, moved or replaced while it was in use"
+            ):
+                folder.submit(delta(2))
+        assert folder.seq == 1
+        assert "removed, moved" in folder.status().stopped
+    folder.close()
+    assert stopped == [when]
+
+
+def test_a_process_that_goes_to_another_directory_writes_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with opened(Path("learner")) as folder:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir("elsewhere")
+        assert folder.submit(delta(1)).seq == 1
+        assert folder.status().stopped is None
+        monkeypatch.chdir(tmp_path)
 
 
 def test_other_parameters_a_bare_path_and_a_closed_folder_are_refused(tmp_path):

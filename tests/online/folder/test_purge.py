@@ -14,15 +14,16 @@ import torch
 
 import growth
 from evergraph import ContinualNodeClassifier
-from evergraph.core.errors import ConfigurationError, DataError, ResourceError, StoppedError
+from evergraph.core.errors import DataError, ResourceError, StoppedError
 from evergraph.online.delta import Delta
 from evergraph.online.folder import snapshot
 from evergraph.online.folder.backup import backup
+from evergraph.online.folder.checkup import checkup
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import COLUMNS_FILE, stored_columns, with_check
 from evergraph.online.folder.snapshot import SnapshotShelf
-from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
+from evergraph.online.heads import AnalyticHead, FusedHead, ReplayHead, TargetHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.pieces import whole
 
@@ -101,7 +102,8 @@ def test_a_purge_leaves_nothing_of_a_forgotten_node(tmp_path, head):
         known = packed_bits(folder)
         with opened(place, head, readonly=True) as reader:
             done = folder.purge()
-            assert found_in(place) == {"key", "label"}
+            assert found_in(place) == {"key"}
+            assert folder.learner.classes == ("x", "y")
             assert (done.seq, done.places) == (3, 2)
             assert done.bytes_after < done.bytes_before
             assert bits(folder) == known  # nothing else has changed
@@ -112,16 +114,39 @@ def test_a_purge_leaves_nothing_of_a_forgotten_node(tmp_path, head):
         assert folder.status().keys == 0
         with pytest.raises(DataError, match="in the graph already"):
             folder.submit(FIRST)  # others count as new
-        assert found_in(place) == {"label"}
-        assert folder.purge(names=True).seq == 4
         assert found_in(place) == set()
-        assert [path.name for path in place.glob("snapshot-*")] == ["snapshot-4"]
-        assert folder.learner.classes == ("x", "y", "dropped-2")
+        assert [path.name for path in place.glob("snapshot-*")] == ["snapshot-3"]
         more(folder)
         kept = bits(folder)
     with opened(place, head, **options) as folder:
         assert bits(folder) == kept
     assert list(scratch.iterdir()) == []  # files without names
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_neighbours_that_a_forgotten_node_once_had_cannot_be_told(tmp_path, weighted):
+    """A column that it alone had is 0 in every row: also of those it was cut off from before."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.rand(300, 3, generator=generator)
+    rows[:, 2] = 0.0
+    rows[0, 2] = 0.7
+    others = [(str(node), str((7 * node + 1) % 299 + 1)) for node in range(1, 300)]
+    near = [("0", str(13 * place + 1)) for place in range(20)]
+    with opened(tmp_path, FusedHead) as folder:
+        labels = tuple("xyz"[node % 3] for node in range(300))
+        nodes = tuple(map(str, range(300)))
+        folder.submit(Delta(nodes=nodes, features=rows, labels=labels, edges=(*others, *near)))
+        for edge in near[:5]:
+            gone = {"edges": (edge,), "weights": (0.0,)} if weighted else {"removed_edges": (edge,)}
+            folder.submit(Delta(**gone))
+        folder.submit(Delta(nodes=("late",), features=rows[1:2], edges=(("late", near[0][1]),)))
+        folder.submit(Delta(forgotten=("0",)))
+        folder.purge()
+        state = folder.learner.state()
+    wide = {"graph.features": 3, "embeddings.state_1": 3, "embeddings.state_2": 3}
+    wide |= {"counted.rows": 6, "head.landmarks": 6}  # of which the features, and two hops away
+    for name, width in wide.items():
+        assert not state[name][:, 2:width:3].any(), name
 
 
 LATER = {"town": ["Oslo", "Rome"], "note": ["a", "b"], "tags": ["oslo", "rome"], "age": [1, 2]}
@@ -152,7 +177,7 @@ def columns_secrets(path: Path) -> set[bytes]:
 
 def test_no_category_tag_or_word_of_a_forgotten_node_is_in_any_file(tmp_path):
     with mixed_folder(tmp_path) as folder:
-        folder.purge(keys=True, names=True)
+        folder.purge(keys=True)
         assert columns_secrets(tmp_path) == set()
     with LearnerFolder.open(tmp_path) as folder:  # and what is new is still noticed
         block = folder.columns.read(pa.table(LATER)).blocks
@@ -185,8 +210,7 @@ def test_names_that_an_earlier_version_kept_go_with_a_purge(tmp_path):
         assert path.stat().st_mtime_ns == written  # once is enough
 
 
-@pytest.mark.parametrize("names", [False, True])
-def test_killed_at_any_step_the_folder_opens_as_it_was_or_is_to_be(tmp_path, monkeypatch, names):
+def test_killed_at_any_step_the_folder_opens_as_it_was_or_is_to_be(tmp_path, monkeypatch):
     """A copy at every step is what a process leaves that is killed there."""
     copies = []
 
@@ -209,7 +233,7 @@ def test_killed_at_any_step_the_folder_opens_as_it_was_or_is_to_be(tmp_path, mon
         with monkeypatch.context() as patch:
             for owner, name in (*steps, (Journal, "_rewrite")):
                 patch.setattr(owner, name, copying(getattr(owner, name)))
-            folder.purge(keys=True, names=names)
+            folder.purge(keys=True)
         after = bits(folder)
     seen = {place: _tree(place) for place in copies}
     places = [place for last, place in pairwise([None, *copies]) if _tree(place) != seen.get(last)]
@@ -235,7 +259,7 @@ def test_a_purge_that_cannot_write_its_snapshot_changes_nothing(tmp_path, monkey
         with monkeypatch.context() as patch:
             patch.setattr(snapshot, "sync", Mock(side_effect=OSError(28, "No space left")))
             with pytest.raises(ResourceError):
-                folder.purge(keys=True, names=True)
+                folder.purge(keys=True)
         assert bits(folder) == kept
         assert folder.learner.classes[2] == "secret-class"
         more(folder)
@@ -257,8 +281,7 @@ def test_who_follows_goes_on_or_must_begin_anew(tmp_path):
             folder.purge()
             assert level.refresh() == 0
             follow(level)  # places go with the writer's
-            folder.purge(names=True)  # known by a number of its own, so nobody goes past it
-            follow(level, late)
+            follow(late)
             more(folder)
             follow(level, late)
             before = level.learner
@@ -288,9 +311,9 @@ def reading(path: Path) -> sqlite3.Connection:
     return other
 
 
-@pytest.mark.parametrize(("names", "checkpointed"), [(False, True), (True, False)])
+@pytest.mark.parametrize("checkpointed", [True, False])
 def test_while_another_process_reads_the_journal_nothing_is_purged(
-    tmp_path, monkeypatch, names, checkpointed
+    tmp_path, monkeypatch, checkpointed
 ):
     monkeypatch.setattr("evergraph.online.folder.sqlite_file._WAIT", 0.05)
     place = tmp_path / "learner"
@@ -301,13 +324,13 @@ def test_while_another_process_reads_the_journal_nothing_is_purged(
         kept, there = bits(folder), sorted(path.name for path in place.iterdir())
         other = reading(place)
         with pytest.raises(ResourceError, match=r"another process reads .* nothing was changed"):
-            folder.purge(names=names)
+            folder.purge()
         assert (folder.seq, bits(folder)) == (3, kept)
         assert sorted(path.name for path in place.iterdir()) == there
         assert recovers(place, folder)
         other.close()
-        assert folder.purge(names=names).places == 2
-        assert found_in(place) == ({"key"} if names else {"key", "label"})
+        assert folder.purge().places == 2
+        assert found_in(place) == {"key"}
         assert recovers(place, folder)
 
 
@@ -325,7 +348,7 @@ def test_a_reader_that_begins_during_a_purge_keeps_only_its_wal(tmp_path, monkey
         with monkeypatch.context() as patch:
             patch.setattr(SnapshotShelf, "keep_only", keep_only)
             with pytest.raises(ResourceError, match=r"another process has read .* purge again"):
-                folder.purge(names=True)
+                folder.purge()
         assert folder.learner.knowledge.graph.num_nodes == 2
         assert recovers(place, folder)
         others[0].close()
@@ -344,30 +367,52 @@ def test_a_disk_that_fills_up_during_a_purge_stops_the_folder_until_it_is_opened
             full = Mock(side_effect=ResourceError("the disk is full"))
             patch.setattr(Journal, "begin_anew", full)
             with pytest.raises(ResourceError, match="the disk is full"):
-                folder.purge(names=True)
+                folder.purge()
             with pytest.raises(StoppedError, match="the purge is incomplete"):
                 more(folder)
     with opened(tmp_path) as folder:
         more(folder)
         kept = bits(folder)
     with opened(tmp_path) as folder:
-        assert (folder.seq, bits(folder)) == (5, kept)
+        assert (folder.seq, bits(folder)) == (4, kept)
 
 
-def test_which_names_can_be_dropped(tmp_path):
+@pytest.mark.parametrize("head", [AnalyticHead, FusedHead, ReplayHead])
+def test_classes_that_no_node_has_go_with_their_arrays(tmp_path, head):
+    """After 30 classes came and went, what is left equals what three others take."""
+    with opened(tmp_path, head) as folder:
+        folder.submit(FIRST)
+        folder.purge()
+        few = {n: v.shape for n, v in folder.learner.state().items() if n.startswith("head.")}
+        names = tuple(f"brief-{number}" for number in range(30))
+        rows = torch.rand(30, 3, generator=torch.Generator().manual_seed(0))
+        folder.submit(Delta(nodes=names, features=rows, labels=names))
+        last = Delta(nodes=("c",), features=rows[:1], labels=("z",), edges=(("c", "a"),))
+        folder.submit(last)  # of a class after those that go
+        folder.submit(Delta(forgotten=names))
+        answers = folder.learner.predict_proba("abc")[1]
+        assert len(folder.learner.classes) == 33
+        folder.purge()
+        assert folder.learner.classes == ("x", "y", "z")
+        assert torch.equal(folder.learner.predict_proba("abc")[1], answers[:, [0, 1, 32]])
+        assert not any(b"brief-" in path.read_bytes() for path in tmp_path.glob("snapshot-*/*"))
+        folder.submit(Delta(forgotten=("c",)))
+        folder.purge()
+        left = {n: v.shape for n, v in folder.learner.state().items() if n.startswith("head.")}
+        assert left == few or head is ReplayHead
+        more(folder)
+        assert checkup(tmp_path) == []
+    with opened(tmp_path, head) as folder:
+        assert folder.learner.classes == ("x", "y", "again")
+
+
+def test_labels_of_several_a_node_stay(tmp_path):
     head = TargetHead(kind="labels", width=16)
     with LearnerFolder.open(tmp_path, make=lambda: OnlineLearner(head=head)) as folder:
-        folder.submit(Delta(nodes="a", features=ROW, labels=(("x",),)))
-        with pytest.raises(ConfigurationError, match="a learner of classes only"):
-            folder.purge(names=True)
-        assert folder.purge().seq == 1
-    learner = OnlineLearner(head=AnalyticHead(width=16))
-    learner.apply(Delta(nodes="ab", features=torch.eye(2), labels=("dropped-1", 5)))
-    learner.apply(Delta(forgotten=("b",)))
-    assert learner.unused_names() == {5: "dropped-1'"}  # a name that is taken is not given again
-    learner.rename(learner.unused_names(), seq=3)
-    assert learner.classes == ("dropped-1", "dropped-1'")
-    assert learner.unused_names() == {}
+        folder.submit(Delta(nodes="ab", features=TWO, labels=(("x",), ("y",))))
+        folder.submit(Delta(forgotten=("a",)))
+        folder.purge()
+        assert list(folder.learner.classes) == ["x", "y"]
 
 
 def test_places_of_forgotten_nodes_go_from_memory_and_from_snapshots(tmp_path):
@@ -383,7 +428,7 @@ def test_places_of_forgotten_nodes_go_from_memory_and_from_snapshots(tmp_path):
             graph = folder.learner.knowledge.graph
             assert graph.num_nodes == len(folder.learner.every_id()) == 20
             memory.append(folder.learner.status().memory)
-        assert len(renewed) == 8  # each delta and each purge
+        assert len(renewed) == 7  # each delta, and each purge but the first
         assert len(set(map(id, renewed))) == 4
     assert len(set(memory[1:])) == 1
 

@@ -27,7 +27,7 @@ from evergraph.core.written_aside import written_aside
 from evergraph.datasets.files.assembly import assemble, checked_csr
 from evergraph.graphs import Graph
 from evergraph.graphs.targets import read_y
-from evergraph.tables.sources import naming
+from evergraph.tables.sources import naming, reason
 
 KEYS = (
     "edge_index", "y", "y_names", "x", "x_indptr", "x_indices", "x_shape", "x_data", "year",
@@ -36,8 +36,8 @@ KEYS = (
 Arrays = dict[str, npt.NDArray[np.generic]]
 
 
-def read_npz(path: Path) -> Graph:
-    """Return the graph in an ``.npz`` file, edges as listed."""
+def read_npz(path: Path, *, repeated: str = "last") -> Graph:
+    """Return the graph in an ``.npz`` file, edges as listed.  repeated: as in ``load``"""
     with naming(path):
         arrays, others = _read_arrays(path)
         for key in ("edge_index", "y"):
@@ -55,6 +55,7 @@ def read_npz(path: Path) -> Graph:
             **answers,
             time=_tensor(arrays, "year") if "year" in arrays else None,
             weights=_tensor(arrays, "edge_weight") if "edge_weight" in arrays else None,
+            repeated=repeated,
         )
     say_ignored(path, "array", others, f"only {', '.join(KEYS[:-1])} and {KEYS[-1]} are read")
     return graph
@@ -99,8 +100,9 @@ def _plain(archive: np.lib.npyio.NpzFile, key: str) -> npt.NDArray[np.generic]:
     """Return one array; raise if it needs pickle."""
     try:
         array: npt.NDArray[np.generic] = archive[key]
-    except ValueError as error:
-        raise DataError(f"array {key!r} cannot be read without pickle: expected numbers") from error
+    except (ValueError, MemoryError) as error:
+        said = "without pickle" if "pickle" in str(error) else f"({reason(error)})"
+        raise DataError(f"array {key!r} cannot be read {said}: expected numbers") from error
     if key == "year" and isinstance(array, np.ndarray) and array.dtype.kind == "M":
         if np.isnat(array).any():
             node = int(np.isnat(array).argmax())

@@ -23,12 +23,13 @@ from evergraph.tables.sources import naming, reason
 EXPECTED = "expected torch.save of a torch_geometric Data or of a dict with x, edge_index and y"
 
 
-def read_pt(path: Path) -> Graph:
+def read_pt(path: Path, *, repeated: str = "last") -> Graph:
     """Return the graph in a ``.pt`` file.
 
     The file is a ``Data``, the tuple that PyG's in-memory datasets save, or a dict. ``x`` is
     optional, as are ``time`` (or OGB's ``node_year``) and edge weights (``edge_weight``, or an
-    ``edge_attr`` of one column). Other contents are ignored with a warning.
+    ``edge_attr`` of one column). Other contents are ignored with a warning. repeated: as in
+    ``load``.
     """
     with naming(path):
         content = _content(path)
@@ -44,6 +45,7 @@ def read_pt(path: Path) -> Graph:
             **read_y(tensors["y"]),
             time=next((one_column("time", tensors[key]) for key in TIME if key in tensors), None),
             weights=weights,
+            repeated=repeated,
         )
     held = [str(key) for key, value in content.items() if value is not None]
     say_unread(path, held, weights=name)

@@ -16,6 +16,7 @@ from evergraph.core.extras import require
 from evergraph.datasets.files.assembly import assemble
 from evergraph.graphs import UNLABELLED, Graph, Targets
 from evergraph.graphs.relations import NodeTypes, Relations
+from evergraph.graphs.repeats import combined, say_repeated
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import read_table
@@ -28,7 +29,7 @@ from evergraph.tables.edges import (
     say_edges_unread,
     say_skipped,
 )
-from evergraph.tables.labels import called, class_names, numbered, target_names
+from evergraph.tables.labels import called, class_names, numbered, say_alike, target_names
 from evergraph.tables.nodes import check_labelled, read_nodes, texts_of
 from evergraph.tables.scheme import Scheme, filled_from_neighbours
 from evergraph.tables.sources import naming
@@ -37,12 +38,17 @@ SUFFIXES = (".csv", ".parquet")
 
 
 def read_table_folder(
-    folder: Path, columns: Columns | Scheme | None = None, *, unknown_edges: str = "refuse"
+    folder: Path,
+    columns: Columns | Scheme | None = None,
+    *,
+    unknown_edges: str = "refuse",
+    repeated: str = "last",
+    undirected: bool = False,
 ) -> Graph:
     """Return the graph in a folder of tables, edges as listed.
 
-    columns: a scheme for the feature columns, or choices that are not guessed; unknown_edges: as in
-    ``load``.
+    columns: a scheme for the feature columns, or choices that are not guessed; unknown_edges,
+    repeated: as in ``load``; undirected: whether (a, b) repeats (b, a).
     """
     nodes_path, edges_path = find_table(folder, "nodes"), find_table(folder, "edges")
     require("pyarrow", extra="tables", why=f"reading the tables in {folder}")
@@ -53,7 +59,8 @@ def read_table_folder(
     with naming(edges_path):
         edges = read_table(edges_path, ENDS)
     paths = nodes_path, edges_path
-    return graph_of_tables(nodes, edges, columns, paths=paths, unknown_edges=unknown_edges)
+    how = {"unknown_edges": unknown_edges, "repeated": repeated}
+    return graph_of_tables(nodes, edges, columns, paths=paths, undirected=undirected, **how)
 
 
 def graph_of_tables(
@@ -63,35 +70,39 @@ def graph_of_tables(
     *,
     paths: tuple[Path, Path],
     unknown_edges: str = "refuse",
+    repeated: str = "last",
+    undirected: bool = False,
 ) -> Graph:
     """Return the graph of two tables, edges as listed; without a label nodes have no class.
 
     paths: paths of the files, or names for messages; texts of a ``.csv`` may be numbers or dates,
-    other tables have types. unknown_edges: as in ``load``.
+    other tables have types. unknown_edges, repeated, undirected: as in ``read_table_folder``.
     """
     check_choice("unknown_edges", unknown_edges, UNKNOWN_EDGES)
     nodes_path, edges_path = paths
-    written = nodes_path.suffix == ".csv"
     with naming(nodes_path):
         found = read_nodes(
             nodes,
             columns or Columns(),
             where=nodes_path,
-            guess=written,
-            # A CSV is read again with some columns as the texts that are written.
-            as_texts=(lambda names: read_table(nodes_path, (), text=names)) if written else None,
+            written=nodes_path if nodes_path.suffix == ".csv" else None,
         )
     with naming(edges_path):
         if unknown_edges == "skip":
             listed, edges = edges.num_rows, between(edges, found.ids)
             say_skipped(edges_path, listed - edges.num_rows)
         rows = read_edges(edges)
-        ends = positions(rows, found.ids)
-        related = None
+        ends, kinds, related = positions(rows, found.ids), None, None
         if rows.relations is not None:
             names, kinds = _numbered(rows.relations)
-            size = len(found.ids)
-            related = Relations.of(ends, kinds, names, nodes=size, weights=rows.weights)
+        # With ``last``, each direction keeps the last weight that is listed for it.
+        both_ways = undirected and repeated != "last"
+        each = combined(ends, rows.weights, kinds, repeated=repeated, both_ways=both_ways)
+        say_repeated(edges_path, each.repeats, ends.shape[1], repeated)
+        ends, weights = ends[:, each.rows], each.checked_weights()
+        if kinds is not None:
+            kinds, size = kinds[each.rows], len(found.ids)
+            related = Relations.of(ends, kinds, names, nodes=size, weights=weights)
     read = found.features
     with naming(nodes_path):
         targets = labels = None
@@ -111,7 +122,7 @@ def graph_of_tables(
             targets=targets,
             time=found.times,
             names=found.roles.features if read.scheme is None else read.scheme.names,
-            weights=rows.weights,
+            weights=weights,
         )
         types = None
         if found.types is not None:
@@ -122,6 +133,7 @@ def graph_of_tables(
     say_edges_unread(edges_path, edges.column_names)
     graph = graph.with_relations(related).with_types(types)
     classes = () if found.labels is None else class_names(found.labels)
+    say_alike(nodes_path, classes or (() if targets is None else targets.names))
     return replace(graph, columns=read.scheme, class_names=classes)
 
 

@@ -18,7 +18,8 @@ from evergraph.core.extras import require
 from evergraph.core.mapped import AppendedArray, disk_is_enough, put
 from evergraph.graphs.csr import pointer_type
 from evergraph.graphs.graph_folder import GraphFolderWriter
-from evergraph.graphs.validation import check_count
+from evergraph.graphs.repeats import ONCE
+from evergraph.graphs.validation import MOST_WEIGHT, WEIGHT_RULE, check_count
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.edges import ENDS, EdgeRows
 from evergraph.tables.sources import arrow_reader
@@ -55,6 +56,9 @@ _TYPES = {
     "relation": "VARCHAR",
 }  # fmt: skip
 _PLAIN = "SELECT key FROM ({ways}) ORDER BY key"  # duplicates are dropped while writing
+# The weight of an edge that is listed several times, as in ``graphs.repeats``.
+_TOTAL, _ROWS = "sum(weight::DOUBLE ORDER BY row)", "count(*) FILTER (weight > 0)"
+_COMBINED = {"sum": _TOTAL, "count": _ROWS, "mean": f"{_TOTAL} / greatest({_ROWS}, 1)"}
 _BYTES_A_PAIR = 40  # while pairs are sorted in memory: keys, a copy without duplicates, a mask
 
 
@@ -258,6 +262,43 @@ class EdgeTable:
             "SELECT count(*), count(*) FILTER (WHERE source = target) FROM edges"
         )
         return edges, loops
+
+    def combine(self, repeated: str) -> int:
+        """Keep one row of each edge that is listed several times; return the number of others.
+
+        It is ``graphs.repeats.combined`` in the words of the database, but with ``last`` all rows
+        stay until they are sorted.
+        """
+        related, weighed = "relation" in self._kept, "weight" in self._kept
+        same = "source, target" + ", relation" * related
+        if self._few is not None:
+            ends = self._joined(self._few)
+            keys = np.left_shift(ends[1], 32, dtype=np.int64) | ends[0]
+            keys = keys[ends[0] != ends[1]]
+            repeats = len(keys) - len(np.unique(keys))
+        elif repeated in _COMBINED and weighed:
+            before, loops = self.counts()
+            if self.undirected and not related:
+                same = "least(source, target), greatest(source, target)"
+            self._ask(
+                "CREATE TABLE combined AS SELECT min(row) AS row, arg_min(source, row) AS source, "
+                f"arg_min(target, row) AS target, {_COMBINED[repeated]}::FLOAT AS weight"
+                f"{', relation' * related} FROM edges GROUP BY {same}"
+            )
+            self._ask("DROP TABLE edges; ALTER TABLE combined RENAME TO edges")
+            after, left = self.counts()
+            repeats = before - loops - (after - left)
+            ((most,),) = self._ask("SELECT max(weight) FROM edges")
+            if (most or 0) > MOST_WEIGHT:
+                raise DataError(f"an edge has weight {most!r} in all: expected {WEIGHT_RULE}")
+        else:
+            ((repeats,),) = self._ask(
+                "SELECT sum(rows) - count(*) FROM (SELECT count(*) AS rows FROM edges "
+                f"WHERE source <> target GROUP BY {same})"
+            )
+        if repeats and repeated == "refuse":
+            raise DataError(f"rows list an edge again {repeats:,} times: {ONCE}")
+        return int(repeats or 0)
 
     def relations(self) -> list[str]:
         """Return the relations of edges, in order of appearance."""

@@ -34,6 +34,7 @@ from evergraph.graphs.graph_folder import (
     read_facts,
 )
 from evergraph.graphs.relations import MOST_RELATIONS, Relations
+from evergraph.graphs.repeats import REPEATED, say_repeated
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import columns_of, read_chunks
@@ -70,6 +71,7 @@ class ImportReport:
     # how each column was read, unless all are plain numbers
     columns: list[dict[str, str]] = field(default_factory=list)
     unknown_edges: int = 0  # edges that were skipped because they join an unknown node
+    repeats: int = 0  # rows that list an edge again, which ``repeated`` is about
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ class Inputs:
     undirected: bool
     columns: dict[str, Any] = field(default_factory=dict)
     unknown_edges: str = "refuse"
+    repeated: str = "last"
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,7 @@ class EdgesRead:
     weighted: bool  # whether the table has weights
     relations: list[str] | None  # names of relations by number; None without that column
     unknown: int  # rows skipped because they join an unknown node
+    repeats: int = 0  # rows that list an edge again
     entries: int | None = None  # entries of the adjacency, once it is written
 
 
@@ -200,7 +204,10 @@ class _Stages:
         with naming(path):
             named = columns_of(path)
         more = tuple(name for name in (WEIGHT, RELATION) if name in named)
-        with closing(self._table(found, fresh=True, columns=more)) as table:
+        repeated = self.progress.inputs.repeated
+        weighed = WEIGHT in more or repeated in ("sum", "count")
+        kept = [WEIGHT] * weighed + [RELATION] * (RELATION in more)
+        with closing(self._table(found, fresh=True, columns=kept)) as table:
             with naming(nodes), pa.memory_map(str(self._ids)) as file:
                 table.know(pa.ipc.open_file(file).read_all().column("id"))
                 table.check_distinct()
@@ -209,17 +216,20 @@ class _Stages:
                 skip, rows = self.progress.inputs.unknown_edges == "skip", 0
                 for piece in read_chunks(path, (*ENDS, *more), size=size, only_needed=True):
                     listed = read_edges(piece.table, before=piece.before)
+                    if weighed and listed.weights is None:
+                        listed = replace(listed, weights=torch.ones(piece.table.num_rows))
                     table.add_named(piece.before, listed, skip=skip)
                     rows = piece.after
                     self.on_progress("edges", piece.done, piece.total)
-                kept, loops = table.counts()
+                known, loops = table.counts()
+                repeats = table.combine(repeated)
                 names = table.relations() if RELATION in more else None
                 if names is not None and len(names) > MOST_RELATIONS:
                     raise DataError(
                         f"column {RELATION!r} holds {len(names):,} names: at most "
                         f"{MOST_RELATIONS:,} are supported"
                     )
-        done = EdgesRead(rows, loops, WEIGHT in more, names, unknown=rows - kept)
+        done = EdgesRead(rows, loops, weighed, names, unknown=rows - known, repeats=repeats)
         self._save(edges=done)
         return done
 
@@ -260,7 +270,7 @@ class _Stages:
             "doubles": edges.rows - edges.unknown - edges.loops - distinct,
             "loops": edges.loops, "entries": entries, "classes": found.classes,
             "features": found.features, "seconds": round(time.monotonic() - self._began, 3),
-            "unknown_edges": edges.unknown,
+            "unknown_edges": edges.unknown, "repeats": edges.repeats,
         }  # fmt: skip
         about: dict[str, Any] = {"inputs": asdict(inputs), "report": report, "loud": found.loud}
         if found.columns is not None:
@@ -317,6 +327,7 @@ def import_graph(
     overwrite: bool = False,
     columns: Columns | None = None,
     unknown_edges: str = "refuse",
+    repeated: str = "last",
 ) -> ImportReport:
     """Make a graph folder from a table of edges and one of nodes, in bounded memory.
 
@@ -337,6 +348,7 @@ def import_graph(
         columns: how to read columns of nodes that should not be guessed.
         unknown_edges: for edges to nodes that are not in the table: ``refuse`` raises, ``skip``
             leaves them out and counts them.
+        repeated: for edges that are listed several times, as in ``load``.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
@@ -355,7 +367,14 @@ def import_graph(
         columns.check_fill("an import", "it reads a table in chunks")
     chosen = {} if columns is None or columns == Columns() else columns.to_json()
     check_choice("unknown_edges", unknown_edges, UNKNOWN_EDGES)
-    about = partial(Inputs, undirected=undirected, columns=chosen, unknown_edges=unknown_edges)
+    check_choice("repeated", repeated, REPEATED)
+    about = partial(
+        Inputs,
+        undirected=undirected,
+        columns=chosen,
+        unknown_edges=unknown_edges,
+        repeated=repeated,
+    )
     inputs = about(InputFile.of(nodes), InputFile.of(edges))
     if not overwrite and out.exists():
         return _there_already(out, inputs)
@@ -375,6 +394,7 @@ def import_graph(
         report = work.finish(found, listed, entries, out)
     say_edges_unread(edges, columns_of(edges))
     say_skipped(edges, report.unknown_edges)
+    say_repeated(edges, report.repeats, report.edges - report.unknown_edges, repeated)
     if found.loud is not None:
         say(nodes, found.loud)
     return report

@@ -22,7 +22,7 @@ from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import Chunk, check_columns, columns_of, first_rows, read_chunks
 from evergraph.tables.columns import TYPE, column, ids, is_number, is_typed
-from evergraph.tables.fitting import SAMPLE, fit_scheme
+from evergraph.tables.fitting import SAMPLE, fit_scheme, say_zeros
 from evergraph.tables.hashed import MOST_KEPT
 from evergraph.tables.nodes import (
     NodeRoles,
@@ -229,6 +229,7 @@ class _NodeFiles:
         else:
             count, named = self._number_classes()
         labels.say_missing(self._path, self._missing)
+        labels.say_alike(self._path, named or (targets or {}).get("names", ()))
         gaps = {}
         for name, counts in self._counts.items():
             gaps[name], rows, unflagged = counts.tolist()
@@ -314,4 +315,7 @@ def _scheme(path: Source, size: int, columns: Columns, roles: NodeRoles) -> Sche
     # Invalid labels raise later, where labels are read.
     told = given is not None and not pa.types.is_nested(given.type)
     known = texts(given, "label") if told else None
-    return fit_scheme(first, names, columns, typed=typed, labels=known, where=path)
+    scheme = fit_scheme(first, names, columns, typed=typed, labels=known, where=path)
+    if not typed:
+        say_zeros(path, path, scheme, columns)
+    return scheme

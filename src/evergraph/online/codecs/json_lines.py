@@ -89,7 +89,7 @@ class LineReader:
         try:
             try:
                 content = json.loads(text)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise DataError(f"is not JSON ({error})") from None
             if not isinstance(content, dict):
                 raise DataError(f"must be one JSON object, not {type(content).__name__}")
@@ -245,8 +245,10 @@ def _matrix(lines: Sequence[Line], scheme: Scheme | None) -> Tensor:
     if scheme is not None and any(line.columns is not None for line in lines):
         table = table_of_lines(lines, [each.name for each in scheme.columns])
         # Errors give the number of a single line: several lines are split when one is rejected.
-        read = iter(scheme.encode(table, before=lines[0].number - 1).tolist())
-        rows = [line.features if line.columns is None else next(read) for line in lines]
+        read = scheme.read(table, before=lines[0].number - 1)
+        read.say_new("lines")
+        encoded = iter(read.features.tolist())
+        rows = [line.features if line.columns is None else next(encoded) for line in lines]
     widths = {len(row) for row in rows}
     if len(widths) > 1:
         raise DataError(f"every line must have as many features, not {sorted(widths)}")

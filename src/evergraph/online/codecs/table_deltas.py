@@ -16,13 +16,14 @@ from evergraph.core.checks import check_integer
 from evergraph.core.errors import DataError, UnknownNodeError
 from evergraph.core.label_space import Kind
 from evergraph.core.notices import say_ignored
-from evergraph.online.delta import Column, Delta, NodeId, listed
+from evergraph.graphs.repeats import combined, say_repeated
+from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, edge_numbers, listed
 from evergraph.online.upsert import EdgesBeyond
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import RELATION, TYPE
 from evergraph.tables.edges import ENDS
 from evergraph.tables.scheme import Scheme
-from evergraph.tables.sources import Source
+from evergraph.tables.sources import Source, naming
 
 EDGES = 10_000  # in a delta that holds nothing else
 KnowsNodes = Callable[[Sequence[NodeId]], Sequence[bool]]
@@ -164,6 +165,23 @@ class TableDeltas:
         """
         lost = self._strange(self.edges[0], knows) | self._strange(self.edges[1], knows)
         return self._with_edges(~lost), int(lost.sum())
+
+    def without_repeats(self, repeated: str, *, both_ways: bool) -> TableDeltas:
+        """Return the deltas with each edge once, and report how many rows repeat one.
+
+        repeated, both_ways: as in ``graphs.repeats.combined``; with ``last`` all rows stay.
+        """
+        path = self.places["edges"][0]
+        kinds = None
+        if self.relations is not None:
+            kinds = torch.from_numpy(np.unique(self.relations, return_inverse=True)[1])
+        with naming(path):
+            numbers = edge_numbers(EdgeColumns(*self.edges))
+            found = combined(numbers, self.weights, kinds, repeated=repeated, both_ways=both_ways)
+            weights = found.checked_weights()
+        say_repeated(path, found.repeats, len(self.edges[0]), repeated)
+        kept = np.isin(np.arange(len(self.edges[0])), found.rows)
+        return replace(self._with_edges(kept), weights=weights)
 
     def without_known_edges(self, knows: KnowsEdges) -> tuple[TableDeltas, int]:
         """Return the deltas without known edges, and the number of these.

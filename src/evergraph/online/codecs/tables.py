@@ -153,9 +153,8 @@ def _read_nodes(
             columns,
             where=path,
             roles=roles,
-            guess=written,
+            written=path if written else None,
             most=LARGEST_FEATURE,
-            as_texts=(lambda names: read_table(path, (), text=names)) if written else None,
         )
     timed = [] if rows.times is None else ["time"]
     say_ignored(path, "column", timed, "a learner takes nodes in the order of their rows")

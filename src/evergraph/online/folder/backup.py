@@ -14,7 +14,6 @@ import re
 import shutil
 import sqlite3
 import tarfile
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -23,12 +22,12 @@ from pathlib import Path
 from typing import IO
 
 from evergraph.core.errors import ConfigurationError, DataError, ResourceError
+from evergraph.core.file_lock import scratch_beside
 from evergraph.core.mapped import disk_is_enough
-from evergraph.core.written_aside import make_folders, written_aside
-from evergraph.online.folder import markers, snapshot
+from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.checkup import OnProgress, check_journal
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
-from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.learner_folder import LearnerFolder, maker_of
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, COLUMNS_FILE, FORMAT_FILE
 from evergraph.online.folder.snapshot import ABOUT, MANIFEST, STATE, snapshots_in
 from evergraph.online.folder.sqlite_file import open_for_reading, sound
@@ -71,11 +70,7 @@ def backup(folder: Path, to: Path, *, on_progress: OnProgress | None = None) -> 
             noted = markers.acknowledged_in(folder / ACKNOWLEDGED_FILE)
             found = snapshots_in(folder)
             snapshots = [(seq, _opened(path, opened)) for seq, path in found]
-            parent = to.absolute().parent
-            with disk_is_enough(to):
-                parent.mkdir(parents=True, exist_ok=True)
-                aside = tempfile.TemporaryDirectory(dir=parent, prefix=".evergraph-backup-")
-            journal = Path(opened.enter_context(aside)) / JOURNAL_FILE
+            journal = opened.enter_context(scratch_beside(to)) / JOURNAL_FILE
             copy_journal(folder / JOURNAL_FILE, journal)
             with closing(Journal(journal, readonly=True)) as copy:
                 first, last = copy.first(), copy.last()
@@ -179,15 +174,16 @@ def copied(parts: list[BackupFile], to: Path, on_progress: OnProgress | None) ->
         part.on_read = on_read
     if is_tar(to):
         check_new(to)
-        with (
-            disk_is_enough(to),
-            written_aside(to) as file,
-            tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as archive,
-        ):
-            for part in parts:
-                about = tarfile.TarInfo(part.name)
-                about.size = part.size
-                archive.addfile(about, part)
+        with scratch_beside(to) as aside, disk_is_enough(to):
+            with (
+                (aside / to.name).open("wb") as file,
+                tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as archive,
+            ):
+                for part in parts:
+                    about = tarfile.TarInfo(part.name)
+                    about.size = part.size
+                    archive.addfile(about, part)
+            _rename(aside / to.name, to)
         return total
     with folder_aside(to) as aside:
         for part in parts:
@@ -213,18 +209,19 @@ def check_new(path: Path) -> None:
 def folder_aside(to: Path) -> Iterator[Path]:
     """Yield an empty folder that is renamed to ``to`` once it is filled and on disk."""
     check_new(to)
-    aside = to.absolute().with_name(f".{to.absolute().name}-begun")
-    shutil.rmtree(aside, ignore_errors=True)  # left by a killed process
-    try:
-        with disk_is_enough(to):
-            make_folders(aside)
-            yield aside
-            for path in (*aside.rglob("*"), aside):
-                markers.sync(path)
-            aside.rename(to)
-            markers.sync(aside.parent)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+    with scratch_beside(to) as aside, disk_is_enough(to):
+        folder = aside / to.absolute().name
+        folder.mkdir()
+        yield folder
+        _rename(folder, to)
+
+
+def _rename(made: Path, to: Path) -> None:
+    """Give a file or folder its name once all of it is on disk."""
+    for path in (*made.rglob("*"), made):
+        markers.sync(path)
+    made.rename(to)
+    markers.sync(to.absolute().parent)
 
 
 def restore(source: Path, to: Path, *, on_progress: OnProgress | None = None) -> BackedUp:
@@ -246,7 +243,7 @@ def restore(source: Path, to: Path, *, on_progress: OnProgress | None = None) ->
         if markers.stored_parameters(folder) is None:
             raise DataError(f"the backup holds no {FORMAT_FILE}")
         for _, path in snapshots_in(folder):
-            snapshot.read_snapshot(path)
+            recovery.restored(path, maker_of(folder))
         on_delta = None if on_progress is None else partial(on_progress, VERIFY)
         for what in check_journal(folder / JOURNAL_FILE, on_delta):
             raise DataError(f"{folder / JOURNAL_FILE}: {what}")

@@ -9,7 +9,7 @@ import json
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,14 +19,21 @@ from pathlib import Path
 import torch
 
 from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
-from evergraph.core.file_lock import LOCK_FILE, is_held
+from evergraph.core.file_lock import LOCK_FILE, is_held, left_beside
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, is_same
-from evergraph.online.folder import markers, recovery, snapshot
-from evergraph.online.folder.journal import JOURNAL_FILE, NOTHING, Journal, SetAside, decoded
+from evergraph.online.delta import DeltaResult
+from evergraph.online.folder import markers, recovery, snapshot, sqlite_file
+from evergraph.online.folder.journal import (
+    JOURNAL_FILE,
+    NOTHING,
+    Journal,
+    JournalEntry,
+    SetAside,
+    decoded,
+)
 from evergraph.online.folder.learner_folder import LearnerFolder, maker_of
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, COLUMNS_FILE, FORMAT_FILE
 from evergraph.online.folder.snapshot import ABOUT, MANIFEST, STATE, Snapshot, snapshots_in
-from evergraph.online.folder.sqlite_file import open_for_reading
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.recount import recount
 
@@ -48,14 +55,21 @@ class Finding:
 
 
 def checkup(
-    folder: Path, *, quick: bool = False, on_progress: OnProgress | None = None
+    folder: Path,
+    *,
+    quick: bool = False,
+    deep: bool = False,
+    on_progress: OnProgress | None = None,
 ) -> list[Finding]:
     """Return all faults of a folder; nothing is changed.
 
-    Another process may write meanwhile: its changes are not reported as faults.
+    Another process may write meanwhile: its changes are not reported as faults. Checksums prove
+    that nothing has changed since it was written, not who wrote it: whoever can write to a folder
+    can also make its checksums again.
 
     quick: check files only. Otherwise deltas are replayed and all statistics are recomputed, which
-    takes about as long as learning everything, and twice the memory.
+    takes about as long as learning everything, and twice the memory. deep: recompute also those of
+    every snapshot by itself, since deltas after it may hide a fault.
     """
     if not folder.is_dir() or markers.stored_parameters(folder) is None:
         raise DataError(f"{folder} holds no learner: there is no {FORMAT_FILE}")
@@ -79,6 +93,8 @@ def checkup(
                 found.append(_finding(folder, error, path.name))
     if acknowledged is not None and not any(each.file == JOURNAL_FILE for each in found):
         found += _ends(folder, acknowledged, written=written)
+    if deep:
+        found += _each(folder, maker_of(folder), snapshots)
     if not quick:
         found += _learner(folder, maker_of(folder), snapshots, sound=not found)
     return found
@@ -102,6 +118,8 @@ def _listed(folder: Path, *, written: bool) -> Iterator[Finding]:
             yield Finding(path.name, "does not belong to a learner's folder")
         for each in (path, *inside):
             name = str(each.relative_to(folder))
+            if each.is_symlink():
+                yield Finding(name, "is a symbolic link, which evergraph never writes")
             if each != path and each.name not in IN_SNAPSHOT:
                 yield Finding(name, "does not belong to a snapshot")
             try:
@@ -112,6 +130,9 @@ def _listed(folder: Path, *, written: bool) -> Iterator[Finding]:
                 yield Finding(name, f"may be written by everybody (mode {stat.S_IMODE(mode):o})")
             if not os.access(each, os.R_OK):
                 yield Finding(name, "may not be read by this user")
+    for path in left_beside(folder):
+        what = "was left by a killed backup: opening a folder beside it for writing removes it"
+        yield Finding(f"../{path.name}", what)
     if not (folder / ACKNOWLEDGED_FILE).exists():
         yield Finding(
             ACKNOWLEDGED_FILE, "is missing: the loss of the journal's end would go unnoticed"
@@ -141,6 +162,20 @@ def _ends(folder: Path, acknowledged: int, *, written: bool) -> Iterator[Finding
         yield Finding(JOURNAL_FILE, f"ends with delta {last}, before snapshot-{numbers[0]}")
     if first > 1 and not any(number + 1 >= first for number in numbers):
         yield Finding(JOURNAL_FILE, f"begins with delta {first}, and no snapshot holds the rest")
+
+
+def _each(folder: Path, make: Make, snapshots: list[Snapshot]) -> Iterator[Finding]:
+    """Verify the statistics of every snapshot, and that its manifest has a checksum."""
+    for each in snapshots:
+        path = folder / f"snapshot-{each.seq}"
+        try:
+            if snapshot.read_manifest(path)["format"] != snapshot.FORMAT:
+                yield Finding(path.name, "has a manifest without checksum, as of earlier versions")
+            learner = make()
+            learner.restore(each.state, each.about)
+            yield from (Finding(path.name, what) for what in recount(learner))
+        except Exception as error:
+            yield _finding(folder, error, path.name)
 
 
 def _learner(
@@ -177,7 +212,10 @@ def _replayed(folder: Path, make: Make, older: Snapshot, newer: Snapshot) -> Ite
         learner = make()
         learner.restore(older.state, older.about)
         with closing(Journal(folder / JOURNAL_FILE, readonly=True)) as journal:
-            recovery.replay(learner, journal, older.seq, until=newer.seq)
+            for batch in journal.batches_after(older.seq):
+                if batch[-1].seq <= newer.seq:
+                    results = recovery.apply_entries(learner, journal, batch)
+                    yield from _results(journal, batch, results)
         state = learner.state()
     except Exception as error:
         # Unless deltas in between were dropped, or are damaged, which has been reported.
@@ -192,17 +230,30 @@ def _replayed(folder: Path, make: Make, older: Snapshot, newer: Snapshot) -> Ite
         yield Finding(name, f"differs from snapshot-{older.seq} plus the journal ({some})")
 
 
+def _results(
+    journal: Journal, batch: Sequence[JournalEntry], results: Sequence[DeltaResult]
+) -> Iterator[Finding]:
+    """Compare the results of deltas with those that are kept with their keys."""
+    for entry, result in zip(batch, results, strict=True):
+        told = None if entry.key is None else journal.keys.known(entry.key, entry.data)
+        if told is not None and told[1] != json.dumps(vars(result), sort_keys=True):
+            what = f"the result of key {entry.key!r} is not what delta {entry.seq} gives"
+            yield Finding(JOURNAL_FILE, what)
+
+
 def check_journal(path: Path, on_delta: OnDelta | None = None) -> Iterator[str]:
     """Yield the faults of a journal, a sentence each; on_delta: called after every delta."""
     if not path.exists():
         yield "is missing"
         return
     try:
-        with closing(open_for_reading(path)) as connection:
+        with closing(sqlite_file.open_for_reading(path)) as connection:
             connection.execute("BEGIN")
             for (fault,) in connection.execute("PRAGMA integrity_check(3)"):
                 if fault != "ok":
                     yield f"SQLite finds it damaged ({fault})"
+            for kind, name in sqlite_file.foreign(connection):
+                yield f"has a {kind} {name!r}, which evergraph never writes"
             yield from _deltas(connection, on_delta)
             yield from _keys(connection)
     except (sqlite3.Error, DataError) as error:
@@ -301,9 +352,8 @@ def _check_without(folder: Path, make: Make, seqs: Collection[int]) -> None:
                 raise DataError(f"{journal.path}: {holds or 'holds no delta'} {seq}{hint}")
             if seq in known and next(journal.after(seq - 1)).data == NOTHING:
                 raise DataError(f"{journal.path}: delta {seq} was left out already")
-        learner = make()
         # Damaged snapshots are reported when the folder is opened.
-        begun = recovery.restore_newest(folder, learner, before=min(seqs), damaged=[])
+        learner, begun = recovery.restore_newest(folder, make, before=min(seqs), damaged=[])
         if not begun and first > 1:
             raise DataError(
                 f"{folder}: delta {min(seqs)} cannot be left out, since there is no snapshot from "

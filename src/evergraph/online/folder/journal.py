@@ -77,6 +77,8 @@ class Journal:
             opening = sqlite_file.open_for_reading if readonly else sqlite_file.open_for_writing
             self.connection = opening(path)
             (_, _, opened) = self.connection.execute("PRAGMA database_list").fetchone()
+        self._place = path.absolute()  # wherever the process goes
+        self._files = sqlite_file.identities(self._place)
         self._is_copy = Path(opened).name == sqlite_file.COPY
         self.keys = JournalKeys(self)
         self.aside = SetAsideDeltas(self)
@@ -115,6 +117,16 @@ class Journal:
     def is_outdated(self) -> bool:
         """Whether this is a copy of a file that has changed since, and must be opened again."""
         return self._is_copy and self._seen != sqlite_file.stamps(self.path)
+
+    def is_gone(self) -> bool:
+        """Whether the file or its WAL was removed, moved or replaced since it was opened.
+
+        SQLite goes on writing to a file that has no name any more; it takes microseconds to ask.
+        """
+        now = sqlite_file.identities(self._place)
+        gone = not self._files.items() <= now.items()
+        self._files |= now  # the WAL comes with the first write
+        return gone
 
     def write(self, entries: Sequence[JournalEntry]) -> None:
         """Write deltas, all or none; they are on disk when this returns.

@@ -9,23 +9,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
 from evergraph.core.file_lock import LOCK_FILE
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import make_folders
 from evergraph.online.codecs.delta_bytes import delta_from_bytes
+from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal, JournalEntry, named
 from evergraph.online.folder.markers import (
     ACKNOWLEDGED_FILE,
     FORMAT_FILE,
 )
-from evergraph.online.folder.snapshot import ABOUT, read_snapshot, snapshots_in
+from evergraph.online.folder.snapshot import STATE, read_snapshot, snapshots_in
 from evergraph.online.folder.status import Progress, Replaying
 from evergraph.online.learner import OnlineLearner
 
 REPORTED = 0.5  # seconds between two progress reports
-RENAMED = "renamed"  # in a snapshot: the number used for renaming classes, not for a delta
 # Files that a process killed while creating the folder may leave.
 _BEGUN = (LOCK_FILE, JOURNAL_FILE, ACKNOWLEDGED_FILE, f".{FORMAT_FILE}-")
 logger = logging.getLogger(__name__)
@@ -132,11 +132,7 @@ def recover(
             if not journal.readonly:
                 set_aside(journal, error.first, error.name, error.why)
     noted = max(acknowledged, *(number for number, _ in snapshots_in(folder)), 0)
-    # Renaming classes uses a number that is not in the journal, see ``LearnerFolder.purge``.
-    renamed = noted == found.snapshot == journal.last() + 1 and noted == markers.read_checked(
-        folder / f"snapshot-{noted}" / ABOUT
-    ).get(RENAMED)
-    if journal.last() < noted and not renamed:
+    if journal.last() < noted:
         raise DataError(
             f"{journal.path}: ends with delta {journal.last()}, but {noted} were acknowledged: its "
             "end is damaged or its -wal file is missing, restore the folder from a backup"
@@ -170,9 +166,10 @@ def _recovered(
     progress: Progress | None,
 ) -> Recovered:
     """Return the learner from the newest intact snapshot and the deltas since, up to ``until``."""
-    learner, reads = make(), time.monotonic()
+    reads = time.monotonic()
     damaged: list[DataError] = []
-    snapshot = seq = restore_newest(folder, learner, damaged=damaged)
+    learner, snapshot = restore_newest(folder, make, damaged=damaged)
+    seq = snapshot
     for error in damaged:
         logger.warning("%s: using the previous snapshot", error)
     if not seq and journal.first() > 1:
@@ -236,9 +233,13 @@ def _reporter(
 
 
 def restore_newest(
-    folder: Path, learner: OnlineLearner, *, before: int | None = None, damaged: list[DataError]
-) -> int:
-    """Restore the newest intact snapshot; return its number, 0 if there is none.
+    folder: Path,
+    make: Callable[[], OnlineLearner],
+    *,
+    before: int | None = None,
+    damaged: list[DataError],
+) -> tuple[OnlineLearner, int]:
+    """Return the learner of the newest intact snapshot and its number; an empty one and 0 if none.
 
     before: a delta that it must not include; damaged: receives the errors of newer ones.
     """
@@ -246,13 +247,25 @@ def restore_newest(
         if before is not None and seq >= before:
             continue
         try:
-            snapshot = read_snapshot(path)
+            return restored(path, make), seq
         except DataError as error:
             damaged.append(error)
-            continue
+    return make(), 0
+
+
+def restored(path: Path, make: Callable[[], OnlineLearner]) -> OnlineLearner:
+    """Return the learner of a snapshot; raise ``DataError``, naming the file, if it is damaged.
+
+    Checksums show what has changed since it was written, not who wrote it: its arrays are checked
+    before anything computes with them, see ``check_arrays``.
+    """
+    snapshot, learner = read_snapshot(path), make()
+    try:
         learner.restore(snapshot.state, snapshot.about)
-        return seq
-    return 0
+    except (EvergraphError, ArithmeticError, LookupError, TypeError, ValueError, RuntimeError) as e:
+        why = str(e) if isinstance(e, EvergraphError) else reason(e)
+        raise DataError(f"{path / STATE}: cannot be the state of this learner ({why})") from e
+    return learner
 
 
 def replay(learner: OnlineLearner, journal: Journal, seq: int, *, until: float = math.inf) -> int:
@@ -265,8 +278,10 @@ def replay(learner: OnlineLearner, journal: Journal, seq: int, *, until: float =
     return seq
 
 
-def apply_entries(learner: OnlineLearner, journal: Journal, batch: Sequence[JournalEntry]) -> None:
-    """Apply a batch from the journal, and record the results of deltas with keys."""
+def apply_entries(
+    learner: OnlineLearner, journal: Journal, batch: Sequence[JournalEntry]
+) -> list[DeltaResult]:
+    """Apply a batch from the journal, and record the results of deltas with keys; return all."""
     deltas = []
     for entry in batch:
         try:
@@ -279,6 +294,7 @@ def apply_entries(learner: OnlineLearner, journal: Journal, batch: Sequence[Jour
         raise UnappliedError(journal.path, batch, reason(error)) from error
     if not journal.readonly:
         journal.keys.keep_results(deltas, results)
+    return results
 
 
 def reason(error: Exception) -> str:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError, ResourceError
+from evergraph.core.file_lock import remove_left
 from evergraph.core.mapped import MappedTensor, disk_is_enough
 from evergraph.graphs.graph_folder import checksum
 from evergraph.online.folder.markers import read_checked, sync, with_check
@@ -166,9 +167,10 @@ def remove_snapshot(path: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove temporary folders left by a killed process."""
+    """Remove temporary folders left by a killed process, also copies beside the folder."""
     for path in folder.glob(f"{ASIDE}*"):
         shutil.rmtree(path, ignore_errors=True)
+    remove_left(folder)
 
 
 class SnapshotShelf:

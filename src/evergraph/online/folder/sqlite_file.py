@@ -57,6 +57,16 @@ def stamps(path: Path) -> list[tuple[int, int]]:
     return [(each.st_mtime_ns, each.st_size) for each in found if each.st_size]
 
 
+def identities(path: Path) -> dict[str, tuple[int, int]]:
+    """Return which files a path and that of its WAL lead to, without those that do not exist."""
+    found = {}
+    for file in (path, path.with_name(f"{path.name}-wal")):
+        with contextlib.suppress(OSError):
+            facts = file.stat()
+            found[file.name] = facts.st_dev, facts.st_ino
+    return found
+
+
 def open_for_writing(path: Path) -> sqlite3.Connection:
     """Open a file whose commits wait for the disk; create it if necessary."""
     # The space of deleted rows is overwritten, as it may hold forgotten nodes, and can be released.
@@ -186,6 +196,15 @@ def layout_of(connection: sqlite3.Connection) -> int:
             "earlier ones: open it with the version that wrote it"
         )
     return layout
+
+
+def foreign(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Return type and name of what is in a journal beside its own tables, such as a trigger."""
+    listed = "SELECT type, name FROM sqlite_master WHERE name NOT GLOB 'sqlite_*'"
+    with closing(sqlite3.connect(":memory:")) as own:
+        for statement in _SCHEMA:
+            own.execute(statement)
+        return sorted({*connection.execute(listed)} - {*own.execute(listed)})
 
 
 def bring_up_to_date(connection: sqlite3.Connection) -> None:

@@ -22,14 +22,15 @@ from typing import NamedTuple
 from torch import Tensor
 
 from evergraph.core.errors import DataError, EvergraphError, ResourceError, StoppedError
-from evergraph.online.delta import DeltaResult, Label
+from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.journal import JournalEntry, named
 from evergraph.online.folder.queue import DeltaQueue, Gathered, Waiting, is_of_disk
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.monitor import report, warn
-from evergraph.online.pieces import PackedState, Pieces
+from evergraph.online.pieces import Pieces
+from evergraph.online.state_arrays import PackedState
 
 # Time spent on deltas triggers a snapshot once it is this many times the duration of the last one.
 SHARE = 3.0
@@ -95,8 +96,6 @@ class FolderWriter:
 
     def _adopt(self, found: recovery.Recovered) -> None:
         self.learner, self.seq = found.learner, found.seq
-        if self.seq > self._journal.last():  # killed after renaming classes, before this
-            self._journal.begin_anew(self.seq, keys=False)
         if found.snapshot < self._shelf.newest:  # a newer one is damaged
             self._shelf = snapshot.SnapshotShelf(self.path, found.snapshot)
         self._keys, self._set_aside = self._journal.keys.count(), self._journal.aside.count()
@@ -129,7 +128,7 @@ class FolderWriter:
         self._adopt(recovery.recover(self.path, self._make, self._journal, known=self.seq))
         self.on_change()
 
-    def _stop(self, why: str, cause: BaseException) -> StoppedError:
+    def _stop(self, why: str, cause: BaseException | None = None) -> StoppedError:
         """Stop all writes, as it is uncertain what is on disk until the folder is opened again."""
         self._stopped, self._stopped_since = f"{self.path}: {why}", time.time()
         logger.error("%s", self._stopped)
@@ -142,14 +141,27 @@ class FolderWriter:
         why = f"could not be written completely ({type(error).__name__}: {error})"
         return self._stop(f"{deltas} {why}: writes have stopped, open the folder again", error)
 
-    def _check_taking(self) -> None:
+    def check_process(self) -> None:
+        """Raise in a child of the process that opened the folder, before it waits for a lock."""
         if os.getpid() != self._process:  # a fork has neither the lock nor the threads
             raise StoppedError(
                 f"{self.path} was opened by process {self._process} and cannot be used in process "
                 f"{os.getpid()}, which that one started: open it there"
             )
+
+    def _check_taking(self) -> None:
+        self.check_process()
+        self._check_there()
         if self._stopped is not None:
             raise StoppedError(self._stopped)
+
+    def _check_there(self) -> None:
+        """Stop all writes once the journal has left its path: nobody would find them there."""
+        if self._stopped is None and self._journal.is_gone():
+            self._stop(
+                "the journal was removed, moved or replaced while it was in use: writes have "
+                "stopped, and changes since the last backup may be lost; restore the folder"
+            )
 
     def _take_all(self, waiting: Sequence[Waiting]) -> None:
         """Apply deltas, batch by batch; the lock is held."""
@@ -206,6 +218,7 @@ class FolderWriter:
             if stopped is not None and isinstance(error, Exception):
                 raise stopped from error
             raise
+        self._check_taking()  # it may have been written to a file that has no name any more
 
     def _apply(self, batch: Gathered) -> list[DeltaResult] | None:
         """Apply a written batch; None if one of several was withdrawn, to be tried one by one."""
@@ -272,7 +285,7 @@ class FolderWriter:
             return self._shelf.newest
 
     def _lent(
-        self, packed: PackedState | None = None, **more: int
+        self, packed: PackedState | None = None
     ) -> tuple[int, Mapping[str, Tensor | Pieces], bytes]:
         """Return what ``_publish`` takes: the state of this moment, of which little is copied.
 
@@ -282,7 +295,7 @@ class FolderWriter:
         threads = getattr(self.learner, "threads", None)  # the last digits depend on it
         content = self.learner.about() if packed is None else packed.about
         arrays = self.learner.lent() if packed is None else packed.arrays
-        return self.seq, arrays, json.dumps(content | {"threads": threads} | more).encode()
+        return self.seq, arrays, json.dumps(content | {"threads": threads}).encode()
 
     def _publish(self, seq: int, arrays: Mapping[str, Tensor | Pieces], about: bytes) -> None:
         self._shelf.publish(snapshot.write_aside(self.path, seq, arrays), seq, about)
@@ -308,10 +321,10 @@ class FolderWriter:
             self._keys = self._journal.keys.count()
             self._journal.tidy()
 
-    def purge(self, *, keys: bool, names: bool) -> Purged:
+    def purge(self, *, keys: bool) -> Purged:
         """Keep one snapshot of the current state, and nothing older; see ``LearnerFolder``.
 
-        Deltas wait until it is done. If positions were dropped, the learner is read back from it.
+        Deltas wait until it is done. If nodes or classes were dropped, the learner is read back.
 
         The process may be killed between any two steps. Nothing that a recovery needs is removed
         before the new snapshot is on disk and was read back. From then on a recovery starts from
@@ -322,7 +335,7 @@ class FolderWriter:
             self._check_taking()
             self._journal.check_unread()
             before = folder_bytes(self.path)
-            places = self._snapshot_for_good(self.learner.unused_names() if names else {})
+            packed = self._snapshot_for_good()
             try:
                 if self.seq:
                     self._shelf.keep_only(self.seq)
@@ -336,10 +349,8 @@ class FolderWriter:
                 self._acknowledged.note(self.seq)
                 self._keys, self._set_aside = self._journal.keys.count(), 0
                 self._snapshot_error = None
-                if places:
+                if packed is not None:
                     self._renew_learner()
-                else:
-                    self.on_change()  # names may have changed
             except BaseException as error:  # snapshot and learner may differ now
                 why = f"the purge is incomplete ({error}): open the folder again, and purge again"
                 self._stop(why, error)
@@ -349,38 +360,28 @@ class FolderWriter:
                     f"{self._journal.path}-wal: another process has read it since the purge began, "
                     "so it still holds erased data: end that process, and purge again"
                 )
+            places = 0 if packed is None else packed.places
             return Purged(self.seq, before, folder_bytes(self.path), places)
 
-    def _snapshot_for_good(self, names: Mapping[Label, Label]) -> int:
+    def _snapshot_for_good(self) -> PackedState | None:
         """Take a packed snapshot, unless there is an intact one of the current state already.
 
-        names: of classes, to be replaced. Returns how many positions were dropped.
+        Returns what it holds if nodes or classes were dropped.
         """
         packed: PackedState | None = None
-        if not names:
-            there = not self.seq or snapshot.is_whole(self.path, self.seq)
-            # Replacing a snapshot by one of the same number removes it for a moment. That is not
-            # done if a process killed then would leave none: a folder that holds nothing else, such
-            # as one just restored, is packed by the first purge after a delta.
-            if self.seq and (not there or self._shelf.has_before(self.seq, self._journal.first())):
-                packed = self.learner.packed()
-            if packed is not None or not there:
-                self._publish(*self._lent(packed))
-        else:
-            # Renaming classes counts as a change with its own number, which only snapshots have.
-            self.learner.rename(names, seq=self.seq + 1)
-            self.seq += 1
-            try:
-                packed = self.learner.packed()
-                self._publish(*self._lent(packed, **{recovery.RENAMED: self.seq}))
-            except BaseException:  # the journal knows nothing of it
-                self.seq -= 1
-                self.learner.rename({new: old for old, new in names.items()}, seq=self.seq)
-                raise
-        return 0 if packed is None else packed.places
+        there = not self.seq or snapshot.is_whole(self.path, self.seq)
+        # Replacing a snapshot by one of the same number removes it for a moment. That is not done
+        # if a process killed then would leave none: a folder that holds nothing else, such as one
+        # just restored, is packed by the first purge after a delta.
+        if self.seq and (not there or self._shelf.has_before(self.seq, self._journal.first())):
+            packed = self.learner.packed()
+        if packed is not None or not there:
+            self._publish(*self._lent(packed))
+        return packed
 
     def status(self) -> FolderStatus:
         """Return the status of the folder."""
+        self._check_there()
         counted = self._counted
         return FolderStatus(
             path=str(self.path),
@@ -402,6 +403,7 @@ class FolderWriter:
     def close(self) -> None:
         """Finish and release the lock, after a snapshot if that shortens the next start."""
         self._compactor.close()
+        self._check_there()
         worth = max(self.close_seconds, self._compactor.took)  # must save more time than it takes
         if self._stopped is None and self._counted.seconds > worth:
             try:

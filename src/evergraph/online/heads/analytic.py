@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -19,8 +21,10 @@ from evergraph.nn.random_features import BLOCK_VALUES as FEATURE_VALUES
 from evergraph.nn.random_features import Activation, Expansion
 from evergraph.online.delta import Label, meant_by
 from evergraph.online.heads.base import BLOCK_VALUES as VALUES
-from evergraph.online.heads.base import OnlineHead, Scorer, heads, row_blocks
+from evergraph.online.heads.base import Ids, OnlineHead, Scorer, heads, of_classes, row_blocks
+from evergraph.online.state_arrays import Packing
 from evergraph.topology import TopologyEncoder
+from evergraph.topology.rowwise import BLOCK, Matrix, Panels
 from evergraph.training.learner import part_of
 
 
@@ -51,6 +55,7 @@ class AnalyticHead(OnlineHead):
     name = "analytic"
     exact_forgetting = True
     lazy = True
+    drops_classes = True
 
     def __init__(
         self, *, width: int = 1024, regularisation: float = 0.01, activation: Activation = "relu"
@@ -72,7 +77,7 @@ class AnalyticHead(OnlineHead):
 
     def _expand_exactly(self) -> None:
         # φ for the sums is in float64, so that subtracting a node removes what was added.
-        drawn = self._features.expansion()
+        self._drawn = drawn = self._features.expansion()
         self._exact = replace(drawn, matrix=drawn.matrix.double(), phases=drawn.phases.double())
 
     @property
@@ -125,7 +130,7 @@ class AnalyticHead(OnlineHead):
 
     def scorer(self) -> RidgeScorer:
         """Return φ and V; V is only ever replaced, not written to."""
-        return RidgeScorer(self._features.expansion(), self.weights_, SHARPNESS)
+        return RidgeScorer(self._drawn, self.weights_, SHARPNESS)
 
     def _expanded(self, vectors: Tensor) -> Iterator[Tensor]:
         return (self._exact(part.double()) for part in self._exact.blocks(vectors))
@@ -152,6 +157,12 @@ class AnalyticHead(OnlineHead):
         settled = torch.tensor(self._settled)
         return {"seed": self._features.seed, "weights": self.weights_, "settled": settled}
 
+    def packed(
+        self, state: dict[str, Tensor], nodes: Packing, classes: Packing
+    ) -> dict[str, Tensor]:
+        """Return a state without classes that no node has."""
+        return of_classes(state, classes.living) if self.drops_classes else state
+
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
         self.statistics_.restore(part_of(state, "statistics."))
@@ -173,11 +184,20 @@ class RidgeScorer(Scorer):
     scale: float
     shift: Tensor | None = None
 
-    def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
+    def __call__(self, ids: Ids, vectors: Matrix) -> Matrix:
         """Return the scores.  [n, dims] -> [n, classes]"""
-        parts = [self.expansion(part) @ self.weights for part in self.expansion.blocks(vectors)]
-        scores = torch.cat(parts).mul_(self.scale)
-        return scores if self.shift is None else scores.add_(self.shift)
+        scores = np.empty((len(vectors), self._panels.columns), np.float32)
+        for start in range(0, len(vectors), BLOCK):
+            rows = slice(start, start + BLOCK)
+            scores[rows] = self._panels(self.expansion.rowwise(vectors[rows]))
+        scores *= np.float32(self.scale)
+        if self.shift is not None:
+            scores += self.shift.numpy()
+        return scores
+
+    @cached_property
+    def _panels(self) -> Panels:
+        return Panels.of(self.weights)
 
     def slopes(self, vector: Tensor) -> Tensor | None:
         """Return Vᵀ diag(e R > 0) Rᵀ: s(e) is this times e with ReLU.  -> [classes, dims]"""
@@ -208,6 +228,7 @@ class TargetHead(AnalyticHead):
     """
 
     name = "targets"
+    drops_classes = False  # columns are labels, in the order in which classes named them
 
     def __init__(
         self,
@@ -321,7 +342,7 @@ class TargetHead(AnalyticHead):
         of_labels = self.kind == "labels"
         scale = STEEPNESS if of_labels else 1.0
         shift = self.offsets_ - STEEPNESS / 2 if of_labels else self.offsets_
-        return RidgeScorer(self._features.expansion(), self.weights_, scale, shift)
+        return RidgeScorer(self._drawn, self.weights_, scale, shift)
 
     def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
         """Return the estimate of ``AnalyticHead``, plus the values of a block of nodes."""

@@ -15,38 +15,30 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind
 from evergraph.core.resolver import Resolver
 from evergraph.online.delta import Label
-from evergraph.online.pieces import Packing
+from evergraph.online.state_arrays import Packing
 from evergraph.topology import SGC, TopologyEncoder
+from evergraph.topology.rowwise import Matrix
 
 # Sums may shrink by this factor before they are recomputed: 4 of the 16 digits of float64 are lost.
 LOSS = 1e4
-Ids = npt.NDArray[np.int64]  # positions of a few nodes
-Rows = npt.NDArray[np.float32]  # a row of numbers for each of them
+Ids = npt.NDArray[np.int64]  # positions of nodes
 
 
 class Scorer(ABC):
     """Immutable class scores of a head, safe to use from any thread.
 
-    A few rows take well under a millisecond: a service computes them without a thread.
+    No bit of a row's scores depends on the other rows (see ``evergraph.topology.rowwise``): what is
+    predicted for a node depends on the node and the state alone. A few rows take well under a
+    millisecond: a service computes them without a thread.
     """
 
     @abstractmethod
-    def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
+    def __call__(self, ids: Ids, vectors: Matrix) -> Matrix:
         """Return log-probabilities up to a constant per row.
 
         ids: positions of nodes, int64 [n]; vectors: their embeddings, float32 [n, dims]
-        -> [n, classes]
+        -> float32 [n, classes]
         """
-
-    def few(self, ids: Ids, vectors: Rows) -> Rows:
-        """Return the same scores for a few nodes, where calls cost more than arithmetic.
-
-        They are equal up to rounding. Where bits matter, call the scorer itself.
-
-        [n, dims] -> [n, classes]
-        """
-        scores: Rows = self(*map(torch.from_numpy, (ids, vectors))).numpy()
-        return scores
 
     def slopes(self, vector: Tensor) -> Tensor | None:
         """Return ∂s_c/∂e if scores are piecewise linear, else None.  [dims] -> [classes, dims]"""
@@ -70,6 +62,7 @@ class OnlineHead(ABC):
             settled yet. Other heads settle with every delta.
         takes_relations: whether it uses features along relations, beside each embedding.
         balanced: whether nodes left out are weighted so that every class counts alike.
+        drops_classes: whether ``packed`` drops classes that no node has.
     """
 
     name: ClassVar[str]
@@ -78,6 +71,7 @@ class OnlineHead(ABC):
     holds_back: ClassVar[bool] = False
     lazy: ClassVar[bool] = False
     takes_relations: ClassVar[bool] = False
+    drops_classes: ClassVar[bool] = False
     balanced: bool = True
 
     def default_topology(self) -> TopologyEncoder:
@@ -198,7 +192,7 @@ class OnlineHead(ABC):
 
     def scores(self, ids: Tensor, vectors: Tensor) -> Tensor:
         """Return the scores of some nodes, see ``Scorer``.  -> [n, classes]"""
-        return self.scorer()(ids, vectors)
+        return torch.from_numpy(self.scorer()(ids.numpy(), vectors.numpy()))
 
     def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
         """Return about how many more bytes a delta needs at most.
@@ -217,8 +211,10 @@ class OnlineHead(ABC):
     def state(self) -> dict[str, Tensor]:
         """Return everything that later deltas and scores depend on."""
 
-    def packed(self, state: dict[str, Tensor], packing: Packing) -> dict[str, Tensor]:
-        """Return a state with nodes renumbered, for heads that keep positions or rows of nodes."""
+    def packed(
+        self, state: dict[str, Tensor], nodes: Packing, classes: Packing
+    ) -> dict[str, Tensor]:
+        """Return a state with nodes and classes renumbered, for heads that keep such numbers."""
         return state
 
     @abstractmethod
@@ -256,21 +252,36 @@ def row_blocks(rows: int, columns: int) -> Iterator[slice]:
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
-def class_scores(scorer: Scorer, met: Tensor, ids: Tensor, vectors: Tensor) -> Tensor:
+def class_scores(scorer: Scorer, met: Tensor, ids: Ids, vectors: Matrix) -> Matrix:
     """Return the scores of all classes, -inf for those without nodes.
 
     met: bool [classes]; ids, vectors: see ``Scorer``; -> float32 [n, classes]
 
     >>> class Fixed(Scorer):
     ...     def __call__(self, ids, vectors): return vectors
-    >>> class_scores(Fixed(), torch.tensor([True, False, True]), torch.tensor([0]),
-    ...              torch.tensor([[1., 2.]]))  # the third class is too new for the scorer
-    tensor([[1., -inf, -inf]])
+    >>> class_scores(Fixed(), torch.tensor([True, False, True]), np.array([0]),
+    ...              np.array([[1, 2]], np.float32))  # the third class is too new for the scorer
+    array([[  1., -inf, -inf]], dtype=float32)
     """
-    known = scorer(ids, vectors)
-    scores = torch.full((len(ids), len(met)), -torch.inf)
-    scores[:, : known.shape[1]] = known[:, : len(met)]
-    return scores.masked_fill_(~met, -torch.inf)
+    known, there = scorer(ids, vectors), met.numpy()
+    if known.shape[1] == len(there) and there.all():
+        return known
+    scores = np.full((len(ids), len(there)), -np.inf, np.float32)
+    known = known[:, : len(there)]
+    np.copyto(scores[:, : known.shape[1]], known, where=there[: known.shape[1]])
+    return scores
+
+
+def of_classes(state: dict[str, Tensor], kept: Tensor) -> dict[str, Tensor]:
+    """Return the state of a head in closed form with some classes alone.  kept: int64 [classes]"""
+    found = dict(state)
+    for name, value in state.items():
+        what = name.rpartition(".")[2]
+        if what in ("sums", "mass", "counts"):
+            found[name] = value[kept[kept < len(value)]]
+        elif what == "weights":  # V, which may not have the newest classes yet
+            found[name] = value[:, kept[kept < value.shape[1]]]
+    return found
 
 
 class Wear:

@@ -14,7 +14,7 @@ from evergraph.closed_form.fusing import fused_weights
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.relations import WIDTH
 from evergraph.closed_form.ridge import BalancedSolution
-from evergraph.closed_form.view_map import BLOCK_VALUES, RandomMap, ViewMap
+from evergraph.closed_form.view_map import BLOCK_VALUES, RandomMap
 from evergraph.closed_form.views import (
     CODE_HOPS,
     CODES,
@@ -26,10 +26,10 @@ from evergraph.closed_form.views import (
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.errors import ConfigurationError
 from evergraph.online.graph.live_relations import PARTS
-from evergraph.online.heads.base import OnlineHead, heads, row_blocks
+from evergraph.online.heads.base import OnlineHead, heads, of_classes, row_blocks
 from evergraph.online.heads.fused_scorer import FusedScorer
 from evergraph.online.learned_nodes import LEAST
-from evergraph.online.pieces import Packing
+from evergraph.online.state_arrays import Packing
 from evergraph.topology import MixHop, TopologyEncoder
 from evergraph.topology.rowwise import block_product
 from evergraph.training.learner import part_of
@@ -97,6 +97,7 @@ class FusedHead(OnlineHead):
     holds_back = True
     lazy = True
     takes_relations = True
+    drops_classes = True
 
     def __init__(
         self,
@@ -170,7 +171,7 @@ class FusedHead(OnlineHead):
             sizes[CODES] = CODE_HOPS * self.code_width
             if self._related:
                 sizes[RELATION_CODES] = self.code_width
-        self._map: ViewMap = RandomMap.drawn(
+        self._map: RandomMap | KernelMap = RandomMap.drawn(
             self.parsed, sizes, width=self.width, seed=int(self.seed)
         )
 
@@ -398,12 +399,14 @@ class FusedHead(OnlineHead):
             kept["landmark_nodes"] = self._landmarks
         return kept
 
-    def packed(self, state: dict[str, Tensor], packing: Packing) -> dict[str, Tensor]:
-        """Return the same once nodes have other positions: landmarks are known by theirs."""
-        if "landmark_nodes" not in state:
-            return state
-        nodes = state["landmark_nodes"]
-        return state | {"landmark_nodes": packing.places[nodes].where(nodes >= 0, -1)}
+    def packed(
+        self, state: dict[str, Tensor], nodes: Packing, classes: Packing
+    ) -> dict[str, Tensor]:
+        """Return the same for other numbers: landmarks are known by their positions."""
+        found = of_classes(state, classes.living)
+        if "landmark_nodes" in state:
+            found["landmark_nodes"] = nodes.places[state["landmark_nodes"]]
+        return found
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""

@@ -1,0 +1,269 @@
+"""What each array of a snapshot is: how it is checked when it is read, and packed when written.
+
+Snapshots may come from anywhere, and compiled code does not check indices: ``check_arrays`` does,
+once, before anything is restored.
+
+Positions are never reused (see ``GrowingGraph``), so a learner whose nodes come and go holds empty
+rows for all nodes it ever had. Since a snapshot holds the complete state, these rows are left out
+there and positions are renumbered (``Packing``). Nodes keep their order; so sums that run in the
+order of positions give the same bits, and the restored learner is the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import DataError
+from evergraph.online.pieces import Pieces, split
+
+POSITIONS, CLASSES = "graph.alive", "classes.kinds"  # whose lengths are their numbers
+Arrays = dict[str, Tensor | Pieces]
+
+
+@dataclass(frozen=True)
+class ArrayKind:
+    """What an array is. Counts are given as the name of an array that has so many rows.
+
+    In a name, ``{0}`` stands for what the group of the array's own pattern has matched.
+    """
+
+    dtype: torch.dtype | None = None  # None for several
+    rows: str | None = None  # how many rows it has; None for any number
+    more: int = 0  # rows beyond these
+    fewer: bool = False  # whether the last rows may be missing
+    least: int | None = None  # its least value; None if it holds no indices
+    below: str | None = None  # how many values there are from 0 on
+    finite: bool = False
+
+
+_LISTS, _NAMES = r"(graph|relations\.\d+\.\w+)", r"(ids|classes|relations\.names|relations\.types)"
+_SUMS = r"(head\.(?:view_\d+|statistics|sums\.\d+))"
+_whole, _single = torch.int64, torch.float32
+# By name, the first that matches. Every array must be listed: of an unknown one it is not known
+# whether it has a row for every position.
+KINDS = {
+    re.compile(names): kind
+    for names, kind in {
+        r"graph\.alive": ArrayKind(torch.bool, POSITIONS),
+        r"graph\.features": ArrayKind(_single, POSITIONS, finite=True),
+        rf"{_LISTS}\.indptr": ArrayKind(_whole, POSITIONS, more=1, least=0),
+        rf"{_LISTS}\.indices": ArrayKind(torch.int32, least=0, below=POSITIONS),
+        rf"{_LISTS}\.weights": ArrayKind(_single, "{0}.indices", least=0, finite=True),
+        r"(embeddings|codes)\..+": ArrayKind(_single, POSITIONS),
+        r"relations\.(sent|near|vectors)": ArrayKind(_single, POSITIONS),
+        r"relations\.typed": ArrayKind(_whole, POSITIONS, least=-1, below="relations.types.kinds"),
+        r"ids\.kinds": ArrayKind(torch.uint8, POSITIONS),
+        r"ids\.lengths": ArrayKind(_whole, POSITIONS, least=0),
+        rf"{_NAMES}\.lengths": ArrayKind(_whole, "{0}.kinds", least=0),
+        rf"{_NAMES}\.(?:kinds|bytes)": ArrayKind(torch.uint8),
+        r"held\.lots": ArrayKind(_whole, POSITIONS),
+        r"labels\.numbers": ArrayKind(_whole, POSITIONS, least=-1, below=CLASSES),
+        r"labels\.counts": ArrayKind(_whole, CLASSES, fewer=True, least=0),
+        r"counted\.slots": ArrayKind(_whole, POSITIONS, fewer=True, least=0),
+        r"counted\.rows": ArrayKind(_single),
+        r"counted\.marks": ArrayKind(torch.bool, "counted.rows"),
+        r"counted\.free": ArrayKind(_whole, least=0, below="counted.rows"),
+        r"prequential\.pairs": ArrayKind(_whole, least=-1, below=CLASSES),
+        r"head\.landmark_nodes": ArrayKind(_whole, least=-1, below=POSITIONS),
+        r"head\.landmarks": ArrayKind(_single, "head.landmark_nodes"),
+        r"head\.tem\.memory\.nodes": ArrayKind(_whole, least=0, below=POSITIONS),
+        r"head\.tem\.memory\.labels": ArrayKind(_whole, least=0, below=CLASSES),
+        rf"{_SUMS}\.counts": ArrayKind(_whole, CLASSES, fewer=True),
+        rf"{_SUMS}\.(?:sums|mass)": ArrayKind(torch.float64, "{0}.counts"),
+        r"(solving|wear|prequential|alarms|head|held)\..+": ArrayKind(),
+    }.items()
+}
+# Arrays that snapshots of earlier versions may lack, with what is computed or assumed instead.
+_LATER = re.compile(
+    r"(embeddings|codes)\.(drift_\d+|unscaled|subtracted)|(counted|solving|wear|alarms|head)\..+"
+    r"|held\.learned"
+)
+
+
+def kind_of(name: str) -> tuple[ArrayKind, str]:
+    """Return what an array is, and what ``{0}`` stands for in it."""
+    for names, kind in KINDS.items():
+        if (found := names.fullmatch(name)) is not None:
+            return kind, found[1] if names.groups else ""
+    raise DataError(f"array {name!r} is not one of a learner")
+
+
+def check_arrays(state: Mapping[str, Tensor], empty: Mapping[str, Tensor | Pieces]) -> None:
+    """Raise ``DataError`` unless arrays can be those of a learner.
+
+    Types, lengths and widths are checked, and every number that is used as an index. Whether values
+    are those of the graph and its labels is another question: see ``recount``.
+
+    empty: the arrays of the learner before it has nodes, which have the same names and widths.
+
+    >>> check_arrays({"graph.alive": torch.ones(2, dtype=torch.bool),
+    ...               "labels.numbers": torch.tensor([-1, 7])}, {})
+    Traceback (most recent call last):
+    evergraph.core.errors.DataError: array 'labels.numbers' must hold values from -1 to -1, not 7
+    """
+    for name in empty.keys() - state.keys():
+        hop = re.fullmatch(r"((?:embeddings|codes)\.state_)(\d+)", name)
+        last = hop is not None and f"{hop[1]}{int(hop[2]) + 1}" not in empty
+        if not last and not _LATER.fullmatch(name):
+            raise DataError(f"array {name!r} is missing")
+    for find in (_fault, _relation_fault):  # what holds between arrays relies on each
+        for name in state:
+            if (wrong := find(name, state, empty)) is not None:
+                raise DataError(f"array {name!r} must {wrong}")
+
+
+def _fault(
+    name: str, state: Mapping[str, Tensor], empty: Mapping[str, Tensor | Pieces]
+) -> str | None:
+    """Return what an array must be and is not, None if nothing is wrong."""
+    value, (kind, group) = state[name], kind_of(name)
+
+    def count(other: str) -> int:
+        found = state.get(other.format(group))
+        return 0 if found is None else len(found)
+
+    if kind == ArrayKind():
+        return None
+    if kind.dtype not in (None, value.dtype):
+        return f"have values of {kind.dtype}, not {value.dtype}"
+    width = tuple(empty[name].shape[1:]) if name in empty and name[:5] != "head." else None
+    if not value.dim() or width not in (None, tuple(value.shape[1:])):
+        return f"have rows of shape {width}, not {tuple(value.shape)}"
+    rows = None if kind.rows is None else count(kind.rows) + kind.more
+    if rows is not None and not (len(value) <= rows if kind.fewer else len(value) == rows):
+        return f"have {rows:,} rows, not {len(value):,}"
+    if kind.finite and not bool(value.isfinite().all()):
+        return "hold finite numbers"
+    if kind.least is not None and value.numel():
+        most = None if kind.below is None else count(kind.below) - 1
+        low, high = value.min().item(), value.max().item()
+        if low < kind.least or (most is not None and high > most):
+            wrong = low if low < kind.least else high
+            limits = f"of {kind.least} or more" if most is None else f"from {kind.least} to {most}"
+            return f"hold values {limits}, not {wrong}"
+    return None
+
+
+def _relation_fault(
+    name: str, state: Mapping[str, Tensor], empty: Mapping[str, Tensor | Pieces]
+) -> str | None:
+    part, _, word = name.rpartition(".")
+    return _RELATIONS[word](part, state) if word in _RELATIONS else None
+
+
+def _pointers(lists: str, state: Mapping[str, Tensor]) -> str | None:
+    indptr, indices = state[f"{lists}.indptr"], state[f"{lists}.indices"]
+    if int(indptr[0]) != 0 or int(indptr[-1]) != len(indices) or bool((indptr.diff() < 0).any()):
+        return f"ascend from 0 to the {len(indices):,} entries of {lists}.indices"
+    starts = torch.zeros(len(indices) + 1, dtype=torch.bool)
+    starts[indptr] = True
+    if bool(((indices.diff() <= 0) & ~starts[1:-1]).any()):
+        return f"be of rows that ascend in {lists}.indices"
+    return None
+
+
+def _lengths(names: str, state: Mapping[str, Tensor]) -> str | None:
+    size = len(state[f"{names}.bytes"])
+    lengths = state[f"{names}.lengths"]
+    fits = not len(lengths) or int(lengths.max()) <= size
+    return None if fits and int(lengths.sum()) == size else f"add up to {size:,} bytes"
+
+
+def _slots(counted: str, state: Mapping[str, Tensor]) -> str | None:
+    slots, labels = state[f"{counted}.slots"], state["labels.numbers"]
+    if len(slots) and int(slots.max()) > len(state[f"{counted}.rows"]):
+        return f"be at most {len(state[f'{counted}.rows'])}"
+    # Labelled nodes that an earlier version held back were not counted.
+    former = "held.lots" in state and "held.learned" not in state
+    there = torch.zeros(len(labels), dtype=torch.bool)
+    there[: len(slots)] = slots > 0
+    return None if former or bool(there[labels >= 0].all()) else "be above 0 for labelled nodes"
+
+
+# What holds between arrays, by the last word of a name.
+_RELATIONS: dict[str, Callable[[str, Mapping[str, Tensor]], str | None]]
+_RELATIONS = {"indptr": _pointers, "lengths": _lengths, "slots": _slots}
+
+
+@dataclass(frozen=True, eq=False)
+class Packing:
+    """A renumbering of positions that hold a node, or of classes that a node has.
+
+    >>> packing = Packing.of(torch.tensor([True, False, True]))
+    >>> packing.living, packing.places
+    (tensor([0, 2]), tensor([ 0, -1,  1, -1]))
+    """
+
+    living: Tensor  # what is kept, ascending.  int64 [kept]
+    places: Tensor  # the new number of each, -1 for the others and, last, for -1.  int64 [all + 1]
+
+    @classmethod
+    def of(cls, alive: Tensor) -> Packing:
+        """Return the packing that keeps what is alive.  bool [all]"""
+        living = alive.nonzero().flatten()
+        places = torch.full((len(alive) + 1,), -1)
+        places[living] = torch.arange(len(living))
+        return cls(living, places)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedState:
+    """State of a learner without forgotten nodes, and classes that no node has, for a snapshot."""
+
+    arrays: Mapping[str, Tensor | Pieces]
+    about: dict[str, Any]  # the rest, as JSON can hold it
+    places: int  # how many positions were dropped
+
+
+def taken(value: Tensor, rows: Tensor) -> Pieces:
+    """Return some rows of an array, in pieces of about ``PIECE`` bytes."""
+    return Pieces((len(rows), *value.shape[1:]), value.dtype, partial(split, value, rows))
+
+
+def packed(arrays: Mapping[str, Tensor | Pieces], nodes: Packing, classes: Packing) -> Arrays:
+    """Return the arrays of a snapshot without nodes that are gone, and classes without nodes.
+
+    Arrays of the head and names of classes are left out, see ``OnlineHead.packed``.
+    """
+    found: Arrays = {}
+    kept = {POSITIONS: nodes, CLASSES: classes}
+    for name, value in arrays.items():
+        kind, _ = kind_of(name)
+        if name.startswith(("head.", "classes.", "counted.")):
+            continue
+        if kind.more:
+            assert isinstance(value, Tensor), "pointers are small, so never in pieces"
+            found[name] = torch.cat([value[nodes.living], value[-1:]])  # removed rows are empty
+            continue
+        if kind.rows in kept:
+            living = kept[kind.rows].living
+            array = value.whole() if isinstance(value, Pieces) else value
+            value = taken(array, living[living < len(array)])
+        if kind.below in kept:
+            renumber = partial(_renumbered, value, kept[kind.below])
+            value = Pieces(tuple(value.shape), value.dtype, renumber)
+        found[name] = value
+    # What is counted: rows in the order of positions, and no free slots.
+    slots, rows, marks = (arrays[f"counted.{name}"] for name in ("slots", "rows", "marks"))
+    assert isinstance(slots, Tensor)
+    assert isinstance(rows, Tensor)
+    assert isinstance(marks, Tensor)
+    own, there = slots.new_zeros(len(nodes.living)), nodes.living < len(slots)
+    own[there] = slots[nodes.living[there]]  # later nodes have no slot yet
+    counted = own > 0
+    held = own[counted] - 1
+    own[counted] = torch.arange(1, len(held) + 1)
+    free = torch.empty(0, dtype=torch.int64)
+    anew: Arrays = {"slots": own, "rows": taken(rows, held), "marks": marks[held], "free": free}
+    return found | {f"counted.{name}": value for name, value in anew.items()}
+
+
+def _renumbered(numbers: Tensor | Pieces, packing: Packing) -> Iterator[Tensor]:
+    return (packing.places[part.long()].to(numbers.dtype) for part in split(numbers))
