@@ -21,6 +21,7 @@ from evergraph.core.errors import (
 )
 from evergraph.online.classifier import ContinualNodeClassifier
 from evergraph.online.conversion import as_edges, as_features, as_ids
+from evergraph.online.folder.in_memory import InMemoryLearner
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.labels import as_labels
@@ -224,6 +225,29 @@ def test_threads_may_bring_nodes_at_the_same_time(first):
     assert not failed
     assert model.status().nodes == (0 if first else 4) + 4 * 8 + 8
     assert model.predict([f"{thread}-7" for thread in range(4)]).tolist() == list("0123")
+
+
+def test_the_first_of_two_threads_decides_how_columns_are_read(monkeypatch):
+    model, frames = (
+        small(),
+        [pd.DataFrame({"age": [1.0, 3.0]}), pd.DataFrame({"age": [10.0, 50.0]})],
+    )
+    keep, later = InMemoryLearner.keep_columns, []
+
+    def keep_beside_another(kept, scheme):
+        if not later:
+            later.append(Thread(target=model.partial_fit, args=(["c", "d"], frames[1], ["x", "y"])))
+            later[0].start()
+            later[0].join(0.3)
+        keep(kept, scheme)
+
+    monkeypatch.setattr(InMemoryLearner, "keep_columns", keep_beside_another)
+    model.partial_fit(["a", "b"], frames[0], ["x", "y"])
+    later[0].join()
+    one_by_one = small().partial_fit(["a", "b"], frames[0], ["x", "y"])
+    one_by_one.partial_fit(["c", "d"], frames[1], ["x", "y"])
+    expected = one_by_one.embed(["a", "b", "c", "d"])
+    np.testing.assert_array_equal(model.embed(["a", "b", "c", "d"]), expected)
 
 
 def test_a_forked_child_answers_or_says_why_not():
