@@ -14,6 +14,7 @@ import torch
 
 from evergraph.core import mapped
 from evergraph.core.errors import DataError, ResourceError, ResultsError
+from evergraph.core.malloc import return_freed_memory
 from evergraph.core.mapped import (
     create_array,
     disk_is_enough,
@@ -22,7 +23,6 @@ from evergraph.core.mapped import (
     map_array,
     page_out,
     put,
-    return_freed_memory,
 )
 from evergraph.core.written_aside import check_writable, written_aside
 from forked import in_a_child

@@ -82,8 +82,9 @@ def test_no_test_label_moves_a_logit(name, tiny_graph, monkeypatch):
     labels = tiny_graph.labels.clone()
     for split, classes in zip(stream.splits, stream.tasks, strict=True):
         labels[split.test] = classes[0]  # whole tasks, so that all nodes still arrive with theirs
-    monkeypatch.setattr("evergraph.streams.stream.split_tasks", lambda *_, **__: stream.splits)
-    others = GraphStream(tiny_graph.with_labels(labels), edges="all")
+    with monkeypatch.context() as patched:
+        patched.setattr("evergraph.streams.stream.split_tasks", lambda *_, **__: stream.splits)
+        others = GraphStream(tiny_graph.with_labels(labels), edges="all")
     assert others.open(0).class_sizes != stream.open(0).class_sizes
     scores = []
     for each in (stream, others):

@@ -1,9 +1,7 @@
 """What the service does when everything is well."""
 
-import gc
 import json
 import logging
-import weakref
 from dataclasses import dataclass
 from threading import Event, Thread
 
@@ -270,18 +268,6 @@ def test_now_leaves_nothing_of_what_was_forgotten(client, caplog):
     assert (status["seq"], status["names"]) == (3, ["x", "y"])
     assert client.get("/v1/predictions/a").json()["predictions"][0]["label"] == "x"
     assert client.post("/v1/forget", json={"ids": ["b"]}).json()["seq"] == 4
-
-
-def test_a_purge_leaves_nothing_of_the_former_learner_to_the_garbage_collector(client):
-    client.post("/v1/forget", json={"ids": ["a"]})
-    former = weakref.ref(client.folder.learner)
-    gc.disable()  # in a service it rarely looks
-    try:
-        told = client.post("/v1/compact", json={"now": True}).json()
-        assert told["places"] == 1  # which is left out of another learner
-        assert former() is None
-    finally:
-        gc.enable()
 
 
 def test_only_who_may_write_may_compact(serve):

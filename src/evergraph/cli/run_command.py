@@ -135,7 +135,7 @@ def run_command(
     resources = options.resources_of(memory_limit, scratch, engine, address, worker_threads)
     with stops_with(f"finished tasks are kept; continue with --resume --out {folder}"):
         with spinner(f"loading torch and {configs[0].dataset.name}"):
-            from evergraph.core.mapped import keep_freed_memory
+            from evergraph.core.malloc import keep_freed_memory
             from evergraph.experiments.runner import complete_together, open_together, progress_of
 
             if memory_limit is None:

@@ -18,6 +18,7 @@ from evergraph.cli.progress import spinner
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, UnknownNameError
 from evergraph.core.extras import require, tomllib
+from evergraph.core.malloc import return_freed_memory
 from evergraph.core.plugins import load_plugins
 from evergraph.core.sizes import parse_size
 
@@ -168,6 +169,7 @@ def serve_command(
     # Read by numpy when it is loaded, so before the imports below. A few nodes' predictions are too
     # small to split: threads would wait for each other, which ``benchmarks/service.py`` shows.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    return_freed_memory()
     for package in ("fastapi", "uvicorn", "prometheus_client"):
         require(package, extra="serve", why="serving")
     from evergraph.server import running
@@ -217,12 +219,10 @@ def serve_command(
         with spinner("loading torch"):
             import torch
 
-            from evergraph.core.mapped import return_freed_memory
             from evergraph.online.folder.learner_folder import LearnerFolder
             from evergraph.online.intake import Bounds
             from evergraph.server.app import create_app
 
-            return_freed_memory()
             torch.set_num_threads(threads)
             load_plugins(plugins)
         with advising("give --read-only"):

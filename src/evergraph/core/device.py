@@ -28,10 +28,18 @@ def choose_device(name: str = "auto") -> torch.device:
     return torch.device(name)
 
 
-# A forked child has none of torch's threads, and would wait for them for ever if they had worked
-# for the thread that forked: it has one thread.
+def _work_alone() -> None:
+    """Let a forked child use one thread: of torch's it has none, and would wait for them for ever.
+
+    oneDNN asks for as many as the parent had, on Arm, and is left out.
+    """
+    if torch.get_num_threads() > 1:
+        torch.set_num_threads(1)
+        torch._C._set_mkldnn_enabled(False)
+
+
 if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+    os.register_at_fork(after_in_child=_work_alone)
 
 
 @contextmanager

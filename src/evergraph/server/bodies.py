@@ -42,9 +42,8 @@ if TYPE_CHECKING:
     from evergraph.server.limits import Limits
 
 SMALL = 1 << 12  # bytes; smaller bodies do not count: there are as many as connections at most
-# Bytes of what is parsed and of what is validated, for every list or object, item, and text.
-LIST_BYTES, ITEM_BYTES, TEXT_BYTES = 160, 64, 128
-PARSED = 8  # times its own size that JSON takes once it is parsed, before that is known
+MARKS, MARK_BYTES = b'[{,"', 80  # what begins or ends a value of JSON; bytes of it when parsed
+PARSED = 16  # times its own size that JSON counts until it is read
 LONG = 1 << 16  # bytes of a body whose lists are validated in blocks
 BLOCK = 200  # items of a list that are validated at a time: half a millisecond
 
@@ -189,10 +188,11 @@ def parsed_size(body: bytes) -> int:
     """Return about how many bytes JSON takes once it is parsed, rather too many.
 
     >>> parsed_size(b'{"edges":[[0,1],[1,2]]}')
-    983
+    743
     """
-    lists, texts = body.count(b"[") + body.count(b"{"), body.count(b'"') // 2
-    return len(body) + LIST_BYTES * lists + ITEM_BYTES * body.count(b",") + TEXT_BYTES * texts
+    # In one pass: to count each mark by itself would hold up the event loop for much longer.
+    marks = len(body) - len(body.translate(None, MARKS))
+    return len(body) + MARK_BYTES * marks
 
 
 Item = TypeVar("Item")

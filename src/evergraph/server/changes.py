@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 import time
 from contextlib import ExitStack
@@ -17,7 +16,6 @@ from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
 from evergraph.core.file_lock import scratch_beside
-from evergraph.core.mapped import give_memory_back
 from evergraph.graphs.repeats import REPEATED
 from evergraph.online.folder.backup import BackedUp, backup
 from evergraph.online.folder.status import Purged
@@ -195,14 +193,7 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
         service.check_writes()
         compacted = partial(service.folder.purge, keys=body.keys)
         call = compacted if body.now else service.folder.compacted
-
-        def tidied() -> Purged:
-            done = call()
-            gc.collect()  # the former learner, whose parts refer to each other
-            give_memory_back()
-            return done
-
-        done = await service.pools["compactions"].run(tidied)
+        done = await service.pools["compactions"].run(call)
         address = None if request.client is None else request.client.host
         audit("folder compacted", address=address, **body.model_dump(), **asdict(done))
         return answer(done)

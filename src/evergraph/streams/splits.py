@@ -91,8 +91,8 @@ def split_classes(
 def shares_of(shares: Shares, labelled: float | None) -> Shares:
     """Return the shares, or numbers, of training, validation and test nodes; see above.
 
-    >>> shares_of(SHARES, 0.05), shares_of((20, 30, 50), None)
-    ((0.05, 0.05, 0.9), (20, 30, 50))
+    >>> shares_of(SHARES, 0.5), shares_of((20, 30, 50), None)
+    ((0.5, 0.25, 0.25), (20, 30, 50))
     """
     if labelled is None:
         return shares

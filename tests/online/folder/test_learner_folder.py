@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -280,8 +282,27 @@ def test_a_child_that_was_forked_cannot_write(tmp_path):
     """It has neither the lock nor the threads, and SQLite forbids to share a connection so."""
     with opened(tmp_path) as folder:
         folder.submit(delta(1))
-        said = in_a_child(lambda: folder.submit(delta(2))).err
-        assert f"StoppedError: {tmp_path} was opened by process {os.getpid()}" in said
+        refusal = f"StoppedError: {tmp_path} was opened by process {os.getpid()}"
+        assert refusal in in_a_child(lambda: folder.submit(delta(2))).err
+        held, done = threading.Event(), threading.Event()
+
+        def hold():
+            with folder.lock:
+                held.set()
+                done.wait()
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait()
+        for change in (lambda: folder.submit(delta(2)), lambda: folder.upsert(Delta(nodes=["n9"]))):
+
+            def ask(change=change):
+                signal.alarm(30)  # ends a child that waits for a lock that nobody will release
+                change()
+
+            assert refusal in in_a_child(ask).err
+        done.set()
+        thread.join()
         folder.submit(delta(2))
     assert holds(tmp_path, 2)
 
