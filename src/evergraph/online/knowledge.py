@@ -139,6 +139,7 @@ class Knowledge:
             codes=None if codes is None else (codes.smoother.frozen(), codes.frozen()),
             embeddings=self.embeddings,
             relations=None if relations is None else relations.frozen(),
+            shaped=self.shape is not None,
             classes=self.classes,
             kind=self.head.kind,
         )

@@ -156,6 +156,8 @@ def _vectors(learner: OnlineLearner, knowledge: Knowledge) -> Iterator[str]:
     fresh = _twin(learner, knowledge)
     nodes = knowledge.graph.alive.nonzero().flatten()
     parts: list[tuple[str, Any, Any]] = [("embeddings", knowledge.embeddings, fresh.embeddings)]
+    if knowledge.shape is not None:
+        parts.append(("degrees and lengths", knowledge.shape, fresh.shape))
     if knowledge.codes is not None and knowledge.relations is None:
         parts.append(("class codes", knowledge.codes, fresh.codes))
     for name, own, others in parts:

@@ -39,9 +39,9 @@ LABELS = torch.tensor([0] * 12 + [1] * 5 + [2] * 3)
 def settled(x: Tensor) -> FusedHead:
     head = begun(**LANDMARKS)
     head.grow(3)
-    head.stand_on(torch.arange(8), x[:8], labelled=20, classes=3)
+    head.stand_on(torch.arange(8), x[:8], counts=torch.bincount(LABELS))
     head.learn(torch.arange(20), x, LABELS)
-    head.weigh(x, LABELS)
+    head.weigh(torch.arange(20), x, LABELS)
     head.settle()
     return head
 
@@ -75,7 +75,7 @@ def test_scores_are_ridges_on_whitened_kernel_values():
     torch.testing.assert_close(found, expected.float(), atol=2e-3, rtol=1e-3)
     random = begun(width=8, basis="random")
     random.learn(torch.arange(20), x, LABELS)
-    random.weigh(x, LABELS)
+    random.weigh(torch.arange(20), x, LABELS)
     random.settle()
     assert not torch.allclose(random.scores(torch.arange(20), x), found, atol=0.1)
 
@@ -102,11 +102,11 @@ def test_a_landmark_that_is_let_go_is_in_no_number():
     for rows in (x, other):
         head = begun(**LANDMARKS)
         head.grow(3)
-        head.stand_on(torch.arange(8), rows[:8], labelled=20, classes=3)
+        head.stand_on(torch.arange(8), rows[:8], counts=torch.bincount(LABELS))
         head.learn(torch.arange(20), x, LABELS)
         assert head.let_go(torch.tensor([2, 15]))
         assert not head.let_go(torch.tensor([2, 15]))
-        head.weigh(x, LABELS)
+        head.weigh(torch.arange(20), x, LABELS)
         head.settle()
         heads.append(head.state())
     assert heads[0].keys() == heads[1].keys()

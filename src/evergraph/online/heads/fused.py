@@ -304,7 +304,7 @@ class FusedHead(OnlineHead):
         self, state: dict[str, Tensor], nodes: Packing, classes: Packing
     ) -> dict[str, Tensor]:
         """Return the same for other numbers: landmarks are known by their positions."""
-        found = of_classes(state, classes.living)
+        found = of_classes(state, classes.living) if self.drops_classes else dict(state)
         if "landmark_nodes" in state:
             found["landmark_nodes"] = nodes.places[state["landmark_nodes"]]
         return found
