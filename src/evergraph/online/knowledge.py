@@ -47,11 +47,11 @@ class Knowledge:
     """A growing graph whose embeddings, class codes and head are updated with it.
 
     Nodes are positions here. A node's vector is its embedding, then relations if there are any,
-    shape and class codes for heads that use them. Within a delta a node may move more than once, be labelled
-    and forgotten; what is touched is collected, and the head is updated once, by ``settle``, with
-    the node's vector when it was last counted and its current one. Nodes that have hardly moved are
-    skipped (see ``Counted``), unless something is forgotten: then all around it are updated. Scores
-    are solved at once or a little later (see ``Solving``).
+    shape and class codes for heads that use them. Within a delta a node may move more than once, be
+    labelled and forgotten; what is touched is collected, and the head is updated once, by
+    ``settle``, with the node's vector when it was last counted and its current one. Nodes that have
+    hardly moved are skipped (see ``Counted``), unless something is forgotten: then all around it
+    are updated. Scores are solved at once or a little later (see ``Solving``).
 
     related: whether vectors have relations of edges and types of nodes; tolerance, patience: see
     ``Counted`` and ``Solving``.

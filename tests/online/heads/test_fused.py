@@ -21,7 +21,7 @@ from evergraph.online.heads import AnalyticHead, FusedHead
 from evergraph.online.heads.fused_scorer import FusedScorer
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC, MixHop
-from live_auto import CODES, DIMS, VIEWS, begun, chances, explained, live, ring, vectors
+from live_auto import CODES, DIMS, VIEWS, begun, explained, live, ring, vectors
 from small_ridge import ridge
 
 LABELS = torch.tensor([0, 1, 1, 2, 0, 1, 2, 1, 1])

@@ -81,8 +81,9 @@ class TargetHead(FusedHead):
     def values(self, answers: Tensor) -> Tensor:
         """Return the targets that class numbers encode.  int64 [n] -> float32 [n, targets]"""
         if self.kind == "numbers":
-            found = [self._numbers[answer] for answer in answers.tolist()]
-            return torch.tensor(found, dtype=torch.float32)[:, None]
+            found = torch.tensor([self._numbers[answer] for answer in answers.tolist()])
+            most = torch.finfo(found.dtype).max  # a number beyond counts as this
+            return found.clamp(-most, most)[:, None]
         values = torch.zeros(len(answers), len(self.names_))
         for row, answer in enumerate(answers.tolist()):
             values[row, self._met[answer]] = 1.0
