@@ -356,7 +356,7 @@ class HeldBack(KeptArrays):
             else:
                 for one in come:
                     insort(members, one)
-            other |= spoke != bool(self._first(members))
+            other |= self.least > 1 and spoke != bool(self._first(members))
         return other
 
     def formerly(self) -> Tensor:
