@@ -188,6 +188,22 @@ def test_nodes_that_are_asked_about_are_learned_all_the_same():
     assert int(learner.head.engine.sums_[0].counts_.sum()) == 96
 
 
+@pytest.mark.parametrize("objective", ["balanced", "plain"])
+def test_a_rare_class_with_weak_features_is_not_answered_by_a_constant(objective):
+    """One node in 20, half a deviation away in every column."""
+    generator, rare = seeded(0, "rare"), torch.arange(400) % 20 == 0
+    features = torch.randn(400, 8, generator=generator) + 0.5 * rare[:, None]
+    learner = OnlineLearner(head=FusedHead(width=128, objective=objective))
+    nodes = list(range(400))
+    labels = [int(each) if n % 4 else None for n, each in enumerate(rare.roll(1).tolist())]
+    learner.apply(Delta(nodes=nodes, features=features.roll(1, 0), labels=labels))
+    names, shares = learner.predict_proba(nodes)
+    found = shares[:, names.index(1)]
+    assert float(found.max() - found.min()) > 0.02
+    there = rare.roll(1)
+    assert float(found[there].mean()) > float(found[~there].mean())
+
+
 SPELLINGS = (str, int, "node {}".format, "{:05}".format)
 
 
