@@ -121,10 +121,7 @@ class LearnerState(LearnerView):
         """Return an empty learner with these ``parameters``."""
         given = dict(parameters)
         topology = pieces.made(topologies, given.pop("topology"))
-        described = dict(given.pop("head"))
-        if described["name"] == "auto":  # saved before there was a choice
-            described.setdefault("basis", "random")
-        head = pieces.made(heads, described)
+        head = pieces.made(heads, given.pop("head"))
         return cls(topology=topology, head=head, **given)
 
     @property

@@ -101,8 +101,8 @@ def test_relations_are_used_and_what_is_kept_is_recounted(kind):
 
 
 def test_all_labels_are_there_in_a_learner_that_is_opened_packed_and_opened_again():
-    made = learner("labels")
-    made.apply(delta("labels", list(range(12))))
+    made, told = learner("labels"), (("a", "b", "c"), ("a",)) * 6  # more labels than sets of them
+    made.apply(Delta(nodes=range(12), features=FEATURES, labels=told))
     for gone in (3, 4):
         made.apply(Delta(forgotten=(gone,)))
         packed, before = made.packed(), values(made, [0, 1, 2, 5])
