@@ -53,6 +53,20 @@ def assert_best(
     assert all(s > -1e-6 for s in slope[weights == 0].tolist())
 
 
+def test_a_head_that_favours_a_class_everywhere_counts_with_an_intercept():
+    """It finds all nodes likelier of the rarer class, those of that class by far the most."""
+    labels = torch.tensor([0] * 54 + [1] * 6)
+    likelier = torch.where(labels == 0, 3.0, 9.0)[:, None]
+    scores = torch.stack([-likelier, likelier], 1)
+    plain, both = (
+        fused_weights(scores, labels, balanced=False, intercept=each) for each in (False, True)
+    )
+    assert not plain.weights.any()  # all nodes would get the same answer
+    assert not plain.offsets.any()
+    assert float(both.weights) > 0.1
+    assert (scores.double() @ both.weights + both.offsets).argmax(1).equal(labels)
+
+
 def test_one_head_by_hand():
     """One probe of two classes, scores 1 and 0: log(1 + e^-a) + PRIOR/2 (a - 10)².
 

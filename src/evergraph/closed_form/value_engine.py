@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from scipy.optimize import nnls
@@ -12,6 +14,14 @@ from evergraph.closed_form.fusing import LADDER, PRIOR, Fused
 from evergraph.closed_form.leave_one_out import Halves, Sample
 from evergraph.closed_form.ridge import nearly_best
 from evergraph.closed_form.targets import TargetMoments, TargetStatistics
+
+
+class ValueSolution(NamedTuple):
+    """V of a view, the Cholesky factor of G̃ + λP, and the centred sums."""
+
+    weights: Tensor  # float64 [m, targets]
+    factor: Tensor  # float64 [m, m]
+    part: TargetMoments
 
 
 class ValueEngine(Engine):
@@ -70,15 +80,19 @@ class ValueEngine(Engine):
         spread = (part.squares - part.count * level.square()).clamp_min(0.0)
         return TargetMoments(gram, mean, part.count, cross, level, spread)
 
-    def _solved(self, place: int, sample: Sample) -> tuple[Tensor, Tensor]:
-        sums = self.sums_[place]
-        if not self.nodes:
-            return torch.zeros(sums.width, self.targets).double(), sample.features[:, :0]
-        part = self._moments(sums)  # type: ignore[arg-type]
+    def solution(self, place: int) -> ValueSolution:  # type: ignore[override]
+        """Return V of a view with what leaving nodes out needs."""
+        part = self._moments(self.sums_[place])  # type: ignore[arg-type]
         penalty = self.penalty(self.map.views[place])
         strength = float(self.strengths_[place]) * _scale(part, penalty)
         factor = _factor(part.gram, strength, penalty)
-        weights = torch.cholesky_solve(part.cross, factor)
+        return ValueSolution(torch.cholesky_solve(part.cross, factor), factor, part)
+
+    def _solved(self, place: int, sample: Sample) -> tuple[Tensor, Tensor]:
+        if not self.nodes:
+            width = self.sums_[place].width
+            return torch.zeros(width, self.targets).double(), sample.features[:, :0]
+        weights, factor, part = self.solution(place)
         self._levels[place] = part.totals - part.sums @ weights
         halves = Halves(*(
             torch.linalg.solve_triangular(factor, rows.t(), upper=False).t()

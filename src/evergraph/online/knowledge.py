@@ -139,6 +139,7 @@ class Knowledge:
             codes=None if codes is None else (codes.smoother.frozen(), codes.frozen()),
             embeddings=self.embeddings,
             relations=None if relations is None else relations.frozen(),
+            shaped=self.shape is not None,
             classes=self.classes,
             kind=self.head.kind,
         )
@@ -428,30 +429,18 @@ class Knowledge:
             kept = part_of(state, f"{name}.")
             if part is self.head:  # which keeps the tensors it is given
                 kept = {name: in_memory(value) for name, value in kept.items()}
-            if kept or not isinstance(part, Counted | Solving | Wear):  # old snapshots lack these
-                part.restore(kept)
+            part.restore(kept)
         self.embeddings.attach(self.graph)
         self.head.meet(list(self.classes))
-        every, learned, late = torch.arange(self.graph.num_nodes), self.labels.every, no_nodes()
+        every, learned = torch.arange(self.graph.num_nodes), self.labels.every
         if self.held is not None:
             labelled = every[learned != UNLABELLED]
             unknown = torch.full_like(labelled, UNLABELLED)
             self.held.change(labelled, unknown, learned[labelled])
-            if "held.learned" not in state:  # an earlier version did not learn from some
-                late, learned = self.held.formerly(), learned.clone()
-                learned[late] = UNLABELLED
         if self.codes is not None:
             self.codes.name(list(self.classes))
             for rows in every.split(ROWS):
                 self.codes.show(rows, learned[rows])
             self.codes.attach(self.graph)
-        if not part_of(state, "counted."):  # an old snapshot, in which vectors were counted exactly
-            there = every[learned != UNLABELLED]
-            self.counted.put(there, self.of(there))
         self._present = self._classes_there()
         self.head.scores(torch.tensor([0]), torch.zeros(1, self.dims))  # raises unless it fits
-        if len(late):  # they are learned now
-            self._touched, self._urgent = [late], True
-            self._relabelled = [(late, torch.full_like(late, UNLABELLED))]
-            self._recode(GraphChange(), late)
-            self.settle()

@@ -26,8 +26,6 @@ NEARER = 0.99  # share of the limit below which roundings cannot make a differen
 SHARE = 1 / 16  # of the labelled nodes; once more have changed, scores are solved
 LEAST = 2  # labelled nodes of a class before any of them is left out in turn
 MOST = 1024  # of a class; a head may use fewer, see ``first``
-# Earlier versions did not learn from one in 16 nodes of a class, 64 at most.
-FORMER_SHARE, FORMER_MOST = 16, 64
 Members = list[tuple[int, int]]  # sorted pairs (lot, position)
 
 
@@ -277,7 +275,7 @@ def lot(node: NodeId) -> int:
 
 
 class HeldBack(KeptArrays):
-    """The first 1,024 nodes by ``lot`` of each class that has at least 16 labelled nodes.
+    """The first 1,024 nodes by ``lot`` of each class that has at least ``least`` labelled nodes.
 
     All of them are learned from; the prediction for one is made as if it alone had been left out
     (leave-one-out in closed form). The choice depends only on the ids and classes of all labelled
@@ -318,7 +316,7 @@ class HeldBack(KeptArrays):
         """Return at most ``most`` labelled nodes, equally many of every class.
 
         A class that has fewer leaves room for others. The choice depends only on ids and classes,
-        and includes classes with fewer than 16 nodes.  -> int64 [n]
+        and includes classes with fewer than ``least`` nodes.  -> int64 [n]
         """
         return self._in_turn([members[:most] for members in self._members], most)
 
@@ -357,14 +355,8 @@ class HeldBack(KeptArrays):
             else:
                 for one in come:
                     insort(members, one)
-            other |= spoke != bool(self._first(members))
+            other |= self.least > 1 and spoke != bool(self._first(members))
         return other
-
-    def formerly(self) -> Tensor:
-        """Return the nodes that earlier versions did not learn from.  int64 [n], ascending"""
-        firsts = (ms[: min(len(ms) // FORMER_SHARE, FORMER_MOST)] for ms in self._members)
-        held = sorted(position for members in firsts for _, position in members)
-        return torch.tensor(held, dtype=torch.int64)
 
     def _by_class(self, nodes: Tensor, labels: Tensor) -> dict[int, Members]:
         found: dict[int, Members] = {}
@@ -381,10 +373,6 @@ class HeldBack(KeptArrays):
     def wipe(self, nodes: Tensor) -> None:
         """Erase the lots of removed nodes."""
         self._lots.array[nodes.numpy()] = 0
-
-    def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return the lots, and that held-back nodes were learned from (earlier: they were not)."""
-        return super().pieces() | {"learned": torch.tensor(True)}
 
 
 class Solving:

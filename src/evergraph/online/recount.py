@@ -157,6 +157,8 @@ def _vectors(learner: OnlineLearner, knowledge: Knowledge) -> Iterator[str]:
     nodes = knowledge.graph.alive.nonzero().flatten()
     every = torch.arange(knowledge.graph.num_nodes)
     parts: list[tuple[str, Any, Any]] = [("embeddings", knowledge.embeddings, fresh.embeddings)]
+    if knowledge.shape is not None:
+        parts.append(("degrees and lengths", knowledge.shape, fresh.shape))
     if knowledge.codes is not None and knowledge.relations is None:
         parts.append(("class codes", knowledge.codes, fresh.codes))
     for name, own, others in parts:

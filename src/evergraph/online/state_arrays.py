@@ -84,7 +84,6 @@ KINDS = {
 # Arrays that snapshots of earlier versions may lack, with what is computed or assumed instead.
 _LATER = re.compile(
     r"(embeddings|codes)\.(drift_\d+|unscaled|subtracted)|(counted|solving|wear|alarms|head)\..+"
-    r"|held\.learned"
 )
 
 
@@ -181,11 +180,9 @@ def _slots(counted: str, state: Mapping[str, Tensor]) -> str | None:
     slots, labels = state[f"{counted}.slots"], state["labels.numbers"]
     if len(slots) and int(slots.max()) > len(state[f"{counted}.rows"]):
         return f"be at most {len(state[f'{counted}.rows'])}"
-    # Labelled nodes that an earlier version held back were not counted.
-    former = "held.lots" in state and "held.learned" not in state
     there = torch.zeros(len(labels), dtype=torch.bool)
     there[: len(slots)] = slots > 0
-    return None if former or bool(there[labels >= 0].all()) else "be above 0 for labelled nodes"
+    return None if bool(there[labels >= 0].all()) else "be above 0 for labelled nodes"
 
 
 # What holds between arrays, by the last word of a name.

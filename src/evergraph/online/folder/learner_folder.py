@@ -344,9 +344,6 @@ def maker_of(folder: Path, given: Mapping[str, Any] | None = None) -> Callable[[
     else:  # with the default f_topo of the given head
         name = given.get("head", {}).get("name")
         known = OnlineLearner(head=None if name is None else heads.make(name)).parameters
-        topology, wanted = known["topology"], given.get("topology", {})
-        if "kept_hops" in topology and "hops" in wanted:  # the last one, beside the features
-            topology["kept_hops"] = sorted({0, wanted["hops"]})
     parameters = dict(known)
     for key, value in given.items():
         if key not in known:

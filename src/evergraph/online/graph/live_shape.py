@@ -10,6 +10,8 @@ from evergraph.closed_form.shape import SHAPE_WIDTH, shape_rows
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 
+ROWS_PER_BLOCK = 512  # of features, which may be wide
+
 
 class LiveShape(KeptArrays):
     """The shape of every node, see ``shape_of``, updated where edges or features change.
@@ -32,9 +34,10 @@ class LiveShape(KeptArrays):
         self._rows.extend(graph.num_nodes - len(self._rows))
         self._rows.write(change.removed, 0)
         nodes: Tensor = torch.cat([change.new, change.touched, change.renewed]).unique()
-        degrees = torch.from_numpy(np.diff(graph.rows(nodes)[0]))
-        lengths = graph.features[nodes].double().norm(dim=1)
-        self._rows.write(nodes, shape_rows(degrees, lengths))
+        for some in nodes.split(ROWS_PER_BLOCK):
+            degrees = torch.from_numpy(np.diff(graph.rows(some)[0]))
+            lengths = torch.linalg.vector_norm(graph.features[some], dim=1, dtype=torch.float64)
+            self._rows.write(some, shape_rows(degrees, lengths))
         return nodes
 
     def of(self, nodes: Tensor) -> Tensor:

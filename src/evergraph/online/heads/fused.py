@@ -28,7 +28,6 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.online.graph.live_relations import PARTS
 from evergraph.online.heads.base import OnlineHead, heads, of_classes
 from evergraph.online.heads.fused_scorer import FusedScorer
-from evergraph.online.learned_nodes import LEAST
 from evergraph.online.state_arrays import Packing
 from evergraph.topology import MixHop, TopologyEncoder
 from evergraph.training.trainer import Objective
@@ -277,7 +276,8 @@ class FusedHead(OnlineHead):
             dims = sum(self.engine.map.sizes.values()) if self.engine.sums_ else 0
             rows += self.width * (views * 2 * 4 * self.width + 3 * 4 * dims)
         block = min(counted * self.width, BLOCK_VALUES)
-        alone = max(classes - nodes // LEAST, 0)  # at least so many classes are too small for it
+        # At least so many classes have a single node, which is not left out.
+        alone = max(2 * classes - nodes, 0) if self.least_left_out > 1 else 0
         weighed = min(min(max(nodes - alone, 0), NODES) * classes * views, WEIGHED)
         return rows + 5 * 8 * block + 3 * 8 * weighed + 8 * self.codes * new
 
@@ -304,7 +304,7 @@ class FusedHead(OnlineHead):
         self, state: dict[str, Tensor], nodes: Packing, classes: Packing
     ) -> dict[str, Tensor]:
         """Return the same for other numbers: landmarks are known by their positions."""
-        found = of_classes(state, classes.living)
+        found = of_classes(state, classes.living) if self.drops_classes else dict(state)
         if "landmark_nodes" in state:
             found["landmark_nodes"] = nodes.places[state["landmark_nodes"]]
         return found

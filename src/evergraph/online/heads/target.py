@@ -16,7 +16,6 @@ from evergraph.online.delta import Label, meant_by
 from evergraph.online.heads.base import BLOCK_VALUES, heads, row_blocks
 from evergraph.online.heads.fused import Basis, FusedHead
 from evergraph.online.heads.fused_scorer import FusedScorer
-from evergraph.online.state_arrays import Packing
 
 
 @heads.register
@@ -82,8 +81,9 @@ class TargetHead(FusedHead):
     def values(self, answers: Tensor) -> Tensor:
         """Return the targets that class numbers encode.  int64 [n] -> float32 [n, targets]"""
         if self.kind == "numbers":
-            found = [self._numbers[answer] for answer in answers.tolist()]
-            return torch.tensor(found, dtype=torch.float32)[:, None]
+            found = torch.tensor([self._numbers[answer] for answer in answers.tolist()])
+            most = torch.finfo(found.dtype).max  # a number beyond counts as this
+            return found.clamp(-most, most)[:, None]
         values = torch.zeros(len(answers), len(self.names_))
         for row, answer in enumerate(answers.tolist()):
             values[row, self._met[answer]] = 1.0
@@ -152,10 +152,3 @@ class TargetHead(FusedHead):
         values = min(counted * classes, BLOCK_VALUES)
         own = super().bytes_for(nodes=nodes, counted=counted, classes=classes, new=new)
         return own + 6 * 8 * values + 4 * 8 * self.width * classes
-
-    def packed(
-        self, state: dict[str, Tensor], nodes: Packing, classes: Packing
-    ) -> dict[str, Tensor]:
-        """Return the same for other positions of landmarks."""
-        known = Packing.of(torch.ones(self.engine.targets, dtype=torch.bool))
-        return super().packed(state, nodes, known)
