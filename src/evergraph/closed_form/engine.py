@@ -290,8 +290,8 @@ class Engine:
         """Return the value of the ladder with which nodes left out are predicted best."""
         scale = penalty_scale(sums, penalty, balanced=self.balanced)
         penalties = [scale * value for value in LADDER]
-        given = {"balanced": self.balanced, "penalty": penalty}
-        return choose_penalty(sums, sample, penalties, **given) / scale
+        chosen = choose_penalty(sums, sample, penalties, balanced=self.balanced, penalty=penalty)
+        return chosen / scale
 
     def penalty(self, view: View) -> Tensor | None:
         """Return P of a view; None for the identity.  [m, m]"""
@@ -304,7 +304,8 @@ class Engine:
     @property
     def nbytes(self) -> int:
         """Number of bytes kept; of every symmetric G only half, as in ``state``."""
-        return sum(sums.usage.bytes for sums in self.sums_) + sum(head.nbytes for head in self.heads_)
+        heads = sum(head.nbytes for head in self.heads_)
+        return heads + sum(sums.usage.bytes for sums in self.sums_)
 
     def state(self) -> dict[str, Tensor]:
         """Return sums, λ, a, b, a_v V_v, and whether these are up to date, without the map."""

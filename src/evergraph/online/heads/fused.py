@@ -318,9 +318,7 @@ class FusedHead(OnlineHead):
         self.engine.restore(state)
 
 
-def default_views(
-    hops: Sequence[int], basis: Basis, *, related: bool = False
-) -> tuple[View, ...]:
+def default_views(hops: Sequence[int], basis: Basis, *, related: bool = False) -> tuple[View, ...]:
     """Return the nearest hop, the furthest one, and all of them with class codes.
 
     On landmarks the nearest and all have a node's degree and feature length beside them. Random

@@ -39,7 +39,8 @@ class FusedScorer(Scorer):
         """Return the scores by a few numpy calls.  [n, dims] -> [n, classes]"""
         if self._few is None:
             return super().few(ids, vectors)
-        return self._few(vectors) + self.offsets.numpy()
+        scores: Matrix = self._few(vectors) + self.offsets.numpy()
+        return scores
 
     @cached_property
     def _few(self) -> Callable[[Matrix], Matrix] | None:
