@@ -71,6 +71,7 @@ bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/cluster.py
 	$(BIN)/python benchmarks/deltas.py
 	$(BIN)/python benchmarks/embedding.py
+	$(BIN)/python benchmarks/false_claims.py
 	$(BIN)/python benchmarks/group_commit.py
 	$(BIN)/python benchmarks/half_rows.py
 	$(BIN)/python benchmarks/importing.py

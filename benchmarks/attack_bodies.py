@@ -13,7 +13,8 @@ if TYPE_CHECKING:  # torch takes seconds to load, and few of them need it
     from evergraph.online.delta import Delta
 
 ARROW, JSON = "application/vnd.apache.arrow.stream", "application/json"
-IDS = 100_000  # in one request: as many as are allowed
+IDS, ANSWERS = 100_000, 500_000  # ids in a request and numbers in an answer: what is allowed
+KINDS = 40  # classes of the learner that is attacked
 Request = tuple[str, str, bytes]  # path, content type, body
 
 
@@ -29,9 +30,12 @@ def _prepared(*requests: Request) -> Prepared:
 
 
 def large_predictions(nodes: int, _: int) -> Prepared:
-    """100,000 ids in 0.7 MB, and the probabilities of all classes are asked for."""
-    ids = b",".join(b"%d" % (place % nodes) for place in range(IDS))
-    return _prepared(("/v1/predictions", JSON, b'{"all":true,"ids":[%s]}' % ids))
+    """100,000 ids in 0.7 MB, and 500,000 probabilities: as many as are allowed of each."""
+    ids = [b"%d" % (place % nodes) for place in range(IDS)]
+    return _prepared(
+        ("/v1/predictions", JSON, b'{"ids":[%s]}' % b",".join(ids)),
+        ("/v1/predictions", JSON, b'{"all":true,"ids":[%s]}' % b",".join(ids[: ANSWERS // KINDS])),
+    )
 
 
 def refused_at_their_end(size: int, nodes: int, _: int) -> Prepared:
@@ -43,6 +47,17 @@ def refused_at_their_end(size: int, nodes: int, _: int) -> Prepared:
         ("/v1/predictions", JSON, b'{"ids":[%s]]' % ids),
         ("/v1/deltas", JSON, b'{"edges":[%s,[0]]}' % pairs),
         ("/v1/predictions", JSON, b'{"ids":[%s,0.5]}' % ids),
+    )
+
+
+def refused_deltas(nodes: int, _: int) -> Prepared:
+    """1 MB of edges each: one of the last is no pair, or joins a node that nobody knows."""
+    pairs = b",".join([b"[0,1]"] * 160_000)
+    pair = b"[0,%d]" % (nodes - 1)
+    known = b",".join([pair] * (990_000 // (len(pair) + 1)))
+    return _prepared(
+        ("/v1/deltas", JSON, b'{"edges":[%s,[0]]}' % pairs),
+        ("/v1/deltas", JSON, b'{"edges":[%s,["nobody",0]]}' % known),
     )
 
 
@@ -113,7 +128,7 @@ def _growth(nodes: int, first: int, count: int, size: int, edges: int = 10) -> I
     """Yield deltas of new nodes, joined to each other and to those that are known."""
     from benchmarks.service import deltas
 
-    for delta in deltas(first, count, size, kinds=40, edges=edges):
+    for delta in deltas(first, count, size, kinds=KINDS, edges=edges):
         ends = ((a, b if int(b) >= first else int(b) % nodes) for a, b in delta.edges)
         yield replace(delta, edges=tuple(ends))
 
@@ -158,6 +173,8 @@ def deep_json(_: int, __: int) -> Prepared:
 
 BODIES: dict[str, Callable[[int, int], Prepared]] = {
     "large predictions": large_predictions,
+    "20 large predictions": large_predictions,
+    "refused deltas": refused_deltas,
     "30 MB of JSON": partial(refused_at_their_end, 30_000_000),
     "1 MB of JSON": partial(refused_at_their_end, 1_000_000),  # as much as is taken
     "look-ups": small_deltas,

@@ -1,6 +1,7 @@
 """What others wait while one client does its worst, one attack after the other.
 
 python benchmarks/attacks.py [--quick] [--out benchmarks/results] [--threads N]
+    [--only "large predictions"]... [--keep FOLDER]
 
 Once at the service itself, and once at nginx in front of it where that is installed.
 """
@@ -23,6 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.attack_bodies import KINDS
 from benchmarks.attackers import ATTACKS
 from benchmarks.measure import Options, Table, megabytes, ms, run
 from benchmarks.own_service import ATTACKER, VICTIM, OwnService, behind_nginx
@@ -32,7 +34,12 @@ from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.learner import OnlineLearner
 
 ASKED = {"predictions": 0.250, "healthz": 0.100}  # seconds at p99
-CLASSES = 40
+# What the victim does besides in some rows, and how long that may take at p99.
+ALSO = {
+    "large predictions": ("hundreds", 0.5),
+    "20 large predictions": ("hundreds", 0.5),
+    "refused deltas": ("writes", 2.0),
+}
 MEMORY = 4 << 30  # bytes that the service may hold
 GROWTH = 1 << 30  # bytes that an attack may add to that, at its highest
 AFTER = 60.0  # seconds that a delta may take after an attack
@@ -75,9 +82,10 @@ class Row:
     @property
     def held(self) -> bool:
         """Whether it went as was asked for."""
+        asked = ASKED | ({"also": ALSO[self.name][1]} if self.name in ALSO else {})
         in_time = all(
             self.victim[name]["p99"] <= most and not self.victim[name]["wrong"]
-            for name, most in ASKED.items()
+            for name, most in asked.items()
         )
         grown = self.memory[1] - self.memory[0]
         return in_time and grown <= GROWTH and self.delta is not None and self.same is not False
@@ -86,7 +94,7 @@ class Row:
 def build(folder: Path, nodes: int) -> None:
     """Make a learner that knows so many nodes."""
     with LearnerFolder.open(folder, make=OnlineLearner) as opened:
-        for delta in deltas(0, nodes, 2_000, kinds=CLASSES, edges=5):
+        for delta in deltas(0, nodes, 2_000, kinds=KINDS, edges=5):
             opened.submit(delta)
         opened.compact()
 
@@ -97,10 +105,12 @@ class Siege:
     A folder that an attack has destroyed is put back, and the next attack goes on.
     """
 
-    def __init__(self, place: Path, size: Size) -> None:
+    def __init__(self, place: Path, size: Size, keep: Path | None = None) -> None:
         self.size = size
-        self.whole, self.folder = place / "whole", place / "learner"
-        build(self.whole, size.nodes)
+        self.folder = place / "learner"
+        self.whole = (place if keep is None else keep) / f"{size.nodes} nodes"
+        if not self.whole.exists():
+            build(self.whole, size.nodes)
         shutil.copytree(self.whole, self.folder)
         self.service = OwnService(self.folder, ("--proxy", "127.0.0.1"), memory=MEMORY)
         self.port = self.service.port  # where clients ask: the service itself, or a proxy
@@ -117,7 +127,10 @@ class Siege:
         assert attacker.stdin is not None
         assert attacker.stdout is not None
         assert attacker.stdout.readline() == "ready\n", f"{name} could not be prepared"
-        victim = self._client("victim.py", "--token", VICTIM)
+        also = ("--also", ALSO[name][0]) if name in ALSO else ()
+        victim = self._client(
+            "victim.py", "--token", VICTIM, "--first", str(first + 245_000), *also
+        )
         time.sleep(0.5)  # it asks as before, then the attack begins
         attacker.stdin.write("go\n")
         attacker.stdin.flush()
@@ -173,9 +186,11 @@ class Siege:
             return None
 
 
-def measure(size: Size, place: Path, names: Sequence[str]) -> dict[str, list[Row]]:
-    """Attack in all ways, the service itself and nginx in front of it."""
-    siege = Siege(place, size)
+def measure(
+    size: Size, place: Path, names: Sequence[str], keep: Path | None = None
+) -> dict[str, list[Row]]:
+    """Attack in these ways, the service itself and nginx in front of it."""
+    siege = Siege(place, size, keep)
 
     def all_ways() -> list[Row]:
         return [
@@ -198,16 +213,21 @@ def table(rows: Sequence[Row], size: Size, where: str = "the service itself") ->
         f"One client does its worst, {where}, {size.nodes:,} nodes known: asked: predictions p99 < "
         f"{1e3 * ASKED['predictions']:.0f} ms, healthz < {1e3 * ASKED['healthz']:.0f} ms",
         ("attack", "held", "predictions p50 ms", "p99 ms", "max ms", "healthz p99 ms", "max ms",
-         "the victim's failures", "what the attacker was told", "memory: before / most MB",
+         "besides p99 ms", "the victim's failures", "what the attacker was told",
+         "memory: before / most MB",
          "a delta afterwards, s", "start after SIGKILL, s", "same as before"),
         [_cells(row) for row in rows],
         (f"each attack goes on for {size.seconds:.0f} s. The victim asks for 50 predictions a "
          "second on one connection and for /healthz 20 times a second on new ones, from 127.0.0.2; "
          "attackers come from 127.0.0.1. Every wait counts from when the question was due.",
+         "besides: " + "; ".join(
+             f"{name}: {also}, asked p99 < {1e3 * most:.0f} ms"
+             for name, (also, most) in ALSO.items()
+         ) + ". Hundreds: 100 predictions 5 times a second; writes: a change twice a second.",
          "all share two cores with the service; attackers run with nice 5.",
-         f"the default head, {FEATURES} features, {CLASSES} classes; the service may hold "
+         f"the default head, {FEATURES} features, {KINDS} classes; the service may hold "
          f"{MEMORY >> 30} GB.",
-         "held: both p99 are as asked, the victim was never refused, the service grew by at most "
+         "held: every p99 is as asked, the victim was never refused, the service grew by at most "
          "1 GB, a delta is taken in afterwards, and a start after SIGKILL comes back with the "
          "same."),
     )  # fmt: skip
@@ -215,12 +235,15 @@ def table(rows: Sequence[Row], size: Size, where: str = "the service itself") ->
 
 def _cells(row: Row) -> list[str]:
     asked, health = row.victim["predictions"], row.victim["healthz"]
+    also = row.victim.get("also", {"wrong": {}})
+    wrong = [_counts(found["wrong"]) for found in (asked, health, also) if found["wrong"]]
     return [
         row.name,
         "yes" if row.held else "**no**",
         *(ms(asked[name]) for name in ("p50", "p99", "max")),
         *(ms(health[name]) for name in ("p99", "max")),
-        _counts(asked["wrong"]) + (" / " + _counts(health["wrong"]) if health["wrong"] else ""),
+        ms(also["p99"]) if "p99" in also else "-",
+        " / ".join(wrong) or "-",
         _counts(row.said),
         f"{megabytes(row.memory[0])} / {megabytes(row.memory[1])}",
         "never" if row.delta is None else f"{row.delta:.2f}",
@@ -242,7 +265,7 @@ def tables(options: Options) -> list[Table]:
     logging.getLogger("evergraph").setLevel(logging.ERROR)  # the alarm, where classes come in turn
     size = QUICK if options.quick else Size()
     with tempfile.TemporaryDirectory() as place:
-        found = measure(size, Path(place), tuple(ATTACKS))
+        found = measure(size, Path(place), options.only or tuple(ATTACKS), options.keep)
         return [table(rows, size, where) for where, rows in found.items()]
 
 

@@ -145,6 +145,8 @@ class Options:
     out: Path | None = None
     minutes: float | None = None
     workers: int = 1
+    only: tuple[str, ...] = ()
+    keep: Path | None = None
 
 
 def run(name: str, title: str, measure: Callable[[Options], Sequence[Table]]) -> None:
@@ -168,11 +170,14 @@ def _options(description: str) -> Options:
     parser.add_argument("--threads", type=int, help="torch's threads (all cores)")
     parser.add_argument("--minutes", type=float, help="how long a soak goes on; others take none")
     parser.add_argument("--workers", type=int, default=1, help="streams measured side by side")
+    parser.add_argument("--only", action="append", help="an attack by name; others take none")
+    parser.add_argument("--keep", type=Path, help="where attacks find or leave their learner")
     given = parser.parse_args()
     if given.threads is not None:
         torch.set_num_threads(given.threads)
-    out = given.out if given.out is not None or given.quick else RESULTS
-    return Options(given.quick, out, given.minutes, given.workers)
+    only = tuple(given.only or ())
+    out = given.out if given.out is not None or given.quick or only else RESULTS
+    return Options(given.quick, out, given.minutes, given.workers, only, given.keep)
 
 
 def report(name: str, title: str, tables: Sequence[Table], *, arguments: Sequence[str] = ()) -> str:

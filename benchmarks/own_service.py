@@ -34,7 +34,7 @@ WAIT = 300.0  # seconds for a start, recovery included
 
 def write_tokens(path: Path) -> Path:
     """Write down who may do what, for all who take part."""
-    rights = {OPERATOR: "write", VICTIM: "read", ATTACKER: "write"}
+    rights = dict.fromkeys((OPERATOR, VICTIM, ATTACKER), "write")
     path.write_text("".join(f"{right} {token}\n" for token, right in rights.items()))
     path.chmod(0o600)
     return path

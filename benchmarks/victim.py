@@ -1,12 +1,13 @@
 """A client that asks for little, and notes how long it waits, while somebody else does his worst.
 
-Single predictions over one connection that is kept, and /healthz on a new one each time. It comes
-from an address of its own (127.0.0.2) where the system lets it. Every question is timed from when
-it was due, so that a pause counts for all that had to wait; what is refused or breaks off counts
-as a failure and, with the time it took, as a wait.
+Single predictions over one connection that is kept, /healthz on a new one each time, and if told to
+predictions of 100 nodes, or changes, on another that is kept. It comes from an address of its own
+(127.0.0.2) where the system lets it. Every question is timed from when it was due, so that a pause
+counts for all that had to wait; what is refused or breaks off counts as a failure and, with the
+time it took, as a wait.
 
 python benchmarks/victim.py --port 8000 --token ... --nodes 100000 [--seconds 20]
-    [--predictions 50] [--health 20]
+    [--predictions 50] [--health 20] [--also hundreds|writes]
 """
 
 from __future__ import annotations
@@ -18,10 +19,14 @@ import socket
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 
 PATIENCE = 20.0  # seconds after which an answer counts as lost
 OWN_ADDRESS = "127.0.0.2"
+WIDTH = 32  # features of a node
+Series = Callable[[int, int], Iterator[tuple[str, object]]]  # of path and body
 
 
 def connect(port: int) -> socket.socket:
@@ -73,28 +78,61 @@ class Asked:
         return {**told, "max": ordered[-1], "count": len(self.took), "wrong": dict(self.wrong)}
 
 
-def question(node: int, token: str) -> bytes:
-    """Return a request for the class of one node."""
-    body = b'{"ids":[%d]}' % node
+def question(token: str, path: str, value: object) -> bytes:
+    """Return a request with a body."""
+    body = json.dumps(value).encode()
     return (
-        b"POST /v1/predictions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\n"
+        b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\n"
         b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-        % (token.encode(), len(body), body)
+        % (path.encode(), token.encode(), len(body), body)
     )
+
+
+def one_node(nodes: int, _: int) -> Iterator[tuple[str, object]]:
+    """Yield questions for the class of one node."""
+    draw = random.Random(0)
+    while True:
+        yield "/v1/predictions", {"ids": [draw.randrange(nodes)]}
+
+
+def hundred_nodes(nodes: int, _: int) -> Iterator[tuple[str, object]]:
+    """Yield questions for the classes of a hundred nodes: too many for the event loop."""
+    draw = random.Random(0)
+    while True:
+        yield "/v1/predictions", {"ids": draw.sample(range(nodes), 100)}
+
+
+def changes(nodes: int, first: int) -> Iterator[tuple[str, object]]:
+    """Yield deltas of one node each, joined to one that is known."""
+    draw = random.Random(0)
+    for node in count(first):
+        one = {"nodes": [node], "features": [[0.5] * WIDTH], "labels": ["class 1"]}
+        yield "/v1/deltas", one | {"edges": [[node, draw.randrange(nodes)]]}
+
+
+# What may be asked besides, and how often a second.
+ALSO: dict[str, tuple[Series, float]] = {"hundreds": (hundred_nodes, 5.0), "writes": (changes, 2.0)}
 
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 
 
-def predict(port: int, token: str, nodes: int, pace: float, until: float, asked: Asked) -> None:
-    """Ask for predictions, one after the other on one connection, until a time."""
-    draw, connection = random.Random(0), None
+def ask(
+    port: int,
+    token: str,
+    requests: Iterator[tuple[str, object]],
+    pace: float,
+    until: float,
+    asked: Asked,
+) -> None:
+    """Send requests, one after the other on one connection, until a time."""
+    connection = None
     due = time.perf_counter()
     while due < until:
         time.sleep(max(0.0, due - time.perf_counter()))
         try:
             connection = connection or connect(port)
-            status = answered(connection, question(draw.randrange(nodes), token))
+            status = answered(connection, question(token, *next(requests)))
             asked.wrong.update([str(status)] if status != 200 else [])
         except (OSError, IndexError, ValueError) as error:
             asked.wrong[type(error).__name__] += 1
@@ -132,13 +170,30 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--predictions", type=float, default=50.0)
     parser.add_argument("--health", type=float, default=20.0)
+    parser.add_argument("--also", choices=tuple(ALSO))
+    parser.add_argument("--first", type=int, default=0, help="number of the first change")
     given = parser.parse_args()
-    predictions, health, until = Asked(), Asked(), time.perf_counter() + given.seconds
-    looking = threading.Thread(target=look, args=(given.port, given.health, until, health))
-    looking.start()
-    predict(given.port, given.token, given.nodes, given.predictions, until, predictions)
-    looking.join()
-    print(json.dumps({"predictions": predictions.summary(), "healthz": health.summary()}))
+    until = time.perf_counter() + given.seconds
+    asked = {"predictions": Asked(), "healthz": Asked()}
+    series: list[tuple[Series, float, Asked]] = [
+        (one_node, given.predictions, asked["predictions"])
+    ]
+    if given.also is not None:
+        asked["also"] = Asked()
+        make, pace = ALSO[given.also]
+        series.append((make, pace, asked["also"]))
+    threads = [
+        threading.Thread(target=look, args=(given.port, given.health, until, asked["healthz"]))
+    ]
+    for make, pace, noted in series:
+        requests = make(given.nodes, given.first)
+        sent = (given.port, given.token, requests, pace, until, noted)
+        threads.append(threading.Thread(target=ask, args=sent))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(json.dumps({name: noted.summary() for name, noted in asked.items()}))
 
 
 if __name__ == "__main__":

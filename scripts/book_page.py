@@ -150,7 +150,7 @@ def _row(row: BookRow) -> str:
     else:
         cells.append(f'<td colspan="8" class="failed">no result: {escape(row.failure)}</td>')
     cells += [_text(row.machine), _text(row.commit), _text(row.date)]
-    cells.append(f"<td><details><summary>show</summary>{_code(row.command_today)}</details></td>")
+    cells.append(f"<td><details><summary>show</summary>{_code(row.command)}</details></td>")
     return f"<tr>{''.join(cells)}</tr>"
 
 

@@ -31,6 +31,7 @@ from evergraph.experiments.config import (
     merged,
     read_toml,
 )
+from evergraph.experiments.seeds import with_seeds
 from evergraph.experiments.store import write_whole
 from evergraph.methods import methods
 
@@ -80,11 +81,6 @@ class BookRow:
     def place(self) -> str:
         """The path of the row below the book's folder."""
         return f"{self.dataset}/{self.setting}/{self.label}.json"
-
-    @property
-    def command_today(self) -> str:
-        """The command in today's syntax: ``--seeds 3`` of an older row meant three repeats."""
-        return _COUNTED.sub(r"--repeats \1", self.command)
 
     def __str__(self) -> str:
         return f"{self.label} on {self.dataset}, {self.setting}"
@@ -147,7 +143,7 @@ def _row_files(folder: Path) -> list[Path]:
 
 
 _NUMBERS = re.compile(r"\[([-+\d.,e\s]*)\]")
-_COUNTED = re.compile(r"--seeds (\d+)(?![\d,])")
+_SEEDS = re.compile(r"--(seed|seeds|repeats) (\S+)")
 
 
 PLAN = Path(__file__).with_name("book.toml")
@@ -287,6 +283,8 @@ def _complaints(row: BookRow, plan: BookPlan) -> Iterator[str]:
             yield f"{name} must not be empty"
     if not row.command.startswith("evergraph ") or row.method not in row.command:
         yield f"command must be the evergraph command that ran {row.method}, not {row.command!r}"
+    if (seeds := seeds_in(row.command)) != list(row.seeds):
+        yield f"command must run seeds {list(row.seeds)}, and {row.command!r} runs {seeds}"
     if row.failure is not None:
         if not row.failure.strip() or row.values:
             yield "a row that failed must give the reason and have no values"
@@ -303,6 +301,18 @@ def _complaints(row: BookRow, plan: BookPlan) -> Iterator[str]:
             yield f"seconds.{name} must be a number of at least 0, not {spent!r}"
     if not _sound(row.bytes, 0, math.inf):
         yield f"bytes must be a number of at least 0, not {row.bytes!r}"
+
+
+def seeds_in(command: str) -> list[int]:
+    """Return the seeds that a command runs.
+
+    >>> [seeds_in(f"evergraph run {part}") for part in ("--repeats 3", "--seeds 3", "--seeds 4,5")]
+    [[0, 1, 2], [3], [4, 5]]
+    """
+    given = {key: [int(seed) for seed in text.split(",")] for key, text in _SEEDS.findall(command)}
+    alone = {key: of if key == "seeds" else of[0] for key, of in given.items()}
+    seeds: list[int] = with_seeds(alone or {"seed": 0})["seeds"]
+    return seeds
 
 
 def decided(config: Mapping[str, Any], expected: RunConfig) -> dict[str, tuple[Any, Any]]:

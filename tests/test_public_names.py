@@ -133,6 +133,6 @@ def test_a_strangers_ten_lines(small_graph, tmp_path, monkeypatch):
 
     assert (predicted == y).float().mean() > 0.9
     assert predicted.equal(result.learner.predict(data))
-    last = frame[(frame.after == 3) & (frame.testing == "local") & (frame.average == "balanced")]
+    last = frame[(frame.after == 2) & (frame.testing == "local") & (frame.average == "balanced")]
     assert last.accuracy.mean() == pytest.approx(result.average_accuracy())
     assert axes.lines[-1].get_ydata()[-1] == pytest.approx(100 * result.average_accuracy("global"))

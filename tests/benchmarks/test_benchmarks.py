@@ -1,6 +1,5 @@
 """Every benchmark measures what it says it does; how fast is no test's business."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +10,8 @@ import torch
 from evergraph.experiments.plan import Cost
 from evergraph.graphs import Graph
 from evergraph.methods import methods
+from evergraph.server.bodies import at_once, read_question
+from evergraph.server.limits import Limits
 from evergraph.streams import GraphStream
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,6 +39,12 @@ def test_reach(load):
     assert [cells[0] for cells in table.rows] == ["gains measured", "seconds"]
     lazy, naive = (int(cell.replace(",", "")) for cell in table.rows[0][1:3])
     assert 500 < lazy < naive
+
+
+def test_a_claim_on_overlapping_splits_was_one_before_the_correction(load):
+    found = [load("false_claims").claims(dataset, 0.3) for dataset in range(3)]
+    assert all(before >= after for each in found for before, after in each)
+    assert any(before > after for each in found for before, after in each)
 
 
 def test_contenders_take_turns_and_tables_are_markdown(load):
@@ -248,10 +255,10 @@ def test_plans_are_told_as_ratios_to_what_was_taken(load, monkeypatch):
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 
 
-def row(bench, *, wait: float = 0.01, wrong=None, grown: int = 0, delta=0.1, same=True):
+def row(bench, *, wait: float = 0.01, wrong=None, grown: int = 0, delta=0.1, same=True, also=0.01):
     one = {"p50": wait, "p99": wait, "max": wait, "count": 9, "wrong": wrong or {}}
-    return bench.Row("silent", {"predictions": one, "healthz": one}, {"503": 2}, (0, grown), delta,
-                     3.0, same)  # fmt: skip
+    victim = {"predictions": one, "healthz": one, "also": one | {"p99": also}}
+    return bench.Row("silent", victim, {"503": 2}, (0, grown), delta, 3.0, same)
 
 
 def test_an_attack_holds_only_if_all_does_and_waits_are_ranked(load):
@@ -259,6 +266,8 @@ def test_an_attack_holds_only_if_all_does_and_waits_are_ranked(load):
     assert row(bench).held
     broken = (row(bench, wait=0.2), row(bench, wrong={"503": 1}), row(bench, grown=2 << 30),
               row(bench, delta=None), row(bench, same=False))  # fmt: skip
+    slow = row(bench, also=1.0), row(bench, wait=0.05, also=0.1)
+    assert [replace(one, name="large predictions").held for one in slow] == [False, True]
     assert not any(one.held for one in broken)
     table = bench.table([row(bench), *broken], bench.QUICK)
     assert [cells[1] for cells in table.rows] == ["yes"] + ["**no**"] * 5
@@ -272,9 +281,14 @@ def test_an_attack_holds_only_if_all_does_and_waits_are_ranked(load):
 def test_what_attackers_send_is_what_it_is_called(load):
     bodies = load("attack_bodies")
     assert {*bodies.BODIES} <= {*load("attackers").ATTACKS}
-    (path, kind, body), *_ = bodies.large_predictions(50, 0).requests
-    assert (path, kind) == ("/v1/predictions", bodies.JSON)
-    assert len(json.loads(body)["ids"]) == 100_000
+    for (path, kind, body), numbers in zip(
+        bodies.large_predictions(50, 0).requests, (100_000, 500_000 // bodies.KINDS), strict=True
+    ):
+        assert (path, kind) == ("/v1/predictions", bodies.JSON)
+        assert len(at_once(read_question(body, most=Limits().nodes)).ids) == numbers
+        assert len(body) <= Limits().json  # it is answered, and so measures something
+    for _, _, body in bodies.refused_deltas(50, 0).requests:
+        assert 0.9e6 < len(body) <= Limits().json
     bombs = bodies.dictionary_bombs(50, 100).requests
     assert max(len(body) for _, _, body in bombs) < 1_000_000
     growth = bodies._growth(50, 1_000, 20, 10)

@@ -150,6 +150,9 @@ def test_info_of_a_users_file(call, tmp_path):
         (["paper"], "did you mean --preset paper? "),
         (["mine.py"], "did you mean --plugin mine.py? "),
         (["--metod", "tem"], "no such option '--metod': did you mean '--method'? evergraph run "),
+        (["--method", "slda", "--set", "head.bias=false"], "not use --budget, --epochs, head.bias"),
+        (["--method", "slda,auto"], "slda and auto do not use --budget, --epochs: leave that out"),
+        (["--method", "tem", "--objective", "plain"], "objective cannot be 'plain' for tem"),
         (["--hops", "two"], "invalid value for '--hops': "),
         (["--protocol", "clgb"], "unknown protocol 'clgb': did you mean 'cglb'?"),
     ],
@@ -174,3 +177,17 @@ def test_the_trained_learner_is_written(call, tmp_path):
     assert learner.predict_proba(graph).equal(here.predict_proba(graph))  # of the last seed
     said = call(*asked, "b", "--resume", expect=2)[1]
     assert "the run had already finished, and its learner was not kept" in said
+
+
+def test_an_objective_is_one_key_for_every_method(call):
+    asked = (*TINY[:7], "--method", "auto,finetune", "--device", "cpu", "--json", "--out")
+    runs = json.loads(call(*asked, "a", "--objective", "plain")[0])["runs"]
+    again = json.loads(call(*asked, "b", "--set", "objective=plain")[0])["runs"]
+    assert runs["auto"]["config"]["method"]["objective"] == "plain"
+    assert runs["finetune"]["config"]["training"]["objective"] == "plain"
+    assert [run["config"] for run in again.values()] == [run["config"] for run in runs.values()]
+
+
+def test_an_option_that_one_method_uses_is_named_for_the_others(call):
+    said = call(*TINY, "--method", "finetune,slda", "--out", "a")[1]
+    assert "slda: option '--epochs' is ignored: the method does not use it" in said

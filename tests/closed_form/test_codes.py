@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import ClassCodes
-from evergraph.closed_form.codes import class_codes, meets_others, own_share
+from evergraph.closed_form.codes import class_codes, own_share
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
 from evergraph.graphs import UNLABELLED, Graph
@@ -23,11 +23,22 @@ from six_nodes import pairs as any_pairs
 
 WIDTH = 8
 CODES = class_codes(range(4), width=WIDTH)
+powers_of_ten = st.lists(st.integers(-8, 8), min_size=18, max_size=18)
 labels_of_six = st.lists(st.integers(UNLABELLED, 3), min_size=NODES, max_size=NODES)
 
 
 def labelled(pairs: Pairs, labels: Sequence[int], *, undirected: bool = True) -> Graph:
     return graph_of(pairs, len(labels), undirected=undirected).showing(torch.tensor(labels))
+
+
+def weighted(pairs: Pairs, labels: Sequence[int], powers: Sequence[int], undirected: bool) -> Graph:
+    return Graph.from_edges(
+        edge_index(pairs),
+        features=torch.zeros(len(labels), 1),
+        labels=torch.tensor(labels),
+        weights=10.0 ** torch.tensor(powers[: len(pairs)]),
+        undirected=undirected,
+    )
 
 
 def hops_of(graph: Graph) -> tuple[Tensor, Tensor]:
@@ -42,11 +53,12 @@ def scaled(graph: Graph) -> Tensor:
 
 def by_numpy(graph: Graph) -> Tensor:
     """Compute it densely, in float64: two hops without the diagonal of N²."""
-    degrees = graph.degrees.numpy().astype(np.float64)
     matrix = np.zeros((graph.num_nodes, graph.num_nodes))
-    for row, column in zip(graph.edge_rows().tolist(), graph.indices.tolist(), strict=True):
-        if degrees[column]:  # who gathers from nobody weighs nothing
-            matrix[row, column] = 1 / np.sqrt(degrees[row] * degrees[column])
+    weights = 1 if graph.weights is None else graph.weights.numpy()
+    matrix[graph.edge_rows().numpy(), graph.indices.numpy()] = weights
+    degrees = matrix.sum(1)  # who gathers from nobody weighs nothing
+    scales = np.divide(1, np.sqrt(degrees), out=np.zeros(len(degrees)), where=degrees > 0)
+    matrix = scales[:, None] * matrix * scales
     table = class_codes(range(graph.num_classes), width=WIDTH).double().numpy()
     codes = np.zeros((graph.num_nodes, WIDTH))
     for node, label in enumerate(graph.labels.tolist()):
@@ -135,6 +147,26 @@ def test_a_label_moves_others_within_two_hops_and_never_its_own_node(
     torch.testing.assert_close(scaled(after)[node], scaled(before)[node], rtol=1e-4, atol=1e-5)
 
 
+@given(
+    pairs=any_pairs,
+    labels=labels_of_six,
+    undirected=st.booleans(),
+    powers=powers_of_ten,
+    node=st.integers(0, NODES - 1),
+    other=st.integers(UNLABELLED, 3),
+)
+def test_weights_of_any_size_show_nobody_its_own_label(
+    pairs, labels, undirected, powers, node, other
+):
+    """Each hop beside its largest value, however small that is."""
+    changed = [other if place == node else label for place, label in enumerate(labels)]
+    before, after = (weighted(pairs, each, powers, undirected) for each in (labels, changed))
+    for graph in (before, after):
+        for found, expected in zip(hops_of(graph), by_numpy(graph).split(WIDTH, 1), strict=True):
+            assert bool(((found - expected).abs().amax(1) <= 1e-5 * expected.abs().amax(1)).all())
+    torch.testing.assert_close(scaled(after)[node], scaled(before)[node], rtol=0, atol=1e-5)
+
+
 def test_codes_depend_on_names_alone_and_are_nearly_orthogonal():
     """Neither on the order nor on the number of classes, nor on which others are shown."""
     many = class_codes([7, 3, 11, 0], width=5)
@@ -148,21 +180,6 @@ def test_codes_depend_on_names_alone_and_are_nearly_orthogonal():
     table = class_codes(range(200), width=64)
     products = (table @ table.t()).fill_diagonal_(0.0)
     assert float(products.std()) == pytest.approx(1 / 8, rel=0.05)
-
-
-@given(pairs=any_pairs, undirected=st.booleans(), coded=st.lists(st.booleans(), min_size=6))
-def test_who_meets_others(pairs, undirected, coded):
-    graph = Graph.from_edges(
-        edge_index(pairs),
-        features=torch.tensor(coded[:NODES]).float()[:, None],
-        labels=torch.zeros(NODES, dtype=torch.int64),
-        undirected=undirected,
-    )
-    one = torch.zeros(NODES, NODES)
-    one[graph.edge_rows(), graph.indices.long()] = 1
-    twice = (one @ one).fill_diagonal_(0.0)
-    seen = graph.features[:, 0] * (graph.degrees > 0)
-    assert meets_others(graph).equal(twice @ seen > 0)
 
 
 # ------------------------------------------------------------------ in parts

@@ -170,6 +170,31 @@ def test_a_penalty_chosen_on_some_features_suits_all(monkeypatch):
     )
 
 
+@pytest.mark.parametrize("balanced", [True, False])
+def test_probes_count_alike_unless_classes_do(balanced):
+    """Most of them are of one class: what suits it is not what suits both."""
+    draw = torch.Generator().manual_seed(47)
+    labels = (torch.arange(76) % 9 == 0).long()
+    rows = torch.randn(76, 3, generator=draw)
+    rows[:, 0] += 2 * labels
+    whole = RandomMap.drawn([View((0,))], {0: 3}, width=16, seed=0)
+    sums = ClassStatistics(16)
+    sums.add(next(whole(ViewRows(rows[:40], None))), labels[:40], torch.ones(40))
+    probes = Probes(40)
+    probes.keep(ViewRows(rows[40:], None), labels=labels[40:], nodes=torch.arange(36))
+    mixing = Mixing(whole, LabelSpace("class-il", (2,)), balanced, "fitted", Resources())
+    (found,) = mixing.strengths([sums], probes, probes.rows())
+    features = next(whole(ViewRows(probes.rows().hops.float(), None)))
+    each = torch.bincount(probes.labels_)[probes.labels_]
+    chosen = []
+    for weights in (1 / each, torch.ones(36)):
+        asked = ClassStatistics(16)
+        asked.add(features, probes.labels_, weights)
+        chosen.append(choose_regularisation(sums, asked, LADDER, balanced=balanced))
+    assert chosen[0] != chosen[1]
+    assert found == chosen[0 if balanced else 1]
+
+
 @pytest.mark.parametrize("names", [("0+y", "32", "0"), ("32",)])
 def test_a_far_view_takes_part_where_no_labels_are_shown(names):
     """It alone says the class, yet is left out where labels are shown, unless it stands alone."""

@@ -1,9 +1,8 @@
-"""Kernel values of a few nodes by NumPy against the definition, and without some landmarks."""
+"""Kernel values by NumPy and by torch against the definition, and without some landmarks."""
 
 import math
 
 import hypothesis.strategies as st
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -41,7 +40,7 @@ def by_definition(one: KernelMap, vectors: torch.Tensor, weights: list[torch.Ten
 
 
 @given(seed=st.integers(0, 2**16), rows=st.integers(0, 9), removed=st.sets(st.integers(0, 5)))
-def test_a_few_rows_by_numpy_are_the_definition(seed, rows, removed):
+def test_rows_by_numpy_are_the_definition(seed, rows, removed):
     one = landmarks(seed).without(torch.tensor(sorted(removed), dtype=torch.int64))
     generator = torch.Generator().manual_seed(seed + 1)
     vectors = torch.randn(rows, sum(SIZES.values()), generator=generator)
@@ -49,16 +48,22 @@ def test_a_few_rows_by_numpy_are_the_definition(seed, rows, removed):
     own = torch.cat([one.landmarks[part][0] for part in one.places])
     vectors = torch.cat([vectors, own[None], -own[None], torch.zeros(1, len(own))])
     weights = [torch.randn(6, 4, generator=generator) for _ in VIEWS]
-    few = one.by_numpy(weights)
-    found = torch.from_numpy(few(vectors.numpy()))
+    found = torch.from_numpy(one.rowwise(vectors.numpy())).flatten(1) @ torch.cat(weights)
     torch.testing.assert_close(
         found.double(), by_definition(one, vectors, weights), rtol=1e-4, atol=1e-4
     )
-    # Vectors end before the codes if no label is nearby.
-    silent = vectors.clone()
-    silent[:, -SIZES[-1] :] = 0
-    shorter = few(np.ascontiguousarray(silent.numpy()[:, : -SIZES[-1]]))
-    np.testing.assert_allclose(shorter, few(silent.numpy()), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("count", "added"), [(6, 1e-4), (1500, 1.5e-4)])
+def test_the_penalty_is_the_kernel_and_a_little_on_its_diagonal(count, added):
+    """Relative to the mean diagonal, and more of it for many landmarks; a removed one has 1."""
+    one = landmarks(0, count).only([VIEWS[0]]).without(torch.tensor([1]))
+    (view,) = one.views
+    kernel = one.kernel(view, one.projected(one.landmarks, torch.matmul)).double()
+    kernel[1, 1] = 1.0
+    expected = kernel + added * kernel.diagonal().mean() * torch.eye(count)
+    found = one.penalty(view).double()
+    torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=str)

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from statistics import NormalDist
 from typing import Any
 
 import pytest
@@ -9,9 +10,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evergraph.closed_form import LandmarkFeatures, landmarks
-from evergraph.closed_form.landmarks import LandmarkMap, Landmarks, column_weights
-from evergraph.closed_form.ledger import certain
+from evergraph.closed_form import LandmarkFeatures, fusing, landmarks
+from evergraph.closed_form.landmarks import (
+    FEW_COLUMNS,
+    LandmarkMap,
+    Landmarks,
+    column_weights,
+)
+from evergraph.closed_form.ledger import LedgerEntries, certain, guessed
 from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.closed_form.shape import shape_of
 from evergraph.closed_form.statistics import ClassStatistics
@@ -53,6 +59,15 @@ def test_a_view_is_the_mean_of_its_parts():
     t = math.acos(0.5 / math.sqrt(0.5))
     half = math.sqrt(0.5) * (math.sin(t) + (math.pi - t) * math.cos(t)) / math.pi
     assert found.tolist() == pytest.approx([1.0, half], abs=1e-6)
+
+
+def test_weights_of_columns_turn_nodes_as_they_turn_landmarks():
+    """√3 on the second column turns 45 degrees to 60, and 135 to 120."""
+    degrees, columns = math.pi / 180, torch.tensor([1.0, math.sqrt(3)])
+    one = LandmarkMap.on([OWN], rows_of(45 * degrees, 135 * degrees), [0], columns=columns)
+    found = one.kernel(OWN, one.seen_of(rows_of(45 * degrees), [OWN]))[0]
+    third = (math.sin(math.pi / 3) + (2 * math.pi / 3) * 0.5) / math.pi
+    assert found.tolist() == pytest.approx([1.0, third], abs=1e-6)
 
 
 def test_random_features_estimate_it():
@@ -123,6 +138,34 @@ def test_landmarks_depend_on_ids_and_classes_alone(seed, classes, most):
         assert all(count < full for count in counts[found < full].tolist())
 
 
+@pytest.mark.parametrize(
+    ("nodes", "most", "kept"), [(9, 99, 9), (44, 99, 9), (60, 7, 7), (60, 99, 12)]
+)
+def test_few_nodes_are_all_landmarks_and_of_many_one_in_so_many(monkeypatch, nodes, most, kept):
+    monkeypatch.setattr(landmarks, "FEW", 9)
+    monkeypatch.setattr(landmarks, "SHARE", 5)
+    ids = torch.arange(nodes)
+    found = Landmarks(most)
+    found.keep(ViewRows(ids[:, None].float(), None), labels=0 * ids, nodes=ids)
+    assert len(found) == kept
+
+
+@pytest.mark.parametrize("most", [5, 6, 40])
+def test_guesses_fill_the_places_that_are_left(most):
+    """As many as there is room for, by their ids alone."""
+    ids, others = torch.arange(6), torch.arange(10, 30)
+    rows = ViewRows(torch.arange(30.0)[:, None], None)
+    filled = []
+    for order in (others, others.flip(0)):
+        found = Landmarks(most)
+        found.keep(rows.of(ids), labels=ids % 2, nodes=ids)
+        found.fill(rows.of(order), labels=torch.zeros(20).long(), nodes=order)
+        assert len(found) == min(most, 26)
+        assert found.hops_.flatten().tolist() == found.nodes_.tolist()
+        filled.append(set(found.nodes_.tolist()))
+    assert filled[0] == filled[1]
+
+
 def test_shape_tells_degree_and_length_and_nothing_else():
     """Nodes of one degree and length are alike whatever their features; others are not."""
     edges, labels = torch.tensor([[0, 0, 3], [1, 2, 4]]), torch.zeros(5).long()
@@ -138,6 +181,25 @@ def test_shape_tells_degree_and_length_and_nothing_else():
         edges, features=features.to_sparse_csr(), labels=labels, undirected=True
     )
     assert torch.allclose(shape_of(sparse), found)
+    some = torch.tensor([3, 0, 4, 0])  # in any order
+    for each in (graph, sparse):
+        assert torch.allclose(shape_of(each, some), found[some])
+
+
+def test_shape_by_hand():
+    """Waves of log₂ of the degree plus 1, and of the length plus a millionth."""
+    edges, features = (
+        torch.tensor([[0, 0, 0], [1, 2, 3]]),
+        torch.tensor([[0.0], [4.0], [1.0], [0.5]]),
+    )
+    graph = Graph.from_edges(
+        edges, features=features, labels=torch.zeros(4).long(), undirected=True
+    )
+    slowest = NormalDist().inv_cdf(0.5 + 1 / 32) / 0.5
+    degree, length = shape_of(graph)[:, [0, 32]].t() * math.sqrt(2 * 16)
+    assert degree.tolist() == pytest.approx([math.cos(turns * slowest) for turns in (2, 1, 1, 1)])
+    turns = (math.log2(1e-6), 2, 0, -1)
+    assert length.tolist() == pytest.approx([math.cos(t * slowest) for t in turns], abs=1e-5)
 
 
 def beginner(**options: Any) -> Auto:
@@ -231,12 +293,15 @@ def test_after_all_nodes_are_forgotten_nothing_is_said(small_graph, known):
 
 
 def test_columns_that_tell_classes_apart_count_more():
-    """Of two columns one is noise: a node is nearer to its class once that counts less."""
-    noise = torch.randn(40, generator=torch.Generator().manual_seed(0))
+    """Half of many columns are noise: a node is nearer to its class once these count less."""
+    half = FEW_COLUMNS // 2 + 1
+    noise = torch.randn(40, half, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(40) % 2
-    rows = ViewRows(torch.stack([labels - 0.5, noise], 1), None)
-    weights = column_weights(rows, labels, dims=2)
-    assert float(weights[0]) > 2 * float(weights[1])
+    rows = ViewRows(torch.cat([(labels - 0.5)[:, None].expand(-1, half), noise], 1), None)
+    weights = column_weights(rows, labels, dims=2 * half)
+    assert float(weights[:half].min()) > 2 * float(weights[half:].mean())
+    few = ViewRows(rows.hops[:, :FEW_COLUMNS], None)
+    assert column_weights(few, labels, dims=FEW_COLUMNS).tolist() == [1.0] * FEW_COLUMNS
     near = []
     for columns in (None, weights):
         made = LandmarkMap.on([OWN], rows, [0], columns=columns)
@@ -253,6 +318,8 @@ def test_guesses_are_learned_from_where_they_help(monkeypatch):
     alone, guessing = (learned(stream, self_training=each) for each in (False, True))
     assert guessing.error_ < alone.error_
     assert set(alone.landmarks_.nodes_.tolist()) < set(guessing.landmarks_.nodes_.tolist())
+    held_back = guessing.ledger_.part("validation").ids
+    assert not torch.isin(guessing.landmarks_.nodes_, held_back).any()  # they judge the guesses
 
     def wrong(chances, counts):
         places, labels = certain(chances, counts)
@@ -262,6 +329,25 @@ def test_guesses_are_learned_from_where_they_help(monkeypatch):
     misled = learned(stream)
     assert misled.error_ == pytest.approx(alone.error_)
     assert misled.landmarks_.nodes_.equal(alone.landmarks_.nodes_)
+
+
+def test_guesses_that_change_nothing_are_not_learned_from(monkeypatch):
+    graph = load("synthetic", nodes=200, classes=2, features=16)
+    stream = GraphStream(graph, edges="all", split=(0.02, 0.1, 0.88), classes_per_task=2)
+    monkeypatch.setattr(fusing, "mixture_loss", lambda *given, **options: 1.0)
+    alone, guessing = (learned(stream, self_training=each) for each in (False, True))
+    assert guessing.landmarks_.nodes_.equal(alone.landmarks_.nodes_)
+
+
+def test_a_guess_weighs_what_a_training_node_of_its_class_does():
+    """Classes 0 and 1 have weights 2 and 5 on the average; class 2 was never met."""
+    labels, weights = torch.tensor([0, 0, 1]), torch.tensor([1.0, 3.0, 5.0])
+    train = LedgerEntries(torch.tensor([7, 8, 9]), labels, weights)
+    scores = torch.tensor([[0.0, 3.0, 9.0], [3.0, 0.0, 9.0], [2.0, 0.0, 9.0]])
+    found = guessed(scores, torch.tensor([40, 41, 42]), train)
+    assert found.ids.tolist() == [41, 42, 40]
+    assert found.labels.tolist() == [0, 0, 1]
+    assert found.weights.tolist() == [2.0, 2.0, 5.0]
 
 
 def test_objectives_differ_where_classes_do(stream, known):

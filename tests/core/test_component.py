@@ -14,9 +14,10 @@ from evergraph.core.component import Part, alike
 from evergraph.core.errors import ConfigurationError, UnknownNameError
 from evergraph.core.resolver import Resolver
 from evergraph.core.seeding import seeded
+from evergraph.memory import EmbeddingMemory
 from evergraph.memory.samplers import samplers
-from evergraph.methods import methods
-from evergraph.nn import backbones
+from evergraph.methods import TEM, methods
+from evergraph.nn import PDGNN, backbones
 from evergraph.topology import topologies
 from evergraph.training import Learner
 
@@ -159,3 +160,16 @@ def test_a_choice_passes_and_anything_else_is_told_the_choices():
             check_choice("edges", value, ("within", "all"))
         assert f"unknown edges {value!r}" in str(caught.value)
         assert str(caught.value).endswith("choose one of all, within")
+
+
+def test_parts_of_methods_are_taken_by_name_and_as_tables():
+    drawn = torch.Generator()
+    by_name = TEM(backbone="pdgnn", memory=EmbeddingMemory(sampler="uniform"), generator=drawn)
+    assert isinstance(by_name.backbone, PDGNN)
+    assert by_name.memory.sampler.name == "uniform"
+    table = TEM(
+        backbone={"name": "pdgnn", "topology": {"name": "s2gc", "hops": 3}}, generator=drawn
+    )
+    assert (table.backbone.topology.name, table.backbone.topology.hops) == ("s2gc", 3)
+    with pytest.raises(ConfigurationError, match="backbone must be its name, a table of name and"):
+        TEM(backbone=3, generator=drawn)

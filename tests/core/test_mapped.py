@@ -14,6 +14,7 @@ import torch
 
 from evergraph.core import mapped
 from evergraph.core.errors import DataError, ResourceError, ResultsError
+from evergraph.core.malloc import return_freed_memory
 from evergraph.core.mapped import (
     create_array,
     disk_is_enough,
@@ -24,6 +25,7 @@ from evergraph.core.mapped import (
     put,
 )
 from evergraph.core.written_aside import check_writable, written_aside
+from forked import in_a_child
 
 
 @pytest.mark.parametrize(
@@ -128,6 +130,19 @@ def test_memory_that_mapped_arrays_hold_is_given_back(tmp_path):
     # A system that lacks memory may have taken the pages before, but not each time.
     assert any(given_back() > 50_000_000 for _ in range(5))
     assert float(array.sum()) == 1 << 24
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc")
+def test_freed_arrays_go_back_to_the_system_if_told_so():
+    def allocate():
+        return_freed_memory()
+        for _ in range(3):  # after the first, glibc would keep arrays of this size
+            array = np.ones(20 << 20, np.uint8)
+            held = psutil.Process().memory_info().rss
+            del array
+        assert held - psutil.Process().memory_info().rss > 15 << 20
+
+    assert in_a_child(allocate).code == 0
 
 
 def test_rows_of_a_file_that_is_written_to_are_read_through_it(tmp_path):

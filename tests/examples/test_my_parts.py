@@ -75,7 +75,7 @@ def calls_of(test: Any) -> Iterator[dict[str, Any]]:
     ],
     indirect=["parts"],
 )
-def test_every_promise_is_kept(file, parts, small_graph, tmp_path):
+def test_every_promise_is_kept(file, parts, small_graph, tmp_path, monkeypatch):
     module, kept = module_of(ROOT / "tests" / file, "promises"), 0
     for test in list(vars(module).values()):
         marks = getattr(test, "pytestmark", [])
@@ -83,7 +83,7 @@ def test_every_promise_is_kept(file, parts, small_graph, tmp_path):
         if not registered or len(registered[0].args[1]) < len(_names(file)):
             continue  # of some parts only
         taken = inspect.signature(test).parameters
-        fixtures = {"small_graph": small_graph, "tmp_path": tmp_path}
+        fixtures = {"small_graph": small_graph, "tmp_path": tmp_path, "monkeypatch": monkeypatch}
         fixtures["tiny_graph"] = small_graph
         given = {fixture: value for fixture, value in fixtures.items() if fixture in taken}
         for values in calls_of(test):

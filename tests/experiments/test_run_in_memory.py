@@ -35,7 +35,7 @@ def test_a_graph_in_hand_gives_what_the_same_dataset_gives(small_graph):
 def test_the_method_is_auto_unless_told(small_graph):
     opened = []
     observer = Observer(on_task=lambda seed, report: opened.append("task"))
-    result = eg.run(small_graph, memory="200KB", observer=observer, epochs=1, device="cpu")
+    result = eg.run(small_graph, memory="200KB", observer=observer, device="cpu")
     assert result.config.method.name == "auto"
     assert result.config.method.parameters["memory"] == "200KB"
     assert 0 < result.to_dict()["memory"]["bytes"] <= 200_000
@@ -69,6 +69,7 @@ def test_settings_find_their_places():
     config = configured(
         RunConfig(),
         {
+            "method": "tem",
             "topology__alpha": 0.3,  # given before the name it belongs to
             "topology": "ppr",
             "hops": 4,

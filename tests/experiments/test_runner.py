@@ -18,6 +18,7 @@ from evergraph.experiments.runner import Observer, complete_together, open_toget
 from evergraph.experiments.store import ResultStore
 from evergraph.nn import Tuned
 from evergraph.topology import EmbeddingCache
+from evergraph.training import Learner
 from small_runs import StopError, comparable, small, stop_after
 
 
@@ -185,16 +186,43 @@ def test_runs_learned_together_embed_every_graph_once(monkeypatch):
     embedded = []
     encode = EmbeddingCache.encode
 
-    def counted(self, graph):
-        embedded.append(graph.num_nodes)
-        return encode(self, graph)
+    def counted(self, graph, rows=None):
+        embedded.append(self.resources.shelf)
+        return encode(self, graph, rows)
 
     monkeypatch.setattr(EmbeddingCache, "encode", counted)
     names = ("finetune", "tem", "analytic")
     configs = [small(method=name, backbone=SMALLER.get(name)) for name in names]
     runs = open_together(configs, out=[None] * 3)
     complete_together(runs, observers=[None] * 3)
-    assert len(embedded) == 3 + 3  # three tasks' own graphs, and everything after each task
+    # Three tasks' own graphs, and everything after each task; a rehearsal shares nothing.
+    assert sum(shelf is not None for shelf in embedded) == 3 + 3
+
+
+def test_what_runs_share_counts_for_each_of_them():
+    configs = [small(method=name) for name in ("finetune", "tem")]
+    runs = open_together(configs, out=[None] * 2)
+    results = complete_together(runs, observers=[None] * 2)
+    spent = [sum(result.seeds[0].seconds.values()) for result in results]
+    first, second = (r.total_seconds - s for r, s in zip(results, spent, strict=True))
+    assert first == pytest.approx(second)  # loading
+    saved = runs[0].resources.shelf.saved  # embeddings that the second found ready
+    assert results[1].seeds[0].seconds["embed"] >= saved > 0
+    assert results[0].seeds[0].seconds["embed"] >= saved
+
+
+def test_packages_and_kernels_are_loaded_before_any_of_several_runs_is_timed(monkeypatch):
+    learned = []
+    fit_task = Learner.fit_task
+    monkeypatch.setattr(
+        Learner, "fit_task", lambda self, task: (learned.append(self), fit_task(self, task))[1]
+    )
+    configs = [small(method=name) for name in ("finetune", "ewc")]
+    runs = open_together(configs, out=[None] * 2)
+    timed = [*(each for run in runs for each in run.ready.values())]
+    complete_together(runs, observers=[None] * 2)
+    names = [learner.name for learner in learned[: learned.index(timed[0])]]
+    assert sorted(set(names)) == ["ewc", "finetune"]
 
 
 def test_runs_learned_together_take_turns_and_resume(tmp_path):

@@ -75,7 +75,7 @@ def weights_of(learner: Analytic) -> Tensor:
 def test_a_node_weighs_one_over_the_size_of_its_class(small_graph):
     stream = GraphStream(small_graph)
     task = stream.open(0)
-    for weights, expected in (("equal", 1.0), ("class-sizes", 1 / task.met_sizes[1])):
+    for weights, expected in (("equal", 1.0), ("class-sizes", 1 / task.known_sizes[1])):
         learner = learner_of(weights=weights, ledger=True)
         learner.fit_task(task)
         entries = learner.ledger_.part("train")

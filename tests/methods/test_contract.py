@@ -76,6 +76,25 @@ STREAMS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_no_test_label_moves_a_logit(name, tiny_graph, monkeypatch):
+    stream = GraphStream(tiny_graph, edges="all")
+    labels = tiny_graph.labels.clone()
+    for split, classes in zip(stream.splits, stream.tasks, strict=True):
+        labels[split.test] = classes[0]  # whole tasks, so that all nodes still arrive with theirs
+    with monkeypatch.context() as patched:
+        patched.setattr("evergraph.streams.stream.split_tasks", lambda *_, **__: stream.splits)
+        others = GraphStream(tiny_graph.with_labels(labels), edges="all")
+    assert others.open(0).class_sizes != stream.open(0).class_sizes
+    scores = []
+    for each in (stream, others):
+        learner = make(name)
+        for index in range(2):
+            learner.fit_task(each.open(index, cumulative=learner.cumulative))
+        scores.append(learner.logits(each.union_graph(1), torch.arange(40)))
+    assert scores[0].equal(scores[1])
+
+
 @pytest.mark.parametrize("way", STREAMS)
 @pytest.mark.parametrize("name", NAMES)
 def test_learns_however_nodes_arrive(name, way, tiny_graph):

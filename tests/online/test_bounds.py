@@ -185,6 +185,18 @@ def test_free_memory_is_what_the_narrowest_limit_leaves(tmp_path, monkeypatch):
     assert free_memory() == 1_500_000 < whole
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="what is counted is read from /proc")
+@pytest.mark.parametrize(("kind", "held"), [("RLIMIT_AS", "vms"), ("RLIMIT_DATA", "data")])
+def test_free_memory_is_no_more_than_the_process_may_take(kind, held):
+    def limited():
+        limit = getattr(psutil.Process().memory_info(), held) + 50 * MEGABYTE
+        resource.setrlimit(getattr(resource, kind), (limit, limit))
+        assert 30 * MEGABYTE < free_memory() <= 50 * MEGABYTE
+
+    ended = in_a_child(limited)
+    assert ended.code == 0, ended.err
+
+
 def by_and_by(path):
     """A thousand new classes a hundred times, with a gigabyte of addresses left."""
     torch.set_num_threads(1)

@@ -1,5 +1,8 @@
 """The classifier takes what users have and answers in kind: classes, several labels, numbers."""
 
+import signal
+import time
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -8,6 +11,7 @@ import pytest
 import torch
 from scipy.sparse import csr_matrix
 
+from evergraph.core.device import exactly_threads
 from evergraph.core.errors import (
     ConfigurationError,
     DataError,
@@ -17,9 +21,13 @@ from evergraph.core.errors import (
 )
 from evergraph.online.classifier import ContinualNodeClassifier
 from evergraph.online.conversion import as_edges, as_features, as_ids
+from evergraph.online.folder.in_memory import InMemoryLearner
 from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.heads import AnalyticHead
 from evergraph.online.labels import as_labels
+from evergraph.online.learner import OnlineLearner
 from evergraph.topology import S2GC, SGC
+from forked import in_a_child
 from pyg import pyg_data, pyg_hetero
 
 X = np.eye(4, dtype=np.float32)
@@ -142,6 +150,136 @@ def test_a_clone_has_seen_nothing():
     assert twin.status().nodes == 0
 
 
+def test_a_part_is_taken_by_name_as_a_table_and_as_an_object(tmp_path):
+    ids = ["a", "d"]
+    ways = {
+        "by name": {"topology": "sgc", "head": "analytic", "width": 48},
+        "table": {"topology": {"name": "sgc"}, "head": {"name": "analytic", "width": 48}},
+        "object": {"topology": SGC(), "head": AnalyticHead(width=48)},
+    }
+    asked = []
+    for way, parts in ways.items():
+        for model in (
+            ContinualNodeClassifier(**parts),
+            ContinualNodeClassifier.open(tmp_path / way, **parts),
+        ):
+            model.partial_fit(["a", "b", "c", "d"], X, ["x", "x", "y", None], [("a", "b")])
+            asked.append(model.predict_proba(ids))
+            assert isinstance(model.learner_.head, AnalyticHead)
+            assert model.learner_.head.width == 48
+            model.close()
+    assert all(np.array_equal(each, asked[0]) for each in asked)
+    with ContinualNodeClassifier.open(tmp_path / "object") as opened:
+        assert opened.learner_.head.width == 48
+    learner = OnlineLearner(head={"name": "auto", "width": 7}, topology="sgc")
+    assert (learner.head.name, learner.head.width, learner.topology.name) == ("auto", 7, "sgc")
+    assert OnlineLearner(head="auto").parameters == OnlineLearner().parameters
+    with pytest.raises(ConfigurationError, match="a table of a head must have a name"):
+        OnlineLearner(head={})
+    with pytest.raises(ConfigurationError, match="topology must be its name, a table of name"):
+        OnlineLearner(topology=3)
+    with pytest.raises(ConfigurationError, match="width cannot be given beside a head that is an"):
+        ContinualNodeClassifier(head=AnalyticHead(), width=3).status()
+
+
+def test_who_reads_beside_partial_fit_is_told_of_one_state(monkeypatch):
+    model, told = started(), []
+    before, knowledge = model.predict_proba(["a", "d"]), model.learner_.knowledge
+    settle = knowledge.settle
+
+    def both():
+        return model.embed(["a"]), model.predict_proba(["a", "d"])
+
+    def read_and_settle(**given):
+        # Graph, embeddings, labels and codes have changed by now.
+        reader = Thread(target=lambda: told.append(both()))
+        reader.start()
+        reader.join(0.3)
+        return settle(**given)
+
+    monkeypatch.setattr(knowledge, "settle", read_and_settle)
+    model.partial_fit(["e"], X[:1], ["z"], [("e", "a")])
+    while not told:
+        time.sleep(0.01)
+    assert all(map(np.array_equal, told[0], both()))
+    assert told[0][1].shape != before.shape
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_threads_may_bring_nodes_at_the_same_time(first):
+    model, failed = small() if first else started(), []
+
+    def bring(thread):
+        try:
+            for k in range(8):
+                model.partial_fit([f"{thread}-{k}"], X[thread : thread + 1], [str(thread)])
+                model.partial_fit([f"once-{k}"], X[:1], ["x"], key=f"once-{k}")
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [Thread(target=bring, args=(thread,)) for thread in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert model.status().nodes == (0 if first else 4) + 4 * 8 + 8
+    assert model.predict([f"{thread}-7" for thread in range(4)]).tolist() == list("0123")
+
+
+def test_the_first_of_two_threads_decides_how_columns_are_read(monkeypatch):
+    model, frames = (
+        small(),
+        [pd.DataFrame({"age": [1.0, 3.0]}), pd.DataFrame({"age": [10.0, 50.0]})],
+    )
+    keep, later = InMemoryLearner.keep_columns, []
+
+    def keep_beside_another(kept, scheme):
+        if not later:
+            later.append(Thread(target=model.partial_fit, args=(["c", "d"], frames[1], ["x", "y"])))
+            later[0].start()
+            later[0].join(0.3)
+        keep(kept, scheme)
+
+    monkeypatch.setattr(InMemoryLearner, "keep_columns", keep_beside_another)
+    model.partial_fit(["a", "b"], frames[0], ["x", "y"])
+    later[0].join()
+    one_by_one = small().partial_fit(["a", "b"], frames[0], ["x", "y"])
+    one_by_one.partial_fit(["c", "d"], frames[1], ["x", "y"])
+    expected = one_by_one.embed(["a", "b", "c", "d"])
+    np.testing.assert_array_equal(model.embed(["a", "b", "c", "d"]), expected)
+
+
+def test_a_forked_child_answers_or_says_why_not():
+    x = np.random.default_rng(0).normal(size=(2000, 8)).astype(np.float32)
+    nodes, held, done = list(range(2000)), Event(), Event()
+
+    def ask_and_learn():
+        signal.alarm(60)  # ends a child that waits for ever
+        assert model.predict(nodes).tolist() == expected
+        assert model.partial_fit(["new"], x[:1], ["x"]).status().nodes == 2001
+
+    with exactly_threads(2):  # threads of torch, which a child does not have
+        model = small().partial_fit(nodes, x, ["x", "y"] * 1000)
+        expected = model.predict(nodes).tolist()
+        with model.learner_._lock:  # as a reader in another thread holds it
+            assert in_a_child(ask_and_learn).code == 0
+
+    def change():
+        with model.learner_.changing():
+            held.set()
+            done.wait()
+
+    thread = Thread(target=change)
+    thread.start()
+    held.wait()
+    ended = in_a_child(ask_and_learn)
+    done.set()
+    thread.join()
+    assert "StoppedError: this process was forked while a thread of its parent was" in ended.err
+    assert model.predict(nodes).tolist() == expected
+
+
 READ = {
     "ids": as_ids,
     "features": lambda values: as_features(values, 2),
@@ -196,7 +334,6 @@ def test_what_is_read(part, values, found):
         ("features", torch.zeros(2, 1, dtype=torch.complex64), "expected real numbers"),
         ("labels", ["x"], "labels must be as many as nodes, not 1 for 2 nodes"),
         ("labels", [0.5, 1.0], "label must be text or an integer, not 0.5"),
-        ("labels", [True, False], "not True"),
         ("labels", torch.tensor([0.0, 1.0]), "labels hold torch.float32: expected integers"),
         ("edges", np.zeros((2, 3), dtype=np.int64), r"shape \(2, 3\): expected \[edges, 2\]"),
         ("edges", np.zeros(4, dtype=np.int64), r"shape \(4,\): expected \[edges, 2\]"),
@@ -235,7 +372,7 @@ def test_a_folder_keeps_it(tmp_path):
 def test_what_is_not_used_is_said(caplog):
     edges = pd.DataFrame({"source": ["a"], "target": ["b"], "kind": [0.5]})
     model = small().partial_fit(["a", "b"], torch.eye(2), ["x", "y"], edges)
-    assert model.status().edges == 2
+    assert model.status().edges == 1
     data = pyg_data(
         x=torch.eye(2), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0, 1]),
         edge_weight=torch.ones(1), time=torch.tensor([1, 2]),

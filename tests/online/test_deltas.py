@@ -313,7 +313,7 @@ def test_a_batch_by_hand():
     points = [(p["seq"], p["nodes"], p["asked"], p["right"]) for p in one.history()["curve"]]
     assert points == [(3, 3, 1, 0), (4, 3, 1, 1)]
     status = one.status()
-    assert (status.seq, status.nodes, status.edges, status.labelled) == (4, 3, 4, 3)
+    assert (status.seq, status.nodes, status.edges, status.labelled) == (4, 3, 2, 3)
 
 
 def test_what_is_merged_and_whose_labels_are_whose():

@@ -1,7 +1,9 @@
 """Nodes learned from: as what they are counted, who is held back, and when scores follow."""
 
 from functools import partial
+from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -63,6 +65,16 @@ def test_slots_are_given_back_and_emptied():
         assert each.of(torch.tensor([1, 3, 7, 9])).flatten().tolist() == [1.0, 3.0, 7.5, 9.0]
     assert all(value.equal(twin.state()[name]) for name, value in counted.state().items())
     assert len(counted.state()["rows"]) == 4
+
+
+def test_a_mark_does_not_outlast_the_node_that_had_it():
+    counted = Counted([1], tolerance=0.1)
+    counted.put(torch.tensor([5, 6]), rows((5.0,), (6.0,)))
+    counted.mark(torch.tensor([5, 6]))
+    counted.drop(torch.tensor([5]))
+    counted.put(torch.tensor([9]), rows((9.0,)))  # where 5 was
+    assert counted.marked(torch.tensor([5, 6, 9])).tolist() == [False, True, False]
+    assert counted.unmarked().tolist() == [6]
 
 
 # In a learner: one hop, a star around h; leaves pull h's embedding by little.
@@ -138,6 +150,19 @@ def test_nothing_is_left_of_what_a_forgotten_node_was(monkeypatch):
     monkeypatch.setattr(knowledge.embeddings, "update", only_those_that_moved)
     learner.apply(Delta(forgotten=("u",)))
     assert counted_as(learner, 0).equal(torch.tensor([[1.0, 0.0]]))
+
+
+def test_a_node_reaches_all_that_see_a_degree_it_is_part_of():
+    """Two hops from its neighbour: on a path, three steps from its end."""
+    learner, names = OnlineLearner(topology=SGC(hops=2), head=AnalyticHead(width=8)), "abcdef"
+    features, edges = torch.arange(12.0).reshape(6, 2) % 5, tuple(pairwise(names))
+    learner.apply(Delta(nodes=tuple(names), features=features, labels=("x",) * 6, edges=edges))
+    reached = learner._knowledge.reached_by(torch.tensor([0])).tolist()
+    before = learner.embed(list(names[1:]))
+    learner.apply(Delta(forgotten=("a",)))
+    moved = (learner.embed(list(names[1:])) != before).any(1).nonzero().flatten() + 1
+    assert reached == [0, 1, 2, 3]
+    assert moved.tolist() == [1, 2, 3]
 
 
 def expected(labels: dict[int, int]) -> set[int]:
@@ -240,12 +265,12 @@ def solved(one: OnlineLearner, delta: Delta) -> int:
 def test_labels_of_known_classes_wait_for_each_other(learner):
     assert learner.status().solved == 1
     before = learner.head.scorer()
-    ids, vectors = torch.arange(4), torch.randn(4, learner.taken([0])[2].shape[1])
+    asked = np.arange(4), learner.taken([0, 1, 2, 3])[2]
     assert solved(learner, Delta(late=((10, "x"),))) == 1
-    assert learner.head.scorer()(ids, vectors).equal(before(ids, vectors))
+    assert (learner.head.scorer()(*asked) == before(*asked)).all()
     assert solved(learner, Delta()) == 1  # waits on
     assert solved(learner, Delta()) == 4  # the third change since
-    assert learner.head.scorer()(ids, vectors).ne(before(ids, vectors)).any()
+    assert (learner.head.scorer()(*asked) != before(*asked)).any()
     assert solved(learner, Delta()) == 5  # nothing is waiting
 
 

@@ -31,7 +31,7 @@ def test_what_a_delta_does():
         "counted": 3,
     }  # fmt: skip
     status = one.status()
-    assert (status.seq, status.nodes, status.edges, status.labelled) == (1, 4, 4, 3)
+    assert (status.seq, status.nodes, status.edges, status.labelled) == (1, 4, 2, 3)
     assert (status.classes, status.features, status.exact_forgetting) == (2, 4, True)
     assert one.predict(["a", "b", "c", "d"]) == ["x", "x", "y", "y"]
     classes, matrix = one.predict_proba(["d"])

@@ -25,6 +25,7 @@ def test_a_folder_is_filled_once_and_asked(call, tmp_path):
     done = json.loads(call("ingest", "learner", *TABLES, *within, "--json")[0])
     assert (done["nodes"], done["deltas"], done["classes"]) == (25, 3, 2)
     assert (done["new_nodes"], done["new_edges"], done["new_labels"]) == (25, 23, 20)
+    assert done["edges"] == 23  # each counts once, as in a status
     assert done["predicted"] == done["right"] == 12  # labelled ones of the second and third ten
     assert set(tmp_path.iterdir()) == before  # nothing is left of scratch files
     again = json.loads(call("ingest", "learner", *TABLES[:4], "--batch", "7", "--json")[0])

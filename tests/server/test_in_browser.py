@@ -90,7 +90,7 @@ def test_nothing_is_asked_elsewhere_and_the_console_is_quiet(show, wait, url):
     urls = [e["params"]["request"]["url"] for e in events if e["method"].endswith("WillBeSent")]
     assert {urlsplit(found).netloc for found in urls} == {urlsplit(url).netloc}
     asked = {urlsplit(found).path for found in urls}
-    assert {"/", "/page.css", "/page.js", "/v1/status", "/v1/history", "/v1/nodes/p3-1"} <= asked
+    assert {"/", "/page.css", "/page.js", "/v1/status", "/v1/history", "/v1/nodes"} <= asked
     assert browser.get_log("browser") == []
 
 
@@ -229,13 +229,21 @@ def large_ids(learner: Any, live: Any, tmp_path_factory: pytest.TempPathFactory)
     opened = LearnerFolder.open(tmp_path_factory.mktemp("large") / "learner", make=learner)
     opened.submit(
         Delta(
-            nodes=(LARGE, LARGE - 1, LARGE + 4),
-            features=torch.eye(3),
-            labels=("x", LARGE, None),
+            nodes=(LARGE, LARGE - 1, LARGE + 4, ".", ".."),
+            features=torch.eye(3)[[0, 1, 2, 0, 0]],
+            labels=("x", LARGE, None, None, None),
             edges=((LARGE, LARGE - 1), (LARGE, LARGE + 4)),
         )
     )
     return str(live(create_app(opened)))
+
+
+def test_ids_that_a_path_would_lose_are_looked_up(show, wait, large_ids):
+    browser = show(at=large_ids)
+    wait("document.querySelector('.dot.live')")
+    for node in (".", ".."):
+        look_up(browser, wait, node)
+        assert texts(browser, "#why .verdict")[0].startswith(f"{node} is classified as ")
 
 
 def test_integers_beyond_those_of_javascript_keep_their_digits(show, wait, large_ids):

@@ -106,7 +106,7 @@ def test_an_access_log_is_written_where_it_is_asked_for(serve, lines, tmp_path, 
     with TestClient(create_app(folder, access_log=True), base_url="http://127.0.0.1") as client:
         client.get("/v1/nodes/a%0Ab?integer=true", headers=NAMED)
     (line,) = (line for line in lines() if line["logger"] == "evergraph.access")
-    assert line["facts"]["status"] == 404
+    assert line["facts"]["status"] == 422
     assert (line["facts"]["path"], line["request_id"]) == ("/v1/nodes/a\nb", "proxy-7")
 
 

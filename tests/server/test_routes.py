@@ -41,7 +41,7 @@ def test_a_delta_is_learned_and_told_as_the_learner_itself_would(lasting, learne
         assert row["probabilities"] == expected
         assert (row["label"], row["probability"]) == (label, max(expected))
     status = lasting.get("/v1/status").json()
-    assert (status["nodes"], status["edges"], status["labelled"]) == (6, 6, 4)
+    assert (status["nodes"], status["edges"], status["labelled"]) == (6, 3, 4)
     assert (status["names"], status["seq"], status["waiting"]) == (["x", "y"], 1, 0)
 
 
@@ -130,6 +130,22 @@ def test_ids_of_both_kinds_are_found(client):
     assert client.get("/v1/nodes/1", params={"integer": True}).json()["id"] == 1
     assert client.get("/v1/nodes/a%2Fb%3F").json()["id"] == "a/b?"
     assert client.get("/v1/nodes/%C3%BC").json()["id"] == "ü"
+
+
+ODD = [".", "..", "../b", "a//b", "/", "a\nb", "\n", "\r\n\t\0", " ", "%2e", "a?b#c&d=e+f"]
+
+
+def test_every_id_can_be_asked(client, live):
+    body = {"nodes": ODD, "features": [[1, 0]] * len(ODD)}
+    assert client.post("/v1/deltas", json=body).status_code == 200
+    sent = Client(live(client.app))
+    for node in ODD:
+        assert sent.explain(node, integer=False, limit=9)["id"] == node
+        for path in ("/v1/nodes", "/v1/predictions"):
+            told = client.get(path, params={"node": node}).json()
+            assert told.get("id", told.get("predictions", [{}])[0].get("id")) == node
+    assert client.get("/v1/nodes/a%0Ab").json()["id"] == "a\nb"
+    assert client.get("/v1/nodes").status_code == 422
 
 
 def test_predictions_answer_while_a_delta_is_being_learned(client, fingerprint, monkeypatch):

@@ -14,8 +14,11 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
+from evergraph.server.bodies import at_once
 from evergraph.server.deltas import DeltaReader
 from evergraph.server.http import ARROW
+from evergraph.tables.measured import NumberEncoder
+from evergraph.tables.scheme import Column, Scheme
 from mixed_tables import mixed_edges, mixed_rows, write_mixed
 
 
@@ -44,8 +47,8 @@ def test_rows_are_read_by_the_first_of_them(serve, live, call, tmp_path, caplog)
         answer = client.post("/v1/deltas", json={"rows": [row | change]})
         assert answer.status_code == 422
         assert answer.json()["error"].startswith(said)
-    less = {"rows": [{k: v for k, v in row.items() if k != "venue"}]}
-    assert "has no column 'venue'" in client.post("/v1/deltas", json=less).json()["error"]
+    more = client.post("/v1/deltas", json={"rows": [row | {"size": 1}]}).json()["error"]
+    assert more.startswith("rows: has a column 'size' that the first table did not have")
     assert client.get("/v1/status").json()["nodes"] == 31
     # Numbers without names are mentioned once.
     for name in ("raw", "raw too"):
@@ -81,6 +84,50 @@ def test_rows_and_features_do_not_mix(serve, first):
     client.post("/v1/deltas", json=first)
     answer = client.post("/v1/deltas", json=sent(mixed_rows(0, 1)))
     assert answer.json()["error"].startswith("rows: the learner began with plain numbers")
+
+
+def test_a_name_that_is_left_out_is_a_gap_in_one_row_as_beside_others(serve):
+    client = serve()
+    people = [
+        {"id": f"n{n}", "label": "xy"[n % 2], "age": n, "town": "ab"[n % 2]} for n in range(4)
+    ]
+    client.post("/v1/deltas", json={"rows": [*people, {"id": "gap", "label": "x", "town": "a"}]})
+    for row in ({"age": 2}, {"town": "b"}, {}):
+        alone = client.post("/v1/deltas", json={"rows": [{"id": f"alone {row}"} | row]})
+        beside = [{"id": f"beside {row}"} | row, people[0] | {"id": f"whole {row}"}]
+        assert alone.status_code == client.post("/v1/deltas", json={"rows": beside}).status_code
+        assert alone.status_code == 200
+        one, same, _ = client.folder.learner._knowledge.graph.features[-3:]
+        assert one.equal(same)
+
+
+def test_a_scheme_that_a_client_sends_is_checked_as_a_delta_is(serve):
+    client = serve()
+    scheme = Scheme((Column("age", NumberEncoder(median=3.0, scale=2.0, flag=False)),)).to_json()
+    table = pa.table({"id": ["a"], "label": ["x"], "features": [[1.0]]})
+
+    def told(columns: bytes) -> Any:
+        mark = b'{"columns": ' + columns + b"}"
+        body = stream(table.replace_schema_metadata({b"evergraph": mark}))
+        return client.post("/v1/deltas", content=body, headers={"content-type": ARROW})
+
+    column = scheme["columns"][0]
+    for wrong in (
+        [],
+        "x",
+        scheme | {"strict": 1},
+        scheme | {"columns": [column | {"gaps": "<b>"}]},
+        scheme | {"columns": [column | {"encoder": column["encoder"] | {"median": float("nan")}}]},
+        scheme | {"columns": [column | {"encoder": column["encoder"] | {"scale": 0}}]},
+        scheme | {"columns": [column, column | {"name": "size"}]},
+    ):
+        answer = told(json.dumps(wrong).encode())
+        assert answer.status_code == 422
+        assert answer.json()["error"]
+    assert told(b"[" * 100_000).status_code == 422
+    assert client.get("/v1/status").json()["nodes"] == 0
+    assert told(json.dumps(scheme).encode()).status_code == 200
+    assert client.get("/v1/columns").json()["scheme"] == scheme
 
 
 FEATURES = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]
@@ -147,5 +194,6 @@ def test_a_label_in_arrow_is_read_as_the_learner_has_labels(kind, told, label, t
     sent = stream({"id": ["a"], "label": [told], "f": [2.0]})
     given = None if kind == "class" else {"head": {"name": "targets", "kind": kind}}
     with LearnerFolder.open(tmp_path / "learner", given) as folder:
-        delta, scheme = DeltaReader(folder, most=9).read(sent, model="delta", kind=ARROW)
+        reading = DeltaReader(folder, most=9).read(sent, model="delta", kind=ARROW)
+        delta, scheme = at_once(reading)
         assert (delta.labels, scheme is None) == ((label,), False)

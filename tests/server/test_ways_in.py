@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import scipy.sparse
 import torch
 
 import evergraph as eg
@@ -81,6 +82,11 @@ class Way:
             return self._looked(self.served)
         with LearnerFolder.open("learner", readonly=True) as folder:
             return self._looked(folder)
+
+    def names(self) -> list[Any]:
+        """Return the names of classes in the order of their coming."""
+        with LearnerFolder.open("learner", readonly=True) as folder:
+            return list((self.served or folder).learner._knowledge.names)
 
     @staticmethod
     def _looked(folder: LearnerFolder) -> tuple[torch.Tensor, list[int], Scheme | None]:
@@ -238,6 +244,44 @@ def test_numbers_that_stand_for_no_label(way):
     _, classes, _ = way.known()
     assert classes[:4] == [-1] * 4
     assert set(classes[4:]) == {0, 1}
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__, indirect=True)
+def test_booleans_are_the_classes_true_and_false(way):
+    way.take(people(label=[True, False] * (ROWS // 2)), EDGES)
+    way.take(people(label="true", id=[f"m{row}" for row in range(ROWS)]))  # a text, the same class
+    features, classes, _ = way.known()
+    assert len(features) == 2 * ROWS
+    assert (classes[:2], set(classes[ROWS:])) == ([0, 1], {0})
+    assert way.names() == ["true", "false"]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [[True, False], np.array([True, False]), pd.Series([True, False]), torch.eye(2)[0] > 0],
+)
+def test_booleans_are_the_same_classes_in_python(labels):
+    model = eg.ContinualNodeClassifier(width=16)
+    model.partial_fit(["a", "b"], np.eye(2), labels, [("a", "b")])
+    assert model.classes_.tolist() == ["true", "false"]
+    model.label(["b"], labels[:1])
+    assert model.score(["a", "b"], [True, True]) == model.score(["a", "b"], ["true", "true"])
+
+
+def test_booleans_are_the_same_classes_in_json(serve, first):
+    client = serve()
+    client.post("/v1/deltas", json=first | {"labels": [True] + [False] * (len(first["nodes"]) - 1)})
+    client.post("/v1/labels", json={"labels": [[first["nodes"][1], True]]})
+    assert client.get("/v1/status").json()["names"] == ["true", "false"]
+
+
+def test_booleans_are_classes_of_a_graph(tmp_path):
+    adjacency = scipy.sparse.csr_array(np.ones((2, 2)))
+    named = eg.named_graph((adjacency, np.eye(2), [True, False]))
+    assert (named.graph.labels.tolist(), named.classes) == ([1, 0], ("false", "true"))
+    edge = np.array([[0], [1]])
+    np.savez(tmp_path / "two.npz", edge_index=edge, y=np.array([True, False]), x=np.eye(2))
+    assert eg.load(tmp_path / "two.npz").labels.tolist() == [1, 0]  # an array has no names
 
 
 def test_a_missed_label_column_is_said(way, caplog):

@@ -4,6 +4,8 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextvars import copy_context
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -12,13 +14,13 @@ import orjson
 import pytest
 
 from evergraph.core.errors import UnknownNodeError
+from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.view import FEW, Answer, LearnerView
-from evergraph.server.http import RefusedError
+from evergraph.online.view import FEW, Answer, Page
+from evergraph.server.http import CALLER, RefusedError
 from evergraph.server.routes import after_in
 from evergraph.server.schema import to_json
-from evergraph.server.service import in_blocks
-from evergraph.server.workers import PACES, Pool, Together, Turns, Writer
+from evergraph.server.workers import PACES, STEP, Pool, Together, Turns, Writer
 from stand_in import delta, opened
 
 
@@ -72,15 +74,16 @@ def test_where_too_many_wait_the_next_is_refused():
 
     async def main():
         pool = Pool("sums", places=2, seconds=0.5)
-        waiting = [asyncio.ensure_future(pool.run(lambda: gate.wait(5))) for _ in range(3)]
+        callers = ["one", "one", "other"]
+        waiting = [asyncio.ensure_future(run(pool, lambda: gate.wait(5), who)) for who in callers]
         await asyncio.sleep(0.01)
         with pytest.raises(RefusedError, match="2 sums are waiting already") as refused:
-            await pool.run(lambda: 2)
+            await run(pool, lambda: 2, "third")
         late = await asyncio.gather(*waiting, return_exceptions=True)
         gate.set()
         for _ in range(500):  # the thread that went on is free again
             await asyncio.sleep(0.01)
-            if not pool._running:
+            if not pool._unfinished:
                 break
         after = await pool.run(lambda: 2)
         pool.close()
@@ -96,10 +99,116 @@ def test_where_too_many_wait_the_next_is_refused():
     assert after == 2
 
 
+async def run(pool, work, caller, **options):
+    CALLER.set(caller)
+    return await pool.run(work, **options)
+
+
+def test_callers_take_turns_and_the_small_work_of_each_comes_first():
+    done, gate = [], Event()
+
+    def steps(name, count):
+        for number in range(count):
+            done.append(f"{name} {number}")
+            yield time.sleep(STEP)
+        return name
+
+    async def main():
+        pool = Pool("sums", places=8, seconds=20)
+        held = asyncio.ensure_future(run(pool, lambda: gate.wait(5), "third"))
+        asked = [("one", "large", 3), ("one", "large as well", 3), ("one", "small", 1),
+                 ("other", "other", 2)]  # fmt: skip
+        waiting = [
+            asyncio.ensure_future(run(pool, steps(name, count), caller, size=count))
+            for caller, name, count in asked
+        ]
+        await asyncio.sleep(0.01)
+        gate.set()
+        told = await asyncio.gather(held, *waiting)
+        pool.close()
+        return told
+
+    assert asyncio.run(main()) == [True, "large", "large as well", "small", "other"]
+    # What has begun is ended before the next of the same caller begins: less is held at a time.
+    assert done == [
+        "small 0", "other 0", "other 1", "large 0", "large 1", "large 2",
+        "large as well 0", "large as well 1", "large as well 2",
+    ]  # fmt: skip
+
+
+def test_no_caller_takes_more_than_half_of_the_places():
+    gate = Event()
+
+    async def main():
+        pool = Pool("sums", places=4, seconds=20)
+        waiting = [asyncio.ensure_future(run(pool, lambda: gate.wait(5), "one")) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        with pytest.raises(RefusedError, match="2 sums of this caller are waiting") as refused:
+            await run(pool, lambda: 2, "one")
+        other = asyncio.ensure_future(run(pool, lambda: 2, "other"))
+        await asyncio.sleep(0)
+        gate.set()
+        await asyncio.gather(*waiting)
+        return refused.value, await other
+
+    refused, other = asyncio.run(main())
+    assert (refused.status, refused.headers["Retry-After"], other) == (429, "1", 2)
+
+
+def test_what_nobody_waits_for_any_more_ends_with_its_next_step():
+    ended = Event()
+
+    def endless():
+        try:
+            while True:
+                yield time.sleep(0.001)
+        finally:
+            ended.set()
+
+    async def main():
+        pool = Pool("sums", places=2, seconds=0.05)
+        with pytest.raises(RefusedError, match="longer than 0"):
+            await pool.run(endless())
+        assert await asyncio.to_thread(ended.wait, 5)
+        assert await pool.run(lambda: 2) == 2  # the thread is free again
+        gone = asyncio.ensure_future(pool.run(endless()))
+        await asyncio.sleep(0.01)
+        pool.close()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+
+    asyncio.run(main())
+
+
+def test_all_slices_of_an_answer_are_of_one_state(client, monkeypatch):
+    ids, answer = ["a", "c"] * FEW, Page.answer
+    expected = client.folder.learner.frozen().answer(["a", "c"], every_class=True)
+
+    def then_learn(page, *asked, **options):
+        found = answer(page, *asked, **options)
+        if not learned:
+            learned.append(client.folder.submit(Delta(late=(("a", "y"), ("c", "x")))))
+        return found
+
+    learned = []
+    monkeypatch.setattr(Page, "answer", then_learn)
+    told = client.post("/v1/predictions", json={"ids": ids, "all": True}).json()
+    assert learned
+    assert told["seq"] == expected.seq < learned[0].seq
+    shares = [one.probabilities for one in expected.predictions] * FEW
+    assert [one["probabilities"] for one in told["predictions"]] == shares
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[LearnerFolder]:
     with opened(tmp_path) as made:
         yield made
+
+
+def sent_by(number, send):
+    context = copy_context()
+    context.run(CALLER.set, f"caller {number}")
+    return context.run(send)
 
 
 def test_calls_run_in_turn_and_a_full_queue_refuses(folder):
@@ -112,7 +221,7 @@ def test_calls_run_in_turn_and_a_full_queue_refuses(folder):
 
     running = writer.call(first)
     begun.wait()
-    waiting = [writer.call(lambda n=n: done.append(n)) for n in (1, 2, 3)]
+    waiting = [sent_by(n, lambda n=n: writer.call(lambda: done.append(n))) for n in (1, 2, 3)]
     assert writer.waiting == 3
     with pytest.raises(RefusedError, match="3 changes are waiting already") as refused:
         writer.call(lambda: done.append(4))
@@ -126,7 +235,7 @@ def test_calls_run_in_turn_and_a_full_queue_refuses(folder):
     with pytest.raises(ZeroDivisionError):  # which reaches who waits, and the thread goes on
         writer.call(lambda: 1 // 0).result()
     for number in (5, 6):
-        writer.call(lambda n=number: done.append(n))
+        sent_by(number, lambda n=number: writer.call(lambda: done.append(n)))
     writer.close()
     writer.close()
     assert done == [0, 1, 2, 5, 6]  # what waited is finished
@@ -150,8 +259,11 @@ def test_deltas_that_wait_are_taken_in_together_between_calls(folder):
 
     running = writer.call(first)
     begun.wait()
-    told = [writer.submit(delta(number)) for number in (1, 2, 3, 4)]
-    alone = writer.call(lambda: folder.seq)
+    told = [sent_by(n // 3, lambda n=n: writer.submit(delta(n))) for n in (1, 2, 3, 4)]
+    with pytest.raises(RefusedError, match="2 changes of this caller are waiting") as refused:
+        sent_by(0, lambda: writer.submit(delta(5)))
+    assert refused.value.status == 429
+    alone = sent_by(2, lambda: writer.call(lambda: folder.seq))
     time.sleep(0.02)  # the clock may not have moved since
     assert (writer.waiting, writer.oldest > 0.0) == (5, True)
     with pytest.raises(RefusedError, match="5 changes are waiting already"):
@@ -215,8 +327,7 @@ def test_few_and_many_are_told_the_same(lasting, count):
     ]
     for one, other in zip(told["predictions"], alone, strict=False):
         (expected,) = other["predictions"]
-        assert (one["id"], one["label"]) == (expected["id"], expected["label"])
-        assert one["probabilities"] == pytest.approx(expected["probabilities"], abs=1e-6)
+        assert one == expected  # to the last digit
         assert one["probability"] == max(one["probabilities"])
     answer = lasting.post("/v1/predictions", json={"ids": [*ids, "nobody"]})
     assert answer.status_code == 404
@@ -226,23 +337,26 @@ def test_few_and_many_are_told_the_same(lasting, count):
 @pytest.mark.parametrize("every", [False, True])
 def test_many_are_written_in_blocks_as_they_are_at_once(lasting, every):
     view = lasting.folder.learner.frozen()
-    for count in (0, 1, 500, 1_001):
-        answer = view.answer((["a", "c", 1, 3] * count)[:count], every_class=every)
-        assert in_blocks(answer) == orjson.dumps(to_json(answer))
+    for count in (0, 1, FEW, 5 * FEW + 1):
+        ids = (["a", "c", 1, 3] * count)[:count]
+        answer = view.answer(ids[:FEW], every_class=every)
+        answer = replace(answer, predictions=(answer.predictions * count)[:count])
+        told = lasting.post("/v1/predictions", json={"ids": ids, "all": every})
+        assert told.content == orjson.dumps(to_json(answer))
 
 
 def test_what_takes_long_is_answered_in_a_thread(client, monkeypatch):
-    seconds, answer = 0.0, LearnerView.answer
+    seconds, answer = 0.0, Page.answer
     aside = []
 
-    def noting(view, ids, *, every_class=False):
+    def noting(page, ids, *rows, every):
         aside.append("predictions" in threading.current_thread().name)
         began = time.thread_time()
         while time.thread_time() - began < seconds:
             pass
-        return answer(view, ids, every_class=every_class)
+        return answer(page, ids, *rows, every=every)
 
-    monkeypatch.setattr(LearnerView, "answer", noting)
+    monkeypatch.setattr(Page, "answer", noting)
     monkeypatch.setattr("evergraph.server.service.EVERY", 1)  # every batch is timed
 
     def asked(*counts):
@@ -252,7 +366,8 @@ def test_what_takes_long_is_answered_in_a_thread(client, monkeypatch):
             assert client.post("/v1/predictions", json={"ids": ["a"] * count}).status_code == 200
         return aside
 
-    assert asked(1, 1, FEW + 1, 1) == [True, False, True, False]  # the first shows how long it is
+    # The first shows how long it is; more than a few are answered in slices.
+    assert asked(1, 1, FEW + 1, 1) == [True, False, True, True, False]
     seconds = 0.03  # as a user's own head may take
     assert asked(*[1] * PACES) == [False] * PACES  # once is chance
     assert asked(1, 2, 1) == [True] * 3

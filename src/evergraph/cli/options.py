@@ -175,24 +175,28 @@ def several(
     return configs
 
 
-def say_unused(configs: Sequence[RunConfig], given: Mapping[str, Any]) -> None:
-    """Print which of the given options a method ignores."""
-    parts = ("topology", "memory", "training")  # which some methods do not use
-    asked = {part: sorted(_without_gaps(given).get(part, {})) for part in parts}
-    if not any(asked.values()):
-        return
+def check_used(
+    configs: Sequence[RunConfig], given: Mapping[str, Any], settings: Mapping[str, Any]
+) -> None:
+    """Raise if no method uses one of the options or settings; say which ones some do not use."""
     from evergraph.core.notices import say_ignored
-    from evergraph.experiments.build import parts_used
+    from evergraph.experiments.build import unused
 
-    without: dict[tuple[str, ...], list[str]] = {}  # options, and the methods that ignore them
-    for config in configs:
-        used = parts_used(config)
-        idle = [name for part, names in asked.items() if part not in used for name in names]
-        flags = tuple(f"--{'topology' if n == 'name' else n.replace('_', '-')}" for n in idle)
-        without.setdefault(flags, []).append(config.method.name)
-    for flags, methods in without.items():
-        why = "the method does not use it" if len(methods) == 1 else "these methods do not use it"
-        say_ignored(", ".join(methods), "option", flags, why)
+    options = _without_gaps(given)
+    idle = {
+        config.method.name: [
+            *(f"--{key.removesuffix('.name').split('.')[-1].replace('_', '-')}" for key in typed),
+            *unused(config, settings),
+        ]
+        for config in configs
+        for typed in (unused(config, options),)
+    }
+    everywhere = [key for key in next(iter(idle.values())) if all(key in v for v in idle.values())]
+    if everywhere:
+        said = f"{' and '.join(idle)} {'does' if len(idle) == 1 else 'do'} not use"
+        raise ConfigurationError(f"{said} {', '.join(everywhere)}: leave that out")
+    for method, keys in idle.items():
+        say_ignored(method, "option", keys, "the method does not use it")
 
 
 def bench_of(

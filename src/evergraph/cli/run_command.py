@@ -64,6 +64,10 @@ def run_command(
         "Fraction of each class that is labelled, such as 0.05 (default: 0.6)."
     ),
     classes_per_task: int | None = option("New classes per task (default: 2)."),
+    objective: str | None = option(
+        "Accuracy to learn for: balanced (every class counts alike) or plain (every node), by "
+        "methods that can (default: balanced)."
+    ),
     epochs: int | None = option("Passes over each task (default: the backbone's own)."),
     lr: float | None = option("Learning rate (default: the backbone's own)."),
     weight_decay: float | None = option("L2 penalty (default: the backbone's own)."),
@@ -108,6 +112,7 @@ def run_command(
         "memory": {"budget": options.parse_budget(budget), "sampler": sampler},
         "training": {
             "epochs": epochs, "lr": lr, "weight_decay": weight_decay, "batch_size": batch,
+            "objective": objective,
         },
         "seeds": options.seeds_of(seed, seeds, repeats), "test_every": test_every,
         "device": device, "plugins": plugins, "protocol": protocol,
@@ -115,7 +120,8 @@ def run_command(
     if report:
         require("matplotlib", extra="report", why="--report")
     auto = options.options_of_auto(options.renamed("--keep", keep, "--memory", memory), views)
-    configs = options.several(method, preset, given, options.parse_settings(settings), auto=auto)
+    changed = options.parse_settings(settings)
+    configs = options.several(method, preset, given, changed, auto=auto)
     alone = len(configs) == 1  # otherwise each method has its own folder below
     if save is not None:  # raise now if the learner could not be saved, not after training
         if not alone:
@@ -129,14 +135,14 @@ def run_command(
     resources = options.resources_of(memory_limit, scratch, engine, address, worker_threads)
     with stops_with(f"finished tasks are kept; continue with --resume --out {folder}"):
         with spinner(f"loading torch and {configs[0].dataset.name}"):
-            from evergraph.core.mapped import keep_freed_memory
+            from evergraph.core.malloc import keep_freed_memory
             from evergraph.experiments.runner import complete_together, open_together, progress_of
 
             if memory_limit is None:
                 keep_freed_memory()
+            options.check_used(configs, given, changed)
             folders = [folder if alone else folder / c.method.name for c in configs]
             runs = open_together(configs, out=folders, resume=resume, resources=resources())
-        options.say_unused(configs, given)
         progress, observers = progress_of(runs)
         with progress:
             results = complete_together(runs, observers=observers, keep_learner=save is not None)
@@ -246,10 +252,12 @@ def plan_command(
     """
     seeded = options.seeds_of(seed, seeds, repeats)
     given = {"dataset": dataset, "seeds": seeded, "device": device, "plugins": plugins}
-    [config] = options.several(method, preset, given, options.parse_settings(settings))
+    changed = options.parse_settings(settings)
+    [config] = options.several(method, preset, given, changed)
     with spinner(f"loading torch and {dataset}"):
         from evergraph.experiments.plan import plan_run
 
+        options.check_used([config], given, changed)
     with stops_with("nothing is kept, run the same command again"):
 
         def told(nodes: int) -> None:

@@ -18,6 +18,7 @@ from evergraph.cli.progress import spinner
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, UnknownNameError
 from evergraph.core.extras import require, tomllib
+from evergraph.core.malloc import return_freed_memory
 from evergraph.core.plugins import load_plugins
 from evergraph.core.sizes import parse_size
 
@@ -98,6 +99,9 @@ def serve_command(
     topology: str | None = option("f_topo if the folder is new (default: the head's own)."),
     hops: int | None = option("L if the folder is new (default: 2)."),
     head: str | None = option("Head if the folder is new (default: auto)."),
+    objective: str | None = option(
+        "Accuracy to learn for if the folder is new, balanced or plain (default: balanced)."
+    ),
     settings: list[str] = option(
         "Settings if the folder is new, such as head.width=2048.",
         "--set",
@@ -165,6 +169,7 @@ def serve_command(
     # Read by numpy when it is loaded, so before the imports below. A few nodes' predictions are too
     # small to split: threads would wait for each other, which ``benchmarks/service.py`` shows.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    return_freed_memory()
     for package in ("fastapi", "uvicorn", "prometheus_client"):
         require(package, extra="serve", why="serving")
     from evergraph.server import running
@@ -181,7 +186,8 @@ def serve_command(
     running.check_proxies(proxies)
     given = parse_settings(settings)  # the learner's parameters
     of_topology: dict[str, Any] = {"name": topology, "hops": hops}
-    for name, values in (("topology", of_topology), ("head", {"name": head})):
+    of_head = {"name": head, "objective": objective or given.pop("objective", None)}
+    for name, values in (("topology", of_topology), ("head", of_head)):
         if kept := {key: value for key, value in values.items() if value is not None}:
             given[name] = given.get(name, {}) | kept
     if read_only and given:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import scipy
 import torch
 from torch import Tensor
@@ -13,12 +16,18 @@ from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, Smoother, smoother, walk
+from evergraph.graphs.csr import row_entries, row_pointers
 from evergraph.topology.base import TopologyEncoder
 from evergraph.topology.rowwise import unit_rows
 
 FURTHEST = 2  # hops from which a node's own label can be removed exactly
-# The largest share of a node's own code that rounding can leave.
-ROUNDING = 1e-5
+# If less than this share of a node's own code is left after subtracting it, rounding may show, and
+# two hops are summed without it instead.
+CLEAR = 1 / 16
+NODES_AT_A_TIME = 1 << 10  # whose two hops are summed without their own codes
+# Returns some rows of N as CSR: pointers, columns, values.
+Array = npt.NDArray[Any]
+Rows = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
 class ClassCodes(TopologyEncoder):
@@ -80,8 +89,15 @@ class ClassCodes(TopologyEncoder):
         return graph.with_features(table[places].to(graph.device))
 
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
-        near, *far = walk(adjacency, graph.features, hops=self.hops)
-        return torch.cat([near, *(without_own(step, graph) for step in far)], dim=1)
+        near, *further = walk(adjacency, graph.features, hops=self.hops)
+        if not further:
+            return near
+        far, unclear = without_own(further.pop(), own_share(graph), graph.features)
+        coded = graph.features.any(1).cpu().numpy()
+        for nodes in unclear.nonzero().flatten().split(NODES_AT_A_TIME):
+            rows = partial(rows_of, adjacency)
+            far[nodes] = codes_of_others(nodes.cpu(), rows, graph.features, coded).to(far.device)
+        return torch.cat([near, far], dim=1)
 
     def scaled(self, rows: Tensor, *, together: bool = False) -> Tensor:
         """Return embeddings scaled to unit length, hop by hop."""
@@ -97,57 +113,69 @@ def class_codes(classes: Iterable[int | str], *, width: int, seed: int = 0) -> T
     return unit_rows(torch.stack(drawn)) if drawn else torch.empty(0, width)
 
 
-def without_own(far: Tensor, graph: Graph) -> Tensor:
-    """Return N² C - diag(N²) C, exactly 0 for a node with no other label two hops away.
-
-    Rounding leaves a little of the node's own code there, which would become as long as any other
-    once it is scaled to unit length. far: N² C, with C the features of ``graph``.  -> [nodes, dims]
-    """
-    codes = graph.features
-    rest = far - own_share(graph).to(codes.device)[:, None] * codes
-    return rest.where(meets_others(graph).to(codes.device)[:, None], 0.0)
-
-
-def meets_others(graph: Graph) -> Tensor:
-    """Return whether a walk of two steps leads to another node with a code.  -> bool [nodes]
-
-    Walks are counted in whole numbers, which are exact below 2^24. A node without neighbours has
-    weight 0 in N and is never reached.
-
-    >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3)[:, :1],
-    ...                         labels=torch.zeros(3, dtype=torch.long), undirected=True)
-    >>> meets_others(path)  # only the first has a code: the last reaches it
-    tensor([False, False,  True])
-    """
-    coded = (graph.features != 0).any(1).to(graph.device)
-    coded = (coded & (graph.degrees > 0)).float()
-    neighbours = smoother(replace(graph, weights=None), self_loops=False, scheme="none")
-    walks = neighbours.product(neighbours.product(coded[:, None]))[:, 0]
-    home = graph.degrees.float()  # walks from a node back to itself
-    if not graph.undirected:
-        plain = replace(graph, weights=None).to("cpu")
-        home = _there_and_back(smoother(plain, self_loops=False, scheme="none").matrix, graph)
-    found: Tensor = walks > home * coded
-    return found
-
-
-def others_alone(far: Tensor, shares: Tensor, codes: Tensor) -> Tensor:
-    """Return two hops of the codes without each node's own: N² C - diag(N²) C.
-
-    If only a node's own code returns to it, rounding would leave a last digit, which scaling to
-    unit length would turn into a whole label again: there the result is 0.
+def without_own(far: Tensor, shares: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return N² C - diag(N²) C, and for which nodes too little is left for that to be accurate.
 
     far: N² C, [n, width]; shares: the diagonal of N², [n]; codes: C, [n, width]
+    -> [n, width], bool [n]
 
-    >>> others_alone(torch.tensor([[0.5000001, 0.], [0.5, 0.2]]), torch.tensor([0.5, 0.5]),
-    ...              torch.tensor([[1., 0.], [1., 0.]]))
-    tensor([[0.0000, 0.0000],
-            [0.0000, 0.2000]])
+    >>> without_own(torch.tensor([[0.5000001, 0.], [0.5, 0.2]]), torch.tensor([0.5, 0.5]),
+    ...             torch.tensor([[1., 0.], [1., 0.]]))[1]
+    tensor([ True, False])
     """
-    own = shares[:, None] * codes
+    own = shares.to(codes.device)[:, None] * codes
     others = far - own
-    there = others.abs().amax(1, keepdim=True) > ROUNDING * own.abs().amax(1, keepdim=True)
-    return others * there
+    return others, others.abs().amax(1) < CLEAR * own.abs().amax(1)
+
+
+def codes_of_others(nodes: Tensor, rows: Rows, codes: Tensor, coded: Array) -> Tensor:
+    """Return N² C - diag(N²) C of some nodes, accurate whatever the weights of edges are.
+
+        E_v = Σ_u N_vu Σ_{w ≠ v} N_uw C_w
+
+    If v has more than half of the weight that u gathers codes with, u's sum is computed without v.
+    Otherwise v is subtracted from u's sum, and weighs no more than what is left: no digits are
+    lost. Every u has at most one such v, so each is summed at most twice.
+
+    nodes: ascending, int64 [n]; codes: C of all nodes, float32 [positions, width]; coded: whose row
+    of C is not 0, bool [positions] -> float32 [n, width]
+    """
+    starts, near, weights = (part.numpy() for part in rows(nodes))
+    middle, places = np.unique(near, return_inverse=True)
+    shape = (len(nodes), len(middle))
+    there = scipy.sparse.csr_matrix((weights.astype(np.float64), places, starts), shape=shape)
+    starts, near, weights = (part.numpy() for part in rows(torch.from_numpy(middle).long()))
+    some = np.flatnonzero(coded[near])
+    owners = np.repeat(np.arange(len(middle)), np.diff(starts))[some]
+    near, weights = near[some], weights[some].astype(np.float64)
+    heavy = 2 * weights > np.bincount(owners, weights, minlength=len(middle))[owners]
+    seen, places = np.unique(near, return_inverse=True)
+    shown = codes[torch.from_numpy(seen).long().to(codes.device)].cpu().double().numpy()
+    sums, light_sums = (
+        scipy.sparse.csr_matrix((each, (owners, places)), shape=(len(middle), len(seen))) @ shown
+        for each in (weights, weights * ~heavy)
+    )
+    which = np.searchsorted(nodes.numpy(), near).clip(max=len(nodes) - 1)
+    mine = nodes.numpy()[which] == near  # entries that lead back
+    back, alone = (
+        scipy.sparse.csr_matrix((each[mine], (which[mine], owners[mine])), shape=shape)
+        for each in (weights, heavy.astype(np.float64))
+    )
+    alone = there.multiply(alone)  # steps to a u that is summed without the node
+    there = there - alone
+    own = torch.from_numpy(there.multiply(back).sum(1)) * codes[nodes.to(codes.device)].cpu()
+    return (torch.from_numpy(there @ sums + alone @ light_sums) - own).float()
+
+
+def rows_of(adjacency: Smoother, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return some rows of N as CSR.  -> int32 [nodes + 1], int32 [entries], float32 [entries]"""
+    nodes = nodes.to(adjacency.device)
+    owners, entries = row_entries(adjacency.indptr, nodes)
+    columns = adjacency.indices[entries]
+    values = adjacency.left[nodes][owners] * adjacency.right[columns.long()]
+    if adjacency.weights is not None:
+        values = values * adjacency.weights[entries]
+    return row_pointers(owners, len(nodes)).cpu(), columns.cpu(), values.cpu()
 
 
 def own_share(graph: Graph) -> Tensor:

@@ -189,6 +189,7 @@ class Engine:
         """Empty the sums."""
         for sums in self.sums_:
             sums.clear()
+        self.strengths_ = self.strengths_[:0]
         self.solved = False
 
     def erase(self, places: Tensor) -> None:
@@ -304,8 +305,8 @@ class Engine:
     @property
     def nbytes(self) -> int:
         """Number of bytes kept; of every symmetric G only half, as in ``state``."""
-        heads = sum(head.nbytes for head in self.heads_)
-        return heads + sum(sums.usage.bytes for sums in self.sums_)
+        kept = sum(sums.usage.bytes for sums in self.sums_)
+        return kept + sum(head.nbytes for head in self.heads_)
 
     def state(self) -> dict[str, Tensor]:
         """Return sums, λ, a, b, a_v V_v, and whether these are up to date, without the map."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from evergraph.closed_form.landmarks import JITTER, LandmarkMap
-from evergraph.closed_form.view_map import Matrix, Parts
+from evergraph.closed_form.view_map import Parts
 from evergraph.closed_form.views import View
+from evergraph.topology.rowwise import Matrix, Panels
 
 # The least value added to K's diagonal, relative to its mean: two of a few landmarks may be equal
 # up to rounding, and the head must not fit the rounding error.
@@ -70,23 +72,42 @@ class KernelMap(LandmarkMap):
         own += max(JITTER * len(own), LEAST) * float(own.mean())
         return found
 
-    def by_numpy(self, weights: Sequence[Tensor]) -> FewKernels:
-        """Return a NumPy function for Σ_v W_vᵀφ_v of a few nodes.  weights: [m, classes] each"""
+    def rowwise(self, vectors: Matrix) -> Matrix:
+        """Return φ of all views; no bit of a row depends on other rows.
+
+        π k(x, z) / ‖x‖‖z‖ = sin t + cos t (π - t) for the angle t between x and z. With c = -cos t,
+        as arccos c = π - t, this is √(1 - c²) - c arccos c.
+
+        [n, dims] -> [n, views, landmarks]
+        """
+        shares, scales, lengths = self._lengths
+        own = np.sqrt(shares(np.square(vectors)))[:, :, None]
+        turned = self.totals(vectors)
+        turned *= scales
+        turned /= np.maximum(own, _TINY)
+        turned.clip(-_ONE, _ONE, out=turned)
+        angle = torch.from_numpy(turned).acos().numpy()  # in half of NumPy's time
+        angle *= turned
+        np.multiply(turned, turned, out=turned)
+        np.sqrt(np.subtract(_ONE, turned, out=turned), out=turned)
+        turned -= angle
+        turned *= own
+        turned *= lengths
+        return turned
+
+    @cached_property
+    def _lengths(self) -> tuple[Panels, Matrix, Matrix]:
+        """What gives ‖x‖² of squares, and -1/‖z‖ and ‖z‖/π of all views.  [views, landmarks]"""
         places = self.places
-        shares = np.zeros((max(stop for _, stop in places.values()), len(self.views)), np.float32)
-        turned, scaled = [], []
-        for at, (view, weight) in enumerate(zip(self.views, weights, strict=True)):
-            count, lengths = self.together(view)
-            needed = {part: places[part] for part in self.needed(view)}
-            first, end = min(needed.values())[0], max(needed.values())[1]
-            unit = np.zeros((end - first, len(lengths)), np.float32)  # 0 for parts between
-            over = lengths.clamp_min(1e-12).mul(-count)[:, None]  # removed landmarks stay 0
-            for part, (start, stop) in needed.items():
-                shares[start:stop, at] = 1 / count
-                unit[start - first : stop - first] = self.landmarks[part].div(over).t().numpy()
-            turned.append((first, end, unit))
-            scaled.append(weight * (lengths / math.pi)[:, None])
-        return FewKernels(shares, tuple(turned), torch.cat(scaled).numpy())
+        shares = torch.zeros(sum(self.sizes.values()), len(self.views))
+        scales, lengths = [], []
+        for at, view in enumerate(self.views):
+            count, theirs = self.together(view)
+            for part in self.needed(view):
+                shares[slice(*places[part]), at] = 1 / count
+            scales.append(theirs.clamp_min(1e-12).mul(-count).reciprocal())
+            lengths.append(theirs / math.pi)
+        return Panels.of(shares), torch.stack(scales).numpy(), torch.stack(lengths).numpy()
 
     def without(self, places: Tensor) -> KernelMap:
         """Return the map with zeros for some landmarks, so that every node's value to them is 0.
@@ -115,41 +136,3 @@ class KernelMap(LandmarkMap):
         across = (1 - cosine.square()).clamp_min(0.0).sqrt() * theirs / (mine * math.pi * count)
         turned, spread = (weights * along[:, None]).t(), across @ weights  # [classes, m], [classes]
         return {p: turned @ self.landmarks[p] + spread[:, None] * parts[p] for p in needed}
-
-
-@dataclass(frozen=True, eq=False)
-class FewKernels:
-    """Σ_v W_vᵀk_v(x, Z) in few passes over NumPy arrays; equal to ``KernelMap`` up to rounding.
-
-    π k(x, z) / ‖x‖‖z‖ = sin t + cos t (π - t) for the angle t between x and z. With c = -cos t, as
-    arccos c = π - t, this is √(1 - c²) - c arccos c. ‖z‖ is part of the weights, ‖x‖ a factor of
-    the scores.
-
-    >>> one = KernelMap.of((View((0,)),), {0: torch.eye(2)})
-    >>> few = one.by_numpy([torch.tensor([[3.], [5.]])])
-    >>> few(np.array([[0., 2.]], np.float32)).round(2)  # 3 x 2/π + 5 x 2
-    array([[11.91]], dtype=float32)
-    """
-
-    shares: Matrix  # 1 / number of a view's unit vectors in its columns, else 0  [dims, views]
-    # of each view where its columns begin and end in a vector, and -Zᵀ/‖z‖ [columns, m]
-    views: tuple[tuple[int, int, Matrix], ...]
-    weights: Matrix  # W_v ‖z‖ / π of all views, one below the other  [views m, classes]
-
-    def __call__(self, vectors: Matrix) -> Matrix:
-        """Return the scores.  [n, dims] -> [n, classes]"""
-        count, dims = vectors.shape  # vectors omit class codes, which are last, if no label is near
-        lengths = np.sqrt(np.square(vectors) @ self.shares[:dims])[:, :, None]
-        turned = np.empty((count, len(self.views), len(self.views[0][2][0])), np.float32)
-        for at, (first, end, landmarks) in enumerate(self.views):
-            rows = vectors[:, first:end]
-            np.matmul(rows, landmarks[: rows.shape[1]], out=turned[:, at])
-        turned /= np.maximum(lengths, _TINY)
-        turned.clip(-_ONE, _ONE, out=turned)
-        angle = np.arccos(turned)
-        angle *= turned
-        np.multiply(turned, turned, out=turned)
-        np.sqrt(np.subtract(_ONE, turned, out=turned), out=turned)
-        turned -= angle
-        turned *= lengths
-        return turned.reshape(count, len(self.weights)) @ self.weights

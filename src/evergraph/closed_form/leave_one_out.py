@@ -47,9 +47,8 @@ class Sample:
         return found
 
     def first(self, nodes: int, width: int) -> Sample:
-        """Return at most so many nodes, evenly spread, with the first features alone."""
-        rows = slice(None, None, -(-len(self) // nodes) if len(self) > nodes else 1)
-        some = self.part(rows)
+        """Return the first nodes with the first features alone."""
+        some = self.part(slice(nodes))
         own = some.landmarks.where(some.landmarks < width, -1)
         return Sample(some.features[:, :width], some.labels, some.weights, own)
 

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar, cast
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.resolver import Resolver
 
 # Parameters that a component works with but that do not define it: not shown.
 SURROUNDINGS = ("generator", "resources", "on_epoch")
@@ -83,16 +84,26 @@ class Made(Generic[T_co]):
     """Declare a parameter of a dataclass that is made by the component itself if it is not given.
 
     The constructor takes None for it, and ``_parameter_default`` makes it.
+
+    parts: makes it of a name, or of a table of name and parameters; those of the base class if that
+    declares the same parameter.
     """
+
+    def __init__(self, parts: Resolver[Any] | None = None) -> None:
+        self._parts = parts
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
+        inherited = [vars(base).get(name) for base in owner.__mro__]
+        parts = [each._parts for each in inherited if isinstance(each, Made)]
+        self._parts = next((each for each in parts if each is not None), None)
 
     def __get__(self, part: Part | None, owner: type) -> T_co:
         return cast("T_co", None if part is None else part.__dict__.get(self._name))
 
-    def __set__(self, part: Part, value: T_co | None) -> None:
-        part.__dict__[self._name] = value
+    def __set__(self, part: Part, value: T_co | str | Mapping[str, Any] | None) -> None:
+        made = value if value is None or self._parts is None else self._parts.part(value)
+        part.__dict__[self._name] = made
 
 
 class Part(Shown):

@@ -28,6 +28,20 @@ def choose_device(name: str = "auto") -> torch.device:
     return torch.device(name)
 
 
+def _work_alone() -> None:
+    """Let a forked child use one thread: of torch's it has none, and would wait for them for ever.
+
+    oneDNN asks for as many as the parent had, on Arm, and is left out.
+    """
+    if torch.get_num_threads() > 1:
+        torch.set_num_threads(1)
+        torch._C._set_mkldnn_enabled(False)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_work_alone)
+
+
 @contextmanager
 def denormals_flushed() -> Iterator[None]:
     """Round numbers below 1e-38 to zero on this CPU thread and on threads started within.

@@ -256,21 +256,6 @@ def give_memory_back() -> None:
         library.malloc_trim(0)
 
 
-def keep_freed_memory() -> None:
-    """Let glibc reuse freed blocks of up to 32 MB instead of returning them to the system.
-
-    Otherwise every array of a few megabytes comes as new pages, which the system clears first: a
-    quarter of the CPU time of ``auto``. Up to 1 GB stays allocated, so a process with a memory
-    limit should not call this. Values set in the environment remain.
-    """
-    if sys.platform != "linux" or "MALLOC_MMAP_THRESHOLD_" in os.environ:
-        return
-    library = ctypes.CDLL(None)
-    if hasattr(library, "mallopt"):  # glibc only
-        for option, value in ((-3, 1 << 25), (-1, 1 << 30), (-2, 1 << 26)):
-            library.mallopt(option, value)  # mmap threshold, trim threshold, top pad
-
-
 @contextmanager
 def disk_is_enough(path: Path) -> Iterator[None]:
     """Raise one sentence if the disk is full, or if nothing can be written there."""

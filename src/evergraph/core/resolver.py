@@ -107,6 +107,25 @@ did you mean 'side'? it takes side
         self.check(name, parameters)
         return self.resolve(name)(**parameters)
 
+    def part(self, given: T | str | Mapping[str, Any]) -> T:
+        """Return a component, given as itself, by its name, or as a table of name and parameters.
+
+        >>> from evergraph.topology import topologies
+        >>> topologies.part({"name": "sgc", "hops": 3}).hops
+        3
+        """
+        if isinstance(given, str):
+            return self.make(given)
+        if isinstance(given, Mapping):
+            parameters = dict(given)
+            if "name" not in parameters:
+                raise ConfigurationError(f"a table of a {self.kind} must have a name, not {given}")
+            return self.make(parameters.pop("name"), **parameters)
+        if isinstance(given, type) or not hasattr(given, "name"):
+            kinds = f"its name, a table of name and parameters, or a {self.kind} object"
+            raise ConfigurationError(f"{self.kind} must be {kinds}, not {given!r}")
+        return given
+
     def summaries(self) -> dict[str, str]:
         """Return each name with the first line of its docstring."""
         return {name: first_line(self._classes[name]) for name in self.names()}

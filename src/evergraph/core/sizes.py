@@ -62,7 +62,7 @@ def free_memory() -> int:
 
     For the machine this is memory that is free or can be freed at once. For a control group, by
     which containers and service managers limit memory, it is the limit less the memory in use, not
-    counting cached files. For the process it is what ``ulimit -v`` leaves.
+    counting cached files. For the process it is what ``ulimit -v`` and ``ulimit -d`` leave.
     """
     import psutil
 
@@ -70,9 +70,11 @@ def free_memory() -> int:
     if sys.platform != "win32":
         import resource
 
-        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if limit != resource.RLIM_INFINITY:
-            found.append(int(limit) - int(psutil.Process().memory_info().vms))
+        held = psutil.Process().memory_info()
+        for kind, name in ((resource.RLIMIT_AS, "vms"), (resource.RLIMIT_DATA, "data")):
+            limit = resource.getrlimit(kind)[0]
+            if limit != resource.RLIM_INFINITY and hasattr(held, name):
+                found.append(int(limit) - int(getattr(held, name)))
     return max(min(found), 0)
 
 

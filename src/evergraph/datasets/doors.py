@@ -29,7 +29,7 @@ from evergraph.tables.chunks import check_columns
 from evergraph.tables.columns import ids
 from evergraph.tables.edges import ENDS
 from evergraph.tables.frames import arrow_table, is_a, is_pyg, is_sparse, is_table
-from evergraph.tables.labels import say_alike
+from evergraph.tables.labels import boolean_name, say_alike
 from evergraph.tables.sources import naming
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def numbered_labels(labels: Sequence[Any]) -> tuple[Tensor, tuple[str, ...] | No
     """
     gaps = ("NAType", "NaTType")  # of pandas
     known = [None if type(n).__name__ in gaps or n is None or n != n else n for n in labels]
+    known = [boolean_name(bool(n)) if isinstance(n, bool | np.bool_) else n for n in known]
     given = [label for label in known if label is not None]
     if given and all(isinstance(label, str) for label in given):
         names = tuple(sorted(set(given)))
@@ -99,7 +100,7 @@ def numbered_labels(labels: Sequence[Any]) -> tuple[Tensor, tuple[str, ...] | No
     for label in known:
         found = label.item() if isinstance(label, np.generic | Tensor) else label
         found = UNLABELLED if found is None else found
-        if isinstance(found, bool) or not isinstance(found, int | float) or found != int(found):
+        if not isinstance(found, int | float) or found != int(found):
             raise DataError(f"label {label!r} must be a whole number, unless all labels are text")
         numbers.append(int(found))
     return torch.tensor(numbers, dtype=torch.int64), None

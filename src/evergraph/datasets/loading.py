@@ -17,10 +17,16 @@ from evergraph.datasets.files.npz import read_npz
 from evergraph.datasets.files.pt import read_pt
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.graphs import Graph
-from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder, read_facts
+from evergraph.graphs.graph_folder import (
+    check_numbers,
+    is_graph_folder,
+    open_graph_folder,
+    read_facts,
+)
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of
 from evergraph.tables.frames import is_table
+from evergraph.tables.sources import naming
 
 READERS: dict[str, Callable[..., Graph]] = {".npz": read_npz, ".pt": read_pt}
 
@@ -157,7 +163,9 @@ def read_path(
     made = "last" if path.suffix in READERS else repeated  # these take it as well
     check_no_columns(path, columns, unknown_edges, made)
     if path.is_dir():  # an imported graph
-        graph, about = open_graph_folder(path), read_facts(path)["about"]
+        graph, about = open_graph_folder(path), read_facts(path).get("about", {})
+        with naming(path):
+            check_numbers(graph)
         if (kept := about.get("columns")) is not None:
             with suppress(ConfigurationError):  # a user-defined encoder may be missing
                 graph = replace(graph, columns=Scheme.from_json(kept))

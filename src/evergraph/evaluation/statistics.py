@@ -111,16 +111,23 @@ class Difference:
 
 
 def paired_difference(
-    a: Sample, b: Sample, *, confidence: float = CONFIDENCE, least_spread: float = 0.0
+    a: Sample,
+    b: Sample,
+    *,
+    confidence: float = CONFIDENCE,
+    least_spread: float = 0.0,
+    overlap: float = 0.0,
 ) -> Difference:
-    """Return the mean difference of pairs, by Student's t.
+    """Return the mean difference of pairs, by Student's t, corrected if they share test nodes.
 
-    With d = a - b of n pairs: mean(d) ± t · s(d)/√n, t being the quantile of Student's
-    distribution with n - 1 degrees of freedom. If all pairs differ by the same amount, the interval
-    is a point, and p is 0, or 1 if they do not differ.
+    With d = a - b of n pairs: mean(d) ± t · s(d) · √(1/n + overlap), t being the quantile of
+    Student's distribution with n - 1 degrees of freedom. If all pairs differ by the same amount,
+    the interval is a point, and p is 0, or 1 if they do not differ.
 
     a, b: [pairs], at least 2. least_spread: lower bound for s(d): scores of a few predictions may
-    agree by chance, and then show no spread although there is one.
+    agree by chance, and then show no spread although there is one. overlap: 0 for independent
+    pairs; for random splits of one dataset, its tested nodes over all others (Nadeau and Bengio
+    2003): splits share nodes, so that their scores spread less than those of other datasets would.
 
     d is 1, 2 and 3: mean 2, s = 1, and 4.303/√3 on either side.
 
@@ -131,20 +138,26 @@ def paired_difference(
     check_number("confidence", confidence, least=0.5, most=1 - 1e-9)
     change = differences(a, b, least=2)
     pairs = len(change)
-    error = max(_deviation(change), least_spread) / math.sqrt(pairs)
+    error = max(_deviation(change), least_spread) * math.sqrt(1 / pairs + overlap)
     return Difference(float(change.mean()), error, pairs - 1, pairs, confidence)
 
 
 def unpaired_difference(
-    a: Sample, b: Sample, *, confidence: float = CONFIDENCE, least_spread: float = 0.0
+    a: Sample,
+    b: Sample,
+    *,
+    confidence: float = CONFIDENCE,
+    least_spread: float = 0.0,
+    overlap: float = 0.0,
 ) -> Difference:
     """Return the difference of the means of unpaired samples, by Welch's t.
 
-    With v = s²/n of each sample: mean(a) - mean(b) ± t · √(v_a + v_b), at
+    With v = s² (1/n + overlap) of each sample: mean(a) - mean(b) ± t · √(v_a + v_b), at
     (v_a + v_b)² / (v_a²/(n_a - 1) + v_b²/(n_b - 1)) degrees of freedom (Welch 1947): samples may
     differ in size and in spread.
 
-    a: [numbers], b: [numbers], at least 2 each. least_spread: lower bound for s.
+    a: [numbers], b: [numbers], at least 2 each. least_spread: lower bound for s. overlap: see
+    ``paired_difference``.
 
     Means 2 and 5, v = 1/3 each: 3 in steps of 0.816, with 4 degrees of freedom.
 
@@ -154,9 +167,10 @@ def unpaired_difference(
     """
     check_number("confidence", confidence, least=0.5, most=1 - 1e-9)
     ours, theirs = sample("a", a, least=2), sample("b", b, least=2)
-    spreads = [max(_deviation(p), least_spread) ** 2 / len(p) for p in (ours, theirs)]
+    samples = (ours, theirs)
+    spreads = [max(_deviation(p), least_spread) ** 2 * (1 / len(p) + overlap) for p in samples]
     variance = sum(spreads)
-    terms = [v**2 / (len(p) - 1) for v, p in zip(spreads, (ours, theirs), strict=True)]
+    terms = [v**2 / (len(p) - 1) for v, p in zip(spreads, samples, strict=True)]
     freedom = variance**2 / sum(terms) if variance else 1.0
     mean = float(ours.mean() - theirs.mean())
     return Difference(mean, math.sqrt(variance), freedom, confidence=confidence)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -43,6 +43,7 @@ from evergraph.training import Learner, Trainer
 # A stream on a device holds the graph, the tasks' graphs and the graph of everything seen so far.
 DEVICE_COPIES = 4
 T = TypeVar("T")
+PARTS = {"topology", "head", "memory", "training"}  # sections that some methods do not use
 _METHOD_PARTS = ("trainer", "generator", "memory", "backbone")
 _PDGNN_PARTS = ("topology", *HeadConfig.model_fields)
 _OF_TARGETS: dict[str, Any] = {
@@ -108,6 +109,7 @@ def build_memory(config: RunConfig) -> Any:
 def build_learner(config: RunConfig, seed: int, *, resources: Resources | None = None) -> Learner:
     """Make the configured learner from the configured components."""
     load_plugins(config.plugins)
+    config = _aimed(config)
     backbone = build_backbone(config)
     training = vars(backbone.recipe) | config.training.model_dump(exclude_none=True)
     if training["batch_size"] == "full":
@@ -122,7 +124,7 @@ def build_learner(config: RunConfig, seed: int, *, resources: Resources | None =
 def resolved(config: RunConfig) -> RunConfig:
     """Return the configuration with every default filled in, adapted to its protocol."""
     load_plugins(config.plugins)
-    config = pooled(config)
+    config = _aimed(pooled(config))
     if config.backbone is None and config.stream.batch is None:
         # Some methods suit a stream with other defaults; but with small batches, work repeated for
         # each batch would be repeated too often.
@@ -167,6 +169,23 @@ def pooled(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"method": config.method.model_copy(update={"name": name})})
 
 
+def _aimed(config: RunConfig) -> RunConfig:
+    """Return a configuration whose objective is a parameter of its method, if that has one."""
+    objective, method = config.training.objective, config.method
+    if objective is None:
+        return config
+    if "objective" in methods.parameters(method.name):
+        aimed = Component.model_validate(method.get_params() | {"objective": objective})
+        training = config.training.model_copy(update={"objective": None})
+        return config.model_copy(update={"method": aimed, "training": training})
+    if not methods.resolve(method.name).follows_objective:
+        raise ConfigurationError(
+            f"objective cannot be {objective!r} for {method.name}, which weighs nodes by a rule of "
+            "its own: leave it out, or use a method such as auto or finetune"
+        )
+    return config
+
+
 def epochs_of(config: RunConfig) -> int:
     """Return the most epochs per task of a resolved configuration."""
     return (config.training.epochs or 1) * backbones.resolve(backbone_of(config).name).rivals
@@ -198,15 +217,39 @@ def spelled_out(
 
 
 def parts_used(config: RunConfig) -> set[str]:
-    """Return which of ``topology``, ``memory`` and ``training`` the method uses."""
+    """Return which of ``PARTS`` the method uses."""
     load_plugins(config.plugins)
     method = methods.resolve(config.method.name)
+    embedded = "topology" in backbones.parameters(backbone_of(config).name)
     used = {
-        "topology": "topology" in backbones.parameters(backbone_of(config).name),
+        "topology": embedded,
+        "head": embedded,
         "memory": has_memory(config.method.name),
         "training": not issubclass(method, WholeTaskLearner),
     }
     return {part for part, is_used in used.items() if is_used}
+
+
+def unused(config: RunConfig, given: Mapping[str, Any]) -> list[str]:
+    """Return the keys of given values that the method does not use; defaults do not count.
+
+    An objective is refused where it cannot be followed, see ``resolved``.
+    """
+    used, backbone, usual = parts_used(config), backbone_of(config), flat(RunConfig().to_dict())
+    patience = config.training.patience or backbones.resolve(backbone.name).recipe.patience
+    taken = set(backbones.parameters(backbone.name)) - backbone.parameters.keys()
+    idle = {f"head.{key}" for key in HeadConfig.model_fields if key not in taken}
+    idle |= set() if "training" in used else {"head.dropout"}
+    idle |= set() if patience else {"training.evaluate_every"}
+    if not methods.resolve(config.method.name).carries_moments:
+        idle.add("training.momentum")
+    return [
+        key
+        for key, value in flat(given).items()
+        if value not in (None, usual.get(key), usual.get(f"{key}.name"))
+        and key != "training.objective"
+        and (key in idle or key.partition(".")[0] in PARTS - used)
+    ]
 
 
 def check(config: RunConfig, seed: int = 0, *, resources: Resources | None = None) -> Learner:

@@ -164,6 +164,9 @@ class RunConfig(SeededSection):
     the number of threads. ``plugins``: files or modules that define components, see
     ``load_plugin``.
 
+    ``objective``, which is kept in ``training``, is what accuracy to learn for: ``balanced`` or
+    ``plain``. Methods that cannot choose refuse it.
+
     ``protocol``: the paper whose rules are followed and whose measure is reported first, see
     ``read_protocol``; setting it here changes no other value.
 
@@ -191,6 +194,14 @@ class RunConfig(SeededSection):
     threads: int | None = Field(default=None, ge=1)
     plugins: Plugins = ()
     protocol: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _objective_of(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping) or "objective" not in values:
+            return values
+        training = {**dict(values.get("training", {})), "objective": values["objective"]}
+        return {k: v for k, v in values.items() if k != "objective"} | {"training": training}
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> RunConfig:

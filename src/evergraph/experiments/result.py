@@ -254,9 +254,9 @@ class RunResult(Shown):
         """Return every accuracy as a tidy pandas ``DataFrame``, one observation per row.
 
         Columns: ``dataset``, ``method``, ``setting``; ``seed``; ``testing`` (local or global) and
-        ``average`` (balanced or plain, or those of other targets); ``after``, the number of tasks,
-        or steps if tasks arrive in batches, learned so far, from 1; ``task``, the task that was
-        tested, from 0; ``accuracy``, 0..1, or its counterpart for other targets.
+        ``average`` (balanced or plain, or those of other targets); ``after``, the last task, or
+        step if tasks arrive in batches, learned by then, and ``task``, the task that was tested,
+        both from 0; ``accuracy``, 0..1, or its counterpart for other targets.
         AA of every seed is ``accuracy`` at the largest ``after``, averaged over ``task``:
 
             frame[frame.after == frame.after.max()].groupby(["testing", "average", "seed"])
@@ -269,11 +269,11 @@ class RunResult(Shown):
         config = self.config
         names = (config.dataset.name, config.method.name, config.stream.setting)
         rows = [
-            (*names, seed.seed, testing, average, after, task, accuracy)
+            (*names, seed.seed, testing, average, count - 1, task, accuracy)
             for seed in self.seeds
             for testing in TESTINGS
             for average in self.yardstick.rows
-            for after, row in zip(seed.tested_after, seed.rows, strict=True)
+            for count, row in zip(seed.tested_after, seed.rows, strict=True)
             for task, accuracy in enumerate(row[testing][average])
         ]
         return DataFrame(rows, columns=COLUMNS)

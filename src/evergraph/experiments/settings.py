@@ -9,7 +9,8 @@ from typing import Any
 
 from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError, UnknownNameError
-from evergraph.experiments.config import RunConfig, Section
+from evergraph.experiments.build import unused
+from evergraph.experiments.config import RunConfig, Section, merged
 from evergraph.experiments.protocols import layered
 from evergraph.experiments.seeds import SEEDING, with_seeds
 from evergraph.graphs import Graph
@@ -52,7 +53,13 @@ def configured(base: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
         topology = getattr(settings[key], "topology", None) if key == "backbone" else None
         if isinstance(topology, Part) and "topology" not in settings:
             layers.append({"topology": _plain(topology)})
-    return RunConfig.of(layered(base.to_dict(), *layers))
+    config = RunConfig.of(layered(base.to_dict(), *layers))
+    if idle := unused(config, reduce(merged, layers, {})):
+        raise ConfigurationError(
+            f"{config.method.name} does not use {', '.join(idle)}: leave that out, or choose "
+            "another method"
+        )
+    return config
 
 
 def _plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from evergraph.graphs.csr import take_rows
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.targets import Targets
+from evergraph.graphs.validation import check_csr, check_labels
 
 FACTS = "graph.json"
 # A graph with arrays that format 1 does not have is of format 2, so that older versions report that
@@ -27,6 +28,9 @@ FORMATS = (1, 2)
 FORMER = ("indptr", "indices", "features", "labels", "time")
 RELATION_ARRAYS = ("relation_indptr", "relation_indices", "relation_kinds", "relation_weights")
 ARRAYS = (*FORMER, "weights", "targets", "types", *RELATION_ARRAYS)
+# Of numbers with a fraction; the others count or name something.
+REAL = ("features", "weights", "targets", "relation_weights")
+MATRICES = ("features", "targets")
 # Names that belong to some arrays, stored in graph.json.
 NAMED = ("targets", "types", "relations")
 _BLOCK = 1 << 24
@@ -41,10 +45,12 @@ def read_facts(folder: Path) -> dict[str, Any]:
     """Return the contents of ``graph.json``; raise unless this version reads its format."""
     try:
         facts: dict[str, Any] = json.loads((folder / FACTS).read_text("utf-8"))
+        if not isinstance(facts, dict) or not isinstance(facts.get("about", {}), dict):
+            raise ValueError("it is no object of graph facts")
     except FileNotFoundError:
         said = f"{folder}: holds no finished graph: {FACTS} is missing, import it again"
         raise DataError(said) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{folder / FACTS}: cannot be read ({error})") from None
     if facts.get("format") not in FORMATS:
         known = " and ".join(map(str, FORMATS))
@@ -61,9 +67,17 @@ def open_graph_folder(folder: Path, *, verify: bool = False) -> Graph:
     Sizes are always checked, so that truncated files are detected; ``verify`` also reads everything
     and compares checksums.
     """
-    facts = read_facts(folder)
+    try:
+        return _opened(folder, read_facts(folder), verify=verify)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise DataError(f"{folder / FACTS}: cannot be read ({error!r}): import it again") from None
+
+
+def _opened(folder: Path, facts: dict[str, Any], *, verify: bool) -> Graph:
     arrays: dict[str, Any] = {}
     for name, about in facts["arrays"].items():
+        if name not in ARRAYS:
+            raise DataError(f"{folder / FACTS}: names an unknown array {name!r}")
         path = folder / f"{name}.npy"
         found = path.stat().st_size if path.is_file() else 0
         if found != about["bytes"]:
@@ -73,6 +87,9 @@ def open_graph_folder(folder: Path, *, verify: bool = False) -> Graph:
             said = "its contents have changed since it was written"
             raise DataError(f"{path}: {said}: import it again")
         arrays[name] = map_array(path)
+        _check_layout(path, name, arrays[name])
+    if not len(arrays["indptr"]):
+        raise DataError(f"{folder}: has no row pointers: import it again")
     ends, entries = int(arrays["indptr"][-1]), len(arrays["indices"])
     if ends != entries:  # as pointers that overflowed do
         raise DataError(
@@ -89,6 +106,44 @@ def open_graph_folder(folder: Path, *, verify: bool = False) -> Graph:
         parts = [arrays.pop(name, None) for name in RELATION_ARRAYS]
         named["relations"] = Relations(tuple(facts["relations"]), *parts)
     return Graph(**arrays, **named, undirected=facts["undirected"], folder=folder)
+
+
+def _check_layout(path: Path, name: str, array: Tensor) -> None:
+    """Raise unless an array has the shape and the kind of numbers that its name stands for."""
+    rank, real = 1 + (name in MATRICES), name in REAL
+    widths = {"indptr": (4, 8), "indices": (4,)}.get(name.removeprefix("relation_"), (2, 4, 8))
+    sound = array.is_floating_point() == real and array.element_size() in widths
+    if array.dim() != rank or not sound or array.is_complex():
+        bits = " or ".join(str(8 * width) for width in widths)
+        rule = f"{rank} of {'real' if real else 'whole'} numbers of {bits} bits"
+        said = f"has {array.dim()} dimensions of {array.dtype}"
+        raise DataError(f"{path}: {said}: expected {rule}")
+
+
+def check_numbers(graph: Graph) -> None:
+    """Raise unless all numbers of nodes, classes, relations and types are of ones that exist.
+
+    A folder from elsewhere may hold any, and a product would read outside of its arrays. This reads
+    the adjacency once, as every product does.
+    """
+    check_csr(graph.indptr, graph.indices, graph.num_nodes)
+    check_labels(graph.labels)
+    named: list[tuple[str, Tensor, Sequence[str]]] = []
+    if graph.types is not None:
+        named.append(("type", graph.types.numbers, graph.types.names))
+    if (related := graph.relations) is not None:
+        check_csr(related.indptr, related.indices, graph.num_nodes)
+        for part in (related.kinds, related.weights):
+            if part is not None and len(part) != len(related):
+                said = f"relations have {len(part)} kinds or weights for {len(related)} entries"
+                raise DataError(f"{said}: expected one for each")
+        named.append(("relation", related.kinds, related.kind_names()))
+    for what, numbers, names in named:
+        if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(names):
+            raise DataError(
+                f"{what}s are numbered {int(numbers.min())} to {int(numbers.max())}: expected 0 to "
+                f"{len(names) - 1}"
+            )
 
 
 def arrays_of(graph: Graph) -> dict[str, Tensor]:

@@ -140,9 +140,10 @@ def read_targets(values: Tensor) -> Targets:
 def read_y(y: Tensor) -> dict[str, Any]:
     """Return ``y`` as an argument of ``from_edges``: labels, or targets.
 
-    A column of integers holds classes, as in OGB; more columns, or floating-point numbers, hold
-    targets. A vector of integral floating-point numbers is rejected, since these may be classes
-    that pandas converted because of gaps; as a matrix of one column they are numbers to predict.
+    A column of integers or booleans holds classes, as in OGB; more columns, or floating-point
+    numbers, hold targets. A vector of integral floating-point numbers is rejected, since these may
+    be classes that pandas converted because of gaps; as a matrix of one column they are numbers to
+    predict.
 
     >>> list(read_y(torch.tensor([[1], [2]]))), list(read_y(torch.tensor([0.5, 2.0])))
     (['labels'], ['targets'])
@@ -151,7 +152,8 @@ def read_y(y: Tensor) -> dict[str, Any]:
         return {"targets": read_targets(y)}
     if y.dim() == 1 and y.is_floating_point() and bool((y != y.floor()).any()):
         return {"targets": read_targets(y[:, None])}
-    return {"labels": one_column("y", y)}
+    labels = one_column("y", y)
+    return {"labels": labels.long() if labels.dtype == torch.bool else labels}
 
 
 def one_column(name: str, values: Tensor) -> Tensor:

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
+from evergraph.core.mapped import RESIDENT, is_mapped, page_out
 from evergraph.core.notices import say, say_ignored
 
 UNLABELLED = -1
 MOST_NODES = 2**31 - 1  # numbered by int32
+MOST_CLASSES = 1 << 24  # an array with a number for each of them takes 128 MB
 # For weights within these bounds, and sums of 2^31 of them, the inverses fit into float32.
 LEAST_WEIGHT = 1e-18
 MOST_WEIGHT = 1e18
@@ -52,14 +54,44 @@ def check_edges(edge_index: Tensor, nodes: int) -> None:
         )
 
 
+def check_csr(indptr: Tensor, indices: Tensor, columns: int) -> None:
+    """Raise unless row pointers ascend from 0 to the end of the entries, which are columns.
+
+    indptr: integer [rows + 1]; indices: integer [entries]; either may be in a file.
+    """
+    if int(indptr[0]) != 0 or int(indptr[-1]) != len(indices):
+        raise DataError(
+            f"CSR row pointers run from {int(indptr[0])} to {int(indptr[-1])}: "
+            f"expected 0 to {len(indices)}, the number of stored values"
+        )
+    for start in range(0, len(indptr) - 1, _BLOCK):
+        block = indptr[start : start + _BLOCK + 1]
+        falls = block[1:] < block[:-1]
+        if bool(falls.any()):
+            row = start + int(falls.nonzero()[0, 0])
+            raise DataError(f"CSR row pointers fall after row {row}: expected them to ascend")
+    for start in range(0, len(indices), _BLOCK):
+        block = indices[start : start + _BLOCK]
+        least, most = map(int, block.aminmax())
+        if least < 0 or most >= columns:
+            place = int(((block < 0) | (block >= columns)).nonzero()[0, 0])
+            raise DataError(
+                f"CSR column index {int(block[place])} at stored value {start + place}: "
+                f"expected 0 to {columns - 1}"
+            )
+        if is_mapped(indices) and indices.nbytes > RESIDENT:
+            page_out(block)
+
+
 def check_labels(labels: Tensor) -> None:
     """Raise unless labels are classes 0, 1, ..., or -1 for none."""
     check_whole("labels", labels, verb="hold")
-    if labels.numel() and int(labels.min()) < UNLABELLED:
-        node = int(labels.argmin())
+    least, most = map(int, labels.aminmax()) if labels.numel() else (0, 0)
+    if least < UNLABELLED or most >= MOST_CLASSES:
+        node = int(labels.argmin() if least < UNLABELLED else labels.argmax())
         raise DataError(
-            f"node {node} has label {int(labels[node])}: expected a class from 0 on, or "
-            f"{UNLABELLED} for none"
+            f"node {node} has label {int(labels[node])}: expected a class from 0 to "
+            f"{MOST_CLASSES - 1:,}, or {UNLABELLED} for none"
         )
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from evergraph.core.component import Made, Part
 from evergraph.core.errors import ConfigurationError
-from evergraph.memory.samplers import Candidates, Sampler
+from evergraph.memory.samplers import Candidates, Sampler, samplers
 from evergraph.memory.samplers.base import best_per_class
 
 logger = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class Memory(Part):
     """
 
     budget: Budget = 100
-    sampler: Made[Sampler] = Made()
+    sampler: Made[Sampler] = Made(samplers)
 
     def __post_init__(self) -> None:
         super().__post_init__()

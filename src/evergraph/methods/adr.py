@@ -69,6 +69,7 @@ class ADR(BackboneLearner):
     """
 
     name = "adr"
+    carries_moments = False
     needs = GCN, "merges layers that are linear maps: use backbone 'gcn'"
     backbone: Made[GCN] = Made()
     merging: float = number(1e-3, least=0.0)

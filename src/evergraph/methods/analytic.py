@@ -73,10 +73,10 @@ class Analytic(WholeTaskLearner):
         regularisation: λ as a share of A's mean diagonal, or ``validation``: the candidate with
             the least squared error on the validation nodes of all tasks so far, computed from
             their statistics in closed form.
-        weights: ``class-sizes`` weighs a node by one over the size of its class on arrival:
-            exactly class-balanced if classes arrive whole. ``equal`` weighs all nodes alike and
-            balances class means only: a little less accurate, but exact under merging, forgetting
-            and returning classes.
+        weights: ``class-sizes`` weighs a node by one over the labelled nodes of its class on
+            arrival: exactly class-balanced if classes arrive whole. ``equal`` weighs all nodes
+            alike and balances class means only: a little less accurate, but exact under merging,
+            forgetting and returning classes.
         rank: compresses the Gram matrix to this rank, see ``ClassStatistics``.
         ledger: whether to record the learned nodes with class and weight (20 bytes each);
             ``forget`` and ``refresh="embeddings"`` need it.
@@ -385,9 +385,9 @@ class Analytic(WholeTaskLearner):
 
 
 def class_weights(task: Task, *, sized: bool) -> Tensor:
-    """Return one over the size of each class on arrival if ``sized``, else 1.  -> [classes]"""
+    """Return one over the labelled nodes of each class if ``sized``, else 1.  -> [classes]"""
     sizes = torch.ones(task.label_space.num_classes)
     if sized:
-        for label, size in task.met_sizes.items():
+        for label, size in task.known_sizes.items():
             sizes[label] = size
     return sizes.reciprocal()

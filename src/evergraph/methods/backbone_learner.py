@@ -32,11 +32,15 @@ class BackboneLearner(Learner):
     """
 
     default_backbone: ClassVar[str] = "gcn"
+    # Whether the trainer's ``objective`` decides how its loss weighs nodes.
+    follows_objective: ClassVar[bool] = True
+    # Whether Adam's moments can be carried from task to task: not if each task has new weights.
+    carries_moments: ClassVar[bool] = True
     chooses: ClassVar[bool] = False  # whether it chooses among a backbone's candidates
     # The kind of backbone that it supports, and why no other, in words that follow its name.
     needs: ClassVar[tuple[type[Backbone], str]] = (Backbone, "")
 
-    backbone: Made[Backbone] = Made()
+    backbone: Made[Backbone] = Made(backbones)
 
     def __post_init__(self) -> None:
         if self.backbone is None:  # before the trainer, which takes its settings
@@ -209,6 +213,8 @@ class BackboneLearner(Learner):
 
 class WholeTaskLearner(BackboneLearner):
     """Learns a task as a whole by its own ``fit_task``, without a trainer's epochs."""
+
+    follows_objective = False
 
     @abstractmethod
     def fit_task(self, task: Task) -> None:

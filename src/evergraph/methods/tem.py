@@ -65,6 +65,7 @@ class TEM(BackboneLearner):
 
     name = "tem"
     default_backbone = "pdgnn"
+    follows_objective = False  # it has ``weighting``
     needs: ClassVar[tuple[type[Backbone], str]] = (
         PDGNN,
         "stores embeddings, which stay valid only if the aggregation has no trained "

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from evergraph.core.component import Made, choice, integer, number
+from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph, normalised, propagate, walk
 from evergraph.graphs.normalisation import row_sums
@@ -116,6 +117,8 @@ class TPP(BackboneLearner):
     # In class-IL this reveals which nodes share a task, so accuracies are not comparable with those
     # of other methods, nor with those of the same method node by node.
     pooled: ClassVar[bool] = False
+    follows_objective = False
+    carries_moments = False
 
     backbone: Made[PDGNN] = Made()
     steps: int = integer(2, least=0)
@@ -123,6 +126,11 @@ class TPP(BackboneLearner):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.trainer.patience:
+            raise ConfigurationError(
+                f"{self.name} can be validated only when a task has ended: patience must be 0, not "
+                f"{self.trainer.patience}"
+            )
         self.profiles_ = torch.empty(0, 0)
         self.classes_: list[Tensor] = []
         self.heads_: list[nn.Module] = []

@@ -18,7 +18,7 @@ from evergraph.graphs import Graph
 from evergraph.graphs.csr import take_rows
 from evergraph.nn.backbone import Backbone, Recipe, backbones
 from evergraph.nn.linear import Linear, dropout_mask
-from evergraph.topology import SGC, EmbeddingCache, TopologyEncoder
+from evergraph.topology import SGC, EmbeddingCache, TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling, Storage
 
 
@@ -130,7 +130,7 @@ class PDGNN(Backbone):
     name = "pdgnn"
     recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
 
-    topology: Made[TopologyEncoder] = Made()
+    topology: Made[TopologyEncoder] = Made(topologies)
     hidden: Sequence[int] = (512,)
     bias: bool = True
     dropout: float = 0.5

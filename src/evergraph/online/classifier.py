@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -25,7 +26,7 @@ from evergraph.online.conversion import is_numbered, read_frame
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.folder.in_memory import InMemoryLearner
 from evergraph.online.folder.markers import check_chosen
-from evergraph.online.heads import heads
+from evergraph.online.heads import OnlineHead
 from evergraph.online.labels import as_targets, target_score
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.learner_state import PATIENCE, PLAIN, TOLERANCE
@@ -39,7 +40,7 @@ from evergraph.tables.edges import UNKNOWN_EDGES, say_skipped
 from evergraph.tables.frames import column_names, is_pyg, is_table
 from evergraph.tables.labels import say_unlabelled
 from evergraph.tables.scheme import NodeFeatures
-from evergraph.topology import TopologyEncoder, topologies
+from evergraph.topology import TopologyEncoder
 from evergraph.topology.cached import Scaling
 from evergraph.training.trainer import Objective
 
@@ -61,10 +62,11 @@ class ContinualNodeClassifier(Part, Closing):
     nodes at any time. Results have the type of the arguments: NumPy, pandas or torch.
 
     Args:
-        topology: the f_topo, as a name or an object; by default the head's choice: features and
-            those two hops away for ``auto``, ``SGC`` over 2 hops for others.
-        head: learns from embeddings: ``auto``, ``analytic`` or ``replay``; for labels and numbers
-            ``auto`` means ``targets``, the only one.
+        topology: the f_topo, by name, as a table of name and parameters, or as an object; by
+            default the head's choice: features and those two hops away for ``auto``, ``SGC`` over 2
+            hops for others.
+        head: learns from embeddings, given likewise: ``auto``, ``analytic`` or ``replay``; for
+            labels and numbers ``auto`` means ``targets``, the only one.
         width: random features (per view) or hidden units of the head; by default its own choice.
         head_options: further parameters of the head, by name.
         objective: ``balanced`` accuracy, in which every class counts alike, or ``plain`` accuracy
@@ -106,11 +108,13 @@ class ContinualNodeClassifier(Part, Closing):
     ([['x', 'y'], ['y']], ['x', 'y'])
     """
 
+    _kept: InMemoryLearner | LearnerFolder | None = None  # from the first data on
+
     def __init__(
         self,
         *,
-        topology: TopologyEncoder | str | None = None,
-        head: str = "auto",
+        topology: TopologyEncoder | str | Mapping[str, Any] | None = None,
+        head: OnlineHead | str | Mapping[str, Any] = "auto",
         width: int | None = None,
         head_options: Mapping[str, Any] | None = None,
         objective: Objective | None = None,
@@ -134,7 +138,6 @@ class ContinualNodeClassifier(Part, Closing):
         self.memory_limit, self.scratch = memory_limit, scratch
         self.reading_: list[dict[str, str]] = []
         self._noted_positions = False  # whether the notice that names are ignored was given
-        self._kept: InMemoryLearner | LearnerFolder | None = None
 
     @classmethod
     def open(
@@ -182,9 +185,11 @@ class ContinualNodeClassifier(Part, Closing):
 
     @property
     def _home(self) -> InMemoryLearner | LearnerFolder:
-        if self._kept is None:
-            self._kept = InMemoryLearner(self._made())
-        return self._kept
+        if self._kept is not None:
+            return self._kept
+        # Of threads that come here first, all get the same: ``setdefault`` is one step.
+        kept: InMemoryLearner = vars(self).setdefault("_kept", InMemoryLearner(self._made()))
+        return kept
 
     @property
     def _begun(self) -> bool:
@@ -195,12 +200,20 @@ class ContinualNodeClassifier(Part, Closing):
         given = {"width": self.width, "objective": self.objective}
         given = {name: value for name, value in given.items() if value is not None}
         options = {**(self.head_options or {}), **given}
-        head, topology = self.head, self.topology
-        if self.targets != "class" and head in ("auto", "targets"):
-            head, options["kind"] = "targets", self.targets
+        head = self.head
+        if isinstance(head, str | Mapping):
+            table = {"name": head} if isinstance(head, str) else dict(head)
+            if self.targets != "class" and table.get("name") in ("auto", "targets"):
+                table |= {"name": "targets", "kind": self.targets}
+            head = table | options
+        elif options:
+            raise ConfigurationError(
+                f"{', '.join(options)} cannot be given beside a head that is an object: give them "
+                "to the head"
+            )
         return OnlineLearner(
-            topology=topologies.make(topology) if isinstance(topology, str) else topology,
-            head=heads.make(head, **options),
+            topology=self.topology,
+            head=head,
             targets=self.targets,
             memory_limit=self.memory_limit,
             scratch=self.scratch,
@@ -257,6 +270,28 @@ class ContinualNodeClassifier(Part, Closing):
             key: of the call; a call with a known key is not applied again.
         """
         check_choice("unknown_edges", unknown_edges, UNKNOWN_EDGES)
+        given = nodes, features, labels, edges, edge_weights, relations, types, ids
+        # The first rows decide how columns are read: threads that bring them come one by one.
+        with nullcontext() if self._begun else self._home.lock:
+            skip = unknown_edges == "skip"
+            return self._submit(self._delta(*given, skip=skip, repeated=repeated, key=key))
+
+    def _delta(
+        self,
+        nodes: Any,
+        features: Any,
+        labels: Any,
+        edges: Any,
+        edge_weights: Any,
+        relations: Any,
+        types: Any,
+        ids: Any,
+        *,
+        skip: bool,
+        repeated: str,
+        key: str | None,
+    ) -> Delta:
+        """Return what ``partial_fit`` was given as a delta, and keep how its columns are read."""
         if isinstance(nodes, tuple) and len(nodes) == 2 and is_table(nodes[0]):
             nodes, edges = nodes
         if is_table(nodes):
@@ -303,14 +338,14 @@ class ContinualNodeClassifier(Part, Closing):
                 types=conversion.as_types(types),
                 key=key,
             )
-            if unknown_edges == "skip":
+            if skip:
                 delta, skipped = without_unknown(delta, self.learner_.knows_nodes)
                 say_skipped("edges", skipped)
             rows, both_ways = len(delta.edges), self.undirected and not isinstance(edges, Tensor)
             delta, again = without_repeats(delta, repeated, both_ways=both_ways)
             say_repeated("edges", again, rows, repeated)
             self._keep_columns(read.scheme, delta)
-        return self._submit(delta)
+        return delta
 
     def _read(self, features: Any, count: int, labels: Sequence[NodeTarget | None]) -> NodeFeatures:
         """Return features as numbers; columns of other kinds are read like the first ones."""
@@ -336,7 +371,7 @@ class ContinualNodeClassifier(Part, Closing):
             self._home.keep_columns(scheme)
 
     def remove_edges(self, edges: Any, *, key: str | None = None) -> ContinualNodeClassifier:
-        """Remove edges, as if they had never existed."""
+        """Remove edges; embeddings are then as if they had never existed."""
         return self._submit(Delta(removed_edges=conversion.as_edges(edges), key=key))
 
     def update_features(
@@ -361,10 +396,18 @@ class ContinualNodeClassifier(Part, Closing):
     def forget(self, ids: Any, *, key: str | None = None) -> ContinualNodeClassifier:
         """Remove nodes, their edges and what was learned from them.
 
-        If ``status().exact_forgetting``, as if they had never existed, except for how columns are
-        read: medians, scales and word counts of the first table stay.
+        If ``status().exact_forgetting``, no trace of them is left, except in how columns are read:
+        medians, scales and word counts of the first table stay.
         """
         return self._submit(Delta(forgotten=conversion.as_ids(ids, "ids"), key=key))
+
+    def refit(self, *, key: str | None = None) -> ContinualNodeClassifier:
+        """Choose landmarks, penalties and mixture anew, and learn everything again.
+
+        Afterwards the model is that of one who was given all nodes, edges and labels at once, up to
+        rounding, whatever the order in which they came. It takes about as long as that.
+        """
+        return self._submit(Delta(refit=True, key=key))
 
     def _submit(self, delta: Delta) -> ContinualNodeClassifier:
         before = self.learner_.status().seq

@@ -236,11 +236,13 @@ class Knowledge:
             return None
         scorer, vectors, parts = self.head.scorer(), self.of(nodes), []
         for rows in row_blocks(len(nodes), len(self.names)):
-            asked = nodes[rows], vectors[rows]
+            asked = nodes[rows].numpy(), vectors[rows].numpy()
             if kind == "class":  # of equal scores the class that came first wins
-                given, right = class_scores(scorer, met, *asked).argmax(1), answers[rows]
+                best, right = class_scores(scorer, met, *asked).argmax(1), answers[rows]
+                given = torch.from_numpy(best)
             else:
-                given, right = target_values(scorer(*asked), kind), self.head.values(answers[rows])
+                right = self.head.values(answers[rows])
+                given = target_values(torch.from_numpy(scorer(*asked)), kind)
             parts.append(tallies(given, right, kind))
         return Tallies.joined(parts)
 
@@ -288,10 +290,18 @@ class Knowledge:
             self.relations.forget(nodes)
         self._follow(self.graph.remove(nodes), nodes.unique())
 
-    def settle(self, *, every: bool = False) -> Settled:
-        """Update the head to all changes since the last call; every: return all changed vectors."""
-        if self._forgotten:  # no trace of it may be left in the counted vectors of others
+    def settle(self, *, every: bool = False, refit: bool = False) -> Settled:
+        """Update the head to all changes since the last call.
+
+        every: return all changed vectors; refit: count every node as it is now, on landmarks that
+        are chosen anew
+        """
+        exactly = self._forgotten or refit
+        if exactly:  # no trace of it may be left in the counted vectors of others
             self._touched.append(self.counted.unmarked())
+        if refit:
+            self._urgent = True
+            self._touched.append((self.labels.every != UNLABELLED).nonzero().flatten())
         touched = torch.cat([no_nodes(), *self._touched]).numpy()
         nodes = torch.from_numpy(self.graph.distinct(touched))
         new = self.labels.of(nodes)
@@ -307,21 +317,22 @@ class Knowledge:
         traced = ~(marked & stay) if self._cut else marked & ~stay
         self._urgent |= self.head.let_go(nodes if self._forgotten else nodes[traced])
         counts = self.labels.counts_
-        anew = self.head.landmarks_wanted(counts, changed=bool(len(nodes)))
-        if self.counted.tolerance and not self._forgotten and (stored := self._stored()):
+        anew = self.head.landmarks_wanted(counts, changed=bool(len(nodes)), refit=refit)
+        if self.counted.tolerance and not exactly and (stored := self._stored()):
             near = self.counted.surely_near(nodes[stay], stored, updated=self._updated)
             stay[stay.clone()] = ~torch.from_numpy(near)
         if not every:  # readers have no copy of the vectors of others
             some = stay | (old != new)
             nodes, stay, old, new = nodes[some], stay[some], old[some], new[some]
         vectors = self.of(nodes)
-        counted = self._teach(nodes, vectors, stay, old, new, told=not anew)
+        changed = (stay, old, new)
+        counted = self._teach(nodes, vectors, *changed, told=not anew, exactly=exactly)
         if anew:
             assert self.held is not None, "heads on landmarks hold back"
             chosen = self.held.landmarks(anew)
             self.head.stand_on(chosen, self.counted.of(chosen), counts=counts)
             self._urgent, counted = True, self._count_all()
-        elif (sizes := self.head.sizes()) is not None and self.wear.worn(sizes):
+        elif (sizes := self.head.sizes()) is not None and (self.wear.worn(sizes) or refit):
             # Sums have lost digits. This depends only on what was counted, so a replay of the same
             # deltas comes to it at the same points.
             counted += self._count_all()
@@ -332,16 +343,25 @@ class Knowledge:
         return done
 
     def _teach(
-        self, nodes: Tensor, vectors: Tensor, stay: Tensor, old: Tensor, new: Tensor, *, told: bool
+        self,
+        nodes: Tensor,
+        vectors: Tensor,
+        stay: Tensor,
+        old: Tensor,
+        new: Tensor,
+        *,
+        told: bool,
+        exactly: bool,
     ) -> int:
         """Let the head forget, move and learn; return how many nodes it has counted (again).
 
         stay: nodes that keep their class and may have moved, bool [n]; old, new: classes before and
-        now, int64 [n]; told: whether to tell the head, which otherwise counts all nodes afterwards
+        now, int64 [n]; told: whether to tell the head, which otherwise counts all nodes afterwards;
+        exactly: whether nodes that have hardly moved are counted again too
         """
         gone = (old != new) & (old != UNLABELLED)
         come = (old != new) & (new != UNLABELLED)
-        moved = self.counted.moved(nodes, vectors, among=stay, exactly=self._forgotten)
+        moved = self.counted.moved(nodes, vectors, among=stay, exactly=exactly)
         there = moved.places
         if told:
             self.head.forget(nodes[gone], self.counted.of(nodes[gone]), old[gone])

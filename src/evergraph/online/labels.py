@@ -22,6 +22,7 @@ from evergraph.graphs.targets import Targets, read_targets
 from evergraph.online.delta import Label, NodeTarget
 from evergraph.online.identifiers import check_id
 from evergraph.tables.frames import is_a
+from evergraph.tables.labels import boolean_name
 
 
 def check_target(kind: Kind, value: object) -> None:
@@ -66,9 +67,12 @@ def as_targets(kind: Kind, values: Any, count: int) -> list[NodeTarget | None]:
         return [None] * count
     targets: list[NodeTarget | None]
     if kind == "class" and isinstance(values, Tensor):
-        if values.is_floating_point() or values.dtype == torch.bool:
-            raise DataError(f"labels hold {values.dtype}: expected integers")
-        targets = [None if v == UNLABELLED else v for v in values.reshape(-1).tolist()]
+        if values.is_floating_point():
+            raise DataError(f"labels hold {values.dtype}: expected integers or booleans")
+        listed = values.reshape(-1).tolist()
+        targets = [None if v == UNLABELLED else v for v in listed]
+        if values.dtype == torch.bool:
+            targets = [*map(boolean_name, listed)]
     else:
         if kind != "class" and isinstance(values, Tensor | np.ndarray) and values.ndim > 1:
             if kind == "labels" or values.shape[1:] != (1,):
@@ -89,6 +93,8 @@ def _as_target(kind: Kind, value: Any) -> NodeTarget | None:
             return None
         if kind == "class" and value.is_integer():
             value = int(value)
+    elif kind == "class" and isinstance(value, bool):
+        value = boolean_name(value)
     elif kind != "class" and isinstance(value, list | tuple | set | frozenset | np.ndarray):
         value = [v.item() if isinstance(v, np.generic) else v for v in value]
     check_target(kind, value)

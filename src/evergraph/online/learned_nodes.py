@@ -305,8 +305,8 @@ class HeldBack(KeptArrays):
     def first(self, most: int, *, balanced: bool = True) -> Tensor:
         """Return at most ``most`` of them: the first of every class, then the second, and so on.
 
-        They come class by class, each in the order of lots. The last round, if it has too many, is
-        cut by ``lot``, so that this choice too depends only on ids and classes. Unless
+        They come in the order of lots. The last round, if it has too many, is cut by ``lot``, so
+        that this choice too depends only on ids and classes. Unless
         ``balanced``, the first by lot overall are returned: classes have their shares in the graph.
         -> int64 [most or fewer]
         """
@@ -326,13 +326,14 @@ class HeldBack(KeptArrays):
             while rounds > 1 and np.minimum(sizes, rounds // 2).sum() >= most:
                 rounds //= 2
             members = [some[:rounds] for some in members]
-        nodes = torch.tensor([p for some in members for _, p in some], dtype=torch.int64)
-        if len(nodes) <= most:
-            return nodes
-        ranks = np.array([rank for some in members for rank, _ in enumerate(some)])
-        lots = self._lots.array[nodes.numpy()]
-        chosen = np.lexsort((nodes.numpy(), lots, ranks if balanced else 0 * ranks))[:most]
-        return nodes[torch.from_numpy(np.sort(chosen))]
+        nodes = np.array([p for some in members for _, p in some], np.int64)
+        lots = self._lots.array[nodes]
+        if len(nodes) > most:
+            ranks = np.array([rank for some in members for rank, _ in enumerate(some)])
+            chosen = np.lexsort((nodes, lots, ranks if balanced else 0 * ranks))[:most]
+            nodes, lots = nodes[chosen], lots[chosen]
+        # So that the first few are of all classes, whatever the order in which these came.
+        return torch.from_numpy(nodes[np.lexsort((nodes, lots))])
 
     def change(self, nodes: Tensor, before: Tensor, after: Tensor) -> bool:
         """Update for labels that came, went or changed; return whether a class crossed ``LEAST``.

@@ -33,8 +33,8 @@ class OnlineLearner(LearnerState):
     """A graph with embeddings, labels and a head, changed by deltas only.
 
     The same deltas in the same order give the same bits, however often it is read, saved and
-    restored in between. One thread writes (``apply``); others read through ``frozen()``, see
-    ``LearnerView``.
+    restored in between. Of several threads one at a time writes (``apply``), and others read what
+    is whole: they wait for a delta, or not with ``frozen()``, see ``LearnerView``.
 
     Attributes:
         bounds: limits of new deltas, see ``check``; by default memory only. ``apply_batch`` does
@@ -43,9 +43,10 @@ class OnlineLearner(LearnerState):
             as torch uses; a folder sets it, so that a recovery gives the same bits.
 
     Args:
-        topology: the f_topo; by default the head's choice.
-        head: learns from embeddings; by default ``FusedHead``, the live form of ``auto``. It
-            belongs to this learner from then on.
+        topology: the f_topo, by name, as a table of name and parameters, or as an object; by
+            default the head's choice.
+        head: learns from embeddings, given likewise; by default ``FusedHead``, the live form of
+            ``auto``. An object belongs to this learner from then on.
         scaling, undirected, seed: see ``ContinualNodeClassifier``.
         targets: of the nodes, by default those of the head.
         tolerance: a labelled node is counted again when (a part of) its vector has moved by more
@@ -71,10 +72,11 @@ class OnlineLearner(LearnerState):
 
         ahead: new nodes of earlier deltas in the same batch, with their positions.
         """
-        checked = self._fitting(delta, ahead, fresh=True)
-        if self.bounds is not None:
-            self.bounds.check(checked, self.held)
-        return checked
+        with self.writing:
+            checked = self._fitting(delta, ahead, fresh=True)
+            if self.bounds is not None:
+                self.bounds.check(checked, self.held)
+            return checked
 
     def _fitting(
         self, delta: Delta, ahead: Mapping[NodeId, int] | None = None, *, fresh: bool = False
@@ -110,37 +112,37 @@ class OnlineLearner(LearnerState):
 
     def only_new(self, delta: Delta) -> tuple[Delta, News]:
         """Return a delta without what is known already, and the counts of what is new."""
-        with self._writing:
+        with self.writing:
             return only_new(
                 delta, self._ids, self._knowledge, kind=self.head.kind, undirected=self.undirected
             )
 
     def every_id(self) -> list[NodeId]:
         """Return the ids of all nodes, in order of arrival."""
-        with self._writing:
+        with self.writing:
             return list(self._ids)
 
     def knows_nodes(self, ids: Sequence[NodeId]) -> list[bool]:
         """Return which ids are known."""
-        with self._writing:
+        with self.writing:
             return [node in self._ids for node in ids]
 
     def knows_edges(self, sources: pyarrow.Array, targets: pyarrow.Array) -> NDArray[np.bool_]:
         """Return which edges are known, for many at once; ids are strings or int64.  [edges]"""
-        with self._writing:
+        with self.writing:
             return known_edges(self._ids, self._knowledge, sources, targets)
 
     def edges_beyond(
         self, edges: tuple[pyarrow.Array, pyarrow.Array], without: Sequence[NodeId]
     ) -> EdgesBeyond:
         """Return known edges that are not among the given ones; see ``upsert.edges_beyond``."""
-        with self._writing:
+        with self.writing:
             known = (self._ids, self._knowledge)
             return edges_beyond(*known, edges, without, both_ways=self.undirected)
 
     def apply(self, delta: Delta) -> DeltaResult:
         """Apply a delta, checked first: graph and features, then labels, then nodes to forget."""
-        with self._writing:
+        with self.writing:
             fitting = delta if isinstance(delta, CheckedDelta) else self.check(delta)
             return self.apply_batch([fitting])[0]
 
@@ -151,7 +153,7 @@ class OnlineLearner(LearnerState):
         are those of the whole batch. All labels are predicted before any of them is learned. Deltas
         are validated first, unless ``check`` returned them.
         """
-        with self._writing, exactly_threads(self.threads):
+        with self.changing(), exactly_threads(self.threads):
             batch = Batch()
             for delta in deltas:
                 if not isinstance(delta, CheckedDelta):
@@ -225,5 +227,6 @@ class OnlineLearner(LearnerState):
         knowledge.learn(nodes, labels)
         if len(delta.forgotten):
             knowledge.forget(delta.gone)
-        settled = knowledge.settle(every=self._shared)  # readers have a copy of all vectors
+        # Readers have a copy of all vectors.
+        settled = knowledge.settle(every=self._shared, refit=delta.refit)
         return settled, guesses, owners(parts)[unknown]

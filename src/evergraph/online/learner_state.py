@@ -51,8 +51,8 @@ class LearnerState(LearnerView):
     def __init__(
         self,
         *,
-        topology: TopologyEncoder | None = None,
-        head: OnlineHead | None = None,
+        topology: TopologyEncoder | str | Mapping[str, Any] | None = None,
+        head: OnlineHead | str | Mapping[str, Any] | None = None,
         scaling: Scaling = "unit",
         undirected: bool = True,
         seed: int = 0,
@@ -68,13 +68,14 @@ class LearnerState(LearnerView):
         check_integer("patience", patience, least=1)
         if head is None:
             head = FusedHead() if targets in (None, "class") else TargetHead(kind=targets)
-        self.head = head
+        self.head = heads.part(head)
         if targets is not None and targets != self.head.kind:
             raise ConfigurationError(
                 f"targets must be {self.head.kind!r} with head {self.head.name!r}, not {targets!r}"
                 ": head 'targets' learns 'labels' and 'numbers'"
             )
-        self.topology = self.head.default_topology() if topology is None else topology
+        default = self.head.default_topology
+        self.topology = default() if topology is None else topologies.part(topology)
         check_whole_rows(self.topology)
         self.scaling: Scaling = scaling
         self.undirected, self.seed = undirected, seed
@@ -104,7 +105,7 @@ class LearnerState(LearnerView):
     def keep_within(self, memory_limit: int | str, scratch: Path | str | None = None) -> None:
         """Keep wide arrays in files from now on; arguments as in the constructor."""
         limit, folder = parse_size(memory_limit), None if scratch is None else Path(scratch)
-        with self._writing:
+        with self.writing:
             self._storage = ArrayStorage(limit=limit, folder=folder)
             self._map()
 
@@ -119,10 +120,7 @@ class LearnerState(LearnerView):
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """Return an empty learner with these ``parameters``."""
-        given = dict(parameters)
-        topology = pieces.made(topologies, given.pop("topology"))
-        head = pieces.made(heads, given.pop("head"))
-        return cls(topology=topology, head=head, **given)
+        return cls(**parameters)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -152,7 +150,7 @@ class LearnerState(LearnerView):
         status = Status(
             seq=self._seq,
             nodes=len(self._ids),
-            edges=0 if known is None else known.graph.num_edges,
+            edges=0 if known is None else known.graph.num_edges // (1 + self.undirected),
             classes=0 if known is None else len(known.names),
             labelled=0 if known is None else int(known.labels.counts_.sum()),
             features=0 if known is None else known.graph.num_features,
@@ -176,7 +174,7 @@ class LearnerState(LearnerView):
 
     def frozen(self) -> LearnerView:
         """Return a view that any thread may read while this one learns; see ``LearnerView``."""
-        with self._writing:
+        with self.writing:
             if not self._shared:
                 self._copy_vectors()
                 self.turn(lambda: self._written(shared=True))
@@ -203,7 +201,7 @@ class LearnerState(LearnerView):
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return the same for writing at once, in pieces where it must be converted."""
-        with self._writing:
+        with self.writing:
             kept = {} if self._knowledge is None else self._knowledge.pieces()
             for prefix, part in ({"ids": self._ids} | self._record.parts).items():
                 found = pieces.pieces_of(part)
@@ -215,7 +213,7 @@ class LearnerState(LearnerView):
 
         Narrow arrays are copied; rows of wide ones are, should they change before they are read.
         """
-        with self._writing:
+        with self.writing:
             arrays = () if self._knowledge is None else self._knowledge.arrays()
             wide = {a.tensor.data_ptr(): a for a in arrays if len(a) and a.row_bytes >= WIDE}
             found = self.pieces()
@@ -230,7 +228,7 @@ class LearnerState(LearnerView):
 
         None if there are neither. A learner restored from it gives the same predictions.
         """
-        with self._writing:
+        with self.writing:
             if (known := self._knowledge) is None:
                 return None
             nodes = Packing.of(known.graph.alive)
@@ -275,7 +273,7 @@ class LearnerState(LearnerView):
 
     def restore(self, state: dict[str, Tensor], about: dict[str, Any]) -> None:
         """Restore what ``state`` and ``about`` returned; ``DataError`` if they do not fit."""
-        with self._writing, exactly_threads(self.threads):
+        with self.changing(), exactly_threads(self.threads):
             before = about.get("threads")
             if before is not None and self.threads is not None and before != self.threads:
                 logger.warning(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -74,8 +74,6 @@ def split(value: Tensor | Pieces, some: Tensor | None = None) -> Iterator[Tensor
             value.within.tidy()
 
 
-T = TypeVar("T")
-
 # Parameters that a live learner cannot choose, see ``LiveEmbeddings``; no folder names them.
 FIXED = ("dtype",)
 
@@ -86,9 +84,3 @@ def described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:
     values = {"name": component.name} | {name: getattr(component, name) for name in names}
     kept: dict[str, Any] = json.loads(json.dumps(values))
     return kept
-
-
-def made(resolver: Resolver[T], description: Mapping[str, Any]) -> T:
-    """Return the component that ``described`` described."""
-    given = dict(description)
-    return resolver.make(given.pop("name"), **given)

@@ -155,15 +155,20 @@ def _twin(learner: OnlineLearner, knowledge: Knowledge) -> Knowledge:
 def _vectors(learner: OnlineLearner, knowledge: Knowledge) -> Iterator[str]:
     fresh = _twin(learner, knowledge)
     nodes = knowledge.graph.alive.nonzero().flatten()
+    every = torch.arange(knowledge.graph.num_nodes)
     parts: list[tuple[str, Any, Any]] = [("embeddings", knowledge.embeddings, fresh.embeddings)]
     if knowledge.shape is not None:
         parts.append(("degrees and lengths", knowledge.shape, fresh.shape))
     if knowledge.codes is not None and knowledge.relations is None:
         parts.append(("class codes", knowledge.codes, fresh.codes))
     for name, own, others in parts:
-        # What vectors are made of: a hop may be kept that they do not show.
-        for key in (key for key in own.kept if not key.startswith("drift")):
-            kept, anew = own.kept[key].tensor, others.kept[key].tensor
+        # What vectors are made of: a hop may be kept that they do not show. Whether two hops of
+        # codes are kept with a node's own, which is subtracted, depends on when they were summed.
+        for key in (key for key in own.kept if not key.startswith(("drift", "subtracted"))):
+            both = own.kept[key].tensor, others.kept[key].tensor
+            if name == "class codes" and key == "state_2":
+                both = own.of(every), others.of(every)
+            kept, anew = both
             far = [some for some in nodes.split(ROWS) if not _close(kept[some], anew[some])]
             if far:
                 where = f"({key}), for example around position {int(far[0][0])}"

@@ -124,8 +124,7 @@ class Comparison:
         numbers = f"{points(self.mean_a)} against {points(self.mean_b)}, {gap} points"
         if not pairing.shows_spread:
             return f"{claim}: {numbers} ({self.verdict}{REMEDIES[self.verdict]})."
-        follows = self.a.config["stream"].get("split_seed") == "run"
-        of = "seeds and splits" if follows else "seeds of one split"
+        of = "seeds and overlapping splits" if self.a.resplit else "seeds of one split"
         counts = len(pairing.ours), len(pairing.theirs)
         over = f"{counts[0]} paired {of}"
         if pairing.basis == "unpaired seeds":
@@ -196,8 +195,9 @@ def compare_trials(a: Trials, b: Trials, *, confidence: float = CONFIDENCE) -> C
     pairing = pair(a, b)
     if pairing.shows_spread:
         measure = paired_difference if pairing.basis == "paired seeds" else unpaired_difference
-        least = max(a.resolution, b.resolution)
-        found = measure(pairing.a, pairing.b, confidence=confidence, least_spread=least)
+        least, overlap = max(a.resolution, b.resolution), max(a.overlap, b.overlap)
+        how = {"confidence": confidence, "least_spread": least, "overlap": overlap}
+        found = measure(pairing.a, pairing.b, **how)
     else:
         gap = fmean(pairing.a) - fmean(pairing.b)
         found = Difference(gap, error=inf, freedom=1, confidence=confidence)

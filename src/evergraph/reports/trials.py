@@ -13,7 +13,7 @@ from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.experiments.config import StreamConfig, flat
 from evergraph.experiments.protocols import POOLED
 from evergraph.reports.runs import TESTINGS, Finished
-from evergraph.streams.splits import SHARES
+from evergraph.streams.splits import shares_of
 
 LEAST_RESOLUTION = 0.001  # 0.1 points, the last displayed digit
 Way = tuple[str, str]
@@ -49,15 +49,36 @@ class Trials:
         return sum(self.scores.values()) / len(self.scores)
 
     @property
+    def resplit(self) -> bool:
+        """Whether every seed has its own split."""
+        return bool(self.config["stream"].get("split_seed") == "run")
+
+    @property
+    def tested(self) -> float:
+        """The share of the graph's nodes that one split tests on."""
+        stream = STREAM | self.config["stream"]
+        shares = shares_of(stream["split"], stream["labelled"])
+        share = shares[1 if self.config.get("part") == "validation" else 2]
+        if share < 1:
+            return float(share)
+        nodes, classes = (self.facts.get(fact, 0) for fact in ("nodes", "classes"))
+        return min(share * classes / nodes if nodes else 1.0, share / sum(shares))
+
+    @property
     def resolution(self) -> float:
         """The smallest difference between scores: one test node if known, at least 0.001."""
-        nodes = float(self.facts.get("nodes", 0)) * self.config["stream"].get("split", SHARES)[2]
+        nodes = float(self.facts.get("nodes", 0)) * self.tested
         return max(LEAST_RESOLUTION, 1 / nodes) if nodes else LEAST_RESOLUTION
+
+    @property
+    def overlap(self) -> float:
+        """Tested nodes over all others if repeats are splits of one graph, see the tests."""
+        return self.tested / (1 - self.tested) if self.resplit else 0.0
 
     def outcome(self, seed: int) -> Outcome:
         """Return the outcome of a repeat; equal outcomes count as one observation."""
-        follows = self.config["stream"].get("split_seed") == "run"
-        return self.scores[seed], tuple(self.tasks.get(seed, ())), seed if follows else None
+        split = seed if self.resplit else None
+        return self.scores[seed], tuple(self.tasks.get(seed, ())), split
 
     @property
     def where(self) -> str:

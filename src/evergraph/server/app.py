@@ -57,7 +57,8 @@ def create_app(
     limits = Limits() if limits is None else limits
     metrics, guard = Metrics(), Guard(tokens, limits)
     service = Service(folder, limits)
-    if is_compiled(service.view.status().edges):
+    status = service.view.status()
+    if is_compiled(status.edges * (1 + status.undirected)):
         for name in NEEDED_LATER:
             with suppress(ImportError):  # an extra that is not installed
                 import_module(name)

@@ -8,12 +8,13 @@ first, and column types whose size does not follow from lengths are rejected.
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import orjson
 import torch
 from torch import Tensor
 
@@ -80,16 +81,13 @@ def read_arrow(body: bytes, *, most: int = MOST_DECODED) -> ArrowBody:
     for table in tables_in(body, most=most):
         mark = (table.schema.metadata or {}).get(MARK)
         try:
-            told = json.loads(mark or b"{}")
+            told = orjson.loads(mark or b"{}")
         except ValueError:
             raise RefusedError(422, "metadata 'evergraph' of an Arrow table must be JSON") from None
         read = read and mark is not None
         scheme = scheme or (told.get("columns") if isinstance(told, dict) else None)
-        try:
+        with _refusing("an Arrow table cannot be read"):
             part = _part(stripped(table))
-        except (pa.ArrowException, ValueError) as error:
-            reason = str(error).split("\n")[0][:200]
-            raise RefusedError(422, f"an Arrow table cannot be read ({reason})") from None
         if twice := parts.keys() & part.keys():
             raise RefusedError(422, f"the body must hold one table of {min(twice)}, not two")
         parts |= part
@@ -264,6 +262,8 @@ def _labels(table: pa.Table) -> pa.Array:
         if is_text(values.type.value_type):
             _check_lengths(values.flatten(), "label")
         return values
+    if pa.types.is_boolean(values.type):
+        return values.cast(pa.string())  # as ``boolean_name`` writes them
     return as_integers(values, "label")
 
 
@@ -295,56 +295,65 @@ def tables_in(body: bytes, *, most: int = MOST_DECODED) -> Iterator[pa.Table]:
     Tables are validated in full before use: lengths and offsets come from outside. More than
     ``most`` bytes once decoded are rejected.
     """
-    source = pa.BufferReader(body)
+    left = pa.py_buffer(body)
     for _ in range(MOST_TABLES + 1):
-        if source.tell() >= len(body):
+        if not left.size:
             return
-        try:
-            rest = pa.BufferReader(pa.py_buffer(body).slice(source.tell()))
-            compressed = any(map(_is_compressed, pa.ipc.MessageReader.open_stream(rest)))
-            if not compressed:
-                table = pa.ipc.open_stream(source).read_all()
-                table.validate(full=True)
-        except (pa.ArrowException, OSError, ValueError, MemoryError, struct.error) as error:
-            reason = str(error).split("\n")[0][:200]
-            raise RefusedError(422, f"the body is not an Arrow IPC stream ({reason})") from None
-        if compressed:  # a small body could decompress to more than there is memory
-            raise RefusedError(422, "Arrow buffers must not be compressed")
+        with _refusing("the body is not an Arrow IPC stream"):
+            headers = _headers(left, most)
+        with _refusing("Arrow buffers must not be compressed or damaged"):
+            pa.ipc.open_stream(headers).read_all()
+        with _refusing("the body is not an Arrow IPC stream"):
+            table = pa.ipc.open_stream(left).read_all()
+            table.validate(full=True)
         most -= check_decoded(table, most)
         yield table
+        left = left.slice(headers.size)
     raise RefusedError(
         422, f"the body must hold at most {MOST_TABLES} Arrow streams, and holds more"
     )
 
 
-def _is_compressed(message: Any) -> bool:
-    """Whether the buffers of a record batch or dictionary are compressed.
+@contextmanager
+def _refusing(rule: str) -> Iterator[None]:
+    """Reject what pyarrow cannot read; rule: the rule that it breaks."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        reason = str(error).split("\n")[0][:200]
+        raise RefusedError(422, f"{rule} ({reason})") from None
 
-    pyarrow does not expose it, so the message's flatbuffer is read: the third field of Message is
-    the header; the second field of DictionaryBatch is a RecordBatch, whose fourth is the
-    compression.
+
+def _headers(stream: pa.Buffer, most: int) -> pa.Buffer:
+    """Return the first stream of a buffer with zeros in place of all values.
+
+    A few compressed bytes could take all memory, and pyarrow does not say whether a message is
+    compressed. But zeros are not compressed data, so it cannot read these headers if one is.
     """
-    if message.type not in ("record batch", "dictionary"):
-        return False
-    data = bytes(message.metadata)
+    source, start, size, later, batches = pa.BufferReader(stream), 0, 0, 0, 0
+    headers = bytearray(stream.size)
+    for message in pa.ipc.MessageReader.open_stream(source):
+        length = 0 if message.body is None else message.body.size
+        end = source.tell() - length
+        headers[start:end] = stream[start:end]
+        start = source.tell()
+        batches += message.type == "record batch"
+        if message.type == "dictionary":
+            size += length
+            later += batches > 0
+            if size * later > most:  # one that grows between batches is copied for each of them
+                raise _too_large(most, "dictionaries that change")
+    end = source.tell()  # behind the mark that ends a stream
+    headers[start:end] = stream[start:end]
+    return pa.py_buffer(headers).slice(0, end)
 
-    def follow(offset: int) -> int:
-        return int(offset + struct.unpack_from("<I", data, offset)[0])
 
-    def pointed(table: int, field: int) -> int | None:
-        """Return the offset that a table's field points to, None if the field is absent."""
-        # A table begins with the distance back to its vtable: its size, the table's size, then a
-        # 16-bit offset for each field, 0 or missing for an absent one.
-        vtable = table - struct.unpack_from("<i", data, table)[0]
-        if 4 + 2 * field >= struct.unpack_from("<H", data, vtable)[0]:
-            return None
-        (shift,) = struct.unpack_from("<H", data, vtable + 4 + 2 * field)
-        return follow(table + shift) if shift else None
-
-    header = pointed(follow(0), 2)
-    if header is not None and message.type == "dictionary":
-        header = pointed(header, 1)
-    return header is not None and pointed(header, 3) is not None
+def _too_large(most: int, what: str) -> RefusedError:
+    return RefusedError(
+        413,
+        f"Arrow tables must take at most {shown(most)} once decoded, and with {what} these take "
+        "more: send them in smaller parts",
+    )
 
 
 def check_decoded(table: pa.Table, most: int) -> int:
@@ -364,11 +373,7 @@ def check_decoded(table: pa.Table, most: int) -> int:
             for size in _decoded(about.name, chunk):
                 total += size
                 if total > most:
-                    raise RefusedError(
-                        413,
-                        f"Arrow tables must take at most {shown(most)} once decoded, and with "
-                        f"column {about.name!r} these take more: send them in smaller parts",
-                    )
+                    raise _too_large(most, f"column {about.name!r}")
     return total
 
 

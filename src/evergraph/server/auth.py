@@ -19,7 +19,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.server.http import RefusedError
+from evergraph.server.http import CALLER, RefusedError
 from evergraph.server.observability import audit
 
 if TYPE_CHECKING:
@@ -230,6 +230,7 @@ class Guard:
             audit("token refused", level=logging.WARNING, **facts)
 
     def _check_rate(self, caller: str) -> None:
+        CALLER.set(caller)
         wait = self._buckets.take(caller)
         if wait:
             rate = self._buckets.rate

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Generator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 import orjson
 import torch
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -29,16 +31,20 @@ from pydantic import (
 from starlette.requests import ClientDisconnect, Request
 
 from evergraph.online.checking import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
-from evergraph.online.delta import Delta
+from evergraph.online.delta import Delta, in_columns
 from evergraph.online.identifiers import LARGEST
-from evergraph.server.http import JSON, LONGEST, RefusedError
+from evergraph.server.http import CALLER, JSON, LONGEST, RefusedError
+from evergraph.tables.labels import boolean_name
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from evergraph.server.limits import Limits
 
-SMALL = 1 << 16  # bytes; smaller bodies do not count: connections read that far ahead anyway
+SMALL = 1 << 12  # bytes; smaller bodies do not count: there are as many as connections at most
+MARKS, MARK_BYTES = b'[{,"', 80  # what begins or ends a value of JSON; bytes of it when parsed
+PARSED = 16  # times its own size that JSON counts until it is read
+LONG = 1 << 16  # bytes of a body whose lists are validated in blocks
 BLOCK = 200  # items of a list that are validated at a time: half a millisecond
 
 
@@ -55,29 +61,34 @@ def media_type(request: Request, *allowed: str) -> str:
 
 
 class Bodies:
-    """Reads request bodies within limits, of each and of all together.
+    """Reads request bodies within limits, of each, of each caller, and of all together.
 
-    ``held`` are the bytes of bodies whose requests are not answered yet. Small bodies do not count:
-    there are at most as many as connections.
+    ``held`` are the bytes of bodies whose requests are not answered yet, as sent and as parsed, by
+    caller. Small bodies do not count: there are at most as many as connections.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.held = 0
+        self.held: Counter[str] = Counter()
 
     def of(self, request: Request, kind: str = JSON) -> HeldBody:
         """Return an ``async with`` that reads a body, which counts as held until it ends."""
         return HeldBody(self, request, kind)
 
-    def make_room(self, more: int) -> None:
-        """Reject a body for which there is no room."""
-        if more > 0 and self.held + more > self.limits.held:
-            raise RefusedError(
-                503,
-                f"{self.held} bytes of request bodies are held, and the limit is "
-                f"{self.limits.held}: send it again later",
-                retry_after=1,
-            )
+    def make_room(self, caller: str, more: int, own: int) -> None:
+        """Reject a body for which there is no room beside others.
+
+        more: bytes to come; own: bytes of the same body that are held already.
+        """
+        most, told = self.limits.held, "send it again later"
+        for held, share, whose, status in (
+            (self.held[caller], most // 2, "this caller's", 429),
+            (self.held.total(), most, "all", 503),
+        ):
+            if more > 0 and held > own and held + more > share:
+                sentence = f"{held} bytes of {whose} request bodies are held"
+                sentence += f", and the limit is {share}: {told}"
+                raise RefusedError(status, sentence, retry_after=1)
 
 
 def _too_long(most: int, kind: str, found: str = "") -> RefusedError:
@@ -97,6 +108,7 @@ class HeldBody:
         self._bodies = bodies
         self._request = request
         self._kind = kind
+        self._caller = CALLER.get()
         self._counted = 0
         self._late = False
 
@@ -111,15 +123,15 @@ class HeldBody:
         if length > most:
             raise _too_long(most, self._kind, f", not {length}")
         counts = length > SMALL or "transfer-encoding" in headers
-        if counts:
-            self._bodies.make_room(length)
         # As ``asyncio.timeout``, which Python 3.10 lacks, at a tenth of the cost of anyio's.
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         clock = loop.call_later(limits.seconds, self._stop, task)
         try:
+            if counts:
+                self._hold(length)
             return await self._read(most, counts)
         except BaseException as error:
-            self._bodies.held -= self._counted
+            self._release()
             if self._late and isinstance(error, asyncio.CancelledError):
                 sentence = f"the body took longer than {limits.seconds:g} s to arrive"
                 raise RefusedError(503, sentence) from None
@@ -138,29 +150,74 @@ class HeldBody:
             if read > most:
                 raise _too_long(most, self._kind)
             if counts:
-                self._bodies.make_room(len(part))
-                self._bodies.held += len(part)
-                self._counted += len(part)
+                self._hold(read)
             parts.append(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        if counts and self._kind == JSON:
+            self._hold(read, parsed_size(body))
+        return body
+
+    def _hold(self, read: int, parsed: int | None = None) -> None:
+        """Count what is read, or to be read, and what parsing it takes."""
+        limit = self._bodies.limits.held
+        if read > limit:
+            rule = f"bodies of {read} bytes are never held, and the limit is {limit}"
+            raise RefusedError(503, f"{rule}: send it in parts", retry_after=1)
+        if parsed is None:  # to be known once all is read
+            parsed = PARSED * read if self._kind == JSON else 0
+            parsed = max(parsed, self._counted - read)
+        more = read + parsed - self._counted
+        self._bodies.make_room(self._caller, more, self._counted)
+        self._bodies.held[self._caller] += more
+        self._counted += more
+
+    def _release(self) -> None:
+        self._bodies.held[self._caller] -= self._counted
+        if not self._bodies.held[self._caller]:
+            del self._bodies.held[self._caller]
 
     def _stop(self, task: asyncio.Task[Any] | None) -> None:
         self._late = task is not None and task.cancel()
 
     async def __aexit__(self, *error: object) -> None:
         """Hold the body no longer."""
-        self._bodies.held -= self._counted
+        self._release()
+
+
+def parsed_size(body: bytes) -> int:
+    """Return about how many bytes JSON takes once it is parsed, rather too many.
+
+    >>> parsed_size(b'{"edges":[[0,1],[1,2]]}')
+    743
+    """
+    # In one pass: to count each mark by itself would hold up the event loop for much longer.
+    marks = len(body) - len(body.translate(None, MARKS))
+    return len(body) + MARK_BYTES * marks
+
+
+Item = TypeVar("Item")
+Steps: TypeAlias = Generator[None, None, Item]
+"""Work in steps, between which others may have their turn."""
+
+
+def at_once(steps: Steps[Item]) -> Item:
+    """Do all steps, and return the result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            return cast("Item", ended.value)
 
 
 Text = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_ID)]
 Whole = Annotated[StrictInt, Field(ge=-LARGEST - 1, le=LARGEST)]
 Id = Text | Whole
-Item = TypeVar("Item")
 Model = TypeVar("Model", bound=BaseModel)
 # Stop at the first error: collecting a million of them took 40 s and 7 GB.
 Listed: TypeAlias = Annotated[list[Item], Field(fail_fast=True)]
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
-Target = Id | Listed[Id] | Number  # a class, several labels, or a number
+Boolean = Annotated[StrictBool, AfterValidator(boolean_name)]
+Target = Id | Listed[Id] | Number | Boolean  # a class, several labels, or a number
 Name = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_NAME)]
 Key = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_KEY)]
 Cell = StrictStr | StrictBool | Whole | Number | Listed[StrictStr | Number] | None
@@ -228,7 +285,8 @@ class UpsertBody(Payload):
         parts: dict[str, Any] = {name: tuple(getattr(self, name)) for name in LISTS}
         parts["labels"] = parts["labels"] or (None,) * len(self.nodes)
         parts |= {name: _matrix(name, getattr(self, name)) for name in MATRICES}
-        return Delta(**parts, key=getattr(self, "key", None))
+        # In columns, which take little memory while they wait for the writer.
+        return in_columns(Delta(**parts, key=getattr(self, "key", None)))
 
 
 class DeltaBody(UpsertBody):
@@ -288,8 +346,13 @@ def _matrix(name: str, rows: list[list[float]]) -> Tensor:
 
 def parse(model: type[Model], body: bytes) -> Model:
     """Parse JSON as ``model``, or raise the first mistake as one sentence."""
+    return at_once(parse_in_steps(model, body))
+
+
+def parse_in_steps(model: type[Model], body: bytes) -> Steps[Model]:
+    """Parse as ``parse`` does, a block of a long list at a time."""
     try:
-        found = _validated(model, body)
+        found = yield from _validated(model, body)
     except ValidationError as error:
         raise RefusedError(422, _sentence_of(error)) from None
     for name in found.model_extra or ():
@@ -299,14 +362,15 @@ def parse(model: type[Model], body: bytes) -> Model:
     return found
 
 
-def _validated(model: type[Model], body: bytes) -> Model:
+def _validated(model: type[Model], body: bytes) -> Steps[Model]:
     """Return JSON as a model; long lists are validated a block at a time.
 
     pydantic holds the interpreter lock from the first item of a list to the last, which for 1 MB of
-    edges is 0.1 s in which nobody else is answered. Between two blocks other threads can run.
+    edges is 0.1 s in which nobody else is answered. Between two blocks other threads can run, and
+    other bodies be parsed.
     """
     try:
-        raw = orjson.loads(body) if len(body) > SMALL else None
+        raw = orjson.loads(body) if len(body) > LONG else None
     except orjson.JSONDecodeError:  # pydantic describes it
         raw = None
     if not isinstance(raw, dict):
@@ -321,6 +385,7 @@ def _validated(model: type[Model], body: bytes) -> Model:
     for name, values in long.items():
         items = _items(model, name)
         for start in range(BLOCK, len(values), BLOCK):
+            yield
             try:
                 block = items.validate_python(values[start : start + BLOCK])
             except ValidationError as error:
@@ -384,9 +449,9 @@ DELTAS: Mapping[str, type[UpsertBody] | type[LabelsBody] | type[ForgetBody]] = {
 }
 
 
-def read_question(body: bytes, *, most: int) -> PredictionsBody:
+def read_question(body: bytes, *, most: int) -> Steps[PredictionsBody]:
     """Parse a request for predictions; reject one that is malformed or names too many nodes."""
-    question = parse(PredictionsBody, body)
+    question = yield from parse_in_steps(PredictionsBody, body)
     check_named("request", len(question.ids), most)
     return question
 

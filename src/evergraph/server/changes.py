@@ -94,9 +94,8 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         guard.admit(request, "write")
         began, kind = time.monotonic(), media_type(request, JSON, *kinds)
         async with service.bodies.of(request, kind) as body:
-            how = {"model": model, "kind": kind, "repeated": repeated}
-            read = partial(service.reader.read, body, **how)
-            delta, scheme = await service.pools["bodies"].run(read)
+            read = service.reader.read(body, model=model, kind=kind, repeated=repeated)
+            delta, scheme = await service.pools["bodies"].run(read, size=len(body))
             delta, upsert = _keyed(request, delta), model == "upsert"
             if upsert and delta.key is not None:
                 raise RefusedError(422, "an upsert takes no key: repeating it changes nothing")

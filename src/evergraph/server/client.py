@@ -11,7 +11,7 @@ from pathlib import Path
 from ssl import SSLCertVerificationError, create_default_context
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from evergraph.core.errors import ConfigurationError, DataError, DroppedError, ResourceError
@@ -147,8 +147,8 @@ class Client:
 
         integer: whether the id is an integer; limit: how many neighbours are listed.
         """
-        query = urlencode({"integer": integer, "limit": limit})
-        return self._ask(f"/v1/nodes/{quote(node, safe='')}?{query}")
+        query = urlencode({"node": node, "integer": integer, "limit": limit})
+        return self._ask(f"/v1/nodes?{query}")
 
     def compact(self, *, now: bool, keys: bool) -> dict[str, Any]:
         """Compact the folder; see ``CompactBody``."""

@@ -41,6 +41,8 @@ HEADERS = [
 ]
 # Set during a request, in its task and in the threads that work for it.
 REQUEST_ID: ContextVar[str] = ContextVar("evergraph_request_id", default="")
+# Who asks, by token or address, set once the request is admitted: callers get equal shares.
+CALLER: ContextVar[str] = ContextVar("evergraph_caller", default="")
 
 
 class RefusedError(errors.EvergraphError):
@@ -159,6 +161,14 @@ def without_paths(error: Exception | str, folder: Path | None = None) -> str:
     if isinstance(error, str | errors.StoppedError | errors.ResourceError):
         text = _ABSOLUTE.sub(r"\1", text)
     return text
+
+
+class IdRoute(APIRoute):
+    """A route with an id of any characters in its path, newlines included."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.path_regex = re.compile(self.path_regex.pattern, re.DOTALL)
 
 
 class LeanRoute(APIRoute):

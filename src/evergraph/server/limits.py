@@ -25,7 +25,7 @@ class Limits:
         connections: connections at once.
         header_seconds: time for a connection to send the head of a request.
         idle_seconds: time that an idle connection is kept.
-        held: bytes of all request bodies held at once.
+        held: bytes of all request bodies held at once, as sent and as parsed.
 
     >>> Limits(body=1_000).body
     1000

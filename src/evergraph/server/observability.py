@@ -45,7 +45,7 @@ HEADER = b"x-request-id"
 SANE = re.compile(rb"[!-~]{1,64}").fullmatch  # printable and short: safe in a log line
 GAUGES = {
     "nodes": "Nodes in the graph.",
-    "edges": "Entries of the adjacency.",
+    "edges": "Edges; an undirected one counts once.",
     "classes": "Known classes.",
     "labelled": "Labelled nodes.",
     "memory": "Bytes of graph, embeddings and head.",

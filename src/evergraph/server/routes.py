@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from evergraph.online.identifiers import LARGEST
 from evergraph.server import http, schema
-from evergraph.server.bodies import PredictionsBody, media_type, read_question
+from evergraph.server.bodies import PredictionsBody, at_once, media_type, read_question
 from evergraph.server.http import JSON, LeanRoute, RefusedError, answer, check_parameters
 from evergraph.server.observability import KIND
 
@@ -68,7 +68,7 @@ READINESS: dict[int | str, dict[str, Any]] = {
 
 def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRouter:
     """Return the routes for callers with read access, and those open to everyone."""
-    router = http.router(tags=["ask"])
+    router = http.router(tags=["ask"], route_class=http.IdRoute)
     may_read: dict[str, Any] = {"dependencies": [Depends(guard.needs("read"))]}
 
     async def reply(kind: str, call: Callable[[], Any]) -> Response:
@@ -80,16 +80,28 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
 
     in_time: dict[str, Any] = {"dependencies": [*may_read["dependencies"], Depends(caught_up)]}
 
+    def of_a_node(path: str, reply: type[BaseModel]) -> Callable[[Any], Any]:
+        """Return what adds a route twice: with an id in the path, and as a parameter ``node``.
+
+        Browsers, clients and proxies shorten paths such as ``/..`` and ``/a//b`` before they ask.
+        """
+        given = in_time | {"responses": schema.answers(reply, *REFUSED, 404, 409, 422)}
+        in_path, in_query = router.get(f"{path}/{{node:path}}", **given), router.get(path, **given)
+        return lambda endpoint: in_query(in_path(endpoint))
+
     async def predictions(request: Request, after: int = AFTER) -> Response:
         """Predict the classes of nodes, from what was learned up to the last delta."""
         guard.admit(request, "read")
         media_type(request, JSON)
         async with service.bodies.of(request) as body:
-            read = partial(read_question, body, most=service.limits.nodes)
-            wanted = read() if len(body) < SMALL else await service.pools["bodies"].run(read)
-        if query := request.scope["query_string"]:
-            await service.wait_for(after_in(query))
-        found = await service.predictions(wanted.ids, every_class=wanted.all)
+            read = read_question(body, most=service.limits.nodes)
+            if len(body) < SMALL:
+                wanted = at_once(read)
+            else:
+                wanted = await service.pools["bodies"].run(read, size=len(body))
+            if query := request.scope["query_string"]:
+                await service.wait_for(after_in(query))
+            found = await service.predictions(wanted.ids, every_class=wanted.all)
         return Response(found, media_type=JSON)
 
     router.add_api_route(
@@ -102,11 +114,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         **may_read,
     )
 
-    @router.get(
-        "/v1/predictions/{node:path}",
-        responses=schema.answers(schema.PredictionsReply, *REFUSED, 404, 409, 422),
-        **in_time,
-    )
+    @of_a_node("/v1/predictions", schema.PredictionsReply)
     async def prediction(
         node: str,
         integer: bool = Query(False, description="Whether the id is an integer, not a string."),
@@ -193,11 +201,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
 
         return await reply("suggestions", found)
 
-    @router.get(
-        "/v1/nodes/{node:path}",
-        responses=schema.answers(schema.NodeReply, *REFUSED, 404, 409, 422),
-        **in_time,
-    )
+    @of_a_node("/v1/nodes", schema.NodeReply)
     async def node(
         node: str,
         integer: bool = Query(False, description="Whether the id is an integer, not a string."),

@@ -247,7 +247,7 @@ MEANINGS = {
     413: "The body or the answer would be too large.",
     415: "The content type is not one of those listed.",
     422: "The contents break a rule.",
-    429: "Too many requests: see Retry-After.",
+    429: "Too many requests, at once or per second: see Retry-After.",
     503: "Busy, slow or stopping: see Retry-After.",
     507: "The disk is full.",
 }

@@ -1,22 +1,26 @@
 """Threads of the service: one that changes the learner, and a pool for each kind of slow work.
 
 Small predictions run on the event loop itself, those that wait at the same moment in one call.
-Requests begin there a few at a time, so that many of one client do not hold up the others.
+Wherever work waits, callers take turns (``FairQueue``), and none takes more than half of the
+places.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from bisect import insort_left, insort_right
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from operator import itemgetter
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from evergraph.online.delta import NodeId
 from evergraph.online.view import FEW, Answer
-from evergraph.server.http import RefusedError, let_go
+from evergraph.server.bodies import Steps
+from evergraph.server.http import CALLER, RefusedError, let_go
 
 if TYPE_CHECKING:
     from evergraph.online.delta import Delta, DeltaResult
@@ -27,6 +31,7 @@ HOLD = 0.01  # seconds that a batch of predictions may hold up the event loop
 PACES = 4  # batches whose duration is remembered
 TURN = 0.002  # seconds for the requests that begin in one turn of the event loop
 MORE = 32  # requests that begin in one turn, at most, while others wait
+STEP = 0.005  # seconds after which a thread goes on with the work of another caller
 
 
 class Writer:
@@ -43,6 +48,7 @@ class Writer:
         self._folder = folder
         self._lock = Lock()
         self._calls: dict[Future[Any], float] = {}  # waiting calls, and when each came
+        self._callers: dict[Future[Any], str] = {}  # of all changes that are not done
         self._running: float | None = None  # when the oldest change now being applied came
         self._scheduled = False  # whether the thread is about to apply the waiting deltas
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evergraph-writer")
@@ -69,7 +75,7 @@ class Writer:
             if not self._scheduled:
                 self._scheduled = True
                 self._thread.submit(self._work, self._folder.waiting.serve, deltas=True)
-        return future
+        return self._counted(future)
 
     def call(self, function: Callable[[], T]) -> Future[T]:
         """Queue a call; reject it if the queue is full."""
@@ -78,6 +84,11 @@ class Writer:
             future = self._thread.submit(self._work, function)
             self._calls[future] = time.monotonic()
         future.add_done_callback(lambda done: self._calls.pop(done, None))
+        return self._counted(future)
+
+    def _counted(self, future: Future[T]) -> Future[T]:
+        self._callers[future] = CALLER.get()
+        future.add_done_callback(lambda done: self._callers.pop(done, None))
         return future
 
     def _check_room(self) -> None:
@@ -86,6 +97,9 @@ class Writer:
         if self.waiting >= self.places:
             sentence = f"{self.places} changes are waiting already: send this one again later"
             raise RefusedError(503, sentence, retry_after=1)
+        who, mine = CALLER.get(), list(self._callers.items())
+        waiting = sum(caller == who and not change.running() for change, caller in mine)
+        check_share("changes", waiting, self.places)
 
     def _work(self, function: Callable[[], T], *, deltas: bool = False) -> T:
         with self._lock:
@@ -107,10 +121,48 @@ class Writer:
         self._thread.shutdown()
 
 
-class Pool:
-    """A thread for one kind of work, with a bounded queue.
+class FairQueue(Generic[T]):
+    """Items of several callers, who take turns; the smallest of a caller comes first.
 
-    A call that takes too long is answered with 503. The thread runs on and is not replaced.
+    >>> queue = FairQueue()
+    >>> for caller, item, size in ("a", "large", 9), ("a", "small", 1), ("b", "other", 5):
+    ...     queue.put(caller, item, size)
+    >>> [queue.take()[1] for _ in range(3)]
+    ['small', 'other', 'large']
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[str, list[tuple[int, T]]] = {}  # by caller, whose turn is next first
+
+    def __bool__(self) -> bool:
+        return bool(self._lines)
+
+    def put(self, caller: str, item: T, size: int = 0, *, again: bool = False) -> None:
+        """Add an item behind those of its size, or before them if it was taken before."""
+        insert = insort_left if again else insort_right
+        insert(self._lines.setdefault(caller, []), (size, item), key=itemgetter(0))
+
+    def take(self) -> tuple[str, T, int]:
+        """Remove the next item; return it with its caller and size."""
+        caller = next(iter(self._lines))
+        line = self._lines.pop(caller)
+        size, item = line.pop(0)
+        if line:
+            self._lines[caller] = line  # behind the others
+        return caller, item, size
+
+
+class _Job(NamedTuple):
+    steps: Steps[Any]
+    answer: Future[Any]
+
+
+class Pool:
+    """A thread for one kind of work, of which callers get equal shares, with a bounded queue.
+
+    Work may come in steps, between which others have their turn. No caller takes more than half of
+    the places. What takes too long is answered with 503 and goes no further than its
+    next step; the thread is not replaced.
 
     what: the work in the plural, for error messages; places: calls that may wait; seconds: time for
     a call, waiting included.
@@ -118,55 +170,101 @@ class Pool:
 
     def __init__(self, what: str, *, places: int, seconds: float) -> None:
         self.what, self.places, self.seconds = what, places, seconds
-        self._running = 0  # or waiting
+        self._lock = Lock()
+        self._jobs: FairQueue[_Job] = FairQueue()
+        self._unfinished: Counter[str] = Counter()  # by caller
+        self._closed = False
         self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"evergraph-{what}")
 
-    async def run(self, call: Callable[[], T]) -> T:
-        """Run ``call`` on a thread and return its result; reject it if the queue is full."""
-        if self._running > self.places:
-            sentence = f"{self.places} {self.what} are waiting already: try again later"
-            raise RefusedError(503, sentence, retry_after=1, hang_up=True)
-        try:
-            loop = asyncio.get_running_loop()
-            future = loop.run_in_executor(self._executor, self._work, call)
-        except RuntimeError:  # it was closed
-            raise RefusedError(503, "the service is stopping", retry_after=5) from None
-        self._running += 1
-        future.add_done_callback(self._ended)
-        done, _ = await asyncio.wait([future], timeout=self.seconds)  # goes on if this is cancelled
-        if not done:
-            future.cancel()  # if it has not begun
-            raise RefusedError(
-                503, f"the answer took longer than {self.seconds:g} s", retry_after=1
-            )
-        return future.result()
+    async def run(self, work: Callable[[], T] | Steps[T], *, size: int = 0) -> T:
+        """Do work on the thread and return its result; reject it if the queue is full.
 
-    def _work(self, call: Callable[[], T]) -> T:
+        size: how much it is, compared to other work of the same caller.
+        """
+        steps = work if isinstance(work, Generator) else _in_one_step(work)
+        caller, job = CALLER.get(), _Job(steps, Future())
+        with self._lock:
+            if self._closed:
+                raise RefusedError(503, "the service is stopping", retry_after=5)
+            if self._unfinished.total() > self.places:  # one of them is not waiting
+                sentence = f"{self.places} {self.what} are waiting already: try again later"
+                raise RefusedError(503, sentence, retry_after=1, hang_up=True)
+            check_share(self.what, self._unfinished[caller] - 1, self.places)
+            self._unfinished[caller] += 1
+            self._jobs.put(caller, job, size)
+            self._executor.submit(self._work)
+        answer = asyncio.wrap_future(job.answer)
         try:
-            return call()
+            done, _ = await asyncio.wait([answer], timeout=self.seconds)
+            if not done:
+                late = f"the answer took longer than {self.seconds:g} s"
+                raise RefusedError(503, late, retry_after=1)
+            return cast("T", answer.result())
+        finally:
+            answer.cancel()  # nobody waits for it any more
+
+    def _work(self) -> None:
+        """Go on with the job whose turn it is, for a while."""
+        with self._lock:
+            caller, job, size = self._jobs.take()
+        until = time.perf_counter() + STEP
+        try:
+            while not job.answer.cancelled():
+                next(job.steps)
+                if time.perf_counter() >= until and self._goes_on(caller, job, size):
+                    return
+            job.steps.close()
+        except StopIteration as ended:
+            if job.answer.set_running_or_notify_cancel():
+                job.answer.set_result(ended.value)
         except BaseException as error:
             let_go(error)  # here, since on the event loop others would wait for it
-            raise
+            if job.answer.set_running_or_notify_cancel():
+                job.answer.set_exception(error)
+        with self._lock:
+            self._unfinished[caller] -= 1
+            self._unfinished += Counter()  # without callers that have none
 
-    def _ended(self, future: asyncio.Future[T]) -> None:
-        self._running -= 1
-        if not future.cancelled():
-            future.exception()  # mark it as seen: perhaps no request waits for it any more
+    def _goes_on(self, caller: str, job: _Job, size: int) -> bool:
+        """Whether a job is to go on later, after those of other callers."""
+        with self._lock:
+            if self._closed:
+                job.answer.cancel()
+                return False
+            self._jobs.put(caller, job, size, again=True)
+            self._executor.submit(self._work)
+            return True
 
     def close(self) -> None:
         """Drop what waits, and accept nothing more."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            self._closed = True
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            while self._jobs:
+                self._jobs.take()[1].answer.cancel()
+
+
+def _in_one_step(call: Callable[[], T]) -> Steps[T]:
+    yield from ()
+    return call()
+
+
+def check_share(what: str, waiting: int, places: int) -> None:
+    """Raise if a caller has taken half of all places, the others being for others."""
+    most = max(places // 2, 1)
+    if waiting >= most:
+        sentence = f"{most} {what} of this caller are waiting already: try again later"
+        raise RefusedError(429, sentence, retry_after=1, hang_up=True)
 
 
 # Queue length for each kind of work, so that slow work of one kind delays no other. Each has one
 # thread, to leave the interpreter lock to the event loop and to the writer.
 KINDS = {
-    "bodies": 64,
-    "predictions": 256,
-    "small predictions": 256,  # of a slow head; others are made on the event loop
-    "look-ups": 64,
+    "bodies": 128,
+    "predictions": 256,  # other than those that the event loop makes
+    "look-ups": 128,
     "suggestions": 8,
-    "requests for facts": 64,
+    "requests for facts": 128,
     "compactions": 2,
 }
 
@@ -188,7 +286,7 @@ class Turns:
     def __init__(self) -> None:
         self._began = 0.0  # when the first request of this turn began; 0: none has
         self._more = 1  # that may begin in the next turn, if some wait
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by client, the next one first
+        self._waiting: FairQueue[asyncio.Future[None]] = FairQueue()
 
     def take(self, client: str) -> asyncio.Future[None] | None:
         """Return a future for when a request may begin, None if it may at once."""
@@ -199,7 +297,7 @@ class Turns:
         if not self._waiting and now - self._began < TURN:
             return None
         future = loop.create_future()
-        self._waiting.setdefault(client, deque()).append(future)
+        self._waiting.put(client, future)
         return future
 
     def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -208,11 +306,7 @@ class Turns:
         for _ in range(self._more):
             if not self._waiting:
                 return
-            client = next(iter(self._waiting))
-            queue = self._waiting.pop(client)
-            future = queue.popleft()
-            if queue:
-                self._waiting[client] = queue  # behind the others
+            _, future, _ = self._waiting.take()
             if not future.done():
                 future.set_result(None)
         self._began = now

@@ -88,6 +88,18 @@ def split_classes(
     return Split(*(torch.cat(part).sort().values for part in parts))
 
 
+def shares_of(shares: Shares, labelled: float | None) -> Shares:
+    """Return the shares, or numbers, of training, validation and test nodes; see above.
+
+    >>> shares_of(SHARES, 0.5), shares_of((20, 30, 50), None)
+    ((0.5, 0.25, 0.25), (20, 30, 50))
+    """
+    if labelled is None:
+        return shares
+    validation = min(labelled, (1 - labelled) / 2)
+    return labelled, validation, 1 - labelled - validation
+
+
 def split_tasks(
     labels: Tensor,
     arrival: Arrival,

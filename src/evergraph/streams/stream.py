@@ -220,6 +220,8 @@ class GraphStream(Shown):
             self._graph = self._graph.to(device)
         self._members = TaskMembers(self._owner, self.splits)
         self._met = MetSizes(self._owner, self._labels, steps=len(arrival))
+        known = torch.cat([n for part in self.splits for n in (part.train, part.validation)])
+        self._known = MetSizes(self._owner[known], self._labels[known], steps=len(arrival))
         self._local: dict[int, tuple[int, Graph]] = {}  # with their step; they show labels
         self._local_exams: dict[tuple[int, str], tuple[int, Exam]] = {}
         self._union: tuple[int, Graph] | None = None  # with its task; it shows labels
@@ -314,6 +316,7 @@ class GraphStream(Shown):
             own=torch.searchsorted(ids, own),
             class_sizes=sizes,
             met_sizes={} if self._targets is not None else self._met.upto(index),
+            known_sizes={} if self._targets is not None else self._known.upto(index),
             lease=self._lease,
             train_targets=None if self._targets is None else self._targets[train],
             validation_targets=None if self._targets is None else self._targets[validation],

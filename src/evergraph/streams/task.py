@@ -50,7 +50,9 @@ class Task(Shown):
         train_labels, validation_labels: classes, numbered in order of arrival.  int64 [nodes]
         own: positions in ``graph`` of the nodes that are new with this task.  int64 [nodes]
         class_sizes: number of nodes of each class in ``own``, labelled for training or not.
-        met_sizes: the same over this task and all before it.
+        met_sizes: the same over this task and all before it, for budgets that are a share of all
+            nodes. It counts test nodes, so nothing that predicts may depend on it.
+        known_sizes: number of training and validation nodes of each class so far.
         lease: the graph's keeper.
         train_targets, validation_targets: multi-label or regression targets, NaN if not known;
             None if nodes have classes.  float32 [nodes, targets]
@@ -66,6 +68,7 @@ class Task(Shown):
     own: Tensor
     class_sizes: dict[int, int]
     met_sizes: dict[int, int]
+    known_sizes: dict[int, int]
     lease: Lease
     train_targets: Tensor | None = None
     validation_targets: Tensor | None = None

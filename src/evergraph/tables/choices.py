@@ -10,11 +10,10 @@ import numpy as np
 
 from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError, DataError, did_you_mean
-from evergraph.tables.values import Block, Matrix, WideEncoder, texts
+from evergraph.tables.values import LARGEST_WIDTH, Block, Matrix, WideEncoder, texts
 
 KINDS = ("number", "raw", "boolean", "category", "text", "date", "list", "skip")
 OTHERS = "*"  # all columns that are not named
-LARGEST_WIDTH = 512  # bits in one digest
 # Registered by plugins, so that the command line finds encoders by name.
 _registered: dict[str, Encoder] = {}
 

@@ -12,18 +12,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from hashlib import blake2b
-from typing import Any
+from typing import Annotated, Any
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.tables.arrow import pa
-from evergraph.tables.values import Block, Matrix, WideEncoder, lists, texts
+from evergraph.tables.values import Block, Matrix, Rule, WideEncoder, lists, texts
 
 MOST_KEPT = 10_000  # categories whose hashes are kept to detect new ones
 SEPARATOR = ";"
 BUCKETS = 1 << 14
+Hashes = tuple[Annotated[str, Rule(pattern="^[0-9a-f]{16}$")], ...] | None
+Count = Annotated[int, Rule(ge=0, lt=1 << 63)]
+Bucket = Annotated[int, Rule(ge=0, lt=BUCKETS)]
 _WORD = re.compile(r"\w+")
 _ROWS = 2_048  # rows whose words are held at once
 
@@ -65,11 +68,7 @@ def without_names(fitted: Mapping[str, Any]) -> dict[str, Any]:
 class _HashEncoder(WideEncoder):
     """An encoder that keeps the hashes of the first table's categories, unless there are many."""
 
-    hashes: tuple[str, ...] | None
-
-    def __post_init__(self) -> None:
-        if self.hashes is not None:  # JSON has lists
-            object.__setattr__(self, "hashes", tuple(self.hashes))
+    hashes: Hashes
 
     def __str__(self) -> str:
         count = f"over {MOST_KEPT:,}" if self.hashes is None else f"{len(self.hashes):,}"
@@ -115,7 +114,7 @@ class CategoryEncoder(_HashEncoder):
     {'blue': 0}
     """
 
-    hashes: tuple[str, ...] | None
+    hashes: Hashes
     kind = "category"
 
     @classmethod
@@ -143,8 +142,8 @@ class ListEncoder(_HashEncoder):
     (True, False)
     """
 
-    separator: str
-    hashes: tuple[str, ...] | None
+    separator: Annotated[str, Rule(min_length=1)]
+    hashes: Hashes
     kind = "list"
 
     @classmethod
@@ -170,6 +169,11 @@ class ListEncoder(_HashEncoder):
         return Block(means, gaps=counts == 0, new=new, new_rows=rows)
 
 
+def _paired(lists: Any) -> Any:
+    """Return the two lists that JSON has in place of integer keys as a dictionary."""
+    return dict(zip(*lists, strict=True)) if isinstance(lists, list) else lists
+
+
 @dataclass(frozen=True)
 class TextEncoder(WideEncoder):
     """A text as a TF-IDF vector of its words, with frequencies from the first table.
@@ -181,14 +185,10 @@ class TextEncoder(WideEncoder):
     (True, False)
     """
 
-    rows: int  # number of texts in the first table
+    rows: Count  # number of texts in the first table
     # number of those texts with a word in a bucket, by bucket
-    frequencies: dict[int, int] = field(repr=False)
+    frequencies: Annotated[dict[Bucket, Count], Rule(before=_paired)] = field(repr=False)
     kind = "text"
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.frequencies, dict):  # two lists of ``to_json``
-            object.__setattr__(self, "frequencies", dict(zip(*self.frequencies, strict=True)))
 
     @classmethod
     def fit(cls, values: pa.Array, name: str, *, dims: int) -> TextEncoder:

@@ -1,9 +1,10 @@
 """Columns of targets: one class, several labels, or numbers to predict.
 
-``label``: text or integers. ``labels``: texts separated by semicolons, such as ``art;law``, or a
-list of texts in Parquet. Labels are unknown if the field is empty or holds a spelling of a missing
-``label``; ``;`` alone, or an empty list, means that the node has none. ``target``, or several
-columns ``target_...``: numbers; a gap is an unknown value.
+``label``: text, integers or booleans, whose classes are ``true`` and ``false``. ``labels``: texts
+separated by semicolons, such as ``art;law``, or a list of texts in Parquet. Labels are unknown if
+the field is empty or holds a spelling of a missing ``label``; ``;`` alone, or an empty list, means
+that the node has none. ``target``, or several columns ``target_...``: numbers; a gap is an unknown
+value.
 """
 
 from __future__ import annotations
@@ -49,6 +50,15 @@ def _without_missing(values: pa.Array) -> pa.Array:
     return pc.if_else(missing, pa.scalar(None, values.type), values)
 
 
+def boolean_name(value: bool) -> str:
+    """Return the class of a boolean, spelled as in JSON, SQL and Arrow.
+
+    >>> boolean_name(True), boolean_name(False)
+    ('true', 'false')
+    """
+    return "true" if value else "false"
+
+
 def label_values(
     values: pa.Array, *, guess: bool, before: int = 0, rows: NDArray[Any] | None = None
 ) -> pa.Array:
@@ -56,8 +66,8 @@ def label_values(
 
     Missing labels are null, an empty text, one of ``SPELLINGS``, NaN among numbers, and -1.
 
-    guess: whether texts that are all numbers become numbers, as in a CSV, which has no types;
-    before, rows: as in ``as_integers``.
+    guess: whether texts that are all numbers become numbers, and texts such as ``True`` booleans,
+    as in a CSV, which has no types; before, rows: as in ``as_integers``.
 
     >>> import pyarrow as pa
     >>> label_values(pa.array(["3", "NULL", "1.0", ""]), guess=True).to_pylist()
@@ -76,7 +86,9 @@ def label_values(
         read = (parsed(coded.dictionary, number) for number in kinds)
         numbers = next((found for found in read if found is not None), None)
         if numbers is None:
-            return values
+            small = pc.utf8_lower(values)
+            names = pa.array([boolean_name(True), boolean_name(False)], small.type)
+            return pc.if_else(pc.is_in(small, value_set=names), small, values) if guess else values
         values = numbers.take(coded.indices)
     elif pa.types.is_floating(kind):
         values = pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values)
@@ -142,7 +154,7 @@ def one_label(label: Any) -> Any:
     if is_missing(label):
         return None
     if isinstance(label, str | bool):
-        return label if isinstance(label, str) else str(label).lower()
+        return label if isinstance(label, str) else boolean_name(label)
     if isinstance(label, int | float) and label < UNLABELLED:
         raise DataError(f"label is {label}: expected a class >= 0, or {UNLABELLED} for none")
     return int(label) if isinstance(label, float) and label.is_integer() else label
@@ -232,6 +244,8 @@ def label_lists(values: pa.Array) -> list[list[str] | None]:
     """
     types = pa.types
     if types.is_list(values.type) or types.is_large_list(values.type):
+        if pa.types.is_boolean(values.type.value_type):
+            values = values.cast(pa.list_(pa.string()))
         rows = values.to_pylist()
         return [None if row is None else [str(label) for label in row] for row in rows]
     if not is_text(values.type) and not types.is_null(values.type):

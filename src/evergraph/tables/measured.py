@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
+from evergraph.core.errors import DataError
 from evergraph.tables.arrow import pa
-from evergraph.tables.values import Block, ColumnEncoder, Numbers, booleans, dates, numbers
+from evergraph.tables.values import Block, ColumnEncoder, Numbers, Rule, booleans, dates, numbers
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -81,8 +82,8 @@ class BooleanEncoder(_UnscaledEncoder):
 
 @dataclass(frozen=True)
 class _ScaledEncoder(_FlaggedEncoder):
-    median: float
-    scale: float
+    median: Annotated[float, Rule(allow_inf_nan=False)]
+    scale: Annotated[float, Rule(gt=0, allow_inf_nan=False)]
     flag: bool
 
     @classmethod
@@ -98,6 +99,8 @@ class _ScaledEncoder(_FlaggedEncoder):
             return cls(0.0, 1.0, True)
         low, median, high = np.quantile(known, (0.25, 0.5, 0.75))
         scale = float(high - low) or float(known.std()) or abs(float(median)) or 1.0
+        if not np.isfinite(scale):
+            raise DataError(f"column {name!r} has values up to {known.max():g}: expected smaller")
         return cls(float(median), scale, len(known) < len(found))
 
     def _columns(self, found: Numbers) -> list[Numbers]:
@@ -156,6 +159,8 @@ class DateEncoder(_ScaledEncoder):
     7
     """
 
+    # in seconds; microseconds of 64 bits reach no further
+    median: Annotated[float, Rule(ge=-1e13, le=1e13)]
     daily: bool = False  # whether the time of day counts
     kind, reads = "date", staticmethod(dates)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from evergraph.core.checks import check_once
 from evergraph.core.errors import DataError
 from evergraph.core.notices import say
 from evergraph.graphs import Graph
@@ -19,7 +22,10 @@ from evergraph.tables.choices import Encoder, OwnEncoder
 from evergraph.tables.columns import column
 from evergraph.tables.hashed import CategoryEncoder, ListEncoder, TextEncoder, without_names
 from evergraph.tables.measured import BooleanEncoder, DateEncoder, NumberEncoder, RawEncoder
-from evergraph.tables.values import Block, ColumnEncoder, LeftOut
+from evergraph.tables.values import Block, ColumnEncoder, LeftOut, Rule
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 FORMAT = 1
 HEADER = ("column", "read as", "how", "width", "gaps")
@@ -41,6 +47,45 @@ class Column:
     name: str
     encoder: ColumnEncoder
     gaps: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class _StoredColumn:
+    """A column as ``Scheme.to_json`` writes it; it may come from a stranger."""
+
+    name: Annotated[str, Rule(min_length=1)]
+    kind: str
+    gaps: Annotated[int, Rule(ge=0)]
+    encoder: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _StoredScheme:
+    format: int
+    columns: list[_StoredColumn]
+    strict: bool
+    refuse_gaps: bool
+    constant: Annotated[float, Rule(ge=0, le=1e3)] = 0.0
+
+
+@cache
+def _checker(made: Any) -> TypeAdapter[Any]:
+    """Return what makes a record of its stored state, and refuses values that none can have."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(made)
+
+
+def _read_back(made: Any, values: Any) -> Any:
+    from pydantic import ValidationError
+
+    try:
+        return _checker(made).validate_json(json.dumps(values), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        message = f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+    raise DataError(f"columns cannot be read back ({message[:200]})")
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +132,9 @@ class Scheme:
         columns: in the order of the first table.
         strict: whether to refuse a new category.
         refuse_gaps: whether to refuse a row without a value.
+        constant: value of one more feature, the last, that is the same for every row; 0 for none.
+            Learners scale features to unit length: beside a constant, how large the others are
+            still shows.
 
     >>> import pyarrow as pa
     >>> scheme = Scheme((Column("age", NumberEncoder(median=3.0, scale=2.0, flag=False)),))
@@ -107,11 +155,12 @@ first table did not have: expected age
     columns: tuple[Column, ...]
     strict: bool = False
     refuse_gaps: bool = False
+    constant: float = 0.0
 
     @property
     def width(self) -> int:
         """The number of features."""
-        return sum(each.encoder.width for each in self.columns)
+        return sum(each.encoder.width for each in self.columns) + bool(self.constant)
 
     @property
     def gaps(self) -> str:
@@ -137,7 +186,7 @@ first table did not have: expected age
             each.name if each.encoder.width == 1 else f"{each.name} {place}"
             for each in self.columns
             for place in range(each.encoder.width)
-        ]
+        ] + ["constant"] * bool(self.constant)
 
     def encode(self, table: pa.Table, *, before: int = 0) -> Tensor:
         """Return the features of a table's rows, as ``read`` does.  -> float32 [rows, width]"""
@@ -166,6 +215,8 @@ first table did not have: expected age
                     "of the first table, since columns are strict"
                 )
         parts = [block.matrix for block in blocks.values()]
+        if self.constant:
+            parts.append(np.full((table.num_rows, 1), self.constant, np.float32))
         matrix = np.concatenate(parts, axis=1) if parts else np.zeros((table.num_rows, 0))
         features = torch.from_numpy(np.ascontiguousarray(matrix, np.float32))
         gaps = {name: int(block.gaps.sum()) for name, block in blocks.items()}
@@ -213,26 +264,30 @@ first table did not have: expected age
             }
             for each, told in zip(self.columns, self.rows(), strict=True)
         ]
-        flags = {"strict": self.strict, "refuse_gaps": self.refuse_gaps}
+        names = ("strict", "refuse_gaps", "constant")
+        flags = {name: getattr(self, name) for name in names}
         return {"format": FORMAT, "columns": listed} | flags
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any], encoders: Iterable[Encoder] = ()) -> Scheme:
         """Return the scheme from ``to_json``; encoders: user-defined ones that it may need."""
         try:
-            if values["format"] != FORMAT:
-                raise DataError(f"columns are of format {values['format']!r}: expected {FORMAT}")
+            stored = _read_back(_StoredScheme, values)
+            if stored.format != FORMAT:
+                raise DataError(f"columns are of format {stored.format!r}: expected {FORMAT}")
+            check_once("names of columns", [each.name for each in stored.columns])
             columns = []
-            for each in values["columns"]:
-                fitted = without_names(each["encoder"])
-                if each["kind"] == OwnEncoder.kind:
+            for each in stored.columns:
+                fitted = without_names(each.encoder)
+                if each.kind == OwnEncoder.kind:
                     encoder: ColumnEncoder = OwnEncoder.from_json(fitted, encoders)
                 else:
-                    encoder = ENCODERS[each["kind"]](**fitted)
-                columns.append(Column(each["name"], encoder, each["gaps"]))
-            return cls(tuple(columns), values["strict"], values["refuse_gaps"])
+                    encoder = _read_back(ENCODERS[each.kind], fitted)
+                columns.append(Column(each.name, encoder, each.gaps))
+            flags = stored.strict, stored.refuse_gaps, stored.constant
+            return cls(tuple(columns), *flags)
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"columns cannot be read back ({error!r})") from None
+            raise DataError(f"columns cannot be read back ({repr(error)[:200]})") from None
 
 
 def _listed(names: list[str], *, quoted: bool = True) -> str:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from ast import literal_eval
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ from evergraph.tables.labels import filled
 Matrix = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 Numbers = NDArray[np.float64]
+LARGEST_WIDTH = 512  # bits in one digest
 YES, NO = ("true", "yes", "t", "y", "1"), ("false", "no", "f", "n", "0")
 
 
@@ -42,6 +44,22 @@ class Block:
     times: float = 0.0  # how large the median value is, in sizes of the first table's; 0 if unknown
 
 
+class Rule:
+    """A rule for a stored value, as pydantic's ``Field`` has it; before: changes a value first.
+
+    pydantic is imported when a scheme is read back: encoding needs none.
+    """
+
+    def __init__(self, *, before: Callable[[Any], Any] | None = None, **rules: Any) -> None:
+        self.before, self.rules = before, rules
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic import BeforeValidator, Field
+
+        rule = Field(**self.rules) if self.before is None else BeforeValidator(self.before)
+        return handler.generate_schema(Annotated[source, rule])
+
+
 class ColumnEncoder(ABC):
     """Turns each value of a column into a fixed number of features; ``str()`` says how.
 
@@ -50,6 +68,7 @@ class ColumnEncoder(ABC):
     """
 
     kind: ClassVar[str]
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}  # what is read back
 
     @property
     @abstractmethod
@@ -69,7 +88,8 @@ class ColumnEncoder(ABC):
 class WideEncoder(ColumnEncoder):
     """An encoder whose number of features per value is ``dims``."""
 
-    dims: int
+    # Those of ours give a sign for each bit of a hash.
+    dims: Annotated[int, Rule(ge=8, le=LARGEST_WIDTH, multiple_of=8)]
 
     @property
     def width(self) -> int:
@@ -202,8 +222,8 @@ def lists(
             for read in (json.loads, literal_eval):  # pandas writes lists in Python syntax
                 try:
                     return [str(item) for item in read(text)]
-                except (ValueError, SyntaxError):
-                    pass
+                except (ValueError, SyntaxError, RecursionError, MemoryError):
+                    pass  # the last two if it is nested too deeply
         return [item for part in text.split(separator) if (item := part.strip())]
 
     if pa.types.is_null(values.type):

@@ -112,7 +112,7 @@ class EmbeddingCache:
         storage: type in which embeddings are kept; ``float16`` takes half the memory and rounds
             every value to 3 digits.
         resources: memory that may be used; what does not fit is kept in files. Caches with the
-            same shelf encode a graph once together, and the time counts for the first.
+            same shelf encode a graph once together; ``seconds`` are those of the first.
 
     >>> from evergraph.topology import Identity
     >>> graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long),
@@ -151,17 +151,21 @@ class EmbeddingCache:
         start = time.perf_counter()
         if self.device.type == "cuda":  # blocks of smaller graphs would stay reserved, unused
             torch.cuda.empty_cache()
+
+        def encoded() -> Tensor:
+            found = self.encode(graph) if rows is None else self.encode(graph, rows)
+            if self.device.type == "cuda":
+                torch.cuda.synchronize()
+            return found
+
         if rows is not None:
-            embeddings = self.encode(graph, rows)
+            embeddings = encoded()
         elif self.resources.shelf is None:
-            embeddings = self._kept[graph] = self.encode(graph)
+            embeddings = self._kept[graph] = encoded()
         else:
             looks = repr(sorted(vars(self.topology).items()))
             way = (self.topology.name, looks, self.scaling, self.storage, str(self.device))
-            embeddings = self.resources.shelf.take(graph, way, lambda: self.encode(graph))
-            self._kept[graph] = embeddings
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
+            embeddings = self._kept[graph] = self.resources.shelf.take(graph, way, encoded)
         self.seconds += time.perf_counter() - start
         return embeddings
 

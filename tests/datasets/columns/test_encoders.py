@@ -3,6 +3,7 @@
 import json
 import math
 from datetime import date, datetime, timedelta
+from typing import Any
 from zlib import crc32
 
 import pyarrow as pa
@@ -326,6 +327,50 @@ def test_new_categories_and_gaps_are_counted_or_refused(caplog):
     gap = pa.table({"colour": ["red", "green"], "size": [1.0, None]})
     with pytest.raises(DataError, match="row 2 has no value in column 'size': expected one"):
         fit_scheme(gap, ["colour", "size"], Columns(gaps="refuse")).read(gap)
+
+
+FORGED: dict[str, list[tuple[str, Any]]] = {
+    "title": [("dims", 12), ("dims", 1 << 40), ("rows", -1), ("frequencies", [[1 << 20], [1]])],
+    "venue": [("dims", 0), ("hashes", ["<b>"]), ("hashes", "0" * 16)],
+    "published": [("median", None), ("median", 1e300), ("flag", "yes")],
+    "score": [("median", math.nan), ("scale", 0.0), ("scale", math.inf), ("scale", "2"), ("x", 1)],
+    "tags": [("separator", ""), ("separator", 7)],
+}
+
+
+def test_a_scheme_from_elsewhere_is_checked_value_by_value(scheme):
+    assert Scheme.from_json(scheme.to_json()) == scheme
+    for name, changes in FORGED.items():
+        for key, value in changes:
+            kept = scheme.to_json()
+            column = next(each for each in kept["columns"] if each["name"] == name)
+            column["encoder"] = column["encoder"] | {key: value}
+            with pytest.raises(DataError, match=rf"cannot be read back \({key}") as caught:
+                Scheme.from_json(kept)
+            assert "\n" not in str(caught.value)
+    for key, value in (("gaps", "<b>"), ("gaps", -1), ("name", 7), ("kind", "none"), ("kind", [])):
+        kept = scheme.to_json()
+        kept["columns"][0][key] = value
+        with pytest.raises(DataError, match="cannot be read back"):
+            Scheme.from_json(kept)
+    twice = scheme.to_json()
+    twice["columns"] *= 2
+    with pytest.raises(
+        ConfigurationError, match="names of columns must differ, not have 'title' twice"
+    ):
+        Scheme.from_json(twice)
+
+
+@pytest.mark.parametrize("text", ["[" * 9_000 + "]" * 9_000, "[" + "-" * 9_000 + "1]"])
+def test_a_list_nested_too_deeply_is_a_text_of_one_item(text):
+    encoder = ListEncoder.fit(pa.array(["a;b"]), "tags")
+    assert encoder.encode(pa.array([text]), "tags").new == {text: 0}
+
+
+def test_values_too_far_apart_for_a_scale_are_refused():
+    apart = pa.table({"size": [-1.7e308, 1.7e308, 1.6e308]})
+    with pytest.raises(DataError, match=r"column 'size' has values up to 1.7e\+308"):
+        fit_scheme(apart, ["size"])
 
 
 @pytest.mark.parametrize("kept", [{}, {"format": 2}, {"format": 1, "columns": [{"name": "f"}]}])

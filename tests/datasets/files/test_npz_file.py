@@ -1,5 +1,7 @@
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -46,6 +48,18 @@ def test_features_may_be_missing_or_sparse_and_other_arrays_are_named(tmp_path, 
     assert ignored.startswith(f"{path}: array 'train_mask' is ignored: only")
 
 
+@pytest.mark.parametrize("length", [2**60, 2**45, -1])
+def test_a_header_that_claims_more_than_the_file_holds_is_one_sentence(length, tmp_path):
+    path = saved(tmp_path, **PLAIN | {"y": None})
+    header = BytesIO()
+    about = {"descr": "<i8", "fortran_order": False, "shape": (length,)}
+    np.lib.format.write_array_header_1_0(header, about)
+    with ZipFile(path, "a") as archive:
+        archive.writestr("y.npy", header.getvalue() + bytes(64))
+    with pytest.raises(DataError, match=r"npz: array 'y' cannot be read \(.*\): expected numbers"):
+        read_npz(path)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -57,6 +71,11 @@ def test_features_may_be_missing_or_sparse_and_other_arrays_are_named(tmp_path, 
             r"y has shape \[1, 3\]: expected \[nodes\] or \[nodes, targets\], and there are 3",
         ),
         ({"y": np.array(["a", "b", "c"])}, "array 'y' holds <U1: expected numbers"),
+        ({"y": np.array([0, 2**60, 1])}, "node 1 has label 1152921504606846976: expected a class"),
+        (
+            {**SPARSE, "x_shape": np.array([3, 2**61])},
+            r"shape \[3, 2305843009213693952\]: expected",
+        ),
         ({"y": np.array([0, "b", None], object)}, "array 'y' cannot be read without pickle"),
         (
             {"edge_index": np.array([[0], [3]])},

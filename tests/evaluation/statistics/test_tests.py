@@ -37,6 +37,16 @@ def test_students_and_welchs_t_by_hand():
     assert (found.pairs, found.paired) == (0, False)
 
 
+def test_splits_that_share_nodes_widen_the_error_by_hand():
+    # s = 0.1414 as above, a fifth tested: √(1/2 + 0.2/0.8) = 0.866; t = 0.3/0.1225 = 2.449
+    found = paired_difference([0.8, 0.9], [0.6, 0.5], overlap=0.25)
+    assert found.error == pytest.approx(0.1414214 * 0.8660254)
+    assert found.p_value == pytest.approx(1 - 2 / math.pi * math.atan(math.sqrt(6)))
+    # v = 2 · 3/4 and 8 · 3/4: 7.5 together, with as many degrees of freedom as without.
+    found = unpaired_difference([10, 12], [3, 7], overlap=0.25)
+    assert (found.error, found.freedom) == pytest.approx((math.sqrt(7.5), 25 / 17))
+
+
 def test_intervals_widen_and_shrink_to_a_point():
     a, b = [0.8, 0.9, 0.7], [0.6, 0.5, 0.6]
     narrow, wide = (paired_difference(a, b, confidence=c) for c in (0.9, 0.99))

@@ -188,5 +188,5 @@ def test_what_cannot_be_joined_is_taken_in_order(tmp_path, commits):
         tmp_path, make=lambda: OnlineLearner(head=AnalyticHead(width=8))
     ) as folder:
         assert [result.seq for result in folder.submit_many(given)] == [1, 2, 3, 4]
-        assert folder.learner.status().edges == 2
+        assert folder.learner.status().edges == 1
     assert commits == [[1, 2], [3], [4]]

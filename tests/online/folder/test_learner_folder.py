@@ -2,10 +2,13 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
@@ -155,6 +158,16 @@ def test_nothing_is_acknowledged_once_the_journal_has_left_its_path(
     assert stopped == [when]
 
 
+def test_a_process_that_goes_to_another_directory_writes_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with opened(Path("learner")) as folder:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir("elsewhere")
+        assert folder.submit(delta(1)).seq == 1
+        assert folder.status().stopped is None
+        monkeypatch.chdir(tmp_path)
+
+
 def test_other_parameters_a_bare_path_and_a_closed_folder_are_refused(tmp_path):
     filled(tmp_path, 1)
     assert stored_parameters(tmp_path) == {"decay": 0.9}
@@ -269,8 +282,27 @@ def test_a_child_that_was_forked_cannot_write(tmp_path):
     """It has neither the lock nor the threads, and SQLite forbids to share a connection so."""
     with opened(tmp_path) as folder:
         folder.submit(delta(1))
-        said = in_a_child(lambda: folder.submit(delta(2))).err
-        assert f"StoppedError: {tmp_path} was opened by process {os.getpid()}" in said
+        refusal = f"StoppedError: {tmp_path} was opened by process {os.getpid()}"
+        assert refusal in in_a_child(lambda: folder.submit(delta(2))).err
+        held, done = threading.Event(), threading.Event()
+
+        def hold():
+            with folder.lock:
+                held.set()
+                done.wait()
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait()
+        for change in (lambda: folder.submit(delta(2)), lambda: folder.upsert(Delta(nodes=["n9"]))):
+
+            def ask(change=change):
+                signal.alarm(30)  # ends a child that waits for a lock that nobody will release
+                change()
+
+            assert refusal in in_a_child(ask).err
+        done.set()
+        thread.join()
         folder.submit(delta(2))
     assert holds(tmp_path, 2)
 

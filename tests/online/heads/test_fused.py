@@ -14,10 +14,11 @@ from evergraph.closed_form.fusing import FLAT, PRIOR, SHARPNESS, fused_weights
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES as OF_CODES
 from evergraph.closed_form.views import View
+from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
-from evergraph.online.heads import AnalyticHead, FusedHead
+from evergraph.online.heads import AnalyticHead, FusedHead, ReplayHead, TargetHead
 from evergraph.online.heads.fused_scorer import FusedScorer
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC, MixHop
@@ -234,43 +235,67 @@ def test_an_explanation_adds_up_over_hops_and_labels():
     assert without.explain("n10").voices is None  # hops of one length are no such sum
 
 
-def test_few_by_hand():
+def test_scores_by_hand():
     """m = 1: views 0 and 0+y of x = [2 | 1], R = 1 and -1: φ = √2·2 and √(2/3)·max(0, 2 - 1)."""
     views = View((0,)), View((0,), codes=True)
     features = RandomMap(views, {0: torch.tensor([[1.0]]), OF_CODES: torch.tensor([[-1.0]])})
     weights = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 3.0]])
     scorer = FusedScorer(features, weights, torch.tensor([0.0, 5.0]))
-    told = scorer.few(np.zeros(1), np.array([[2.0, 1.0]], np.float32))
+    told = scorer(np.zeros(1), np.array([[2.0, 1.0]], np.float32))
     assert told == pytest.approx(np.array([[2 * 2**0.5, 5 + 3 * (2 / 3) ** 0.5]]), rel=1e-6)
-    without = scorer.few(np.zeros(1), np.array([[2.0]], np.float32))  # no label is nearby
+    without = scorer(np.zeros(1), np.array([[2.0]], np.float32))  # no label is nearby
     assert without == pytest.approx(np.array([[2 * 2**0.5, 5 + 6 * (2 / 3) ** 0.5]]), rel=1e-6)
 
 
-HEADS = {"auto": FusedHead, "random": partial(FusedHead, basis="random"), "analytic": AnalyticHead}
+HEADS = {
+    "auto": FusedHead,
+    "random": partial(FusedHead, basis="random"),
+    "analytic": AnalyticHead,
+    "fourier": partial(AnalyticHead, activation="fourier"),
+    "replay": ReplayHead,
+    "targets": TargetHead,
+}
 
 
 @pytest.mark.parametrize("name", HEADS)
-@given(seed=st.integers(0, 1000))
-@settings(max_examples=3)
-def test_few_are_told_as_many_are(name, seed):
-    learner = OnlineLearner(head=HEADS[name](width=16))
+@given(
+    seed=st.integers(0, 1000),
+    width=st.sampled_from([7, 16, 70]),
+    asked=st.lists(st.integers(0, 83), min_size=1, max_size=90),
+)
+@settings(max_examples=4)
+def test_what_is_predicted_for_a_node_does_not_depend_on_who_is_asked_with_it(
+    name, seed, width, asked
+):
+    head = HEADS[name](width=width)
+    several = head.kind == "labels"
+    learner = OnlineLearner(head=head)
     generator = torch.Generator().manual_seed(seed)
     nodes = tuple(range(100))
+    labels = [("xyz"[n % 3], "xy"[n % 2])[: 1 + several] if n % 2 else None for n in nodes]
     learner.apply(
         Delta(
             nodes=nodes,
             features=torch.randn(100, 3, generator=generator),
-            labels=tuple("xyz"[n % 3] if n % 2 else None for n in nodes),
+            labels=[each if several or each is None else each[0] for each in labels],
             edges=tuple((n, n // 2) for n in nodes[1:]),
         )
     )
-    learner.apply(
-        Delta(forgotten=tuple(n for n in nodes if n % 3 == 2 and n % 2))
-    )  # no "z" is left
+    # no "z" is left, and positions have gaps
+    learner.apply(Delta(forgotten=[n for n in nodes if n % 3 == 2 and n % 2]))
+    learner.apply(Delta(removed_edges=[(6, 3), (40, 20)]))
     ids = [n for n in nodes if not (n % 3 == 2 and n % 2)]
-    classes, many = learner.predict_proba(ids)
-    assert classes == ("y", "x", "z")
-    for start in range(0, len(ids), 20):
-        few = learner.predict_proba(ids[start : start + 20])[1]
-        assert torch.allclose(few, many[start : start + 20], atol=1e-5)
-    assert float(many[:, 2].max()) == 0.0
+    classes, every = learner.predict_proba(ids)
+    alone = [learner.predict_proba([node])[1][0] for node in ids]
+    assert torch.stack(alone).equal(every)
+    assert learner.predict_proba([ids[place] for place in asked])[1].equal(every[asked])
+    answers = learner.answer(ids, every_class=True).predictions
+    assert [answer.probabilities for answer in answers] == every.tolist()
+    assert [learner.answer([node]).predictions[0] for node in ids] == list(
+        learner.answer(ids).predictions
+    )
+    with exactly_threads(2):
+        assert learner.frozen().predict_proba(ids)[1].equal(every)  # from a copy of the vectors
+    if not several:
+        assert classes == ("y", "x", "z")
+        assert float(every[:, 2].max()) == 0.0

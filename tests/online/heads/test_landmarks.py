@@ -83,15 +83,15 @@ def test_scores_are_ridges_on_whitened_kernel_values():
 
 def test_slopes_are_those_of_scores_and_add_up():
     x = vectors(20)
-    scorer = settled(x).scorer()
-    slopes = scorer.slopes(x[0])
+    head = settled(x)
+    slopes = head.scorer().slopes(x[0])
     none = torch.zeros(1).long()
-    whole = slopes @ x[0] + scorer.offsets
-    torch.testing.assert_close(whole, scorer(none, x[:1])[0], atol=1e-4, rtol=1e-4)
+    whole = slopes @ x[0] + head.scorer().offsets
+    torch.testing.assert_close(whole, head.scores(none, x[:1])[0], atol=1e-4, rtol=1e-4)
     for place in (0, 4, 9):
         step = torch.zeros_like(x[0])
         step[place] = 1e-2
-        ahead, behind = (scorer(none, (x[0] + way * step)[None])[0] for way in (1, -1))
+        ahead, behind = (head.scores(none, (x[0] + way * step)[None])[0] for way in (1, -1))
         torch.testing.assert_close(slopes[:, place], (ahead - behind) / 2e-2, atol=2e-2, rtol=2e-2)
 
 

@@ -64,10 +64,36 @@ def test_seeds_are_paired_by_number_and_the_rest_is_left_out():
     assert not found.difference.paired
     assert "2 and 3 unpaired seeds of one split" in found.sentence
     assert found.verdict == "better"
-    # Splits that follow seeds are told.
-    run = {"split_seed": "run"}
-    found = compare_trials(trials("a", [0.8, 0.9], stream=run), trials("b", [0.1, 0.2], stream=run))
-    assert "2 paired seeds and splits" in found.sentence
+
+
+def test_splits_of_one_graph_claim_less_than_seeds_of_one_split():
+    # Differences 0.01, 0.02 and 0.04: mean 0.0233, s = 0.01528; t is 2.65 of 2 degrees of freedom
+    # on one split, and 2.65/√(1 + 3/4) = 2 if each tests another fifth.
+    scores = [0.81, 0.84, 0.83], [0.80, 0.82, 0.79]
+    for stream, t in (({}, 2.645751), ({"split_seed": "run"}, 2.0)):
+        found = compare_trials(
+            *(trials(n, s, stream=stream) for n, s in zip("ab", scores, strict=True))
+        )
+        assert found.difference.mean / found.difference.error == pytest.approx(t)
+    assert "3 paired seeds and overlapping splits" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("stream", "part", "tested"),
+    [
+        ({}, "test", 0.2),
+        ({"split": [0.5, 0.1, 0.4]}, "validation", 0.1),
+        ({"labelled": 0.05}, "test", 0.9),
+        ({"split": [20, 30, 50]}, "test", 0.1),  # of 5 classes, 250 of 2,500 nodes
+        ({"split": [200, 300, 500]}, "test", 0.5),  # of classes that are smaller
+    ],
+)
+def test_the_share_of_nodes_that_a_split_tests(stream, part, tested):
+    facts = {"nodes": 2500, "classes": 5}
+    of = trials("a", [0.8], stream=stream, facts=facts, config={"part": part})
+    of = replace(of, config=of.config | {"stream": stream | {"split_seed": "run"}})
+    assert of.tested == pytest.approx(tested)
+    assert of.overlap == pytest.approx(tested / (1 - tested))
 
 
 def test_splits_that_come_out_alike_are_spread_by_a_test_node():
@@ -246,13 +272,13 @@ def test_results_in_memory_are_compared():
         "setting": "class-il", "repeats": 2, "epochs": 1, "device": "cpu",
         "dataset__nodes": 80, "dataset__classes": 4, "dataset__features": 8,
     }  # fmt: skip
-    a, b = (eg.run("synthetic", method=method, **small) for method in ("slda", "finetune"))
+    a, b = (eg.run("synthetic", method=method, **small) for method in ("adr", "finetune"))
     found = eg.compare(a, b)
     assert found.difference.mean == pytest.approx(a.average_accuracy() - b.average_accuracy())
     assert f"{100 * a.average_accuracy():.1f} against {100 * b.average_accuracy():.1f}" in str(
         found
     )
-    assert repr(eg.compare(a, a)).startswith("cannot tell slda (first) from slda (second) on ")
+    assert repr(eg.compare(a, a)).startswith("cannot tell adr (first) from adr (second) on ")
     globally = eg.compare(a, b, testing="global", averaging="plain")
     assert "tested globally, plain accuracy" in globally.sentence
     with pytest.raises(ConfigurationError, match="averaging must be one of balanced, plain"):

@@ -216,6 +216,11 @@ def moved(path: Path) -> Path:
         (respoiled(lambda v: v.update(stars=5)), r"unknown field 'stars'"),
         (respoiled(at("command")), r"has no 'command'"),
         (respoiled(lambda v: v.update(command="rm -rf /")), r"command must be the evergraph"),
+        # what a number of repeats was until 0.1
+        (
+            respoiled(lambda v: v.update(command=v["command"].replace("repeats", "seeds"))),
+            r"command must run seeds \[0, 1\], and .* runs \[2\]",
+        ),
         (respoiled(lambda v: v.update(date="today")), r"date must be a day"),
         (respoiled(lambda v: v.update(commit=" ")), r"commit must not be empty"),
         (respoiled(lambda v: v.update(method="tem")), r"method must be that of its configuration"),

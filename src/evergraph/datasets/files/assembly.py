@@ -11,7 +11,14 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.graphs import Graph, Targets
 from evergraph.graphs.csr import as_csr, csr_tensor
-from evergraph.graphs.validation import check_real, check_whole, column_peaks, say_loud_column
+from evergraph.graphs.validation import (
+    MOST_NODES,
+    check_csr,
+    check_real,
+    check_whole,
+    column_peaks,
+    say_loud_column,
+)
 
 # CSR stores 8 bytes for every 4-byte value, and its products cost far more per value. Below one
 # value in twenty it saves several times the memory; above, a dense matrix is better in both.
@@ -96,25 +103,12 @@ def checked_csr(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[in
     """
     rows, columns = shape
     check_real(values)
-    if rows < 0 or columns < 0:
+    if not (0 <= rows <= MOST_NODES and 0 <= columns <= MOST_NODES):
         raise DataError(f"CSR features have shape {list(shape)}: expected [nodes, dims]")
     if indptr.shape != (rows + 1,) or indices.dim() != 1 or values.shape != indices.shape:
         raise DataError(
             f"CSR features have {indptr.numel()} row pointers, {indices.numel()} column indices "
             f"and {values.numel()} values: expected {rows + 1}, and as many values as indices"
         )
-    if int(indptr[0]) != 0 or int(indptr[-1]) != len(indices):
-        raise DataError(
-            f"CSR row pointers run from {int(indptr[0])} to {int(indptr[-1])}: "
-            f"expected 0 to {len(indices)}, the number of stored values"
-        )
-    if bool((indptr.diff() < 0).any()):
-        row = int((indptr.diff() < 0).nonzero()[0, 0])
-        raise DataError(f"CSR row pointers fall after row {row}: expected them to ascend")
-    if len(indices) and (int(indices.min()) < 0 or int(indices.max()) >= columns):
-        place = int(((indices < 0) | (indices >= columns)).nonzero()[0, 0])
-        raise DataError(
-            f"CSR column index {int(indices[place])} at stored value {place}: "
-            f"expected 0 to {columns - 1}"
-        )
+    check_csr(indptr, indices, columns)
     return csr_tensor(indptr, indices, values.float(), shape)

@@ -27,7 +27,7 @@ from evergraph.core.written_aside import written_aside
 from evergraph.datasets.files.assembly import assemble, checked_csr
 from evergraph.graphs import Graph
 from evergraph.graphs.targets import read_y
-from evergraph.tables.sources import naming
+from evergraph.tables.sources import naming, reason
 
 KEYS = (
     "edge_index", "y", "y_names", "x", "x_indptr", "x_indices", "x_shape", "x_data", "year",
@@ -100,8 +100,9 @@ def _plain(archive: np.lib.npyio.NpzFile, key: str) -> npt.NDArray[np.generic]:
     """Return one array; raise if it needs pickle."""
     try:
         array: npt.NDArray[np.generic] = archive[key]
-    except ValueError as error:
-        raise DataError(f"array {key!r} cannot be read without pickle: expected numbers") from error
+    except (ValueError, MemoryError) as error:
+        said = "without pickle" if "pickle" in str(error) else f"({reason(error)})"
+        raise DataError(f"array {key!r} cannot be read {said}: expected numbers") from error
     if key == "year" and isinstance(array, np.ndarray) and array.dtype.kind == "M":
         if np.isnat(array).any():
             node = int(np.isnat(array).argmax())

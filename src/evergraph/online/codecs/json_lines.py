@@ -89,7 +89,7 @@ class LineReader:
         try:
             try:
                 content = json.loads(text)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise DataError(f"is not JSON ({error})") from None
             if not isinstance(content, dict):
                 raise DataError(f"must be one JSON object, not {type(content).__name__}")

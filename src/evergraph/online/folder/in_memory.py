@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager
+from typing import Any
 
 from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of
 from evergraph.online.delta import Delta, DeltaResult
@@ -27,22 +29,31 @@ class InMemoryLearner:
         # Digest, result and time of deltas with keys, the oldest first.
         self._keys: dict[str, tuple[bytes, DeltaResult, float]] = {}
 
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """What is held while the learner changes."""
+        return self.learner.writing
+
     def submit(self, delta: Delta) -> DeltaResult:
         """Apply a delta, unless one with its key was applied before."""
         if delta.key is None:
-            return self.learner.apply(self.learner.check(delta))
+            return self.learner.apply(delta)
+        with self.lock:
+            return self._applied_once(delta, delta.key)
+
+    def _applied_once(self, delta: Delta, key: str) -> DeltaResult:
         digest = digest_of(delta_to_bytes(delta))
-        if delta.key not in self._keys:
-            result = self.learner.apply(self.learner.check(delta))
-            self._keys[delta.key] = digest, result, time.time()
+        if key not in self._keys:
+            result = self.learner.apply(delta)
+            self._keys[key] = digest, result, time.time()
             while len(self._keys) > KEYS_KEPT:
                 oldest = next(iter(self._keys))
                 if time.time() - self._keys[oldest][2] <= KEY_AGE:
                     break
                 del self._keys[oldest]
-        known, result, _ = self._keys[delta.key]
+        known, result, _ = self._keys[key]
         if digest != known:
-            raise key_reused(delta.key, result.seq)
+            raise key_reused(key, result.seq)
         return result
 
     def keep_columns(self, scheme: Scheme | None) -> None:

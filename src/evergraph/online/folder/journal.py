@@ -77,7 +77,8 @@ class Journal:
             opening = sqlite_file.open_for_reading if readonly else sqlite_file.open_for_writing
             self.connection = opening(path)
             (_, _, opened) = self.connection.execute("PRAGMA database_list").fetchone()
-        self._files = sqlite_file.identities(path)
+        self._place = path.absolute()  # wherever the process goes
+        self._files = sqlite_file.identities(self._place)
         self._is_copy = Path(opened).name == sqlite_file.COPY
         self.keys = JournalKeys(self)
         self.aside = SetAsideDeltas(self)
@@ -122,7 +123,7 @@ class Journal:
 
         SQLite goes on writing to a file that has no name any more; it takes microseconds to ask.
         """
-        now = sqlite_file.identities(self.path)
+        now = sqlite_file.identities(self._place)
         gone = not self._files.items() <= now.items()
         self._files |= now  # the WAL comes with the first write
         return gone

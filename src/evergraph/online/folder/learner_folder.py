@@ -28,7 +28,7 @@ from evergraph.online.folder.queue import DeltaQueue
 from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
 from evergraph.online.folder.writer import FolderWriter, JournalLoad
-from evergraph.online.heads import heads
+from evergraph.online.heads import OnlineHead, heads
 from evergraph.online.intake import Bounds
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.upsert import Upserted
@@ -194,8 +194,8 @@ class LearnerFolder(Closing, Shown):
 
     def keep_columns(self, scheme: Scheme | None) -> None:
         """Store how columns are read, before the first nodes, None for plain numbers; it stays."""
+        self._writer()
         with self.lock:
-            self._writer()
             if self.learner.status().features:
                 self.check_columns(scheme)
             else:
@@ -270,8 +270,8 @@ class LearnerFolder(Closing, Shown):
             raise ConfigurationError(
                 f"an upsert takes no key, since repeating it changes nothing, not {delta.key!r}"
             )
+        self._writer()
         with self.lock:  # nothing may change between the comparison and the delta
-            self._writer()
             new, news = self.learner.only_new(delta)
             if is_empty(new):
                 known = self.learner.status().classes
@@ -331,6 +331,8 @@ class LearnerFolder(Closing, Shown):
             )
         if self._closed and not closed:
             raise StoppedError(f"{self.path} is closed: open it again")
+        if not closed:
+            self._files.check_process()
         return self._files
 
 
@@ -376,7 +378,11 @@ def parameters_of_model(made: Mapping[str, Any], given: Mapping[str, Any]) -> di
     """
     options = {*(given.get("head_options") or ())}
     options |= {key for key in ("width", "objective") if given.get(key) is not None}
-    options |= {"name"} if "head" in given else set()
+    named = given.get("head")
+    if isinstance(named, OnlineHead):
+        options |= {*made["head"]}
+    elif named is not None:
+        options |= {"name", *(named if isinstance(named, Mapping) else ())}
     options |= {"name", "kind"} if given.get("targets", "class") != "class" else set()
     head = {key: value for key, value in made["head"].items() if key in options}
     found = {"head": head} if head else {}

@@ -236,7 +236,9 @@ class Compactor:
 
     def __init__(self, compact: Callable[[], object], *, retry: float) -> None:
         self.compact, self.retry = compact, retry
-        self.took = 0.0  # seconds of the last snapshot
+        # Processor time of the last snapshot, as that of deltas is counted. By the clock it would
+        # include waiting, for a purge or a busy machine, and the next would come too late.
+        self.took = 0.0
         self._changed = threading.Condition()
         self.due = self._closing = False
         self._thread = threading.Thread(target=self._run, name="evergraph-compactor", daemon=True)
@@ -255,10 +257,10 @@ class Compactor:
                 self.due = False
                 if self._closing:
                     return
-            began = time.monotonic()
+            began = time.thread_time()
             try:
                 self.compact()
-                self.took = time.monotonic() - began
+                self.took = time.thread_time() - began
             except Exception as error:
                 logger.warning("the snapshot failed and will be tried again: %s", error)
                 with self._changed:

@@ -141,12 +141,16 @@ class FolderWriter:
         why = f"could not be written completely ({type(error).__name__}: {error})"
         return self._stop(f"{deltas} {why}: writes have stopped, open the folder again", error)
 
-    def _check_taking(self) -> None:
+    def check_process(self) -> None:
+        """Raise in a child of the process that opened the folder, before it waits for a lock."""
         if os.getpid() != self._process:  # a fork has neither the lock nor the threads
             raise StoppedError(
                 f"{self.path} was opened by process {self._process} and cannot be used in process "
                 f"{os.getpid()}, which that one started: open it there"
             )
+
+    def _check_taking(self) -> None:
+        self.check_process()
         self._check_there()
         if self._stopped is not None:
             raise StoppedError(self._stopped)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.codes import ROUNDING as BARELY
-from evergraph.closed_form.codes import class_codes, others_alone
+from evergraph.closed_form.codes import (
+    CLEAR,
+    NODES_AT_A_TIME,
+    class_codes,
+    codes_of_others,
+    without_own,
+)
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label
 from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays, StoredPart
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
-from evergraph.online.graph.live_embeddings import ROWS, HopStates
+from evergraph.online.graph.live_embeddings import REPLACED, ROWS, HopStates
 from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.graph.live_smoother import ROUNDING, LiveSmoother
 from evergraph.topology import MixHop
@@ -31,6 +37,9 @@ class LiveCodes(KeptArrays):
     Row v of C is the code of v's class if v's label is visible, else 0. A label that is shown,
     hidden or changed affects the nodes within two hops, like new edges: see ``HopStates``. The code
     of a class depends only on the seed and the name of the class, not on the order of arrival.
+
+    Where a node's own code would swamp the rest of N² C, a sum without it is kept instead: see
+    ``codes_of_others``.
 
     With relations, a third part holds the classes of neighbours by relation, B₁C: see
     ``RelationCodes``.
@@ -63,14 +72,16 @@ class LiveCodes(KeptArrays):
         self.smoother = LiveSmoother(self_loops=False)
         self._table = GrowingArray(width)  # the code of every class
         self._shown = GrowingArray(width)  # C
-        self._own = GrowingArray()  # the diagonal of N²
+        self._coded = GrowingArray(dtype=np.bool_)  # whose row of it is not 0
+        # What is subtracted from N² C: its diagonal, 0 for rows that were summed without it.
+        self._own = GrowingArray()
         self._along = GrowingArray(width)  # B₁C, of unit length; empty without relations
         self._topology = MixHop(hops=FAR, self_loops=False, kept_hops=(NEAR, FAR), unit=True)
         self._hops = HopStates(
             self._topology, self.smoother, width, inputs=self._shown, drift=DRIFT
         )
         # What does not follow from labels and names of classes.
-        self.kept = {"own": self._own} | self.smoother.kept | self._hops.kept
+        self.kept = {"subtracted": self._own} | self.smoother.kept | self._hops.kept
         if relations is not None:
             self.kept["along"] = self._along
 
@@ -89,10 +100,11 @@ class LiveCodes(KeptArrays):
         nodes: whose visible labels changed, int64 [n]; classes: their new numbers, ``UNLABELLED``
         if hidden, int64 [n] -> nodes whose codes changed, int64 [m], ascending
         """
-        for array in (self._shown, self._own):
+        for array in (self._shown, self._coded, self._own):
             array.extend(graph.num_nodes - len(array))
         self._shown.write(change.removed, 0)
         self._own.array[change.removed.numpy()] = 0
+        self._coded.array[change.removed.numpy()] = False
         nodes, order = nodes.sort()
         former = self._shown.tensor[nodes]
         self.show(nodes, classes[order])
@@ -105,8 +117,7 @@ class LiveCodes(KeptArrays):
         if self.relations is not None:
             affected.append(self._gather_along(self.relations, change, nodes))
         felt = torch.from_numpy(graph.distinct(torch.cat(affected).numpy()))
-        self._own.tensor[near] = self._own_share(graph, near)
-        self._settle(graph, felt)
+        self._remove_own(graph, felt, near)
         return felt
 
     def _gather_along(
@@ -123,20 +134,46 @@ class LiveCodes(KeptArrays):
             self._along.tensor[felt[rows]] = unit_rows(sums)
         return felt
 
-    def _settle(self, graph: GrowingGraph, felt: Tensor) -> None:
-        """Recompute sums in which rounding would show after subtracting a node's own code."""
+    def _remove_own(self, graph: GrowingGraph, felt: Tensor, near: Tensor) -> None:
+        """Update what is subtracted, and sum rows without it in which rounding would show.
+
+        felt: nodes whose codes changed; near: those whose share in their own code changed.
+        """
+        own, (_, drift) = self._own.array, self._hops.last
+        bare = felt.numpy()[own[felt.numpy()] == 0]  # among them those that were replaced
+        if len(bare):
+            self._hops.recompute(torch.from_numpy(bare[drift[bare] == REPLACED]))
+            near = torch.from_numpy(graph.distinct(np.concatenate([near.numpy(), bare])))
+        own[near.numpy()] = self._own_share(graph, near)
+        unclear, drifted = self._unclear(graph, felt[self._coded.tensor[felt]])
+        self._hops.recompute(drifted)
+        own[unclear.numpy()] = 0
+        for part in self._shown.blocks(len(unclear), NODES_AT_A_TIME):
+            rows = partial(self.smoother.frozen().rows, graph)
+            given = (unclear[part], rows, self._shown.tensor, self._coded.array)
+            self._hops.replace(unclear[part], codes_of_others(*given))
+
+    def _unclear(self, graph: GrowingGraph, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """Return labelled nodes of whose sums too little is left without their own code.
+
+        And others in which rounding errors since the last recomputation show beside what is left.
+        """
         if graph.compiled and not self._shown.is_in_file:
-            from evergraph.online.graph.live_kernels import find_swamped
+            from evergraph.online.graph.live_kernels import find_unclear
 
             far, drift = self._hops.last
-            due = np.zeros(len(felt), np.bool_)
-            given = (far, self._own.array, self._shown.array, drift)
-            find_swamped(felt.numpy(), *given, np.float32(DRIFT), np.float32(BARELY), due)
-            self._hops.settle(felt[torch.from_numpy(due)])
-            return
-        for rows in self._shown.blocks(len(felt), ROWS):
-            labelled = felt[rows][self._shown.tensor[felt[rows]].any(1)]
-            self._hops.settle(labelled, self._others(labelled)[1].abs().amax(1))
+            found = torch.zeros(2, len(nodes), dtype=torch.bool)
+            given = (nodes.numpy(), far, self._own.array, self._shown.array, drift)
+            find_unclear(*given, np.float32(DRIFT), np.float32(CLEAR), *found.numpy())
+            return nodes[found[0]], nodes[found[1]]
+        unclear, due = [nodes[:0]], [nodes[:0]]
+        for rows in self._shown.blocks(len(nodes), ROWS):
+            some = nodes[rows][self._own.tensor[nodes[rows]] != 0]
+            others, little = without_own(*self._parts(some)[1:])
+            drifts = torch.from_numpy(self._hops.last[1])[some]
+            unclear.append(some[little])
+            due.append(some[~little & (drifts > DRIFT * others.abs().amax(1))])
+        return torch.cat(unclear), torch.cat(due)
 
     def stored(self) -> list[StoredPart]:
         """Return the parts of all vectors without copying."""
@@ -155,11 +192,12 @@ class LiveCodes(KeptArrays):
             hidden = (classes == UNLABELLED)[:, None]
             codes = self._table.tensor[classes.clamp_min(0)].masked_fill_(hidden, 0.0)
         self._shown.write(nodes, codes)
+        self._coded.array[nodes.numpy()] = (classes != UNLABELLED).numpy()
 
-    def _others(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both hops of some nodes without their own codes.  2 x float32 [n, width]"""
+    def _parts(self, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return N C and N² C of some nodes, and what is subtracted of which own codes."""
         near, far = self._hops.of(nodes).split(self.width, dim=1)
-        return near, others_alone(far, self._own.tensor[nodes], self._shown.tensor[nodes])
+        return near, far, self._own.tensor[nodes], self._shown.tensor[nodes]
 
     def _own_share(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
         """Return the diagonal of N²: see ``own_share``.  -> float32 [nodes]"""
@@ -183,7 +221,8 @@ class LiveCodes(KeptArrays):
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the codes around some nodes.  int64 [k] -> float32 [k, dims]"""
-        scaled = self._topology.scaled(torch.cat(self._others(nodes), dim=1))
+        near, *far = self._parts(nodes)
+        scaled = self._topology.scaled(torch.cat([near, without_own(*far)[0]], dim=1))
         if self.relations is None:
             return scaled
         return torch.cat([scaled, self._along.tensor[nodes]], dim=1)
@@ -194,7 +233,7 @@ class LiveCodes(KeptArrays):
         if not len(self._own):  # a snapshot of an earlier version
             self._own.extend(graph.num_nodes)
             every = graph.alive.nonzero().flatten()
-            self._own.tensor[every] = self._own_share(graph, every)
+            self._remove_own(graph, every, every)
 
     def frozen(self) -> FrozenRows:
         """Return the current C, readable while it changes."""
@@ -202,12 +241,13 @@ class LiveCodes(KeptArrays):
 
     def arrays(self) -> Iterator[GrowingArray]:
         """Yield all arrays that are as long as the graph."""
-        yield from (*super().arrays(), self._shown)
+        yield from (*super().arrays(), self._shown, self._coded)
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned; ``name``, ``show`` and ``attach`` restore the rest."""
-        for name in {"own", "along"} & self.kept.keys() & state.keys():
+        for name in {"subtracted", "along"} & self.kept.keys() & state.keys():
             self.kept[name].restore(state[name])
         self.smoother.restore(state)
         self._hops.restore(state)
-        self._shown.extend(len(state["scalings"]) - len(self._shown))
+        for array in (self._shown, self._coded):
+            array.extend(len(state["scalings"]) - len(array))

@@ -35,6 +35,7 @@ ROWS = 1 << 15  # computed at a time
 # of the positions instead: then most rows are affected.
 WHOLE, ROW = 0.3, 4
 COUNTED = 2  # hops after which affected rows are counted before this is decided
+REPLACED = 2.0**64  # the drift of a row that is not the sum it should be
 PUT_SIDE_BY_SIDE = (Stepwise.assemble, MixHop.assemble)
 
 
@@ -191,13 +192,18 @@ class HopStates(KeptArrays):
             states.tensor[nodes[rows]] = self._next(nodes[rows], hop)
         self._drifts[hop].array[nodes.numpy()] = 0
 
-    def settle(self, nodes: Tensor, tops: Tensor | None = None) -> None:
-        """Recompute the last hop of nodes whose rounding error is large relative to some size.
+    def recompute(self, nodes: Tensor) -> None:
+        """Recompute the last hop of some nodes."""
+        self._sum_anew(nodes, len(self._states) - 1)
 
-        nodes: int64 [n]; tops: these sizes, float32 [n]; None to recompute all
+    def replace(self, nodes: Tensor, rows: Tensor) -> None:
+        """Keep other rows in the last hop of some nodes, until a change affects these.
+
+        nodes: int64 [n]; rows: float32 [n, width]
         """
-        due = nodes if tops is None else nodes[self._drifts[-1].tensor[nodes] > self._most * tops]
-        self._sum_anew(due, len(self._states) - 1)
+        self._states[-1].changing(nodes.numpy())
+        self._states[-1].tensor[nodes] = rows
+        self._drifts[-1].array[nodes.numpy()] = REPLACED
 
     @property
     def last(self) -> tuple[Array, Array]:

@@ -32,9 +32,6 @@ from evergraph.graphs.kernels.row_ranges import compiled
 Code = Callable[..., Any]
 AHEAD, PAIRS_AHEAD = 4, 8  # rows, and differences of rows, that are prefetched ahead of use
 TINY = np.float32(1e-25)  # squares below it, or above its inverse, may lose digits
-# Squares of what is left of a code, as a share, from which ``others_alone`` takes it seriously:
-# it compares the largest values, by 1e-5.
-BARELY = np.float32(1e-9)
 
 
 @inner
@@ -223,30 +220,26 @@ def _apart(row, place, own, shown, unit, was, at, x):  # type: ignore[no-untyped
     """Return ‖x - was‖² for x = row - own · shown, scaled to unit length if ``unit``; x: scratch.
 
     row, shown: flat, from ``place`` on; was: flat, from ``at`` on. 0 only if they are equal; NaN if
-    squares lose digits, or hardly anything is left of x.
+    squares lose digits.
     """
     width = len(x)
     whole = width - width % 16
-    squares = codes = gaps = tops = zeros(16)
+    squares = gaps = tops = zeros(16)
     for c in range(0, whole, 16):
         values = load(row, place + c, 16)
         if own != 0:
-            code = times(own, load(shown, place + c, 16))
-            values = minus(values, code)
-            codes = plus_squares(codes, code)
+            values = minus(values, times(own, load(shown, place + c, 16)))
         store(x, c, values)
         squares = plus_squares(squares, values)
-    total, taken = summed(squares), summed(codes)
+    total = summed(squares)
     for c in range(whole, width):
         x[c] = row[place + c]
         if own != 0:
-            value = own * shown[place + c]
-            x[c] -= value
-            taken += value * value
+            x[c] -= own * shown[place + c]
         total += x[c] * x[c]
     factor = np.float32(1)
     if unit and (total > 0 or x.any()):
-        if not TINY < total < 1 / TINY or total <= BARELY * width * taken:
+        if not TINY < total < 1 / TINY:
             return np.float32(np.nan)
         factor = np.float32(1) / np.sqrt(total)
     for c in range(0, whole, 16):
@@ -284,35 +277,33 @@ def add_gaps(  # type: ignore[no-untyped-def]
 
 @inner
 def _tops(far, own, shown, place, width):  # type: ignore[no-untyped-def]
-    """Return the peaks of a row without its own code, of this code, and of what is shown."""
-    tops = codes = labels = zeros(16)
+    """Return the peaks of a row without its own code, and of this code."""
+    tops = codes = zeros(16)
     whole = width - width % 16
     for c in range(0, whole, 16):
-        label = load(shown, place + c, 16)
-        code = times(own, label)
-        tops = larger(tops, minus(load(far, place + c, 16), code))
-        codes, labels = larger(codes, code), larger(labels, label)
-    top, code_top, label_top = peak(tops), peak(codes), peak(labels)
+        code = times(own, load(shown, place + c, 16))
+        tops, codes = larger(tops, minus(load(far, place + c, 16), code)), larger(codes, code)
+    top, code_top = peak(tops), peak(codes)
     for c in range(place + whole, place + width):
         value = own * shown[c]
         top, code_top = max(top, abs(far[c] - value)), max(code_top, abs(value))
-        label_top = max(label_top, abs(shown[c]))
-    return top, code_top, label_top
+    return top, code_top
 
 
 @compiled
-def find_swamped(nodes, far, own, shown, drift, most, barely, due):  # type: ignore[no-untyped-def]
-    """Mark labelled nodes whose rounding error shows once their own code is subtracted."""
+def find_unclear(  # type: ignore[no-untyped-def]
+    nodes, far, own, shown, drift, most, clear, little, drifted
+):
+    """Mark labelled nodes of which too little is left without their own code, see ``LiveCodes``."""
     width, rows, labels = far.shape[1], far.reshape(-1), shown.reshape(-1)
     for i in range(len(nodes)):
         node = nodes[i]
         _fetch(labels, nodes, i + AHEAD, len(nodes), width)
         _fetch(rows, nodes, i + AHEAD, len(nodes), width)
-        if drift[node] != 0:
-            top, own_top, label_top = _tops(rows, own[node], labels, node * width, width)
-            if not top > barely * own_top:
-                top = np.float32(0)
-            due[i] = label_top > 0 and drift[node] > most * top
+        if own[node] != 0:
+            top, own_top = _tops(rows, own[node], labels, node * width, width)
+            little[i] = top < clear * own_top
+            drifted[i] = not little[i] and drift[node] > most * top
 
 
 def _tile(half: int) -> Code:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -15,9 +17,10 @@ from evergraph.methods.analytic import SHARPNESS
 from evergraph.nn import RandomFeatures
 from evergraph.nn.random_features import BLOCK_VALUES as FEATURE_VALUES
 from evergraph.nn.random_features import Activation, Expansion
-from evergraph.online.heads.base import OnlineHead, Scorer, heads, of_classes
+from evergraph.online.heads.base import Ids, OnlineHead, Scorer, heads, of_classes
 from evergraph.online.state_arrays import Packing
 from evergraph.topology import TopologyEncoder
+from evergraph.topology.rowwise import BLOCK, Matrix, Panels
 from evergraph.training.learner import part_of
 
 
@@ -70,7 +73,7 @@ class AnalyticHead(OnlineHead):
 
     def _expand_exactly(self) -> None:
         # φ for the sums is in float64, so that subtracting a node removes what was added.
-        drawn = self._features.expansion()
+        self._drawn = drawn = self._features.expansion()
         self._exact = replace(drawn, matrix=drawn.matrix.double(), phases=drawn.phases.double())
 
     @property
@@ -123,7 +126,7 @@ class AnalyticHead(OnlineHead):
 
     def scorer(self) -> RidgeScorer:
         """Return φ and V; V is only ever replaced, not written to."""
-        return RidgeScorer(self._features.expansion(), self.weights_, SHARPNESS)
+        return RidgeScorer(self._drawn, self.weights_, SHARPNESS)
 
     def _expanded(self, vectors: Tensor) -> Iterator[Tensor]:
         return (self._exact(part.double()) for part in self._exact.blocks(vectors))
@@ -170,10 +173,18 @@ class RidgeScorer(Scorer):
     weights: Tensor
     scale: float
 
-    def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
+    def __call__(self, ids: Ids, vectors: Matrix) -> Matrix:
         """Return the scores.  [n, dims] -> [n, classes]"""
-        parts = [self.expansion(part) @ self.weights for part in self.expansion.blocks(vectors)]
-        return torch.cat(parts).mul_(self.scale)
+        scores = np.empty((len(vectors), self._panels.columns), np.float32)
+        for start in range(0, len(vectors), BLOCK):
+            rows = slice(start, start + BLOCK)
+            scores[rows] = self._panels(self.expansion.rowwise(vectors[rows]))
+        scores *= np.float32(self.scale)
+        return scores
+
+    @cached_property
+    def _panels(self) -> Panels:
+        return Panels.of(self.weights)
 
     def slopes(self, vector: Tensor) -> Tensor | None:
         """Return Vᵀ diag(e R > 0) Rᵀ: s(e) is this times e with ReLU.  -> [classes, dims]"""

@@ -17,36 +17,28 @@ from evergraph.core.resolver import Resolver
 from evergraph.online.delta import Label
 from evergraph.online.state_arrays import Packing
 from evergraph.topology import SGC, TopologyEncoder
+from evergraph.topology.rowwise import Matrix
 
 # Sums may shrink by this factor before they are recomputed: 4 of the 16 digits of float64 are lost.
 LOSS = 1e4
-Ids = npt.NDArray[np.int64]  # positions of a few nodes
-Rows = npt.NDArray[np.float32]  # a row of numbers for each of them
+Ids = npt.NDArray[np.int64]  # positions of nodes
 
 
 class Scorer(ABC):
     """Immutable class scores of a head, safe to use from any thread.
 
-    A few rows take well under a millisecond: a service computes them without a thread.
+    No bit of a row's scores depends on the other rows (see ``evergraph.topology.rowwise``): what is
+    predicted for a node depends on the node and the state alone. A few rows take well under a
+    millisecond: a service computes them without a thread.
     """
 
     @abstractmethod
-    def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
+    def __call__(self, ids: Ids, vectors: Matrix) -> Matrix:
         """Return log-probabilities up to a constant per row.
 
         ids: positions of nodes, int64 [n]; vectors: their embeddings, float32 [n, dims]
-        -> [n, classes]
+        -> float32 [n, classes]
         """
-
-    def few(self, ids: Ids, vectors: Rows) -> Rows:
-        """Return the same scores for a few nodes, where calls cost more than arithmetic.
-
-        They are equal up to rounding. Where bits matter, call the scorer itself.
-
-        [n, dims] -> [n, classes]
-        """
-        scores: Rows = self(*map(torch.from_numpy, (ids, vectors))).numpy()
-        return scores
 
     def slopes(self, vector: Tensor) -> Tensor | None:
         """Return ∂s_c/∂e if scores are piecewise linear, else None.  [dims] -> [classes, dims]"""
@@ -169,11 +161,11 @@ class OnlineHead(ABC):
     def restart(self) -> None:  # noqa: B027  (never called for heads without sums)
         """Empty the sums; nothing else changes."""
 
-    def landmarks_wanted(self, counts: Tensor, *, changed: bool) -> int:
+    def landmarks_wanted(self, counts: Tensor, *, changed: bool, refit: bool = False) -> int:
         """Return how many new landmarks it wants to choose now; 0 to keep those it has.
 
         counts: labelled nodes of each class now, int64 [classes]; changed: whether this delta
-        changed the sums.
+        changed the sums; refit: whether it must choose anew.
         After ``stand_on``, ``restart`` is called and everything is learned again.
         """
         return 0
@@ -213,7 +205,7 @@ class OnlineHead(ABC):
 
     def scores(self, ids: Tensor, vectors: Tensor) -> Tensor:
         """Return the scores of some nodes, see ``Scorer``.  -> [n, classes]"""
-        return self.scorer()(ids, vectors)
+        return torch.from_numpy(self.scorer()(ids.numpy(), vectors.numpy()))
 
     def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
         """Return about how many more bytes a delta needs at most.
@@ -273,21 +265,24 @@ def row_blocks(rows: int, columns: int) -> Iterator[slice]:
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
-def class_scores(scorer: Scorer, met: Tensor, ids: Tensor, vectors: Tensor) -> Tensor:
+def class_scores(scorer: Scorer, met: Tensor, ids: Ids, vectors: Matrix) -> Matrix:
     """Return the scores of all classes, -inf for those without nodes.
 
     met: bool [classes]; ids, vectors: see ``Scorer``; -> float32 [n, classes]
 
     >>> class Fixed(Scorer):
     ...     def __call__(self, ids, vectors): return vectors
-    >>> class_scores(Fixed(), torch.tensor([True, False, True]), torch.tensor([0]),
-    ...              torch.tensor([[1., 2.]]))  # the third class is too new for the scorer
-    tensor([[1., -inf, -inf]])
+    >>> class_scores(Fixed(), torch.tensor([True, False, True]), np.array([0]),
+    ...              np.array([[1, 2]], np.float32))  # the third class is too new for the scorer
+    array([[  1., -inf, -inf]], dtype=float32)
     """
-    known = scorer(ids, vectors)
-    scores = torch.full((len(ids), len(met)), -torch.inf)
-    scores[:, : known.shape[1]] = known[:, : len(met)]
-    return scores.masked_fill_(~met, -torch.inf)
+    known, there = scorer(ids, vectors), met.numpy()
+    if known.shape[1] == len(there) and there.all():
+        return known
+    scores = np.full((len(ids), len(there)), -np.inf, np.float32)
+    known = known[:, : len(there)]
+    np.copyto(scores[:, : known.shape[1]], known, where=there[: known.shape[1]])
+    return scores
 
 
 # Arrays of a head in closed form that have a row for every class.

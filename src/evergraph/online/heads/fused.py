@@ -190,7 +190,7 @@ class FusedHead(OnlineHead):
         """Replace nodes in the sums of the views in which their vectors differ."""
         self.engine.exchange(before, after, labels)
 
-    def landmarks_wanted(self, counts: Tensor, *, changed: bool) -> int:
+    def landmarks_wanted(self, counts: Tensor, *, changed: bool, refit: bool = False) -> int:
         """Return the number of landmarks if they must be chosen anew, else 0."""
         labelled = int(counts.sum())
         if self.basis == "random" or not labelled:
@@ -199,7 +199,7 @@ class FusedHead(OnlineHead):
         left, most = int((self._landmarks >= 0).sum()), len(self._landmarks)
         few = changed and labelled <= FEW
         drifted = self._late(counts) > LATE * labelled or left < LEFT * min(most, labelled)
-        return self.width if doubled or few or drifted else 0
+        return self.width if refit or doubled or few or drifted else 0
 
     def _late(self, counts: Tensor) -> int:
         """Return how many nodes are of classes that came after the landmarks."""

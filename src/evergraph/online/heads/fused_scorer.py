@@ -2,49 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.view_map import Matrix, ViewMap
-from evergraph.online.heads.base import Scorer
+from evergraph.closed_form.kernel_map import KernelMap
+from evergraph.closed_form.view_map import RandomMap
+from evergraph.online.heads.base import Ids, Scorer
+from evergraph.topology.rowwise import Matrix, Panels
+
+ROWS_PER_BLOCK = 64  # their features stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
 class FusedScorer(Scorer):
     """s(x) = Σ_v a_v V_vᵀφ_v(x) + b."""
 
-    map: ViewMap  # φ of all views
+    map: RandomMap | KernelMap  # φ of all views
     weights: tuple[Tensor, ...]  # a_v V_v.  float32 [m, classes] each
     offsets: Tensor  # b.  float32 [classes]
 
-    def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
+    def __call__(self, ids: Ids, vectors: Matrix) -> Matrix:
         """Return the scores.  [n, dims] -> [n, classes]"""
-        scores = torch.empty(len(vectors), self.weights[0].shape[1])
-        for rows in self.map.slices(len(vectors)):
-            projected = self.map.projected(self.map.cut(vectors[rows]), torch.matmul)
-            per_view = [
-                self.map.features(view, projected) @ weights
-                for view, weights in zip(self.map.views, self.weights, strict=True)
-            ]
-            scores[rows] = torch.stack(per_view).sum(0) + self.offsets
-        return scores
-
-    def few(self, ids: npt.NDArray[np.int64], vectors: Matrix) -> Matrix:
-        """Return the scores by a few numpy calls.  [n, dims] -> [n, classes]"""
-        if self._few is None:
-            return super().few(ids, vectors)
-        scores: Matrix = self._few(vectors) + self.offsets.numpy()
+        dims, panels = self._panels
+        if missing := dims - vectors.shape[1]:  # no label is nearby
+            vectors = np.pad(vectors, ((0, 0), (0, missing)))
+        scores = np.empty((len(vectors), panels.columns), np.float32)
+        for start in range(0, len(vectors), ROWS_PER_BLOCK):
+            rows = slice(start, start + ROWS_PER_BLOCK)
+            features = self.map.rowwise(vectors[rows])
+            scores[rows] = panels(features.reshape(len(features), -1))
+        scores += self.offsets.numpy()
         return scores
 
     @cached_property
-    def _few(self) -> Callable[[Matrix], Matrix] | None:
-        return self.map.by_numpy(self.weights)
+    def _panels(self) -> tuple[int, Panels]:
+        """Width of vectors, and the weights of all views, one below the other."""
+        return sum(self.map.sizes.values()), Panels.of(torch.cat(self.weights))
 
     def slopes(self, vector: Tensor) -> Tensor | None:
         """Return ∂s/∂x: s(x) - b is this times x, if φ is homogeneous.  -> [classes, dims]"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -15,11 +16,12 @@ from evergraph.memory import EmbeddingMemory
 from evergraph.memory.samplers import UniformSampler
 from evergraph.methods import TEM
 from evergraph.nn import MLP, PDGNN
-from evergraph.online.heads.base import OnlineHead, Scorer, heads
+from evergraph.online.heads.base import Ids, OnlineHead, Scorer, heads
 from evergraph.online.state_arrays import Packing
 from evergraph.streams import Task
 from evergraph.streams.task import Lease
 from evergraph.topology import Identity, TopologyEncoder
+from evergraph.topology.rowwise import Matrix, blockwise
 from evergraph.training import Trainer
 from evergraph.training.learner import part_of
 
@@ -141,6 +143,7 @@ class ReplayHead(OnlineHead):
             own=nodes,
             class_sizes=sizes,
             met_sizes=sizes,
+            known_sizes=sizes,
             lease=Lease(graph),
         )
         self.tem.fit_task(task)
@@ -205,12 +208,11 @@ class ReplayScorer(Scorer):
     head: MLP | None
 
     @torch.no_grad()
-    def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
+    def __call__(self, ids: Ids, vectors: Matrix) -> Matrix:
         """Return the scores.  [n, dims] -> [n, classes]"""
         if self.head is None:
-            return torch.zeros(len(vectors), 0)
-        scores: Tensor = self.head(vectors)
-        return scores
+            return np.zeros((len(vectors), 0), np.float32)
+        return blockwise(self.head, torch.from_numpy(vectors), len(self.head.out.weight)).numpy()
 
 
 def _replaced(vectors: Tensor, nodes: Tensor, ids: Tensor, after: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ from evergraph.online.graph.live_smoother import FrozenSmoother
 from evergraph.online.view.page import Pinned
 from evergraph.topology import MixHop, Stepwise
 from evergraph.topology.base import coefficients
+from evergraph.topology.rowwise import softmax
 
 
 @dataclass(frozen=True)
@@ -151,14 +152,14 @@ def explain(pinned: Pinned, node: NodeId, *, top: int, limit: int) -> Explanatio
     if page.kind != "class":
         raise DataError(f"explain needs a learner of classes, not of {page.kind}")
     vectors = pinned.vectors(pinned.positions)
-    scores = page.scores(pinned.positions, vectors)[0]
-    found, shares = likeliest(scores[None], top=min(top, int(page.met.sum())))
-    best = found[0]
+    scores = torch.from_numpy(page.scores(pinned.positions.numpy(), vectors.numpy()))[0]
+    best = likeliest(scores[None], top=min(top, int(page.met.sum())))[0][0]
+    shares = softmax(scores[None].numpy())[0, best.numpy()]  # as ``predict_proba`` has them
     plain = Explanation(
         node=node,
         label=published.named_labels(pinned.positions)[0],
         classes=tuple(page.classes[number] for number in best.tolist()),
-        probabilities=tuple(shares[0].tolist()),
+        probabilities=tuple(shares.tolist()),
         scores=tuple(scores[best].tolist()),
     )
     slopes = None if page.scorer is None else page.scorer.slopes(vectors[0])

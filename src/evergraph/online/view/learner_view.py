@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import Lock, RLock
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -14,15 +16,17 @@ from torch import Tensor
 
 from evergraph.core.checks import check_integer
 from evergraph.core.display import Shown
+from evergraph.core.errors import StoppedError
 from evergraph.core.label_space import Kind
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray
-from evergraph.online.heads.base import Ids, Rows
+from evergraph.online.heads.base import Ids
 from evergraph.online.identifiers import IdTable, check_id
 from evergraph.online.monitor import Alarm, PredictionRecord
 from evergraph.online.view.explanation import Explanation, explain
 from evergraph.online.view.page import FEW, NEWEST, Answer, History, Page, Pinned, Status
 from evergraph.online.view.suggestions import Suggestion, suggest
+from evergraph.topology.rowwise import Matrix
 
 
 class LearnerView(Shown):
@@ -34,13 +38,16 @@ class LearnerView(Shown):
     and none sees half a delta.
 
     To this end the view keeps a copy of all embeddings, made when it is first shared (``share``).
-    A learner used by one thread alone does without it; explanations and suggestions then wait for
-    the writer (``pinned``).
+    A learner used by one thread alone does without it; readers then wait for the writer.
 
     Reading never changes the learner. Scores are solved by the writer, see ``Solving``.
 
+    A child that is forked can read and change what it has a whole copy of; what another thread was
+    changing raises (``renew_after_fork``).
+
     Attributes:
         page: the state after the last whole delta.
+        writing: held while a delta is applied.
     """
 
     page: Page
@@ -48,11 +55,25 @@ class LearnerView(Shown):
     def __init__(self, kind: Kind) -> None:
         self._ids = IdTable()
         self._record = PredictionRecord(kind)
-        self._lock = Lock()  # held while ids and record are written
-        self._writing = RLock()  # held while a delta is applied
+        self._lock: Lock | _Torn = Lock()  # held while ids and record are written
+        self.writing: RLock | _Torn = RLock()
+        _open.add(self)
+        self._changes = 0  # deltas that are being applied, one in the other
         self._shared = False  # whether published graphs stay readable while deltas come
         self._copied: GrowingArray | None = None
         self._pins = 0  # readers of the copy without the lock, for whom its old rows are saved
+
+    def renew_after_fork(self) -> None:
+        """Replace locks that threads of the parent held, which no thread here will release."""
+        if isinstance(self.writing, _Torn):
+            return
+        if self.writing.acquire(blocking=False):
+            self.writing.release()
+            self._lock = Lock()
+        elif self._changes:
+            self._lock = self.writing = _Torn()
+        else:  # a reader held it
+            self._lock, self.writing = Lock(), RLock()
 
     def turn(self, write: Callable[[], Page], moved: tuple[Tensor, Tensor] | None = None) -> None:
         """Make a delta visible to readers.
@@ -107,16 +128,14 @@ class LearnerView(Shown):
     def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
         """Return the classes and the probability of each.  -> float32 [ids, classes]"""
         page, positions, vectors = self.taken(ids)
-        if page.kind == "class" and len(ids) <= FEW:
-            return page.classes, torch.from_numpy(page.few(positions, vectors))
-        return page.classes, page.shares(*map(torch.from_numpy, (positions, vectors)))
+        return page.classes, torch.from_numpy(page.shares(positions, vectors))
 
-    def taken(self, ids: Sequence[NodeId]) -> tuple[Page, Ids, Rows]:
+    def taken(self, ids: Sequence[NodeId]) -> tuple[Page, Ids, Matrix]:
         """Return the page, and the positions and vectors of nodes on it.  [n], [n, dims]"""
         for value in ids:
             check_id("id of a node", value)
-        vectors: Rows = np.zeros((0, 0), np.float32)
-        with self._lock:
+        vectors: Matrix = np.zeros((0, 0), np.float32)
+        with self._between_deltas(), self._lock:
             page, copied = self.page, self._copied
             if len(ids) <= FEW:  # where torch would take longer to begin than numpy to finish
                 positions = np.array([self._ids.position(value) for value in ids], np.int64)
@@ -132,14 +151,27 @@ class LearnerView(Shown):
             return page, positions, vectors
 
     @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Hold ``writing`` while the state is not whole."""
+        with self.writing:
+            self._changes += 1
+            try:
+                yield
+            finally:
+                self._changes -= 1
+
+    def _between_deltas(self) -> AbstractContextManager[Any]:
+        """Return what waits for a delta that is being applied, if readers have no copy."""
+        return nullcontext() if self._shared else self.writing
+
+    @contextmanager
     def pinned(self, ids: Sequence[NodeId] = ()) -> Iterator[Pinned]:
         """Hold on to the current state while the ``with`` lasts.
 
         If the view is shared, deltas are applied meanwhile without being seen, and neither side
         waits for the other. Otherwise this waits for a delta that is being applied.
         """
-        exclusion: AbstractContextManager[Any] = nullcontext() if self._shared else self._writing
-        with exclusion:
+        with self._between_deltas():
             with self._lock:
                 page, copied = self.page, self._copied
                 for node in ids:
@@ -237,6 +269,31 @@ class LearnerView(Shown):
         found = "-" if status.accuracy is None else f"{status.accuracy:.3f}"
         before = {f"{status.metric} before labels came": f"{found} of {status.predicted}"}
         return self._repr_facts() | before | {"bytes": status.memory}
+
+
+class _Torn:
+    """In place of the locks of a learner that may hold half a delta."""
+
+    def __enter__(self) -> None:
+        raise StoppedError(
+            "this process was forked while a thread of its parent was changing the model: fork it "
+            "while none is, or open or make the model in the child"
+        )
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+_open: WeakSet[LearnerView] = WeakSet()  # of this process
+
+
+def _renew_after_fork() -> None:
+    for view in list(_open):
+        view.renew_after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_renew_after_fork)
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypedDict
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from evergraph.core.display import ShownRecord
 from evergraph.core.errors import NothingLearnedError
-from evergraph.core.label_space import THRESHOLD, Kind, likeliest, target_values
+from evergraph.core.label_space import THRESHOLD, Kind
 from evergraph.online.delta import Label, NodeId, meant_by
 from evergraph.online.graph.growing_array import FrozenRows
 from evergraph.online.graph.growing_graph import FrozenGraph
@@ -24,9 +23,10 @@ from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_relations import FrozenRelations
 from evergraph.online.graph.live_smoother import FrozenSmoother
 from evergraph.online.heads import Scorer
-from evergraph.online.heads.base import Ids, Rows, class_scores
+from evergraph.online.heads.base import Ids, class_scores
 from evergraph.online.identifiers import GoneNames, IdTable
 from evergraph.online.monitor import Alarm, Point
+from evergraph.topology.rowwise import Matrix, sigmoid, softmax
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Status(ShownRecord):
     Attributes:
         seq: deltas applied.
         nodes: in the graph.
-        edges: entries of the adjacency: an undirected edge counts twice.
+        edges: in the graph; an undirected edge counts once.
         classes: known classes.
         labelled: nodes whose class is known.
         features: width of the features, 0 before the first node.
@@ -51,7 +51,7 @@ class Status(ShownRecord):
         relations: whether relations of edges and types of nodes are used.
         solved: deltas included in the scores in use; fewer than ``seq`` while recent deltas wait to
             be solved together.
-        undirected: whether edges are undirected, so that there are half as many as entries.
+        undirected: whether edges are undirected.
     """
 
     seq: int
@@ -147,7 +147,7 @@ class Published(NamedTuple):
 
 
 NEWEST = 10  # classes in the confusion matrix
-FEW = 64  # up to so many nodes, calls into torch cost more than the arithmetic
+FEW = 64  # up to so many nodes, looking each up by itself costs less than calls for all
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,58 +174,38 @@ class Page:
             raise NothingLearnedError("nothing is labelled yet: label some nodes before predicting")
         return self.scorer
 
-    def values(self, positions: Tensor, vectors: Tensor) -> Tensor:
-        """Return probabilities of labels, or numbers.  -> [n, targets]"""
-        return target_values(self._learned_scorer()(positions, vectors), self.kind)
-
-    def scores(self, positions: Tensor, vectors: Tensor) -> Tensor:
+    def scores(self, positions: Ids, vectors: Matrix) -> Matrix:
         """Return the scores of all classes, -inf for those without nodes.  -> [n, classes]"""
         return class_scores(self._learned_scorer(), self.met, positions, vectors)
 
-    def shares(self, positions: Tensor, vectors: Tensor) -> Tensor:
+    def shares(self, positions: Ids, vectors: Matrix) -> Matrix:
         """Return the probabilities of classes or labels; numbers as they are.  -> [n, targets]"""
         if self.kind == "class":
-            return self.scores(positions, vectors).softmax(1)
-        return self.values(positions, vectors)
-
-    def few(self, positions: Ids, vectors: Rows) -> Rows:
-        """Return ``shares`` of classes for a few nodes by numpy, equal up to rounding."""
-        met, scores = self.met.numpy(), self._learned_scorer().few(positions, vectors)
-        if scores.shape[1] != len(met) or not met.all():
-            # The scorer may not know the newest classes yet, and those without nodes are masked.
-            known = scores[:, : len(met)]
-            scores = np.full((len(positions), len(met)), -np.inf, np.float32)
-            np.copyto(scores[:, : known.shape[1]], known, where=met[: known.shape[1]])
-        shares: Rows = np.exp(scores - scores.max(1, keepdims=True))
-        shares /= shares.sum(1, keepdims=True)
-        return shares
+            return softmax(self.scores(positions, vectors))
+        found = self._learned_scorer()(positions, vectors)
+        return sigmoid(found) if self.kind == "labels" else found
 
     def answer(
-        self, ids: Sequence[NodeId], positions: Ids, vectors: Rows, *, every: bool
+        self, ids: Sequence[NodeId], positions: Ids, vectors: Matrix, *, every: bool
     ) -> Answer:
         """Return the predictions for some nodes; every: with the probabilities of all classes."""
         found: list[Prediction | LabelsPrediction | NumberPrediction] = []
         if self.kind == "class":
-            if len(ids) <= FEW:
-                few = self.few(positions, vectors)
-                best, top = few.argmax(1).tolist(), few.max(1).tolist()
-                rows = few.tolist() if every else [None] * len(best)
-            else:
-                scores = self.scores(*map(torch.from_numpy, (positions, vectors)))
-                best, top = (part.flatten().tolist() for part in likeliest(scores))
-                rows = scores.softmax(1).tolist() if every else [None] * len(best)
+            scores = self.scores(positions, vectors)
+            shares = softmax(scores)
+            best, top = scores.argmax(1).tolist(), shares.max(1, initial=0).tolist()
+            rows = shares.tolist() if every else [None] * len(best)
             for node, number, share, row in zip(ids, best, top, rows, strict=True):
                 found.append(Prediction(node, self.classes[number], share, row))
             return Answer(self.status.seq, tuple(found), self.classes if every else None)
-        values = self.values(*map(torch.from_numpy, (positions, vectors)))
-        for node, row in zip(ids, values.tolist(), strict=True):
+        for node, row in zip(ids, self.shares(positions, vectors).tolist(), strict=True):
             if self.kind == "numbers":
                 found.append(NumberPrediction(node, row[0]))
                 continue
             likely = [number for number, share in enumerate(row) if share > THRESHOLD]
             labels = [self.classes[number] for number in likely]
-            shares = row if every else [row[number] for number in likely]
-            found.append(LabelsPrediction(node, labels, shares))
+            given = row if every else [row[number] for number in likely]
+            found.append(LabelsPrediction(node, labels, given))
         return Answer(self.status.seq, tuple(found), self.classes if every else None)
 
 

@@ -163,7 +163,7 @@ def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Sugg
         for part in torch.from_numpy(nodes.astype(np.int64)).split(ROWS):
             doubt = torch.ones(len(part))
             if predicts:
-                doubt = uncertainty(page.shares(part, pinned.vectors(part)), page.kind)
+                doubt = uncertainty(_shares(pinned, part), page.kind)
             parts.append(doubt.double().numpy())
         return np.concatenate(parts)
 
@@ -174,7 +174,7 @@ def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Sugg
     if not predicts or not found:
         return tuple(Suggestion(*each) for each in plain)
     nodes = torch.tensor(positions, dtype=torch.int64)
-    given = page.shares(nodes, pinned.vectors(nodes))
+    given = _shares(pinned, nodes)
     best = given.topk(min(2, int(page.met.sum())))
     doubted = uncertainty(given, page.kind).tolist()
     rows = zip(plain, doubted, best.indices.tolist(), best.values.tolist(), strict=True)
@@ -182,3 +182,8 @@ def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Sugg
         Suggestion(name, gain, reach, doubt, tuple(page.classes[i] for i in numbers), tuple(likely))
         for (name, gain, reach), doubt, numbers, likely in rows
     )
+
+
+def _shares(pinned: Pinned, nodes: Tensor) -> Tensor:
+    """Return the probabilities of classes or labels of some nodes.  [n] -> [n, targets]"""
+    return torch.from_numpy(pinned.page.shares(nodes.numpy(), pinned.vectors(nodes).numpy()))

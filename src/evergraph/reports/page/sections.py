@@ -57,7 +57,8 @@ TERMS = {
     "several.",
     "memory": "What a run keeps between tasks. Methods that use all earlier data again, such "
     "as joint, keep all data.",
-    "seconds per seed": "The mean over the seeds of a run, so it does not grow with their number.",
+    "seconds per seed": "Embedding, training and testing, without loading; the mean over the seeds "
+    "of a run, so it does not grow with their number.",
 }
 OF_TARGETS = {
     "micro F1": "Twice the number of correct labels, divided by the number of predicted labels "

@@ -82,7 +82,7 @@ function measured(status) {
 function showStatus(status) {
   const tiles = [
     ["Nodes", whole(status.nodes), `${whole(status.labelled)} with a label`],
-    ["Edges", whole(status.undirected ? status.edges / 2 : status.edges), status.undirected ? "undirected" : "directed"],
+    ["Edges", whole(status.edges), status.undirected ? "undirected" : "directed"],
     ["Classes", whole(status.classes), status.names.length ? `newest: ${short(status.names.at(-1))}` : "none yet"],
     measured(status),
     ["Memory", bytes(status.memory), "graph, embeddings, head"],
@@ -258,7 +258,7 @@ async function lookUp(id, integer = false) {
   byId("node").value = id;
   byId("lookup-said").textContent = "looking…";
   try {
-    const found = await ask(`/v1/nodes/${encodeURIComponent(id)}${integer ? "?integer=true" : ""}`);
+    const found = await ask(`/v1/nodes?node=${encodeURIComponent(id)}${integer ? "&integer=true" : ""}`);
     byId("found").hidden = false;
     const hues = huesOf(found);
     showNetwork(found, hues);
