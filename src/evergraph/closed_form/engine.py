@@ -291,8 +291,8 @@ class Engine:
         """Return the value of the ladder with which nodes left out are predicted best."""
         scale = penalty_scale(sums, penalty, balanced=self.balanced)
         penalties = [scale * value for value in LADDER]
-        given = {"balanced": self.balanced, "penalty": penalty}
-        return choose_penalty(sums, sample, penalties, **given) / scale
+        chosen = choose_penalty(sums, sample, penalties, balanced=self.balanced, penalty=penalty)
+        return chosen / scale
 
     def penalty(self, view: View) -> Tensor | None:
         """Return P of a view; None for the identity.  [m, m]"""

@@ -43,6 +43,8 @@ class ValueEngine(Engine):
     (3.0, 7.0)
     """
 
+    sums_: list[TargetStatistics]  # type: ignore[assignment]
+
     def __init__(self, *, targets: int, regularisation: float | None = None) -> None:
         super().__init__(balanced=False, regularisation=regularisation)
         self.targets = targets
@@ -59,7 +61,7 @@ class ValueEngine(Engine):
         """Make room for more values, which are 0 for all nodes so far."""
         self.solved &= classes <= self.targets
         self.targets = max(classes, self.targets)
-        self.sums_ = [sums.widened(self.targets) for sums in self.sums_]  # type: ignore[attr-defined]
+        self.sums_ = [sums.widened(self.targets) for sums in self.sums_]
 
     def weigh_classes(self, sizes: Tensor) -> None:
         """Do nothing: there are no classes."""
@@ -82,7 +84,7 @@ class ValueEngine(Engine):
 
     def solution(self, place: int) -> ValueSolution:  # type: ignore[override]
         """Return V of a view with what leaving nodes out needs."""
-        part = self._moments(self.sums_[place])  # type: ignore[arg-type]
+        part = self._moments(self.sums_[place])
         penalty = self.penalty(self.map.views[place])
         strength = float(self.strengths_[place]) * _scale(part, penalty)
         factor = _factor(part.gram, strength, penalty)
@@ -177,6 +179,7 @@ def _factor(gram: Tensor, strength: float, penalty: Tensor | None) -> Tensor:
     """Return L of G̃ + λP, with λ raised until rounding leaves it positive definite."""
     added = torch.eye(len(gram), dtype=gram.dtype) if penalty is None else penalty.double()
     while True:
+        factor: Tensor
         factor, failed = torch.linalg.cholesky_ex(gram + strength * added)
         if not int(failed):
             return factor

@@ -34,6 +34,7 @@ class TargetHead(FusedHead):
     name = "targets"
     drops_classes = False  # columns are labels, in the order in which classes named them
     least_left_out = 1
+    engine: ValueEngine
 
     def __init__(
         self,
