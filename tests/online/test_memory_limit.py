@@ -199,8 +199,8 @@ def test_all_that_is_wide_is_mapped_and_nothing_else():
     arrays = [*learner._knowledge.arrays(), *learner.arrays()]
     mapped = [isinstance(array.tensor, PagedTensor) for array in arrays]
     assert mapped == [array.row_bytes >= WIDE for array in arrays]
-    # features, two hops, codes and two hops of these, what is counted, the copy for readers
-    assert sum(mapped) == 8
+    # features, two hops, shape, codes and two hops of these, what is counted, the readers' copy
+    assert sum(mapped) == 9
 
 
 def test_a_limit_too_small_is_one_sentence(monkeypatch):

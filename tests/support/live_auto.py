@@ -11,6 +11,7 @@ from evergraph.online.delta import Delta
 from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.view.explanation import Explanation
+from evergraph.topology import MixHop
 
 DIMS = 3
 CODES = 4
@@ -21,7 +22,7 @@ VIEWS = [(1,), (0, 1), (0, 1, 2)]  # 2, 0|2 and 0|2+y, by the places of their pa
 def begun(**given: object) -> FusedHead:
     """Return a head that knows how wide embeddings are."""
     head = FusedHead(**{"codes": CODES} | RANDOM | given)  # type: ignore[arg-type]
-    topology = head.default_topology()
+    topology = MixHop(hops=2, kept_hops=(0, 2), unit=True)
     head.begin(2 * DIMS, topology=topology, generator=seeded(0, "head"))
     return head
 
@@ -80,10 +81,14 @@ def chances(learner: OnlineLearner, delta: Delta) -> Tensor:
 
 
 def explained(learner: OnlineLearner, node: str, tolerance: float) -> Explanation:
-    """Explain a node, and check that what voices say adds up to its scores."""
+    """Explain a node, and check that voices and the intercept add up to its scores."""
     told = learner.explain(node, top=3)
     assert told.voices is not None
     says = torch.tensor([voice.says for voice in told.voices]).sum(0) + torch.tensor(told.others)
-    torch.testing.assert_close(says, torch.tensor(told.scores), atol=tolerance, rtol=tolerance)
-    assert max(abs(value) for value in told.rest) < tolerance
+    head, names = learner.head, learner.classes
+    assert isinstance(head, FusedHead)
+    intercept = head.engine.fused_.offsets[[names.index(name) for name in told.classes]].float()
+    whole, scores = says + intercept, torch.tensor(told.scores)
+    torch.testing.assert_close(whole, scores, atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(torch.tensor(told.rest), intercept, atol=tolerance, rtol=tolerance)
     return told

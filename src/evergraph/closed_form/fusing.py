@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,9 +23,19 @@ SHARPNESS = 10.0
 # How strongly a weight is drawn to its share of ``SHARPNESS``, divided by the number of probes:
 # a few probes have little influence.
 PRIOR = 0.02
+# How strongly an intercept is drawn to 0, divided by the number of probes.
+FLAT = 30.0
+MOST_OFFSETS = 512  # classes; an intercept for each of more would cost more than heads do
 STEPS = 50
 TOLERANCE = 1e-9
 BLOCK_VALUES = 1 << 20  # scores processed at a time; temporaries take as much again
+
+
+class Fused(NamedTuple):
+    """Weights of heads and an intercept for every class: s = Σ_v a_v s_v + b."""
+
+    weights: Tensor  # a.  float64 [heads]
+    offsets: Tensor  # b.  float64 [classes]
 
 
 def fused_weights(
@@ -35,10 +45,12 @@ def fused_weights(
     allowed: Tensor | None = None,
     near: Tensor | None = None,
     balanced: bool = True,
-) -> Tensor:
+    intercept: bool = False,
+) -> Fused:
     """Return the weights a ≥ 0 of the heads whose mixture has the least loss on held-back nodes.
 
-    a = argmin Σ_c 1/n_c Σ_{i∈c} -log softmax(Σ_v a_v s_v(i))_c / C + (PRIOR/2n) ‖a - a_0‖²
+    a, b = argmin Σ_c 1/n_c Σ_{i∈c} -log softmax(Σ_v a_v s_v(i) + b)_c / C
+                  + (PRIOR/2n) ‖a - a_0‖² + (FLAT/2n) ‖b‖²
 
     with s_v the scores of head v, n_c the number of held-back nodes of class c, n of all, and C the
     number of classes. All classes have equal weight. Σ_v a_v is the sharpness of the mixture and
@@ -46,34 +58,41 @@ def fused_weights(
     nodes, heads and classes; it is found by Newton's method with projection.
     a_0 = ``SHARPNESS`` / heads.
 
+    Heads whose scores favour one class everywhere would get weight 0, and all nodes the same
+    answer, without the intercept b: with it, a head that is better than chance has some weight.
+    Classes without held-back nodes have none, nor have any beyond ``MOST_OFFSETS`` classes.
+
     scores: [n, classes, heads]; labels: int64 [n]; allowed: the classes allowed for a node, bool
     [n, classes], or [1, classes] if the same for all; all by default; near: starting weights, such
     as those of the last fit, which save steps; balanced: whether all classes have equal weight,
-    or all nodes; -> float64 [heads]
+    or all nodes; intercept: whether to fit b, which is 0 otherwise
 
     >>> right = torch.tensor([[[1.], [0.]], [[0.], [1.]]])
     >>> both = torch.cat([right, 1 - right], dim=2)  # a head that is right, one that is wrong
-    >>> fused_weights(both.repeat(50, 1, 1), torch.tensor([0, 1]).repeat(50)).round()
+    >>> fused_weights(both.repeat(50, 1, 1), torch.tensor([0, 1]).repeat(50)).weights.round()
     tensor([9., 1.], dtype=torch.float64)
     """
-    heads = scores.shape[2]
+    _, classes, heads = scores.shape
     start = torch.full((heads,), SHARPNESS / heads, dtype=torch.float64, device=scores.device)
+    offsets = start.new_zeros(classes)
     if not len(labels):
-        return start
+        return Fused(start, offsets)
     problem = _Problem(scores.double(), labels.to(scores.device), allowed, start, balanced)
-    weights = start if near is None else near.to(start)
+    if intercept and classes <= MOST_OFFSETS:
+        problem.open = problem.labels.unique()
+    found = Fused(start if near is None else near.to(start), offsets)
     for _ in range(STEPS):
-        step = problem.step(weights)
-        weights = weights + step
-        if float(step.abs().max()) < TOLERANCE * SHARPNESS:
+        step = problem.step(found)
+        found = Fused(found.weights + step.weights, found.offsets + step.offsets)
+        if max(float(part.abs().amax()) for part in step) < TOLERANCE * SHARPNESS:
             break
-    return weights
+    return found
 
 
 def mixture_loss(
     scores: Tensor,
     labels: Tensor,
-    weights: Tensor,
+    fused: Fused,
     *,
     allowed: Tensor | None = None,
     balanced: bool = True,
@@ -81,15 +100,15 @@ def mixture_loss(
     """Return the loss that ``fused_weights`` minimises, for some weights.
 
     >>> right = torch.tensor([[[1.], [0.]], [[0.], [1.]]])
-    >>> round(mixture_loss(right, torch.tensor([0, 1]), torch.tensor([10.])), 4)  # log(1 + e^-10)
+    >>> fused = Fused(torch.tensor([10.]), torch.zeros(2))
+    >>> round(mixture_loss(right, torch.tensor([0, 1]), fused), 4)  # log(1 + e^-10)
     0.0
     """
-    weights = weights.to(scores.device, torch.float64)
-    problem = _Problem(
-        scores.double(), labels.to(scores.device), allowed, torch.zeros_like(weights), balanced
-    )
-    problem.prior = 0.0
-    return float(problem.loss(weights))
+    known = Fused(*(part.to(scores.device, torch.float64) for part in fused))
+    nothing = torch.zeros_like(known.weights)
+    problem = _Problem(scores.double(), labels.to(scores.device), allowed, nothing, balanced)
+    problem.prior = problem.flat = 0.0
+    return float(problem.loss(known))
 
 
 class _Problem:
@@ -105,57 +124,80 @@ class _Problem:
         self.shares = counts[labels].reciprocal() / (counts > 0).sum()  # [n], sum 1
         if not balanced:
             self.shares = torch.full_like(self.shares, 1 / len(labels))
-        self.scores = scores
+        self.scores, self.labels = scores, labels
         self.right = scores[torch.arange(len(labels), device=labels.device), labels]  # [n, heads]
         self.barred = None if allowed is None else ~allowed.to(scores.device)
         step = max(BLOCK_VALUES // max(scores[0].numel(), 1), 1)
         self.blocks = [slice(first, first + step) for first in range(0, len(labels), step)]
         self.start = start
-        self.prior = PRIOR / len(labels)
+        self.prior, self.flat = PRIOR / len(labels), FLAT / len(labels)
+        self.open = labels[:0]  # classes with an intercept
 
-    def loss(self, weights: Tensor) -> Tensor:
-        parts = [self._mixed(weights, rows).logsumexp(1) for rows in self.blocks]
-        total = torch.cat(parts) - self.right @ weights
-        pull = (weights - self.start).square().sum()
-        return (self.shares * total).sum() + self.prior / 2 * pull
+    def loss(self, at: Fused) -> Tensor:
+        parts = [self._mixed(at, rows).logsumexp(1) for rows in self.blocks]
+        total = torch.cat(parts) - self.right @ at.weights - at.offsets[self.labels]
+        pull = self.prior * (at.weights - self.start).square().sum()
+        pull += self.flat * at.offsets.square().sum()
+        return (self.shares * total).sum() + pull / 2
 
-    def _mixed(self, weights: Tensor, rows: slice) -> Tensor:
-        mixed = self.scores[rows] @ weights
+    def _mixed(self, at: Fused, rows: slice) -> Tensor:
+        mixed = self.scores[rows] @ at.weights + at.offsets
         if self.barred is None:
             return mixed
         barred = self.barred if len(self.barred) == 1 else self.barred[rows]
         return mixed.masked_fill_(barred, -torch.inf)
 
-    def step(self, weights: Tensor) -> Tensor:
+    def step(self, at: Fused) -> Fused:
         """Return Newton's step over the weights not fixed at 0, halved until the loss falls."""
-        gradient, hessian = self._slope(weights)
-        free = (weights > 0) | (gradient < 0)
-        step = torch.zeros_like(weights)
+        gradient, hessian = self._slope(at)
+        heads = len(at.weights)
+        free = torch.ones_like(gradient, dtype=torch.bool)
+        free[:heads] = (at.weights > 0) | (gradient[:heads] < 0)
+        whole = torch.zeros_like(gradient)
         if bool(free.any()):
-            step[free] = -torch.linalg.solve(hessian[free][:, free], gradient[free])
-        before, size = self.loss(weights), 1.0
+            whole[free] = -torch.linalg.solve(hessian[free][:, free], gradient[free])
+        before, size, down = self.loss(at), 1.0, torch.zeros_like(at.offsets)
+        down[self.open] = whole[heads:]
         while size > TOLERANCE:
-            moved = (weights + size * step).clamp_min(0.0)
-            if self.loss(moved) <= before + 1e-4 * gradient @ (moved - weights):
-                return moved - weights
+            weights = (at.weights + size * whole[:heads]).clamp_min(0.0)
+            moved = Fused(weights, at.offsets + size * down)
+            change = torch.cat([weights - at.weights, size * whole[heads:]])
+            if self.loss(moved) <= before + 1e-4 * gradient @ change:
+                return Fused(weights - at.weights, size * down)
             size /= 2
-        return torch.zeros_like(weights)
+        return Fused(torch.zeros_like(at.weights), torch.zeros_like(at.offsets))
 
-    def _slope(self, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Return gradient and Hessian.  -> [heads], [heads, heads]"""
+    def _slope(self, at: Fused) -> tuple[Tensor, Tensor]:
+        """Return gradient and Hessian over weights, then open intercepts.  -> [k], [k, k]"""
+        heads, known, kept = len(at.weights), len(at.weights) + len(self.open), self.open
         expected = torch.empty_like(self.right)
-        spread = weights.new_zeros(len(weights), len(weights))
+        hessian = at.weights.new_zeros(known, known)
+        spread, cross, corner = (
+            hessian[:heads, :heads], hessian[heads:, :heads], hessian[heads:, heads:],
+        )  # fmt: skip
+        sums = at.offsets.new_zeros(known - heads)  # Σ_i w_i (p_ic - y_ic)
         for rows in self.blocks:
-            scores, chances = self.scores[rows], self._mixed(weights, rows).softmax(1)
+            scores, chances = self.scores[rows], self._mixed(at, rows).softmax(1)
             expected[rows] = torch.einsum("nc,nch->nh", chances, scores)
-            weighed = (self.shares[rows, None] * chances)[:, :, None] * scores
-            spread += weighed.flatten(0, 1).t() @ scores.flatten(0, 1)  # a tenth of einsum's time
-        gradient = self.shares @ (expected - self.right)
+            weighed = self.shares[rows, None] * chances
+            each = (weighed[:, :, None] * scores).flatten(0, 1)
+            spread += each.t() @ scores.flatten(0, 1)  # a tenth of einsum's time
+            if len(kept):
+                mine = weighed[:, kept]
+                cross += torch.einsum("nc,nch->ch", mine, scores[:, kept])
+                cross -= mine.t() @ expected[rows]
+                corner -= mine.t() @ chances[:, kept]
+                sums += mine.sum(0)
+        corner.diagonal().add_(sums)
         spread -= (self.shares[:, None] * expected).t() @ expected
-        eye = torch.eye(len(weights), dtype=spread.dtype, device=spread.device)
+        hessian[:heads, heads:] = cross.t()
         # A little more than the prior, so that two equal heads do not make it singular.
         ridge = self.prior + 1e-12 * spread.diagonal().mean()
-        return gradient + self.prior * (weights - self.start), spread + ridge * eye
+        spread.diagonal().add_(ridge)
+        corner.diagonal().add_(self.flat)
+        gradient = self.shares @ (expected - self.right) + self.prior * (at.weights - self.start)
+        there = torch.zeros_like(at.offsets).index_add_(0, self.labels, self.shares)
+        return torch.cat([gradient, sums - there[kept] + self.flat * at.offsets[kept]]), hessian
 
 
 MIX = (-7046029254386353131, -4658895280553007687, -7723592293110705685)  # constants of splitmix64
@@ -385,14 +427,14 @@ class Mixing:
         if not bool(met.all()):
             allowed = met.expand(len(labels), -1) if allowed is None else allowed & met
         used = slice(0) if self.fusing == "equal" else slice(None)
-        weights = fused_weights(
-            chosen[used], labels[used], balanced=self.balanced,
-            allowed=None if allowed is None else allowed[used],
-        )  # fmt: skip
+        barred = None if allowed is None else allowed[used]
+        weights, offsets = fused_weights(
+            chosen[used], labels[used], balanced=self.balanced, allowed=barred
+        )
         if self.fusing == "shares":
             weights = SHARPNESS * weights / weights.sum().clamp_min(1e-12)
         if not len(labels):
             return weights, math.inf
         return weights, mixture_loss(
-            chosen, labels, weights, allowed=allowed, balanced=self.balanced
+            chosen, labels, Fused(weights, offsets), allowed=allowed, balanced=self.balanced
         )

@@ -30,8 +30,10 @@ from evergraph.topology.cached import Storage
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-VIEWS = ("0|2|4|r|s+y", "0|s", "0", "4", "2|r", "0|2+y")
+VIEWS = ("0|1|2|4|r|s+y", "0|s", "0", "4", "2|r", "0|1+y")
 """A node's own features, near and far neighbourhoods, and labels nearby; the best pair first."""
+# Up to so many columns weigh alike: each of a few may matter together with others.
+FEW_COLUMNS = 64
 # Added to K's diagonal, as a share of its trace, so that nearly equal landmarks count as one.
 JITTER = 1e-7
 PANEL = 128
@@ -201,15 +203,16 @@ def column_weights(rows: ViewRows, labels: Tensor, *, dims: int) -> Tensor:
 
     w = (b / mean b)^(1/4), with b the variance of a column's class means over its variance, all
     classes having equal weight: columns that separate classes count more. With exponent 1 instead
-    of 1/4, a few columns would dominate wide features.
+    of 1/4, a few columns would dominate wide features. Up to ``FEW_COLUMNS`` columns weigh alike.
 
     rows: labelled nodes, of which the first stored hop is used; dims: width of a hop
 
-    >>> rows = ViewRows(torch.tensor([[1., 0.], [1., 1.], [0., 0.], [0., 1.]]), None)
-    >>> column_weights(rows, torch.tensor([0, 0, 1, 1]), dims=2)  # the second separates nothing
+    >>> rows = torch.tensor([[1., 0.], [1., 1.], [0., 0.], [0., 1.]]).repeat(1, 50)
+    >>> found = column_weights(ViewRows(rows, None), torch.tensor([0, 0, 1, 1]), dims=100)
+    >>> found[:2]  # every second column separates nothing
     tensor([1.1892, 0.0316])
     """
-    if not len(labels):
+    if not len(labels) or dims <= FEW_COLUMNS:
         return torch.ones(dims)
     labels = labels.to(rows.hops.device)
     counts = torch.bincount(labels).float()

@@ -131,7 +131,7 @@ def balanced_ridge(
 
 @dataclass(frozen=True, eq=False)
 class BalancedSolution:
-    """V of ``balanced_ridge`` with the factor needed to leave out single nodes.
+    """V of ``balanced_ridge`` with the factor needed to leave out single nodes (``left_out``).
 
     Attributes:
         problem: A and the class means.
@@ -161,68 +161,26 @@ class BalancedSolution:
         [m, m]
         """
         problem = BalancedProblem.of(statistics, balanced=balanced)
-        scale = _scale(problem)  # raises if A is not finite: no λ would be enough
-        if penalty is not None:
-            classes = float((statistics.mass_ > 0).sum())
-            scale = classes * float(penalty.diagonal().mean()) / len(penalty) or 1.0
+        scale = penalty_scale(statistics, penalty, balanced=balanced)
         while (factor := _factor(problem, regularisation * scale, torch.float64, penalty)) is None:
             regularisation = max(10 * regularisation, 1e-7)
         return cls(problem, factor, _substituted(factor, problem.means), balanced)
 
-    def left_out(self, features: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
-        """Return the scores of counted nodes, each computed as if it were left out of V.
-
-        Without φ of class c, one of n_c nodes, and with everything else unchanged, A and the right
-        sides change within the span of φ and μ_c:
-
-            μ'_c = (n_c μ_c - φ) / (n_c - 1),  A' = A - a φφᵀ - b_c μ_c μ_cᵀ + (b_c + a) μ'_c μ'_cᵀ
-
-        With U = [φ, μ_c] that is A' = A + U S Uᵀ, solved by Woodbury's identity from φᵀ(A + λI)⁻¹φ
-        and scores. a and λ are assumed constant; they change by a share of 1 / n. With equal node
-        weights A' = A - a φφᵀ, the right side of c loses a φ, and the result is
-        (s - h y) / (1 - h) with h = a φᵀ(A + λI)⁻¹φ.
-
-        features: φ, float64 [n, m]; labels: of classes with two nodes or more, int64 [n]; counts:
-        n_c, int64 [classes]; -> float64 [n, classes]
-
-        >>> statistics = ClassStatistics(1, precise=True)
-        >>> rows, labels = torch.ones(4, 1).double(), torch.tensor([0, 0, 1, 1])
-        >>> statistics.add(rows, labels, torch.ones(4))
-        >>> solution = BalancedSolution.of(statistics, 0.01)
-        >>> solution.left_out(rows[:1], labels[:1], statistics.counts_)  # all rows are equal
-        tensor([[0.4950, 0.4950]], dtype=torch.float64)
-        """
-        means, share = self.problem.means, self.problem.share
-        rows, counts = torch.arange(len(labels)), counts[labels].double()
-        scores: Tensor = features @ self.weights
-        own = scores[rows, labels]
-        reach = torch.linalg.solve_triangular(self.factor, features.t(), upper=False)
-        pull = reach.square().sum(0)  # φᵀ(A + λI)⁻¹φ
-        if not self.balanced:
-            lever = share * pull
-            scores[rows, labels] -= lever
-            return scores.div_((1 - lever)[:, None])
-        met, places = labels.unique(return_inverse=True)
-        of_means = (means[:, met].t() @ self.weights)[places]  # μ_cᵀV.  [n, classes]
-        less, more = 1 / (counts - 1), counts / (counts - 1)  # μ'_c = more μ_c - less φ
-        now = self.problem.excess[labels] + share
-        change = _pairs(
-            now * less**2 - share, -now * less * more, now * more**2 - self.problem.excess[labels]
-        )  # S
-        inner = _pairs(pull, own, of_means[rows, labels])  # Uᵀ(A + λI)⁻¹U
-        eye = torch.eye(2, dtype=inner.dtype)
-        taken = inner[:, :1] @ torch.linalg.solve(eye + change @ inner, change)  # [n, 1, 2]
-        by_node, by_mean = taken[:, 0].t()[:, :, None]
-        found: Tensor = scores - by_node * scores - by_mean * of_means
-        without = more[:, None] * inner[:, 1] - less[:, None] * inner[:, 0]  # Uᵀ(A + λI)⁻¹μ'_c
-        found[rows, labels] = without[:, 0] - (taken[:, 0] * without).sum(1)
-        return found
+    def half(self, rows: Tensor) -> Tensor:
+        """Return x̂ with x̂ · ŷ = xᵀ(A + λP)⁻¹y for every row x.  float64 [n, m] -> [n, m]"""
+        found: Tensor = torch.linalg.solve_triangular(self.factor, rows.t(), upper=False)
+        return found.t()
 
 
-def _pairs(first: Tensor, across: Tensor, second: Tensor) -> Tensor:
-    """Return symmetric 2 x 2 matrices.  [n] each -> [n, 2, 2]"""
-    flat: Tensor = torch.stack([first, across, across, second], -1)
-    return flat.reshape(*flat.shape[:-1], 2, 2)
+def penalty_scale(
+    statistics: ClassStatistics, penalty: Tensor | None = None, *, balanced: bool = True
+) -> float:
+    """Return what λ is relative to, see ``BalancedSolution.of``; raise if A is not finite."""
+    scale = _scale(BalancedProblem.of(statistics, balanced=balanced))
+    if penalty is None:
+        return scale
+    classes = float((statistics.mass_ > 0).sum())
+    return classes * float(penalty.diagonal().mean()) / len(penalty) or 1.0
 
 
 def solved(matrix: Tensor, means: Tensor, regularisation: float) -> Tensor:

@@ -34,7 +34,12 @@ def shape_of(graph: Graph, nodes: Tensor | None = None) -> Tensor:
     if nodes is not None:
         nodes = nodes.to(graph.device)
         degrees, features = degrees[nodes], take_rows(features, nodes)
-    waves = [_waves(degrees.cpu() + 1), _waves(_lengths(features) + 1e-6)]
+    return shape_rows(degrees.cpu(), _lengths(features))
+
+
+def shape_rows(degrees: Tensor, lengths: Tensor) -> Tensor:
+    """Return the encoding of degrees and feature lengths.  [n], [n] -> float32 [n, SHAPE_WIDTH]"""
+    waves = [_waves(degrees + 1), _waves(lengths + 1e-6)]
     return torch.cat(waves, dim=1) / math.sqrt(2)
 
 

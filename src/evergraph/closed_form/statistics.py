@@ -118,6 +118,12 @@ class ClassStatistics:
         for sums in (self.gram_, self.sums_, self.mass_, self.counts_):
             sums.zero_()
 
+    def erase(self, places: Tensor) -> None:
+        """Set features to 0 for all nodes."""
+        self.gram_[places] = 0.0
+        self.gram_[:, places] = 0.0
+        self.sums_[:, places] = 0.0
+
     def clear_rounding(self) -> None:
         """Clear the sums of classes without nodes, which hold rounding only."""
         self.sums_[self.counts_ == 0] = 0.0
@@ -154,8 +160,10 @@ class ClassStatistics:
         if self.rank is not None:
             self._compress(self.rank)
 
-    def exchange(self, before: Tensor, after: Tensor, labels: Tensor) -> None:
-        """Replace the features of nodes with weight 1.  [n, m] each; int64 [n]
+    def exchange(
+        self, before: Tensor, after: Tensor, labels: Tensor, weights: Tensor | None = None
+    ) -> None:
+        """Replace the features of nodes.  [n, m] each; int64 [n]; weights: [n], 1 by default
 
         ΨᵀΨ - ΦᵀΦ = SᵀD + DᵀS with S = (Φ + Ψ) / 2 and D = Ψ - Φ: one half is the transpose of the
         other, so it takes four fifths of the time of removing and adding.
@@ -169,6 +177,8 @@ class ClassStatistics:
         assert self.rank is None, "a compressed G cannot exchange nodes"
         was, now = before.to(self.gram_.dtype), after.to(self.gram_.dtype)
         change, mean = now - was, (was + now).mul_(0.5)
+        if weights is not None:
+            change *= weights.to(change.dtype)[:, None]
         for start in range(0, self.width, PANEL):
             stop = min(start + PANEL, self.width)
             panel = slice(start, stop)

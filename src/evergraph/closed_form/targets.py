@@ -97,13 +97,32 @@ class TargetStatistics:
 
         features: [n, m], or an iterable of blocks of their rows, held one at a time.
         """
-        self._count(features, values, weights, 1)
+        self.count(features, values, weights, 1)
 
     def remove(self, features: Features, values: Tensor, weights: Tensor) -> None:
         """Remove nodes that were added with these features, values and weights."""
-        self._count(features, values, weights, -1)
+        self.count(features, values, weights, -1)
 
-    def _count(self, features: Features, values: Tensor, weights: Tensor, sign: int) -> None:
+    def exchange(self, before: Tensor, after: Tensor, values: Tensor, weights: Tensor) -> None:
+        """Replace the features of nodes.  [n, m] each; [n, targets]; [n]"""
+        self.count(before, values, weights, -1)
+        self.count(after, values, weights, 1)
+
+    def clear(self) -> None:
+        """Remove all nodes."""
+        self.patterns_, self.cross_ = {}, {}
+
+    def clear_rounding(self) -> None:
+        """Do nothing: patterns without nodes are gone."""
+
+    def erase(self, places: Tensor) -> None:
+        """Set features to 0 for all nodes."""
+        for pattern, statistics in self.patterns_.items():
+            statistics.erase(places)
+            self.cross_[pattern][places] = 0.0
+
+    def count(self, features: Features, values: Tensor, weights: Tensor, sign: int) -> None:
+        """Add nodes, or remove them if the sign is -1."""
         if not len(values):
             return
         patterns, owner = (~values.isnan()).unique(dim=0, return_inverse=True)

@@ -401,6 +401,14 @@ class ContinualNodeClassifier(Part, Closing):
         """
         return self._submit(Delta(forgotten=conversion.as_ids(ids, "ids"), key=key))
 
+    def refit(self, *, key: str | None = None) -> ContinualNodeClassifier:
+        """Choose landmarks, penalties and mixture anew, and learn everything again.
+
+        Afterwards the model is that of one who was given all nodes, edges and labels at once, up to
+        rounding, whatever the order in which they came. It takes about as long as that.
+        """
+        return self._submit(Delta(refit=True, key=key))
+
     def _submit(self, delta: Delta) -> ContinualNodeClassifier:
         before = self.learner_.status().seq
         self.applied_ = self._home.submit(delta)

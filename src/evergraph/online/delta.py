@@ -56,6 +56,8 @@ class Delta:
             has relations from its first nodes on, or none: if edges come later, the first nodes
             must have types, possibly None.
         types: one per new node, None if unknown; or empty.
+        refit: whether landmarks, penalties and mixture are then chosen anew and everything is
+            learned again, so that the learner is that of one who was given all of it at once.
         key: identifies the delta; a delta with a known key is not applied again.
 
     >>> Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", None), edges=(("a", "b"),))
@@ -75,10 +77,12 @@ class Delta:
     updated_features: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     relations: Sequence[str] = ()
     types: Sequence[str | None] = ()
+    refit: bool = False
 
     def __repr__(self) -> str:
         counts = {name: len(getattr(self, name)) for name in PARTS}
         said = [f"{count} {PARTS[name]}" for name, count in counts.items() if count]
+        said += ["refit"] * self.refit
         return f"Delta({', '.join(said)})"
 
 
@@ -91,7 +95,7 @@ PARTS = {
 
 def is_empty(delta: Delta) -> bool:
     """Whether a delta changes nothing."""
-    return not any(len(getattr(delta, name)) for name in PARTS)
+    return not delta.refit and not any(len(getattr(delta, name)) for name in PARTS)
 
 
 @dataclass(frozen=True)

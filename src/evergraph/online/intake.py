@@ -182,7 +182,7 @@ class Batch:
     def is_alone(delta: Delta) -> bool:
         """Whether a delta must always be applied by itself."""
         parts = (delta.removed_edges, delta.updated, delta.forgotten)
-        return any(map(len, (*parts, delta.relations, delta.types)))
+        return delta.refit or any(map(len, (*parts, delta.relations, delta.types)))
 
     @property
     def full(self) -> bool:

@@ -20,6 +20,7 @@ from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph, no_n
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
+from evergraph.online.graph.live_shape import LiveShape
 from evergraph.online.heads import OnlineHead
 from evergraph.online.heads.base import Wear, class_scores, row_blocks
 from evergraph.online.identifiers import IdTable
@@ -45,12 +46,12 @@ class Settled(NamedTuple):
 class Knowledge:
     """A growing graph whose embeddings, class codes and head are updated with it.
 
-    Nodes are positions here. A node's vector is its embedding, then relations if there are any, and
-    class codes for heads that use them. Within a delta a node may move more than once, be labelled
-    and forgotten; what is touched is collected, and the head is updated once, by ``settle``, with
-    the node's vector when it was last counted and its current one. Nodes that have hardly moved are
-    skipped (see ``Counted``), unless something is forgotten: then all around it are updated. Scores
-    are solved at once or a little later (see ``Solving``).
+    Nodes are positions here. A node's vector is its embedding, then relations if there are any,
+    shape and class codes for heads that use them. Within a delta a node may move more than once, be
+    labelled and forgotten; what is touched is collected, and the head is updated once, by
+    ``settle``, with the node's vector when it was last counted and its current one. Nodes that have
+    hardly moved are skipped (see ``Counted``), unless something is forgotten: then all around it
+    are updated. Scores are solved at once or a little later (see ``Solving``).
 
     related: whether vectors have relations of edges and types of nodes; tolerance, patience: see
     ``Counted`` and ``Solving``.
@@ -72,13 +73,14 @@ class Knowledge:
         self.codes = None
         if head.code_width:
             self.codes = LiveCodes(width=head.code_width, seed=seed, relations=self.relations)
-        parts = (embeddings, self.relations, self.codes)
+        self.shape = LiveShape() if head.shaped else None
+        parts = (embeddings, self.relations, self.shape, self.codes)
         self._vectors = [part for part in parts if part is not None]  # those of a node's vector
         self.dims = sum(part.dims for part in self._vectors)
         self.storage: ArrayStorage | None = None  # of arrays that lie in files, see ``map_to``
         self.classes = IdTable()
         self.labels = NodeLabels()
-        self.held = HeldBack() if head.holds_back else None
+        self.held = HeldBack(least=head.least_left_out) if head.holds_back else None
         self.counted = Counted(head.parts(self.dims), tolerance=tolerance)
         self.solving = Solving(patience=patience)
         self.wear = Wear()
@@ -137,6 +139,7 @@ class Knowledge:
             codes=None if codes is None else (codes.smoother.frozen(), codes.frozen()),
             embeddings=self.embeddings,
             relations=None if relations is None else relations.frozen(),
+            shaped=self.shape is not None,
             classes=self.classes,
             kind=self.head.kind,
         )
@@ -192,6 +195,8 @@ class Knowledge:
         self._recomputed += len(self._touched[-1])
         if self.relations is not None:
             self._touched.append(self.relations.update())
+        if self.shape is not None:
+            self._touched.append(self.shape.update(self.graph, change))
         self._recode(change, no_nodes() if relabelled is None else relabelled)
         if self.relations is not None:
             self.relations.clear()
@@ -285,10 +290,18 @@ class Knowledge:
             self.relations.forget(nodes)
         self._follow(self.graph.remove(nodes), nodes.unique())
 
-    def settle(self, *, every: bool = False) -> Settled:
-        """Update the head to all changes since the last call; every: return all changed vectors."""
-        if self._forgotten:  # no trace of it may be left in the counted vectors of others
+    def settle(self, *, every: bool = False, refit: bool = False) -> Settled:
+        """Update the head to all changes since the last call.
+
+        every: return all changed vectors; refit: count every node as it is now, on landmarks that
+        are chosen anew
+        """
+        exactly = self._forgotten or refit
+        if exactly:  # no trace of it may be left in the counted vectors of others
             self._touched.append(self.counted.unmarked())
+        if refit:
+            self._urgent = True
+            self._touched.append((self.labels.every != UNLABELLED).nonzero().flatten())
         touched = torch.cat([no_nodes(), *self._touched]).numpy()
         nodes = torch.from_numpy(self.graph.distinct(touched))
         new = self.labels.of(nodes)
@@ -304,22 +317,22 @@ class Knowledge:
         traced = ~(marked & stay) if self._cut else marked & ~stay
         self._urgent |= self.head.let_go(nodes if self._forgotten else nodes[traced])
         counts = self.labels.counts_
-        known = {"labelled": int(counts.sum()), "classes": int((counts > 0).sum())}
-        anew = self.head.landmarks_wanted(**known, changed=bool(len(nodes)))
-        if self.counted.tolerance and not self._forgotten and (stored := self._stored()):
+        anew = self.head.landmarks_wanted(counts, changed=bool(len(nodes)), refit=refit)
+        if self.counted.tolerance and not exactly and (stored := self._stored()):
             near = self.counted.surely_near(nodes[stay], stored, updated=self._updated)
             stay[stay.clone()] = ~torch.from_numpy(near)
         if not every:  # readers have no copy of the vectors of others
             some = stay | (old != new)
             nodes, stay, old, new = nodes[some], stay[some], old[some], new[some]
         vectors = self.of(nodes)
-        counted = self._teach(nodes, vectors, stay, old, new, told=not anew)
+        changed = (stay, old, new)
+        counted = self._teach(nodes, vectors, *changed, told=not anew, exactly=exactly)
         if anew:
             assert self.held is not None, "heads on landmarks hold back"
             chosen = self.held.landmarks(anew)
-            self.head.stand_on(chosen, self.counted.of(chosen), **known)
+            self.head.stand_on(chosen, self.counted.of(chosen), counts=counts)
             self._urgent, counted = True, self._count_all()
-        elif (sizes := self.head.sizes()) is not None and self.wear.worn(sizes):
+        elif (sizes := self.head.sizes()) is not None and (self.wear.worn(sizes) or refit):
             # Sums have lost digits. This depends only on what was counted, so a replay of the same
             # deltas comes to it at the same points.
             counted += self._count_all()
@@ -330,16 +343,25 @@ class Knowledge:
         return done
 
     def _teach(
-        self, nodes: Tensor, vectors: Tensor, stay: Tensor, old: Tensor, new: Tensor, *, told: bool
+        self,
+        nodes: Tensor,
+        vectors: Tensor,
+        stay: Tensor,
+        old: Tensor,
+        new: Tensor,
+        *,
+        told: bool,
+        exactly: bool,
     ) -> int:
         """Let the head forget, move and learn; return how many nodes it has counted (again).
 
         stay: nodes that keep their class and may have moved, bool [n]; old, new: classes before and
-        now, int64 [n]; told: whether to tell the head, which otherwise counts all nodes afterwards
+        now, int64 [n]; told: whether to tell the head, which otherwise counts all nodes afterwards;
+        exactly: whether nodes that have hardly moved are counted again too
         """
         gone = (old != new) & (old != UNLABELLED)
         come = (old != new) & (new != UNLABELLED)
-        moved = self.counted.moved(nodes, vectors, among=stay, exactly=self._forgotten)
+        moved = self.counted.moved(nodes, vectors, among=stay, exactly=exactly)
         there = moved.places
         if told:
             self.head.forget(nodes[gone], self.counted.of(nodes[gone]), old[gone])
@@ -368,7 +390,7 @@ class Knowledge:
         if not self.head.lazy or self.solving.due(counted, known=known, urgent=urgent):
             if self.held is not None:
                 held = self.held.first(self.head.most_weighed, balanced=self.head.balanced)
-                self.head.weigh(self.counted.of(held), self.labels.of(held))
+                self.head.weigh(held, self.counted.of(held), self.labels.of(held))
             self.head.settle()
 
     def _classes_there(self) -> Tensor:
@@ -392,7 +414,7 @@ class Knowledge:
                 yield from part.arrays()
 
     def _parts(self) -> dict[str, Any]:
-        vectors = ("graph", "embeddings", "relations", "codes")
+        vectors = ("graph", "embeddings", "relations", "shape", "codes")
         names = (*vectors, "held", "counted", "solving", "wear", "head", "labels", "classes")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
@@ -407,30 +429,18 @@ class Knowledge:
             kept = part_of(state, f"{name}.")
             if part is self.head:  # which keeps the tensors it is given
                 kept = {name: in_memory(value) for name, value in kept.items()}
-            if kept or not isinstance(part, Counted | Solving | Wear):  # old snapshots lack these
-                part.restore(kept)
+            part.restore(kept)
         self.embeddings.attach(self.graph)
         self.head.meet(list(self.classes))
-        every, learned, late = torch.arange(self.graph.num_nodes), self.labels.every, no_nodes()
+        every, learned = torch.arange(self.graph.num_nodes), self.labels.every
         if self.held is not None:
             labelled = every[learned != UNLABELLED]
             unknown = torch.full_like(labelled, UNLABELLED)
             self.held.change(labelled, unknown, learned[labelled])
-            if "held.learned" not in state:  # an earlier version did not learn from some
-                late, learned = self.held.formerly(), learned.clone()
-                learned[late] = UNLABELLED
         if self.codes is not None:
             self.codes.name(list(self.classes))
             for rows in every.split(ROWS):
                 self.codes.show(rows, learned[rows])
             self.codes.attach(self.graph)
-        if not part_of(state, "counted."):  # an old snapshot, in which vectors were counted exactly
-            there = every[learned != UNLABELLED]
-            self.counted.put(there, self.of(there))
         self._present = self._classes_there()
         self.head.scores(torch.tensor([0]), torch.zeros(1, self.dims))  # raises unless it fits
-        if len(late):  # they are learned now
-            self._touched, self._urgent = [late], True
-            self._relabelled = [(late, torch.full_like(late, UNLABELLED))]
-            self._recode(GraphChange(), late)
-            self.settle()

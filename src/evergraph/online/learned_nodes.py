@@ -24,10 +24,8 @@ TINY = 1e-30  # squared lengths below it have lost digits and cannot be compared
 SMALL = 1024  # with fewer labelled nodes, scores are solved after every change
 NEARER = 0.99  # share of the limit below which roundings cannot make a difference
 SHARE = 1 / 16  # of the labelled nodes; once more have changed, scores are solved
-LEAST = 16  # labelled nodes of a class before any of them is held back
+LEAST = 2  # labelled nodes of a class before any of them is left out in turn
 MOST = 1024  # of a class; a head may use fewer, see ``first``
-# Earlier versions did not learn from one in 16 nodes of a class, 64 at most.
-FORMER_SHARE, FORMER_MOST = 16, 64
 Members = list[tuple[int, int]]  # sorted pairs (lot, position)
 
 
@@ -277,7 +275,7 @@ def lot(node: NodeId) -> int:
 
 
 class HeldBack(KeptArrays):
-    """The first 1,024 nodes by ``lot`` of each class that has at least 16 labelled nodes.
+    """The first 1,024 nodes by ``lot`` of each class that has at least ``least`` labelled nodes.
 
     All of them are learned from; the prediction for one is made as if it alone had been left out
     (leave-one-out in closed form). The choice depends only on the ids and classes of all labelled
@@ -292,7 +290,8 @@ class HeldBack(KeptArrays):
     (32, 4)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, least: int = LEAST) -> None:
+        self.least = least
         self._lots = GrowingArray(dtype=np.int64)
         self.kept = {"lots": self._lots}
         self._members: list[Members] = []  # by class
@@ -306,18 +305,18 @@ class HeldBack(KeptArrays):
     def first(self, most: int, *, balanced: bool = True) -> Tensor:
         """Return at most ``most`` of them: the first of every class, then the second, and so on.
 
-        They come class by class, each in the order of lots. The last round, if it has too many, is
-        cut by ``lot``, so that this choice too depends only on ids and classes. Unless
+        They come in the order of lots. The last round, if it has too many, is cut by ``lot``, so
+        that this choice too depends only on ids and classes. Unless
         ``balanced``, the first by lot overall are returned: classes have their shares in the graph.
         -> int64 [most or fewer]
         """
-        return self._in_turn([_first(members) for members in self._members], most, balanced)
+        return self._in_turn([self._first(members) for members in self._members], most, balanced)
 
     def landmarks(self, most: int) -> Tensor:
         """Return at most ``most`` labelled nodes, equally many of every class.
 
         A class that has fewer leaves room for others. The choice depends only on ids and classes,
-        and includes classes with fewer than 16 nodes.  -> int64 [n]
+        and includes classes with fewer than ``least`` nodes.  -> int64 [n]
         """
         return self._in_turn([members[:most] for members in self._members], most)
 
@@ -327,13 +326,14 @@ class HeldBack(KeptArrays):
             while rounds > 1 and np.minimum(sizes, rounds // 2).sum() >= most:
                 rounds //= 2
             members = [some[:rounds] for some in members]
-        nodes = torch.tensor([p for some in members for _, p in some], dtype=torch.int64)
-        if len(nodes) <= most:
-            return nodes
-        ranks = np.array([rank for some in members for rank, _ in enumerate(some)])
-        lots = self._lots.array[nodes.numpy()]
-        chosen = np.lexsort((nodes.numpy(), lots, ranks if balanced else 0 * ranks))[:most]
-        return nodes[torch.from_numpy(np.sort(chosen))]
+        nodes = np.array([p for some in members for _, p in some], np.int64)
+        lots = self._lots.array[nodes]
+        if len(nodes) > most:
+            ranks = np.array([rank for some in members for rank, _ in enumerate(some)])
+            chosen = np.lexsort((nodes, lots, ranks if balanced else 0 * ranks))[:most]
+            nodes, lots = nodes[chosen], lots[chosen]
+        # So that the first few are of all classes, whatever the order in which these came.
+        return torch.from_numpy(nodes[np.lexsort((nodes, lots))])
 
     def change(self, nodes: Tensor, before: Tensor, after: Tensor) -> bool:
         """Update for labels that came, went or changed; return whether a class crossed ``LEAST``.
@@ -346,7 +346,7 @@ class HeldBack(KeptArrays):
         other = False
         for label in left.keys() | joined.keys():
             members, come = self._members[label], joined.get(label, [])
-            spoke = bool(_first(members))
+            spoke = bool(self._first(members))
             for one in left.get(label, []):
                 del members[bisect_left(members, one)]
             if len(come) > LEAST:
@@ -355,14 +355,8 @@ class HeldBack(KeptArrays):
             else:
                 for one in come:
                     insort(members, one)
-            other |= spoke != bool(_first(members))
+            other |= self.least > 1 and spoke != bool(self._first(members))
         return other
-
-    def formerly(self) -> Tensor:
-        """Return the nodes that earlier versions did not learn from.  int64 [n], ascending"""
-        firsts = (ms[: min(len(ms) // FORMER_SHARE, FORMER_MOST)] for ms in self._members)
-        held = sorted(position for members in firsts for _, position in members)
-        return torch.tensor(held, dtype=torch.int64)
 
     def _by_class(self, nodes: Tensor, labels: Tensor) -> dict[int, Members]:
         found: dict[int, Members] = {}
@@ -372,17 +366,13 @@ class HeldBack(KeptArrays):
                 found.setdefault(label, []).append((drawn, position))
         return found
 
+    def _first(self, members: Members) -> Members:
+        """Return the nodes of a class that may be left out in turn."""
+        return members[:MOST] if len(members) >= self.least else []
+
     def wipe(self, nodes: Tensor) -> None:
         """Erase the lots of removed nodes."""
         self._lots.array[nodes.numpy()] = 0
-
-    def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return the lots, and that held-back nodes were learned from (earlier: they were not)."""
-        return super().pieces() | {"learned": torch.tensor(True)}
-
-
-def _first(members: Members) -> Members:
-    return members[:MOST] if len(members) >= LEAST else []
 
 
 class Solving:

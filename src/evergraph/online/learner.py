@@ -227,5 +227,6 @@ class OnlineLearner(LearnerState):
         knowledge.learn(nodes, labels)
         if len(delta.forgotten):
             knowledge.forget(delta.gone)
-        settled = knowledge.settle(every=self._shared)  # readers have a copy of all vectors
+        # Readers have a copy of all vectors.
+        settled = knowledge.settle(every=self._shared, refit=delta.refit)
         return settled, guesses, owners(parts)[unknown]

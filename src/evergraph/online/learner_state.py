@@ -120,11 +120,7 @@ class LearnerState(LearnerView):
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """Return an empty learner with these ``parameters``."""
-        given = dict(parameters)
-        head = dict(given.pop("head"))
-        if head["name"] == "auto":  # saved before there was a choice
-            head.setdefault("basis", "random")
-        return cls(head=head, **given)
+        return cls(**parameters)
 
     @property
     def parameters(self) -> dict[str, Any]:

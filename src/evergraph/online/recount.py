@@ -157,6 +157,8 @@ def _vectors(learner: OnlineLearner, knowledge: Knowledge) -> Iterator[str]:
     nodes = knowledge.graph.alive.nonzero().flatten()
     every = torch.arange(knowledge.graph.num_nodes)
     parts: list[tuple[str, Any, Any]] = [("embeddings", knowledge.embeddings, fresh.embeddings)]
+    if knowledge.shape is not None:
+        parts.append(("degrees and lengths", knowledge.shape, fresh.shape))
     if knowledge.codes is not None and knowledge.relations is None:
         parts.append(("class codes", knowledge.codes, fresh.codes))
     for name, own, others in parts:
@@ -217,13 +219,11 @@ def _scores(learner: OnlineLearner) -> Iterator[str]:
     pairs: list[tuple[Tensor, Tensor]] = []
     if type(head) is AnalyticHead and head._settled:
         pairs = [(head.weights_, balanced_ridge(head.statistics_, head.regularisation))]
-    elif isinstance(head, FusedHead) and head._settled and len(head.mixture_):
-        solved = [
-            head.solution(view, each).weights
-            for view, each in zip(head.parsed, head.statistics_, strict=True)
-        ]
-        shares = zip(solved, head.mixture_, strict=True)
-        pairs = [*zip(head._weights, (one * share for one, share in shares), strict=True)]
+    elif isinstance(head, FusedHead) and head.engine.solved and len(head.engine.strengths_):
+        engine = head.engine
+        solved = [engine.solution(place).weights for place in range(len(engine.sums_))]
+        shares = zip(solved, engine.fused_.weights, strict=True)
+        pairs = [*zip(engine.heads_, (one * share for one, share in shares), strict=True)]
     for own, others in pairs:
         if own.shape != others.shape or not _close(own, others, SOLVED, 0.0):
             yield "scores do not match the sums of the head"

@@ -56,7 +56,7 @@ KINDS = {
         rf"{_LISTS}\.indptr": ArrayKind(_whole, POSITIONS, more=1, least=0),
         rf"{_LISTS}\.indices": ArrayKind(torch.int32, least=0, below=POSITIONS),
         rf"{_LISTS}\.weights": ArrayKind(_single, "{0}.indices", least=0, finite=True),
-        r"(embeddings|codes)\..+": ArrayKind(_single, POSITIONS),
+        r"(embeddings|codes|shape)\..+": ArrayKind(_single, POSITIONS),
         r"relations\.(sent|near|vectors)": ArrayKind(_single, POSITIONS),
         r"relations\.typed": ArrayKind(_whole, POSITIONS, least=-1, below="relations.types.kinds"),
         r"ids\.kinds": ArrayKind(torch.uint8, POSITIONS),
@@ -73,6 +73,7 @@ KINDS = {
         r"prequential\.pairs": ArrayKind(_whole, least=-1, below=CLASSES),
         r"head\.landmark_nodes": ArrayKind(_whole, least=-1, below=POSITIONS),
         r"head\.landmarks": ArrayKind(_single, "head.landmark_nodes"),
+        r"head\.(chosen|class_weights)": ArrayKind(None, CLASSES, fewer=True),
         r"head\.tem\.memory\.nodes": ArrayKind(_whole, least=0, below=POSITIONS),
         r"head\.tem\.memory\.labels": ArrayKind(_whole, least=0, below=CLASSES),
         rf"{_SUMS}\.counts": ArrayKind(_whole, CLASSES, fewer=True),
@@ -83,7 +84,6 @@ KINDS = {
 # Arrays that snapshots of earlier versions may lack, with what is computed or assumed instead.
 _LATER = re.compile(
     r"(embeddings|codes)\.(drift_\d+|unscaled|subtracted)|(counted|solving|wear|alarms|head)\..+"
-    r"|held\.learned"
 )
 
 
@@ -180,11 +180,9 @@ def _slots(counted: str, state: Mapping[str, Tensor]) -> str | None:
     slots, labels = state[f"{counted}.slots"], state["labels.numbers"]
     if len(slots) and int(slots.max()) > len(state[f"{counted}.rows"]):
         return f"be at most {len(state[f'{counted}.rows'])}"
-    # Labelled nodes that an earlier version held back were not counted.
-    former = "held.lots" in state and "held.learned" not in state
     there = torch.zeros(len(labels), dtype=torch.bool)
     there[: len(slots)] = slots > 0
-    return None if former or bool(there[labels >= 0].all()) else "be above 0 for labelled nodes"
+    return None if bool(there[labels >= 0].all()) else "be above 0 for labelled nodes"
 
 
 # What holds between arrays, by the last word of a name.

@@ -31,9 +31,9 @@ from evergraph.online.folder.markers import (
     FORMAT_FILE,
     acknowledged_in,
     acknowledgement,
-    read_format,
     store_columns,
     stored_columns,
+    stored_parameters,
 )
 from evergraph.online.folder.snapshot import MANIFEST, read_manifest
 from evergraph.tables.fitting import fit_scheme
@@ -87,19 +87,20 @@ def without_checksum(path: Path, **more: Any) -> bytes:
 
 
 def test_of_the_format_file(folder):
-    assert refused(folder / FORMAT_FILE, lambda: read_format(folder)) > 7 / 8  # but for blanks
-    data = without_checksum(folder / FORMAT_FILE, format=2)  # as earlier versions wrote it
+    share = refused(folder / FORMAT_FILE, lambda: stored_parameters(folder))
+    assert share > 7 / 8  # but for blanks
+    data = without_checksum(folder / FORMAT_FILE, format=2)  # of which nothing is read
     for place, other in enumerate([data, *islice(flipped(data), 0, None, 3)]):
         with suppress(EvergraphError), holding(other):  # nothing of Python's
-            _, parameters = read_format(folder) or (0, {})
+            parameters = stored_parameters(folder) or {}
             if not place % 16:
                 made_with(folder, parameters)
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"[]", b"1", b"\xff\xfe", b"[" * 100_000, b'{"format": 3}', b'{"format": 2}',
-     b'{"format": 2, "parameters": [1]}', b'{"format": [], "parameters": {}}', b"\0" * 200],
+    [b"", b"[]", b"1", b"\xff\xfe", b"[" * 100_000, b'{"format": 4}', b'{"format": 2}',
+     b'{"format": 4, "parameters": [1]}', b'{"format": [], "parameters": {}}', b"\0" * 200],
 )  # fmt: skip
 def test_what_is_no_format_file_is_refused_in_one_sentence(tmp_path, content):
     (tmp_path / FORMAT_FILE).write_bytes(content)

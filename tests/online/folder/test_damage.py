@@ -132,7 +132,7 @@ REFUSED = {
     "no journal": ((), gone(JOURNAL), "journal.sqlite: is missing"),
     "no format": ((), gone(FORMAT_FILE), "evergraph-learner.json: is missing, but the journal"),
     "a later format": (
-        (), other(FORMAT_FILE, format=99, evergraph="9.1"), "format 99, .* evergraph 9.1 or newer",
+        (), other(FORMAT_FILE, format=99, evergraph="9.1"), "format 99, .* evergraph 9.1, which",
     ),
 }  # fmt: skip
 

@@ -6,7 +6,6 @@ import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,14 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.core.device import exactly_threads
-from evergraph.core.errors import ConfigurationError, KeyReusedError
+from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.delta import Delta
 from evergraph.online.folder import reader as reader_module
-from evergraph.online.folder.backup import backup, restore
-from evergraph.online.folder.checkup import checkup
 from evergraph.online.folder.journal import JOURNAL_FILE
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.markers import FORMAT, FORMAT_FILE
+from evergraph.online.folder.markers import FORMAT_FILE, with_check
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
 from growth import bits as all_bits
@@ -81,88 +78,36 @@ def test_a_reader_that_polls_does_not_read_what_it_knows(tmp_path, monkeypatch):
         assert bits(reader.learner) == twin_of([[1, 2]])
 
 
-# What the versions before did not write: of formats 1 and 2, and of the first of format 3.
-BEFORE = {
-    1: """DROP INDEX keys_by_seq; DROP TABLE start; ALTER TABLE deltas DROP COLUMN batch;
-        ALTER TABLE keys DROP COLUMN time; PRAGMA user_version = 0""",
-    3: """DROP TABLE costs; DROP TABLE set_aside; DROP TABLE rewritten; DROP TABLE trying;
-        PRAGMA user_version = 3""",
-}
+# What the first version of this format did not write.
+BEFORE = """DROP TABLE costs; DROP TABLE set_aside; DROP TABLE rewritten; DROP TABLE trying;
+    PRAGMA user_version = 3"""
 
 
-@pytest.mark.parametrize("before", BEFORE)
-def test_a_folder_of_a_version_before_is_read_and_brought_up_to_date(tmp_path, before):
+def test_a_folder_of_a_version_before_is_read_and_brought_up_to_date(tmp_path):
     filled(tmp_path, 3, compact_at=(2,))
-    if before < FORMAT:
-        content = json.loads((tmp_path / FORMAT_FILE).read_text())
-        del content["sha256"]
-        (tmp_path / FORMAT_FILE).write_text(json.dumps(content | {"format": before}))
     with closing(sqlite3.connect(tmp_path / JOURNAL_FILE)) as connection:
-        connection.executescript(BEFORE[before])
+        connection.executescript(BEFORE)
     with opened(tmp_path, readonly=True) as folder:
         assert bits(folder.learner) == twin(3)
         assert folder.status().set_aside == folder.refresh() == 0
-        assert json.loads((tmp_path / FORMAT_FILE).read_text())["format"] == before
         with opened(tmp_path, key_age=1, keys_kept=0) as writer:
             assert writer.submit(delta(2, key="k2")).seq == 2
-            writer.compact()  # keys without a time count as written when they were upgraded
+            writer.compact()
             assert writer.status().keys == 3
             writer.submit_many([delta(4), delta(5)])
             assert folder.refresh() == 2  # it sees that there are other tables now
             writer.submit(delta(6))
             assert folder.refresh() == 1
         assert bits(folder.learner) == twin_of([[1], [2], [3], [4, 5], [6]])
-    # Earlier versions would apply 4 and 5 one by one: they refuse the format.
-    assert json.loads((tmp_path / FORMAT_FILE).read_text())["format"] == FORMAT
 
 
-# ``format-1`` was made by the version before batches, ``format-2`` by the one before checksums of
-# the small files: four nodes of two classes, one more that is forgotten after a snapshot, then two
-# more, with keys. ``expected.json`` is what that version predicted.
-FOLDERS = Path(__file__).with_name("folders")
-
-
-@pytest.fixture(params=[1, 2])
-def old(request: Any, tmp_path: Path) -> Path:
-    shutil.copytree(FOLDERS / f"format-{request.param}" / "learner", tmp_path / "learner")
-    shutil.copy(FOLDERS / f"format-{request.param}" / "expected.json", tmp_path)
-    return tmp_path / "learner"
-
-
-def is_as_expected(folder: LearnerFolder, path: Path) -> None:
-    told = json.loads(path.with_name("expected.json").read_text())
-    classes, shares = folder.learner.predict_proba(told["ids"])
-    assert folder.seq == told["seq"]
-    assert list(classes) == told["classes"]
-    assert folder.learner.predict(told["ids"]) == told["labels"]
-    assert torch.allclose(shares, torch.tensor(told["shares"]), atol=1e-4)
-
-
-def test_an_old_folder_is_read_as_it_is_copied_and_written_to(old, tmp_path):
-    kept = {path: path.read_bytes() for path in old.rglob("*") if path.is_file()}
-    with LearnerFolder.open(old, readonly=True) as folder:
-        is_as_expected(folder, old)
-    backup(old, tmp_path / "copy.tar")
-    assert checkup(old) == []
-    assert all(path.read_bytes() == data for path, data in kept.items())
-    restore(tmp_path / "copy.tar", tmp_path / "made")
-    rows = torch.tensor([[0.5, 0.5, 0.5]])
-    again = Delta(nodes=("e",), features=rows, labels=("x",), edges=(("e", "b"),), key="last")
-    with LearnerFolder.open(tmp_path / "made") as copy, LearnerFolder.open(old) as folder:
-        is_as_expected(copy, old)
-        is_as_expected(folder, old)
-        assert folder.submit(again).seq == 5  # its key is known
-        with pytest.raises(KeyReusedError):
-            folder.submit(Delta(nodes=("f",), features=rows, key="first"))
-        folder.submit(Delta(nodes=("f",), features=rows, edges=(("f", "a"),), key="new"))
-        folder.compact()
-        left = all_bits(folder.learner)
-    assert json.loads((old / FORMAT_FILE).read_text())["format"] == FORMAT
-    with LearnerFolder.open(old) as folder:
-        assert (folder.seq, all_bits(folder.learner)) == (6, left)
-        folder.purge(keys=True)
-        assert folder.learner.classes == ("x", "y")
-    assert checkup(old, quick=True) == []
+def test_a_folder_of_another_format_is_refused_in_one_sentence(tmp_path):
+    filled(tmp_path, 1)
+    content = json.loads((tmp_path / FORMAT_FILE).read_text())
+    for other in (3, 5):
+        (tmp_path / FORMAT_FILE).write_text(json.dumps(with_check(content | {"format": other})))
+        with pytest.raises(DataError, match=f"is of format {other}, .* reads format 4: install"):
+            LearnerFolder.open(tmp_path)
 
 
 def learned(path, threads):

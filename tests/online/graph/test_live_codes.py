@@ -11,12 +11,14 @@ from torch import Tensor
 
 from evergraph.closed_form import ClassCodes
 from evergraph.closed_form.codes import CLEAR, class_codes, without_own
+from evergraph.closed_form.shape import shape_of
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.kernels.scaled_rows import numba_works
 from evergraph.online.graph import live_codes, live_embeddings
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
+from evergraph.online.graph.live_shape import LiveShape
 from evergraph.topology import SGC, EmbeddingCache, MixHop, topologies
 from growing_paths import followed, pairs_of, path
 
@@ -140,7 +142,7 @@ steps = st.lists(
 
 
 class Followed:
-    """A graph with embeddings and codes, and a shadow of these, to which every move is held."""
+    """A graph with embeddings, codes and shapes, and a shadow to which every move is held."""
 
     def __init__(self, topology: Any, *, undirected: bool) -> None:
         self.undirected = undirected
@@ -148,8 +150,9 @@ class Followed:
         self.live = LiveEmbeddings(topology, num_features=2, scaling="none")
         self.codes = LiveCodes(width=WIDTH)
         self.codes.name(NAMES)
+        self.shape = LiveShape()
         self.labels: dict[int, int] = {}
-        self.shadows = [torch.zeros(0, self.live.dims), torch.zeros(0, self.codes.dims)]
+        self.shadows = [torch.zeros(0, p.dims) for p in (self.live, self.codes, self.shape)]
         self.draw = torch.Generator().manual_seed(0)
 
     def follow(self, change: GraphChange, told: dict[int, int]) -> None:
@@ -158,7 +161,9 @@ class Followed:
         moved = self.live.update(self.graph, change)
         assert set(change.new.tolist()) <= set(moved.tolist())
         felt = [moved, self.codes.update(self.graph, change, nodes, classes)]
-        for number, (part, moved) in enumerate(zip((self.live, self.codes), felt, strict=True)):
+        felt.append(self.shape.update(self.graph, change))
+        parts = (self.live, self.codes, self.shape)
+        for number, (part, moved) in enumerate(zip(parts, felt, strict=True)):
             shadow = self.shadows[number]
             more = torch.zeros(self.graph.num_nodes - len(shadow), shadow.shape[1])
             shadow = torch.cat([shadow, more])
@@ -199,17 +204,18 @@ class Followed:
 
     def restart(self) -> None:
         """Go on with what states, names and labels tell, which is all there was."""
-        parts = (self.graph, self.live, self.codes)
+        parts = (self.graph, self.live, self.codes, self.shape)
         kept = [{name: v.clone() for name, v in part.state().items()} for part in parts]
         other = Followed(self.live.topology, undirected=self.undirected)
-        for part, state in zip((other.graph, other.live, other.codes), kept, strict=True):
+        others = (other.graph, other.live, other.codes, other.shape)
+        for part, state in zip(others, kept, strict=True):
             part.restore(state)
         nodes, classes = torch.tensor([*self.labels]), torch.tensor([*self.labels.values()])
         other.codes.show(nodes.long(), classes.long())
         for part in (other.live, other.codes):
             part.attach(other.graph)
-        self.graph, self.live, self.codes = other.graph, other.live, other.codes
-        for part, state in zip((self.graph, self.live, self.codes), kept, strict=True):
+        self.graph, self.live, self.codes, self.shape = others
+        for part, state in zip(others, kept, strict=True):
             assert state.keys() == part.state().keys()
             assert all(value.equal(state[name]) for name, value in part.state().items())
 
@@ -247,6 +253,7 @@ def test_any_history_comes_to_the_final_graph(
         largest = expected.abs().amax(1, keepdim=True)
         assert bool(((one.live.of(positions) - expected).abs() <= 1e-5 * largest + 1e-6).all())
         torch.testing.assert_close(one.codes.of(positions), codes, atol=1e-5, rtol=0)
+        torch.testing.assert_close(one.shape.of(positions), shape_of(one.graph.to_graph()[0]))
 
 
 def test_compiled_code_finds_the_rows_in_which_rounding_shows():

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.closed_form.fusing import PRIOR, SHARPNESS, fused_weights
+from evergraph.closed_form.fusing import FLAT, PRIOR, SHARPNESS, fused_weights
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES as OF_CODES
 from evergraph.closed_form.views import View
@@ -22,7 +22,7 @@ from evergraph.online.heads import AnalyticHead, FusedHead, ReplayHead, TargetHe
 from evergraph.online.heads.fused_scorer import FusedScorer
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC, MixHop
-from live_auto import CODES, DIMS, VIEWS, begun, chances, explained, live, ring, vectors
+from live_auto import CODES, DIMS, VIEWS, begun, explained, live, ring, vectors
 from small_ridge import ridge
 
 LABELS = torch.tensor([0, 1, 1, 2, 0, 1, 2, 1, 1])
@@ -57,28 +57,30 @@ def test_scores_are_the_ridges_of_all_views_mixed_so_that_every_class_counts_ali
     head, x = begun(width=24), vectors(20)
     for rows in (slice(0, 4), slice(4, 20)):
         head.learn(torch.arange(20)[rows], x[rows], MANY[rows])
-    head.weigh(x, MANY)
+    head.weigh(torch.arange(20), x, MANY)
     head.settle()
-    found, expected = head.mixture_, torch.zeros(20, 3)
+    found, expected = head.engine.fused_.weights, torch.zeros(20, 3)
+    levels = head.engine.fused_.offsets[[0, 1, 3]]
+    assert float(head.engine.fused_.offsets[2]) == 0.0
     for share, view in zip(found.float(), VIEWS, strict=True):
         rows_of_view = features(head, view, x)
         expected += share * (rows_of_view @ ridge(rows_of_view, RIGHT, 0.01))
     scores = head.scores(torch.arange(20), x)[:, [0, 1, 3]]
-    torch.testing.assert_close(scores, expected, atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(scores, expected + levels.float(), atol=1e-3, rtol=1e-3)
     said = left_out(head, x, RIGHT)
     weighed = torch.bincount(RIGHT).double().reciprocal()[RIGHT] / 3
 
-    def loss(shares):
-        each = torch.nn.functional.cross_entropy(said @ shares, RIGHT, reduction="none")
-        pull = (shares - SHARPNESS / 3).square().sum()
-        return float((weighed * each).sum() + PRIOR / (2 * len(x)) * pull)
+    def loss(shares, levels):
+        each = torch.nn.functional.cross_entropy(said @ shares + levels, RIGHT, reduction="none")
+        pull = PRIOR * (shares - SHARPNESS / 3).square().sum() + FLAT * levels.square().sum()
+        return float((weighed * each).sum() + pull / (2 * len(x)))
 
     assert float(found.max()) > 0.1
-    for place in range(3):
-        for step in (-0.2, 0.2):
-            other = found.clone()
-            other[place] = max(float(other[place]) + step, 0.0)
-            assert loss(other) >= loss(found) - 1e-5, (place, step)
+    assert float(levels.abs().max()) > 0.01
+    for step in (-0.2, 0.2):
+        for moved in step * torch.eye(3).double():
+            assert loss((found + moved).clamp_min(0.0), levels) >= loss(found, levels) - 1e-5
+            assert loss(found, levels + moved) >= loss(found, levels) - 1e-5
 
 
 def plain_ridge(rows: Tensor, labels: Tensor, *, share: float, ridge: float) -> Tensor:
@@ -93,31 +95,32 @@ def test_with_objective_plain_every_node_counts_alike_in_heads_and_mixture():
     """Both written down, nodes left out one by one; share and λ are taken to stay."""
     head, x = begun(width=24, objective="plain"), vectors(20)
     head.learn(torch.arange(20), x, RIGHT)
-    head.weigh(x, RIGHT)
+    head.weigh(torch.arange(20), x, RIGHT)
     head.settle()
     share, said, expected = 3 / 20, [], torch.zeros(20, 3).double()
     for place, view in enumerate(VIEWS):
         rows = features(head, view, x)
         ridge = 0.01 * share * float(rows.double().square().sum()) / head.width
         full = plain_ridge(rows, RIGHT, share=share, ridge=ridge)
-        expected += head.mixture_[place] * (rows.double() @ full)
+        expected += head.engine.fused_.weights[place] * (rows.double() @ full)
         others = [torch.arange(20) != node for node in range(20)]
         alone = [plain_ridge(rows[o], RIGHT[o], share=share, ridge=ridge) for o in others]
         said.append(torch.stack([r.double() @ v for r, v in zip(rows, alone, strict=True)]))
-    torch.testing.assert_close(
-        head.scores(torch.arange(20), x), expected.float(), atol=1e-4, rtol=0
-    )
-    mixture = fused_weights(torch.stack(said, 2), RIGHT, balanced=False)
-    torch.testing.assert_close(head.mixture_, mixture, atol=1e-5, rtol=0)
-    assert not torch.allclose(mixture, fused_weights(torch.stack(said, 2), RIGHT), atol=0.1)
+    fused = fused_weights(torch.stack(said, 2), RIGHT, balanced=False, intercept=True)
+    for one, other in zip(head.engine.fused_, fused, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+    scores = head.scores(torch.arange(20), x)
+    torch.testing.assert_close(scores, (expected + fused.offsets).float(), atol=1e-4, rtol=0)
+    balanced = fused_weights(torch.stack(said, 2), RIGHT, intercept=True)
+    assert not torch.allclose(fused.offsets, balanced.offsets, atol=0.1)
 
 
 def test_with_nobody_held_back_every_view_counts_alike_and_slopes_are_exact():
     head, x = begun(width=24), vectors(9)
     head.learn(torch.arange(9), x, LABELS)
-    head.weigh(x[:0], LABELS[:0])
+    head.weigh(LABELS[:0], x[:0], LABELS[:0])
     head.settle()
-    assert head.mixture_.tolist() == pytest.approx([SHARPNESS / 3] * 3)
+    assert head.engine.fused_.weights.tolist() == pytest.approx([SHARPNESS / 3] * 3)
     slopes = head.scorer().slopes(x[0])
     torch.testing.assert_close(slopes @ x[0], head.scores(torch.arange(1), x[:1])[0])
 
@@ -128,9 +131,9 @@ def test_moved_and_forgotten_nodes_leave_no_trace():
     later = x.clone()
     later[:3, 2 * DIMS :] += 1.0  # class codes alone: other views need not be counted again
     head.learn(ids, x, LABELS)
-    before = [statistics.gram_.clone() for statistics in head.statistics_]
+    before = [statistics.gram_.clone() for statistics in head.engine.sums_]
     head.move(ids, x, later, LABELS)
-    same = [s.gram_.equal(old) for s, old in zip(head.statistics_, before, strict=True)]
+    same = [s.gram_.equal(old) for s, old in zip(head.engine.sums_, before, strict=True)]
     assert same == [True, True, False]
     x = later.clone()
     later[3:5, DIMS : 2 * DIMS] -= 1.0
@@ -151,10 +154,10 @@ def test_options_that_make_no_sense_are_refused():
         FusedHead(views=[])
     with pytest.raises(ConfigurationError, match="objective"):
         FusedHead(objective="mean")
-    # An embedding of one part has two views.
+    # In an embedding of one part the nearest hop is the furthest.
     head = FusedHead(width=8)
     head.begin(4, topology=SGC(hops=3), generator=seeded(0, "head"))
-    assert [str(view) for view in head.parsed] == ["3", "3+y"]
+    assert [str(view) for view in head.parsed] == ["3|s", "3", "3|s+y"]
     assert (head.code_width, begun(width=8, views=["2"]).code_width) == (64, 0)
 
 
@@ -183,7 +186,23 @@ def test_nodes_that_are_asked_about_are_learned_all_the_same():
     held = knowledge.held.first(120)
     assert len(held) == learner.status().labelled == 96
     assert knowledge.codes.frozen().of(held.numpy()).any(1).all()
-    assert int(learner.head.statistics_[0].counts_.sum()) == 96
+    assert int(learner.head.engine.sums_[0].counts_.sum()) == 96
+
+
+@pytest.mark.parametrize("objective", ["balanced", "plain"])
+def test_a_rare_class_with_weak_features_is_not_answered_by_a_constant(objective):
+    """One node in 20, half a deviation away in every column."""
+    generator, rare = seeded(0, "rare"), torch.arange(400) % 20 == 0
+    features = torch.randn(400, 8, generator=generator) + 0.5 * rare[:, None]
+    learner = OnlineLearner(head=FusedHead(width=128, objective=objective))
+    nodes = list(range(400))
+    labels = [int(each) if n % 4 else None for n, each in enumerate(rare.roll(1).tolist())]
+    learner.apply(Delta(nodes=nodes, features=features.roll(1, 0), labels=labels))
+    names, shares = learner.predict_proba(nodes)
+    found = shares[:, names.index(1)]
+    assert float(found.max() - found.min()) > 0.02
+    there = rare.roll(1)
+    assert float(found[there].mean()) > float(found[~there].mean())
 
 
 SPELLINGS = (str, int, "node {}".format, "{:05}".format)
@@ -201,27 +220,6 @@ def test_how_ids_are_written_decides_nothing():
         found.append(learner.predict_proba(nodes)[1])
     for other in found[1:]:
         torch.testing.assert_close(other, found[0], atol=1e-3, rtol=0)
-
-
-def test_a_learner_that_left_some_nodes_out_learns_them_when_it_is_opened():
-    """Earlier versions did not count nodes held back, and did not show their labels."""
-    fresh = live(width=32)
-    fresh.apply(ring(120))
-    late = fresh._knowledge.held.formerly()
-    assert len(late) == 3 * (32 // 16)
-    old = live(width=32)
-    plain = ring(120)
-    labels = [None if i in late else label for i, label in enumerate(plain.labels)]
-    old.apply(dataclasses.replace(plain, labels=labels))
-    state = {name: value for name, value in old.state().items() if name != "held.learned"}
-    state["labels.numbers"] = fresh.state()["labels.numbers"]
-    state["labels.counts"] = fresh.state()["labels.counts"]
-    opened = live(width=32)
-    opened.restore(state, old.about())
-    torch.testing.assert_close(chances(opened, plain), chances(fresh, plain), atol=1e-5, rtol=0)
-    again = live(width=32)
-    again.restore(opened.state(), opened.about())
-    torch.testing.assert_close(chances(again, plain), chances(opened, plain), atol=0, rtol=0)
 
 
 def test_an_explanation_adds_up_over_hops_and_labels():
@@ -242,11 +240,11 @@ def test_scores_by_hand():
     views = View((0,)), View((0,), codes=True)
     features = RandomMap(views, {0: torch.tensor([[1.0]]), OF_CODES: torch.tensor([[-1.0]])})
     weights = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 3.0]])
-    scorer = FusedScorer(features, weights)
+    scorer = FusedScorer(features, weights, torch.tensor([0.0, 5.0]))
     told = scorer(np.zeros(1), np.array([[2.0, 1.0]], np.float32))
-    assert told == pytest.approx(np.array([[2 * 2**0.5, 3 * (2 / 3) ** 0.5]]), rel=1e-6)
+    assert told == pytest.approx(np.array([[2 * 2**0.5, 5 + 3 * (2 / 3) ** 0.5]]), rel=1e-6)
     without = scorer(np.zeros(1), np.array([[2.0]], np.float32))  # no label is nearby
-    assert without == pytest.approx(np.array([[2 * 2**0.5, 6 * (2 / 3) ** 0.5]]), rel=1e-6)
+    assert without == pytest.approx(np.array([[2 * 2**0.5, 5 + 6 * (2 / 3) ** 0.5]]), rel=1e-6)
 
 
 HEADS = {

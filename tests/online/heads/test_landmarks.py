@@ -39,9 +39,9 @@ LABELS = torch.tensor([0] * 12 + [1] * 5 + [2] * 3)
 def settled(x: Tensor) -> FusedHead:
     head = begun(**LANDMARKS)
     head.grow(3)
-    head.stand_on(torch.arange(8), x[:8], labelled=20, classes=3)
+    head.stand_on(torch.arange(8), x[:8], counts=torch.bincount(LABELS))
     head.learn(torch.arange(20), x, LABELS)
-    head.weigh(x, LABELS)
+    head.weigh(torch.arange(20), x, LABELS)
     head.settle()
     return head
 
@@ -60,22 +60,23 @@ def test_scores_are_ridges_on_whitened_kernel_values():
     x = vectors(20)
     head = settled(x)
     expected = torch.zeros(20, 3).double()
-    for share, view in zip(head.mixture_, VIEWS, strict=True):
+    weights = torch.tensor([1 / 16, 1 / 4, 1 / 4])[LABELS]  # of classes of 12, 5 and 3 nodes
+    for share, view in zip(head.engine.fused_.weights, VIEWS, strict=True):
         own = kernel(view, x[:8], x[:8])
         own += LEAST * own.diagonal().mean() * torch.eye(8)
         values, turn = torch.linalg.eigh(own)
         rows = kernel(view, x, x[:8]) @ (turn * values.rsqrt())  # whitened in another basis
         means = torch.stack([rows[c == LABELS].mean(0) for c in range(3)])
         within = rows - means[LABELS]
-        matrix = 3 / 20 * within.t() @ within + means.t() @ means
-        strength = 0.0001 * (1 + 4096 / 20)  # more while few nodes are labelled
-        matrix += strength * 3 * own.diagonal().mean() / 8 * torch.eye(8)
+        matrix = 3 / weights.sum() * (weights[:, None] * within).t() @ within + means.t() @ means
+        matrix += 0.0001 * 3 * own.diagonal().mean() / 8 * torch.eye(8)
         expected += share * rows @ torch.linalg.solve(matrix, means.t())
     found = head.scores(torch.arange(20), x)
+    expected += head.engine.fused_.offsets
     torch.testing.assert_close(found, expected.float(), atol=2e-3, rtol=1e-3)
     random = begun(width=8, basis="random")
     random.learn(torch.arange(20), x, LABELS)
-    random.weigh(x, LABELS)
+    random.weigh(torch.arange(20), x, LABELS)
     random.settle()
     assert not torch.allclose(random.scores(torch.arange(20), x), found, atol=0.1)
 
@@ -85,7 +86,8 @@ def test_slopes_are_those_of_scores_and_add_up():
     head = settled(x)
     slopes = head.scorer().slopes(x[0])
     none = torch.zeros(1).long()
-    torch.testing.assert_close(slopes @ x[0], head.scores(none, x[:1])[0], atol=1e-4, rtol=1e-4)
+    whole = slopes @ x[0] + head.scorer().offsets
+    torch.testing.assert_close(whole, head.scores(none, x[:1])[0], atol=1e-4, rtol=1e-4)
     for place in (0, 4, 9):
         step = torch.zeros_like(x[0])
         step[place] = 1e-2
@@ -102,11 +104,11 @@ def test_a_landmark_that_is_let_go_is_in_no_number():
     for rows in (x, other):
         head = begun(**LANDMARKS)
         head.grow(3)
-        head.stand_on(torch.arange(8), rows[:8], labelled=20, classes=3)
+        head.stand_on(torch.arange(8), rows[:8], counts=torch.bincount(LABELS))
         head.learn(torch.arange(20), x, LABELS)
         assert head.let_go(torch.tensor([2, 15]))
         assert not head.let_go(torch.tensor([2, 15]))
-        head.weigh(x, LABELS)
+        head.weigh(torch.arange(20), x, LABELS)
         head.settle()
         heads.append(head.state())
     assert heads[0].keys() == heads[1].keys()
@@ -115,19 +117,24 @@ def test_a_landmark_that_is_let_go_is_in_no_number():
     assert not heads[0]["landmarks"][2].any()
 
 
-def test_labels_that_double_and_landmarks_that_go_ask_for_others():
+def test_labels_that_double_late_classes_and_landmarks_that_go_ask_for_others():
     head, x = begun(**LANDMARKS), vectors(8)
-    assert head.landmarks_wanted(0, 0, changed=True) == 0
-    assert head.landmarks_wanted(400, 2, changed=True) == 8
-    head.stand_on(torch.arange(8), x, labelled=400, classes=2)
-    asked = [(799, 3), (800, 3), (799, 4), (256, 2)]
-    assert [head.landmarks_wanted(*a, changed=True) for a in asked] == [0, 8, 8, 8]
-    assert head.landmarks_wanted(256, 2, changed=False) == 0
+
+    def wanted(*counts: int, changed: bool = True) -> int:
+        return head.landmarks_wanted(torch.tensor(counts), changed=changed)
+
+    assert wanted(0) == 0
+    assert wanted(300, 100) == 8
+    head.stand_on(torch.arange(8), x, counts=torch.tensor([300, 100]))
+    assert [wanted(300, 499), wanted(300, 500)] == [0, 8]  # twice as many
+    assert [wanted(300, 100, 100), wanted(300, 100, 101)] == [0, 8]  # a fifth is of another class
+    assert [wanted(156, 101), wanted(156, 100), wanted(156, 100, changed=False)] == [0, 8, 0]
     head.let_go(torch.tensor([1, 2]))
-    assert head.landmarks_wanted(400, 2, changed=True) == 0
+    assert wanted(300, 100) == 0
     head.let_go(torch.tensor([3]))
-    assert head.landmarks_wanted(400, 2, changed=True) == 8
-    assert begun(width=8, basis="random").landmarks_wanted(400, 2, changed=True) == 0
+    assert wanted(300, 100) == 8
+    random = begun(width=8, basis="random")
+    assert random.landmarks_wanted(torch.tensor([300, 100]), changed=True) == 0
 
 
 # In a learner, with landmarks for a part of the nodes only.
@@ -146,7 +153,7 @@ def head_of(one: OnlineLearner) -> FusedHead:
 
 def counted_anew(one: OnlineLearner) -> OnlineLearner:
     """As when labels have doubled."""
-    head_of(one)._chosen = 0, 0, 0
+    head_of(one)._chosen.zero_()
     one.apply(Delta())
     return one
 
@@ -248,21 +255,3 @@ def test_an_explanation_adds_up():
     one = learner()
     one.apply(RING)
     explained(one, "n10", 1e-3)
-
-
-def test_a_view_goes_when_many_nodes_are_labelled_and_a_learner_opens_as_it_was(monkeypatch):
-    monkeypatch.setattr(fused, "MANY", 40)
-    monkeypatch.setattr(fused, "FEW", 4)
-    learner = OnlineLearner(head=FusedHead(width=16, codes=CODES), tolerance=0.0)
-    views = []
-    for part in in_parts(ring(120, told=1.0), seed=0):
-        learner.apply(part)
-        views.append([str(view) for view in learner.head.parsed])
-    assert (views[0], views[-1]) == (["0", "2", "0|2+y"], ["0", "0|2+y"])
-    assert [*recount(learner)] == []
-    asked = ring(120, told=1.0)
-    assert chances(restored(learner), asked).equal(chances(learner, asked))
-    right = [label for label in asked.labels if label is not None]
-    named = [n for n, label in zip(asked.nodes, asked.labels, strict=True) if label is not None]
-    found = learner.predict(named)
-    assert sum(a == b for a, b in zip(found, right, strict=True)) > 0.8 * len(right)

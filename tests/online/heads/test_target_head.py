@@ -1,5 +1,6 @@
 """Live learners of several labels or of numbers."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError, NothingLearnedError
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
@@ -14,6 +16,7 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
+from evergraph.online.recount import recount
 
 FEATURES = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
 TOLD: dict[str, list[Any]] = {
@@ -64,17 +67,50 @@ def test_any_history_ends_as_if_all_had_come_at_once(kind, order, cut, gone):
     assert all(np.allclose(first[n], second[n], atol=1e-5) for n in kept)
 
 
-def test_it_is_a_ridge_with_an_intercept_on_its_embeddings():
-    """As least squares with rows √α I for the penalty, by numpy."""
-    made = learner("numbers")
+def test_it_is_a_ridge_with_an_intercept_on_every_view():
+    """As least squares with rows √λ L for the penalty, LLᵀ = P, by numpy; left out one by one."""
+    made = OnlineLearner(head=TargetHead(kind="numbers", width=8, regularisation=0.1))
     made.apply(delta("numbers", list(range(12))))
-    head = made.head
-    phi, told = head._exact(made.embed(range(12)).double()).numpy(), np.array(TOLD["numbers"])
-    centred = phi - phi.mean(0)
-    penalty = (0.01 * np.square(centred).mean(1).sum()) ** 0.5 * np.eye(centred.shape[1])
-    rows, right = np.vstack([centred, penalty]), np.append(told - told.mean(), np.zeros(8))
-    expected = centred @ np.linalg.lstsq(rows, right)[0] + told.mean()
+    engine, told = made.head.engine, np.array(TOLD["numbers"])
+    shares, offsets = engine.fused_
+    expected = np.full(12, float(offsets[0]))
+    vectors = made._knowledge.of(torch.arange(12))
+    for view, share, phi in zip(made.head.parsed, shares, engine.features(vectors), strict=True):
+        phi, penalty = phi.double().numpy(), engine.penalty(view).double().numpy()
+        strength = 0.1 * 12 * penalty.diagonal().mean() / 8
+        factor = strength**0.5 * np.linalg.cholesky(penalty).T
+        rows = np.vstack([phi - phi.mean(0), factor])
+        right = np.append(told - told.mean(), np.zeros(8))
+        expected += float(share) * phi @ np.linalg.lstsq(rows, right)[0]
     assert np.allclose(made.predict(range(12)), expected, rtol=1e-4)
+    assert np.corrcoef(expected, told)[0, 1] > 0.5
+    assert list(recount(made)) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_relations_are_used_and_what_is_kept_is_recounted(kind):
+    made = learner(kind)
+    first = delta(kind, list(range(12)))
+    relations = ["cites", "wrote", "cites", "wrote", "cites"][: len(first.edges)]
+    made.apply(dataclasses.replace(first, relations=relations))
+    made.apply(Delta(forgotten=(3,), removed_edges=[(0, 1)]))
+    assert made.status().relations
+    assert list(recount(made)) == []
+    made._knowledge.shape._rows.array[5] += 1.0
+    assert any("degrees and lengths do not match" in sentence for sentence in recount(made))
+
+
+def test_all_labels_are_there_in_a_learner_that_is_opened_packed_and_opened_again():
+    made, told = learner("labels"), (("a", "b", "c"), ("a",)) * 6  # more labels than sets of them
+    made.apply(Delta(nodes=range(12), features=FEATURES, labels=told))
+    for gone in (3, 4):
+        made.apply(Delta(forgotten=(gone,)))
+        packed, before = made.packed(), values(made, [0, 1, 2, 5])
+        arrays = {k: v if isinstance(v, Tensor) else v.whole() for k, v in packed.arrays.items()}
+        made = learner("labels")
+        made.restore(arrays, packed.about)
+        assert values(made, [0, 1, 2, 5]) == before
+        assert int(made.head._chosen.sum()) == made.status().labelled
 
 
 def test_labels_are_told_with_their_probabilities():

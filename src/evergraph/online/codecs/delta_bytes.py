@@ -73,6 +73,7 @@ def _written(delta: Delta, *, in_columns: bool) -> bytes:
     plain = not in_columns and not any(map(len, changes))
     facts: dict[str, Any] = {"key": delta.key, "shape": list(delta.features.shape)}
     facts |= {name: list(getattr(delta, name)) for name in ("labels", "late")}
+    facts |= {"refit": True} if delta.refit else {}
     parts = [_checked(delta.features)]
     if not plain:
         check_weights(delta.weights, len(delta.edges))
@@ -153,6 +154,7 @@ def delta_from_bytes(data: bytes) -> Delta:
         updated=tuple(listed(ids.get("updated", ()))),
         relations=tuple(facts.get("relations", ())),
         types=tuple(facts.get("types", ())),
+        refit=facts.get("refit", False),
         updated_features=updated,
     )
 

@@ -23,7 +23,7 @@ from evergraph.core.errors import ConfigurationError, DataError, StoppedError, d
 from evergraph.core.file_lock import Closing
 from evergraph.online.delta import Delta, DeltaResult, is_empty
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
-from evergraph.online.folder.markers import BEFORE, store_columns, stored_columns, stored_parameters
+from evergraph.online.folder.markers import store_columns, stored_columns, stored_parameters
 from evergraph.online.folder.queue import DeltaQueue
 from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
@@ -339,14 +339,9 @@ class LearnerFolder(Closing, Shown):
 def maker_of(folder: Path, given: Mapping[str, Any] | None = None) -> Callable[[], OnlineLearner]:
     """Return what makes the learner of a folder; given: some parameters, which must match it."""
     given, known = given or {}, stored_parameters(folder)
-    if known is not None:
-        known = OnlineLearner().parameters | BEFORE | known
-    else:  # with the default f_topo of the given head
+    if known is None:  # with the default f_topo of the given head
         name = given.get("head", {}).get("name")
         known = OnlineLearner(head=None if name is None else heads.make(name)).parameters
-        topology, wanted = known["topology"], given.get("topology", {})
-        if "kept_hops" in topology and "hops" in wanted:  # the last one, beside the features
-            topology["kept_hops"] = sorted({0, wanted["hops"]})
     parameters = dict(known)
     for key, value in given.items():
         if key not in known:

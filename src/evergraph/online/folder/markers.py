@@ -88,29 +88,21 @@ def lock_folder(folder: Path) -> FileLock:
 
 
 FORMAT_FILE = "evergraph-learner.json"
-FORMAT = 3  # 1: deltas were never applied in batches; 2: this file had no checksum
-# Parameters that older folders do not name, and the values that were fixed then.
-BEFORE: dict[str, Any] = {"tolerance": 0.0, "patience": 1}
-PARTS_BEFORE: dict[str, Any] = {"objective": "balanced", "basis": "random"}  # of the head
+FORMAT = 4  # 1 to 3, of other heads, were never released
 
 
 def stored_parameters(folder: Path) -> dict[str, Any] | None:
     """Return the parameters of a folder's learner; None if there is no learner yet."""
-    return (read_format(folder) or (0, None))[1]
-
-
-def read_format(folder: Path) -> tuple[int, dict[str, Any]] | None:
-    """Return the format of a folder and its learner's parameters; None if there is no file."""
     path = folder / FORMAT_FILE
     if not path.exists():
         return None
     content = read_checked(path, checked=FORMAT)
     version, parameters = content.get("format"), content.get("parameters")
-    if version not in (1, 2, FORMAT):
+    if version != FORMAT:
         raise DataError(
-            f"{path}: is of format {version!r}, this version of evergraph "
-            f"({own_version()}) reads formats up to {FORMAT}: install evergraph "
-            f"{content.get('evergraph', '')} or newer, which wrote it"
+            f"{path}: is of format {version!r}, this version of evergraph ({own_version()}) reads "
+            f"format {FORMAT}: install evergraph {content.get('evergraph', '')}, which wrote it, "
+            "or give a new learner the nodes again"
         )
     if not isinstance(parameters, dict):
         raise DataError(f"{path}: must hold the parameters of a learner: restore it from a backup")
@@ -118,7 +110,7 @@ def read_format(folder: Path) -> tuple[int, dict[str, Any]] | None:
     if isinstance(topology, dict):  # its parameters may have older names
         known = topologies.current(str(topology.get("name")), topology)
         parameters = parameters | {"topology": known}
-    return int(version), parameters
+    return parameters
 
 
 def store_parameters(folder: Path, parameters: Mapping[str, Any]) -> None:
@@ -131,15 +123,11 @@ def store_parameters(folder: Path, parameters: Mapping[str, Any]) -> None:
 
 def check_parameters(folder: Path, stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Raise, naming parameter and both values, unless given and stored parameters match."""
-    # What an earlier version did not store is as in ``BEFORE`` and ``PARTS_BEFORE``, or None.
     ours = json.loads(json.dumps(dict(given)))
     for name in sorted(stored.keys() | ours.keys()):
-        there = stored.get(name, BEFORE.get(name) if name in ours else None)
-        if isinstance(there, dict) and isinstance(own := ours.get(name), dict):
-            there = {key: value for key, value in PARTS_BEFORE.items() if key in own} | there
-        if there != ours.get(name):
+        if stored.get(name) != ours.get(name):
             raise ConfigurationError(
-                f"{folder} holds a learner with {name}={there!r}, which cannot be "
+                f"{folder} holds a learner with {name}={stored.get(name)!r}, which cannot be "
                 f"opened with {name}={ours.get(name)!r}"
             )
 

@@ -51,14 +51,13 @@ def open_journal(
 ) -> Journal:
     """Return the journal of a folder, whose parameters must match those of ``make``."""
     # The journal of a new folder is created before its format file, so that a folder with a format
-    # file but no journal has lost it. A folder of an earlier format is upgraded by the writer, the
-    # format file first: earlier versions would not replay batches together.
-    found = markers.read_format(path)
-    if found is None and readonly:
+    # file but no journal has lost it.
+    stored = markers.stored_parameters(path)
+    if stored is None and readonly:
         raise DataError(
             f"{path} holds no learner yet: there is no {FORMAT_FILE}; evergraph ingest creates one"
         )
-    if found is None:
+    if stored is None:
         made = Journal(path / JOURNAL_FILE)
         if made.last():
             made.close()
@@ -68,12 +67,9 @@ def open_journal(
             )
         markers.store_parameters(path, make().parameters)
         return made
-    version, stored = found
     markers.check_parameters(path, stored, make().parameters)
     if not (path / JOURNAL_FILE).exists():
         raise DataError(f"{path / JOURNAL_FILE}: is missing: restore the folder from a backup")
-    if version < markers.FORMAT and not readonly:
-        markers.store_parameters(path, stored)
     return Journal(path / JOURNAL_FILE, readonly=readonly)
 
 

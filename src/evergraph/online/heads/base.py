@@ -63,6 +63,7 @@ class OnlineHead(ABC):
         takes_relations: whether it uses features along relations, beside each embedding.
         balanced: whether nodes left out are weighted so that every class counts alike.
         drops_classes: whether ``packed`` drops classes that no node has.
+        least_left_out: nodes that a class must have before any of them is left out.
     """
 
     name: ClassVar[str]
@@ -72,6 +73,7 @@ class OnlineHead(ABC):
     lazy: ClassVar[bool] = False
     takes_relations: ClassVar[bool] = False
     drops_classes: ClassVar[bool] = False
+    least_left_out: ClassVar[int] = 2
     balanced: bool = True
 
     def default_topology(self) -> TopologyEncoder:
@@ -82,6 +84,11 @@ class OnlineHead(ABC):
     def code_width(self) -> int:
         """Width of the class codes of each of two hops beside an embedding; 0 before ``begin``."""
         return 0
+
+    @property
+    def shaped(self) -> bool:
+        """Whether degree and feature length stand beside an embedding; False before ``begin``."""
+        return False
 
     def parts(self, dims: int) -> tuple[int, ...]:
         """Return the widths of the parts of a vector whose moves are measured separately.
@@ -154,18 +161,22 @@ class OnlineHead(ABC):
     def restart(self) -> None:  # noqa: B027  (never called for heads without sums)
         """Empty the sums; nothing else changes."""
 
-    def landmarks_wanted(self, labelled: int, classes: int, *, changed: bool) -> int:
+    def landmarks_wanted(self, counts: Tensor, *, changed: bool, refit: bool = False) -> int:
         """Return how many new landmarks it wants to choose now; 0 to keep those it has.
 
-        labelled, classes: how many there are now; changed: whether this delta changed the sums.
+        counts: labelled nodes of each class now, int64 [classes]; changed: whether this delta
+        changed the sums; refit: whether it must choose anew.
         After ``stand_on``, ``restart`` is called and everything is learned again.
         """
         return 0
 
     def stand_on(  # noqa: B027  (few heads have landmarks)
-        self, nodes: Tensor, vectors: Tensor, *, labelled: int, classes: int
+        self, nodes: Tensor, vectors: Tensor, *, counts: Tensor
     ) -> None:
-        """Use nodes as landmarks, with the vectors they are counted as.  [n]; [n, dims]"""
+        """Use nodes as landmarks, with the vectors they are counted as.  [n]; [n, dims]
+
+        counts: labelled nodes of each class.  int64 [classes]
+        """
 
     def let_go(self, nodes: Tensor) -> bool:
         """Erase landmarks that are among some nodes; return whether there were any.
@@ -176,10 +187,12 @@ class OnlineHead(ABC):
         """
         return False
 
-    def weigh(self, vectors: Tensor, labels: Tensor) -> None:  # noqa: B027  (few heads are weighed)
+    def weigh(  # noqa: B027  (few heads are weighed)
+        self, nodes: Tensor, vectors: Tensor, labels: Tensor
+    ) -> None:
         """Receive the learned nodes to leave out in turn, right before ``settle``.
 
-        vectors: float32 [n, dims]; labels: int64 [n]
+        int64 [n]; vectors: float32 [n, dims]; labels: int64 [n]
         """
 
     @abstractmethod
@@ -272,12 +285,16 @@ def class_scores(scorer: Scorer, met: Tensor, ids: Ids, vectors: Matrix) -> Matr
     return scores
 
 
+# Arrays of a head in closed form that have a row for every class.
+OF_CLASSES = ("sums", "mass", "counts", "offsets", "class_weights", "chosen")
+
+
 def of_classes(state: dict[str, Tensor], kept: Tensor) -> dict[str, Tensor]:
     """Return the state of a head in closed form with some classes alone.  kept: int64 [classes]"""
     found = dict(state)
     for name, value in state.items():
         what = name.rpartition(".")[2]
-        if what in ("sums", "mass", "counts"):
+        if what in OF_CLASSES:
             found[name] = value[kept[kept < len(value)]]
         elif what == "weights":  # V, which may not have the newest classes yet
             found[name] = value[:, kept[kept < value.shape[1]]]

@@ -19,10 +19,11 @@ ROWS_PER_BLOCK = 64  # their features stay in the cache
 
 @dataclass(frozen=True, eq=False)
 class FusedScorer(Scorer):
-    """s(x) = Σ_v a_v V_vᵀφ_v(x)."""
+    """s(x) = Σ_v a_v V_vᵀφ_v(x) + b."""
 
     map: RandomMap | KernelMap  # φ of all views
     weights: tuple[Tensor, ...]  # a_v V_v.  float32 [m, classes] each
+    offsets: Tensor  # b.  float32 [classes]
 
     def __call__(self, ids: Ids, vectors: Matrix) -> Matrix:
         """Return the scores.  [n, dims] -> [n, classes]"""
@@ -34,6 +35,7 @@ class FusedScorer(Scorer):
             rows = slice(start, start + ROWS_PER_BLOCK)
             features = self.map.rowwise(vectors[rows])
             scores[rows] = panels(features.reshape(len(features), -1))
+        scores += self.offsets.numpy()
         return scores
 
     @cached_property
@@ -42,7 +44,7 @@ class FusedScorer(Scorer):
         return sum(self.map.sizes.values()), Panels.of(torch.cat(self.weights))
 
     def slopes(self, vector: Tensor) -> Tensor | None:
-        """Return ∂s/∂x: s(x) is this times x, if φ is piecewise linear.  -> [classes, dims]"""
+        """Return ∂s/∂x: s(x) - b is this times x, if φ is homogeneous.  -> [classes, dims]"""
         parts = self.map.cut(vector[None])
         projected = self.map.projected(parts, torch.matmul)
         places = self.map.places

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.shape import SHAPE_WIDTH
 from evergraph.core.display import ShownRecord
 from evergraph.core.errors import DataError
 from evergraph.core.label_space import likeliest
@@ -52,13 +53,14 @@ class Explanation(ShownRecord):
 
     If f_topo is linear, e = Σ_u w_u x_u / ‖Σ_u w_u x_u‖. A ReLU head is piecewise linear,
     s_c(e) = g_c·e + b_c with slopes g_c that hold around e. So node u contributes exactly
-    w_u g_c·x_u / ‖...‖. b_c, ``rest``, is 0 for heads ``analytic`` and ``auto`` up to rounding.
+    w_u g_c·x_u / ‖...‖. b_c is ``rest``: the intercept of ``auto``, 0 for ``analytic``.
 
     Hops that are kept apart are such sums, each with its own slopes and length. So are the class
     codes near and far of ``auto``, Σ_u n_u c_u / ‖...‖ with c_u the code of u's label; the features
     that come along one and two relations, Σ_u f_u ⊙ x_u / ‖...‖, where f_u sums the paths from u
-    (see ``FrozenRelations.flows``); and class codes along relations. The node's own type counts as
-    its own contribution. The contributions of u in all of these are added up.
+    (see ``FrozenRelations.flows``); and class codes along relations. The node's own type, and its
+    degree and feature length, count as its own contribution. The contributions of u in all of these
+    are added up.
 
     Attributes:
         node: its id.
@@ -69,7 +71,8 @@ class Explanation(ShownRecord):
         voices: the nodes that contribute most to any of these scores, largest first; None if f_topo
             is not linear or the head has no slopes.
         others: the contribution of all other nodes.
-        rest: what no node contributes: rounding.
+        rest: what no node contributes: the intercept, which says how likely a class is before
+            anything is known of a node, and rounding.
     """
 
     node: NodeId
@@ -202,19 +205,26 @@ def _flows(pinned: Pinned, vector: Tensor) -> list[_Flow] | None:
     def of(rows: FrozenRows, nodes: Tensor) -> Tensor:
         return torch.from_numpy(rows.of(nodes.numpy()))
 
-    flows = []
+    def own(start: int, width: int) -> _Flow:
+        """Return a part of the vector that is the node's own."""
+        rows = vector[None, start : start + width]
+        return _Flow(torch.tensor([node]), torch.ones(1), rows, unit=False)
+
+    flows, end = [], pinned.page.dims
     for power in powers:
         nodes, weights = contributions(graph, published.smoother, node, power)
         unit = embeddings.scaling == "unit"
         flows.append(_Flow(nodes, weights, of(graph.features, nodes), unit, weighs=True))
     if related is not None:  # the node's type, then what reaches it along one relation and two
         width = related.sent.array.array.shape[1]
-        own = vector[None, pinned.page.dims :][:, :width]
-        flows.append(_Flow(torch.tensor([node]), torch.ones(1), own, unit=False))
+        flows.append(own(end, width))
+        end += PARTS * width
         for hops in range(1, PARTS):
             nodes, factors = related.flows(node, hops=hops, width=width)
             rows = factors * of(related.sent, nodes)
             flows.append(_Flow(nodes, torch.ones(len(nodes)), rows))
+    if published.shaped:
+        flows.append(own(end, SHAPE_WIDTH))
     if published.codes is not None:
         smoother, shown = published.codes
         for power in ([0.0, 1.0], [0.0, 0.0, 1.0]):  # near and far

@@ -1,0 +1,339 @@
+"""Ridge regression on several views of a node: maps, sums, penalties and a mixture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from evergraph.closed_form.fusing import LADDER, Fused, fused_weights
+from evergraph.closed_form.kernel_map import KernelMap
+from evergraph.closed_form.leave_one_out import Halves, Sample, choose_penalty, left_out
+from evergraph.closed_form.ridge import BalancedSolution, penalty_scale
+from evergraph.closed_form.statistics import ClassStatistics
+from evergraph.closed_form.view_map import ViewMap
+from evergraph.closed_form.views import View
+from evergraph.topology.rowwise import block_product
+from evergraph.training.learner import part_of
+
+# A penalty is chosen on so many features and nodes: cheap at any width, see decision 90.
+CHOICE_WIDTH, CHOICE_NODES = 512, 512
+# Penalties are chosen again when there are so many times as many nodes as when they were chosen,
+# and with every change up to so many nodes.
+GROWN, ALWAYS = 1.25, 256
+# Scores of nodes and classes computed at a time.
+BLOCK_VALUES = 1 << 20
+# λ where no node can be left out: every class has a single one.
+UNKNOWN = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Counted nodes that are left out in turn, to choose penalties and the mixture by.
+
+    Attributes:
+        vectors: what they are counted as.  float32 [n, dims]
+        labels: of classes with two nodes or more.  int64 [n]
+        landmarks: the landmark that a node is, or -1.  int64 [n]
+    """
+
+    vectors: Tensor
+    labels: Tensor
+    landmarks: Tensor
+
+    @classmethod
+    def none(cls) -> Answers:
+        """Return no answers."""
+        nothing = torch.zeros(0, dtype=torch.int64)
+        return cls(torch.zeros(0, 0), nothing, nothing)
+
+
+class Engine:
+    """s(x) = Σ_v a_v V_vᵀφ_v(x) + b from sums over nodes, which come, change and go.
+
+    V_v = (A_v + λ_v P_v)⁻¹ M_v for every view v, with P = I for random features and P = K(Z, Z) for
+    landmarks (``KernelMap``). λ_v is chosen from a ladder, and the weights a and intercepts b are
+    fitted, on nodes that are each predicted as if it had been left out (see ``left_out``). All of
+    it is a function of sums and of these nodes; λ is chosen again when something was removed, when
+    the map has changed, or when the nodes have grown by a quarter.
+
+    On landmarks, nodes count with a weight by the size of their class when landmarks were chosen,
+    about one over it (``class_weights``): all classes then shape A alike.
+
+    Args:
+        balanced: whether all classes have equal weight, or all nodes.
+        regularisation: λ as a share of its scale, if it is not to be chosen.
+
+    Attributes:
+        map: φ of all views.
+        sums_: of every view.
+        strengths_: λ of every view, relative to its scale.  float64 [views]
+        fused_: a and b.
+        heads_: a_v V_v of every view.  float32 [m, classes] each
+    """
+
+    def __init__(self, *, balanced: bool = True, regularisation: float | None = None) -> None:
+        self.balanced, self.regularisation = balanced, regularisation
+        self.sums_: list[ClassStatistics] = []
+        self.solved = True
+
+    def begin(self, features: ViewMap, *, classes: int = 0) -> None:
+        """Compute features by this map from now on; sums are empty, with room for classes."""
+        views = features.views
+        self.map, before = features, len(self.sums_)
+        self.sums_ = [self._empty(features.width) for _ in views]
+        if len(views) != before:
+            nothing = torch.zeros(0, dtype=torch.float64)
+            self.fused_ = Fused(nothing, nothing)
+            self.heads_ = [torch.zeros(features.width, 0) for _ in views]
+        self.class_weights_ = torch.zeros(0)
+        self.grow(classes)
+        self.changed_map()
+
+    def _empty(self, width: int) -> ClassStatistics:
+        return ClassStatistics(width, precise=True)
+
+    def changed_map(self) -> None:
+        """Forget what was computed with the map as it was."""
+        self.strengths_ = torch.zeros(0, dtype=torch.float64)
+        self._chosen_for = 0  # nodes when λ was chosen
+        self._penalties: dict[View, Tensor] = {}
+        self._known: tuple[Tensor, list[Tensor]] = torch.zeros(0, 0), []  # vectors asked, and φ
+        self.solved = False
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes there is room for."""
+        return self.sums_[0].num_classes
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes counted."""
+        return int(self.sums_[0].counts_.sum())
+
+    def grow(self, classes: int) -> None:
+        """Make room for classes."""
+        self.solved &= classes <= self.num_classes
+        for sums in self.sums_:
+            sums.grow(classes)
+        more = max(classes - len(self.class_weights_), 0)
+        weight = 0.0 if isinstance(self.map, KernelMap) else 1.0  # 0 is unknown
+        self.class_weights_ = torch.cat([self.class_weights_, torch.full((more,), weight)])
+
+    def weigh_classes(self, sizes: Tensor) -> None:
+        """Set the weights of classes that have none, to about one over their sizes.
+
+        A power of two, so that a weight tells little about a node that was forgotten since.
+        sizes: int64 [classes]
+        """
+        sizes = torch.nn.functional.pad(sizes, (0, len(self.class_weights_) - len(sizes)))
+        weights = sizes.log2().round().neg().exp2().where(sizes > 0, 0.0)
+        self.class_weights_ = self.class_weights_.where(self.class_weights_ > 0, weights)
+
+    def count(self, vectors: Tensor, labels: Tensor, sign: int = 1) -> None:
+        """Add nodes to the sums, or remove them if the sign is -1."""
+        if not len(labels):
+            return
+        weights = self._weights(labels)
+        for rows in self.map.slices(len(labels)):
+            for sums, features in zip(self.sums_, self.features(vectors[rows]), strict=True):
+                sums.count(features, labels[rows], weights[rows], sign)
+        if sign < 0:
+            self.strengths_ = self.strengths_[:0]
+            self._tidy()
+        self.solved = False
+
+    def _weights(self, labels: Tensor) -> Tensor:
+        """Return the weights with which nodes are counted.  int64 [n] -> float32 [n]"""
+        self.grow(int(labels.max()) + 1)
+        self.weigh_classes(torch.bincount(labels))  # those that came after the landmarks
+        return self.class_weights_[labels]
+
+    def _tidy(self) -> None:
+        """Clear what removed nodes leave in sums and weights of classes without nodes."""
+        for sums in self.sums_:
+            sums.clear_rounding()
+        if isinstance(self.map, KernelMap):
+            self.class_weights_[self.sums_[0].counts_ == 0] = 0.0
+
+    def features(self, vectors: Tensor) -> Iterator[Tensor]:
+        """Yield φ_v of every view; the bits of a row do not depend on the other rows."""
+        projected = self.map.projected(self.map.cut(vectors), block_product)
+        return (self.map.features(view, projected) for view in self.map.views)
+
+    def exchange(self, before: Tensor, after: Tensor, labels: Tensor) -> None:
+        """Replace nodes in the sums of the views in which their vectors differ."""
+        for block in self.map.slices(len(labels)):
+            old, new = self.map.cut(before[block]), self.map.cut(after[block])
+            moved = {part: _rows_that_differ(old[part], new[part]) for part in old}
+            earlier = self.map.projected(old, block_product)
+            later = dict(earlier)
+            for part, rows in moved.items():
+                if bool(rows.any()):  # only changed rows are projected again
+                    again = self.map.projected({part: new[part][rows]}, block_product)
+                    later[part] = earlier[part].clone()
+                    later[part][rows] = again[part]
+            for view, sums in zip(self.map.views, self.sums_, strict=True):
+                parts = self.map.needed(view)
+                rows = torch.stack([moved[part] for part in parts]).any(0)
+                if bool(rows.any()):
+                    was = self.map.features(view, {part: earlier[part][rows] for part in parts})
+                    now = self.map.features(view, {part: later[part][rows] for part in parts})
+                    theirs = labels[block][rows]
+                    sums.exchange(was, now, theirs, self._weights(theirs))
+        self.solved &= not len(labels)
+
+    def clear(self) -> None:
+        """Empty the sums."""
+        for sums in self.sums_:
+            sums.clear()
+        self.strengths_ = self.strengths_[:0]
+        self.solved = False
+
+    def erase(self, places: Tensor) -> None:
+        """Erase landmarks from the map, and their rows and columns from all sums."""
+        assert isinstance(self.map, KernelMap)
+        self.map = self.map.without(places)
+        for sums in self.sums_:
+            sums.erase(places)
+        self.changed_map()
+
+    def solve(self, answers: Answers) -> None:
+        """Set λ, V, a and b from the sums and the nodes that are left out in turn."""
+        if self.solved:
+            return
+        samples, known = self._samples(answers), self.nodes
+        if not len(self.strengths_) or known > GROWN * self._chosen_for or known <= ALWAYS:
+            chosen = [self._strength(place, sample) for place, sample in enumerate(samples)]
+            self.strengths_ = torch.tensor(chosen, dtype=torch.float64)
+            self._chosen_for = known
+        heads, scores = [], []
+        for place, sample in enumerate(samples):
+            head, left_out_scores = self._solved(place, sample)
+            heads.append(head)
+            scores.append(left_out_scores)
+        self.fused_ = self._fused(torch.stack(scores, 2), answers.labels)
+        mixed = zip(heads, self.fused_.weights, strict=True)
+        self.heads_ = [(head * share).float().contiguous() for head, share in mixed]
+        self.solved = True
+
+    def _solved(self, place: int, sample: Sample) -> tuple[Tensor, Tensor]:
+        """Return V of a view, and the scores of nodes left out.  -> [m, classes], [n, classes]"""
+        solution, masses = self.solution(place), self.sums_[place].mass_
+        scores = torch.empty(len(sample), self.num_classes, dtype=torch.float64)
+        means = solution.half(solution.problem.means.t())
+        step = max(BLOCK_VALUES // max(self.num_classes, 1), 1)
+        for start in range(0, len(sample), step):
+            part = sample.part(slice(start, start + step))
+            halves = Halves(solution.half(part.features), means, solution.half(part.own()))
+            scores[start : start + step] = left_out(
+                solution.problem, halves, part, masses, balanced=self.balanced
+            )
+        return solution.weights, scores
+
+    def _fused(self, scores: Tensor, labels: Tensor) -> Fused:
+        """Return weights of views and intercepts.  [n, classes, views], int64 [n]"""
+        known = self.fused_.weights
+        return fused_weights(
+            scores,
+            labels,
+            allowed=(self.sums_[0].counts_ > 0)[None],
+            near=known if len(known) == scores.shape[2] else None,
+            balanced=self.balanced,
+            intercept=True,
+        )
+
+    def solution(self, place: int) -> BalancedSolution:
+        """Return V of a view with what leaving nodes out needs."""
+        return BalancedSolution.of(
+            self.sums_[place],
+            float(self.strengths_[place]),
+            balanced=self.balanced,
+            penalty=self.penalty(self.map.views[place]),
+        )
+
+    def _samples(self, answers: Answers) -> list[Sample]:
+        """Return φ of the nodes left out, by view; unchanged rows are not computed again."""
+        known, kept = self._known
+        vectors = answers.vectors
+        if kept and known.shape == vectors.shape:
+            other = _rows_that_differ(known, vectors).nonzero().flatten()
+        else:
+            kept = [torch.empty(len(vectors), self.map.width) for _ in self.map.views]
+            other = torch.arange(len(vectors))
+        for rows in other.split(self.map.at_a_time):
+            for features, some in zip(kept, self.features(vectors[rows]), strict=True):
+                features[rows] = some
+        self._known = vectors, kept
+        weights = self._weights(answers.labels).double() if len(vectors) else torch.zeros(0)
+        rest = answers.labels, weights, answers.landmarks
+        return [Sample(features.double(), *rest) for features in kept]
+
+    def _strength(self, place: int, sample: Sample) -> float:
+        """Return λ of a view relative to its scale, see ``choose_penalty``.
+
+        Chosen with the first features alone; with m instead of n of them, a score is shrunk as much
+        by m/n times the λ.
+        """
+        if self.regularisation is not None:
+            return self.regularisation
+        if not len(sample):
+            return UNKNOWN
+        sums, penalty = self.sums_[place], self.penalty(self.map.views[place])
+        width = min(CHOICE_WIDTH, sums.width)
+        penalty = None if penalty is None else penalty[:width, :width]
+        narrow = sums.narrowed(width)
+        return self._choice(narrow, sample.first(CHOICE_NODES, width), penalty) * sums.width / width
+
+    def _choice(self, sums: ClassStatistics, sample: Sample, penalty: Tensor | None) -> float:
+        """Return the value of the ladder with which nodes left out are predicted best."""
+        scale = penalty_scale(sums, penalty, balanced=self.balanced)
+        penalties = [scale * value for value in LADDER]
+        chosen = choose_penalty(sums, sample, penalties, balanced=self.balanced, penalty=penalty)
+        return chosen / scale
+
+    def penalty(self, view: View) -> Tensor | None:
+        """Return P of a view; None for the identity.  [m, m]"""
+        if not isinstance(self.map, KernelMap):
+            return None
+        if view not in self._penalties:
+            self._penalties[view] = self.map.penalty(view)
+        return self._penalties[view]
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes kept; of every symmetric G only half, as in ``state``."""
+        kept = sum(sums.usage.bytes for sums in self.sums_)
+        return kept + sum(head.nbytes for head in self.heads_)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return sums, λ, a, b, a_v V_v, and whether these are up to date, without the map."""
+        kept = {
+            "mixture": self.fused_.weights,
+            "offsets": self.fused_.offsets,
+            "strengths": self.strengths_,
+            "chosen_for": torch.tensor(self._chosen_for),
+            "class_weights": self.class_weights_,
+            "solved": torch.tensor(self.solved),
+        }
+        for place, sums in enumerate(self.sums_):
+            kept |= {f"view_{place}.{name}": value for name, value in sums.state().items()}
+            kept[f"view_{place}.weights"] = self.heads_[place]
+        return kept
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Restore what ``state`` returned, after ``begin`` with the same map."""
+        self.fused_ = Fused(state["mixture"], state["offsets"])
+        self.strengths_, self.class_weights_ = state["strengths"], state["class_weights"]
+        self._chosen_for, self.solved = int(state["chosen_for"]), bool(state["solved"])
+        for place, sums in enumerate(self.sums_):
+            part = part_of(state, f"view_{place}.")
+            self.heads_[place] = part.pop("weights")
+            sums.restore(part)
+
+
+def _rows_that_differ(before: Tensor, after: Tensor) -> Tensor:
+    """Return which rows differ, by NumPy in a fifth of torch's time.  [n, dims] each -> bool [n]"""
+    return torch.from_numpy((before.numpy() != after.numpy()).any(1))

@@ -1,0 +1,155 @@
+"""Head ``targets``: what ``auto`` is for classes, for several labels or a number of every node."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import torch
+from torch import Tensor
+
+from evergraph.closed_form.engine import Answers
+from evergraph.closed_form.targets import STEEPNESS
+from evergraph.closed_form.value_engine import ValueEngine
+from evergraph.core.checks import check_choice
+from evergraph.core.label_space import Kind
+from evergraph.online.delta import Label, meant_by
+from evergraph.online.heads.base import BLOCK_VALUES, heads, row_blocks
+from evergraph.online.heads.fused import Basis, FusedHead
+from evergraph.online.heads.fused_scorer import FusedScorer
+
+
+@heads.register
+class TargetHead(FusedHead):
+    """Ridge regression of every label, or of a number, on several views of a node.
+
+    A ``ValueEngine`` with the views of ``FusedHead``, but for class codes. The labels of a node are
+    complete: a label that is first seen later does not apply to earlier nodes.
+
+    Args:
+        kind: ``labels`` or ``numbers``.
+        views, width, regularisation, basis: see ``FusedHead``; the probability of a label is
+            σ(10 s - 5) of its score s.
+    """
+
+    name = "targets"
+    drops_classes = False  # columns are labels, in the order in which classes named them
+    least_left_out = 1
+    engine: ValueEngine
+
+    def __init__(
+        self,
+        *,
+        kind: Kind = "labels",
+        views: Sequence[str] | None = None,
+        width: int = 768,
+        regularisation: float | None = None,
+        basis: Basis = "landmarks",
+    ) -> None:
+        super().__init__(views=views, width=width, regularisation=regularisation, basis=basis)
+        check_choice("kind", kind, ("labels", "numbers"))
+        self.kind: Kind = kind
+        self.balanced = False
+        # For labels the first column is one that no node has, so that nodes without labels count.
+        self.engine = ValueEngine(targets=1, regularisation=regularisation)
+        self.names_: dict[Label, int] = {}  # label -> column
+        self._met: list[list[int]] = []  # class number -> columns of its labels
+        self._numbers: list[float] = []  # class number -> number
+
+    @property
+    def code_width(self) -> int:
+        """0: codes of classes say nothing about numbers, and little about sets of labels."""
+        return 0
+
+    @property
+    def num_classes(self) -> int:
+        """How many values a node has."""
+        return self.engine.targets
+
+    def grow(self, classes: int) -> None:
+        """Make room for all known labels."""
+        self.engine.grow(1 if self.kind == "numbers" else 1 + len(self.names_))
+
+    def meet(self, answers: Sequence[Label]) -> None:
+        """Register the next targets, in the order of their numbers."""
+        for answer in answers:
+            target = meant_by(self.kind, answer)
+            if isinstance(target, float):
+                self._numbers.append(target)
+            elif isinstance(target, tuple):
+                columns = [self.names_.setdefault(label, len(self.names_)) for label in target]
+                self._met.append(columns)
+
+    def values(self, answers: Tensor) -> Tensor:
+        """Return the targets that class numbers encode.  int64 [n] -> float32 [n, targets]"""
+        if self.kind == "numbers":
+            found = torch.tensor([self._numbers[answer] for answer in answers.tolist()])
+            most = torch.finfo(found.dtype).max  # a number beyond counts as this
+            return found.clamp(-most, most)[:, None]
+        values = torch.zeros(len(answers), len(self.names_))
+        for row, answer in enumerate(answers.tolist()):
+            values[row, self._met[answer]] = 1.0
+        return values
+
+    def _counted(self, answers: Tensor) -> Tensor:
+        """Return the values that are counted: with the column that no node has, for labels."""
+        values = self.values(answers)
+        return values if self.kind == "numbers" else torch.nn.functional.pad(values, (1, 0))
+
+    @property
+    def names(self) -> Collection[Label]:
+        """Names of labels."""
+        return self.names_.keys()
+
+    def labels_of(self, answers: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the labels that class numbers encode, and the row each belongs to."""
+        met = [self._met[answer] for answer in answers.tolist()]
+        counts = torch.tensor([len(columns) for columns in met], dtype=torch.int64)
+        owners = torch.arange(len(met)).repeat_interleave(counts)
+        return owners, torch.tensor([column for columns in met for column in columns]).long()
+
+    def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
+        """Add nodes to the sums, in blocks, as each has a value per label."""
+        for rows in row_blocks(len(labels), self.engine.targets):
+            self.engine.count(vectors[rows], self._counted(labels[rows]))
+
+    def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
+        """Subtract nodes from the sums."""
+        for rows in row_blocks(len(labels), self.engine.targets):
+            self.engine.count(vectors[rows], self._counted(labels[rows]), -1)
+
+    def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
+        """Replace nodes in the sums of the views in which their vectors differ."""
+        for rows in row_blocks(len(labels), self.engine.targets):
+            self.engine.exchange(before[rows], after[rows], self._counted(labels[rows]))
+
+    def _late(self, counts: Tensor) -> int:
+        """Return 0: what counts as a class here is a number or a set of labels, mostly new."""
+        return 0
+
+    def weigh(self, nodes: Tensor, vectors: Tensor, labels: Tensor) -> None:
+        """Set the learned nodes to be left out in turn."""
+        values = self._counted(labels) if len(labels) else torch.zeros(0, self.engine.targets)
+        self._answers = Answers(vectors, values, self._places(nodes))
+
+    def sizes(self) -> Tensor | None:
+        """Return Σ ‖φ_v‖² of every view, and Σ y² for numbers."""
+        sizes = []
+        for sums in self.engine.sums_:
+            sizes += [each.gram_.diagonal().sum() for each in sums.patterns_.values()]
+            if self.kind == "numbers":
+                sizes += [cross[-1, 0] for cross in sums.cross_.values()]
+        return torch.stack(sizes) if sizes else torch.zeros(0, dtype=torch.float64)
+
+    def scorer(self) -> FusedScorer:
+        """Return φ, a_v V_v and b: numbers, or log-odds of labels."""
+        plain = super().scorer()
+        if self.kind == "numbers":
+            return plain
+        weights = tuple((head[:, 1:] * STEEPNESS).contiguous() for head in plain.weights)
+        return FusedScorer(plain.map, weights, plain.offsets[1:] * STEEPNESS - STEEPNESS / 2)
+
+    def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
+        """Return the estimate of ``FusedHead``, plus the values of a block of nodes."""
+        values = min(counted * classes, BLOCK_VALUES)
+        own = super().bytes_for(nodes=nodes, counted=counted, classes=classes, new=new)
+        return own + 6 * 8 * values + 4 * 8 * self.width * classes
