@@ -15,6 +15,7 @@ from evergraph.closed_form.ridge import BalancedSolution, penalty_scale
 from evergraph.closed_form.statistics import ClassStatistics
 from evergraph.closed_form.view_map import ViewMap
 from evergraph.closed_form.views import View
+from evergraph.core.errors import DataError
 from evergraph.topology.rowwise import block_product
 from evergraph.training.learner import part_of
 
@@ -330,7 +331,12 @@ class Engine:
         self._chosen_for, self.solved = int(state["chosen_for"]), bool(state["solved"])
         for place, sums in enumerate(self.sums_):
             part = part_of(state, f"view_{place}.")
-            self.heads_[place] = part.pop("weights")
+            head = part.pop("weights")
+            if len(head) != self.map.width:
+                raise DataError(
+                    f"weights of view {place} must have {self.map.width} rows, not {len(head)}"
+                )
+            self.heads_[place] = head
             sums.restore(part)
 
 
