@@ -94,6 +94,7 @@ bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/service.py
 	$(BIN)/python benchmarks/soak.py
 	$(BIN)/python benchmarks/stream.py
+	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/twins.py
 	$(BIN)/python benchmarks/updates.py
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -170,17 +171,14 @@ def measured(case: Case, answer: Callable[..., Any], folds: int) -> float:
         METRICS[case.metric](case.right[test], answer(case, train, test))
         for train, test in split.split(case.frame, case.right)
     ]
-    return 100 * mean(found)
+    return 100 * float(mean(found))
 
 
 def row(name: str, case: Case, folds: int, kind: str | None = None) -> tuple[str, ...]:
     """Return a row of the table: the live learner, then its peers, which see no edges."""
     edges = [] if kind is None else edges_between(case, kind)
-    contenders: list[Callable[..., Any]] = [lambda *given: live(*given, edges)]
-    contenders += [
-        lambda *given, make=make: peer(make, *given)  # type: ignore[misc]
-        for make in PEERS.values()
-    ]
+    contenders: list[Callable[..., Any]] = [partial(live, edges=edges)]
+    contenders += [partial(peer, make) for make in PEERS.values()]
     return (name, *(f"{measured(case, each, folds):.1f}" for each in contenders))
 
 

@@ -13,7 +13,7 @@ from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.leave_one_out import Halves, Sample, choose_penalty, left_out
 from evergraph.closed_form.ridge import BalancedSolution, penalty_scale
 from evergraph.closed_form.statistics import ClassStatistics
-from evergraph.closed_form.view_map import ViewMap
+from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import View
 from evergraph.core.errors import DataError
 from evergraph.topology.rowwise import block_product
@@ -80,10 +80,11 @@ class Engine:
         self.sums_: list[ClassStatistics] = []
         self.solved = True
 
-    def begin(self, features: ViewMap, *, classes: int = 0) -> None:
+    def begin(self, features: RandomMap | KernelMap, *, classes: int = 0) -> None:
         """Compute features by this map from now on; sums are empty, with room for classes."""
         views = features.views
-        self.map, before = features, len(self.sums_)
+        self.map: RandomMap | KernelMap = features
+        before = len(self.sums_)
         self.sums_ = [self._empty(features.width) for _ in views]
         if len(views) != before:
             nothing = torch.zeros(0, dtype=torch.float64)

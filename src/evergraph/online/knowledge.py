@@ -325,8 +325,8 @@ class Knowledge:
             some = stay | (old != new)
             nodes, stay, old, new = nodes[some], stay[some], old[some], new[some]
         vectors = self.of(nodes)
-        changed = (stay, old, new)
-        counted = self._teach(nodes, vectors, *changed, told=not anew, exactly=exactly)
+        classes = (stay, old, new)
+        counted = self._teach(nodes, vectors, *classes, told=not anew, exactly=exactly)
         if anew:
             assert self.held is not None, "heads on landmarks hold back"
             chosen = self.held.landmarks(anew)
