@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 import pytest
+from starlette.requests import ClientDisconnect
 
 from evergraph.core.errors import UnknownNodeError
 from evergraph.online.delta import Delta
@@ -171,6 +172,11 @@ def test_what_nobody_waits_for_any_more_ends_with_its_next_step():
             await pool.run(endless())
         assert await asyncio.to_thread(ended.wait, 5)
         assert await pool.run(lambda: 2) == 2  # the thread is free again
+        ended.clear()
+        with pytest.raises(ClientDisconnect):
+            await pool.run(endless(), gone=lambda: asyncio.sleep(0.01))
+        assert await asyncio.to_thread(ended.wait, 5)
+        assert await pool.run(lambda: 2, gone=lambda: asyncio.sleep(20)) == 2
         gone = asyncio.ensure_future(pool.run(endless()))
         await asyncio.sleep(0.01)
         pool.close()

@@ -24,7 +24,7 @@ SHARPNESS = 10.0
 # a few probes have little influence.
 PRIOR = 0.02
 # How strongly an intercept is drawn to 0, divided by the number of probes.
-FLAT = 1.0
+FLAT = 30.0
 MOST_OFFSETS = 512  # classes; an intercept for each of more would cost more than heads do
 STEPS = 50
 TOLERANCE = 1e-9

@@ -33,7 +33,7 @@ from starlette.requests import ClientDisconnect, Request
 from evergraph.online.checking import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
 from evergraph.online.delta import Delta, in_columns
 from evergraph.online.identifiers import LARGEST
-from evergraph.server.http import CALLER, JSON, LONGEST, RefusedError
+from evergraph.server.http import ARROW, CALLER, JSON, LONGEST, RefusedError
 from evergraph.tables.labels import boolean_name
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
 SMALL = 1 << 12  # bytes; smaller bodies do not count: there are as many as connections at most
 MARKS, MARK_BYTES = b'[{,"', 80  # what begins or ends a value of JSON; bytes of it when parsed
-PARSED = 16  # times its own size that JSON counts until it is read
+PARSED = {JSON: 40, ARROW: 1}  # times its own size that a body takes once it is parsed, at most
+ROOM_SECONDS, ROOM_PAUSE = 1.0, 0.25  # for which a body waits unread for room; between two looks
 LONG = 1 << 16  # bytes of a body whose lists are validated in blocks
 BLOCK = 200  # items of a list that are validated at a time: half a millisecond
 
@@ -80,15 +81,16 @@ class Bodies:
 
         more: bytes to come; own: bytes of the same body that are held already.
         """
-        most, told = self.limits.held, "send it again later"
+        most = self.limits.held
         for held, share, whose, status in (
             (self.held[caller], most // 2, "this caller's", 429),
             (self.held.total(), most, "all", 503),
         ):
-            if more > 0 and held > own and held + more > share:
-                sentence = f"{held} bytes of {whose} request bodies are held"
-                sentence += f", and the limit is {share}: {told}"
-                raise RefusedError(status, sentence, retry_after=1)
+            if held > own and held + more > share:
+                sentence = f"{held} bytes of {whose} request bodies are held, and the limit is"
+                raise RefusedError(
+                    status, f"{sentence} {share}: send it again later", retry_after=1
+                )
 
 
 def _too_long(most: int, kind: str, found: str = "") -> RefusedError:
@@ -128,7 +130,7 @@ class HeldBody:
         clock = loop.call_later(limits.seconds, self._stop, task)
         try:
             if counts:
-                self._hold(length)
+                await self._wait_for_room(length)
             return await self._read(most, counts)
         except BaseException as error:
             self._release()
@@ -154,22 +156,35 @@ class HeldBody:
             parts.append(part)
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         if counts and self._kind == JSON:
-            self._hold(read, parsed_size(body))
+            self._count(read + parsed_size(body))
         return body
 
-    def _hold(self, read: int, parsed: int | None = None) -> None:
-        """Count what is read, or to be read, and what parsing it takes."""
+    async def _wait_for_room(self, length: int) -> None:
+        """Wait while others are held, so that a client who sends much need not send it again."""
+        loop = asyncio.get_running_loop()
+        late = loop.time() + ROOM_SECONDS
+        while True:
+            try:
+                return self._hold(length)
+            except RefusedError:
+                if loop.time() >= late:
+                    raise
+            await asyncio.sleep(ROOM_PAUSE)
+
+    def _hold(self, read: int) -> None:
+        """Count what is read, or to be read, and what parsing it may take."""
         limit = self._bodies.limits.held
         if read > limit:
-            rule = f"bodies of {read} bytes are never held, and the limit is {limit}"
+            rule = f"a body of {read} bytes is never held, and the limit is {limit}"
             raise RefusedError(503, f"{rule}: send it in parts", retry_after=1)
-        if parsed is None:  # to be known once all is read
-            parsed = PARSED * read if self._kind == JSON else 0
-            parsed = max(parsed, self._counted - read)
-        more = read + parsed - self._counted
-        self._bodies.make_room(self._caller, more, self._counted)
-        self._bodies.held[self._caller] += more
-        self._counted += more
+        whole = max(read, min((1 + PARSED[self._kind]) * read, limit // 2))
+        if whole > self._counted:
+            self._bodies.make_room(self._caller, whole - self._counted, self._counted)
+            self._count(whole)
+
+    def _count(self, whole: int) -> None:
+        self._bodies.held[self._caller] += whole - self._counted
+        self._counted = whole
 
     def _release(self) -> None:
         self._bodies.held[self._caller] -= self._counted

@@ -101,7 +101,9 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
                 wanted = await service.pools["bodies"].run(read, size=len(body))
             if query := request.scope["query_string"]:
                 await service.wait_for(after_in(query))
-            found = await service.predictions(wanted.ids, every_class=wanted.all)
+            found = await service.predictions(
+                wanted.ids, every_class=wanted.all, gone=request.receive
+            )
         return Response(found, media_type=JSON)
 
     router.add_api_route(

@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, replace
 from functools import partial
@@ -162,11 +162,17 @@ class Service:
             return {"status": "stopped", "why": without_paths(stopped, self.folder.path)}
         return {"status": "ready"}
 
-    async def predictions(self, ids: Sequence[NodeId], *, every_class: bool) -> bytes:
+    async def predictions(
+        self,
+        ids: Sequence[NodeId],
+        *,
+        every_class: bool,
+        gone: Callable[[], Awaitable[object]] | None = None,
+    ) -> bytes:
         """Return predictions as JSON, from the last whole delta.
 
         A few are made on the event loop, which is cheaper than a thread; many, or with a slow head
-        any, on a thread in slices, for which callers take turns.
+        any, on a thread in slices, for which callers take turns. gone: see ``Pool.run``.
         """
         classes, most = len(self.view.classes), self.limits.answers
         if every_class and len(ids) * classes > most:
@@ -179,7 +185,7 @@ class Service:
         if len(ids) <= self._together.most and numbers <= LITTLE:
             return schema.predictions_json(await self._together.ask(ids, every_class))
         in_slices = self._in_slices(ids, every_class)
-        return await self.pools["predictions"].run(in_slices, size=numbers)
+        return await self.pools["predictions"].run(in_slices, size=numbers, gone=gone)
 
     def _predict(self, ids: Sequence[NodeId], every_class: bool) -> Answer:
         return self._timed(len(ids), partial(self.view.answer, ids, every_class=every_class))

@@ -11,11 +11,13 @@ import asyncio
 import time
 from bisect import insort_left, insort_right
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from operator import itemgetter
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+
+from starlette.requests import ClientDisconnect
 
 from evergraph.online.delta import NodeId
 from evergraph.online.view import FEW, Answer
@@ -176,10 +178,17 @@ class Pool:
         self._closed = False
         self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"evergraph-{what}")
 
-    async def run(self, work: Callable[[], T] | Steps[T], *, size: int = 0) -> T:
+    async def run(
+        self,
+        work: Callable[[], T] | Steps[T],
+        *,
+        size: int = 0,
+        gone: Callable[[], Awaitable[object]] | None = None,
+    ) -> T:
         """Do work on the thread and return its result; reject it if the queue is full.
 
-        size: how much it is, compared to other work of the same caller.
+        size: how much it is, compared to other work of the same caller; gone: returns once nobody
+        waits for the answer any more.
         """
         steps = work if isinstance(work, Generator) else _in_one_step(work)
         caller, job = CALLER.get(), _Job(steps, Future())
@@ -194,14 +203,20 @@ class Pool:
             self._jobs.put(caller, job, size)
             self._executor.submit(self._work)
         answer = asyncio.wrap_future(job.answer)
+        ends: list[asyncio.Future[Any]] = [answer]
+        if gone is not None:
+            ends.append(asyncio.ensure_future(gone()))
         try:
-            done, _ = await asyncio.wait([answer], timeout=self.seconds)
-            if not done:
-                late = f"the answer took longer than {self.seconds:g} s"
-                raise RefusedError(503, late, retry_after=1)
-            return cast("T", answer.result())
+            await asyncio.wait(ends, timeout=self.seconds, return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                return cast("T", answer.result())
+            if ends[-1].done():
+                raise ClientDisconnect
+            late = f"the answer took longer than {self.seconds:g} s"
+            raise RefusedError(503, late, retry_after=1)
         finally:
-            answer.cancel()  # nobody waits for it any more
+            for end in ends:
+                end.cancel()  # nobody waits for it any more
 
     def _work(self) -> None:
         """Go on with the job whose turn it is, for a while."""
