@@ -55,7 +55,7 @@ def assert_best(
 
 def test_a_head_that_favours_a_class_everywhere_counts_with_an_intercept():
     """It finds all nodes likelier of the rarer class, those of that class by far the most."""
-    labels = torch.tensor([0] * 54 + [1] * 6)
+    labels = torch.tensor([0] * 540 + [1] * 60)  # few nodes would say little about it
     likelier = torch.where(labels == 0, 3.0, 9.0)[:, None]
     scores = torch.stack([-likelier, likelier], 1)
     plain, both = (

@@ -14,7 +14,6 @@ import torch
 from evergraph.core.errors import ConfigurationError
 from evergraph.online import ContinualNodeClassifier
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.markers import check_parameters
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import AnalyticHead, FusedHead, ReplayHead
@@ -125,16 +124,10 @@ def test_a_classifier_hands_all_its_settings_on():
         ContinualNodeClassifier(head="replay", head_options={"codes": 8}).status()
 
 
-def test_an_objective_is_kept_and_folders_without_one_are_balanced(tmp_path):
+def test_an_objective_is_kept_and_no_other_is_taken(tmp_path):
     with ContinualNodeClassifier.open(tmp_path / "new", objective="plain", width=16) as model:
         model.partial_fit(["a", "b"], torch.eye(2), ["x", "y"])
     with ContinualNodeClassifier.open(tmp_path / "new") as model:
         assert model.objective == "plain"
     with pytest.raises(ConfigurationError, match="objective"):
         ContinualNodeClassifier.open(tmp_path / "new", objective="balanced")
-    stored = OnlineLearner().parameters
-    before = stored | {"head": {k: v for k, v in stored["head"].items() if k != "objective"}}
-    check_parameters(tmp_path, before, stored)
-    other = stored | {"head": stored["head"] | {"objective": "plain"}}
-    with pytest.raises(ConfigurationError, match="objective"):
-        check_parameters(tmp_path, before, other)
