@@ -30,6 +30,7 @@ from evergraph.experiments.config import RunConfig
 from evergraph.graphs import Graph
 from evergraph.methods.auto import Auto
 from evergraph.streams import GraphStream
+from evergraph.topology.rowwise import unit_rows
 
 OWN = View((0,))
 
@@ -297,7 +298,8 @@ def test_columns_that_tell_classes_apart_count_more():
     half = FEW_COLUMNS // 2 + 1
     noise = torch.randn(40, half, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(40) % 2
-    rows = ViewRows(torch.cat([(labels - 0.5)[:, None].expand(-1, half), noise], 1), None)
+    told = torch.cat([(labels - 0.5)[:, None].expand(-1, half), noise], 1)
+    rows = ViewRows(unit_rows(told), None)
     weights = column_weights(rows, labels, dims=2 * half)
     assert float(weights[:half].min()) > 2 * float(weights[half:].mean())
     few = ViewRows(rows.hops[:, :FEW_COLUMNS], None)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form.engine import Answers, Engine
+from evergraph.closed_form.engine import Answers, ViewEngine
 from evergraph.closed_form.fusing import LADDER
 from evergraph.closed_form.leave_one_out import (
     Halves,
@@ -189,7 +189,7 @@ def test_penalties_are_chosen_again_when_nodes_have_grown_by_a_quarter_or_one_ha
     generator = torch.Generator().manual_seed(0)
     rows = torch.rand(600, 4, generator=generator)
     labels = (rows[:, 0] > rows[:, 1]).long()
-    engine = Engine()
+    engine = ViewEngine()
     engine.begin(plain_map(4))
 
     def solve(start: int, end: int, sign: int = 1) -> int:

@@ -51,7 +51,7 @@ class Answers:
         return cls(torch.zeros(0, 0), nothing, nothing)
 
 
-class Engine:
+class ViewEngine:
     """s(x) = Σ_v a_v V_vᵀφ_v(x) + b from sums over nodes, which come, change and go.
 
     V_v = (A_v + λ_v P_v)⁻¹ M_v for every view v, with P = I for random features and P = K(Z, Z) for

@@ -23,8 +23,9 @@ SHARPNESS = 10.0
 # How strongly a weight is drawn to its share of ``SHARPNESS``, divided by the number of probes:
 # a few probes have little influence.
 PRIOR = 0.02
-# How strongly an intercept is drawn to 0, divided by the number of probes.
-FLAT = 30.0
+# How strongly an intercept is drawn to 0, times the classes and divided by the number of probes: a
+# few nodes a class say little about it.
+FLAT = 0.7
 MOST_OFFSETS = 512  # classes; an intercept for each of more would cost more than heads do
 STEPS = 50
 TOLERANCE = 1e-9
@@ -50,7 +51,7 @@ def fused_weights(
     """Return the weights a ≥ 0 of the heads whose mixture has the least loss on held-back nodes.
 
     a, b = argmin Σ_c 1/n_c Σ_{i∈c} -log softmax(Σ_v a_v s_v(i) + b)_c / C
-                  + (PRIOR/2n) ‖a - a_0‖² + (FLAT/2n) ‖b‖²
+                  + (PRIOR/2n) ‖a - a_0‖² + (FLAT C/2n) ‖b‖²
 
     with s_v the scores of head v, n_c the number of held-back nodes of class c, n of all, and C the
     number of classes. All classes have equal weight. Σ_v a_v is the sharpness of the mixture and
@@ -130,7 +131,8 @@ class _Problem:
         step = max(BLOCK_VALUES // max(scores[0].numel(), 1), 1)
         self.blocks = [slice(first, first + step) for first in range(0, len(labels), step)]
         self.start = start
-        self.prior, self.flat = PRIOR / len(labels), FLAT / len(labels)
+        self.prior = PRIOR / len(labels)
+        self.flat = FLAT * scores.shape[1] / len(labels)
         self.open = labels[:0]  # classes with an intercept
 
     def loss(self, at: Fused) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from evergraph.closed_form.engine import Engine
+from evergraph.closed_form.engine import Answers, ViewEngine
 from evergraph.closed_form.fusing import LADDER, PRIOR, Fused
 from evergraph.closed_form.leave_one_out import Halves, Sample
 from evergraph.closed_form.ridge import nearly_best
@@ -24,8 +24,12 @@ class ValueSolution(NamedTuple):
     part: TargetMoments
 
 
-class ValueEngine(Engine):
-    """ŷ(x) = Σ_v a_v V_vᵀφ_v(x) + b for values of nodes, as ``Engine`` has it for classes.
+# With fewer nodes none is left out: what is left of so few says nothing about penalties.
+FEWEST = 8
+
+
+class ValueEngine(ViewEngine):
+    """ŷ(x) = Σ_v a_v V_vᵀφ_v(x) + b for values of nodes, as ``ViewEngine`` has it for classes.
 
     V_v = (G̃_v + λ_v P_v)⁻¹ M̃_v with G̃ = Σ φ̃φ̃ᵀ and M̃ = Σ φ̃ỹᵀ of centred features and values, so
     that b is not penalised. λ, a and b have the least squared error, each value relative to its
@@ -34,10 +38,10 @@ class ValueEngine(Engine):
     >>> from evergraph.closed_form.view_map import RandomMap
     >>> from evergraph.closed_form.views import View
     >>> from evergraph.closed_form.engine import Answers
-    >>> engine, rows = ValueEngine(targets=1), torch.tensor([[1.], [2.], [4.], [8.]])
+    >>> engine, rows = ValueEngine(targets=1), torch.arange(1.0, 9.0)[:, None]
     >>> engine.begin(RandomMap((View((0,)),), {0: torch.ones(1, 1)}))
     >>> engine.count(rows, 3 * rows + 7)
-    >>> engine.solve(Answers(rows, 3 * rows + 7, torch.full((4,), -1)))
+    >>> engine.solve(Answers(rows, 3 * rows + 7, torch.full((8,), -1)))
     >>> slope = engine.heads_[0] * 2 ** 0.5  # φ(x) = √2 x
     >>> slope.round(decimals=2).item(), engine.fused_.offsets.round(decimals=1).item()
     (3.0, 7.0)
@@ -102,10 +106,12 @@ class ValueEngine(Engine):
         ))  # fmt: skip
         return weights, left_out_values(halves, sample, part)
 
-    def solve(self, answers: object) -> None:
+    def solve(self, answers: Answers) -> None:
         """Set λ, V, a and b from the sums and the nodes that are left out in turn."""
         self._levels = [torch.zeros(self.targets).double() for _ in self.sums_]
-        super().solve(answers)  # type: ignore[arg-type]
+        if len(answers.labels) < FEWEST:
+            answers = Answers(*(part[:0] for part in vars(answers).values()))
+        super().solve(answers)
 
     def _choice(  # type: ignore[override]
         self, sums: TargetStatistics, sample: Sample, penalty: Tensor | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -197,11 +197,6 @@ def leaked_share(values: pa.Array, labels: pa.Array) -> float:
     return float(np.maximum.reduceat(counts, first).sum() / rows)
 
 
-# Chosen on tables and graphs by validation, see docs/decisions/0094.
-CONSTANT, MEASURED = 1.5, 100
-_MEASURED = ("number", "boolean", "date")
-
-
 def fit_scheme(
     table: pa.Table,
     names: list[str],
@@ -252,23 +247,7 @@ def fit_scheme(
                     f"column {name!r} alone determines the label of {share:.0%} of the labelled "
                     "rows: leave it out if it is not known before the label",
                 )
-    constant = constant_for(columns)
-    return Scheme(tuple(columns), chosen.strict, chosen.gaps == "refuse", constant)
-
-
-def constant_for(columns: Sequence[Column]) -> float:
-    """Return the constant feature that suits the columns of a table, see ``Scheme``.
-
-    ``CONSTANT`` times the root of the number of measured features, about their length, if there are
-    at most ``MEASURED`` of them. Wide tables, such as counts of words, do without: there directions
-    tell rows apart.
-
-    >>> age = Column("age", NumberEncoder(median=3.0, scale=2.0, flag=False))
-    >>> constant_for([age] * 4), constant_for([])
-    (3.0, 0.0)
-    """
-    measured = sum(each.encoder.width for each in columns if each.encoder.kind in _MEASURED)
-    return CONSTANT * measured**0.5 if measured <= MEASURED else 0.0
+    return Scheme(tuple(columns), chosen.strict, chosen.gaps == "refuse")
 
 
 def say_zeros(where: object, written: Source, scheme: Scheme, choices: Columns) -> None:

@@ -65,7 +65,6 @@ class _StoredScheme:
     columns: list[_StoredColumn]
     strict: bool
     refuse_gaps: bool
-    constant: Annotated[float, Rule(ge=0, le=1e3)] = 0.0
 
 
 @cache
@@ -132,9 +131,6 @@ class Scheme:
         columns: in the order of the first table.
         strict: whether to refuse a new category.
         refuse_gaps: whether to refuse a row without a value.
-        constant: value of one more feature, the last, that is the same for every row; 0 for none.
-            Learners scale features to unit length: beside a constant, how large the others are
-            still shows.
 
     >>> import pyarrow as pa
     >>> scheme = Scheme((Column("age", NumberEncoder(median=3.0, scale=2.0, flag=False)),))
@@ -155,12 +151,11 @@ first table did not have: expected age
     columns: tuple[Column, ...]
     strict: bool = False
     refuse_gaps: bool = False
-    constant: float = 0.0
 
     @property
     def width(self) -> int:
         """The number of features."""
-        return sum(each.encoder.width for each in self.columns) + bool(self.constant)
+        return sum(each.encoder.width for each in self.columns)
 
     @property
     def gaps(self) -> str:
@@ -186,7 +181,7 @@ first table did not have: expected age
             each.name if each.encoder.width == 1 else f"{each.name} {place}"
             for each in self.columns
             for place in range(each.encoder.width)
-        ] + ["constant"] * bool(self.constant)
+        ]
 
     def encode(self, table: pa.Table, *, before: int = 0) -> Tensor:
         """Return the features of a table's rows, as ``read`` does.  -> float32 [rows, width]"""
@@ -215,8 +210,6 @@ first table did not have: expected age
                     "of the first table, since columns are strict"
                 )
         parts = [block.matrix for block in blocks.values()]
-        if self.constant:
-            parts.append(np.full((table.num_rows, 1), self.constant, np.float32))
         matrix = np.concatenate(parts, axis=1) if parts else np.zeros((table.num_rows, 0))
         features = torch.from_numpy(np.ascontiguousarray(matrix, np.float32))
         gaps = {name: int(block.gaps.sum()) for name, block in blocks.items()}
@@ -264,8 +257,7 @@ first table did not have: expected age
             }
             for each, told in zip(self.columns, self.rows(), strict=True)
         ]
-        names = ("strict", "refuse_gaps", "constant")
-        flags = {name: getattr(self, name) for name in names}
+        flags = {"strict": self.strict, "refuse_gaps": self.refuse_gaps}
         return {"format": FORMAT, "columns": listed} | flags
 
     @classmethod
@@ -284,8 +276,7 @@ first table did not have: expected age
                 else:
                     encoder = _read_back(ENCODERS[each.kind], fitted)
                 columns.append(Column(each.name, encoder, each.gaps))
-            flags = stored.strict, stored.refuse_gaps, stored.constant
-            return cls(tuple(columns), *flags)
+            return cls(tuple(columns), stored.strict, stored.refuse_gaps)
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"columns cannot be read back ({repr(error)[:200]})") from None
 

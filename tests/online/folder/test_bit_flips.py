@@ -206,8 +206,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     """A folder with all kinds of files, as a killed process leaves it."""
     pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: columns are not fitted")
     path = tmp_path_factory.mktemp("whole") / "learner"
-    # three features, of which one is constant
-    table = pa.table({"size": [1.5, 2.0, 3.25], "open": [True, False, True]})
+    table = pa.table({"size": [1.5, None, 3.25], "open": [True, False, True]})  # three features
     with opened(path) as folder:
         folder.keep_columns(fit_scheme(table, table.column_names))
         for number in range(1, LAST - 3):

@@ -72,7 +72,7 @@ def test_scores_are_the_ridges_of_all_views_mixed_so_that_every_class_counts_ali
 
     def loss(shares, levels):
         each = torch.nn.functional.cross_entropy(said @ shares + levels, RIGHT, reduction="none")
-        pull = PRIOR * (shares - SHARPNESS / 3).square().sum() + FLAT * levels.square().sum()
+        pull = PRIOR * (shares - SHARPNESS / 3).square().sum() + 3 * FLAT * levels.square().sum()
         return float((weighed * each).sum() + pull / (2 * len(x)))
 
     assert float(found.max()) > 0.1

@@ -196,7 +196,7 @@ def acknowledged_in(path: Path) -> int:
 # delta that uses it, and stays: a learner that has nodes but no such file began with plain numbers
 # and stays with them. It stores hashes of categories; an earlier version stored their names.
 COLUMNS_FILE = "columns.json"
-_FIELDS = {"format", "columns", "strict", "refuse_gaps", "constant", CHECK}
+_FIELDS = {"format", "columns", "strict", "refuse_gaps", CHECK}
 
 
 def stored_columns(folder: Path, encoders: Iterable[Encoder] = ()) -> Scheme | None:

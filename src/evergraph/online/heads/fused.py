@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from evergraph.closed_form.engine import Answers, Engine
+from evergraph.closed_form.engine import Answers, ViewEngine
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.relations import WIDTH
 from evergraph.closed_form.shape import SHAPE_WIDTH
@@ -48,8 +48,8 @@ Basis = Literal["random", "landmarks"]
 class FusedHead(OnlineHead):
     """Ridge regression on every view of a node, mixed by what predicts nodes left out in turn.
 
-    The live form of method ``auto``: an ``Engine`` that is given labelled nodes as they come, move
-    and go. A view may have class codes: the labels of nodes nearby, never a node's own (see
+    The live form of method ``auto``: a ``ViewEngine`` that is given labelled nodes as they come,
+    move and go. A view may have class codes: the labels of nodes nearby, never a node's own (see
     ``LiveCodes``). Beside ``auto`` it lacks hops beyond the second, which a delta would change
     nearly everywhere (on WordNet about a point of accuracy, four with 5 % of the labels), and
     weights of columns (0.2 to 0.4 points on three of six graphs).
@@ -114,7 +114,7 @@ class FusedHead(OnlineHead):
         self.objective: Objective = objective
         self.balanced = objective == "balanced"
         self.parsed: tuple[View, ...] = () if views is None else parse_views(views)
-        self.engine = Engine(balanced=self.balanced, regularisation=regularisation)
+        self.engine = ViewEngine(balanced=self.balanced, regularisation=regularisation)
         self._answers = Answers.none()
         self._landmarks = torch.zeros(0, dtype=torch.int64)  # positions; -1 for erased ones
         # Nodes of each class when landmarks were chosen.
