@@ -68,7 +68,7 @@ def test_pandas_in_pandas_out():
     table = model.predict_proba(asked)
     assert list(table.columns) == [1, 2]
     assert list(table.index) == ["first", "second"]
-    assert model.embed(asked).shape == (2, 15)  # three hops of four columns and a constant
+    assert model.embed(asked).shape == (2, 12)  # three hops of four columns
     assert model.classes_.dtype == np.int64
 
 

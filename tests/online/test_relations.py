@@ -133,7 +133,7 @@ def test_tables_bring_relations_and_types(tmp_path):
     graph = load(tmp_path)
     assert graph.relations.names == ("writes", "reviews", "cites")
     assert graph.types.of(torch.arange(3)) == ["paper", "paper", "author"]
-    assert graph.num_features == 3  # one is constant
+    assert graph.num_features == 2
     deltas = list(read_deltas(tmp_path / "nodes.csv", tmp_path / "edges.csv", batch=1))
     assert deltas[0].types == ("paper",)  # so that relations are known of from the first
     learner = learner_of()

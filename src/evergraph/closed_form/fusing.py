@@ -132,7 +132,7 @@ class _Problem:
         self.blocks = [slice(first, first + step) for first in range(0, len(labels), step)]
         self.start = start
         self.prior = PRIOR / len(labels)
-        self.flat = FLAT * scores.shape[1] / len(labels)
+        self.flat = FLAT * int((counts > 0).sum()) / len(labels)
         self.open = labels[:0]  # classes with an intercept
 
     def loss(self, at: Fused) -> Tensor:
