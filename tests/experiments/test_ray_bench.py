@@ -76,7 +76,7 @@ def test_a_bench_is_the_same_on_ray_though_a_worker_is_killed(ray_engine, tmp_pa
     values = {
         "datasets": [SYNTHETIC],
         "seeds": [0, 1],
-        "common": {"device": "cpu", "training": {"epochs": 40}},
+        "common": {"device": "cpu", "training": {"epochs": 100}},
         "methods": [{"name": "tem", "run": {"memory": {"budget": 3}}}],
     }
     config, events = BenchConfig.of(values), list[Event]()
