@@ -73,7 +73,7 @@ class Writer:
         """Queue a delta for the next batch; reject it if the queue is full."""
         with self._lock:
             self._check_room()
-            future = self._folder.waiting.offer(delta)
+            future = self._folder.waiting.offer(delta, CALLER.get())
             if not self._scheduled:
                 self._scheduled = True
                 self._thread.submit(self._work, self._folder.waiting.serve, deltas=True)

@@ -1,14 +1,16 @@
 """Deltas that wait are written together, and each is answered for itself."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 from evergraph.core.errors import DataError, KeyReusedError, ResourceError
-from evergraph.online.delta import Delta
+from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.queue import ROUND, DeltaQueue
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
 from stand_in import StandIn, bits, delta, holds, opened, twin, twin_of
@@ -190,3 +192,23 @@ def test_what_cannot_be_joined_is_taken_in_order(tmp_path, commits):
         assert [result.seq for result in folder.submit_many(given)] == [1, 2, 3, 4]
         assert folder.learner.status().edges == 1
     assert commits == [[1, 2], [3], [4]]
+
+
+def test_large_deltas_of_one_caller_let_others_have_their_turn():
+    rounds = []
+
+    def take(waiting):
+        if not rounds:  # arrives while the first round is applied
+            queue.offer(Delta(nodes=(9,), features=torch.zeros(1, 1), key="late"), "other")
+        rounds.append([each.delta.key for each in waiting])
+        for each in waiting:
+            each.future.set_result(DeltaResult(seq=1))
+
+    queue = DeltaQueue(threading.RLock(), take)
+    large = tuple((0, node) for node in range(ROUND))
+    for number in range(3):
+        queue.offer(Delta(edges=large, key=f"large {number}"), "greedy")
+    for number in range(2):
+        queue.offer(Delta(edges=((0, 1),), key=f"small {number}"), "modest")
+    queue.serve()
+    assert rounds == [["small 0", "small 1", "large 0"], ["late", "large 1"], ["large 2"]]

@@ -6,17 +6,19 @@ import json
 import sqlite3
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from evergraph.core.errors import DataError, EvergraphError, ResourceError, StoppedError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of, is_same
-from evergraph.online.delta import Delta, DeltaResult, in_columns
+from evergraph.online.delta import PARTS, Delta, DeltaResult, in_columns
 from evergraph.online.folder.journal import Journal, JournalEntry, key_reused
 from evergraph.online.intake import Batch
 from evergraph.online.learner import OnlineLearner
+
+ROUND = 4096  # nodes and edges of one caller, about, after which others have their turn
 
 
 @dataclass(eq=False)
@@ -24,6 +26,7 @@ class Waiting:
     """A delta in the queue."""
 
     delta: Delta  # as given; its edges in columns once it is encoded
+    caller: str = ""  # who sent it
     data: bytes = b""  # its bytes for the journal; empty before it is encoded
     future: Future[DeltaResult] = field(default_factory=Future)  # of its result
     came: float = field(default_factory=time.monotonic)
@@ -49,6 +52,11 @@ class Waiting:
             error = error.with_traceback(None)
         self.future.set_exception(error)
 
+    @property
+    def size(self) -> int:
+        """How many nodes and edges it names."""
+        return sum(len(getattr(self.delta, part)) for part in PARTS)
+
     def begin(self) -> bool:
         """Return whether it should be applied; from here on it cannot be cancelled."""
         future = self.future
@@ -64,7 +72,8 @@ class DeltaQueue:
 
     No caller waits for more deltas to arrive. One that finds the lock free leads: it applies its
     own deltas and all in the queue. Callers that arrive meanwhile wait, and the first of them leads
-    next, with everything that has arrived. So there are as few commits as the disk allows.
+    next, with everything that has arrived. So there are as few commits as the disk allows. Deltas
+    that ``serve`` applies are taken in rounds, in which no caller has more than one large one.
 
     lock: held while deltas are applied; a caller that holds it already is served at once. take:
     applies deltas, and answers each of them.
@@ -92,17 +101,18 @@ class DeltaQueue:
         with self._changed:
             return self._waiting[0].came if self._waiting else None
 
-    def offer(self, delta: Delta) -> Future[DeltaResult]:
+    def offer(self, delta: Delta, caller: str = "") -> Future[DeltaResult]:
         """Queue a delta until ``serve`` is called; it can be cancelled until then."""
-        waiting = Waiting(delta)
+        waiting = Waiting(delta, caller)
         with self._changed:
             self._waiting.append(waiting)
         return waiting.future
 
     def serve(self) -> None:
-        """Apply everything in the queue."""
-        with self._lock:
-            self._lead(())
+        """Apply everything in the queue, and what arrives meanwhile."""
+        while self._waiting:
+            with self._lock:
+                self._lead((), in_rounds=True)
 
     def submit(self, deltas: Sequence[Delta]) -> list[DeltaResult | Exception]:
         """Queue deltas, and return the result or error of each once all are answered."""
@@ -149,17 +159,32 @@ class DeltaQueue:
                 self._led = False
                 self._changed.notify_all()
 
-    def _lead(self, mine: Sequence[Waiting]) -> None:
+    def _lead(self, mine: Sequence[Waiting], *, in_rounds: bool = False) -> None:
         """Apply the queue, the caller's own deltas first: an upsert has compared them already."""
         with self._changed:
             own = set(mine)
             others, self._waiting = [each for each in self._waiting if each not in own], []
+            if in_rounds:
+                others, self._waiting = one_round(others)
         try:
             self._take([each for each in (*mine, *others) if each.begin()])
         finally:
             with self._changed:  # after an interrupt, deltas without an answer go back to the queue
                 self._waiting = [each for each in others if not each.future.done()] + self._waiting
                 self._changed.notify_all()
+
+
+def one_round(queue: Sequence[Waiting]) -> tuple[list[Waiting], list[Waiting]]:
+    """Return what is applied next, small deltas first, and what is left for later, in order.
+
+    Of every caller it is what came first, up to ``ROUND`` nodes and edges but at least one delta.
+    """
+    sizes: Counter[str] = Counter()
+    now, later = [], []
+    for each in queue:
+        (now if sizes[each.caller] < ROUND else later).append(each)
+        sizes[each.caller] += max(each.size, 1)
+    return sorted(now, key=lambda each: sizes[each.caller] >= ROUND), later
 
 
 class Gathered:
