@@ -22,6 +22,7 @@ ROUTES = {
     "/v1/upsert": "POST",
     "/v1/labels": "POST",
     "/v1/forget": "POST",
+    "/v1/refit": "POST",
     "/v1/compact": "POST",
     "/v1/predictions": "POST",
     "/v1/status": "GET",

@@ -270,6 +270,20 @@ def test_now_leaves_nothing_of_what_was_forgotten(client, caplog):
     assert client.post("/v1/forget", json={"ids": ["b"]}).json()["seq"] == 4
 
 
+def test_refit_learns_everything_again(live, learner, first, tmp_path):
+    with LearnerFolder.open(tmp_path, make=learner) as folder:
+        client = Client(live(create_app(folder, limits=Limits())))
+        folder.submit(DeltaBody(**first).delta())
+        folder.submit(Delta(forgotten=(first["nodes"][0],)))
+        labelled = folder.learner.status().labelled
+        assert (done := client.refit())["seq"] == 3
+        assert done["counted"] == labelled > 0
+        again = CliRunner().invoke(app, ["refit", client.url], catch_exceptions=False)
+        assert again.stdout == f"delta 4: {labelled} labelled nodes learned again\n"
+    with LearnerFolder.open(tmp_path, make=learner) as folder:
+        assert folder.seq == 4  # it is in the journal, as any other change
+
+
 def test_only_who_may_write_may_compact(serve):
     service = serve(tokens=Tokens((("read", "r" * 20), ("follow", "f" * 20))))
     for token in ("r" * 20, "f" * 20):

@@ -108,6 +108,7 @@ COMMANDS = {
     "predict": "asking_commands",
     "explain": "asking_commands",
     "suggest": "asking_commands",
+    "refit": "upkeep_commands",
     "compact": "upkeep_commands",
     "backup": "upkeep_commands",
     "restore": "upkeep_commands",

@@ -129,6 +129,11 @@ class _InFolder:
     def status(self) -> dict[str, Any]:
         return asdict(self._folder.learner.status())
 
+    def refit(self) -> dict[str, Any]:
+        from evergraph.online.delta import Delta
+
+        return self.submit(Delta(refit=True))
+
     def compact(self, *, now: bool, keys: bool) -> dict[str, Any]:
         folder = self._folder
         return asdict(folder.purge(keys=keys) if now else folder.compacted())

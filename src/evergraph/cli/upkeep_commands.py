@@ -1,4 +1,4 @@
-"""``evergraph backup``, ``restore``, ``check`` and ``compact``: upkeep of a learner's folder."""
+"""``evergraph refit``, ``compact``, ``backup``, ``restore`` and ``check``: upkeep of a learner."""
 
 from __future__ import annotations
 
@@ -145,6 +145,30 @@ def restore_command(
     with StageProgress({"copy": "bytes", "verify": "deltas"}) as progress:
         done = restore(source, to, on_progress=progress.on_progress)
     _print_copied(done, to, as_json)
+
+
+def refit_command(
+    target: options.LearnerTarget,
+    token_file: options.TokenFile = None,
+    ca: options.CA = None,
+    plugins: options.Plugins = [],
+    as_json: options.AsJson = False,
+) -> None:
+    """Learn everything again from the nodes that are there now.
+
+    Afterwards the learner is what one would be that was given all of it at once: the order in which
+    nodes came no longer matters. A service answers predictions meanwhile, and changes wait.
+    """
+    load_plugins(plugins)
+    with (
+        spinner("learning everything again"),
+        opened(target, token_file=token_file, scope="write", new=False, ca=ca) as learner,
+    ):
+        done = learner.refit()
+    if as_json:
+        print_json(done)
+    else:
+        say(f"delta {done['seq']}: {done['counted']:,} labelled nodes learned again")
 
 
 def compact_command(

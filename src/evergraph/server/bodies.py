@@ -337,6 +337,16 @@ class ForgetBody(Payload):
         return Delta(forgotten=tuple(self.ids), key=self.key)
 
 
+class RefitBody(Payload):
+    """Nothing but a key: everything is learned again."""
+
+    key: Key | None = None
+
+    def delta(self) -> Delta:
+        """Return the body as a delta."""
+        return Delta(refit=True, key=self.key)
+
+
 class PredictionsBody(Payload):
     """Nodes to classify."""
 
@@ -456,11 +466,12 @@ def _check_no_repeated_keys(body: bytes, keys: int) -> None:
     json.loads(body, object_pairs_hook=once)
 
 
-DELTAS: Mapping[str, type[UpsertBody] | type[LabelsBody] | type[ForgetBody]] = {
+DELTAS: Mapping[str, type[UpsertBody | LabelsBody | ForgetBody | RefitBody]] = {
     "delta": DeltaBody,
     "upsert": UpsertBody,
     "labels": LabelsBody,
     "forget": ForgetBody,
+    "refit": RefitBody,
 }
 
 

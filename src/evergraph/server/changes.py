@@ -26,6 +26,7 @@ from evergraph.server.bodies import (
     ForgetBody,
     LabelsBody,
     Payload,
+    RefitBody,
     UpsertBody,
     media_type,
     parse,
@@ -154,6 +155,14 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         How columns are read stays as fixed by the first table, even if it held these nodes.
         """
         return await learn(request, "forget")
+
+    @router.post("/refit", openapi_extra=schema.accepts(RefitBody) | schema.parameters(schema.KEY))
+    async def refit(request: Request) -> Response:
+        """Learn everything again, so that the order in which it came no longer matters.
+
+        Predictions are answered meanwhile; changes wait.
+        """
+        return await learn(request, "refit")
 
     return router
 

@@ -150,6 +150,10 @@ class Client:
         query = urlencode({"node": node, "integer": integer, "limit": limit})
         return self._ask(f"/v1/nodes?{query}")
 
+    def refit(self) -> dict[str, Any]:
+        """Learn everything again; see ``Delta.refit``."""
+        return self._ask("/v1/refit", b"{}")
+
     def compact(self, *, now: bool, keys: bool) -> dict[str, Any]:
         """Compact the folder; see ``CompactBody``."""
         return self._ask("/v1/compact", json.dumps({"now": now, "keys": keys}).encode())

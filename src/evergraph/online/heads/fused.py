@@ -41,6 +41,8 @@ VIEWS = 3  # by default
 # chosen anew when less than LEFT of the chosen ones are left, or when more than LATE of the nodes
 # are of classes that came afterwards.
 FEW, LEFT, LATE = 1 << 8, 0.75, 0.2
+# With more labelled nodes the furthest hop by itself adds nothing (see decision 95).
+PLENTY = 1 << 13
 Basis = Literal["random", "landmarks"]
 
 
@@ -60,7 +62,8 @@ class FusedHead(OnlineHead):
 
     Args:
         views: inputs of the regressions, such as ``2``, ``0|s`` and ``0|1|2|s+y``, see ``View``;
-            hops must be those of the f_topo. See ``default_views`` for the default.
+            hops must be those of the f_topo. By default ``default_views``, without that of the
+            furthest hop alone once landmarks are chosen among more than 8,192 labelled nodes.
         width: m, the number of features per view; memory is 4 m² bytes per view, and as much again
             for landmarks.
         regularisation: λ as a share of its scale; chosen by the engine by default.
@@ -212,8 +215,16 @@ class FusedHead(OnlineHead):
         self._landmarks, self._chosen = nodes, counts.clone()
         places = self.engine.map.places
         parts = {part: vectors[:, slice(*ends)] for part, ends in places.items()}
-        self.engine.begin(KernelMap.of(self.parsed, parts), classes=self.num_classes)
+        views = self._views_for(int(counts.sum()))
+        self.engine.begin(KernelMap.of(views, parts), classes=self.num_classes)
         self.engine.weigh_classes(counts)
+
+    def _views_for(self, labelled: int) -> tuple[View, ...]:
+        """Return the views that so many labelled nodes are worth."""
+        if self.views is not None or labelled <= PLENTY:
+            return self.parsed
+        nearest = min(self._hops)
+        return tuple(view for view in self.parsed if nearest in view.hops)
 
     def stand_as(self, other: FusedHead) -> None:
         """Use the landmarks, and the weights of classes, of another head, with empty sums."""
