@@ -26,7 +26,7 @@ from evergraph.closed_form.views import (
     hops_of,
     parse_views,
 )
-from evergraph.core.component import formerly, integer, number
+from evergraph.core.component import integer, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
 from evergraph.core.sizes import shown
@@ -54,7 +54,6 @@ NARROWEST, WIDEST, STEP = 64, 8192, 64
 
 
 @backbones.register
-@formerly(rows="dtype")
 @dataclass(kw_only=True, eq=False, repr=False)
 class ViewFeatures(Backbone):
     """Fixed ReLU features of several views of a node, with one linear head per view.
@@ -154,6 +153,19 @@ class ViewFeatures(Backbone):
         self.bare = torch.cat(
             [self.bare, self.bare.new_zeros(classes - len(self.bare), self.bare.shape[1])]
         )
+
+    def set_heads(self, heads: Sequence[Tensor], weights: Tensor, bare: Tensor) -> None:
+        """Set W_v = a_v V_vᵀ of every view, and those for graphs that show no labels.
+
+        heads: V, [m, classes] each; weights, bare: a of every view.  [views] each
+        """
+        assert self.head is not None
+        parts = [torch.nn.functional.pad(h.t(), (0, self.width - len(h))) for h in heads]
+        mixed = zip(parts, weights.float(), strict=True)
+        self.head.weight.data = torch.cat([part * share for part, share in mixed], dim=1)
+        alone = zip(parts, bare.float(), self.parsed, strict=True)
+        if plain := [part * share for part, share, view in alone if not view.codes]:
+            self.bare = torch.cat(plain, dim=1)
 
     @property
     def sees_relations(self) -> bool:
