@@ -28,8 +28,6 @@ from evergraph.tables.labels import filled
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from evergraph.tables.choices import Columns
-
 Matrix = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 Numbers = NDArray[np.float64]
@@ -77,8 +75,11 @@ class ColumnEncoder(ABC):
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}  # what is read back
 
     @classmethod
-    def fit(cls, values: pa.Array, name: str, choices: Columns) -> Self:
-        """Return the encoder for columns like this one.  choices: with the kind's own options"""
+    def fit(cls, values: pa.Array, name: str, choices: Any) -> Self:
+        """Return the encoder for columns like this one.
+
+        choices: ``Columns``, of which a kind takes the options that concern it.
+        """
         raise NotImplementedError(f"{cls.__name__} is not fitted on values")
 
     @property
@@ -122,7 +123,7 @@ class LeftOut(ColumnEncoder):
     width = 0
 
     @classmethod
-    def fit(cls, values: pa.Array, name: str, choices: Columns) -> LeftOut:
+    def fit(cls, values: pa.Array, name: str, choices: Any) -> LeftOut:
         """Leave the column out, as the user asked."""
         return cls("as asked")
 
