@@ -138,7 +138,9 @@ def test_fusing_is_needed_where_most_views_mislead(heterophilous, monkeypatch):
     plain = module.fused_weights
     views = ("0", "4", "6", "3", "5", "2")
     fused = learned(heterophilous, *views, width=128, refresh="embeddings")
-    monkeypatch.setattr(module, "fused_weights", lambda scores, labels, **_: plain(scores[:0], labels[:0]))
+    monkeypatch.setattr(
+        module, "fused_weights", lambda scores, labels, **_: plain(scores[:0], labels[:0])
+    )
     assert accuracy(fused, heterophilous) > accuracy_of(heterophilous, *views) + 0.03
     shares = fused.shares_
     assert max(shares, key=lambda view: shares[view]) == "0"

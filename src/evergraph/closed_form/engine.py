@@ -274,8 +274,12 @@ class ViewEngine:
             # take the same factor, as measured in decision 90.
             strength = UNKNOWN
             if len(labels):
-                strength = sums.width / first.width * choose_regularisation(
-                    sums, validation, LADDER, balanced=self.balanced, penalty=self.penalty(view)
+                strength = (
+                    sums.width
+                    / first.width
+                    * choose_regularisation(
+                        sums, validation, LADDER, balanced=self.balanced, penalty=self.penalty(view)
+                    )
                 )
             chosen.append(strength)
         self.strengths_ = torch.tensor(chosen, dtype=torch.float64)

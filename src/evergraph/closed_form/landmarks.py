@@ -11,7 +11,7 @@ from torch import Tensor
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.node_sample import NodeSample, draw_order
 from evergraph.closed_form.view_features import ViewFeatures
-from evergraph.closed_form.view_map import ViewMap
+from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES, ViewRows
 from evergraph.core.component import integer
 from evergraph.graphs.csr import ROWS_AT_A_TIME
@@ -64,8 +64,8 @@ class Landmarks(NodeSample):
     """Training nodes used as landmarks: equally many per class, at most ``most`` in all.
 
     Places that a small class leaves free go to the others. The choice depends on ids and classes
-    alone, see ``NodeSample``. Up to ``FEW`` labelled nodes are all landmarks, which makes the kernel
-    exact; of more nodes one in ``SHARE`` is, and at least ``FEW``.
+    alone, see ``NodeSample``. Up to ``FEW`` labelled nodes are all landmarks, which makes the
+    kernel exact; of more nodes one in ``SHARE`` is, and at least ``FEW``.
 
     >>> few = Landmarks(4)
     >>> few.keep(ViewRows(torch.rand(9, 2), None), labels=torch.tensor([0] * 8 + [1]),
@@ -147,6 +147,6 @@ class LandmarkFeatures(ViewFeatures):
                 columns=columns.to(self.device) if len(columns) else None,
             )
 
-    def expansion(self) -> ViewMap:
+    def expansion(self) -> RandomMap | KernelMap:
         """Return φ of all views; random features until landmarks are chosen."""
         return super().expansion() if self._map is None else self._map

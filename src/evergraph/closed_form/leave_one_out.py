@@ -188,7 +188,5 @@ def choose_penalty(
     """
     problem = BalancedProblem.of(statistics, balanced=balanced)
     path = PenaltyPath.of(problem.matrix(torch.float64), penalty)
-    errors = left_out_errors(
-        path, problem, sample, statistics.mass_, penalties, balanced=balanced
-    )
+    errors = left_out_errors(path, problem, sample, statistics.mass_, penalties, balanced=balanced)
     return nearly_best(penalties, errors)

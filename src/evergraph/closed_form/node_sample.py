@@ -39,7 +39,7 @@ class NodeSample:
 
     def clear(self) -> None:
         """Remove all nodes."""
-        self.rows_ = ViewRows(torch.empty(0, 0, dtype=torch.float16), None)
+        self.rows_ = ViewRows(torch.empty(0, 0, dtype=torch.float16))
         self.labels_ = self.nodes_ = torch.empty(0, dtype=torch.int64)
 
     def __len__(self) -> int:
@@ -94,7 +94,7 @@ class NodeSample:
         """Restore what ``state`` returned."""
         rows = dict(state)
         self.labels_, self.nodes_ = rows.pop("labels"), rows.pop("nodes")
-        self.rows_ = ViewRows(**{"codes": None} | rows)
+        self.rows_ = ViewRows(**rows)
 
 
 def first_of_each(nodes: Tensor, labels: Tensor, count: int) -> Tensor:

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.codes import ClassCodes
+from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.relations import RelationCodes, RelationHops
 from evergraph.closed_form.relations import related as relations_of
 from evergraph.closed_form.shape import SHAPE_WIDTH, shape_of
-from evergraph.closed_form.view_map import RandomMap, ViewMap
+from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import (
     CODES,
     FAR,
@@ -126,7 +127,7 @@ class ViewFeatures(Backbone):
             EmbeddingCache(topology, device=device, storage=self.storage, resources=resources)
             for topology in self._topologies
         )
-        self._drawn: tuple[int, ViewMap] | None = None
+        self._drawn: tuple[int, RandomMap] | None = None
         self._prepared: WeakKeyDictionary[Graph, ViewRows] = WeakKeyDictionary()
         # The nodes of large graphs that were asked for, and their rows.
         self._asked: WeakKeyDictionary[Graph, tuple[Tensor, ViewRows]] = WeakKeyDictionary()
@@ -239,10 +240,10 @@ class ViewFeatures(Backbone):
         """Return the width of a hop."""
         return inputs.hops.shape[1] // len(self.near)
 
-    def expansion(self) -> ViewMap:
+    def expansion(self) -> RandomMap | KernelMap:
         """Return φ of all views, the same numbers on every device.
 
-        Subclasses override this to use another map.
+        ``LandmarkFeatures`` has another map.
         """
         seed = int(self.seed)
         if self._drawn is not None and self._drawn[0] == seed:

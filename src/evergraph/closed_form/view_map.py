@@ -156,7 +156,7 @@ class ViewMap(ABC):
 
     def blocks(self, rows: Rows) -> Iterable[Rows]:
         """Yield rows in blocks of an efficient size."""
-        return rows.split(self.at_a_time)
+        return (rows[part] for part in self.slices(len(rows)))
 
     def slices(self, rows: int) -> Iterator[slice]:
         """Yield slices of this many rows that make blocks of an efficient size."""

@@ -102,7 +102,7 @@ class ViewRows:
 
     hops: Tensor  # all nodes' near hops of Â that any view needs, concatenated.  [nodes, hops x d]
     # all nodes' class codes; None if no label is shown.  [nodes, code dims] | None
-    codes: Tensor | None
+    codes: Tensor | None = None
     nodes: Tensor | None = None  # the selected nodes; None for all, in order.  int64 [n] | None
     # all nodes' features along relations; None if the graph has none. [nodes, relation dims] | None
     relations: Tensor | None = None
@@ -154,8 +154,8 @@ class ViewRows:
     def joined(self, other: ViewRows) -> ViewRows:
         """Return the rows of both, all of them in memory; class codes may be missing: zeros.
 
-        >>> one, two = ViewRows(torch.ones(1, 1), None), ViewRows(torch.ones(1, 1), torch.ones(1, 2))
-        >>> one.joined(two).codes.tolist()
+        >>> coded = ViewRows(torch.ones(1, 1), torch.ones(1, 2))
+        >>> ViewRows(torch.ones(1, 1)).joined(coded).codes.tolist()
         [[0.0, 0.0], [1.0, 1.0]]
         """
         mine, theirs = self.stored(), other.stored()
@@ -163,7 +163,7 @@ class ViewRows:
             if "codes" in there and "codes" not in here:
                 here["codes"] = there["codes"].new_zeros(len(here["hops"]), there["codes"].shape[1])
         rows = {name: torch.cat([mine[name], theirs[name]]) for name in mine}
-        return ViewRows(**{"codes": None} | rows)
+        return ViewRows(**rows)
 
     def parts(self, hops: Sequence[int]) -> dict[int, Tensor]:
         """Return rows in memory by part; hops: the hops that they hold."""

@@ -50,11 +50,11 @@ class Auto(WholeTaskLearner):
     """Ridge regression on several views of a node, with fusion weights fitted on validation nodes.
 
     Each view v has its own head V_v = (A_v + λ_v P_v)⁻¹ M_v on features φ_v of the view, from
-    statistics of all training nodes so far (see ``ViewEngine``). If the graph stays available (``refresh``), the
-    features are kernel values to landmarks: training nodes of every class, chosen as the paper
-    chooses its memory (see ``LandmarkFeatures``); all nodes are counted again on the current
-    landmarks. If old graphs are gone, the features are random ones that never change (see
-    ``ViewFeatures``). The scores are combined as softmax(Σ_v a_v V_vᵀφ_v), with weights a fitted by
+    statistics of all training nodes so far (see ``ViewEngine``). If the graph stays available
+    (``refresh``), the features are kernel values to landmarks: training nodes of every class,
+    chosen as the paper chooses its memory (see ``LandmarkFeatures``); all nodes are counted again
+    on the current landmarks. If old graphs are gone, the features are random ones that never
+    change (see ``ViewFeatures``). The scores are combined as softmax(Σ_v a_v V_vᵀφ_v), with weights a fitted by
     log-loss on some validation nodes of every class, the probes (see ``fused_weights``). No view is
     dropped: one that does not help now may help later.
 
