@@ -13,7 +13,6 @@ from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.label_space import Kind
-from evergraph.core.mapped import is_mapped
 from evergraph.core.seeding import seeded
 from evergraph.online import pieces
 from evergraph.online.graph.growing_array import GrowingArray
@@ -173,11 +172,8 @@ class LearnerState(LearnerView):
 
     def copy(self) -> Self:
         """Return a learner of its own that continues from here with the same bits."""
-        storage = self._storage
         with self.writing:
             copied = type(self).from_parameters(self.parameters)
-            if storage is not None:
-                copied.keep_within(storage.limit, storage.folder)
             copied.__setstate__(self.__getstate__())
         return copied
 
@@ -185,8 +181,8 @@ class LearnerState(LearnerView):
         return self.copy()
 
     def __getstate__(self) -> dict[str, Any]:
-        with self.writing:  # arrays in files are not brought into memory
-            arrays = {k: v if is_mapped(v) else v.clone() for k, v in self.state().items()}
+        with self.writing:
+            arrays = {name: value.clone() for name, value in self.state().items()}
             kept = {name: getattr(self, name) for name in ("parameters", "bounds", "threads")}
             return kept | {"arrays": arrays, "about": self.about()}
 
