@@ -54,9 +54,9 @@ class Auto(WholeTaskLearner):
     (``refresh``), the features are kernel values to landmarks: training nodes of every class,
     chosen as the paper chooses its memory (see ``LandmarkFeatures``); all nodes are counted again
     on the current landmarks. If old graphs are gone, the features are random ones that never
-    change (see ``ViewFeatures``). The scores are combined as softmax(Σ_v a_v V_vᵀφ_v), with weights a fitted by
-    log-loss on some validation nodes of every class, the probes (see ``fused_weights``). No view is
-    dropped: one that does not help now may help later.
+    change (see ``ViewFeatures``). The scores are combined as softmax(Σ_v a_v V_vᵀφ_v), with weights
+    a fitted by log-loss on some validation nodes of every class, the probes (see
+    ``fused_weights``). No view is dropped: one that does not help now may help later.
 
     Everything is a function of sets and sums of the nodes seen. So the order of tasks does not
     matter, and ``forget`` removes a node exactly, including as a landmark. With random features,
