@@ -1,5 +1,7 @@
 """Heads on a memory of embeddings: the kernel ridge regression that they stand for."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -37,7 +39,8 @@ def test_two_orthogonal_nodes_by_hand():
     across, own = 1 / torch.pi, 1 + UNKNOWN
     expected = torch.tensor([[own, -across], [-across, own]]) / (own**2 - across**2)
     torch.testing.assert_close(heads.heads[0], expected, atol=1e-4, rtol=0)
-    scores = heads.scores(ViewRows(torch.tensor([[0.0, 1.0]]), None), torch.tensor([2.0]))
+    twice = replace(heads, weights=2 * heads.weights)
+    scores = twice.scores(ViewRows(torch.tensor([[0.0, 1.0]]), None))
     wanted = 2 * torch.tensor([[across, 1.0]]) @ expected
     torch.testing.assert_close(scores, wanted, atol=1e-4, rtol=0)
 
@@ -70,7 +73,7 @@ def test_scores_of_nodes_held_back_are_those_of_any_node():
     asked = ViewRows(unit(4, 5, seed=4), None)
     answers = torch.tensor([0, 1, 2, 0])
     heads, scores = fitted(rows, torch.arange(12) % 3, held_back=asked, answers=answers)
-    torch.testing.assert_close(heads.scores(asked, torch.ones(1)), scores[:, :, 0])
+    torch.testing.assert_close(heads.scores(asked), scores[:, :, 0])
 
 
 def test_views_of_weight_nothing_are_not_computed():
@@ -78,9 +81,10 @@ def test_views_of_weight_nothing_are_not_computed():
     rows = ViewRows(unit(6, 4, seed=5), unit(6, 3, seed=6))
     views = (View((0,), True), View((0,)))
     heads, _ = fitted(rows, torch.arange(6) % 2, held_back=rows[:0], views=views)
-    bare = ViewRows(rows.hops, None)
-    assert heads.scores(bare, torch.tensor([0.0, 1.0])).any()
-    assert not heads.scores(bare, torch.zeros(2)).any()
+    heads = replace(heads, weights=torch.tensor([[0.0, 1.0], [0.0, 0.0]]))
+    assert heads.used(coded=False) == [views[1]]
+    assert heads.scores(ViewRows(rows.hops, None)).any()
+    assert not heads.scores(rows).any()
 
 
 @pytest.mark.parametrize(

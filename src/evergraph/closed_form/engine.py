@@ -329,25 +329,29 @@ class ViewEngine:
             )
         return solution.weights, scores
 
-    def mixture(self, answers: Answers, views: Sequence[int]) -> Fused:
+    def mixture(
+        self, answers: Answers, views: Sequence[int], scores: Tensor | None = None
+    ) -> Fused:
         """Return weights of some views, 0 for others, and intercepts.
 
-        Intercepts are fitted to nodes left out alone.
+        Intercepts are fitted to nodes left out alone. scores: of the answers by other heads than
+        those of the views.  [n, classes, heads]
         """
         held_back, places = answers.landmarks is None, list(views)
+        scores = self.scores_ if scores is None else scores
         if not places:
-            nothing = torch.zeros(len(self.sums_), dtype=torch.float64, device=self.map.device)
+            nothing = torch.zeros(scores.shape[2], dtype=torch.float64, device=self.map.device)
             return Fused(nothing, nothing[:0])
         some, near = self._some(answers), self.fused_.weights
         fitted = fused_weights(
-            self.scores_[some][:, :, places],
+            scores[some][:, :, places],
             answers.labels[some],
             allowed=self._allowed(answers, some),
             near=None if held_back or len(near) != len(places) else near,
             balanced=self.balanced,
             intercept=not held_back,
         )
-        weights = fitted.weights.new_zeros(len(self.sums_))
+        weights = fitted.weights.new_zeros(scores.shape[2])
         weights[places] = fitted.weights
         return Fused(weights, fitted.offsets)
 

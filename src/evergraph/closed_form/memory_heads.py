@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from evergraph.closed_form.kernel_map import KernelMap
+from evergraph.closed_form.node_sample import NodeSample, draw_order
 from evergraph.closed_form.views import View, ViewRows
+
+if TYPE_CHECKING:
+    from evergraph.closed_form.engine import Answers, ViewEngine
 
 # λ in question, relative to the kernel of a node with itself.
 LADDER = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
-# λ is chosen with so many of the nodes: cheap however many are kept.
-CHOICE_NODES = 512
+# λ is chosen with so many of the nodes, cheap however many are kept, and more of them take a
+# stronger one: measured in decision 99.
+CHOICE_NODES, STRONGER = 512, 2.0
 # λ without any answer held back.
 UNKNOWN = 0.1
 # Added to K's diagonal, since two nodes may be equal up to rounding.
@@ -27,7 +33,6 @@ def memory_views(views: Sequence[View]) -> tuple[View, ...]:
     Everything near with class codes, everything without, a node's own features, and features two
     hops away, as far as the views have them.
 
-    >>> from evergraph.closed_form.ridge import nearly_best
     >>> from evergraph.closed_form.views import parse_views
     >>> [str(view) for view in memory_views(parse_views(["0|1|2|4|r+y", "0|s", "32"]))]
     ['0|1|2|4|r|s+y', '0|1|2|4|32|r|s', '0|s', '2|r']
@@ -59,11 +64,13 @@ class MemoryHeads:
     Attributes:
         map: k of every view.
         heads: α of every view.  float32 [kept, classes] each
+        weights: a of every view, for nodes without and with class codes.  float64 [2, views]
         strengths: λ of every view, relative to the mean of w.
     """
 
     map: KernelMap
     heads: Sequence[Tensor]
+    weights: Tensor
     strengths: Sequence[float] = ()
 
     @classmethod
@@ -80,40 +87,137 @@ class MemoryHeads:
         """Return heads, and their scores of nodes that were held back.  -> [n, classes, views]
 
         λ is the one of ``LADDER`` with the least squared error on nodes held back, with the first
-        ``CHOICE_NODES`` of the memory.
+        ``CHOICE_NODES`` of the memory alone, times ``STRONGER`` if there are more.
 
         labels: of the memory.  int64 [kept]; rows, answers: of nodes held back, and their classes;
         masses: weight of every class, equal ones or their sizes.  float [classes];
         order: of the memory, a mixture of its classes.  int64 [kept]
         """
         labels, masses = labels.to(kernels.device), masses.to(kernels.device, torch.float64)
-        few, seen = order[:CHOICE_NODES].to(kernels.device), kernels.seen_of(rows, kernels.views)
+        few, views = order[:CHOICE_NODES].to(kernels.device), kernels.views
         between = replace(kernels, columns=None).projected(kernels.landmarks)
+        asked = [kernels.seen_of(block, views) for block in kernels.blocks(rows)]
         heads, scores, strengths = [], [], []
-        for view in kernels.views:
-            gram, asked = kernels.features(view, between), kernels.features(view, seen)
+        for view in views:
+            gram = kernels.features(view, between)
+            values = torch.cat([gram[:0], *(kernels.features(view, block) for block in asked)])
             strength = UNKNOWN
             if len(answers):
                 narrow = gram[few][:, few], labels[few], masses
-                weights = [kernel_ridge(*narrow, strength=each) for each in LADDER]
-                errors = [squared_error(asked[:, few] @ a, answers, masses) for a in weights]
-                strength = nearly_best(LADDER, errors)
+                solved = [kernel_ridge(*narrow, strength=each) for each in LADDER]
+                errors = [squared_error(values[:, few] @ a, answers, masses) for a in solved]
+                strength = LADDER[errors.index(min(errors))]
+                strength *= STRONGER if len(labels) > CHOICE_NODES else 1.0
             head = kernel_ridge(gram, labels, masses, strength=strength)
             heads.append(head)
-            scores.append(asked @ head)
+            scores.append(values @ head)
             strengths.append(strength)
-        return cls(kernels, heads, strengths), torch.stack(scores, 2)
+        alike = torch.ones(2, len(views), dtype=torch.float64)
+        return cls(kernels, heads, alike, strengths), torch.stack(scores, 2)
 
-    def scores(self, rows: ViewRows, weights: Tensor) -> Tensor:
-        """Return Σ_v a_v s_v.  weights: a, [views] -> [n, classes]"""
+    def used(self, *, coded: bool) -> list[View]:
+        """Return the views that have weight, for nodes with or without class codes."""
+        weights = self.weights[int(coded)].tolist()
+        return [view for view, weight in zip(self.map.views, weights, strict=True) if weight]
+
+    def scores(self, rows: ViewRows) -> Tensor:
+        """Return Σ_v a_v s_v.  -> [n, classes]"""
+        coded = rows.codes is not None
         total = torch.zeros(len(rows), self.heads[0].shape[1], device=self.map.device)
-        pairs = zip(self.map.views, self.heads, weights.tolist(), strict=True)
-        used = [(view, head * weight) for view, head, weight in pairs if weight]
-        if used:
-            seen = self.map.seen_of(rows, [view for view, _ in used])
-            for view, head in used:
-                total += self.map.scores(view, seen, head.t())
+        used = self.used(coded=coded)
+        if not used:
+            return total
+        seen = self.map.seen_of(rows, used)
+        for view, head, weight in zip(
+            self.map.views, self.heads, self.weights[int(coded)].tolist(), strict=True
+        ):
+            if weight:
+                total += weight * self.map.scores(view, seen, head.t())
         return total
+
+
+class NodeMemory(NodeSample):
+    """Training nodes of every class, and heads on them beside those of an engine.
+
+    Attributes:
+        heads: None before they are solved for, and if no node is kept.
+    """
+
+    def clear(self) -> None:
+        """Remove all nodes."""
+        super().clear()
+        self.heads: MemoryHeads | None = None
+
+    def solve(
+        self,
+        kernels: Callable[[ViewRows], KernelMap],
+        engine: ViewEngine,
+        answers: Answers,
+        mixtures: list[Tensor],
+    ) -> list[Tensor]:
+        """Set the heads, and return the weights of the views of an engine beside them.
+
+        Engine and memory keep the shares of their own mixtures, and two weights are fitted to how
+        these answer: few answers say little about many weights at once.
+
+        kernels: returns the map on rows; mixtures: weights of the engine's views, for nodes without
+        and with class codes
+        """
+        self.heads = None
+        if not len(self):
+            return mixtures
+        sizes = engine.sums_[0].counts_
+        assert isinstance(answers.rows, ViewRows)
+        heads, scores = MemoryHeads.fitted(
+            kernels(self.rows_),
+            self.labels_,
+            answers.rows,
+            answers.labels,
+            masses=torch.ones_like(sizes) if engine.balanced else sizes,
+            order=draw_order(self.nodes_).argsort(),
+        )
+        mine, theirs = [], []
+        for coded, weights in enumerate(mixtures):
+            # What a far view and class codes are for: see ``ViewEngine.solve``.
+            suited = [
+                place
+                for place, view in enumerate(heads.map.views)
+                if not (view.is_far if coded else view.codes)
+            ]
+            groups = [weights, engine.mixture(answers, suited, scores).weights]
+            shares = [each / each.sum().clamp_min(1e-12) for each in groups]
+            pairs = zip((engine.scores_, scores), shares, strict=True)
+            joint = torch.stack([each.double() @ share for each, share in pairs], 2)
+            top = engine.mixture(answers, [0, 1], joint).weights
+            theirs.append(shares[0] * top[0])
+            mine.append(shares[1] * top[1])
+        self.heads = replace(heads, weights=torch.stack(mine).cpu())
+        return theirs
+
+    @property
+    def sharpness(self) -> Tensor:
+        """Return how much the heads add to the sharpness of the mixtures.  float64 [2]"""
+        return torch.zeros(2) if self.heads is None else self.heads.weights.sum(1)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return everything kept, by name."""
+        if self.heads is None:
+            return super().state()
+        heads = {"heads": torch.stack([*self.heads.heads]), "weights": self.heads.weights}
+        return super().state() | {f"solved_{name}": rows for name, rows in heads.items()}
+
+    def restored(
+        self, state: dict[str, Tensor], kernels: Callable[[ViewRows], KernelMap]
+    ) -> MemoryHeads | None:
+        """Restore what ``state`` returned; return the heads."""
+        solved = {name: rows for name, rows in state.items() if name.startswith("solved_")}
+        self.restore({name: rows for name, rows in state.items() if name not in solved})
+        self.heads = None
+        if solved:
+            stacked, weights = solved["solved_heads"], solved["solved_weights"]
+            kernel = kernels(self.rows_)
+            self.heads = MemoryHeads(kernel, [*stacked.to(kernel.device)], weights)
+        return self.heads
 
 
 def kernel_ridge(kernel: Tensor, labels: Tensor, masses: Tensor, *, strength: float) -> Tensor:

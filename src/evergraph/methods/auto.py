@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form import LandmarkFeatures, ViewFeatures
+from evergraph.closed_form.byte_budget import KeptNodes, fit_into
 from evergraph.closed_form.engine import Answers, ViewEngine
 from evergraph.closed_form.landmarks import Landmarks, column_weights
 from evergraph.closed_form.ledger import (
@@ -21,8 +22,8 @@ from evergraph.closed_form.ledger import (
     check_held,
     guessed,
 )
+from evergraph.closed_form.memory_heads import NodeMemory
 from evergraph.closed_form.node_sample import NodeSample
-from evergraph.closed_form.view_features import fit_into, probes_within
 from evergraph.closed_form.views import ViewRows
 from evergraph.core.component import Made, choice, integer
 from evergraph.core.errors import ConfigurationError
@@ -54,22 +55,28 @@ class Auto(WholeTaskLearner):
     (``refresh``), the features are kernel values to landmarks: training nodes of every class,
     chosen as the paper chooses its memory (see ``LandmarkFeatures``); all nodes are counted again
     on the current landmarks. If old graphs are gone, the features are random ones that never
-    change (see ``ViewFeatures``). The scores are combined as softmax(Σ_v a_v V_vᵀφ_v), with weights
-    a fitted by log-loss on some validation nodes of every class, the probes (see
-    ``fused_weights``). No view is dropped: one that does not help now may help later.
+    change (see ``ViewFeatures``), and some training nodes of every class are kept besides, a memory
+    of embeddings with heads of its own (see ``NodeMemory``). The scores are combined as
+    softmax(Σ_v a_v V_vᵀφ_v), with weights a fitted by log-loss on some validation nodes of every
+    class, the probes (see ``fused_weights``). No view is dropped: one that does not help now may
+    help later.
 
     Everything is a function of sets and sums of the nodes seen. So the order of tasks does not
     matter, and ``forget`` removes a node exactly, including as a landmark. With random features,
-    ``merge`` gives the learner that would have seen the data of both.
+    ``merge`` gives the learner that would have seen the data of both. Only the place of a node that
+    was forgotten, among those kept or the probes, is filled from the graph given to ``forget``:
+    with what never having met it would have kept if that graph holds all nodes of its class.
 
     Views with class codes use the labels of nearby training nodes. On a graph without labels, only
     the other views predict, with weights of their own.
 
     Args:
-        memory: bytes for statistics and probes, such as ``50MB``. It sets the number of views and
-            their width, and reduces the probes if there are many classes. The backbone's own size
-            by default. A ledger comes on top.
+        memory: bytes for statistics, kept nodes and probes, such as ``50MB``. It sets the number of
+            views and their width, and reduces nodes and probes if there are many classes. The
+            backbone's own size by default. A ledger comes on top.
         probes: maximum number of validation nodes kept per class.
+        budget: maximum number of training nodes kept per class where old graphs are gone, drawn
+            uniformly; at most 1,024 in all.
         weights: weights of training nodes, ``class-sizes`` or ``equal``, see ``analytic``.
         objective: the accuracy that heads, penalties and mixture are fitted to: ``balanced``, the
             mean over classes, or ``plain``, over all nodes.
@@ -90,6 +97,7 @@ class Auto(WholeTaskLearner):
     backbone: Made[ViewFeatures] = Made()
     memory: str | int | None = None
     probes: int = integer(100, least=1)
+    budget: int = integer(400, least=0)
     weights: Weights = choice("class-sizes", WEIGHTS)
     objective: str = choice("balanced", ("balanced", "plain"))
     ledger: bool = False
@@ -110,6 +118,7 @@ class Auto(WholeTaskLearner):
         self.landmarks_ = Landmarks(self.backbone.width)
         self.engine_ = self._new_engine()
         self.probes_ = NodeSample(self.probes)
+        self.embeddings_ = NodeMemory(self.budget)
         self.ledger_ = LearnedNodes()
         self.sharpness_ = torch.zeros(2)  # without and with class codes
         self.error_ = math.inf  # on the probes, see ``mixture_loss``
@@ -178,10 +187,10 @@ class Auto(WholeTaskLearner):
         """Add training nodes to the statistics; consider validation nodes as probes."""
         if part == "train":
             self._count(entries, rows)
-        else:
-            rows = self._with_codes(rows)
-            self._limit_probes(rows.dims)
-            self.probes_.keep(rows, labels=entries.labels, nodes=entries.ids)
+        rows = self._with_codes(rows)
+        self._limit(rows.dims)
+        sample = self.embeddings_ if part == "train" else self.probes_
+        sample.keep(rows, labels=entries.labels, nodes=entries.ids)
 
     def _learn_anew(self, seen: ViewRows, ids: Tensor) -> None:
         """Choose landmarks, count and solve; the sums are not needed afterwards."""
@@ -216,18 +225,17 @@ class Auto(WholeTaskLearner):
         columns = column_weights(rows, entries.labels, dims=self._dims)
         self.backbone.stand_on(self.landmarks_.rows_, columns)
 
-    def _limit_probes(self, hop_dims: int) -> None:
-        if self.memory is None:
-            return
-        fitting = probes_within(
-            parse_size(self.memory),
-            views=len(self.backbone.parsed),
-            width=self.backbone.width,
+    def _limit(self, hop_dims: int) -> None:
+        """Set how many nodes of a class may be kept."""
+        kept = KeptNodes.within(
+            None if self.memory is None else parse_size(self.memory),
+            self.backbone,
             classes=self._check_learned().num_classes,
             dims=hop_dims + self.backbone.code_dims * self.backbone.coded,
             landmarks=len(self.landmarks_),
         )
-        self.probes_.per_class = min(self.probes, fitting)
+        self.embeddings_.per_class = min(self.budget, kept.embeddings)
+        self.probes_.per_class = min(self.probes, kept.probes)
 
     def _count(self, entries: LedgerEntries, rows: ViewRows, *, sign: int = 1) -> None:
         labels, weights = entries.labels.to(self.device), entries.weights.to(self.device)
@@ -247,6 +255,7 @@ class Auto(WholeTaskLearner):
             self._choose_landmarks(seen, ids, guesses)
         self.engine_.begin(self.backbone.expansion())
         self.probes_.clear()
+        self.embeddings_.clear()
         for part, entries in (
             ("train", self.ledger_.part("train")),
             ("train", guesses),
@@ -266,8 +275,10 @@ class Auto(WholeTaskLearner):
         heads = engine.solve(answers)
         bare = [place for place, view in enumerate(backbone.parsed) if not view.codes]
         mixtures = [engine.mixture(answers, bare).weights, engine.fused_.weights]
+        mixtures = self.embeddings_.solve(backbone.kernels, engine, answers, mixtures)
+        backbone.memory_heads = self.embeddings_.heads
         backbone.set_heads(heads, mixtures[1], bare=mixtures[0])
-        self.sharpness_ = torch.stack(mixtures).sum(1).float().cpu()
+        self.sharpness_ = (torch.stack(mixtures).sum(1).cpu() + self.embeddings_.sharpness).float()
         self.error_ = engine.loss(answers)
         shares = (100 * mixtures[1] / mixtures[1].sum().clamp_min(1e-12)).tolist()
         said = [f"{view} {share:.0f} %" for view, share in zip(backbone.views, shares, strict=True)]
@@ -302,6 +313,7 @@ class Auto(WholeTaskLearner):
             # Out with the rows that the learned nodes of this graph had, in with the new ones.
             entries, places = before[1]["train"]
             self._count(entries, before[0].of(places), sign=-1)
+            self.embeddings_.drop(entries.ids)
             self.probes_.drop(before[1]["validation"][0].ids)
             for part, (entries, places) in after[1].items():
                 self._take_in(part, entries, after[0].of(places))
@@ -333,7 +345,8 @@ class Auto(WholeTaskLearner):
         self.label_space_ = space.joined(theirs, classes, total=total)
         self._make_room(self._dims, self.label_space_.num_classes)
         self.ledger_.copy_from(other.ledger_, classes)
-        self._limit_probes(self.probes_.rows_.dims)
+        self._limit(max(self.embeddings_.rows_.dims, self.probes_.rows_.dims))
+        self.embeddings_.copy_from(other.embeddings_, classes)
         self.probes_.copy_from(other.probes_, classes)
 
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
@@ -350,17 +363,6 @@ class Auto(WholeTaskLearner):
         return 1 - scores.amax(dim=1) / sharpness
 
     @property
-    def shares_(self) -> dict[str, float]:
-        """The share of each view in the mixture; the shares sum to 1."""
-        self.solve()
-        head = self.backbone.head
-        assert head is not None
-        parts = head.weight.detach().split(self.backbone.width, dim=1)
-        lengths = dict(zip(self.backbone.views, (float(p.norm()) for p in parts), strict=True))
-        total = sum(lengths.values()) or 1.0
-        return {view: length / total for view, length in lengths.items()}
-
-    @property
     def recomputed(self) -> tuple[int, int] | None:
         """With refresh, all learned nodes; None without."""
         if self.refresh == "none":
@@ -370,9 +372,10 @@ class Auto(WholeTaskLearner):
 
     @property
     def usage(self) -> MemoryUsage:
-        """Size of statistics, landmarks, probes and ledger."""
-        size = sum(kept.nbytes for kept in (self.probes_, self.landmarks_, self.ledger_))
-        kept = MemoryUsage(samples=self.probes_.values + self.landmarks_.values, bytes=size)
+        """Size of statistics, landmarks, embeddings, probes and ledger."""
+        samples = self.probes_, self.landmarks_, self.embeddings_
+        size = sum(kept.nbytes for kept in (*samples, self.ledger_))
+        kept = MemoryUsage(samples=sum(each.values for each in samples), bytes=size)
         return sum((statistics.usage for statistics in self.engine_.sums_), kept)
 
     def state(self) -> dict[str, Tensor]:
@@ -381,6 +384,8 @@ class Auto(WholeTaskLearner):
         kept = {"ledger": self.ledger_.state(), "probes": self.probes_.state()}
         if isinstance(self.backbone, LandmarkFeatures):
             kept["landmarks"] = self.landmarks_.state() | {"columns": self.backbone.columns}
+        else:
+            kept["embeddings"] = self.embeddings_.state()
         # There are no sums on landmarks.
         for view, statistics in zip(self.backbone.views, self.engine_.sums_, strict=False):
             kept[f"statistics:{view}"] = statistics.state()
@@ -396,6 +401,8 @@ class Auto(WholeTaskLearner):
             self.backbone.stand_on(self.landmarks_.rows_, known["columns"])
         elif self.backbone.begun:
             self.engine_.begin(self.backbone.expansion())
+            known = part_of(state, "embeddings/")
+            self.backbone.memory_heads = self.embeddings_.restored(known, self.backbone.kernels)
         for view, statistics in zip(self.backbone.views, self.engine_.sums_, strict=False):
             statistics.restore(part_of(state, f"statistics:{view}/"))
         self.probes_.restore(part_of(state, "probes/"))
