@@ -15,7 +15,6 @@ LEAST_WIDTH = 512
 NARROWEST, WIDEST, STEP = 64, 8192, 64
 # Training nodes kept in all, and what they may take of ``memory``.
 EMBEDDINGS, EMBEDDING_SHARE = 1024, 0.2
-VIEWS_OF_MEMORY = 4  # heads on every node that is kept
 
 
 def fit_into(memory: int, backbone: ViewFeatures) -> ViewFeatures:
@@ -75,8 +74,7 @@ class KeptNodes:
         if memory is None:
             return cls(most, sys.maxsize)
         node, width = 2 * dims + 16, backbone.width
-        beside = node + 4 * VIEWS_OF_MEMORY * classes  # an embedding and its share of the heads
-        embeddings = min(most, max(int(EMBEDDING_SHARE * memory) // beside // classes, 1))
+        embeddings = min(most, max(int(EMBEDDING_SHARE * memory) // node // classes, 1))
         sums = len(backbone.parsed) * (2 * width * (width + 1) + classes * (8 * width + 16))
-        left = memory - sums - embeddings * classes * beside
-        return cls(embeddings, max((left // node - landmarks) // classes, 1))
+        nodes = (memory - sums) // node - landmarks
+        return cls(embeddings, max(nodes // classes - embeddings, 1))

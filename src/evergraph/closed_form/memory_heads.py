@@ -199,6 +199,11 @@ class NodeMemory(NodeSample):
         """Return how much the heads add to the sharpness of the mixtures.  float64 [2]"""
         return torch.zeros(2) if self.heads is None else self.heads.weights.sum(1)
 
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes kept, without heads, which sums do not count either."""
+        return sum(tensor.nbytes for tensor in super().state().values())
+
     def state(self) -> dict[str, Tensor]:
         """Return everything kept, by name."""
         if self.heads is None:
