@@ -19,13 +19,12 @@ from evergraph.core.errors import (
     UnknownEdgeError,
     UnknownNodeError,
 )
-from evergraph.core.label_space import Kind
+from evergraph.core.targets import target_of
 from evergraph.graphs.validation import WEIGHT_RULE
 from evergraph.online.checking import LONGEST_NAME, is_weight
 from evergraph.online.delta import Delta, NodeId
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.identifiers import check_id
-from evergraph.online.labels import check_target
 
 Positions = Mapping[NodeId, int]
 
@@ -36,7 +35,7 @@ def loop_check(
     *,
     first: int,
     graph: GrowingGraph | None = None,
-    kind: Kind = "class",
+    kind: str = "class",
     undirected: bool = True,
 ) -> dict[str, Tensor]:
     """Return the positions of a delta's ids; raise unless it fits.
@@ -66,10 +65,10 @@ def loop_check(
     }
 
 
-def _check_parts(delta: Delta, kind: Kind) -> None:
+def _check_parts(delta: Delta, kind: str) -> None:
     for label in delta.labels:
         if label is not None:
-            check_target(kind, label)
+            target_of(kind).check(label)
     for what, edges in (("edge", delta.edges), ("removed edge", delta.removed_edges)):
         for place, edge in enumerate(edges):
             if len(edge) != 2:
@@ -82,7 +81,7 @@ def _check_parts(delta: Delta, kind: Kind) -> None:
     for pair in delta.late:
         if len(pair) != 2:
             raise DataError(f"a late label must be a node and its label, not {pair!r}")
-        check_target(kind, pair[1])
+        target_of(kind).check(pair[1])
     late = [node for node, _ in delta.late]
     parts = (delta.nodes, delta.updated, delta.forgotten, *delta.edges, *delta.removed_edges, late)
     for part in parts:
