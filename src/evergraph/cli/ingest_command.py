@@ -154,8 +154,14 @@ class _Receiver:
 
     def opened(self, kind: str = "class") -> AbstractContextManager[Target]:
         """Open it for writing; kind: of its targets, if its folder does not exist yet."""
+        from evergraph.core.targets import target_of
+
         how: dict[str, Any] = {"token_file": self.token_file, **self.within}
-        if kind != "class" and "://" not in self.target and not Path(self.target).exists():
+        if (
+            not target_of(kind).is_class
+            and "://" not in self.target
+            and not Path(self.target).exists()
+        ):
             how["given"] = {"head": {"name": "targets", "kind": kind}}
         return opened(self.target, scope="write", **how)
 

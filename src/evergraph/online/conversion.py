@@ -172,7 +172,7 @@ def columns_of_nodes(table: Any, kind: str = "class") -> tuple[Any, Any, Any, An
     if len(targets) > 1:
         raise DataError(f"nodes have columns {', '.join(targets)}: expected one number to predict")
     for name in targets:
-        if {"label": "class", LABELS: "labels"}.get(name, "numbers") != kind:
+        if name.partition("_")[0] != target_of(kind).column:
             raise DataError(
                 f"nodes have a column {name!r}, but the model was made with targets={kind!r}"
             )

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from evergraph.core.checks import check_integer
 from evergraph.core.targets import Tallies, Target
-from evergraph.training.learner import part_of
 
 log = logging.getLogger(__name__)
 
@@ -297,19 +296,12 @@ class Watch:
         return kept | {"raised": torch.tensor(rows, dtype=torch.float64).reshape(-1, 4)}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned; a snapshot older than alarms has nothing."""
-        if kept := part_of(state, "accuracy."):
-            self.past_, self.unusual_, (self.open_,) = (
-                [(answers, amount) for answers, amount in kept[name].tolist()]
-                for name in ("past", "unusual", "open")
-            )
-        rows = state["raised"].tolist() if "raised" in state else []
-        # Earlier versions kept a log of several kinds of alarms: kind 0 is accuracy, and
-        # ``cleared`` is -1 while one is raised.
-        for kind, seq, cleared, value, expected, _, answers in state.get("log.entries", ()):
-            if (int(kind), int(cleared)) == (0, -1):
-                rows.append([seq, value, expected, answers])
-        for seq, value, expected, answers in rows:
+        """Restore what ``state`` returned."""
+        self.past_, self.unusual_, (self.open_,) = (
+            [(answers, amount) for answers, amount in state[f"accuracy.{name}"].tolist()]
+            for name in ("past", "unusual", "open")
+        )
+        for seq, value, expected, answers in state["raised"].tolist():
             self._raised = int(seq), Verdict(True, float(value), float(expected), int(answers))
 
 

@@ -91,7 +91,7 @@ KINDS = {
 }
 # Arrays that snapshots of earlier versions may lack, with what is computed or assumed instead.
 _LATER = re.compile(
-    r"(embeddings|codes)\.(drift_\d+|unscaled|subtracted)|(counted|solving|wear|alarms|head)\..+"
+    r"(embeddings|codes)\.(drift_\d+|unscaled|subtracted)|(counted|solving|wear|head)\..+"
 )
 
 

@@ -111,9 +111,7 @@ class Target(ABC):
     def of_array(self, values: Tensor | np.ndarray[Any, Any]) -> list[Any]:
         """Return a value for each row of an array, to be read one by one."""
         if values.ndim > 1 and values.shape[1:] != (1,):
-            raise DataError(
-                f"labels have shape {tuple(values.shape)}: expected [nodes], one for each node"
-            )
+            raise DataError(f"labels have shape {tuple(values.shape)}: expected one value a node")
         return list(values.reshape(-1).tolist())
 
     @abstractmethod
