@@ -2,7 +2,7 @@
 
 They are processes of their own, prepared before the clock runs:
 
-python benchmarks/service/attackers.py --attack silent --port 8000 --token ... --nodes 9 [--seconds 20]
+python benchmarks/service/attackers.py --attack silent --port 8000 --token ... --nodes 9
 """
 
 from __future__ import annotations
