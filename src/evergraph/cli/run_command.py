@@ -172,6 +172,10 @@ def run_command(
         say(f"results in {folder}; evergraph report {folder} draws figures")
 
 
+# Accuracy in the whole graph this far below local accuracy is worth a word.
+FAR_BELOW = 0.05
+
+
 def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
     from evergraph.reports import Finished, comparison
     from evergraph.reports.runs import alone
@@ -229,6 +233,12 @@ def _print_result(result: RunResult, folder: Path) -> None:
         again, old = values["refresh"]["recomputed"], values["refresh"]["of"]
         said += f", {again:,} of {old:,} old embeddings recomputed"
     say(f"memory {kept}{said}; {phases}; results in {folder}")
+    local, whole = (values["average_accuracy"][testing][keys[0]] for testing in ("local", "global"))
+    if result.config.stream.edges == "within" and local - whole > FAR_BELOW:
+        say(
+            f"in the whole graph it is {100 * (local - whole):.0f} points below: --edges all keeps "
+            "the graph, and learns old nodes as they are in it now"
+        )
 
 
 def plan_command(

@@ -329,16 +329,16 @@ class ViewEngine:
             )
         return solution.weights, scores
 
-    def mixture(
-        self, answers: Answers, views: Sequence[int], scores: Tensor | None = None
-    ) -> Fused:
-        """Return weights of some views, 0 for others, and intercepts.
+    def mixture(self, answers: Answers, views: Sequence[int]) -> Fused:
+        """Return weights of some views, 0 for others, and intercepts."""
+        return self.mixture_of(self.scores_, answers, views)
 
-        Intercepts are fitted to nodes left out alone. scores: of the answers by other heads than
-        those of the views.  [n, classes, heads]
+    def mixture_of(self, scores: Tensor, answers: Answers, views: Sequence[int]) -> Fused:
+        """Return weights of some heads, 0 for others, and intercepts.
+
+        Intercepts are fitted to nodes left out alone. scores: of the answers.  [n, classes, heads]
         """
         held_back, places = answers.landmarks is None, list(views)
-        scores = self.scores_ if scores is None else scores
         if not places:
             nothing = torch.zeros(scores.shape[2], dtype=torch.float64, device=self.map.device)
             return Fused(nothing, nothing[:0])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from evergraph.closed_form.engine import Answers, ViewEngine
 
 # λ in question, relative to the kernel of a node with itself.
-LADDER = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
+LADDER = (5.0, 1.0, 0.2, 0.04, 0.008, 0.0016)
 # λ is chosen with so many of the nodes, cheap however many are kept, and more of them take a
 # stronger one: measured in decision 99.
 CHOICE_NODES, STRONGER = 512, 2.0
@@ -184,11 +184,11 @@ class NodeMemory(NodeSample):
                 for place, view in enumerate(heads.map.views)
                 if not (view.is_far if coded else view.codes)
             ]
-            groups = [weights, engine.mixture(answers, suited, scores).weights]
+            groups = [weights, engine.mixture_of(scores, answers, suited).weights]
             shares = [each / each.sum().clamp_min(1e-12) for each in groups]
             pairs = zip((engine.scores_, scores), shares, strict=True)
             joint = torch.stack([each.double() @ share for each, share in pairs], 2)
-            top = engine.mixture(answers, [0, 1], joint).weights
+            top = engine.mixture_of(joint, answers, [0, 1]).weights
             theirs.append(shares[0] * top[0])
             mine.append(shares[1] * top[1])
         self.heads = replace(heads, weights=torch.stack(mine).cpu())
