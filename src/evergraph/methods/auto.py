@@ -342,9 +342,8 @@ class Auto(WholeTaskLearner):
         """Return 1 minus the best score, since scores here estimate probabilities."""
         self._check_learned()
         scores = self.logits(graph, nodes) if logits is None else logits
-        coded = self.backbone.shows_codes(graph)
-        sharpness = float(self.sharpness_[int(coded)]) or float(self.sharpness_[1])
-        return 1 - scores.amax(dim=1) / sharpness
+        sharpness = self.sharpness_[int(self.backbone.shows_codes(graph))] or self.sharpness_[1]
+        return 1 - scores.amax(dim=1) / float(sharpness)
 
     @property
     def shares_(self) -> dict[str, float]:
