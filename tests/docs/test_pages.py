@@ -167,7 +167,9 @@ def test_every_route_is_on_the_service_page(tmp_path):
         for path, methods in described.items()
         for method in methods
     }
-    named = {found.split("?")[0] for found in re.findall(r"`((?:GET|POST|DELETE) /[^`]*)`", SERVICE)}
+    named = {
+        found.split("?")[0] for found in re.findall(r"`((?:GET|POST|DELETE) /[^`]*)`", SERVICE)
+    }
     assert len(routes) > 15
     assert routes <= named
     assert named - routes == {"GET /", "GET /docs", "GET /openapi.json"}
