@@ -144,7 +144,8 @@ def _type(schema: Schema) -> str:
         return f"[{', '.join(map(_type, schema['prefixItems']))}]"
     kind = schema.get("type", "any value")
     if kind == "array":
-        return f"list of {_type(schema.get('items', {}))}"
+        inner = _type(schema.get("items", {}))
+        return f"list of ({inner})" if " or " in inner else f"list of {inner}"
     least, most = schema.get("minimum"), schema.get("maximum")
     bounded = least is not None and most is not None and most < 2**53
     return f"{kind}, {least:,} to {most:,}" if bounded else str(kind)
@@ -172,10 +173,11 @@ def _compact(text: str) -> str:
      "ids": ["a", "b"]
     }
     """
-    inner = re.compile(r"[\[{]\n\s+([^\[\]{}]*?)\n\s*[\]}]")
-    return inner.sub(lambda found: " ".join(found[0].split()), text).replace(
-        "[ ", "["
-    ).replace(" ]", "]").replace("{ ", "{").replace(" }", "}")  # fmt: skip
+
+    def on_one_line(found: re.Match[str]) -> str:
+        return f"{found[1]}{' '.join(found[2].split())}{found[3]}"
+
+    return re.sub(r"([\[{])\n\s+([^\[\]{}]*?)\n\s*([\]}])", on_one_line, text)
 
 
 def _method(method: str) -> str:
