@@ -205,7 +205,7 @@ def test_a_csv_may_be_written_another_way(call, tmp_path):
     call("ingest", "two", "--nodes", "other.csv", "--edges", "other-e.csv", *written)
     with LearnerFolder.open("one") as one, LearnerFolder.open("two") as two:
         assert one.columns == two.columns
-        assert [each.encoder.kind for each in one.columns.columns] == ["number"] * 2 + ["category"]
+        assert [each.encoder.name for each in one.columns.columns] == ["number"] * 2 + ["category"]
         assert one.learner.knowledge.graph.features.equal(two.learner.knowledge.graph.features)
     graphs = []
     for name, options in (("usual", ()), ("other", written)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +24,7 @@ from evergraph.online.learner_state import TOLERANCE as TOLERANCE
 from evergraph.online.learner_state import LearnerState
 from evergraph.online.monitor import Tallies
 from evergraph.online.upsert import EdgesBeyond, News, edges_beyond, known_edges, only_new
-from evergraph.online.view import Page
+from evergraph.online.view import Answer, Page
 
 if TYPE_CHECKING:
     import pyarrow
@@ -192,6 +193,29 @@ class OnlineLearner(LearnerState):
 
             self.turn(write, (settled.nodes, settled.vectors))
             return results
+
+    def ask(
+        self, delta: Delta, ids: Sequence[NodeId] | None = None, *, every_class: bool = False
+    ) -> Answer:
+        """Return the predictions that a delta would lead to, without applying it.
+
+        They are those of adding the delta, asking, and forgetting it: the delta is applied to a
+        copy of the learner, so a question costs memory and time for that. ``seq`` is that of the
+        learner, and the delta's key is not looked at.
+
+        ids: of new or known nodes; by default the new nodes of the delta
+
+        >>> learner = OnlineLearner()
+        >>> _ = learner.apply(Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", "y")))
+        >>> new = Delta(nodes=("c",), features=torch.eye(2)[1:], edges=(("c", "b"),))
+        >>> learner.ask(new).predictions[0].label, learner.status().nodes
+        ('y', 2)
+        """
+        asked = list(delta.nodes) if ids is None else ids
+        copied = self.copy()
+        seq = copied.status().seq
+        copied.apply(delta)
+        return replace(copied.answer(asked, every_class=every_class), seq=seq)
 
     def _applied(
         self, delta: CheckedDelta, parts: Sequence[CheckedDelta]

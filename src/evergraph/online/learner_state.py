@@ -14,6 +14,7 @@ from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.label_space import Kind
+from evergraph.core.mapped import is_mapped
 from evergraph.core.seeding import seeded
 from evergraph.core.sizes import parse_size
 from evergraph.online import pieces
@@ -194,6 +195,31 @@ class LearnerState(LearnerView):
             copied.tensor[rows] = known.of(rows)
         with self._lock:
             self._copied = copied
+
+    def copy(self) -> Self:
+        """Return a learner of its own that continues from here with the same bits."""
+        storage = self._storage
+        with self.writing:
+            copied = type(self).from_parameters(self.parameters)
+            if storage is not None:
+                copied.keep_within(storage.limit, storage.folder)
+            copied.__setstate__(self.__getstate__())
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.copy()
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self.writing:  # arrays in files are not brought into memory
+            arrays = {k: v if is_mapped(v) else v.clone() for k, v in self.state().items()}
+            kept = {name: getattr(self, name) for name in ("parameters", "bounds", "threads")}
+            return kept | {"arrays": arrays, "about": self.about()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if not vars(self):  # unpickled
+            self.__init__(**state["parameters"])  # type: ignore[misc]
+        self.bounds, self.threads = state["bounds"], state["threads"]
+        self.restore(state["arrays"], state["about"])
 
     def state(self) -> dict[str, Tensor]:
         """Return the arrays of the state, by name; some are views in use, so copy what you keep."""
