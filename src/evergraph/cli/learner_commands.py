@@ -47,9 +47,9 @@ def status_command(
     if as_json:
         print_json(facts | {"alarms": alarms})
         return
-    from evergraph.reports.learner import facts_of_status
+    from evergraph.reports.learner import learner_facts
 
-    _print(facts_of_status(facts), target)
+    _print(learner_facts(facts), target)
     for alarm in alarms:
         say(f"alarm: {alarm['message']}")
 
@@ -65,9 +65,7 @@ def _shown(table: Table) -> None:
 def _read_only(folder: Path, stack: ExitStack, memory_limit: str | None = None) -> LearnerFolder:
     from evergraph.online.folder.learner_folder import LearnerFolder
 
-    return stack.enter_context(
-        LearnerFolder.open(folder, readonly=True, memory_limit=memory_limit)
-    )
+    return stack.enter_context(LearnerFolder.open(folder, readonly=True, memory_limit=memory_limit))
 
 
 def show_learner(folder: Path, as_json: bool) -> None:
@@ -75,24 +73,26 @@ def show_learner(folder: Path, as_json: bool) -> None:
     with ExitStack() as stack:
         with spinner(FINDING):
             from evergraph.online.plotting import learner_history
-            from evergraph.reports.learner import class_sizes_table, status_facts
+            from evergraph.reports.learner import class_sizes_table, learner_facts
 
             opened = _read_only(folder, stack)
         learner, scheme = opened.learner, opened.columns
-        status, parameters = learner.status(), learner.parameters
+        status, parameters = asdict(learner.status()), learner.parameters
         columns = [] if scheme is None else scheme.rows()
         history = learner_history(learner)
     if as_json:
         sizes = {str(name): count for name, count in history.class_sizes.items()}
         facts = {"learner": str(folder), "targets": learner.head.kind, "parameters": parameters}
-        print_json(facts | asdict(status) | {"columns": columns, "class_sizes": sizes})
+        print_json(facts | status | {"columns": columns, "class_sizes": sizes})
         return
     topology, head = (
-        ", ".join([part["name"], *(f"{k} {v}" for k, v in part.items() if k != "name")])
+        ", ".join(
+            [part["name"], *(f"{k} {v}" for k, v in part.items() if k != "name" and v is not None)]
+        )
         for part in (parameters["topology"], parameters["head"])
     )
     of_parts = {"head": head, "topology": topology, "seed": str(parameters["seed"])}
-    _print(status_facts(status) | of_parts, str(folder))
+    _print(learner_facts(status) | of_parts, str(folder))
     if columns:
         print_table(tuple(columns[0]), [tuple(row.values()) for row in columns], "columns")
     if history.class_sizes:
@@ -106,15 +106,16 @@ def report_learner(folder: Path, out: Path | None) -> None:
     with ExitStack() as stack:
         with spinner(FINDING):
             from evergraph.online.plotting import learner_history
-            from evergraph.reports.learner import status_facts, write_learner_report
+            from evergraph.reports.learner import learner_facts, write_learner_report
 
             opened = _read_only(folder, stack)
         learner = opened.learner
-        history, status = learner_history(learner), learner.status()
+        history = learner_history(learner)
+        status = asdict(opened.status()) | asdict(learner.status())
         with spinner("drawing the report"):
             name = folder.resolve().name
-            path = write_learner_report(name, status, opened.status(), history, page)
-    _print(status_facts(status), str(folder))
+            path = write_learner_report(name, status, history, page)
+    _print(learner_facts(status), str(folder))
     say(f"report: {path}")
 
 
@@ -188,6 +189,7 @@ def _evaluated(
     import pyarrow as pa
 
     from evergraph.evaluation.held_out import SCORES
+    from evergraph.online.delta import is_empty
 
     kind = learner.head.kind
     if deltas.kind != kind:
@@ -201,10 +203,17 @@ def _evaluated(
         deltas = deltas.without_relations()
     deltas.check_known(learner.knows_nodes)
     known = dict(zip(every, learner.knows_nodes(every), strict=True))
-    learned = learner.labelled([node for node in right if known[node]])
+    with learner.pinned([node for node in right if known[node]]) as pinned:
+        labels = pinned.published.named_labels(pinned.positions)
     unlabelled = pa.nulls(len(every), deltas.labels.type)
-    (delta,) = replace(deltas, labels=unlabelled, batch=max(len(every), 1))
+    (delta,) = replace(deltas, labels=unlabelled, batch=len(every))
     new, _ = learner.only_new(delta)
-    classes, found = learner.ask(new, [*right])
-    facts = {"nodes": len(right), "new": sum(not known[node] for node in right), "learned": learned}
+    if not is_empty(new):
+        learner.apply(new)  # this process's own learner: the folder is open for reading
+    classes, found = learner.predict_proba([*right])
+    facts = {
+        "nodes": len(right),
+        "new": sum(not known[node] for node in right),
+        "learned": sum(label is not None for label in labels),
+    }
     return SCORES[kind](classes, found, [*right.values()]), facts

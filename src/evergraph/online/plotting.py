@@ -36,9 +36,10 @@ class LearnerHistory:
         shares: whether it is a share, of which more is better; otherwise an error.
         curve: predictions made before their labels came.
         class_sizes: labelled nodes of each class or label, the most frequent first.
-        latest_sizes: the same among the latest predictions.
-        confusion: the latest predictions by true class (row) and predicted class (column), for
-            pairs that occur.
+        latest_sizes: the same among the newest labels that were predicted: a quarter of those
+            recorded.
+        confusion: recorded predictions, the latest 2,048, by true class (row) and predicted class
+            (column), for pairs that occur.
         alarms: the accuracy alarm while it is raised.
     """
 
@@ -57,17 +58,19 @@ def learner_history(learner: OnlineLearner) -> LearnerHistory:
         knowledge, record, status = learner.knowledge, learner.record, learner.status()
         sizes: Counter[Label] = Counter()
         pairs: Counter[tuple[Label, Label]] = Counter()
+        latest: Counter[Label] = Counter()
         if knowledge is not None:
             for number, count in enumerate(knowledge.labels.counts_.tolist()):
                 target = meant_by(learner.head.kind, knowledge.classes.at(number))
                 if count and not isinstance(target, float):
                     names = [target] if isinstance(target, str | int) else target
                     sizes.update(dict.fromkeys(names, count))
-            for right, given in record.prequential.pairs_.tolist():
-                pairs[knowledge.classes.at(right), knowledge.classes.at(given)] += 1
-        latest: Counter[Label] = Counter()
-        for (right, _), count in pairs.items():
-            latest[right] += count
+            recorded = [
+                (knowledge.classes.at(right), knowledge.classes.at(given))
+                for right, given in record.prequential.pairs_.tolist()
+            ]
+            pairs.update(recorded)
+            latest.update(right for right, _ in recorded[-max(len(recorded) // 4, WINDOW) :])
         return LearnerHistory(
             metric=status.metric,
             shares=status.metric != "mean absolute error",
@@ -195,9 +198,12 @@ def draw_confusion(
 
 
 def confusion_of(history: LearnerHistory) -> tuple[list[Label], list[list[int]]]:
-    """Return the classes of the latest predictions, the most frequent first, and their matrix."""
-    names = sorted(history.latest_sizes, key=lambda name: -history.latest_sizes[name])
-    names += dict.fromkeys(g for _, g in history.confusion if g not in history.latest_sizes)
+    """Return the classes of the recorded predictions, the most frequent first, and their matrix."""
+    sizes: Counter[Label] = Counter()
+    for (right, given), count in history.confusion.items():
+        sizes.update({right: count})
+        sizes.update({given: 0})
+    names = [name for name, _ in sizes.most_common()]
     return names, [[history.confusion.get((row, given), 0) for given in names] for row in names]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime, timezone
 from html import escape
@@ -11,7 +11,6 @@ from typing import Any
 
 from evergraph.core.written_aside import results_written, written_aside
 from evergraph.evaluation.held_out import ClassScore, HeldOutScores
-from evergraph.online.folder.status import FolderStatus
 from evergraph.online.plotting import (
     SHOWN,
     LearnerHistory,
@@ -19,7 +18,6 @@ from evergraph.online.plotting import (
     draw_confusion,
     pictures_of,
 )
-from evergraph.online.view import Status
 from evergraph.reports.figures.picture import Frame, Picture, drawn
 from evergraph.reports.page.frame import PageSection, figures_html, page
 from evergraph.reports.runs import size, slugs_of
@@ -41,8 +39,8 @@ WIDE, TALL = Frame(4.6, 3.1, left=0.6, right=0.65), Frame(4.6, 3.6, left=1.45, b
 LIST = Frame(4.6, 3.4, left=1.45)
 LEADS = {
     "Predictions before their labels came": (
-        "Every label is predicted before it is learned, so this is how good the learner is on nodes "
-        "whose labels it has not seen."
+        "Every label is predicted before it is learned, so the curve shows how good the learner is "
+        "on nodes that it has no label of."
     ),
     "Classes": (
         "The labels learned so far. If the latest are spread otherwise, the data is changing: look "
@@ -73,44 +71,42 @@ def facts_table(name: str, facts: Mapping[str, str], caption: str = "") -> Table
     return Table(name, caption, (TableColumn("fact"), TableColumn("value")), (rows,))
 
 
-def status_facts(status: Status) -> dict[str, str]:
-    """Return the size of a learner, and how good its predictions were, in words and numbers."""
+def learner_facts(status: Mapping[str, Any]) -> dict[str, str]:
+    """Return what is known of a learner, and of its folder or service, in words.
+
+    status: the fields of ``Status``, ``FolderStatus``, or both.
+    """
+    known = {name: value for name, value in status.items() if value is not None}
     found = "none predicted yet"
-    if status.accuracy is not None:
-        shares = status.metric not in IN_UNITS
-        value = f"{100 * status.accuracy:.1f} %" if shares else f"{status.accuracy:.4g}"
-        found = f"{value} of {status.predicted:,} predictions"
-    return {
-        "nodes": f"{status.nodes:,}",
-        "edges": f"{status.edges:,}, {'undirected' if status.undirected else 'directed'}",
-        "classes": f"{status.classes:,}",
-        "labelled nodes": f"{status.labelled:,}",
-        "numbers per node": f"{status.features:,}",
-        "memory": size(status.memory),
-        f"{status.metric} before labels came": found,
-        "deltas": f"{status.seq:,}",
+    if "accuracy" in known:
+        value = known["accuracy"]
+        told = f"{value:.4g}" if known["metric"] in IN_UNITS else f"{100 * value:.1f} %"
+        found = f"{told} of {known['predicted']:,} predictions"
+    facts = {
+        "nodes": f"{known['nodes']:,}",
+        "edges": f"{known['edges']:,}, {'undirected' if known['undirected'] else 'directed'}",
+        "classes": f"{known['classes']:,}",
+        "labelled nodes": f"{known['labelled']:,}",
+        "numbers per node": f"{known['features']:,}",
+        "memory": size(known["memory"]),
+        f"{known['metric']} before labels came": found,
+        "deltas": f"{known['seq']:,}",
     }
-
-
-def folder_facts(folder: FolderStatus) -> dict[str, str]:
-    """Return the state of a learner's folder, in words and numbers."""
-    taken = "none yet"
-    if folder.snapshot_time is not None:
-        taken = f"after delta {folder.snapshot:,}, {_time(folder.snapshot_time)}"
-    found = {
-        "newest snapshot": taken,
-        "deltas since": f"{folder.deltas_since:,} ({size(folder.bytes_since)})",
-        "replayed at a restart in": f"about {folder.replay_seconds:.1f} s",
-        "delta keys kept": f"{folder.keys:,}",
-    }
-    for name, value in (
-        ("changes", folder.stopped and f"not accepted: {folder.stopped}"),
-        ("last snapshot failed", folder.snapshot_error),
-        ("deltas set aside", folder.set_aside and f"{folder.set_aside:,}, see evergraph check"),
-    ):
-        if value:
-            found[name] = value
-    return found
+    if "snapshot" in known:
+        taken = f", {_time(known['snapshot_time'])}" if "snapshot_time" in known else ""
+        facts["newest snapshot"] = f"delta {known['snapshot']:,}{taken}" if taken else "none yet"
+    if "deltas_since" in known:
+        told = f" ({size(known['bytes_since'])})" if known["deltas_since"] else ""
+        facts["deltas since"] = f"{known['deltas_since']:,}{told}"
+    if known.get("waiting"):
+        facts["changes waiting"] = f"{known['waiting']:,}"
+    if known.get("set_aside"):
+        facts["deltas set aside"] = f"{known['set_aside']:,}: evergraph check lists them"
+    if "snapshot_error" in known:
+        facts["last snapshot"] = f"failed: {known['snapshot_error']}"
+    if "stopped" in known:
+        facts["changes"] = f"not accepted: {known['stopped']}"
+    return facts
 
 
 def _time(seconds: float) -> str:
@@ -125,7 +121,7 @@ def class_sizes_table(sizes: Mapping[Any, int], latest: Mapping[Any, int]) -> Ta
         newest = latest.get(name, 0) / totals[1] if totals[1] else None
         rows.append((Cell(str(name)), count(nodes), share(nodes / totals[0]), share(newest)))
     columns = numbers(("labelled nodes", "share", "share of the latest"))
-    caption = "Labelled nodes by class; the latest are those predicted before their labels came."
+    caption = "Labelled nodes by class, and shares of all labels and of the latest."
     return Table("classes", caption, (TableColumn("class"), *columns), (tuple(rows),))
 
 
@@ -153,7 +149,7 @@ def scores_table(classes: Iterable[ClassScore], caption: str) -> Table:
         for each in classes
     )
     columns = numbers(("nodes", "predicted", "precision", "recall", "F1"))
-    return Table("per class", caption, (TableColumn("class"), *columns), (rows,))
+    return Table("per-class", caption, (TableColumn("class"), *columns), (rows,))
 
 
 def confusion_table(scores: HeldOutScores) -> Table:
@@ -170,11 +166,11 @@ def confusion_table(scores: HeldOutScores) -> Table:
 def calibration_table(scores: HeldOutScores) -> Table:
     """Return a row per bin of confidence."""
     rows = tuple(
-        (share(each.confidence), count(each.nodes), share(each.accuracy))
+        (Cell(share(each.confidence).text), count(each.nodes), share(each.accuracy))
         for each in scores.calibration
     )
-    columns = numbers(("mean confidence", "nodes", "accuracy"))
-    caption = "Predictions by confidence: where both shares agree, probabilities can be trusted."
+    columns = TableColumn("mean confidence"), *numbers(("nodes", "accuracy"))
+    caption = "Predictions by confidence. Where both shares agree, probabilities can be trusted."
     return Table("calibration", caption, columns, (rows,))
 
 
@@ -196,13 +192,15 @@ def evaluation_tables(scores: HeldOutScores) -> list[Table]:
 
 def write_learner_report(
     name: str,
-    status: Status,
-    folder: FolderStatus,
+    status: Mapping[str, Any],
     history: LearnerHistory,
     path: Path,
 ) -> Path:
-    """Write the page of a learner: accuracy over time, classes and their drift, confusion."""
-    facts = status_facts(status) | folder_facts(folder)
+    """Write the page of a learner: accuracy over time, classes and their drift, confusion.
+
+    status: see ``learner_facts``.
+    """
+    facts = learner_facts(status)
     alarms = "".join(f"<p><b>Alarm:</b> {escape(each.message)}.</p>" for each in history.alarms)
     glance = alarms + html_table(facts_table("facts", facts))
     content: dict[str, list[Picture]] = {}
@@ -222,7 +220,7 @@ def write_learner_report(
         body = f"{figures_html(pictures, f'p{place}-')}\n{below}"
         (anchor,) = slugs_of([heading])
         sections.append(PageSection(anchor, heading, LEADS[heading], body))
-    about = f"{status.nodes:,} nodes · {status.classes:,} classes · {status.seq:,} deltas"
+    about = " · ".join(f"{facts[what]} {what}" for what in ("nodes", "classes", "deltas"))
     return _written(path, page(name, about, sections, command="evergraph report"))
 
 
@@ -249,12 +247,14 @@ def write_evaluation(name: str, about: str, scores: HeldOutScores, path: Path) -
         pictures["calibration"] = _picture("Calibration", WIDE, _calibration_of(scores))
     if scores.values:
         pictures["measures"] = _picture("True and predicted values", WIDE, _values_of(scores))
-    headings = {"measures": "Scores", "per class": "Class by class"}
-    tables = {table.name: table for table in evaluation_tables(scores)}
+    headings = {"measures": "Scores", "per-class": "Class by class"}
+    tables = {t.name: t for t in evaluation_tables(scores) if t.name != "confusion"}  # it is drawn
     sections = []
     for place, key in enumerate(dict.fromkeys((*tables, *pictures))):
         shown = [pictures[key]] if key in pictures else []
-        body = figures_html(shown, f"p{place}-") + (html_table(tables[key]) if key in tables else "")
+        body = figures_html(shown, f"p{place}-") + (
+            html_table(tables[key]) if key in tables else ""
+        )
         (anchor,) = slugs_of([key])
         sections.append(PageSection(anchor, headings.get(key, key.capitalize()), "", body))
     return _written(path, page(name, about, sections, command="evergraph evaluate"))
@@ -267,7 +267,9 @@ def _calibration_of(scores: HeldOutScores) -> Callable[[Any], None]:
             for part in ("confidence", "accuracy")
         )
         axes.plot([0, 100], [0, 100], color="#9ca3af", linewidth=1, linestyle=":")
-        axes.plot(sure, right, marker="o")
+        areas = [4 + 200 * each.nodes / scores.nodes for each in scores.calibration]
+        axes.plot(sure, right, linewidth=1, alpha=0.5)
+        axes.scatter(sure, right, s=areas, color="C0", zorder=3)  # larger for more nodes
         axes.set(xlabel="confidence (%)", ylabel="accuracy (%)", xlim=(-2, 102), ylim=(-2, 102))
 
     return draw
