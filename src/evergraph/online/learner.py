@@ -54,7 +54,6 @@ class OnlineLearner(LearnerState):
             than this share of its length since it was last counted; 0 for any move.
         patience: number of deltas, or batches, after which scores are solved at the latest, see
             ``Solving``; 1 solves after every delta. ``status().solved`` is the last one included.
-        memory_limit, scratch: see ``ContinualNodeClassifier``. No bit depends on them.
 
     >>> from evergraph.online.heads import FusedHead
     >>> learner = OnlineLearner(head=FusedHead(width=64))
@@ -84,11 +83,6 @@ class OnlineLearner(LearnerState):
     ) -> CheckedDelta:
         """Return a validated delta, without checking ``bounds``."""
         known = self._knowledge
-        if self._storage is not None and known is not None:
-            # Disk space is claimed now, so that applying the delta cannot run out of it.
-            self._storage.check(len(self._ids))
-            for array in (*known.arrays(), *self.arrays()):
-                array.reserve(len(ahead or ()) + len(delta.nodes))
         related = len(delta.relations) or len(delta.types)
         if related and not self.head.takes_relations:
             raise DataError(
@@ -169,7 +163,6 @@ class OnlineLearner(LearnerState):
             if len(whole.nodes) and self._knowledge is None:
                 related = bool(len(whole.relations) or len(whole.types))
                 self._knowledge = self._begun(whole.features.shape[1], related=related)
-                self._map()
                 if self._shared:
                     self._copy_vectors()
             settled, guesses, whose = self._applied(whole, parts)
