@@ -62,10 +62,10 @@ def _shown(table: Table) -> None:
     print_table(table.headings, table.texts, table.caption)
 
 
-def _read_only(folder: Path, stack: ExitStack, memory_limit: str | None = None) -> LearnerFolder:
+def _read_only(folder: Path, stack: ExitStack) -> LearnerFolder:
     from evergraph.online.folder.learner_folder import LearnerFolder
 
-    return stack.enter_context(LearnerFolder.open(folder, readonly=True, memory_limit=memory_limit))
+    return stack.enter_context(LearnerFolder.open(folder, readonly=True))
 
 
 def show_learner(folder: Path, as_json: bool) -> None:
@@ -140,7 +140,6 @@ def evaluate_command(
     integers: bool = flag("--integers", "Ids in a CSV are integers."),
     delimiter: inputs.Delimiter = ",",
     decimal: inputs.Decimal = ".",
-    memory_limit: options.LearnerMemory = None,
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
@@ -162,7 +161,7 @@ def evaluate_command(
             from evergraph.online.codecs.tables import read_deltas
             from evergraph.reports.learner import evaluation_tables, plain, write_evaluation
 
-            opened = _read_only(folder, stack, memory_limit)
+            opened = _read_only(folder, stack)
             deltas = read_deltas(*tables, columns=opened.columns, integers=integers)
         with spinner("predicting"):
             scores, facts = _evaluated(opened.learner, deltas, str(nodes))

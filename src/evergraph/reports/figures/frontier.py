@@ -15,7 +15,7 @@ from evergraph.reports.runs import Entry, Group, envelope, families, seconds_a_s
 PANEL, KEY = 2.5, 0.16  # height in inches of a panel and of a legend line
 Line = Literal["-", "--", ":", "none"]
 ROOM = 2.3  # factor from the outermost amount to the end of the axis: three ticks always fit
-MOST_TICKS = 7
+MOST_TICKS = 8
 
 
 def _has_place(cost: float) -> bool:  # on a log scale
