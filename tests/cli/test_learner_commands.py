@@ -82,7 +82,10 @@ def test_labels_that_were_learned_are_no_test(call, learner):
 def test_what_cannot_be_evaluated_is_refused_in_a_sentence(call, learner):
     Path("few.csv").write_text("id,f,g\nn1,1,0\n")
     Path("numbers.csv").write_text("id,target,f,g\nn1,1.5,1,0\n")
-    for table, reason in (("few.csv", "has no labels"), ("numbers.csv", "of kind numbers")):
+    for table, reason in (
+        ("few.csv", "has no labels"),
+        ("numbers.csv", "must be text or an integer, not 1.5"),
+    ):
         assert reason in call("evaluate", "learner", "--nodes", table, expect=2)[1]
     assert "holds no learner" in call("evaluate", "nothing", "--nodes", "few.csv", expect=2)[1]
     words = ("evaluate", "learner", "--nodes", "held.csv", "--out", "page.pdf")

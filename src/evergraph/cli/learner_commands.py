@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.learner import OnlineLearner
     from evergraph.reports.tables.record import Table
+    from evergraph.tables.sources import Source
 
 FINDING = "loading torch and the learner"
 
@@ -164,7 +165,7 @@ def evaluate_command(
             opened = _read_only(folder, stack)
             deltas = read_deltas(*tables, columns=opened.columns, integers=integers)
         with spinner("predicting"):
-            scores, facts = _evaluated(opened.learner, deltas, str(nodes))
+            scores, facts = _evaluated(opened.learner, deltas, tables[0])
     if as_json:
         print_json(facts | plain(scores))
     else:
@@ -182,21 +183,22 @@ def evaluate_command(
 
 
 def _evaluated(
-    learner: OnlineLearner, deltas: TableDeltas, where: str
+    learner: OnlineLearner, deltas: TableDeltas, where: Source | None
 ) -> tuple[HeldOutScores, dict[str, Any]]:
     """Return the scores of a table's nodes, and how many are new and how many were learned."""
     import pyarrow as pa
 
-    from evergraph.evaluation.held_out import SCORES
+    from evergraph.evaluation.held_out import score
     from evergraph.online.delta import is_empty
+    from evergraph.tables.sources import naming
 
-    kind = learner.head.kind
-    if deltas.kind != kind:
-        raise DataError(f"{where}: holds targets of kind {deltas.kind}, this learner learns {kind}")
+    target = learner.head.target
     told = zip(deltas.nodes.to_pylist(), deltas.labels.to_pylist(), strict=True)
     right = {node: label for node, label in told if label is not None}
     if not right:
         raise DataError(f"{where}: has no labels to compare predictions with")
+    with naming(where):
+        target.check_all([*right.values()])
     every = deltas.nodes.to_pylist()
     if not learner.status().relations:
         deltas = deltas.without_relations()
@@ -205,7 +207,7 @@ def _evaluated(
     with learner.pinned([node for node in right if known[node]]) as pinned:
         labels = pinned.published.named_labels(pinned.positions)
     unlabelled = pa.nulls(len(every), deltas.labels.type)
-    (delta,) = replace(deltas, labels=unlabelled, batch=len(every))
+    delta = next(iter(replace(deltas, labels=unlabelled, batch=len(every))))
     new, _ = learner.only_new(delta)
     if not is_empty(new):
         learner.apply(new)  # this process's own learner: the folder is open for reading
@@ -215,4 +217,4 @@ def _evaluated(
         "new": sum(not known[node] for node in right),
         "learned": sum(label is not None for label in labels),
     }
-    return SCORES[kind](classes, found, [*right.values()]), facts
+    return score(target, classes, found, [*right.values()]), facts

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from evergraph.core.label_space import THRESHOLD, Kind
-from evergraph.evaluation.evaluator import expected_calibration_error
-from evergraph.evaluation.yardstick import (
+from evergraph.core.targets import Label, Target
+from evergraph.core.targets.measures import (
+    THRESHOLD,
     average_precision,
     balanced_accuracy,
     macro_f1,
@@ -21,16 +21,16 @@ from evergraph.evaluation.yardstick import (
     plain_accuracy,
     r2,
 )
+from evergraph.evaluation.evaluator import expected_calibration_error
 
 BINS = 10  # of confidence
-Name = str | int
 
 
 @dataclass(frozen=True)
 class ClassScore:
     """How one class, or one label, is predicted; None if a share is not defined."""
 
-    name: Name
+    name: Label
     nodes: int  # that have it
     predicted: int  # that are given it
     right: int  # both
@@ -83,7 +83,7 @@ class HeldOutScores:
     values: tuple[tuple[float, float], ...] = ()
 
 
-def score_classes(names: Sequence[Name], found: Tensor, right: Sequence[Any]) -> HeldOutScores:
+def score_classes(names: Sequence[Label], found: Tensor, right: Sequence[Any]) -> HeldOutScores:
     """Return the scores of class probabilities; a true class that has none counts as missed.
 
     names: of the columns; found: probabilities [nodes, classes]; right: the true classes.
@@ -135,7 +135,7 @@ def confidence_bins(confidence: Tensor, right: Tensor) -> tuple[ConfidenceBin, .
     return tuple(bins)
 
 
-def score_labels(names: Sequence[Name], found: Tensor, right: Sequence[Any]) -> HeldOutScores:
+def score_labels(names: Sequence[Label], found: Tensor, right: Sequence[Any]) -> HeldOutScores:
     """Return the scores of label probabilities.
 
     names: of the columns; found: probabilities [nodes, labels]; right: the labels of each node.
@@ -170,7 +170,7 @@ def score_labels(names: Sequence[Name], found: Tensor, right: Sequence[Any]) -> 
     )
 
 
-def score_numbers(names: Sequence[Name], found: Tensor, right: Sequence[Any]) -> HeldOutScores:
+def score_numbers(names: Sequence[Label], found: Tensor, right: Sequence[Any]) -> HeldOutScores:
     """Return the scores of numbers.
 
     found: numbers [nodes, 1]; right: the true numbers.
@@ -191,6 +191,14 @@ def score_numbers(names: Sequence[Name], found: Tensor, right: Sequence[Any]) ->
     )
 
 
-SCORES: Mapping[Kind, Callable[[Sequence[Name], Tensor, Sequence[Any]], HeldOutScores]] = {
-    "class": score_classes, "labels": score_labels, "numbers": score_numbers
-}  # fmt: skip
+def score(
+    target: Target, names: Sequence[Label], found: Tensor, right: Sequence[Any]
+) -> HeldOutScores:
+    """Return the scores of predictions for a kind of targets.
+
+    names: of classes or labels; found: their probabilities, or numbers [nodes, columns]; right: the
+    true targets.
+    """
+    if target.is_class:
+        return score_classes(names, found, right)
+    return (score_labels if target.is_named else score_numbers)(names, found, right)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from evergraph.core.errors import NothingLearnedError
 from evergraph.core.extras import require
-from evergraph.online.delta import Label, meant_by
+from evergraph.core.targets import Label
 from evergraph.online.monitor import Alarm, Point
 
 if TYPE_CHECKING:
@@ -61,9 +61,8 @@ def learner_history(learner: OnlineLearner) -> LearnerHistory:
         latest: Counter[Label] = Counter()
         if knowledge is not None:
             for number, count in enumerate(knowledge.labels.counts_.tolist()):
-                target = meant_by(learner.head.kind, knowledge.classes.at(number))
-                if count and not isinstance(target, float):
-                    names = [target] if isinstance(target, str | int) else target
+                if count:
+                    names = learner.head.target.names(knowledge.classes.at(number))
                     sizes.update(dict.fromkeys(names, count))
             recorded = [
                 (knowledge.classes.at(right), knowledge.classes.at(given))
@@ -73,7 +72,7 @@ def learner_history(learner: OnlineLearner) -> LearnerHistory:
             latest.update(right for right, _ in recorded[-max(len(recorded) // 4, WINDOW) :])
         return LearnerHistory(
             metric=status.metric,
-            shares=status.metric != "mean absolute error",
+            shares=not learner.head.target.rises,
             curve=record.prequential.curve(),
             class_sizes=dict(sizes.most_common()),
             latest_sizes=latest,
