@@ -14,7 +14,8 @@ from evergraph.closed_form.node_sample import NodeSample, draw_order
 from evergraph.closed_form.views import View, ViewRows
 
 if TYPE_CHECKING:
-    from evergraph.closed_form.engine import Answers, ViewEngine
+    from evergraph.closed_form.answers import Answers
+    from evergraph.closed_form.engine import ViewEngine
 
 # λ in question, relative to the kernel of a node with itself.
 LADDER = (5.0, 1.0, 0.2, 0.04, 0.008, 0.0016)
@@ -153,6 +154,7 @@ class NodeMemory(NodeSample):
         kernels: Callable[[ViewRows], KernelMap],
         engine: ViewEngine,
         answers: Answers,
+        scores: Tensor,
         mixtures: list[Tensor],
     ) -> list[Tensor]:
         """Set the heads, and return the weights of the views of an engine beside them.
@@ -160,15 +162,15 @@ class NodeMemory(NodeSample):
         Engine and memory keep the shares of their own mixtures, and two weights are fitted to how
         these answer: few answers say little about many weights at once.
 
-        kernels: returns the map on rows; mixtures: weights of the engine's views, for nodes without
-        and with class codes
+        kernels: returns the map on rows; scores: of the answers by the engine's views.
+        [n, classes, views]; mixtures: weights of these, for nodes without and with class codes
         """
         self.heads = None
         if not len(self):
             return mixtures
         sizes = engine.sums_[0].counts_
         assert isinstance(answers.rows, ViewRows)
-        heads, scores = MemoryHeads.fitted(
+        heads, own = MemoryHeads.fitted(
             kernels(self.rows_),
             self.labels_,
             answers.rows,
@@ -184,11 +186,11 @@ class NodeMemory(NodeSample):
                 for place, view in enumerate(heads.map.views)
                 if not (view.is_far if coded else view.codes)
             ]
-            groups = [weights, engine.mixture_of(scores, answers, suited).weights]
+            groups = [weights, engine.mixture(own, answers, suited).weights]
             shares = [each / each.sum().clamp_min(1e-12) for each in groups]
-            pairs = zip((engine.scores_, scores), shares, strict=True)
+            pairs = zip((scores, own), shares, strict=True)
             joint = torch.stack([each.double() @ share for each, share in pairs], 2)
-            top = engine.mixture_of(joint, answers, [0, 1]).weights
+            top = engine.mixture(joint, answers, [0, 1]).weights
             theirs.append(shares[0] * top[0])
             mine.append(shares[1] * top[1])
         self.heads = replace(heads, weights=torch.stack(mine).cpu())
