@@ -233,7 +233,8 @@ def _print_result(result: RunResult, folder: Path) -> None:
         again, old = values["refresh"]["recomputed"], values["refresh"]["of"]
         said += f", {again:,} of {old:,} old embeddings recomputed"
     say(f"memory {kept}{said}; {phases}; results in {folder}")
-    local, whole = (values["average_accuracy"][testing][keys[0]] for testing in ("local", "global"))
+    averages = values["average_accuracy"]
+    local, whole = (averages[testing][keys[0]]["mean"] for testing in ("local", "global"))
     if result.config.stream.edges == "within" and local - whole > FAR_BELOW:
         say(
             f"in the whole graph it is {100 * (local - whole):.0f} points below: --edges all keeps "

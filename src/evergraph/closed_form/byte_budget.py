@@ -13,8 +13,10 @@ from evergraph.core.sizes import shown
 # Below this width, another view is worth less than the width that the others lose.
 LEAST_WIDTH = 512
 NARROWEST, WIDEST, STEP = 64, 8192, 64
-# Training nodes kept in all, and what they may take of ``memory``.
-EMBEDDINGS, EMBEDDING_SHARE = 1024, 0.2
+# Training nodes kept in all, where embeddings are narrow and where they are wide: random features
+# estimate wide kernels worse. And what nodes may take of ``memory``.
+EMBEDDINGS, WIDE_EMBEDDINGS, EMBEDDING_SHARE = 1024, 2048, 0.2
+WIDE = 8192  # values of a node
 
 
 def fit_into(memory: int, backbone: ViewFeatures) -> ViewFeatures:
@@ -68,9 +70,10 @@ class KeptNodes:
 
         >>> KeptNodes.within(5_000_000, ViewFeatures(views=["2"], width=1216), classes=10, dims=767,
         ...                  landmarks=0)
-        KeptNodes(embeddings=58, probes=61)
+        KeptNodes(embeddings=64, probes=61)
         """
-        most = 0 if backbone.on_landmarks else max(EMBEDDINGS // classes, 1)
+        most = (WIDE_EMBEDDINGS if dims >= WIDE else EMBEDDINGS) // classes
+        most = 0 if backbone.on_landmarks else max(most, 1)
         if memory is None:
             return cls(most, sys.maxsize)
         node, width = 2 * dims + 16, backbone.width

@@ -198,8 +198,8 @@ class NodeMemory(NodeSample):
 
     @property
     def sharpness(self) -> Tensor:
-        """Return how much the heads add to the sharpness of the mixtures.  float64 [2]"""
-        return torch.zeros(2) if self.heads is None else self.heads.weights.sum(1)
+        """How much the heads add to the sharpness of the mixtures.  float64 [2]"""
+        return torch.zeros(2).double() if self.heads is None else self.heads.weights.sum(1)
 
     @property
     def nbytes(self) -> int:

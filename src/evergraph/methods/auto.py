@@ -74,7 +74,7 @@ class Auto(WholeTaskLearner):
             backbone's own size by default. A ledger comes on top.
         probes: maximum number of validation nodes kept per class.
         budget: maximum number of training nodes kept per class where old graphs are gone, drawn
-            uniformly; at most 1,024 in all.
+            uniformly; at most 1,024 in all, or 2,048 if features are wide.
         weights: weights of training nodes, ``class-sizes`` or ``equal``, see ``analytic``.
         objective: the accuracy that heads, penalties and mixture are fitted to: ``balanced``, the
             mean over classes, or ``plain``, over all nodes.
@@ -274,8 +274,7 @@ class Auto(WholeTaskLearner):
         )
         backbone.memory_heads = self.embeddings_.heads
         backbone.set_heads(solved[0], weights, bare=bare)
-        sharpness = torch.stack([bare, weights]).sum(1).cpu()
-        self.sharpness_ = (sharpness + self.embeddings_.sharpness).float()
+        self.sharpness_ = self.embeddings_.sharpness + torch.stack([bare, weights]).sum(1).cpu()
         self.error_ = engine.loss(solved[1], answers)
         shares = zip(backbone.views, (100 * weights / self.sharpness_[1]).tolist(), strict=True)
         logger.debug("views: %s", ", ".join(f"{view} {share:.0f} %" for view, share in shares))
