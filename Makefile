@@ -41,14 +41,14 @@ check: $(STAMP)  ## lint, format, types, floors, sizes, documentation
 	@mkdir -p build
 	@$(BIN)/mkdocs build --strict >build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 
-# A file of tests at a time on each of two cores; the checks and the wheel go on beside them, and what
+# A file of tests, or of one costly fixture, at a time on each of two cores; the checks and the wheel go on beside them, and what
 # they find is told after the suite.
 test: export OMP_NUM_THREADS ?= 1
 test: $(STAMP)  ## the checks, the whole suite but for slow claims, and the wheel in a clean environment
 	@mkdir -p build
 	@{ $(MAKE) --no-print-directory check && PYTHON=$(BIN)/python scripts/check_wheel.sh; \
 	} >build/check.log 2>&1 & checking=$$!; \
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile; tested=$$?; \
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup; tested=$$?; \
 	wait $$checking || { cat build/check.log; echo "make check, or the wheel, failed" >&2; exit 1; }; \
 	echo "make check passed, the wheel works"; [ $$tested = 0 ] || exit $$tested; \
 	if git diff --quiet HEAD 2>/dev/null; then git rev-parse HEAD >build/tested; fi
@@ -67,13 +67,9 @@ docs: $(STAMP)  ## the documentation, served on this machine as it is written
 
 bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/attacks.py
-	$(BIN)/python benchmarks/closed_form.py
 	$(BIN)/python benchmarks/cluster.py
-	$(BIN)/python benchmarks/deltas.py
 	$(BIN)/python benchmarks/embedding.py
 	$(BIN)/python benchmarks/false_claims.py
-	$(BIN)/python benchmarks/group_commit.py
-	$(BIN)/python benchmarks/half_rows.py
 	$(BIN)/python benchmarks/importing.py
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/kills.py
@@ -81,21 +77,12 @@ bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/live_memory.py
 	$(BIN)/python benchmarks/memory_limit.py
 	$(BIN)/python benchmarks/methods.py
-	$(BIN)/python benchmarks/online_batches.py
-	$(BIN)/python benchmarks/packing.py
 	$(BIN)/python benchmarks/papers.py
-	$(BIN)/python benchmarks/parsing.py
-	$(BIN)/python benchmarks/planned.py
-	$(BIN)/python benchmarks/pointers.py
 	$(BIN)/python benchmarks/reach.py
-	$(BIN)/python benchmarks/reach_at_scale.py
-	$(BIN)/python benchmarks/restart.py
 	$(BIN)/python benchmarks/retraining.py
 	$(BIN)/python benchmarks/service.py
 	$(BIN)/python benchmarks/soak.py
-	$(BIN)/python benchmarks/stream.py
 	$(BIN)/python benchmarks/tables.py
-	$(BIN)/python benchmarks/twins.py
 	$(BIN)/python benchmarks/updates.py
 
 format: $(STAMP)

@@ -1,7 +1,7 @@
 """Release the version in pyproject.toml: ``python scripts/release.py [--dry-run]``.
 
 Checks that the tree is clean, that ``make test`` passed on this commit and that every file names
-the same version; builds and tries the archives; gives the changelog its heading, commits and tags.
+the same version; builds and tries the archives; moves news/ into the changelog, commits and tags.
 What then has to be pushed and uploaded is printed, never done. With ``--dry-run`` all obstacles are
 listed, the archives are left in dist/, and nothing is committed.
 """
@@ -9,7 +9,6 @@ listed, the archives are left in dist/, and nothing is committed.
 from __future__ import annotations
 
 import argparse
-import datetime
 import hashlib
 import re
 import subprocess
@@ -18,7 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-UNRELEASED = "## Unreleased"
 VERSIONS = {  # where the version stands, beside pyproject.toml
     "CITATION.cff": r"^version: (.+)$",
     "deploy/kuberay.yaml": r"evergraph-cluster:(\S+)",
@@ -49,29 +47,13 @@ def obstacles(root: Path) -> Iterator[str]:
         if found != {version}:
             named = " and ".join(sorted(found)) or "no version"
             yield f"{name} names {named}, pyproject.toml {version}"
-    try:
-        dated((root / "CHANGELOG.md").read_text("utf-8"), version, datetime.date.today())
-    except ValueError as error:
-        yield str(error)
+    if not news(root):
+        yield "news/ has no fragment: there is nothing to release"
 
 
-def dated(changelog: str, version: str, day: datetime.date) -> str:
-    """Return the changelog with what was unreleased under the version, and room for what follows.
-
-    >>> print(dated("## Unreleased\\n\\n- Faster.\\n", "1.0.0", datetime.date(2026, 1, 31)))
-    ## Unreleased
-    <BLANKLINE>
-    ## 1.0.0 (2026-01-31)
-    <BLANKLINE>
-    - Faster.
-    <BLANKLINE>
-    """
-    if f"## {version} (" in changelog:
-        raise ValueError(f"CHANGELOG.md has a heading for {version} already")
-    before, heading, after = changelog.partition(f"{UNRELEASED}\n")
-    if not heading or not after.partition("\n## ")[0].strip():
-        raise ValueError(f"CHANGELOG.md has nothing under {UNRELEASED!r}")
-    return f"{before}{heading}\n## {version} ({day.isoformat()})\n{after}"
+def news(root: Path) -> list[str]:
+    """Return the names of the fragments from which the section of a release is made."""
+    return sorted(path.name for path in (root / "news").glob("+*.*.md"))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -93,9 +75,8 @@ def main(arguments: list[str] | None = None) -> int:
     if dry:
         print(f"{version} would be tagged v{version}" if not found else f"{version} is not ready")
         return 1 if found else 0
-    changelog = ROOT / "CHANGELOG.md"
-    changelog.write_text(dated(changelog.read_text("utf-8"), version, datetime.date.today()))
-    _git(ROOT, "commit", "--quiet", "--message", f"Release {version}", "CHANGELOG.md")
+    subprocess.run(("towncrier", "build", "--yes", "--version", version), cwd=ROOT, check=True)
+    _git(ROOT, "commit", "--quiet", "--message", f"Release {version}", "CHANGELOG.md", "news")
     _git(ROOT, "tag", "--annotate", f"v{version}", "--message", f"evergraph {version}")
     print(f"v{version} is tagged. What is left to do:")
     print(f"  git push origin HEAD v{version}")

@@ -1,15 +1,15 @@
 """Scripts around a release: what is installed, what is in the archives, what is in the way."""
 
-import datetime
 import io
+import shutil
 import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
 
 import check_dist
 import install
-import pytest
 import release
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +92,6 @@ def test_what_is_in_the_way_of_a_release_is_named(tmp_path):
     (tmp_path / "CITATION.cff").write_text("version: 1.1.0\n")
     for name in ("kuberay", "ray-cluster"):
         (tmp_path / f"deploy/{name}.yaml").write_text("image: evergraph-cluster:1.2.0\n")
-    (tmp_path / "CHANGELOG.md").write_text("## Unreleased\n\n## 1.1.0 (2026-01-01)\n\n- Old.\n")
     (tmp_path / ".gitignore").write_text("build\n")
     git = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org")
     for command in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "one"), ("tag", "v1.2.0")):
@@ -101,7 +100,7 @@ def test_what_is_in_the_way_of_a_release_is_named(tmp_path):
         "v1.2.0 is tagged already: set another version in pyproject.toml",
         "make test has not passed on this commit",
         "CITATION.cff names 1.1.0, pyproject.toml 1.2.0",
-        "CHANGELOG.md has nothing under '## Unreleased'",
+        "news/ has no fragment: there is nothing to release",
     ]
     head = subprocess.run((*git, "rev-parse", "HEAD"), cwd=tmp_path, capture_output=True, text=True)
     (tmp_path / "build").mkdir()
@@ -109,8 +108,20 @@ def test_what_is_in_the_way_of_a_release_is_named(tmp_path):
     assert "make test has not passed on this commit" not in release.obstacles(tmp_path)
 
 
-def test_a_changelog_gets_a_heading_once():
-    text = release.dated("# C\n\n## Unreleased\n\n- New.\n", "1.0.0", datetime.date(2026, 2, 1))
-    assert text == "# C\n\n## Unreleased\n\n## 1.0.0 (2026-02-01)\n\n- New.\n"
-    with pytest.raises(ValueError, match=r"has a heading for 1\.0\.0 already"):
-        release.dated(text, "1.0.0", datetime.date(2026, 2, 2))
+def test_fragments_become_the_section_of_a_release(tmp_path):
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "news").mkdir()
+    (tmp_path / "CHANGELOG.md").write_text("# C\n\n<!-- releases -->\n\n## 0.9 (2025-01-01)\n")
+    (tmp_path / "news" / "+faster.fix.md").write_text("It is faster.\n")
+    (tmp_path / "news" / "+other.results.md").write_text("Other numbers.\n")
+    assert release.news(tmp_path) == ["+faster.fix.md", "+other.results.md"]
+    build = ("towncrier", "build", "--keep", "--version", "1.0", "--date", "2026-02-01")
+    subprocess.run((sys.executable, "-m", *build), cwd=tmp_path, check=True, capture_output=True)
+    section = (tmp_path / "CHANGELOG.md").read_text().partition("## 1.0 (2026-02-01)")[2]
+    texts = ("Changed results", "Other numbers.", "Fixed", "faster.", "0.9")
+    assert [section.index(text) for text in texts] == sorted(map(section.index, texts))
+
+
+def test_every_fragment_has_a_type_that_is_known():
+    kinds = {"results", "feature", "fix", "removal"}
+    assert {path.suffixes[-2][1:] for path in (ROOT / "news").glob("+*")} <= kinds

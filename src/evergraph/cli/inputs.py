@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.resolver import declared_parts
 
 if TYPE_CHECKING:
     from evergraph.tables.choices import Columns
@@ -25,7 +26,7 @@ ColumnKinds = Annotated[
     typer.Option(
         "--column",
         metavar="NAME=KIND",
-        help="number, boolean, category, text, date, list, skip, or your own encoder "
+        help=f"{', '.join(declared_parts('tables', 'column_kinds'))}, or your own encoder "
         "(default: guess).",
     ),
 ]

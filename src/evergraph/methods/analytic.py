@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form.counting import FeatureMap, Statistics, with_counted
+from evergraph.closed_form.counting import FeatureMap, Statistics, count_views
 from evergraph.closed_form.ledger import LearnedNodes, check_held
-from evergraph.closed_form.ridge import balanced_ridge, choose_regularisation
+from evergraph.closed_form.penalty_path import choose_regularisation
+from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.closed_form.targets import (
     TargetStatistics,
     choose_target_regularisation,
@@ -218,8 +219,8 @@ class Analytic(WholeTaskLearner):
             labels = getattr(task, f"{part}_labels").to(self.device)
             of_classes = class_weights(task, sized=self.weights == "class-sizes")
             weights = of_classes.to(self.device)[labels]
-        counted: Statistics = with_counted(
-            self._statistics_of(part),
+        (counted,) = count_views(
+            [self._statistics_of(part)],
             self.backbone.taken(embeddings, nodes),
             labels,
             weights,

@@ -10,9 +10,8 @@ import numpy as np
 
 from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError, DataError, did_you_mean
-from evergraph.tables.values import LARGEST_WIDTH, Block, Matrix, WideEncoder, texts
+from evergraph.tables.values import LARGEST_WIDTH, Block, Matrix, WideEncoder, column_kinds, texts
 
-KINDS = ("number", "raw", "boolean", "category", "text", "date", "list", "skip")
 OTHERS = "*"  # all columns that are not named
 # Registered by plugins, so that the command line finds encoders by name.
 _registered: dict[str, Encoder] = {}
@@ -68,10 +67,10 @@ class OwnEncoder(WideEncoder):
     """Texts encoded by a user's function; a gap is a row of zeros."""
 
     encoder: Encoder
-    kind = "own"
+    name = "own"
 
     @classmethod
-    def fit(cls, values: Any, name: str, encoder: Encoder) -> OwnEncoder:
+    def fitted(cls, values: Any, name: str, encoder: Encoder) -> OwnEncoder:
         """Determine the width from the first text."""
         known = texts(values, name).drop_null()[:1].to_pylist()
         return cls(_rows(encoder, known or [""], None).shape[1], encoder)
@@ -126,8 +125,8 @@ class Columns:
     """How to read the columns of tables. Columns without a choice are guessed.
 
     Attributes:
-        kinds: kind of each column, by name: one of ``KINDS``, an ``Encoder``, or the name of a
-            registered encoder. ``*`` applies to all columns that are not named. ``number`` is
+        kinds: kind of each column, by name: one of ``column_kinds``, an ``Encoder``, or the name
+            of a registered encoder. ``*`` applies to all columns that are not named. ``number`` is
             scaled, ``raw`` is not.
         gaps: ``flag`` fills missing values and adds an indicator column; ``refuse`` raises.
         fill: ``median`` fills a missing number with the median of the first table, which also
@@ -139,7 +138,7 @@ class Columns:
     >>> Columns(kinds={"zip": "categry"})
     Traceback (most recent call last):
     evergraph.core.errors.ConfigurationError: column 'zip' cannot be read as 'categry': choose one \
-of number, raw, boolean, category, text, date, list, skip, or use your own encoder
+of boolean, category, date, list, number, raw, skip, text, or use your own encoder
     """
 
     kinds: Mapping[str, str | Encoder] = field(default_factory=dict)
@@ -157,11 +156,12 @@ of number, raw, boolean, category, text, date, list, skip, or use your own encod
                 f"text_width must be a multiple of 8 and at most {LARGEST_WIDTH}, "
                 f"not {self.text_width}"
             )
+        known = column_kinds.names()
         for name, kind in self.kinds.items():
-            if kind not in KINDS and registered(kind) is None:
+            if kind not in known and registered(kind) is None:
                 raise ConfigurationError(
                     f"column {name!r} cannot be read as {kind!r}: choose one of "
-                    f"{', '.join(KINDS)}, or use your own encoder"
+                    f"{', '.join(known)}, or use your own encoder"
                 )
 
     def check_names(self, names: Collection[str]) -> None:

@@ -15,13 +15,13 @@ from evergraph.tables.arrow import pa, pc
 from evergraph.tables.choices import Columns, Encoder, OwnEncoder, registered
 from evergraph.tables.chunks import read_chunks
 from evergraph.tables.columns import column, is_number, is_text
+from evergraph.tables.hashed import SEPARATORS
 from evergraph.tables.labels import filled
 from evergraph.tables.measured import NumberEncoder, RawEncoder
-from evergraph.tables.scheme import ENCODERS, Column, Scheme
+from evergraph.tables.scheme import Column, Scheme
 from evergraph.tables.sources import Source
-from evergraph.tables.values import ColumnEncoder, LeftOut
+from evergraph.tables.values import ColumnEncoder, LeftOut, column_kinds
 
-SEPARATORS = (";", "|")
 FEW = 1_000  # most distinct texts of a category, in the first rows
 LONG = 40  # most characters of an id or a category, on average
 ENOUGH = 30  # fewest rows for any suspicion
@@ -32,9 +32,7 @@ _ROWS = 1_000  # encoded at once
 _READ_AGAIN = 1 << 20  # bytes of a CSV whose numbers are looked at as they are written
 _MOST_WATCHED = 64  # numeric columns checked for leaks
 _AS_NAMES = {"category": "read as a category", "text": "read as text", "id": "left out as an id"}
-_LEFT_OUT = {
-    "id": "looks like an id", "skip": "as asked", "empty": "the first rows have no value"
-}  # fmt: skip
+_LEFT_OUT = {"id": "looks like an id", "empty": "the first rows have no value"}
 _MISREAD = {  # what texts look like, and how to write them
     r"[-+]?\d*,\d+": (
         "numbers with a decimal comma, such as", "write 3.5, or give --decimal ,"
@@ -44,7 +42,7 @@ _MISREAD = {  # what texts look like, and how to write them
 
 
 def guess(values: pa.Array, *, typed: bool) -> str:
-    """Return the kind of a column: one of ``KINDS``, ``id``, or ``empty`` if it has no value.
+    """Return the kind of a column: a name of ``column_kinds``, or ``id``, or ``empty``.
 
     typed: whether the file has column types; in a CSV, texts that look like numbers are numbers.
 
@@ -114,17 +112,6 @@ def _are_lists(found: list[str]) -> bool:
         if many and short and len(set(items)) < len(items):
             return True
     return all(text.startswith("[") and text.endswith("]") for text in found)
-
-
-def usual_separator(values: pa.Array) -> str:
-    """Return the most frequent separator in texts that are known to be lists.
-
-    >>> import pyarrow as pa
-    >>> usual_separator(pa.array(["a, b", "b"])), usual_separator(pa.array(["a; b, c; d", "b"]))
-    (',', ';')
-    """
-    joined = "".join(text for text in values.to_pylist() if text is not None)
-    return max((*SEPARATORS, ","), key=joined.count)
 
 
 def misread(values: pa.Array) -> tuple[str, str] | None:
@@ -294,7 +281,7 @@ def _fitted(
 ) -> ColumnEncoder:
     """Return an encoder of the named or guessed kind; alone: whether it is the only column."""
     if named is not None and (own := registered(named)) is not None:
-        return OwnEncoder.fit(values, name, own)
+        return OwnEncoder.fitted(values, name, own)
     try:
         kind = guess(values, typed=typed) if named is None else str(named)
     except DataError as error:
@@ -314,10 +301,4 @@ def _fitted(
             )
     if kind in _LEFT_OUT:
         return LeftOut(_LEFT_OUT[kind])
-    options: dict[str, Any] = {}
-    if kind == "text":
-        options["dims"] = choices.text_width
-    if kind == "list":
-        options["separator"] = usual_separator(values) if is_text(values.type) else SEPARATORS[0]
-    made: ColumnEncoder = ENCODERS[kind].fit(values, name, **options)
-    return made
+    return column_kinds.resolve(kind).fit(values, name, choices)

@@ -12,17 +12,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from hashlib import blake2b
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.tables.arrow import pa
-from evergraph.tables.values import Block, Matrix, Rule, WideEncoder, lists, texts
+from evergraph.tables.columns import is_text
+from evergraph.tables.values import Block, Matrix, Rule, WideEncoder, column_kinds, lists, texts
+
+if TYPE_CHECKING:
+    from evergraph.tables.choices import Columns
 
 MOST_KEPT = 10_000  # categories whose hashes are kept to detect new ones
-SEPARATOR = ";"
+SEPARATORS = (";", "|")  # of lists in texts
 BUCKETS = 1 << 14
 Hashes = tuple[Annotated[str, Rule(pattern="^[0-9a-f]{16}$")], ...] | None
 Count = Annotated[int, Rule(ge=0, lt=1 << 63)]
@@ -104,6 +108,7 @@ def _kept(found: pa.Array) -> tuple[int, tuple[str, ...] | None]:
     return dims, hashes_of(names) if len(names) <= MOST_KEPT else None
 
 
+@column_kinds.register
 @dataclass(frozen=True)
 class CategoryEncoder(_HashEncoder):
     """A category as the signs of its hash.
@@ -115,10 +120,10 @@ class CategoryEncoder(_HashEncoder):
     """
 
     hashes: Hashes
-    kind = "category"
+    name = "category"
 
     @classmethod
-    def fit(cls, values: pa.Array, name: str) -> CategoryEncoder:
+    def fit(cls, values: pa.Array, name: str, choices: Columns | None = None) -> CategoryEncoder:
         """Keep the hashes of the categories."""
         return cls(*_kept(texts(values, name)))
 
@@ -131,12 +136,13 @@ class CategoryEncoder(_HashEncoder):
         return Block(matrix, gaps=gaps, new=new, new_rows=rows)
 
 
+@column_kinds.register
 @dataclass(frozen=True)
 class ListEncoder(_HashEncoder):
-    """A list as the mean of its items' signs; text is split at ``separator``.
+    """A list as the mean of its items' signs; text is split at its most frequent separator.
 
     >>> import pyarrow as pa
-    >>> encoder = ListEncoder.fit(pa.array(["a;b", "a"]), "tags", separator=";")
+    >>> encoder = ListEncoder.fit(pa.array(["a;b", "a"]), "tags")
     >>> rows = encoder.encode(pa.array(["a;b", "a", "b", ""]), "tags").matrix
     >>> bool((2 * rows[0] == rows[1] + rows[2]).all()), bool(rows[3].any())
     (True, False)
@@ -144,11 +150,12 @@ class ListEncoder(_HashEncoder):
 
     separator: Annotated[str, Rule(min_length=1)]
     hashes: Hashes
-    kind = "list"
+    name = "list"
 
     @classmethod
-    def fit(cls, values: pa.Array, name: str, *, separator: str = SEPARATOR) -> ListEncoder:
-        """Keep the hashes of the items."""
+    def fit(cls, values: pa.Array, name: str, choices: Columns | None = None) -> ListEncoder:
+        """Keep the separator and the hashes of the items."""
+        separator = usual_separator(values) if is_text(values.type) else SEPARATORS[0]
         dims, hashes = _kept(lists(values, name, separator=separator)[1])
         return cls(dims, separator, hashes)
 
@@ -169,17 +176,31 @@ class ListEncoder(_HashEncoder):
         return Block(means, gaps=counts == 0, new=new, new_rows=rows)
 
 
+def usual_separator(values: pa.Array) -> str:
+    """Return the most frequent separator in texts that are known to be lists.
+
+    >>> import pyarrow as pa
+    >>> usual_separator(pa.array(["a, b", "b"])), usual_separator(pa.array(["a; b, c; d", "b"]))
+    (',', ';')
+    """
+    joined = "".join(text for text in values.to_pylist() if text is not None)
+    return max((*SEPARATORS, ","), key=joined.count)
+
+
 def _paired(lists: Any) -> Any:
     """Return the two lists that JSON has in place of integer keys as a dictionary."""
     return dict(zip(*lists, strict=True)) if isinstance(lists, list) else lists
 
 
+@column_kinds.register
 @dataclass(frozen=True)
 class TextEncoder(WideEncoder):
     """A text as a TF-IDF vector of its words, with frequencies from the first table.
 
     >>> import pyarrow as pa
-    >>> encoder = TextEncoder.fit(pa.array(["red wine", "Red cars"]), "title", dims=64)
+    >>> from evergraph.tables import Columns
+    >>> narrow = Columns(text_width=64)
+    >>> encoder = TextEncoder.fit(pa.array(["red wine", "Red cars"]), "title", narrow)
     >>> a, b, none = encoder.encode(pa.array(["cars, red", "red cars", None]), "title").matrix
     >>> bool((a == b).all()), bool(none.any())
     (True, False)
@@ -188,17 +209,18 @@ class TextEncoder(WideEncoder):
     rows: Count  # number of texts in the first table
     # number of those texts with a word in a bucket, by bucket
     frequencies: Annotated[dict[Bucket, Count], Rule(before=_paired)] = field(repr=False)
-    kind = "text"
+    name = "text"
 
     @classmethod
-    def fit(cls, values: pa.Array, name: str, *, dims: int) -> TextEncoder:
+    def fit(cls, values: pa.Array, name: str, choices: Columns) -> TextEncoder:
         """Count the texts in which each bucket of words occurs."""
         found = texts(values, name)
         seen: dict[int, int] = {}
         for text in found.to_pylist():
             for bucket in set(_buckets(text)):
                 seen[bucket] = seen.get(bucket, 0) + 1
-        return cls(dims, len(found) - found.null_count, dict(sorted(seen.items())))
+        known = len(found) - found.null_count
+        return cls(choices.text_width, known, dict(sorted(seen.items())))
 
     def __str__(self) -> str:
         return f"TF-IDF of words, {len(self.frequencies):,} known, in {self.dims} signs"

@@ -16,10 +16,21 @@ import numpy as np
 
 from evergraph.core.errors import DataError
 from evergraph.tables.arrow import pa
-from evergraph.tables.values import Block, ColumnEncoder, Numbers, Rule, booleans, dates, numbers
+from evergraph.tables.values import (
+    Block,
+    ColumnEncoder,
+    Numbers,
+    Rule,
+    booleans,
+    column_kinds,
+    dates,
+    numbers,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from evergraph.tables.choices import Columns
 
 CLIP = 5.0
 YEAR, WEEK, DAY = 365.2425 * 86_400, 7 * 86_400, 86_400  # in seconds
@@ -56,13 +67,14 @@ class _UnscaledEncoder(_FlaggedEncoder):
     said: ClassVar[str]
 
     @classmethod
-    def fit(cls, values: pa.Array, name: str) -> Self:
+    def fit(cls, values: pa.Array, name: str, choices: Columns | None = None) -> Self:
         return cls(bool(np.isnan(cls.reads(values, name)).any()))
 
     def __str__(self) -> str:
         return f"{self.said}, and a flag for gaps" if self.flag else self.said
 
 
+@column_kinds.register
 class RawEncoder(_UnscaledEncoder):
     """An unscaled number, and a flag if the first table had gaps.
 
@@ -71,13 +83,16 @@ class RawEncoder(_UnscaledEncoder):
     array([[3000.]], dtype=float32)
     """
 
-    kind, said, reads = "raw", "as it is", staticmethod(numbers)
+    name = "raw"
+    said, reads = "as it is", staticmethod(numbers)
 
 
+@column_kinds.register
 class BooleanEncoder(_UnscaledEncoder):
     """True as 1, false as 0, and a flag if the first table had gaps."""
 
-    kind, said, reads = "boolean", "0 or 1", staticmethod(booleans)
+    name = "boolean"
+    said, reads = "0 or 1", staticmethod(booleans)
 
 
 @dataclass(frozen=True)
@@ -87,7 +102,7 @@ class _ScaledEncoder(_FlaggedEncoder):
     flag: bool
 
     @classmethod
-    def fit(cls, values: pa.Array, name: str) -> Self:
+    def fit(cls, values: pa.Array, name: str, choices: Columns | None = None) -> Self:
         """Take median and quartiles of the known values.
 
         If the quartiles are equal, the scale is the standard deviation; if that is 0, as for a
@@ -107,6 +122,7 @@ class _ScaledEncoder(_FlaggedEncoder):
         return [np.clip((found - self.median) / self.scale, -CLIP, CLIP)]
 
 
+@column_kinds.register
 class NumberEncoder(_ScaledEncoder):
     """A number as (x - median) / scale, and a flag if the first table had gaps.
 
@@ -123,10 +139,11 @@ class NumberEncoder(_ScaledEncoder):
     NumberEncoder(median=0.0, scale=1.0, flag=False)
     """
 
-    kind, reads = "number", staticmethod(numbers)
+    name = "number"
+    reads = staticmethod(numbers)
 
     @classmethod
-    def fit(cls, values: pa.Array, name: str) -> Self:
+    def fit(cls, values: pa.Array, name: str, choices: Columns | None = None) -> Self:
         """Take median and quartiles, unless all known values are 0 or 1."""
         found = numbers(values, name)
         gaps = np.isnan(found)
@@ -143,6 +160,7 @@ class NumberEncoder(_ScaledEncoder):
         return f"(x - {self.median:g}) / {self.scale:g}, clipped at {CLIP:g}{flag}"
 
 
+@column_kinds.register
 @dataclass(frozen=True)
 class DateEncoder(_ScaledEncoder):
     """A date as scaled time, and its phase in the year, the week and, if times vary, the day.
@@ -162,10 +180,11 @@ class DateEncoder(_ScaledEncoder):
     # in seconds; microseconds of 64 bits reach no further
     median: Annotated[float, Rule(ge=-1e13, le=1e13)]
     daily: bool = False  # whether the time of day counts
-    kind, reads = "date", staticmethod(dates)
+    name = "date"
+    reads = staticmethod(dates)
 
     @classmethod
-    def fit(cls, values: pa.Array, name: str) -> Self:
+    def fit(cls, values: pa.Array, name: str, choices: Columns | None = None) -> Self:
         """Take median and quartiles, and see whether the time of day varies."""
         found = dates(values, name)
         hours = np.unique(found[~np.isnan(found)] % DAY)

@@ -14,26 +14,20 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_once
-from evergraph.core.errors import DataError
+from evergraph.core.errors import DataError, UnknownNameError
 from evergraph.core.notices import say
 from evergraph.graphs import Graph
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Encoder, OwnEncoder
 from evergraph.tables.columns import column
-from evergraph.tables.hashed import CategoryEncoder, ListEncoder, TextEncoder, without_names
-from evergraph.tables.measured import BooleanEncoder, DateEncoder, NumberEncoder, RawEncoder
-from evergraph.tables.values import Block, ColumnEncoder, LeftOut, Rule
+from evergraph.tables.hashed import TextEncoder, without_names
+from evergraph.tables.values import Block, ColumnEncoder, LeftOut, Rule, column_kinds
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 FORMAT = 1
 HEADER = ("column", "read as", "how", "width", "gaps")
-_ENCODERS = (
-    NumberEncoder, RawEncoder, BooleanEncoder, DateEncoder, CategoryEncoder, ListEncoder,
-    TextEncoder, LeftOut, OwnEncoder,
-)  # fmt: skip
-ENCODERS: dict[str, type[Any]] = {encoder.kind: encoder for encoder in _ENCODERS}
 LARGE = 100  # times the values of the first table
 _NAMED = 5  # categories named in a message
 _LISTED = 10  # columns named in a message
@@ -133,6 +127,7 @@ class Scheme:
         refuse_gaps: whether to refuse a row without a value.
 
     >>> import pyarrow as pa
+    >>> from evergraph.tables.measured import NumberEncoder
     >>> scheme = Scheme((Column("age", NumberEncoder(median=3.0, scale=2.0, flag=False)),))
     >>> scheme.encode(pa.table({"age": [7.0, None]}))
     tensor([[2.],
@@ -172,7 +167,7 @@ first table did not have: expected age
     def kinds(self) -> dict[str, str]:
         """The kind of each column by name, or its user-defined encoder."""
         found = ((each.name, each.encoder) for each in self.columns)
-        return {n: str(e.encoder) if isinstance(e, OwnEncoder) else e.kind for n, e in found}
+        return {n: str(e.encoder) if isinstance(e, OwnEncoder) else e.name for n, e in found}
 
     @property
     def names(self) -> list[str]:
@@ -239,7 +234,7 @@ first table did not have: expected age
     def table(self) -> list[tuple[str, str, str, str, str]]:
         """Return one row per column under ``HEADER``: how it is read."""
         found = ((each.name, each.encoder, each.gaps) for each in self.columns)
-        return [(name, e.kind, str(e), str(e.width), f"{gaps:,}") for name, e, gaps in found]
+        return [(name, e.name, str(e), str(e.width), f"{gaps:,}") for name, e, gaps in found]
 
     def rows(self) -> list[dict[str, str]]:
         """Return ``table`` as dictionaries with the keys of ``HEADER``, for JSON and pandas."""
@@ -250,7 +245,7 @@ first table did not have: expected age
         listed = [
             {
                 "name": each.name,
-                "kind": each.encoder.kind,
+                "kind": each.encoder.name,
                 "gaps": each.gaps,
                 "encoder": each.encoder.to_json(),
                 "told": told,  # for people who read the file
@@ -271,13 +266,13 @@ first table did not have: expected age
             columns = []
             for each in stored.columns:
                 fitted = without_names(each.encoder)
-                if each.kind == OwnEncoder.kind:
+                if each.kind == OwnEncoder.name:
                     encoder: ColumnEncoder = OwnEncoder.from_json(fitted, encoders)
                 else:
-                    encoder = _read_back(ENCODERS[each.kind], fitted)
+                    encoder = _read_back(column_kinds.resolve(each.kind), fitted)
                 columns.append(Column(each.name, encoder, each.gaps))
             return cls(tuple(columns), stored.strict, stored.refuse_gaps)
-        except (KeyError, TypeError, ValueError) as error:
+        except (UnknownNameError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"columns cannot be read back ({repr(error)[:200]})") from None
 
 
@@ -316,7 +311,7 @@ def filled_from_neighbours(graph: Graph, read: NodeFeatures) -> Graph:
     places, masks, begin = [], [], 0
     for each in () if read.scheme is None else read.scheme.columns:
         gaps = read.blocks[each.name].gaps
-        if each.encoder.kind == "number" and gaps.any():
+        if each.encoder.name == "number" and gaps.any():
             places.append(begin)
             masks.append(gaps)
         begin += each.encoder.width

@@ -13,16 +13,20 @@ from ast import literal_eval
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
 from evergraph.core.errors import DataError
+from evergraph.core.resolver import Resolver
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import accepted, cast_or_none, is_number, is_text, parsed, wrong_value
 from evergraph.tables.labels import filled
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Matrix = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
@@ -67,8 +71,16 @@ class ColumnEncoder(ABC):
     later rows, which arrive as deltas, get the same features.
     """
 
-    kind: ClassVar[str]
+    name: ClassVar[str]  # kind of column that it is for
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}  # what is read back
+
+    @classmethod
+    def fit(cls, values: pa.Array, name: str, choices: Any) -> Self:
+        """Return the encoder for columns like this one.
+
+        choices: ``Columns``, of which a kind takes the options that concern it.
+        """
+        raise NotImplementedError(f"{cls.__name__} is not fitted on values")
 
     @property
     @abstractmethod
@@ -84,6 +96,10 @@ class ColumnEncoder(ABC):
         return dict(vars(self))
 
 
+# Registering a class makes its name a kind for ``Columns``, ``--column`` and services.
+column_kinds: Resolver[ColumnEncoder] = Resolver("kind of column")
+
+
 @dataclass(frozen=True)
 class WideEncoder(ColumnEncoder):
     """An encoder whose number of features per value is ``dims``."""
@@ -97,12 +113,19 @@ class WideEncoder(ColumnEncoder):
         return self.dims
 
 
+@column_kinds.register
 @dataclass(frozen=True)
 class LeftOut(ColumnEncoder):
     """An unused column, with the reason."""
 
     why: str
-    kind, width = "skip", 0
+    name = "skip"
+    width = 0
+
+    @classmethod
+    def fit(cls, values: pa.Array, name: str, choices: Any) -> LeftOut:
+        """Leave the column out, as the user asked."""
+        return cls("as asked")
 
     def __str__(self) -> str:
         return f"left out: {self.why}"

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from counted_anew import differences
 from evergraph.closed_form.kernel_map import LEAST
 from evergraph.online.delta import Delta
 from evergraph.online.heads import FusedHead, fused
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.recount import recount
 from growth import restored
 from live_auto import (
     CODES,
@@ -95,6 +95,31 @@ def test_slopes_are_those_of_scores_and_add_up():
         torch.testing.assert_close(slopes[:, place], (ahead - behind) / 2e-2, atol=2e-2, rtol=2e-2)
 
 
+def lines(width: int = 768) -> OnlineLearner:
+    """A table of three columns whose classes lie on one line: only the magnitude tells them."""
+    sizes = torch.tensor([0.2 + 0.1 * row for row in range(45)])
+    features = sizes[:, None] * torch.tensor([1.0, 2.0, 2.0])
+    labels = [min(row // 15, 2) if row % 3 else None for row in range(45)]
+    one = OnlineLearner(head=FusedHead(width=width))
+    one.apply(Delta(nodes=list(range(45)), features=features, labels=labels))
+    return one
+
+
+def test_classes_on_one_line_are_told_apart_by_their_magnitude():
+    hidden = list(range(0, 45, 3))
+    assert lines().predict(hidden) == [row // 15 for row in hidden]
+
+
+def test_magnitude_survives_saving_and_is_part_of_an_explanation():
+    one = lines(width=16)
+    explained(one, 0, 1e-3)
+    again = restored(one)
+    assert again.predict_proba(range(45))[1].equal(one.predict_proba(range(45))[1])
+    again.apply(Delta(forgotten=[1, 2, 44]))
+    one.apply(Delta(forgotten=[1, 2, 44]))
+    assert again.predict_proba(range(3, 44))[1].equal(one.predict_proba(range(3, 44))[1])
+
+
 def test_a_landmark_that_is_let_go_is_in_no_number():
     """Sums, scores and all that is saved are those of a head which never stood on it."""
     x = vectors(20)
@@ -169,12 +194,12 @@ def test_any_order_counted_anew_is_one_delta_and_the_forgotten_were_never_met(se
     plain.apply(RING)
     for part in in_parts(RING, seed):
         other.apply(part)
-        assert list(recount(other)) == []
+        assert differences(other) == []
     extra = strangers(RING, 5.0)
     other.apply(extra)
     counted_anew(other)
     other.apply(Delta(forgotten=extra.nodes))
-    assert list(recount(other)) == []
+    assert differences(other) == []
     found = chances(counted_anew(other), RING)
     torch.testing.assert_close(found, chances(plain, RING), atol=1e-4, rtol=0)
 
@@ -196,7 +221,7 @@ def test_landmarks_around_what_is_forgotten_or_cut_are_wiped(few):
     cut = int(left[0])
     one.apply(Delta(removed_edges=[(f"n{cut}", f"n{(cut + 1) % 60}")]))
     assert cut not in head_of(one)._landmarks.tolist()
-    assert list(recount(one)) == []
+    assert differences(one) == []
 
 
 def test_a_cut_landmark_stays_until_something_is_forgotten(few):
@@ -215,7 +240,7 @@ def test_a_cut_landmark_stays_until_something_is_forgotten(few):
         one = restored(one)
         one.apply(Delta(forgotten=["x"]))
         assert int(mark[1:]) not in head_of(one)._landmarks.tolist()
-        assert list(recount(one)) == []
+        assert differences(one) == []
         kept.append(head_of(one).state()["landmarks"])
     assert kept[0].equal(kept[1])
 
@@ -228,7 +253,7 @@ def test_a_cut_landmark_with_another_label_goes_at_once(few):
     assert mark in head_of(one)._landmarks.tolist()
     one.apply(Delta(late=[(f"n{mark}", (mark * 3 // 60 + 1) % 3)]))
     assert mark not in head_of(one)._landmarks.tolist()
-    assert list(recount(one)) == []
+    assert differences(one) == []
 
 
 def test_saved_and_opened_it_goes_on_to_the_bit(few):

@@ -180,7 +180,8 @@ def one_round(queue: Sequence[Waiting]) -> tuple[list[Waiting], list[Waiting]]:
     Of every caller it is what came first, up to ``ROUND`` nodes and edges but at least one delta.
     """
     sizes: Counter[str] = Counter()
-    now, later = [], []
+    now: list[Waiting] = []
+    later: list[Waiting] = []
     for each in queue:
         (now if sizes[each.caller] < ROUND else later).append(each)
         sizes[each.caller] += max(each.size, 1)

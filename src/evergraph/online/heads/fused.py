@@ -43,7 +43,7 @@ VIEWS = 3  # by default
 # chosen anew when less than LEFT of the chosen ones are left, or when more than LATE of the nodes
 # are of classes that came afterwards.
 FEW, LEFT, LATE = 1 << 8, 0.75, 0.2
-# With more labelled nodes the furthest hop by itself adds nothing (see decision 95).
+# With more labelled nodes the furthest hop by itself adds nothing (see decision 96).
 PLENTY = 1 << 13
 Basis = Literal["random", "landmarks"]
 

@@ -58,5 +58,7 @@ class FusedScorer(Scorer):
         if isinstance(self.map, KernelMap):  # times the vector with the constant, so far
             plain = vector.numpy()
             seen = self.map.with_constant(plain[None])[0]
-            slopes *= torch.from_numpy(np.divide(seen, plain, np.zeros_like(seen), where=plain != 0))
+            slopes *= torch.from_numpy(
+                np.divide(seen, plain, np.zeros_like(seen), where=plain != 0)
+            )
         return slopes

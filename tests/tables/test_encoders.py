@@ -2,16 +2,20 @@
 
 import json
 import math
+import re
 from datetime import date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evergraph.cli.inputs import ColumnKinds
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.graphs import Graph
@@ -21,6 +25,7 @@ from evergraph.tables.fitting import fit_scheme
 from evergraph.tables.hashed import BUCKETS, CategoryEncoder, ListEncoder, TextEncoder, signs
 from evergraph.tables.measured import BooleanEncoder, DateEncoder, NumberEncoder
 from evergraph.tables.scheme import propagated
+from evergraph.tables.values import column_kinds
 from mixed_tables import COLUMNS, mixed_rows
 
 
@@ -94,7 +99,7 @@ def test_categories_have_vectors_of_length_one_and_lists_their_mean():
 
 
 def test_words_by_hand():
-    encoder = TextEncoder.fit(pa.array(["red wine", "red car", None]), "f", dims=64)
+    encoder = TextEncoder.fit(pa.array(["red wine", "red car", None]), "f", Columns(text_width=64))
     # Two texts; red is in both, wine in one: idf 1 + ln(3/3) and 1 + ln(3/2).
     red, wine = 1.0, 1 + math.log(3 / 2)
     length = math.hypot(2 * red, wine)
@@ -135,7 +140,7 @@ def test_gaps_from_neighbours_by_hand():
 )
 def test_kinds_are_guessed(values, typed, kind):
     scheme = fit_scheme(pa.table({"f": values}), ["f"], typed=typed)
-    assert scheme.columns[0].encoder.kind == kind
+    assert scheme.columns[0].encoder.name == kind
 
 
 @pytest.mark.parametrize(
@@ -377,3 +382,22 @@ def test_values_too_far_apart_for_a_scale_are_refused():
 def test_what_was_not_kept_by_us(kept):
     with pytest.raises(DataError, match="columns"):
         Scheme.from_json(kept)
+
+
+def test_a_kind_that_is_registered_can_be_chosen_and_is_in_help_and_docs(monkeypatch):
+    names = [name for name in column_kinds.names() if name != "skip"]
+    page = Path(__file__).parents[2] / "docs" / "your-graph.md"
+    table = page.read_text("utf-8").split("| kind | becomes")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| (\w+)", table, re.MULTILINE)
+    assert sorted(rows) == names
+    assert set(names) < set(ColumnKinds.__metadata__[0].help.split(", "))
+    monkeypatch.setattr(column_kinds, "_classes", dict(column_kinds._classes))
+
+    @column_kinds.register
+    class LengthEncoder(BooleanEncoder):
+        name = "length"
+        reads = staticmethod(lambda values, name, before=0: pc.utf8_length(values).to_numpy())
+
+    scheme = fit_scheme(pa.table({"f": ["a", "abc"]}), ["f"], Columns({"f": "length"}))
+    assert scheme.encode(pa.table({"f": ["ab"]})).tolist() == [[2]]
+    assert Scheme.from_json(scheme.to_json()) == scheme
