@@ -345,8 +345,8 @@ class FusedHead(OnlineHead):
         self.seed = state["seed"]
         self._draw()
         if "landmarks" in state:
-            parts, level = self._cut(state["landmarks"]), state.get("level")
-            level = None if level is None else float(level)
+            parts = self._cut(state["landmarks"])
+            level = float(state["level"]) if "level" in state else None
             self._stand_on(state["landmark_nodes"], parts, state["chosen"], level)
         self.engine.restore(state)
 
