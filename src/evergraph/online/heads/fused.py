@@ -9,7 +9,8 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from evergraph.closed_form.engine import Answers, ViewEngine
+from evergraph.closed_form.answers import Answers
+from evergraph.closed_form.engine import ViewEngine
 from evergraph.closed_form.kernel_map import KernelMap, beside_constant, level_of
 from evergraph.closed_form.landmarks import FEW_COLUMNS
 from evergraph.closed_form.relations import WIDTH
@@ -153,11 +154,9 @@ class FusedHead(OnlineHead):
         self, dims: int, *, topology: TopologyEncoder, generator: Generator, related: bool = False
     ) -> None:
         """Draw φ."""
-        # The hops that are kept side by side in an embedding; one if they are mixed.
-        kept = topology.kept if isinstance(topology, MixHop) else (topology.hops,)
-        self._hops, self._dims, self._related = tuple(kept), dims, related
+        self._hops, self._dims, self._related = kept_hops(topology), dims, related
         if self.views is None:
-            few = 0 in kept and dims // len(kept) <= FEW_COLUMNS
+            few = 0 in self._hops and dims // len(self._hops) <= FEW_COLUMNS
             self.parsed = default_views(self._hops, self.basis, related=related, measured=few)
         for view in self.parsed:
             if not set(view.hops) <= set(self._hops):
@@ -349,6 +348,11 @@ class FusedHead(OnlineHead):
             level = float(state["level"]) if "level" in state else None
             self._stand_on(state["landmark_nodes"], parts, state["chosen"], level)
         self.engine.restore(state)
+
+
+def kept_hops(topology: TopologyEncoder) -> tuple[int, ...]:
+    """Return the hops that are side by side in an embedding; one if they are mixed."""
+    return tuple(topology.kept) if isinstance(topology, MixHop) else (topology.hops,)
 
 
 def default_views(
