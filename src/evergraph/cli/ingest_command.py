@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from evergraph.cli import inputs, options
-from evergraph.cli.inputs import arriving_lines, parse_columns, read_ids, seconds_of, tables_of
+from evergraph.cli.inputs import (
+    arriving_lines,
+    columns_named,
+    parse_columns,
+    read_ids,
+    seconds_of,
+    tables_of,
+)
 from evergraph.cli.learner_target import opened
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, stops_with
@@ -72,6 +79,13 @@ def ingest_command(
     ca: options.CA = None,
     delimiter: inputs.Delimiter = ",",
     decimal: inputs.Decimal = ".",
+    encoding: inputs.Encoding = "utf-8",
+    pipe: inputs.Format = "csv",
+    id_column: inputs.IdColumn = None,
+    label_column: inputs.LabelColumn = None,
+    source_column: inputs.SourceColumn = None,
+    target_column: inputs.TargetColumn = None,
+    weight_column: inputs.WeightColumn = None,
     columns: inputs.ColumnKinds = [],
     gaps: inputs.Gaps = "flag",
     strict: bool = flag("--strict", "Reject categories that the first table did not have."),
@@ -99,6 +113,7 @@ def ingest_command(
     within = {"memory_limit": memory_limit, "scratch": scratch, "ca": ca}
     chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
     learner, rule = _Receiver(target, token_file, chosen, within), repeated or "last"
+    names = columns_named(id_column, label_column, source_column, target_column, weight_column)
     if stream is not None:
         if stream != "-" or sync or any(given is not None for given in (nodes, edges, forget)):
             said = f"a stream must be - without tables, not {stream!r} with other inputs"
@@ -110,15 +125,16 @@ def ingest_command(
         return
     with stops_with("run the same command again to continue"):
         load_plugins(plugins)
-        tables: list[Source | None] = [None, None]
+        tables: tuple[Source | None, Source | None] = (None, None)
         if nodes or edges:
             tables = tables_of(
-                nodes, edges, database=database, delimiter=delimiter, decimal=decimal
-            )
+                nodes, edges, database=database, delimiter=delimiter, decimal=decimal,
+                encoding=encoding, pipe=pipe, names=names,
+            )  # fmt: skip
         check_choice("--unknown-edges", unknown_edges, ("refuse", "skip"))
         if allow_emptying and not sync:
             raise ConfigurationError("--allow-emptying needs --sync")
-        if tables == [None, None] and (sync or forget is None):
+        if tables == (None, None) and (sync or forget is None):
             needed = "ingest needs --nodes, --edges, --forget or a stream -, and none is given"
             raise ConfigurationError("--sync needs --nodes, --edges or both" if sync else needed)
         gone: str | list[str | int] = [] if forget is None else forget
@@ -127,7 +143,7 @@ def ingest_command(
         reading = {"forget": gone, "batch": batch, "integers": integers}
         emptying = allow_emptying if sync else None
         edges_as: dict[str, Any] = {"skip_unknown": unknown_edges == "skip", "repeated": rule}
-        done = _ingest(learner, tables, reading, emptying, **edges_as)
+        done, first = _ingest(learner, tables, reading, emptying, **edges_as)
     if done["other_features"]:
         left = f"the features of {_many(done['other_features'], 'known node')} were kept"
         say(tables[0], f"{left}: to change them, put 'update' in a column 'op'")
@@ -137,7 +153,7 @@ def ingest_command(
     if as_json:
         print_json(done)
     else:
-        if done["columns"]:
+        if first:  # later tables are read alike
             rows = [tuple(row.values()) for row in done["columns"]]
             print_table(tuple(done["columns"][0]), rows, f"{tables[0]}")
         typer.echo(_summary(done))
@@ -233,14 +249,14 @@ def _many(count: int, what: str) -> str:
 
 def _ingest(
     receiver: _Receiver,
-    tables: list[Source | None],
+    tables: tuple[Source | None, Source | None],
     reading: dict[str, Any],
     emptying: bool | None,
     *,
     skip_unknown: bool,
     repeated: str,
-) -> dict[str, Any]:
-    """Ingest tables.
+) -> tuple[dict[str, Any], bool]:
+    """Ingest tables; return counts, and whether the table of nodes decided how columns are read.
 
     reading: arguments of ``read_deltas``; emptying: whether a sync may delete everything, None
     where the learner is not synced; skip_unknown: drop edges to unknown nodes, and count them;
@@ -285,8 +301,9 @@ def _ingest(
         known = {name: status[name] for name in ("nodes", "edges", "classes")}
         if status.get("metric", "accuracy") != "accuracy":
             known |= {name: status[name] for name in ("metric", "accuracy")}
-    if deltas.scheme is not None and not isinstance(columns, Scheme):
+    first = deltas.scheme is not None and not isinstance(columns, Scheme)
+    if deltas.scheme is not None and first:
         say_few(tables[0], len(deltas.nodes), deltas.scheme)
     told = [] if deltas.scheme is None else deltas.scheme.rows()
     of_tables = {"deltas": len(deltas), "ignored": list(deltas.ignored), "columns": told}
-    return counts | known | of_tables
+    return counts | known | of_tables, first

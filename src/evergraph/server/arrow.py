@@ -39,7 +39,8 @@ from evergraph.tables.columns import (
     stripped,
 )
 from evergraph.tables.columns import features as numeric_columns
-from evergraph.tables.edges import ENDS, read_edges
+from evergraph.tables.edges import read_edges
+from evergraph.tables.names import ENDS
 
 if TYPE_CHECKING:
     from evergraph.tables.scheme import Scheme

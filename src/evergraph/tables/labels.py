@@ -160,14 +160,13 @@ def one_label(label: Any) -> Any:
     return int(label) if isinstance(label, float) and label.is_integer() else label
 
 
-def meant_as_label(columns: Iterable[str]) -> str:
-    """Return the quoted columns that may be meant as ``label``; empty if there are none.
+def meant_as_label(columns: Iterable[str]) -> list[str]:
+    """Return the columns that may be meant as ``label``.
 
     >>> meant_as_label(["id", "age", "Class"])
-    "'Class'"
+    ['Class']
     """
-    found = [name for name in columns if name.lower() in MEANT or nearest("label", [name.lower()])]
-    return " or ".join(map(repr, found))
+    return [name for name in columns if name.lower() in MEANT or nearest("label", [name.lower()])]
 
 
 def say_unlabelled(where: object, columns: Iterable[str]) -> None:
@@ -175,8 +174,8 @@ def say_unlabelled(where: object, columns: Iterable[str]) -> None:
     if meant := meant_as_label(columns):
         say(
             where,
-            f"has no column 'label', so no node has a label: if {meant} holds labels, rename it; "
-            "it is read as a feature",
+            f"has no column 'label', so no node has a label: if {' or '.join(map(repr, meant))} "
+            f"holds labels, give --label {meant[0]}; it is read as a feature",
         )
 
 

@@ -37,7 +37,6 @@ from evergraph.tables.labels import (
     LABELS,
     label_lists,
     label_values,
-    meant_as_label,
     numbers,
     say_missing,
     say_unlabelled,
@@ -214,14 +213,6 @@ def say_index(where: object, columns: Iterable[str]) -> None:
     """Warn that the index of a data frame is not used, if a table has one."""
     found = [name for name in columns if is_index(name)]
     say_ignored(where, "column", found, "it is the index of a data frame, not a feature")
-
-
-def check_labelled(found: list[str]) -> None:
-    """Raise unless there is a column ``label``, and suggest columns that may be meant."""
-    if "label" not in found:
-        likely = meant_as_label(found)
-        meant = f"; if {likely} holds them, rename it" if likely else ""
-        raise DataError(f"has no column 'label': it has {', '.join(found)}{meant}")
 
 
 def check_distinct(node_ids: pa.Array) -> None:

@@ -6,7 +6,7 @@ They are meant for ``LearnerFolder.upsert``, as tables may repeat what the learn
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,10 +32,14 @@ from evergraph.tables.columns import (
     is_text,
     is_typed,
 )
-from evergraph.tables.edges import ENDS, EdgeRows, read_edges, say_edges_unread
+from evergraph.tables.edges import EdgeRows, read_edges, say_edges_unread
+from evergraph.tables.names import ENDS, ColumnNames, of_edges, of_nodes
 from evergraph.tables.nodes import NodeRoles, NodeTable, read_nodes, texts_of
 from evergraph.tables.scheme import Scheme
-from evergraph.tables.sources import Source, naming
+from evergraph.tables.sources import Source, named, naming
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 TOMORROW = "later neighbours are not known yet"  # why gaps cannot be filled from neighbours
 NODE_OPS = ("add", "update", "forget")
@@ -51,6 +55,7 @@ def read_deltas(
     integers: bool = False,
     forget: str | Sequence[NodeId] = (),
     columns: Columns | Scheme | None = None,
+    **names: Unpack[ColumnNames],
 ) -> TableDeltas:
     """Read tables with the layout of a folder of tables.
 
@@ -63,8 +68,10 @@ def read_deltas(
     integers: whether ids in a CSV are whole numbers; forget: ids of nodes to forget, or the name of
     a column of the node table that marks them; such nodes and their edges are not added. columns:
     the scheme by which columns are read, choices to fit one on this table, or None for plain
-    numbers.
+    numbers; names: of columns with a meaning, as ``id="customer_id"``.
     """
+    nodes = None if nodes is None else named(nodes, of_nodes(names))
+    edges = None if edges is None else named(edges, of_edges(names))
     require("pyarrow", extra="tables", why=f"reading {nodes or edges}")
     if isinstance(columns, Columns):
         columns.check_fill("a learner", TOMORROW)
@@ -99,7 +106,7 @@ def read_deltas(
     elif labels is None:
         labels = pa.nulls(len(table.ids), pa.string())
 
-    def names(values: pa.Array | None, table: str) -> Any:
+    def texts(values: pa.Array | None, table: str) -> Any:
         return None if values is None else np.array(values.to_pylist(), dtype=object)[rows[table]]
 
     return TableDeltas(
@@ -118,8 +125,8 @@ def read_deltas(
         removed=(source.filter(parted), target.filter(parted)),
         updates=None if updates is None else updates[rows["nodes"]],
         scheme=table.features.scheme,
-        relations=names(ends.relations, "edges"),
-        types=names(table.types, "nodes"),
+        relations=texts(ends.relations, "edges"),
+        types=texts(table.types, "nodes"),
     )
 
 
@@ -144,8 +151,8 @@ def _read_nodes(
             marked += known.filter(pa.array(ops["forget"])).to_pylist()
         roles = NodeRoles.of(table.column_names, types=is_typed(table), apart=apart)
         if len(roles.targets) > 1:
-            named = ", ".join(roles.targets)
-            raise DataError(f"has columns {named}: expected one number to predict")
+            targets = ", ".join(roles.targets)
+            raise DataError(f"has columns {targets}: expected one number to predict")
         if ops and ops["forget"].any():
             table = _filled(table, roles.features, ops["forget"], gaps=True)
         rows = read_nodes(
