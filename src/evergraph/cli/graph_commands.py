@@ -66,7 +66,7 @@ def import_command(
     delimiter: inputs.Delimiter = ",",
     decimal: inputs.Decimal = ".",
     encoding: inputs.Encoding = "utf-8",
-    pipe: inputs.Format = "csv",
+    pipe: inputs.Format = None,
     id_column: inputs.IdColumn = None,
     label_column: inputs.LabelColumn = None,
     source_column: inputs.SourceColumn = None,

@@ -52,10 +52,13 @@ STREAM_COUNTS = ("lines", "known", "deltas", "new_nodes", "predicted", "right")
 def ingest_command(
     target: options.LearnerTarget,
     stream: str | None = argument(
-        "- reads lines of JSON from standard input (default: none).", default=None
+        "- reads lines of JSON from standard input, or with --format a table of nodes (default: "
+        "none).",
+        default=None,
     ),
     nodes: str | None = option(
-        "A .csv or .parquet with id, features, optional label and op (default: none)."
+        "A .csv or .parquet with id, features, optional label and op; - for standard input "
+        "(default: none)."
     ),
     edges: str | None = option(
         "A .csv or .parquet with source, target, optional weight and op (default: none)."
@@ -80,7 +83,7 @@ def ingest_command(
     delimiter: inputs.Delimiter = ",",
     decimal: inputs.Decimal = ".",
     encoding: inputs.Encoding = "utf-8",
-    pipe: inputs.Format = "csv",
+    pipe: inputs.Format = None,
     id_column: inputs.IdColumn = None,
     label_column: inputs.LabelColumn = None,
     source_column: inputs.SourceColumn = None,
@@ -114,6 +117,8 @@ def ingest_command(
     chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
     learner, rule = _Receiver(target, token_file, chosen, within), repeated or "last"
     names = columns_named(id_column, label_column, source_column, target_column, weight_column)
+    if stream == "-" and pipe is not None and nodes is None:
+        stream, nodes = None, "-"
     if stream is not None:
         if stream != "-" or sync or any(given is not None for given in (nodes, edges, forget)):
             said = f"a stream must be - without tables, not {stream!r} with other inputs"

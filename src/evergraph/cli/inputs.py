@@ -49,7 +49,10 @@ Delimiter = Annotated[str, typer.Option(help="Column separator of a CSV, such as
 Decimal = Annotated[str, typer.Option(help="Decimal mark of a CSV: . or ,")]
 Encoding = Annotated[str, typer.Option(help="Encoding of a CSV, such as latin-1.")]
 Format = Annotated[
-    str, typer.Option("--format", help="What a pipe or - holds: csv or parquet.", metavar="FORMAT")
+    str | None,
+    typer.Option(
+        "--format", metavar="FORMAT", help="What a pipe or - holds: csv or parquet (default: csv)."
+    ),
 ]
 IdColumn = Annotated[
     str | None, typer.Option("--id", metavar="COLUMN", help="Column of node ids (default: id).")
@@ -101,7 +104,7 @@ def tables_of(
     delimiter: str = ",",
     decimal: str = ".",
     encoding: str = "utf-8",
-    pipe: str = "csv",
+    pipe: str | None = None,
     names: ColumnNames | None = None,
 ) -> tuple[Source | None, Source | None]:
     """Return the sources of tables: files, pipes, or queries if a database is given.
@@ -114,6 +117,7 @@ def tables_of(
     from evergraph.tables.names import of_edges, of_nodes
     from evergraph.tables.sources import CsvTable, Query, Renamed, named, table_at
 
+    pipe = pipe or "csv"
     check_choice("--format", pipe, ("csv", "parquet"))
     if nodes == edges == "-":
         raise ConfigurationError("only one table can be read from standard input, not both")
