@@ -67,13 +67,9 @@ docs: $(STAMP)  ## the documentation, served on this machine as it is written
 
 bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/attacks.py
-	$(BIN)/python benchmarks/closed_form.py
 	$(BIN)/python benchmarks/cluster.py
-	$(BIN)/python benchmarks/deltas.py
 	$(BIN)/python benchmarks/embedding.py
 	$(BIN)/python benchmarks/false_claims.py
-	$(BIN)/python benchmarks/group_commit.py
-	$(BIN)/python benchmarks/half_rows.py
 	$(BIN)/python benchmarks/importing.py
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/kills.py
@@ -81,21 +77,12 @@ bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/live_memory.py
 	$(BIN)/python benchmarks/memory_limit.py
 	$(BIN)/python benchmarks/methods.py
-	$(BIN)/python benchmarks/online_batches.py
-	$(BIN)/python benchmarks/packing.py
 	$(BIN)/python benchmarks/papers.py
-	$(BIN)/python benchmarks/parsing.py
-	$(BIN)/python benchmarks/planned.py
-	$(BIN)/python benchmarks/pointers.py
 	$(BIN)/python benchmarks/reach.py
-	$(BIN)/python benchmarks/reach_at_scale.py
-	$(BIN)/python benchmarks/restart.py
 	$(BIN)/python benchmarks/retraining.py
 	$(BIN)/python benchmarks/service.py
 	$(BIN)/python benchmarks/soak.py
-	$(BIN)/python benchmarks/stream.py
 	$(BIN)/python benchmarks/tables.py
-	$(BIN)/python benchmarks/twins.py
 	$(BIN)/python benchmarks/updates.py
 
 format: $(STAMP)

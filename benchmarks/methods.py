@@ -71,7 +71,7 @@ def lines() -> list[Line]:
     """Return every method on gcn, unless it refuses, and those at home elsewhere there as well,
     beside ``finetune``.
 
-    Methods that learn a task as a whole have no epochs to take apart: see ``closed_form.py``.
+    Methods that learn a task as a whole have no epochs to take apart.
     """
     trained = [n for n in methods.names() if not issubclass(methods.resolve(n), WholeTaskLearner)]
     found = [(name, "gcn") for name in trained if _accepts(name, "gcn")]

@@ -97,7 +97,7 @@ _MOVED = {
         average_forgetting average_forgetting_curve balanced_accuracy evaluate
         expected_calibration_error plain_accuracy rejection_auroc
     """,
-    "online.heads": "AnalyticHead FusedHead OnlineHead ReplayHead TargetHead",
+    "online.heads": "AnalyticHead FusedHead OnlineHead TargetHead",
     "reports.comparing": "Comparison",
     "samplers": """
         CoverageSampler DegreeSampler DistributionMatchingSampler EmbeddingCoverageSampler

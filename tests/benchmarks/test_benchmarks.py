@@ -7,12 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from evergraph.experiments.plan import Cost
-from evergraph.graphs import Graph
 from evergraph.methods import methods
 from evergraph.server.bodies import at_once, read_question
 from evergraph.server.limits import Limits
-from evergraph.streams import GraphStream
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = "synthetic-500"
@@ -55,16 +52,6 @@ def test_contenders_take_turns_and_tables_are_markdown(load):
     best = load("measure").interleaved(contenders, rounds=2)
     assert calls == ["a", "b", "c", "b", "c", "a"]
     assert set(best) == {"a", "b", "c"}
-
-
-def test_recomputing_learns_the_same(load):
-    stream, graphs = load("stream"), load("graphs")
-    graph, config = graphs.CASES[TINY].load(), stream.recipe("default", 2)
-    plain, again = (stream.learn(config, graph, recompute=habit) for habit in (False, True))
-    assert [report.rows for report in plain] == [report.rows for report in again]
-    seconds = stream.compare_habits(TINY, "paper", 1)
-    table = stream.habit_table([(TINY, 1, seconds)])
-    assert table.rows[0][0] == TINY
 
 
 ZEROS, ONES = (lambda: torch.zeros(2)), (lambda: torch.ones(2))
@@ -124,28 +111,6 @@ def test_methods_races_loops_that_agree(load, backbone, sparse):
     assert set(found.seconds) == ({*bench.LOOPS} if sparse else {bench.OURS, bench.PYG})
 
 
-def test_the_floor_of_the_closed_form_by_hand(load):
-    bench = load("closed_form")
-    nodes = torch.arange(60)
-    graph = Graph.from_edges(
-        torch.stack([nodes[:-1], nodes[1:]]),
-        features=torch.ones(60, 3),
-        labels=nodes // 15,
-        undirected=True,
-    )
-    stream = GraphStream(graph)  # two tasks of two classes of 15: 18 train, 6 validate, 6 test
-    task = stream.open(0)
-    assert (len(task.train), len(task.validation)) == (18, 6)
-    width, dims = 4, 3
-    counted = 2 * 24 * (dims * width + 8)
-    factors = 2 * 7 * 64 / 6
-    expanded = (6 + 6 + 6 + 12) * dims * width  # local exams once, the global one every time
-    asked = (6 + 6) * width * 2 + (12 + 12) * width * 4
-    found = bench.multiplications(stream, dims=dims, width=width)
-    assert found == pytest.approx(counted + factors + expanded + asked)
-    assert bench.product_rate(64) > 0
-
-
 def test_importing(here, monkeypatch):
     bench = here("importing")
     monkeypatch.setattr(bench, "LIMIT", 8 << 30)  # this process holds what other tests have left
@@ -154,15 +119,6 @@ def test_importing(here, monkeypatch):
     table = bench.table([row])
     assert whole(table)
     assert table.rows[0][:2] == ["500", "names"]
-
-
-def test_deltas_quick(load):
-    bench = load("deltas")
-    (table,) = bench.tables(load("measure").Options(quick=True))
-    assert len(table.rows) == len(bench.QUICK) * (len(bench.KINDS) + len(bench.CHANGES))
-    assert whole(table)
-    frontier = [int(cells[1].replace(",", "")) for cells in table.rows[: len(bench.KINDS)]]
-    assert bench.NEW < frontier[0] <= frontier[-1] <= bench.QUICK[0] + 10 * bench.NEW
 
 
 def test_updates_come_in_thirds_and_none_twice(load):
@@ -196,38 +152,6 @@ def test_updates_lead_every_contender_to_the_same_embeddings(load):
     torch.testing.assert_close(frontier.embeddings, engine.live.of(torch.arange(200)))
 
 
-def test_group_commit_counts_waits_for_the_disk(load, tmp_path):
-    bench = load("group_commit")
-    size = bench.Size(known=20, deltas=12)
-    alone, shared = (
-        bench.measured(tmp_path / f"{way}", bench.light, size, 6, together=way)
-        for way in (False, True)
-    )
-    assert alone.commits == 12
-    assert 2 <= shared.commits <= 12
-    assert min(alone.cpu, shared.cpu, shared.late) > 0
-
-
-def test_the_graph_of_papers_size_is_summed_as_torch_sums_it(load):
-    bench = load("gpu_papers")
-    generator = torch.Generator(bench.device()).manual_seed(0)
-    adjacency = bench.drawn_graph(1e-5, generator)
-    features = bench.drawn_features(len(adjacency.left), generator)
-    hop = adjacency.product(features)
-    assert bench.largest_difference(adjacency, features, hop) < 2**-10
-    assert bench.largest_difference(adjacency, features, hop + 1) > 0.1
-
-
-def test_packing_leaves_as_much_as_lives(load, tmp_path):
-    packing = load("packing")
-    tiny = packing.Load(living=20, coming=10, turns=(2,))
-    deltas = [packing.delta(number, tiny) for number in range(3)]
-    assert [len(delta.forgotten) for delta in deltas] == [0, 0, 10]
-    came, before, after, *_ = packing.come_and_go(tmp_path, tiny, 3)
-    assert came == "80"  # so all but the living 20 have gone
-    assert int(after) <= int(before)
-
-
 def test_papers(load, here, tmp_path, monkeypatch):
     bench = here("papers")
     monkeypatch.setitem(bench.STAGES, "learn", lambda case: 1)  # `auto` is tested elsewhere
@@ -241,15 +165,6 @@ def test_papers(load, here, tmp_path, monkeypatch):
     assert (graph.num_nodes, graph.num_edges, graph.num_features) == (516, 0, 4)
     again, _ = bench.tables(cases, tuple(bench.STAGES))
     assert [cells[0] for cells in again.rows] == ["embed", "learn"]  # it is drawn once
-
-
-def test_plans_are_told_as_ratios_to_what_was_taken(load, monkeypatch):
-    planned = load("planned")
-    forecast, taken = Cost(1.0, 3, 10.0, 9.0, 2e8, 0), Cost(1.0, 3, 20.0, 9.0, 1e8, 0)
-    monkeypatch.setattr(planned, "plan_run", lambda *_, **__: SimpleNamespace(seed=forecast))
-    monkeypatch.setattr(planned, "learned_copy", lambda *_: SimpleNamespace(cost=taken))
-    [row] = planned.compared([("synthetic", "tem")], 1.0).rows
-    assert (row[4], row[7]) == ("0.50x", "2.00x")
 
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")

@@ -50,7 +50,8 @@ def test_wrong_options_are_one_sentence(call):
 
 def held(*_: object) -> None:
     """Be a copy that is being learned; Ctrl-C is for the process that waits for it."""
-    Path("held").write_text(str(signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+    Path("aside").write_text(str(signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+    Path("aside").rename("held")  # whole as soon as it is there
     time.sleep(600)
 
 

@@ -112,18 +112,6 @@ def test_a_small_change_of_a_large_graph_is_not_taken_for_a_change_of_all():
     learner.check(change)
 
 
-def test_what_lies_in_files_is_not_counted(tmp_path):
-    delta = nodes("n", ["a", "b"] * 2_000, width=500)
-    for begun in (False, True):
-        plain, limited = small(), small()
-        limited.keep_within("2GB", tmp_path)
-        if begun:
-            for learner in (plain, limited):
-                learner.apply(nodes("first", ["a", "b"], width=500))
-        needed = [estimate(learner.check(delta), learner.held) for learner in (plain, limited)]
-        assert needed[1] < needed[0] - 3 * 4 * 500 * 4_000
-
-
 def linked(name, count, classes, width, edges=0):
     ids = [f"{name}{k}" for k in range(count)]
     near = [(ids[k % count], ids[(7 * k + 1) % count]) for k in range(edges)]

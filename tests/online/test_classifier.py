@@ -429,7 +429,7 @@ def test_a_folder_takes_some_parameters_and_keeps_the_rest(tmp_path):
         assert folder.learner.parameters == made
     with ContinualNodeClassifier.open(tmp_path / "f") as model:
         assert model.learner_.parameters == made
-    for other in ({"seed": 4}, {"head": {"name": "replay"}}):
+    for other in ({"seed": 4}, {"head": {"name": "analytic"}}):
         with pytest.raises(ConfigurationError):
             LearnerFolder.open(tmp_path / "f", other)
 
@@ -542,7 +542,7 @@ def test_what_does_not_apply_is_said():
     with pytest.raises(DataError, match="label of node 'b' is missing"):
         numbers.label(["a", "b"], [1.0, None])
     with pytest.raises(ConfigurationError, match="targets"):
-        model("labels", head="replay").partial_fit(IDS, ROWS, LABELS)
+        model("labels", head="analytic").partial_fit(IDS, ROWS, LABELS)
     with pytest.raises(ConfigurationError, match="targets"):
         model("number").partial_fit(IDS, ROWS, NUMBERS)
     labels = torch.tensor([0, 1, 0, 1])

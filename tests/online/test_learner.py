@@ -16,7 +16,7 @@ from evergraph.core.errors import (
     UnknownNodeError,
 )
 from evergraph.online.delta import Delta
-from evergraph.online.heads import AnalyticHead, ReplayHead
+from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC, Identity
 from growth import bits
@@ -184,10 +184,10 @@ def test_directed_edges_flow_one_way():
 
 
 def test_parameters_make_the_same_learner():
-    one = OnlineLearner(topology=SGC(hops=3), head=ReplayHead(budget=7), scaling="none", seed=5)
+    one = OnlineLearner(topology=SGC(hops=3), head=AnalyticHead(width=7), scaling="none", seed=5)
     twin = OnlineLearner.from_parameters(json.loads(json.dumps(one.parameters)))
     assert twin.parameters == one.parameters
-    assert (twin.topology.hops, twin.head.budget, twin.seed) == (3, 7, 5)
+    assert (twin.topology.hops, twin.head.width, twin.seed) == (3, 7, 5)
     with pytest.raises(ConfigurationError, match="scaling"):
         OnlineLearner(scaling="length")
 

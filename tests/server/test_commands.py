@@ -19,20 +19,19 @@ Call = Callable[..., tuple[str, str]]
 
 
 def test_a_folder_is_filled_once_and_asked(call, tmp_path):
-    within = ("--memory-limit", "1TB", "--scratch", ".")
     (tmp_path / "ids.csv").write_text("time,id\n1,n4\n2,n9\n")
     before = {*tmp_path.iterdir(), tmp_path / "learner"}
-    done = json.loads(call("ingest", "learner", *TABLES, *within, "--json")[0])
+    done = json.loads(call("ingest", "learner", *TABLES, "--json")[0])
     assert (done["nodes"], done["deltas"], done["classes"]) == (25, 3, 2)
     assert (done["new_nodes"], done["new_edges"], done["new_labels"]) == (25, 23, 20)
     assert done["edges"] == 23  # each counts once, as in a status
     assert done["predicted"] == done["right"] == 12  # labelled ones of the second and third ten
-    assert set(tmp_path.iterdir()) == before  # nothing is left of scratch files
+    assert set(tmp_path.iterdir()) == before
     again = json.loads(call("ingest", "learner", *TABLES[:4], "--batch", "7", "--json")[0])
     assert (again["known_nodes"], again["known_edges"]) == (25, 23)
     assert not any(again[name] for name in ("new_nodes", "new_edges", "new_labels"))
     assert (again["nodes"], again["classes"]) == (25, 2)
-    assert predicted(call("predict", "learner", "ids.csv", *within)[0]) == {"n4": "x", "n9": "y"}
+    assert predicted(call("predict", "learner", "ids.csv")[0]) == {"n4": "x", "n9": "y"}
     call("predict", "learner", "ids.csv", "--out", "told.csv")
     assert predicted(Path("told.csv").read_text()) == {"n4": "x", "n9": "y"}
 
@@ -81,9 +80,6 @@ def test_integer_ids(call, tmp_path):
         (("serve", "l", "--proxy", "here"), "proxy must be an address such as 192.0.2.7 or a net"),
         (("serve", "l", "--read-only", "--hops", "3"), "leave out topology"),
         (("serve", "l", "--read-only"), "l holds no learner yet"),
-        (("serve", "l", "--memory-limit", "1MB"), "memory_limit must be above the "),
-        (("ingest", "l", *TABLES, "--memory-limit", "much"), "must be a size such as 4GB"),
-        (("predict", "http://localhost:9", "nodes.csv", "--memory-limit", "1GB"), "is a service"),
         (("ingest", "l", "--nodes", "nothing.csv"), "nothing.csv: "),
         (("ingest", "l", "--nodes", "nodes.csv", "--batch", "0"), "batch must be an integer"),
         (("ingest", "l"), "needs --nodes, --edges, --forget or a stream -"),

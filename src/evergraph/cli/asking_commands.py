@@ -40,8 +40,6 @@ def predict_command(
     integers: bool = flag("--integers", "Ids are integers, not text."),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
-    memory_limit: options.LearnerMemory = None,
-    scratch: options.Scratch = None,
     plugins: options.Plugins = [],
 ) -> None:
     """Write each node's id, class and probability, as CSV or Parquet.
@@ -53,8 +51,7 @@ def predict_command(
     if (ids is None) != everything:
         raise ConfigurationError("predict needs either a file of ids or --all")
     wanted = None if ids is None else read_ids(ids, integers=integers)
-    within = {"memory_limit": memory_limit, "scratch": scratch}
-    with _asked(target, token_file, ca, plugins, **within) as learner:
+    with _asked(target, token_file, ca, plugins) as learner:
         known = learner.every_id() if wanted is None else wanted
         starts = range(0, len(known), AT_ONCE)
         blocks: Iterable[Rows] = (learner.predict(known[at : at + AT_ONCE]) for at in starts)

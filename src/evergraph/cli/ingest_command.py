@@ -92,8 +92,6 @@ def ingest_command(
     columns: inputs.ColumnKinds = [],
     gaps: inputs.Gaps = "flag",
     strict: bool = flag("--strict", "Reject categories that the first table did not have."),
-    memory_limit: options.LearnerMemory = None,
-    scratch: options.Scratch = None,
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
@@ -113,9 +111,8 @@ def ingest_command(
     {"remove_edge": [id, id]}, {"update": id, "features": [..]},
     {"label": [id, label]} or {"forget": id}. The same stream given again continues where it ended.
     """
-    within = {"memory_limit": memory_limit, "scratch": scratch, "ca": ca}
     chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
-    learner, rule = _Receiver(target, token_file, chosen, within), repeated or "last"
+    learner, rule = _Receiver(target, token_file, chosen, ca), repeated or "last"
     names = columns_named(id_column, label_column, source_column, target_column, weight_column)
     if stream == "-" and pipe is not None and nodes is None:
         stream, nodes = None, "-"
@@ -171,11 +168,11 @@ class _Receiver:
     target: str
     token_file: Path | None
     chosen: Callable[[], Columns]  # parses the column options, which imports torch
-    within: dict[str, Any]  # memory limit and scratch of a folder, authority of a service
+    ca: Path | None  # authority of a service
 
     def opened(self, kind: str = "class") -> AbstractContextManager[Target]:
         """Open it for writing; kind: of its targets, if its folder does not exist yet."""
-        how: dict[str, Any] = {"token_file": self.token_file, **self.within}
+        how: dict[str, Any] = {"token_file": self.token_file, "ca": self.ca}
         if kind != "class" and "://" not in self.target and not Path(self.target).exists():
             how["given"] = {"head": {"name": "targets", "kind": kind}}
         return opened(self.target, scope="write", **how)
@@ -185,7 +182,7 @@ class _Receiver:
         from evergraph.online.folder.markers import check_chosen, columns_for
         from evergraph.server.client import Client
 
-        choices, ca = self.chosen(), self.within["ca"]
+        choices, ca = self.chosen(), self.ca
         if "://" not in self.target:
             return columns_for(Path(self.target), choices)
         with opened(self.target, token_file=self.token_file, scope="read", ca=ca) as service:

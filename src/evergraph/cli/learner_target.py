@@ -31,22 +31,17 @@ def opened(
     token_file: Path | None,
     scope: Scope,
     given: dict[str, Any] | None = None,
-    memory_limit: str | None = None,
-    scratch: Path | None = None,
     new: bool = True,
     ca: Path | None = None,
 ) -> Iterator[Target]:
     """Open a learner's folder, or a client of a service.
 
     scope: access needed, read or write; given: parameters if the learner is new;
-    memory_limit, scratch: of a folder, see ``LearnerFolder.open``; new: whether a missing folder
-    is created; ca: of a service, see ``Client``.
+    new: whether a missing folder is created; ca: of a service, see ``Client``.
     """
     from evergraph.server.client import Client, is_url
 
     if is_url(target):
-        if memory_limit is not None:
-            raise ConfigurationError(f"--memory-limit is for a folder, and {target} is a service")
         yield Client(target, token=token_for(token_file, scope), ca=ca)
         return
     for option, value in (("--token-file", token_file), ("--ca", ca)):
@@ -59,9 +54,7 @@ def opened(
         raise DataError(f"{target} holds no learner: evergraph ingest creates one")
 
     with advising("if it is a service, give its URL"):
-        folder = LearnerFolder.open(
-            target, given, readonly=scope == "read", memory_limit=memory_limit, scratch=scratch
-        )
+        folder = LearnerFolder.open(target, given, readonly=scope == "read")
     with folder:
         yield _InFolder(folder)
 

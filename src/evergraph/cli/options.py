@@ -43,10 +43,6 @@ MemoryLimit = Annotated[
     str | None,
     typer.Option(help="Maximum memory to use, such as 4GB (default: most of the free memory)."),
 ]
-LearnerMemory = Annotated[
-    str | None,
-    typer.Option("--memory-limit", help="Maximum memory to use, such as 2GB (default: no limit)."),
-]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing graph.")]
 Plugins = Annotated[
     list[str],

@@ -126,10 +126,6 @@ def serve_command(
         min=0,
     ),
     threads: int = option("Threads for learning; other cores serve requests.", default=1, min=1),
-    memory_limit: str | None = option("Maximum memory to use, such as 2GB (default: no limit)."),
-    scratch: Path | None = option(
-        "Folder for data beyond memory (default: the system's temporary folder)."
-    ),
     read_only: bool = flag(
         "--read-only",
         "Serve reads while another process writes to the folder, and follow its changes.",
@@ -228,8 +224,7 @@ def serve_command(
         with advising("give --read-only"):
             folder = LearnerFolder.open(
                 path, given, readonly=read_only, key_age=key_age, replay_seconds=replay_seconds,
-                memory_limit=memory_limit, scratch=scratch, threads=threads,
-                bounds=Bounds(delta_classes, memory), progress=progress,
+                threads=threads, bounds=Bounds(delta_classes, memory), progress=progress,
             )  # fmt: skip
         return create_app(folder, tokens=tokens, limits=limits, access_log=access_log)
 

@@ -65,7 +65,7 @@ class ContinualNodeClassifier(Part, Closing):
         topology: the f_topo, by name, as a table of name and parameters, or as an object; by
             default the head's choice: features and those two hops away for ``auto``, ``SGC`` over 2
             hops for others.
-        head: learns from embeddings, given likewise: ``auto``, ``analytic`` or ``replay``; for
+        head: learns from embeddings, given likewise: ``auto`` or ``analytic``; for
             labels and numbers ``auto`` means ``targets``, the only one.
         width: random features (per view) or hidden units of the head; by default its own choice.
         head_options: further parameters of the head, by name.
@@ -84,9 +84,6 @@ class ContinualNodeClassifier(Part, Closing):
             solves after every delta.
         on_alarm: called once with the ``Alarm`` that a delta raises, after the delta is learned
             and, in a folder, on disk.
-        memory_limit: of the process, in bytes or as text such as ``2GB``; features, embeddings and
-            other wide arrays then lie in files. Predictions do not depend on it.
-        scratch: folder for these files; by default the system's temporary folder.
 
     Attributes:
         classes_: known classes or labels in order of arrival: the columns of ``predict_proba``.
@@ -126,8 +123,6 @@ class ContinualNodeClassifier(Part, Closing):
         tolerance: float = TOLERANCE,
         patience: int = PATIENCE,
         on_alarm: OnAlarm | None = None,
-        memory_limit: int | str | None = None,
-        scratch: Path | str | None = None,
     ) -> None:
         self.topology, self.head, self.width = topology, head, width
         self.head_options, self.objective = head_options, objective
@@ -135,7 +130,6 @@ class ContinualNodeClassifier(Part, Closing):
         self.undirected, self.seed, self.columns = undirected, seed, columns
         self.targets: Kind = targets
         self.tolerance, self.patience, self.on_alarm = tolerance, patience, on_alarm
-        self.memory_limit, self.scratch = memory_limit, scratch
         self.reading_: list[dict[str, str]] = []
         self._noted_positions = False  # whether the notice that names are ignored was given
 
@@ -157,8 +151,6 @@ class ContinualNodeClassifier(Part, Closing):
             parameters_of_model(model._made().parameters, parameters),
             readonly=readonly,
             encoders=chosen.encoders,
-            memory_limit=model.memory_limit,
-            scratch=model.scratch,
         )
         if not readonly and model._begun:
             check_chosen(path, model._kept.columns, chosen)
@@ -215,8 +207,6 @@ class ContinualNodeClassifier(Part, Closing):
             topology=self.topology,
             head=head,
             targets=self.targets,
-            memory_limit=self.memory_limit,
-            scratch=self.scratch,
             **{name: getattr(self, name) for name in PLAIN},
         )
 

@@ -25,7 +25,6 @@ from evergraph.core.checks import check_integer
 from evergraph.core.errors import TooMuchError
 from evergraph.core.notices import say_once
 from evergraph.core.sizes import free_memory, shown
-from evergraph.online.array_storage import ARRAY_SHARE, ArrayStorage
 from evergraph.online.checking import CheckedDelta
 from evergraph.online.delta import Delta, Label, NodeId, NodeTarget
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
@@ -42,7 +41,6 @@ FREE_SHARE = 0.5  # of free memory that a delta may use, as other processes need
 ID_BYTES = 400
 EDGE_BYTES = 250  # both directions with spare capacity, and the lists they are sorted in
 COPIES = 5  # of a computed vector, until the delta is done
-NARROW_BYTES = 200  # per node that stay in memory when wide arrays lie in files
 _SAID = 5  # pairs of similar classes of a delta that are named
 CODES = 2 * 64  # width of class codes, before it is known
 
@@ -55,7 +53,6 @@ class Held:
     topology: TopologyEncoder
     scaling: Scaling
     knowledge: Knowledge | None  # graph and embeddings; None before the first node
-    storage: ArrayStorage | None  # for wide arrays if memory is limited
     copied: int  # bytes per node in the copy that readers use
 
 
@@ -143,11 +140,8 @@ def estimate(
         width = delta.features.shape[1]
         live = LiveEmbeddings(held.topology, num_features=width, scaling=held.scaling)
         vector = live.dims + (CODES if held.head.holds_back else 0)
-        in_memory = 4 * (width * (2 + held.topology.hops) + 3 * vector)
-        rows = nodes * (in_memory if held.storage is None else NARROW_BYTES)
+        rows = nodes * 4 * (width * (2 + held.topology.hops) + 3 * vector)
     computed = 4 * vector * (nodes + there)
-    if held.storage is not None:  # files hold most of it
-        computed = min(computed, int(ARRAY_SHARE * held.storage.limit))
     head = held.head.bytes_for(
         nodes=learned + labelled,
         counted=labelled + min(there, learned),

@@ -13,7 +13,6 @@ from evergraph.closed_form.views import CODE_HOPS
 from evergraph.core.label_space import target_values
 from evergraph.core.mapped import in_memory
 from evergraph.graphs import UNLABELLED
-from evergraph.online.array_storage import ArrayStorage
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray, StoredPart
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph, no_nodes
@@ -29,8 +28,6 @@ from evergraph.online.monitor import Tallies, tallies
 from evergraph.online.pieces import Pieces, pieces_of
 from evergraph.online.view.page import Published
 from evergraph.training.learner import part_of
-
-WIDE = 64  # bytes of a row from which an array is moved to a file if memory is limited
 
 
 class Settled(NamedTuple):
@@ -77,7 +74,6 @@ class Knowledge:
         parts = (embeddings, self.relations, self.shape, self.codes)
         self._vectors = [part for part in parts if part is not None]  # those of a node's vector
         self.dims = sum(part.dims for part in self._vectors)
-        self.storage: ArrayStorage | None = None  # of arrays that lie in files, see ``map_to``
         self.classes = IdTable()
         self.labels = NodeLabels()
         self.held = HeldBack(least=head.least_left_out) if head.holds_back else None
@@ -102,9 +98,8 @@ class Knowledge:
         return sum(array.nbytes for array in self.arrays()) + entries + self.head.nbytes
 
     def bytes_for(self, nodes: int) -> int:
-        """Return the memory that so many more nodes take in all arrays, except those in files."""
-        held = [array for array in self.arrays() if not array.is_in_file]
-        widths = [array.row_bytes for array in held]
+        """Return the memory that so many more nodes take in all arrays."""
+        widths = [array.row_bytes for array in self.arrays()]
         # All arrays double their capacity at about the same time, and the widest of them then
         # exists twice for a moment.
         doubles = self.labels.kept["numbers"].moves(nodes)
@@ -112,20 +107,13 @@ class Knowledge:
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the vectors of some nodes.  int64 [n] -> float32 [n, dims]"""
-        within = self.storage
-        if within is not None and len(nodes) > (step := max(within.span // (4 * self.dims), 1)):
-            found = within.empty(len(nodes), self.dims)  # many vectors lie in a file as well
-            for rows in torch.arange(len(nodes)).split(step):
-                found[rows] = self.of(nodes[rows])
-                within.tidy()
-            return found
         parts = [part.of(nodes) for part in self._vectors]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def _stored(self) -> list[StoredPart]:
         """Return the parts of all vectors as they lie in memory; none if that is of no use."""
         parts = [part.stored() for part in self._vectors]
-        if self.storage is not None or not self.graph.compiled or None in parts:
+        if not self.graph.compiled or None in parts:
             return []
         return [one for part in parts for one in part or ()]
 
@@ -398,13 +386,6 @@ class Knowledge:
         if self.head.kind == "class":
             return self.met
         return (self.labels.counts_.sum() > 0).expand(max(len(self.names), 1))
-
-    def map_to(self, storage: ArrayStorage) -> None:
-        """Move arrays with wide rows to files."""
-        self.storage = storage
-        for array in self.arrays():
-            if array.row_bytes >= WIDE:
-                array.map_to(storage)
 
     def arrays(self) -> Iterator[GrowingArray]:
         """Yield all arrays that are as long as the graph."""

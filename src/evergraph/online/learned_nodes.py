@@ -16,7 +16,13 @@ from torch import Tensor
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.kernels.row_ranges import in_parts
 from evergraph.online.delta import NodeId
-from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays, StoredPart
+from evergraph.online.graph.growing_array import (
+    FrozenRows,
+    GrowingArray,
+    KeptArrays,
+    StoredPart,
+    blocks,
+)
 from evergraph.online.pieces import Pieces
 
 ROWS = 1024  # compared at a time, so that they stay in the processor's cache
@@ -153,7 +159,7 @@ class Counted(KeptArrays):
             self._slots.array[fresh] = taken + 1
             slots, rows = self._slots.array[positions] - 1, vectors.numpy()
             self._rows.changing(slots)
-            for part in self._rows.blocks(len(slots), ROWS):
+            for part in blocks(len(slots), ROWS):
                 self._rows.array[slots[part]] = rows[part]
                 self._reaches.array[slots[part]] = self._reach(rows[part])
 
@@ -201,7 +207,7 @@ class Counted(KeptArrays):
         now, positions = vectors.numpy(), nodes.numpy()
         places, found = np.empty_like(counted), 0
         before, after = (self._rows.room(len(counted)) for _ in range(2))  # few rows are used
-        for part in self._rows.blocks(len(counted), ROWS):
+        for part in blocks(len(counted), ROWS):
             rows = counted[part]
             slots, here = self._slots.array[positions[rows]] - 1, now.take(rows, axis=0)
             was = self._rows.array.take(slots, axis=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +24,7 @@ from evergraph.online.learner_state import TOLERANCE as TOLERANCE
 from evergraph.online.learner_state import LearnerState
 from evergraph.online.monitor import Tallies
 from evergraph.online.upsert import EdgesBeyond, News, edges_beyond, known_edges, only_new
-from evergraph.online.view import Page
+from evergraph.online.view import Answer, Page
 
 if TYPE_CHECKING:
     import pyarrow
@@ -53,7 +54,6 @@ class OnlineLearner(LearnerState):
             than this share of its length since it was last counted; 0 for any move.
         patience: number of deltas, or batches, after which scores are solved at the latest, see
             ``Solving``; 1 solves after every delta. ``status().solved`` is the last one included.
-        memory_limit, scratch: see ``ContinualNodeClassifier``. No bit depends on them.
 
     >>> from evergraph.online.heads import FusedHead
     >>> learner = OnlineLearner(head=FusedHead(width=64))
@@ -83,11 +83,6 @@ class OnlineLearner(LearnerState):
     ) -> CheckedDelta:
         """Return a validated delta, without checking ``bounds``."""
         known = self._knowledge
-        if self._storage is not None and known is not None:
-            # Disk space is claimed now, so that applying the delta cannot run out of it.
-            self._storage.check(len(self._ids))
-            for array in (*known.arrays(), *self.arrays()):
-                array.reserve(len(ahead or ()) + len(delta.nodes))
         related = len(delta.relations) or len(delta.types)
         if related and not self.head.takes_relations:
             raise DataError(
@@ -168,7 +163,6 @@ class OnlineLearner(LearnerState):
             if len(whole.nodes) and self._knowledge is None:
                 related = bool(len(whole.relations) or len(whole.types))
                 self._knowledge = self._begun(whole.features.shape[1], related=related)
-                self._map()
                 if self._shared:
                     self._copy_vectors()
             settled, guesses, whose = self._applied(whole, parts)
@@ -192,6 +186,29 @@ class OnlineLearner(LearnerState):
 
             self.turn(write, (settled.nodes, settled.vectors))
             return results
+
+    def ask(
+        self, delta: Delta, ids: Sequence[NodeId] | None = None, *, every_class: bool = False
+    ) -> Answer:
+        """Return the predictions that a delta would lead to, without applying it.
+
+        They are those of adding the delta, asking, and forgetting it: the delta is applied to a
+        copy of the learner, so a question costs memory and time for that. ``seq`` is that of the
+        learner, and the delta's key is not looked at.
+
+        ids: of new or known nodes; by default the new nodes of the delta
+
+        >>> learner = OnlineLearner()
+        >>> _ = learner.apply(Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", "y")))
+        >>> new = Delta(nodes=("c",), features=torch.eye(2)[1:], edges=(("c", "b"),))
+        >>> learner.ask(new).predictions[0].label, learner.status().nodes
+        ('y', 2)
+        """
+        asked = list(delta.nodes) if ids is None else ids
+        copied = self.copy()
+        seq = copied.status().seq
+        copied.apply(delta)
+        return replace(copied.answer(asked, every_class=every_class), seq=seq)
 
     def _applied(
         self, delta: CheckedDelta, parts: Sequence[CheckedDelta]

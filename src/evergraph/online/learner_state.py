@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,9 +14,7 @@ from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.label_space import Kind
 from evergraph.core.seeding import seeded
-from evergraph.core.sizes import parse_size
 from evergraph.online import pieces
-from evergraph.online.array_storage import ArrayStorage
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph, no_nodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings, check_whole_rows
@@ -25,7 +22,7 @@ from evergraph.online.graph.live_smoother import DRIFT
 from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
 from evergraph.online.identifiers import IdTable
 from evergraph.online.intake import Bounds, Held
-from evergraph.online.knowledge import WIDE, Knowledge
+from evergraph.online.knowledge import Knowledge
 from evergraph.online.monitor import METRICS, PredictionRecord
 from evergraph.online.pieces import Pieces
 from evergraph.online.state_arrays import PackedState, Packing, check_arrays, packed
@@ -42,6 +39,7 @@ logger = logging.getLogger(__name__)
 # Chosen on validation nodes of WordNet, see docs/decisions/0041.
 TOLERANCE = 0.05
 PATIENCE = 8
+WIDE = 64  # bytes of a row from which an array is lent to a snapshot instead of copied
 PLAIN = ("scaling", "undirected", "seed", "tolerance", "patience")  # parameters, as JSON has them
 
 
@@ -59,8 +57,6 @@ class LearnerState(LearnerView):
         targets: Kind | None = None,
         tolerance: float = TOLERANCE,
         patience: int = PATIENCE,
-        memory_limit: int | str | None = None,
-        scratch: Path | str | None = None,
     ) -> None:
         check_choice("scaling", scaling, ("unit", "none"))
         check_integer("seed", seed, least=0)
@@ -84,11 +80,8 @@ class LearnerState(LearnerView):
         self.threads: int | None = None
         self._seq = self._solved = 0
         self._knowledge: Knowledge | None = None  # comes with the first node
-        self._storage: ArrayStorage | None = None
         super().__init__(self.head.kind)
         self.page = self._written()
-        if memory_limit is not None:
-            self.keep_within(memory_limit, scratch)
 
     @property
     def knowledge(self) -> Knowledge | None:
@@ -98,24 +91,8 @@ class LearnerState(LearnerView):
     @property
     def held(self) -> Held:
         """The parts on which the memory of a delta depends."""
-        copied = sum(array.row_bytes for array in self.arrays() if not array.is_in_file)
-        known = (self._knowledge, self._storage)
-        return Held(self.head, self.topology, self.scaling, *known, copied)
-
-    def keep_within(self, memory_limit: int | str, scratch: Path | str | None = None) -> None:
-        """Keep wide arrays in files from now on; arguments as in the constructor."""
-        limit, folder = parse_size(memory_limit), None if scratch is None else Path(scratch)
-        with self.writing:
-            self._storage = ArrayStorage(limit=limit, folder=folder)
-            self._map()
-
-    def _map(self) -> None:
-        """Move wide arrays to files, if memory is limited."""
-        if self._storage is not None and self._knowledge is not None:
-            self._knowledge.map_to(self._storage)
-            with self._lock:
-                for array in self.arrays():
-                    array.map_to(self._storage)
+        copied = sum(array.row_bytes for array in self.arrays())
+        return Held(self.head, self.topology, self.scaling, self._knowledge, copied)
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
@@ -187,13 +164,33 @@ class LearnerState(LearnerView):
         if known is None:
             return
         copied = GrowingArray(known.of(no_nodes()).shape[1])
-        if self._storage is not None:
-            copied.map_to(self._storage)
         copied.extend(known.graph.num_nodes)
         for rows in torch.arange(len(copied)).split(ROWS):
             copied.tensor[rows] = known.of(rows)
         with self._lock:
             self._copied = copied
+
+    def copy(self) -> Self:
+        """Return a learner of its own that continues from here with the same bits."""
+        with self.writing:
+            copied = type(self).from_parameters(self.parameters)
+            copied.__setstate__(self.__getstate__())
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.copy()
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self.writing:
+            arrays = {name: value.clone() for name, value in self.state().items()}
+            kept = {name: getattr(self, name) for name in ("parameters", "bounds", "threads")}
+            return kept | {"arrays": arrays, "about": self.about()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if not vars(self):  # unpickled
+            self.__init__(**state["parameters"])  # type: ignore[misc]
+        self.bounds, self.threads = state["bounds"], state["threads"]
+        self.restore(state["arrays"], state["about"])
 
     def state(self) -> dict[str, Tensor]:
         """Return the arrays of the state, by name; some are views in use, so copy what you keep."""
@@ -286,7 +283,6 @@ class LearnerState(LearnerView):
             self._solved = int(about.get("solved", self._seq))
             if known is not None:
                 self._knowledge = known
-                self._map()
                 known.restore(state)
 
             def read() -> Page:

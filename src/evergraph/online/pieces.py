@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from evergraph.core.resolver import Resolver
-from evergraph.online.array_storage import PagedTensor
 
 PIECE = 1 << 24  # bytes of a piece at most, unless a single row has more
 
@@ -70,8 +69,6 @@ def split(value: Tensor | Pieces, some: Tensor | None = None) -> Iterator[Tensor
     for start in range(0, len(rows) if some is None else len(some), step):
         part = slice(start, start + step)
         yield rows[part if some is None else some[part]].cpu().contiguous()
-        if isinstance(value, PagedTensor):  # mapped from a file: pages may be released again
-            value.within.tidy()
 
 
 # Parameters that a live learner cannot choose, see ``LiveEmbeddings``; no folder names them.

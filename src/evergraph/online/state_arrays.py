@@ -99,7 +99,7 @@ def check_arrays(state: Mapping[str, Tensor], empty: Mapping[str, Tensor | Piece
     """Raise ``DataError`` unless arrays can be those of a learner.
 
     Types, lengths and widths are checked, and every number that is used as an index. Whether values
-    are those of the graph and its labels is another question: see ``recount``.
+    are those of the graph and its labels is another question: not asked here.
 
     empty: the arrays of the learner before it has nodes, which have the same names and widths.
 

@@ -18,7 +18,7 @@ from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
-from evergraph.online.heads import AnalyticHead, FusedHead, ReplayHead, TargetHead
+from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.heads.fused_scorer import FusedScorer
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC, MixHop
@@ -252,7 +252,6 @@ HEADS = {
     "random": partial(FusedHead, basis="random"),
     "analytic": AnalyticHead,
     "fourier": partial(AnalyticHead, activation="fourier"),
-    "replay": ReplayHead,
     "targets": TargetHead,
 }
 

@@ -3,11 +3,10 @@
 import pytest
 import torch
 
-from evergraph.core.errors import ConfigurationError, UnknownNameError
+from evergraph.core.errors import UnknownNameError
 from evergraph.core.seeding import seeded
 from evergraph.methods.analytic import SHARPNESS
-from evergraph.online.heads import AnalyticHead, OnlineHead, ReplayHead, heads
-from evergraph.online.learner import OnlineLearner
+from evergraph.online.heads import AnalyticHead, OnlineHead, heads
 from evergraph.topology import SGC
 from small_ridge import ridge
 
@@ -83,42 +82,10 @@ def test_slopes_are_exact_with_relu():
     assert fourier.scorer().slopes(x[0]) is None
 
 
-def test_replay_stores_follows_and_drops():
-    head = begun(ReplayHead(width=8, budget=2, epochs=1))
-    x, labels = vectors(6), torch.tensor([0, 0, 0, 1, 1, 1])
-    head.grow(2)
-    head.learn(torch.arange(6), x, labels)
-    head.settle()
-    memory = head.tem.memory
-    kept = memory.nodes_.tolist()
-    assert [n < 3 for n in kept] == [True, True, False, False]  # two of each class
-    head.move(torch.tensor([5, kept[0]]), x[:2], x[:2] + 1, torch.tensor([1, 0]))
-    assert memory.embeddings_[0].equal(x[1] + 1)
-    head.forget(torch.tensor(kept[:1]), x[:1], labels[:1])
-    assert memory.nodes_.tolist() == kept[1:]
-    fresh = begun(ReplayHead(width=8, epochs=1))
-    fresh.grow(2)
-    fresh.learn(torch.tensor([3, 4]), x[:2], torch.tensor([0, 1]))
-    fresh.forget(torch.tensor([3]), x[:1], torch.tensor([0]))  # before it was learned
-    fresh.settle()
-    assert fresh.tem.memory.nodes_.tolist() == [4]
-
-
-def test_replay_learns_a_class_that_comes_later():
-    head = begun(ReplayHead(width=32, epochs=40))
-    for label in range(3):
-        head.grow(label + 1)
-        ids = torch.arange(8) + 8 * label
-        near = CORNERS[label] + 0.1 * vectors(8, seed=label)
-        head.learn(ids, near, torch.full((8,), label))
-        head.settle()
-    assert head.scores(torch.arange(3), CORNERS[:3]).argmax(1).tolist() == [0, 1, 2]
-
-
 # What the answers of ``targets`` mean has to be met first: see test_target_head.
 @pytest.mark.parametrize("name", sorted({*heads.names()} - {"targets"}))
 def test_restored_heads_go_on_with_the_same_bits(name):
-    options = {"analytic": {"width": 16}, "replay": {"width": 8}}
+    options = {"analytic": {"width": 16}}
     one, twin = (begun(heads.make(name, **options.get(name, {}))) for _ in range(2))
     ids, x, labels = torch.arange(24), vectors(24), torch.arange(24) * 2 // 24
     one.grow(2)
@@ -137,11 +104,6 @@ def test_restored_heads_go_on_with_the_same_bits(name):
     assert one.nbytes > 0
 
 
-def test_an_unknown_head_lists_the_known_and_one_that_is_gone_says_what_to_use():
-    with pytest.raises(UnknownNameError, match="choose one of analytic, auto, replay"):
+def test_an_unknown_head_lists_the_known():
+    with pytest.raises(UnknownNameError, match="choose one of analytic, auto, targets"):
         heads.make("analitic")
-    with pytest.raises(ConfigurationError, match=r"'method' was removed.* 'auto', 'analytic' or"):
-        heads.make("method", epochs=3)
-    known = OnlineLearner().parameters | {"head": {"name": "method", "epochs": 3}}
-    with pytest.raises(ConfigurationError, match=r"'method' was removed.* cannot be opened"):
-        OnlineLearner.from_parameters(known)

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from counted_anew import differences
 from evergraph.closed_form.kernel_map import LEAST
 from evergraph.online.delta import Delta
 from evergraph.online.heads import FusedHead, fused
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.recount import recount
 from growth import restored
 from live_auto import (
     CODES,
@@ -169,12 +169,12 @@ def test_any_order_counted_anew_is_one_delta_and_the_forgotten_were_never_met(se
     plain.apply(RING)
     for part in in_parts(RING, seed):
         other.apply(part)
-        assert list(recount(other)) == []
+        assert differences(other) == []
     extra = strangers(RING, 5.0)
     other.apply(extra)
     counted_anew(other)
     other.apply(Delta(forgotten=extra.nodes))
-    assert list(recount(other)) == []
+    assert differences(other) == []
     found = chances(counted_anew(other), RING)
     torch.testing.assert_close(found, chances(plain, RING), atol=1e-4, rtol=0)
 
@@ -196,7 +196,7 @@ def test_landmarks_around_what_is_forgotten_or_cut_are_wiped(few):
     cut = int(left[0])
     one.apply(Delta(removed_edges=[(f"n{cut}", f"n{(cut + 1) % 60}")]))
     assert cut not in head_of(one)._landmarks.tolist()
-    assert list(recount(one)) == []
+    assert differences(one) == []
 
 
 def test_a_cut_landmark_stays_until_something_is_forgotten(few):
@@ -215,7 +215,7 @@ def test_a_cut_landmark_stays_until_something_is_forgotten(few):
         one = restored(one)
         one.apply(Delta(forgotten=["x"]))
         assert int(mark[1:]) not in head_of(one)._landmarks.tolist()
-        assert list(recount(one)) == []
+        assert differences(one) == []
         kept.append(head_of(one).state()["landmarks"])
     assert kept[0].equal(kept[1])
 
@@ -228,7 +228,7 @@ def test_a_cut_landmark_with_another_label_goes_at_once(few):
     assert mark in head_of(one)._landmarks.tolist()
     one.apply(Delta(late=[(f"n{mark}", (mark * 3 // 60 + 1) % 3)]))
     assert mark not in head_of(one)._landmarks.tolist()
-    assert list(recount(one)) == []
+    assert differences(one) == []
 
 
 def test_saved_and_opened_it_goes_on_to_the_bit(few):

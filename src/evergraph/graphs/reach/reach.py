@@ -32,13 +32,13 @@ BLOCK_WALKS = 1 << 24
 PATTERN_BYTES = {torch.int32: 11, torch.int64: 27}
 
 # From this many steps on, a search saves more time against sparse products than numba takes to
-# start (benchmarks/reach_at_scale.py).
+# start (docs/decisions/0022).
 SEARCH_PAYS_FROM = 2e7
 
 # Blocks per worker: one that had cheap nodes takes the next block while another is busy.
 _BLOCKS = 4
 METHODS = ("auto", "exact", "estimated")
-# Seconds on two cores (benchmarks/reach_at_scale.py): a walk of the exact search, and a register of
+# Seconds on two cores (docs/decisions/0022): a walk of the exact search, and a register of
 # an adjacency entry in a hop of the estimate. They are constants, so that the same command makes
 # the same choice on every machine.
 WALK_SECONDS = 2.5e-9

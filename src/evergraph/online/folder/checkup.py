@@ -1,4 +1,4 @@
-"""Verification of a learner's folder: every file, and the learner's statistics.
+"""Verification of a learner's folder: every file, and that its deltas give its snapshots.
 
 ``skip`` leaves out deltas by hand if a folder cannot be opened because of them.
 """
@@ -35,7 +35,6 @@ from evergraph.online.folder.learner_folder import LearnerFolder, maker_of
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, COLUMNS_FILE, FORMAT_FILE
 from evergraph.online.folder.snapshot import ABOUT, MANIFEST, STATE, Snapshot, snapshots_in
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.recount import recount
 
 KNOWN = {FORMAT_FILE, COLUMNS_FILE, JOURNAL_FILE, ACKNOWLEDGED_FILE, LOCK_FILE}
 KNOWN |= {f"{JOURNAL_FILE}-wal", f"{JOURNAL_FILE}-shm"}
@@ -50,7 +49,7 @@ OnDelta = Callable[[int, int], None]  # deltas done, and how many there are
 class Finding:
     """A fault."""
 
-    file: str  # in the folder; ``learner`` for faults in the learner's statistics
+    file: str  # in the folder; ``learner`` if it cannot be recovered
     what: str  # one sentence
 
 
@@ -58,7 +57,6 @@ def checkup(
     folder: Path,
     *,
     quick: bool = False,
-    deep: bool = False,
     on_progress: OnProgress | None = None,
 ) -> list[Finding]:
     """Return all faults of a folder; nothing is changed.
@@ -67,9 +65,8 @@ def checkup(
     that nothing has changed since it was written, not who wrote it: whoever can write to a folder
     can also make its checksums again.
 
-    quick: check files only. Otherwise deltas are replayed and all statistics are recomputed, which
-    takes about as long as learning everything, and twice the memory. deep: recompute also those of
-    every snapshot by itself, since deltas after it may hide a fault.
+    quick: check files only. Otherwise deltas after the oldest snapshot are applied again, and the
+    learner is recovered, which takes about as long.
     """
     if not folder.is_dir() or markers.stored_parameters(folder) is None:
         raise DataError(f"{folder} holds no learner: there is no {FORMAT_FILE}")
@@ -93,8 +90,6 @@ def checkup(
                 found.append(_finding(folder, error, path.name))
     if acknowledged is not None and not any(each.file == JOURNAL_FILE for each in found):
         found += _ends(folder, acknowledged, written=written)
-    if deep:
-        found += _each(folder, maker_of(folder), snapshots)
     if not quick:
         found += _learner(folder, maker_of(folder), snapshots, sound=not found)
     return found
@@ -164,38 +159,18 @@ def _ends(folder: Path, acknowledged: int, *, written: bool) -> Iterator[Finding
         yield Finding(JOURNAL_FILE, f"begins with delta {first}, and no snapshot holds the rest")
 
 
-def _each(folder: Path, make: Make, snapshots: list[Snapshot]) -> Iterator[Finding]:
-    """Verify the statistics of every snapshot, and that its manifest has a checksum."""
-    for each in snapshots:
-        path = folder / f"snapshot-{each.seq}"
-        try:
-            if snapshot.read_manifest(path)["format"] != snapshot.FORMAT:
-                yield Finding(path.name, "has a manifest without checksum, as of earlier versions")
-            learner = make()
-            learner.restore(each.state, each.about)
-            yield from (Finding(path.name, what) for what in recount(learner))
-        except Exception as error:
-            yield _finding(folder, error, path.name)
-
-
 def _learner(
     folder: Path, make: Make, snapshots: list[Snapshot], *, sound: bool
 ) -> Iterator[Finding]:
-    """Recover the learner, and verify its statistics."""
+    """Apply the deltas between snapshots again, and recover the learner."""
     for newer, older in pairwise(snapshots):
         yield from _replayed(folder, make, older, newer)
     try:
         with LearnerFolder.open(folder, make=make, readonly=True) as opened:
-            learner = opened.learner
+            width = opened.learner.status().features
     except Exception as error:
         if sound or not isinstance(error, DataError):  # else it has been reported
             yield _finding(folder, error, "learner")
-        return
-    try:
-        yield from (Finding("learner", what) for what in recount(learner))
-        width = learner.status().features
-    except Exception as error:
-        yield Finding("learner", f"cannot be recomputed ({type(error).__name__}: {error})")
         return
     try:
         scheme = markers.stored_columns(folder)

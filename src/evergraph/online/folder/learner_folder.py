@@ -97,8 +97,6 @@ class LearnerFolder(Closing, Shown):
         retry: float = 30.0,
         key_age: float = 7.0,
         keys_kept: int = 10_000,
-        memory_limit: int | str | None = None,
-        scratch: Path | str | None = None,
         progress: Progress | None = None,
         bounds: Bounds | None = None,
         threads: int = 1,
@@ -123,9 +121,6 @@ class LearnerFolder(Closing, Shown):
             key_age: days for which delta keys are kept. Older ones are dropped with the next
                 snapshot; a delta with a dropped key counts as new.
             keys_kept: number of newest keys that are kept whatever their age.
-            memory_limit: of the process, in bytes or as text such as ``2GB``; wide arrays then lie
-                in files, see ``OnlineLearner``. Results do not depend on it.
-            scratch: folder for these files.
             progress: called with the progress of the recovery, at its start and end and about
                 twice a second.
             bounds: limits of new deltas; by default memory only. Deltas that the folder holds
@@ -151,8 +146,6 @@ class LearnerFolder(Closing, Shown):
 
         def made() -> OnlineLearner:  # with what is not among its parameters
             learner = new_learner()
-            if memory_limit is not None:
-                learner.keep_within(memory_limit, scratch)
             learner.threads = threads
             if bounds is not None:
                 learner.bounds = bounds

@@ -14,13 +14,10 @@ from torch import Tensor
 
 from evergraph.core.mapped import is_mapped, page_out
 from evergraph.graphs.kernels.scaled_rows import aligned
-from evergraph.online.array_storage import ArrayStorage, RoomFile, paged
 from evergraph.online.pieces import PIECE, Pieces, whole
 
 Array = npt.NDArray[Any]
 BLOCK = 1 << 24  # bytes that are copied at a time
-STEP = 1 << 20  # bytes by which a file grows at least
-PAGED = 1 << 11  # rows that are processed between two checks of memory
 
 
 class GrowingArray:
@@ -29,10 +26,9 @@ class GrowingArray:
     Capacity is doubled whenever it runs out, so that over its life a row is copied about once. New
     rows are zero.
 
-    After ``map_to`` the rows lie in a file and are paged in as they are read; results computed from
-    them do not change. Rows that are overwritten by ``write`` stay visible to readers of an earlier
-    ``frozen``. Who overwrites wide rows in another way calls ``changing`` first: a snapshot may be
-    reading them (``lend``).
+    Rows that are overwritten by ``write`` stay visible to readers of an earlier ``frozen``. Who
+    overwrites wide rows in another way calls ``changing`` first: a snapshot may be reading them
+    (``lend``).
 
     Args:
         shape: of a row; empty for scalars.
@@ -50,8 +46,6 @@ class GrowingArray:
         self._room: Array = np.zeros((0, *shape), dtype)
         self.row_bytes = self._room.dtype.itemsize * math.prod(shape)
         self._length = 0
-        self._storage: ArrayStorage | None = None  # of the file, if the rows lie in one
-        self._file: RoomFile | None = None
         self._last = Link()
         self._loan: Callable[[], Loan | None] = lambda: None
 
@@ -61,42 +55,21 @@ class GrowingArray:
     @property
     def array(self) -> Array:
         """The rows, as a view that is valid until the array grows.  [length, *shape]"""
-        if self._storage is not None:
-            self._storage.tidy()  # the caller is about to page rows in
         return self._room[: self._length]
 
     @property
     def tensor(self) -> Tensor:
         """The same view as a tensor."""
-        if self._storage is None:
-            return torch.from_numpy(self.array)
-        return paged(self.array, self._storage)
+        return torch.from_numpy(self.array)
 
     @property
     def nbytes(self) -> int:
         """How many bytes the rows take, without spare capacity."""
         return self._length * self.row_bytes
 
-    @property
-    def is_in_file(self) -> bool:
-        """Whether the rows lie in a file."""
-        return self._storage is not None
-
-    def map_to(self, storage: ArrayStorage) -> None:
-        """Move the rows to a file, where later ones go too."""
-        rows = self.array
-        self._storage = storage
-        self._allocate(len(rows))
-        for part in self.blocks(len(rows), BLOCK // max(self.row_bytes, 1)):
-            self._room[part] = rows[part]
-
     def _allocate(self, rows: int) -> None:
         self._loan = lambda: None  # the borrower keeps the old room, which nobody changes any more
-        if self._storage is None:
-            self._room = self._empty(rows)
-        else:
-            self._file = RoomFile(self._storage)  # a new one: a reader may still use the old one
-            self._enlarge(rows)
+        self._room = self._empty(rows)
 
     def _empty(self, rows: int) -> Array:
         """Return room in memory: rows of whole cache lines begin with one, else all take one more.
@@ -106,19 +79,6 @@ class GrowingArray:
         room: Array = aligned(rows * self.row_bytes).view(self._room.dtype)
         return room.reshape(rows, *self._room.shape[1:])
 
-    def _enlarge(self, rows: int) -> None:
-        """Make room for so many rows in the file; existing rows stay."""
-        assert self._file is not None
-        room = self._file.grow(rows * self.row_bytes).view(self._room.dtype)
-        self._room = room.reshape(rows, *self._room.shape[1:])
-
-    def reserve(self, rows: int) -> None:
-        """Claim disk space so that adding so many rows cannot fail."""
-        length = self._length + rows
-        if self._storage is not None and length > len(self._room):
-            # A file grows without copying, so a quarter more is enough and spares the disk.
-            self._enlarge(length + length // 4 + STEP // max(self.row_bytes, 1))
-
     def moves(self, rows: int) -> bool:
         """Return whether adding so many rows would copy all to a larger allocation.
 
@@ -127,19 +87,17 @@ class GrowingArray:
         >>> ages.moves(2), ages.moves(3)
         (False, True)
         """
-        return self._storage is None and self._length + rows > len(self._room)
+        return self._length + rows > len(self._room)
 
     def extend(self, rows: int) -> None:
         """Add rows of zeros."""
-        self.reserve(rows)
         length = self._length + rows
         if length > len(self._room):
             room = self._empty(2 * length)
             room[: self._length] = self.array
             self._room = room  # last: readers use it without a lock
             self._loan = lambda: None
-        if self._storage is None:  # what a file grows by is zero
-            self._room[self._length : length] = 0
+        self._room[self._length : length] = 0
         self._length = length
 
     def replace(self) -> Tensor:
@@ -169,7 +127,7 @@ class GrowingArray:
         loan = Loan(self)
         self._loan = weakref.ref(loan)  # over when nobody is going to read it
         shape, dtype = self.tensor.shape, self.tensor.dtype
-        return Pieces(tuple(shape), dtype, lambda: loan.pieces(self._storage))
+        return Pieces(tuple(shape), dtype, loan.pieces)
 
     def changing(self, positions: Array) -> None:
         """Save rows that are about to be overwritten, if they are lent.  int64 [n]"""
@@ -178,34 +136,28 @@ class GrowingArray:
             loan.save(positions, self.tensor)
 
     def room(self, rows: int) -> Tensor:
-        """Return room for so many rows like these: where these are in a file, many are as well."""
-        if self._storage is None:
-            return torch.from_numpy(self._empty(rows))
-        return self._storage.empty(rows, *self._room.shape[1:])
-
-    def blocks(self, rows: int, most: int) -> Iterator[slice]:
-        """Yield ranges of so many rows of anything that are worked on one after the other.
-
-        Of an array in a file they are small, and what they brought into memory may go after each.
-
-        most: how many rows a range has where all is in memory
-        """
-        if self._storage is not None:
-            most = min(most, PAGED, self._storage.span // max(self.row_bytes, 1))
-        for start in range(0, rows, max(most, 1)):
-            yield slice(start, min(start + max(most, 1), rows))
-            if self._storage is not None:
-                self._storage.tidy()
+        """Return uninitialised room for so many rows like these."""
+        return torch.from_numpy(self._empty(rows))
 
     def restore(self, state: Tensor) -> None:
         """Copy rows into a new allocation, a block at a time."""
         assert state.shape[1:] == self._room.shape[1:]
         self._allocate(len(state))
         self._length = len(state)
-        for part in self.blocks(len(state), BLOCK // max(self.row_bytes, 1)):
+        for part in blocks(len(state), BLOCK // max(self.row_bytes, 1)):
             self._room[part] = state[part].numpy()
             if is_mapped(state):
                 page_out(state[part])
+
+
+def blocks(rows: int, most: int) -> Iterator[slice]:
+    """Yield ranges of at most so many rows, one after the other.
+
+    >>> list(blocks(3, 2))
+    [slice(0, 2, None), slice(2, 3, None)]
+    """
+    most = max(most, 1)
+    return (slice(start, min(start + most, rows)) for start in range(0, rows, most))
 
 
 def taken(rows: Tensor, positions: Tensor) -> Tensor:
@@ -213,7 +165,7 @@ def taken(rows: Tensor, positions: Tensor) -> Tensor:
 
     [any, ...], int64 [n] -> [n, ...]
     """
-    return rows[positions] if is_mapped(rows) else rows.index_select(0, positions)
+    return rows.index_select(0, positions)
 
 
 class KeptArrays:
@@ -272,7 +224,7 @@ class Loan:
             self._saved.append((first, rows[torch.from_numpy(first)].numpy()))
             self._unread[first] = False
 
-    def pieces(self, storage: ArrayStorage | None) -> Iterator[Tensor]:
+    def pieces(self) -> Iterator[Tensor]:
         """Yield all rows as they were, in pieces."""
         for start in range(0, len(self._rows), self._step):
             part = slice(start, start + self._step)
@@ -282,8 +234,6 @@ class Loan:
                 rows[positions[some] - start] = saved[some]
             self._unread[part] = False
             yield torch.from_numpy(rows)
-            if storage is not None:
-                storage.tidy()
 
 
 class Link:

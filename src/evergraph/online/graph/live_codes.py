@@ -18,7 +18,13 @@ from evergraph.closed_form.codes import (
 )
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label
-from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays, StoredPart
+from evergraph.online.graph.growing_array import (
+    FrozenRows,
+    GrowingArray,
+    KeptArrays,
+    StoredPart,
+    blocks,
+)
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_embeddings import REPLACED, ROWS, HopStates
 from evergraph.online.graph.live_relations import LiveRelations
@@ -129,7 +135,7 @@ class LiveCodes(KeptArrays):
         near = relations.gatherers(relabelled)
         felt: Tensor = torch.cat([change.new, relations.touched, near]).unique()
         self._along.changing(felt.numpy())
-        for rows in self._along.blocks(len(felt), ROWS):
+        for rows in blocks(len(felt), ROWS):
             sums = relations.product(felt[rows], self._shown.tensor, hop=1)
             self._along.tensor[felt[rows]] = unit_rows(sums)
         return felt
@@ -148,7 +154,7 @@ class LiveCodes(KeptArrays):
         unclear, drifted = self._unclear(graph, felt[self._coded.tensor[felt]])
         self._hops.recompute(drifted)
         own[unclear.numpy()] = 0
-        for part in self._shown.blocks(len(unclear), NODES_AT_A_TIME):
+        for part in blocks(len(unclear), NODES_AT_A_TIME):
             rows = partial(self.smoother.frozen().rows, graph)
             given = (unclear[part], rows, self._shown.tensor, self._coded.array)
             self._hops.replace(unclear[part], codes_of_others(*given))
@@ -158,7 +164,7 @@ class LiveCodes(KeptArrays):
 
         And others in which rounding errors since the last recomputation show beside what is left.
         """
-        if graph.compiled and not self._shown.is_in_file:
+        if graph.compiled:
             from evergraph.online.graph.live_kernels import find_unclear
 
             far, drift = self._hops.last
@@ -167,7 +173,7 @@ class LiveCodes(KeptArrays):
             find_unclear(*given, np.float32(DRIFT), np.float32(CLEAR), *found.numpy())
             return nodes[found[0]], nodes[found[1]]
         unclear, due = [nodes[:0]], [nodes[:0]]
-        for rows in self._shown.blocks(len(nodes), ROWS):
+        for rows in blocks(len(nodes), ROWS):
             some = nodes[rows][self._own.tensor[nodes[rows]] != 0]
             others, little = without_own(*self._parts(some)[1:])
             drifts = torch.from_numpy(self._hops.last[1])[some]

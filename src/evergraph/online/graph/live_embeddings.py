@@ -13,7 +13,7 @@ from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.graphs.normalisation import Normalisation
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, taken
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks, taken
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_smoother import (
     DRIFT,
@@ -188,7 +188,7 @@ class HopStates(KeptArrays):
         """Recompute hop + 1 of some nodes from all their in-neighbours."""
         states = self._states[hop]
         states.changing(nodes.numpy())
-        for rows in states.blocks(len(nodes), ROWS):
+        for rows in blocks(len(nodes), ROWS):
             states.tensor[nodes[rows]] = self._next(nodes[rows], hop)
         self._drifts[hop].array[nodes.numpy()] = 0
 
@@ -220,7 +220,7 @@ class HopStates(KeptArrays):
         state = states.tensor
         if not full:
             state[~alive] = 0
-        for rows in states.blocks(len(living), ROWS):
+        for rows in blocks(len(living), ROWS):
             part = living[rows]
             if full and self._corrects:
                 now, were = self._next(part, hop, state[rows]), earlier[rows]

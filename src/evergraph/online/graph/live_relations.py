@@ -15,7 +15,13 @@ from evergraph.closed_form.codes import class_codes
 from evergraph.closed_form.relations import WIDTH, kind_signs
 from evergraph.core.seeding import seeded
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays, StoredPart
+from evergraph.online.graph.growing_array import (
+    FrozenRows,
+    GrowingArray,
+    KeptArrays,
+    StoredPart,
+    blocks,
+)
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import ROWS
 from evergraph.online.graph.neighbour_lists import (
@@ -193,12 +199,12 @@ class LiveRelations(KeptArrays):
         """
         first = torch.cat([self.touched, self.gatherers(self._other)]).unique()
         self._near.changing(first.numpy())
-        for rows in self._near.blocks(len(first), ROWS):
+        for rows in blocks(len(first), ROWS):
             self._near.tensor[first[rows]] = self.product(first[rows], self._sent.tensor, hop=1)
         second = torch.cat([self.touched, self.gatherers(first)]).unique()
         nodes: Tensor = torch.cat([self._other, first, second]).unique()
         self._vectors.changing(nodes.numpy())
-        for rows in self._near.blocks(len(nodes), ROWS):
+        for rows in blocks(len(nodes), ROWS):
             some = nodes[rows]
             parts = (
                 self._codes(some),

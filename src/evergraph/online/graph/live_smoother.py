@@ -29,7 +29,7 @@ from evergraph.graphs.kernels.row_ranges import in_parts
 from evergraph.graphs.kernels.scaled_rows import room
 from evergraph.graphs.normalisation import Normalisation
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays
+from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays, blocks
 from evergraph.online.graph.growing_graph import FrozenGraph, GrowingGraph
 from evergraph.online.graph.neighbour_lists import Entries
 from evergraph.online.graph.pushing import Pushed
@@ -276,7 +276,7 @@ def _differ(
 
     sent, before: nodes whose values changed, ascending, and their old ones
     """
-    for part in states.blocks(len(nodes), max(len(nodes), 1)):
+    for part in blocks(len(nodes), max(len(nodes), 1)):
         if compiled:
             from evergraph.online.graph.live_kernels import differ
 
@@ -331,7 +331,7 @@ def correct(
     first = int(new[0]) if len(new) else graph.num_nodes
     work = _correct_compiled if graph.compiled else _correct
     states.changing(rows)
-    for part in states.blocks(len(rows), max(len(rows), 1)):
+    for part in blocks(len(rows), max(len(rows), 1)):
         work(graph, smoother, source, found, pushed, first, most, states.array, drift, after, part)
     return ChangedRows(torch.from_numpy(rows), states.room(0), None if onward is None else after)
 

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import torch
 from torch import Generator, Tensor
 
-from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind
 from evergraph.core.resolver import Resolver
 from evergraph.online.delta import Label
@@ -235,18 +234,7 @@ class OnlineHead(ABC):
         """Restore what ``state`` returned, after ``begin``."""
 
 
-class _Heads(Resolver[OnlineHead]):
-    def resolve(self, name: str) -> type[OnlineHead]:
-        """Return the class called ``name``; suggest a replacement for one that was removed."""
-        if name == "method":
-            raise ConfigurationError(
-                "the head 'method' was removed, and learners made with it cannot be opened: use "
-                "'auto', 'analytic' or 'replay', and give a new learner the nodes again"
-            )
-        return super().resolve(name)
-
-
-heads = _Heads("head")
+heads = Resolver[OnlineHead]("head")
 
 CLASS_BYTES = 1 << 14  # estimate per class, for heads without an estimate of their own
 BLOCK_VALUES = 1 << 20  # of a matrix with a value for every node and class, computed at a time
