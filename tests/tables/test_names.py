@@ -18,10 +18,12 @@ import pyarrow.parquet
 import pytest
 
 import evergraph as eg
+from arrow_bytes import stream
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.datasets import named_graph
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.online.codecs.tables import read_deltas
+from evergraph.server.http import ARROW
 from evergraph.tables.names import check_columns
 from evergraph.tables.sources import CsvTable, Query
 
@@ -205,3 +207,58 @@ def test_tables_come_through_pipes(people, call, monkeypatch):
 def test_the_package_is_a_command():
     done = subprocess.run([sys.executable, "-m", "evergraph", "--version"], capture_output=True)
     assert done.stdout.decode().strip() == eg.__version__
+
+
+def plain(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return json.loads(table.to_json(orient="records"))
+
+
+@pytest.mark.parametrize("kind", ["json", "arrow"])
+def test_a_service_takes_the_names_and_kinds_of_a_first_body_as_parameters(kind, serve):
+    client = serve()
+    nodes = NODES.drop(columns="id").assign(town=["u", "v", "u", "v"], code=["1", "2", "1", "2"])
+    asked = NAMES | {"columns": json.dumps({"code": "category"})}
+    if kind == "json":
+        pairs = EDGES[["payer", "payee"]].to_numpy().tolist()
+        body: dict[str, Any] = {"json": {"rows": plain(nodes), "edges": pairs}}
+    else:
+        tables = [
+            pa.Table.from_pandas(t, preserve_index=False) for t in (nodes, EDGES[EDGES.columns[:3]])
+        ]
+        body = {"content": b"".join(map(stream, tables)), "headers": {"content-type": ARROW}}
+    done = client.post("/v1/deltas", params=asked, **body)
+    assert done.status_code == 200, done.text
+    assert done.json()["new_nodes"] == 4
+    kinds = {row["column"]: row["read as"] for row in client.get("/v1/columns").json()["columns"]}
+    assert kinds == {"age": "number", "town": "category", "code": "category"}
+    assert client.get("/v1/status").json()["names"] == ["gold", "blue"]
+    assert client.get("/v1/status").json()["edges"] == 2
+    wrong = client.post("/v1/upsert", params={"columns": '{"age": "text"}'}, **body)
+    assert wrong.status_code == 422
+    for params, said in (
+        ({"columns": "age"}, "columns must be kinds by name as JSON"),
+        ({"columns": '{"age": "nummer"}'}, "column 'age' cannot be read as 'nummer'"),
+        ({"labl": "x"}, "there is no parameter 'labl' here: did you mean 'label'"),
+    ):
+        assert said in client.post("/v1/deltas", params=params, **body).json()["error"]
+
+
+@pytest.mark.parametrize("convert", [lambda table: table, pa.Table.from_pandas, polars])
+def test_a_classifier_takes_the_names_as_keywords(convert):
+    nodes, edges = convert(NODES.drop(columns="id")), convert(EDGES.drop(columns="weight"))
+    model = eg.ContinualNodeClassifier(width=16).partial_fit((nodes, edges), **NAMES)
+    assert model.classes_.tolist() == ["gold", "blue"]
+    assert (model.status().nodes, model.status().edges) == (4, 2)
+    assert [row["column"] for row in model.reading_] == ["age"]
+    with pytest.raises(DataError, match="is it --id customer_id"):
+        model.partial_fit(nodes)
+    numbers = eg.ContinualNodeClassifier(width=16, targets="numbers")
+    numbers.partial_fit(convert(NODES[["customer_id", "age", "id"]]), id="customer_id", label="age")
+    assert numbers.status().labelled == 4
+
+
+def test_ids_and_classes_may_be_texts_and_integers_in_one_column():
+    nodes = pd.DataFrame({"id": ["a", 7], "label": ["x", 3], "f": [1.0, 2.0]})
+    model = eg.ContinualNodeClassifier(width=16).partial_fit(nodes)
+    assert model.classes_.tolist() == ["x", 3]
+    assert model.predict(["a", 7]).tolist() == ["x", 3]

@@ -164,7 +164,9 @@ def read_path(
         how = {"unknown_edges": unknown_edges, "repeated": repeated}
         return read_table_folder(path, chosen, undirected=undirected, names=names or {}, **how)
     for name in names or ():
-        raise ConfigurationError(f"parameter {name!r} was given with {path}, which takes none")
+        raise ConfigurationError(
+            f"parameter {name!r} was given with the path {path}, which takes none"
+        )
     made = "last" if path.suffix in READERS else repeated  # these take it as well
     check_no_columns(path, columns, unknown_edges, made)
     if path.is_dir():  # an imported graph

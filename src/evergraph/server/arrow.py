@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -40,7 +40,7 @@ from evergraph.tables.columns import (
 )
 from evergraph.tables.columns import features as numeric_columns
 from evergraph.tables.edges import read_edges
-from evergraph.tables.names import ENDS
+from evergraph.tables.names import ENDS, of_edges, of_nodes, renamed
 
 if TYPE_CHECKING:
     from evergraph.tables.scheme import Scheme
@@ -56,25 +56,36 @@ class ArrowBody:
     """A parsed body of Arrow tables.
 
     Attributes:
-        delta: the change; named features are in the order of the table.
-        names: column names of ``features`` and ``updated_features``, where they have any.
+        delta: the change, without features that have names.
+        tables: these, as tables of ``features`` and of ``updated_features``.
         read: whether the sender has encoded it: labels are literal and numbers are scaled.
         scheme: by which the sender encoded columns, as JSON; None if it does not say.
     """
 
     delta: Delta
-    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    tables: Mapping[str, pa.Table] = field(default_factory=dict)
     read: bool = False
     scheme: Mapping[str, Any] | None = None
 
 
 def delta_from_arrow(body: bytes, *, most: int = MOST_DECODED) -> Delta:
     """Return the delta in a body without encoding its columns; see ``read_arrow``."""
-    return read_arrow(body, most=most).delta
+    found = read_arrow(body, most=most)
+    return replace(found.delta, **by_position(found.tables))
 
 
-def read_arrow(body: bytes, *, most: int = MOST_DECODED) -> ArrowBody:
-    """Parse a body of Arrow tables.  most: bytes that its columns may take once decoded"""
+def by_position(tables: Mapping[str, pa.Table]) -> dict[str, Any]:
+    """Return columns of numbers in the order of their tables."""
+    return {part: numeric_columns(table, table.column_names) for part, table in tables.items()}
+
+
+def read_arrow(
+    body: bytes, *, most: int = MOST_DECODED, names: Mapping[str, str] | None = None
+) -> ArrowBody:
+    """Parse a body of Arrow tables.
+
+    most: bytes that its columns may take once decoded; names: the user's names of columns, by ours.
+    """
     if not installed("pyarrow"):
         raise RefusedError(415, "this service reads JSON only: pyarrow is not installed")
     parts: dict[str, Any] = {}
@@ -88,12 +99,14 @@ def read_arrow(body: bytes, *, most: int = MOST_DECODED) -> ArrowBody:
         read = read and mark is not None
         scheme = scheme or (told.get("columns") if isinstance(told, dict) else None)
         with _refusing("an Arrow table cannot be read"):
-            part = _part(stripped(table))
+            part = _part(_in_our_words(stripped(table), names or {}))
         if twice := parts.keys() & part.keys():
             raise RefusedError(422, f"the body must hold one table of {min(twice)}, not two")
         parts |= part
-    names = {name: parts.pop(f"{name} names", ()) for name in ("features", "updated_features")}
-    named = {name: found for name, found in names.items() if found}
+    tables = {name: parts.pop(f"{name} table", None) for name in ("features", "updated_features")}
+    named = {name: table for name, table in tables.items() if table is not None}
+    if read and named:
+        parts |= by_position(named)
     return ArrowBody(Delta(**parts), named, read=read, scheme=scheme)
 
 
@@ -155,6 +168,13 @@ def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
     return bytes(sink.getvalue())
 
 
+def _in_our_words(table: pa.Table, names: Mapping[str, str]) -> pa.Table:
+    """Return a table under our names; one of edges has both of their ends."""
+    joins = all(names.get(end, end) in table.column_names for end in ENDS)
+    called = (of_edges if joins else of_nodes)(names)
+    return renamed(table, {t: ours for t, ours in called.items() if t in table.column_names})
+
+
 def _part(table: pa.Table) -> dict[str, Any]:
     names = list(table.column_names)
     if len(set(names)) < len(names):
@@ -208,21 +228,17 @@ def _node_part(table: pa.Table, op: str | None) -> dict[str, Any]:
     parts: dict[str, Any] = {}
     if op != "update" and is_typed(table):
         parts["types"] = tuple(column(table, TYPE).to_pylist())
-        table = table.drop_columns(TYPE)
-    called, features = _features(table)
+    columns = [name for name in names if name not in ("id", "label", *([TYPE] if parts else []))]
+    features = _features(table, columns)
+    part = "features" if isinstance(features, Tensor) else "features table"
     if op != "update":
         told = tuple(labels.to_pylist())
-        return parts | {
-            "nodes": known,
-            "features": features,
-            "features names": called,
-            "labels": told,
-        }
+        return parts | {"nodes": known, part: features, "labels": told}
     # New features of known nodes, and their labels where the table has some.
     late = tuple(
         pair for pair in zip(known, labels.to_pylist(), strict=True) if pair[1] is not None
     )
-    parts = {"updated": known, "updated_features": features, "updated_features names": called}
+    parts = {"updated": known, f"updated_{part}": features}
     return parts | ({"late": late} if late else {})
 
 
@@ -268,14 +284,13 @@ def _labels(table: pa.Table) -> pa.Array:
     return as_integers(values, "label")
 
 
-def _features(table: pa.Table) -> tuple[list[str], Tensor]:
-    """Return names and values of the features of nodes: a column each, or one column of lists.
+def _features(table: pa.Table, names: list[str]) -> pa.Table | Tensor:
+    """Return the features of nodes: a table of columns, or one column of lists as a matrix.
 
-    In that case there are no names.  -> names, float32 [rows, dims]
+    -> float32 [rows, dims]
     """
-    names = [name for name in table.column_names if name not in ("id", "label")]
     if names != ["features"] or is_number(table.schema.field("features").type):
-        return names, numeric_columns(table, names) if names else torch.zeros(table.num_rows, 0)
+        return table.select(names) if names else torch.zeros(table.num_rows, 0)
     values = column(table, "features")
     if not (pa.types.is_list(values.type) or pa.types.is_fixed_size_list(values.type)):
         raise DataError(f"column 'features' holds {values.type}: expected lists of numbers")
@@ -287,7 +302,7 @@ def _features(table: pa.Table) -> tuple[list[str], Tensor]:
     if len(widths) > 1:
         raise DataError(f"features must be rows of one width, not of {widths[0]} and {widths[1]}")
     numbers = flat.to_numpy(zero_copy_only=False).astype(np.float32)
-    return [], torch.from_numpy(numbers).reshape(len(values), -1 if len(values) else 0)
+    return torch.from_numpy(numbers).reshape(len(values), -1 if len(values) else 0)
 
 
 def tables_in(body: bytes, *, most: int = MOST_DECODED) -> Iterator[pa.Table]:

@@ -284,8 +284,8 @@ def _read_query(
         empty = renamed(plainly_typed(schema.empty_table()), called)
 
         def sample() -> pa.Table:
-            rows = pa.Table.from_batches([next(batches, schema.empty_table().to_batches()[0])])
-            return renamed(plainly_typed(rows), called)
+            rows = [batch for batch in (next(batches, None),) if batch is not None]
+            return renamed(plainly_typed(pa.Table.from_batches(rows, schema)), called)
 
         check_columns(empty.column_names, needed, sample)
         yield Chunk(empty, 0, 0, total or 0)

@@ -22,7 +22,14 @@ from evergraph.core.errors import DataError, nearest
 from evergraph.core.notices import say
 from evergraph.graphs import UNLABELLED
 from evergraph.tables.arrow import pa, pc
-from evergraph.tables.columns import as_integers, is_number, is_text, parsed, wrong_value
+from evergraph.tables.columns import (
+    as_integers,
+    is_number,
+    is_text,
+    mixed,
+    parsed,
+    wrong_value,
+)
 
 # Common names of label columns elsewhere.
 MEANT = ("class", "classes", "target", "targets", "y", "category", "group", "outcome", "labels")
@@ -78,6 +85,8 @@ def label_values(
     kind = values.type
     if pa.types.is_boolean(kind):
         return values.cast(pa.string())
+    if pa.types.is_union(kind):
+        return mixed([one_label(value) for value in values.to_pylist()])
     if is_text(kind):
         # Only a CSV has blanks that mean nothing, as after its commas.
         values = filled(values) if guess else _without_missing(values)

@@ -44,7 +44,7 @@ class ColumnNames(TypedDict, total=False):
     weight: str | None
 
 
-def of_nodes(given: Mapping[str, object], *, label: str = "label") -> Names:
+def of_nodes(given: Mapping[str, object], *, label: str = "label") -> dict[str, str]:
     """Return our names by the user's in a table of nodes.  label: what the target is called here
 
     >>> of_nodes({"id": "customer_id", "source": "payer"})
@@ -53,12 +53,12 @@ def of_nodes(given: Mapping[str, object], *, label: str = "label") -> Names:
     return _by_theirs(given, {"id": "id", "label": label})
 
 
-def of_edges(given: Mapping[str, object]) -> Names:
+def of_edges(given: Mapping[str, object]) -> dict[str, str]:
     """Return our names by the user's in a table of edges."""
     return _by_theirs(given, {name: name for name in OF_EDGES})
 
 
-def _by_theirs(given: Mapping[str, object], called: Mapping[str, str]) -> Names:
+def _by_theirs(given: Mapping[str, object], called: Mapping[str, str]) -> dict[str, str]:
     for name in given:
         if name not in (*OF_NODES, *OF_EDGES):
             known = ", ".join((*OF_NODES, *OF_EDGES))

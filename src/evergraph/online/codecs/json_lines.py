@@ -257,4 +257,4 @@ def _matrix(lines: Sequence[Line], scheme: Scheme | None) -> Tensor:
 
 def table_of_lines(lines: Sequence[Line], names: Sequence[str] | None = None) -> pa.Table:
     """Return the columns of lines as a table, with gaps; names: of columns, by default all."""
-    return table_of_rows([line.columns for line in lines if line.columns is not None], names)
+    return table_of_rows([line.columns for line in lines if line.columns is not None], names or ())

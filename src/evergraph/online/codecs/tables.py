@@ -5,7 +5,8 @@ They are meant for ``LearnerFolder.upsert``, as tables may repeat what the learn
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
+from evergraph.core.label_space import Kind
 from evergraph.core.notices import say_ignored
 from evergraph.graphs.validation import column_peaks, say_loud_column
 from evergraph.online.checking import LARGEST_FEATURE
@@ -24,6 +26,7 @@ from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import read_table
 from evergraph.tables.columns import (
     RELATION,
+    TYPE,
     WEIGHT,
     as_whole,
     column,
@@ -33,7 +36,9 @@ from evergraph.tables.columns import (
     is_typed,
 )
 from evergraph.tables.edges import EdgeRows, read_edges, say_edges_unread
-from evergraph.tables.names import ENDS, ColumnNames, of_edges, of_nodes
+from evergraph.tables.fitting import say_few
+from evergraph.tables.labels import LABELS, TARGET
+from evergraph.tables.names import ENDS, ColumnNames, check_columns, of_edges, of_nodes
 from evergraph.tables.nodes import NodeRoles, NodeTable, read_nodes, texts_of
 from evergraph.tables.scheme import Scheme
 from evergraph.tables.sources import Source, named, naming
@@ -45,6 +50,49 @@ TOMORROW = "later neighbours are not known yet"  # why gaps cannot be filled fro
 NODE_OPS = ("add", "update", "forget")
 EDGE_OPS = ("add", "remove")
 Rows = npt.NDArray[np.bool_]
+
+
+TARGETS: Mapping[Kind, str] = {"class": "label", "labels": LABELS, "numbers": TARGET}
+
+
+def read_rows(
+    table: pa.Table,
+    columns: Columns | Scheme | None,
+    kind: Kind,
+    *,
+    where: str,
+    noted: bool = False,
+) -> NodeTable:
+    """Return the rows of a table of nodes for a live learner, from a frame, JSON or lines.
+
+    Types are texts or null. kind: of the learner's targets; where: origin of the table, for
+    messages; noted: whether the user knows already that columns are matched by position.
+    """
+    if isinstance(columns, Columns):
+        columns.check_fill("a learner", TOMORROW)
+    with naming(where):
+        check_columns(table.column_names, ("id",), lambda: table)
+        roles = NodeRoles.of(table.column_names, types=is_typed(table))
+        targets = ["label"] if "label" in table.column_names else roles.targets
+        if len(targets) > 1:
+            raise DataError(f"has columns {', '.join(targets)}: expected one number to predict")
+        for name in targets:
+            if name != TARGETS[kind] and not (kind == "numbers" and name.startswith(TARGET)):
+                raise DataError(
+                    f"has a column {name!r}, but the model was made with targets={kind!r}"
+                )
+        untyped = replace(roles, types=False)
+        rows = read_nodes(
+            table, columns, where=where, roles=untyped, most=LARGEST_FEATURE, piece=noted
+        )
+        scheme = rows.features.scheme
+        if isinstance(columns, Columns) and not (scheme and scheme.width):
+            raise DataError("has no usable column: expected features beside id and label")
+    timed = [] if rows.times is None else ["time"]
+    say_ignored(where, "column", timed, "a learner takes nodes in the order of their rows")
+    if isinstance(columns, Columns) and scheme is not None:
+        say_few(where, table.num_rows, scheme)
+    return replace(rows, types=column(table, TYPE)) if roles.types else rows
 
 
 def read_deltas(
