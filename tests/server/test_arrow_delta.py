@@ -92,7 +92,7 @@ def test_lists_of_any_kind_categories_and_missing_labels():
     [
         (b"nonsense", "not an Arrow IPC stream"),
         (stream({"id": ["a"], "f": [1.0]})[:-40], "not an Arrow IPC stream"),
-        ({"name": ["a"]}, "must have the column id, or source and target"),
+        ({"name": ["a"]}, "an Arrow table has no column 'id': it has name"),
         ({"id": [1.5], "f": [1.0]}, "expected strings or integers"),
         ({"id": ["a", None], "f": [1, 2]}, "row 2 has no value in column 'id'"),
         ({"id": ["a"], "f": ["high"]}, "expected numbers"),

@@ -1,6 +1,7 @@
 """Other names of columns, encodings and pipes, by every way in that has them."""
 
 import csv
+import io
 import json
 import os
 import sqlite3
@@ -18,12 +19,10 @@ import pyarrow.parquet
 import pytest
 
 import evergraph as eg
-from arrow_bytes import stream
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.datasets import named_graph
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.online.codecs.tables import read_deltas
-from evergraph.server.http import ARROW
 from evergraph.tables.names import check_columns
 from evergraph.tables.sources import CsvTable, Query
 
@@ -209,40 +208,6 @@ def test_the_package_is_a_command():
     assert done.stdout.decode().strip() == eg.__version__
 
 
-def plain(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return json.loads(table.to_json(orient="records"))
-
-
-@pytest.mark.parametrize("kind", ["json", "arrow"])
-def test_a_service_takes_the_names_and_kinds_of_a_first_body_as_parameters(kind, serve):
-    client = serve()
-    nodes = NODES.drop(columns="id").assign(town=["u", "v", "u", "v"], code=["1", "2", "1", "2"])
-    asked = NAMES | {"columns": json.dumps({"code": "category"})}
-    if kind == "json":
-        pairs = EDGES[["payer", "payee"]].to_numpy().tolist()
-        body: dict[str, Any] = {"json": {"rows": plain(nodes), "edges": pairs}}
-    else:
-        tables = [
-            pa.Table.from_pandas(t, preserve_index=False) for t in (nodes, EDGES[EDGES.columns[:3]])
-        ]
-        body = {"content": b"".join(map(stream, tables)), "headers": {"content-type": ARROW}}
-    done = client.post("/v1/deltas", params=asked, **body)
-    assert done.status_code == 200, done.text
-    assert done.json()["new_nodes"] == 4
-    kinds = {row["column"]: row["read as"] for row in client.get("/v1/columns").json()["columns"]}
-    assert kinds == {"age": "number", "town": "category", "code": "category"}
-    assert client.get("/v1/status").json()["names"] == ["gold", "blue"]
-    assert client.get("/v1/status").json()["edges"] == 2
-    wrong = client.post("/v1/upsert", params={"columns": '{"age": "text"}'}, **body)
-    assert wrong.status_code == 422
-    for params, said in (
-        ({"columns": "age"}, "columns must be kinds by name as JSON"),
-        ({"columns": '{"age": "nummer"}'}, "column 'age' cannot be read as 'nummer'"),
-        ({"labl": "x"}, "there is no parameter 'labl' here: did you mean 'label'"),
-    ):
-        assert said in client.post("/v1/deltas", params=params, **body).json()["error"]
-
-
 @pytest.mark.parametrize("convert", [lambda table: table, pa.Table.from_pandas, polars])
 def test_a_classifier_takes_the_names_as_keywords(convert):
     nodes, edges = convert(NODES.drop(columns="id")), convert(EDGES.drop(columns="weight"))
@@ -255,6 +220,21 @@ def test_a_classifier_takes_the_names_as_keywords(convert):
     numbers = eg.ContinualNodeClassifier(width=16, targets="numbers")
     numbers.partial_fit(convert(NODES[["customer_id", "age", "id"]]), id="customer_id", label="age")
     assert numbers.status().labelled == 4
+
+
+def test_lines_take_the_names_of_label_and_weight(people, call, monkeypatch):
+    lines = [
+        {"node": "ann", "age": 40, "segment": "gold"},
+        {"node": "bob", "age": 20, "segment": "blue"},
+        {"edge": ["ann", "bob"], "amount": 2.5},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    given = ("ingest", "learner", "-", "--label", "segment", "--weight", "amount")
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    out, _ = call(*given)
+    assert "knows 2 nodes and 2 classes" in out
+    _, err = call(*given, "--id", "node", expect=2)
+    assert "--id names a column of tables, not of lines" in err
 
 
 def test_ids_and_classes_may_be_texts_and_integers_in_one_column():

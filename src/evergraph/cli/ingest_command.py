@@ -120,9 +120,11 @@ def ingest_command(
         if stream != "-" or sync or any(given is not None for given in (nodes, edges, forget)):
             said = f"a stream must be - without tables, not {stream!r} with other inputs"
             raise ConfigurationError(said)
-        way = {"batch": batch, "every": seconds_of(every), "prefix": key_prefix}
+        way: dict[str, Any] = {"batch": batch, "every": seconds_of(every), "prefix": key_prefix}
         load_plugins(plugins)
-        way |= {"skip_known": skip_known, "repeated": rule}
+        if others := names.keys() - {"label", "weight"}:
+            raise ConfigurationError(f"--{min(others)} names a column of tables, not of lines")
+        way |= {"skip_known": skip_known, "repeated": rule, "names": names}
         _ingest_stream(learner, way, as_json)
         return
     with stops_with("run the same command again to continue"):

@@ -40,7 +40,7 @@ from evergraph.tables.columns import (
 )
 from evergraph.tables.columns import features as numeric_columns
 from evergraph.tables.edges import read_edges
-from evergraph.tables.names import ENDS, of_edges, of_nodes, renamed
+from evergraph.tables.names import ENDS, missing_column, of_edges, of_nodes, renamed
 
 if TYPE_CHECKING:
     from evergraph.tables.scheme import Scheme
@@ -213,9 +213,7 @@ def _node_part(table: pa.Table, op: str | None) -> dict[str, Any]:
     """Return the fields that a table of nodes holds, all rows being the same operation if given."""
     names = list(table.column_names)
     if "id" not in names:
-        raise DataError(
-            f"an Arrow table must have the column id, or source and target, not {names[:8]}"
-        )
+        raise DataError(f"an Arrow table {missing_column('id', table)}")
     known = tuple(listed(_column(ids(table, "id"), "id")))
     if op == "forget" or (op is None and names == ["id"]):
         return {"forgotten": known}
@@ -225,20 +223,18 @@ def _node_part(table: pa.Table, op: str | None) -> dict[str, Any]:
     if op != "update" and set(names) == {"id", "label"}:
         check_filled(labels, "label")
         return {"late": tuple(zip(known, labels.to_pylist(), strict=True))}
-    parts: dict[str, Any] = {}
-    if op != "update" and is_typed(table):
-        parts["types"] = tuple(column(table, TYPE).to_pylist())
-    columns = [name for name in names if name not in ("id", "label", *([TYPE] if parts else []))]
+    types = {"types": tuple(column(table, TYPE).to_pylist())} if is_typed(table) else {}
+    columns = [name for name in names if name not in ("id", "label", *([TYPE] if types else []))]
     features = _features(table, columns)
     part = "features" if isinstance(features, Tensor) else "features table"
     if op != "update":
         told = tuple(labels.to_pylist())
-        return parts | {"nodes": known, part: features, "labels": told}
+        return types | {"nodes": known, part: features, "labels": told}
     # New features of known nodes, and their labels where the table has some.
     late = tuple(
         pair for pair in zip(known, labels.to_pylist(), strict=True) if pair[1] is not None
     )
-    parts = {"updated": known, f"updated_{part}": features}
+    parts: dict[str, Any] = {"updated": known, f"updated_{part}": features}
     return parts | ({"late": late} if late else {})
 
 
