@@ -16,8 +16,8 @@ from evergraph.core.checks import check_choice
 from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError, DataError, did_you_mean
 from evergraph.core.file_lock import Closing
-from evergraph.core.label_space import KINDS, Kind
 from evergraph.core.notices import say
+from evergraph.core.targets import OneClass, target_kinds, target_of
 from evergraph.datasets.doors import holds_graph, named_graph
 from evergraph.graphs.pyg import is_hetero
 from evergraph.graphs.repeats import say_repeated
@@ -122,7 +122,7 @@ class ContinualNodeClassifier(Part, Closing):
         undirected: bool = True,
         seed: int = 0,
         columns: Columns | Mapping[str, str | Encoder] | None = None,
-        targets: Kind = "class",
+        targets: str = "class",
         tolerance: float = TOLERANCE,
         patience: int = PATIENCE,
         on_alarm: OnAlarm | None = None,
@@ -131,7 +131,7 @@ class ContinualNodeClassifier(Part, Closing):
         self.head_options, self.objective = head_options, objective
         self.scaling: Scaling = scaling
         self.undirected, self.seed, self.columns = undirected, seed, columns
-        self.targets: Kind = targets
+        self.targets = targets
         self.tolerance, self.patience, self.on_alarm = tolerance, patience, on_alarm
         self.reading_: list[dict[str, str]] = []
         self._noted_positions = False  # whether the notice that names are ignored was given
@@ -191,14 +191,14 @@ class ContinualNodeClassifier(Part, Closing):
         return self.learner_.status().features > 0
 
     def _made(self) -> OnlineLearner:
-        check_choice("targets", self.targets, KINDS)
+        check_choice("targets", self.targets, target_kinds.names())
         given = {"width": self.width, "objective": self.objective}
         given = {name: value for name, value in given.items() if value is not None}
         options = {**(self.head_options or {}), **given}
         head = self.head
         if isinstance(head, str | Mapping):
             table = {"name": head} if isinstance(head, str) else dict(head)
-            if self.targets != "class" and table.get("name") in ("auto", "targets"):
+            if not target_of(self.targets).is_class and table.get("name") in ("auto", "targets"):
                 table |= {"name": "targets", "kind": self.targets}
             head = table | options
         elif options:
@@ -431,7 +431,7 @@ class ContinualNodeClassifier(Part, Closing):
     @property
     def classes_(self) -> np.ndarray[Any, Any]:
         """Known classes or labels, in order of arrival; empty for numbers."""
-        return conversion.label_array(self.learner_.classes)
+        return OneClass().array(self.learner_.classes)
 
     def predict(self, ids: Any) -> Any:
         """Return the most likely class of each node, or a list of its labels, or its number."""
@@ -444,8 +444,9 @@ class ContinualNodeClassifier(Part, Closing):
 
         -> [ids, classes]; labels have independent probabilities, so rows do not add up to 1
         """
-        if self.targets == "numbers":
-            raise ConfigurationError("predict_proba needs classes or labels, not numbers")
+        target = target_of(self.targets)
+        if not target.has_probabilities:
+            raise ConfigurationError(f"predict_proba needs classes or labels, not {target.plural}")
         classes, matrix = self.learner_.predict_proba(conversion.as_ids(ids, "ids"))
         return conversion.matrix_like(ids, matrix, classes)
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.core.label_space import Kind
 from evergraph.core.notices import say_ignored
+from evergraph.core.targets import target_of
 from evergraph.datasets.doors import NamedGraph
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import densify
@@ -23,7 +23,7 @@ from evergraph.graphs.validation import (
     say_unread,
 )
 from evergraph.online.checking import LARGEST_FEATURE
-from evergraph.online.codecs.tables import TARGETS, TOMORROW
+from evergraph.online.codecs.tables import TOMORROW
 from evergraph.online.delta import Delta, EdgeColumns, Label, NodeId, NodeTarget
 from evergraph.online.identifiers import check_ids
 from evergraph.online.labels import as_labels, graph_targets, plain_values, targets_of_y
@@ -139,17 +139,17 @@ def as_types(values: Any) -> list[str | None]:
     ]
 
 
-def table_of_nodes(table: Any, names: Mapping[str, object], kind: Kind) -> pa.Table:
+def table_of_nodes(table: Any, names: Mapping[str, object], kind: str) -> pa.Table:
     """Return a table of nodes of pandas, Polars or Arrow as Arrow, under our names of columns.
 
     A named index of pandas is a column. names: the user's names by ours; kind: of the targets.
     """
     if is_a(table, "pandas") and table.index.name in ("id", names.get("id")):
         table = table.reset_index()
-    return renamed(arrow_table(table), of_nodes(names, label=TARGETS[kind]))
+    return renamed(arrow_table(table), of_nodes(names, label=target_of(kind).column))
 
 
-def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "class") -> Delta:
+def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: str = "class") -> Delta:
     """Return a delta that adds a graph with names; ids: other names for its nodes.
 
     Two nodes that are joined by several relations have an edge for each. kind: of the model's
@@ -159,7 +159,7 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "c
     own = range(graph.num_nodes) if named.ids is None else named.ids
     nodes = _renamed(own, ids, "nodes")
     labels = as_labels(graph.labels, graph.num_nodes) if graph.targets is None else []
-    if kind != "class" and any(label is not None for label in labels):
+    if not target_of(kind).is_class and any(label is not None for label in labels):
         raise DataError(f"nodes have classes, but the model was made with targets={kind!r}")
     targets: list[NodeTarget | None] = list(labels)
     if graph.targets is not None:
@@ -199,7 +199,7 @@ def _between(nodes: list[NodeId], sides: Any) -> EdgeColumns:
 
 
 def delta_of_data(
-    data: Any, ids: Any, key: str | None, kind: Kind = "class", repeated: str = "last"
+    data: Any, ids: Any, key: str | None, kind: str = "class", repeated: str = "last"
 ) -> Delta:
     """Return a delta that adds a PyG ``Data``, with nodes named ``ids`` or 0, 1, 2, ...
 
@@ -229,7 +229,7 @@ def delta_of_data(
 
 
 def delta_of_hetero(
-    data: Any, ids: Any, key: str | None, kind: Kind = "class", repeated: str = "last"
+    data: Any, ids: Any, key: str | None, kind: str = "class", repeated: str = "last"
 ) -> Delta:
     """Return a delta that adds a PyG ``HeteroData``, with relations and types.
 
@@ -250,15 +250,14 @@ def label_array(labels: Sequence[Label]) -> np.ndarray[Any, Any]:
     return np.array(labels, dtype=plain)
 
 
-def targets_like(kind: Kind, ids: Any, found: Sequence[Any]) -> Any:
+def targets_like(kind: str, ids: Any, found: Sequence[Any]) -> Any:
     """Return predictions in the type of ``ids``: a Series for pandas, a tensor for a tensor.
 
     A tensor cannot hold labels or names of classes: these are a list of lists, and an array.
     """
-    values: Any = [list(labels) for labels in found] if kind == "labels" else label_array(found)
-    if kind == "numbers":
-        values = np.array(found, dtype=np.float32)
-    if isinstance(ids, Tensor) and kind != "labels" and values.dtype in (np.int64, np.float32):
+    values = target_of(kind).array(found)
+    numeric = isinstance(values, np.ndarray) and values.dtype in (np.int64, np.float32)
+    if isinstance(ids, Tensor) and numeric:
         return torch.from_numpy(values)
     if not is_a(ids, "pandas"):
         return values

@@ -10,7 +10,7 @@ from evergraph.core.errors import DataError
 from evergraph.core.extras import installed
 from evergraph.core.notices import say
 from evergraph.graphs.repeats import say_repeated
-from evergraph.online.codecs.tables import TARGETS, read_rows
+from evergraph.online.codecs.tables import read_rows
 from evergraph.online.conversion import read_columns
 from evergraph.online.delta import is_empty
 from evergraph.online.folder.markers import check_chosen
@@ -107,7 +107,7 @@ class DeltaReader:
             raise RefusedError(422, "a body must have nodes with features or rows, not both")
         if not installed("pyarrow"):
             raise RefusedError(422, "rows cannot be read: pyarrow is not installed in this service")
-        columns, kind = self._reading(told.columns), self._folder.learner.head.kind
+        columns, kind = self._reading(told.columns), self._folder.learner.head.target
         if columns is None:
             raise DataError("rows: the learner began with plain numbers: send nodes and features")
         # A column that is in no row has a gap in each, as one that is in some of them has.
@@ -116,8 +116,8 @@ class DeltaReader:
         words = {name: called.get(name.strip(), name.strip()) for row in rows for name in row}
         ours = [{words[name]: value for name, value in row.items()} for row in rows]
         table = table_of_rows(ours, known)
-        target = {"label": TARGETS[kind]} if "label" in table.column_names else {}
-        read = read_rows(renamed(table, target), columns, kind, where="rows")
+        target = {"label": kind.column} if "label" in table.column_names else {}
+        read = read_rows(renamed(table, target), columns, kind.name, where="rows")
         delta = replace(
             delta,
             nodes=read.ids.to_pylist(),
@@ -163,7 +163,7 @@ class DeltaReader:
 
     def _label(self, label: Any) -> Any:
         """Return a label of a table, None for a spelling that stands for no class."""
-        is_class = self._folder.learner.head.kind == "class" and not isinstance(label, list)
+        is_class = self._folder.learner.head.target.is_class and not isinstance(label, list)
         return one_label(label) if is_class else label
 
     def _late(self, node: object, label: Any) -> Any:

@@ -5,7 +5,7 @@ They are meant for ``LearnerFolder.upsert``, as tables may repeat what the learn
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,8 @@ import torch
 
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
-from evergraph.core.label_space import Kind
 from evergraph.core.notices import say_ignored
+from evergraph.core.targets import target_of
 from evergraph.graphs.validation import column_peaks, say_loud_column
 from evergraph.online.checking import LARGEST_FEATURE
 from evergraph.online.codecs.table_deltas import TableDeltas, among
@@ -37,7 +37,6 @@ from evergraph.tables.columns import (
 )
 from evergraph.tables.edges import EdgeRows, read_edges, say_edges_unread
 from evergraph.tables.fitting import say_few
-from evergraph.tables.labels import LABELS, TARGET
 from evergraph.tables.names import ENDS, ColumnNames, check_columns, of_edges, of_nodes
 from evergraph.tables.nodes import NodeRoles, NodeTable, read_nodes, texts_of
 from evergraph.tables.scheme import Scheme
@@ -52,13 +51,10 @@ EDGE_OPS = ("add", "remove")
 Rows = npt.NDArray[np.bool_]
 
 
-TARGETS: Mapping[Kind, str] = {"class": "label", "labels": LABELS, "numbers": TARGET}
-
-
 def read_rows(
     table: pa.Table,
     columns: Columns | Scheme | None,
-    kind: Kind,
+    kind: str,
     *,
     where: str,
     noted: bool = False,
@@ -77,7 +73,7 @@ def read_rows(
         if len(targets) > 1:
             raise DataError(f"has columns {', '.join(targets)}: expected one number to predict")
         for name in targets:
-            if name != TARGETS[kind] and not (kind == "numbers" and name.startswith(TARGET)):
+            if name.partition("_")[0] != target_of(kind).column:
                 raise DataError(
                     f"has a column {name!r}, but the model was made with targets={kind!r}"
                 )
