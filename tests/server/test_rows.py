@@ -14,7 +14,8 @@ from arrow_bytes import stream
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
-from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
+from evergraph.server.arrow import delta_from_arrow
+from evergraph.server.arrow_writer import arrow_from_delta
 from evergraph.server.bodies import at_once
 from evergraph.server.deltas import DeltaReader
 from evergraph.server.http import ARROW
