@@ -218,7 +218,7 @@ def test_a_classifier_takes_the_names_as_keywords(convert):
     with pytest.raises(DataError, match="is it --id customer_id"):
         model.partial_fit(nodes)
     numbers = eg.ContinualNodeClassifier(width=16, targets="numbers")
-    numbers.partial_fit(convert(NODES[["customer_id", "age", "id"]]), id="customer_id", label="age")
+    numbers.partial_fit(convert(NODES.drop(columns="id")), id="customer_id", label="age")
     assert numbers.status().labelled == 4
 
 

@@ -144,7 +144,7 @@ def table_of_nodes(table: Any, names: Mapping[str, object], kind: str) -> pa.Tab
 
     A named index of pandas is a column. names: the user's names by ours; kind: of the targets.
     """
-    if is_a(table, "pandas") and table.index.name in ("id", names.get("id")):
+    if is_a(table, "pandas") and table.index.name in ("id", names.get("id", "id")):
         table = table.reset_index()
     return renamed(arrow_table(table), of_nodes(names, label=target_of(kind).column))
 

@@ -151,6 +151,8 @@ def ids(
             raise DataError(f"row {rows.index(None) + 1} has no value in column {name!r}")
         return values
     numbers = pa.types.is_integer(values.type)
+    if pa.types.is_null(values.type):
+        check_filled(values, name, before=before)
     if not numbers and not is_text(values.type) and len(values):
         raise DataError(f"column {name!r} holds {values.type}: expected {expected}")
     check_filled(values, name, before=before)
