@@ -14,6 +14,8 @@ import typer
 
 from evergraph.cli import inputs, options
 from evergraph.cli.inputs import columns_named, parse_columns, tables_of
+from evergraph.cli.learner_commands import show_learner
+from evergraph.cli.learner_target import is_learner
 from evergraph.cli.options import argument, flag, option, parse_settings, renamed, resources_of
 from evergraph.cli.output import print_json, print_table, stops_with
 from evergraph.cli.progress import StageProgress, spinner
@@ -253,7 +255,7 @@ def _cell(value: Any) -> str:
 
 
 def info_command(
-    dataset: str = argument("A dataset's name, or the path of a graph."),
+    dataset: str = argument("A dataset's name, or the path of a graph or of a learner."),
     classes_per_task: int = option("Classes per task.", default=2),
     verify: bool = flag("--verify", "Read an imported graph completely and compare checksums."),
     repeated: inputs.Repeated = None,
@@ -265,11 +267,15 @@ def info_command(
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
-    """Show a graph's size, features, classes, homophily and tasks.
+    """Show a graph's size, features, classes, homophily and tasks, or what a learner has learned.
 
     Edges and homophily are given twice: as listed, and with every edge in both directions, which
     is what a run uses unless --directed is given.
     """
+    if is_learner(Path(dataset)):
+        load_plugins(plugins)
+        show_learner(Path(dataset), as_json)
+        return
     if verify:
         with spinner(f"verifying {dataset}"):
             from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder

@@ -32,6 +32,7 @@ from evergraph.online.labels import as_targets, target_score
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.learner_state import PATIENCE, PLAIN, TOLERANCE
 from evergraph.online.monitor import Alarm, OnAlarm, report
+from evergraph.online.plotting import plot
 from evergraph.online.upsert import without_repeats, without_unknown
 from evergraph.online.view import Explanation, Status, Suggestion
 from evergraph.tables import Columns, Encoder, Scheme
@@ -46,6 +47,7 @@ from evergraph.topology.cached import Scaling
 from evergraph.training.trainer import Objective
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from typing_extensions import Unpack
 
     from evergraph.online.folder.learner_folder import LearnerFolder
@@ -478,6 +480,10 @@ class ContinualNodeClassifier(Part, Closing):
     def status(self) -> Status:
         """Return the status in numbers."""
         return self.learner_.status()
+
+    def plot(self) -> Figure:
+        """Return a matplotlib figure: accuracy over time, growth, classes, drift and confusion."""
+        return plot(self.learner_)
 
     def _repr_html_(self) -> str:
         if self._kept is None:

@@ -11,13 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
 from pydantic import Field, StrictBool
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
+from evergraph.core.errors import KeyReusedError, UnknownNodeError
 from evergraph.core.file_lock import scratch_beside
 from evergraph.graphs.repeats import REPEATED
+from evergraph.online.delta import Delta
 from evergraph.online.folder.backup import BackedUp, backup
 from evergraph.online.folder.status import Purged
 from evergraph.online.upsert import Upserted
@@ -33,15 +35,23 @@ from evergraph.server.bodies import (
     parse,
 )
 from evergraph.server.deltas import Told
-from evergraph.server.http import ARROW, JSON, LeanRoute, RefusedError, answer, check_parameters
+from evergraph.server.http import (
+    ARROW,
+    JSON,
+    IdRoute,
+    LeanRoute,
+    RefusedError,
+    answer,
+    check_parameters,
+)
 from evergraph.server.observability import audit, audit_change
+from evergraph.server.service import ids_of
 from evergraph.tables.choices import Columns
 from evergraph.tables.names import OF_EDGES, OF_NODES
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from evergraph.online.delta import Delta
     from evergraph.server.auth import Guard
     from evergraph.server.service import Service
 
@@ -192,6 +202,36 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         """
         return await learn(request, "refit")
 
+    async def forget_node(
+        request: Request,
+        node: str,
+        integer: bool = Query(False, description="Whether the id is an integer, not a string."),
+    ) -> Response:
+        """Forget one node, as `/v1/forget` does.
+
+        Without `integer`, the string id is tried first, then the integer id of the same digits.
+        """
+        began = time.monotonic()
+        first, second = ids_of(node, integer)
+        delta = _keyed(request, Delta(forgotten=(first,)))
+        try:
+            done = asdict(await service.change(delta))
+        except (UnknownNodeError, KeyReusedError):  # the key may be that of the integer id
+            if second is None:
+                raise
+            delta = replace(delta, forgotten=(second,))
+            done = asdict(await service.change(delta))
+        audit_change(request, delta, done["seq"], time.monotonic() - began)
+        return answer(done)
+
+    for path in ("/nodes/{node:path}", "/nodes"):  # as of the routes that read
+        router.add_api_route(
+            path,
+            forget_node,
+            methods=["DELETE"],
+            route_class_override=IdRoute,
+            openapi_extra=schema.parameters(schema.KEY),
+        )
     return router
 
 
