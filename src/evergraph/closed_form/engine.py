@@ -43,8 +43,8 @@ class ViewEngine:
     chosen again when something was removed, when the map has changed, or when the nodes have grown
     by a quarter.
 
-    On landmarks, nodes count with a weight by the size of their class when landmarks were chosen,
-    about one over it (``class_weights``): all classes then shape A alike.
+    On landmarks, nodes of a live learner count with about one over the size of their class when
+    landmarks were chosen, so that all classes shape A alike, unless all nodes have equal weight.
 
     Args:
         balanced: whether all classes have equal weight, or all nodes.
@@ -119,13 +119,14 @@ class ViewEngine:
         self.class_weights_ = torch.cat([self.class_weights_, torch.full((more,), weight)])
 
     def weigh_classes(self, sizes: Tensor) -> None:
-        """Set the weights of classes that have none, to about one over their sizes.
+        """Set the weights of classes that have none, to about one over their sizes if ``balanced``.
 
         A power of two, so that a weight tells little about a node that was forgotten since.
         sizes: int64 [classes]
         """
         sizes = torch.nn.functional.pad(sizes, (0, len(self.class_weights_) - len(sizes)))
-        weights = sizes.log2().round().neg().exp2().where(sizes > 0, 0.0)
+        weights = sizes.log2().round().neg().exp2() if self.balanced else torch.ones(len(sizes))
+        weights = weights.where(sizes > 0, 0.0)
         self.class_weights_ = self.class_weights_.where(self.class_weights_ > 0, weights)
 
     def count(
