@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from contextlib import ExitStack
@@ -33,6 +34,7 @@ from evergraph.server.bodies import (
     media_type,
     parse,
 )
+from evergraph.server.deltas import Told
 from evergraph.server.http import (
     ARROW,
     JSON,
@@ -44,6 +46,8 @@ from evergraph.server.http import (
 )
 from evergraph.server.observability import audit, audit_change
 from evergraph.server.service import ids_of
+from evergraph.tables.choices import Columns
+from evergraph.tables.names import OF_EDGES, OF_NODES
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -66,6 +70,26 @@ REPEATED_EDGES = {
     "weight, whatever the rule.",
     "schema": {"type": "string", "enum": [*REPEATED], "default": "last"},
 }
+OF_COLUMNS = (
+    {
+        "name": "columns",
+        "in": "query",
+        "required": False,
+        "description": "Kinds of columns that should not be guessed, by name as JSON, such as "
+        '`{"zip":"category"}`; the first body decides.',
+        "schema": {"type": "string"},
+    },
+    *(
+        {
+            "name": name,
+            "in": "query",
+            "required": False,
+            "description": f"The name of the column `{name}` in rows or Arrow tables.",
+            "schema": {"type": "string"},
+        }
+        for name in (*OF_NODES, *OF_EDGES)
+    ),
+)
 ARCHIVE: dict[int | str, dict[str, Any]] = {
     **schema.answers(schema.ErrorReply, 401, 403, 422, 429, 503, 507),
     200: {
@@ -97,7 +121,8 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
     )
 
     async def learn(request: Request, model: str, *kinds: str) -> Response:
-        check_parameters(request.scope["query_string"], ("repeated",) if kinds else ())
+        known = ("repeated", "columns", *OF_NODES, *OF_EDGES) if kinds else ()
+        check_parameters(request.scope["query_string"], known)
         repeated = request.query_params.get("repeated", "last")
         if repeated not in REPEATED:
             rule = f"must be one of {', '.join(REPEATED)}"
@@ -105,7 +130,9 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         guard.admit(request, "write")
         began, kind = time.monotonic(), media_type(request, JSON, *kinds)
         async with service.bodies.of(request, kind) as body:
-            read = service.reader.read(body, model=model, kind=kind, repeated=repeated)
+            read = service.reader.read(
+                body, model=model, kind=kind, repeated=repeated, told=_told(request)
+            )
             delta, scheme = await service.pools["bodies"].run(read, size=len(body))
             delta, upsert = _keyed(request, delta), model == "upsert"
             if upsert and delta.key is not None:
@@ -120,7 +147,7 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
     @router.post(
         "/deltas",
         openapi_extra=schema.accepts(DeltaBody, ARROW)
-        | schema.parameters(schema.KEY, REPEATED_EDGES),
+        | schema.parameters(schema.KEY, REPEATED_EDGES, *OF_COLUMNS),
     )
     async def deltas(request: Request) -> Response:
         """Apply a delta, all of it or nothing: additions, changes, late labels, removals.
@@ -137,7 +164,8 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
 
     @router.post(
         "/upsert",
-        openapi_extra=schema.accepts(UpsertBody, ARROW) | schema.parameters(REPEATED_EDGES),
+        openapi_extra=schema.accepts(UpsertBody, ARROW)
+        | schema.parameters(REPEATED_EDGES, *OF_COLUMNS),
         responses=schema.answers(schema.UpsertedReply, *REFUSED),
     )
     async def upsert(request: Request) -> Response:
@@ -205,6 +233,21 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
             openapi_extra=schema.parameters(schema.KEY),
         )
     return router
+
+
+def _told(request: Request) -> Told:
+    """Return what the query says about columns."""
+    asked = request.query_params
+    names = {name: asked[name] for name in (*OF_NODES, *OF_EDGES) if name in asked}
+    if "columns" not in asked:
+        return Told(names)
+    try:
+        kinds = json.loads(asked["columns"])
+    except (ValueError, RecursionError):
+        kinds = None
+    if not isinstance(kinds, dict) or not all(isinstance(kind, str) for kind in kinds.values()):
+        raise RefusedError(422, 'columns must be kinds by name as JSON, such as {"zip":"category"}')
+    return Told(names, Columns(kinds=kinds))
 
 
 def _keyed(request: Request, delta: Delta) -> Delta:

@@ -9,7 +9,8 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from evergraph.closed_form.engine import Answers, ViewEngine
+from evergraph.closed_form.answers import Answers
+from evergraph.closed_form.engine import ViewEngine
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.relations import WIDTH
 from evergraph.closed_form.shape import SHAPE_WIDTH
@@ -145,9 +146,7 @@ class FusedHead(OnlineHead):
         self, dims: int, *, topology: TopologyEncoder, generator: Generator, related: bool = False
     ) -> None:
         """Draw φ."""
-        # The hops that are kept side by side in an embedding; one if they are mixed.
-        kept = topology.kept if isinstance(topology, MixHop) else (topology.hops,)
-        self._hops, self._dims, self._related = tuple(kept), dims, related
+        self._hops, self._dims, self._related = kept_hops(topology), dims, related
         if self.views is None:
             self.parsed = default_views(self._hops, self.basis, related=related)
         for view in self.parsed:
@@ -327,6 +326,11 @@ class FusedHead(OnlineHead):
         if "landmarks" in state:
             self.stand_on(state["landmark_nodes"], state["landmarks"], counts=state["chosen"])
         self.engine.restore(state)
+
+
+def kept_hops(topology: TopologyEncoder) -> tuple[int, ...]:
+    """Return the hops that are side by side in an embedding; one if they are mixed."""
+    return tuple(topology.kept) if isinstance(topology, MixHop) else (topology.hops,)
 
 
 def default_views(hops: Sequence[int], basis: Basis, *, related: bool = False) -> tuple[View, ...]:
