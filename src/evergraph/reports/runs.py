@@ -115,7 +115,7 @@ def way_of(
     told = result["headline"] or {}
     return (
         testing or told.get("testing", TESTINGS[0]),
-        averaging or told.get("averaging", main_key(result)),
+        averaging or told.get("averaging") or main_key(result),
     )
 
 
