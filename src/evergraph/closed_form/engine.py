@@ -43,8 +43,8 @@ class ViewEngine:
     chosen again when something was removed, when the map has changed, or when the nodes have grown
     by a quarter.
 
-    On landmarks, nodes count with a weight by the size of their class when landmarks were chosen,
-    about one over it (``class_weights``): all classes then shape A alike.
+    On landmarks, nodes of a live learner count with about one over the size of their class when
+    landmarks were chosen, so that all classes shape A alike, unless all nodes have equal weight.
 
     Args:
         balanced: whether all classes have equal weight, or all nodes.
@@ -119,13 +119,14 @@ class ViewEngine:
         self.class_weights_ = torch.cat([self.class_weights_, torch.full((more,), weight)])
 
     def weigh_classes(self, sizes: Tensor) -> None:
-        """Set the weights of classes that have none, to about one over their sizes.
+        """Set the weights of classes that have none, to about one over their sizes if ``balanced``.
 
         A power of two, so that a weight tells little about a node that was forgotten since.
         sizes: int64 [classes]
         """
         sizes = torch.nn.functional.pad(sizes, (0, len(self.class_weights_) - len(sizes)))
-        weights = sizes.log2().round().neg().exp2().where(sizes > 0, 0.0)
+        weights = sizes.log2().round().neg().exp2() if self.balanced else torch.ones(len(sizes))
+        weights = weights.where(sizes > 0, 0.0)
         self.class_weights_ = self.class_weights_.where(self.class_weights_ > 0, weights)
 
     def count(
@@ -274,9 +275,12 @@ class ViewEngine:
     def mixture(self, scores: Tensor, answers: Answers, views: Sequence[int]) -> Fused:
         """Return weights of some views, 0 for others, and intercepts if nodes were left out.
 
-        scores: of the answers.  [n, classes, views]
+        scores: of the answers, by the views here or by other heads.  [n, classes, views]
         """
-        places = list(views)
+        places, total = list(views), scores.shape[2]
+        if not places:
+            nothing = torch.zeros(total, dtype=torch.float64, device=scores.device)
+            return Fused(nothing, nothing[:0])
         known = self.fused_.weights
         near = known if not answers.held_back and len(known) == len(places) else None
         scores, labels, allowed = answers.asked(scores, self.sums_[0].counts_)
@@ -288,7 +292,7 @@ class ViewEngine:
             balanced=self.balanced,
             intercept=not answers.held_back,
         )
-        weights = fitted.weights.new_zeros(len(self.sums_))
+        weights = fitted.weights.new_zeros(total)
         weights[places] = fitted.weights
         return Fused(weights, fitted.offsets)
 
