@@ -25,7 +25,7 @@ SPREADS = (
 
 def plain_accuracy(predicted: Tensor, labels: Tensor) -> float:
     """Return the share of correctly classified nodes.  int64 [n], int64 [n] -> 0..1"""
-    return float((predicted == labels).float().mean())
+    return float((predicted == labels).double().mean())
 
 
 def balanced_accuracy(predicted: Tensor, labels: Tensor) -> float:
