@@ -41,14 +41,14 @@ check: $(STAMP)  ## lint, format, types, floors, sizes, documentation
 	@mkdir -p build
 	@$(BIN)/mkdocs build --strict >build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 
-# A file of tests at a time on each of two cores; the checks and the wheel go on beside them, and what
+# A file of tests, or of one costly fixture, at a time on each of two cores; the checks and the wheel go on beside them, and what
 # they find is told after the suite.
 test: export OMP_NUM_THREADS ?= 1
 test: $(STAMP)  ## the checks, the whole suite but for slow claims, and the wheel in a clean environment
 	@mkdir -p build
 	@{ $(MAKE) --no-print-directory check && PYTHON=$(BIN)/python scripts/check_wheel.sh; \
 	} >build/check.log 2>&1 & checking=$$!; \
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile; tested=$$?; \
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup; tested=$$?; \
 	wait $$checking || { cat build/check.log; echo "make check, or the wheel, failed" >&2; exit 1; }; \
 	echo "make check passed, the wheel works"; [ $$tested = 0 ] || exit $$tested; \
 	if git diff --quiet HEAD 2>/dev/null; then git rev-parse HEAD >build/tested; fi

@@ -20,7 +20,7 @@ from benchmarks.graphs import CASES
 from benchmarks.measure import Options, Table, interleaved, ms, run, seconds_of, times
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form.counting import BLOCK_ROWS, with_counted
+from evergraph.closed_form.counting import BLOCK_ROWS, count_views
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.engine import Engine, LocalEngine
 from evergraph.core.resources import Resources
@@ -72,8 +72,8 @@ def statistics(rows: int, width: int, engine: Engine) -> Callable[[], ClassStati
     resources = Resources(engine=engine)
 
     def count() -> ClassStatistics:
-        empty = ClassStatistics(width)
-        return with_counted(empty, *given, torch.ones(rows), expand=expand, resources=resources)
+        counted = [ClassStatistics(width)], *given, torch.ones(rows)
+        return count_views(*counted, expand=expand, resources=resources)[0]
 
     return count
 

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import benchmarks.twin_graphs  # noqa: F401 (registers products-twin and its siblings)
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form.counting import BLOCK_ROWS, with_counted
+from evergraph.closed_form.counting import BLOCK_ROWS, count_views
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.engine import Engine, LocalEngine
 from evergraph.core.resources import Resources
@@ -74,7 +74,9 @@ class Kinds:
         given = torch.randn(rows, 100, generator=draw), torch.arange(rows) % 10, torch.ones(rows)
         expand = Expansion(torch.randn(100, width, generator=draw), torch.zeros(width), "relu")
         resources = Resources(engine=engine)
-        counted = with_counted(ClassStatistics(width), *given, expand=expand, resources=resources)
+        (counted,) = count_views(
+            [ClassStatistics(width)], *given, expand=expand, resources=resources
+        )
         return counted.state().values()
 
     def estimated(self, engine: Engine) -> Iterable[Tensor]:

@@ -82,8 +82,6 @@ ABLATIONS: dict[str, Values] = {
             "views": ["0|2|4|r+y", "0", "4", "2|r", "0|2+y"],
         }
     },
-    "views weighed alike": {"method": {"name": "auto", "fusing": "equal"}},
-    "fixed sharpness": {"method": {"name": "auto", "fusing": "shares"}},
 }
 
 

@@ -59,10 +59,10 @@ def test_the_penalty_is_the_kernel_and_a_little_on_its_diagonal(count, added):
     """Relative to the mean diagonal, and more of it for many landmarks; a removed one has 1."""
     one = landmarks(0, count).only([VIEWS[0]]).without(torch.tensor([1]))
     (view,) = one.views
-    kernel = one.kernel(view, one.projected(one.landmarks, torch.matmul)).double()
+    kernel = one.features(view, one.projected(one.landmarks, torch.matmul)).double()
     kernel[1, 1] = 1.0
     expected = kernel + added * kernel.diagonal().mean() * torch.eye(count)
-    found = one.penalty(view).double()
+    found = one.penalties()[view].double()
     torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
 
 

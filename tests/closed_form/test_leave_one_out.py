@@ -8,14 +8,14 @@ from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.engine import Answers, ViewEngine
-from evergraph.closed_form.fusing import LADDER
 from evergraph.closed_form.leave_one_out import (
     Halves,
-    PenaltyPath,
     Sample,
     choose_penalty,
     left_out,
+    left_out_errors,
 )
+from evergraph.closed_form.penalty_path import LADDER, PenaltyPath
 from evergraph.closed_form.ridge import BalancedProblem, BalancedSolution, penalty_scale
 from evergraph.closed_form.value_engine import ValueEngine
 from evergraph.closed_form.view_map import RandomMap
@@ -92,9 +92,12 @@ def test_one_decomposition_leaves_nodes_out_as_a_solution_for_every_penalty_does
     sample = Sample(rows, labels, weights, places)
     scale = penalty_scale(statistics, penalty, balanced=balanced)
     ladder = [0.01, 1.0]
-    path = PenaltyPath.of(statistics, penalty, balanced=balanced)
-    masses = statistics.mass_
-    found = path.errors(sample, masses, [scale * each for each in ladder], balanced=balanced)
+    problem, masses = BalancedProblem.of(statistics, balanced=balanced), statistics.mass_
+    path, tried = (
+        PenaltyPath.of(problem.matrix(torch.float64), penalty),
+        [scale * v for v in ladder],
+    )
+    found = left_out_errors(path, problem, sample, masses, tried, balanced=balanced)
     for value, error in zip(ladder, found, strict=True):
         solution = BalancedSolution.of(statistics, value, balanced=balanced, penalty=penalty)
         parts = (rows, solution.problem.means.t(), sample.own())
@@ -109,10 +112,11 @@ def test_nodes_left_out_some_at_a_time_have_the_same_errors(monkeypatch):
     rows, labels = drawn(0, 4)
     weights, places = torch.ones(NODES).double(), torch.full((NODES,), -1)
     statistics, sample = counted(rows, labels, weights), Sample(rows, labels, weights, places)
-    path = PenaltyPath.of(statistics)
-    whole = path.errors(sample, statistics.mass_, [0.1], balanced=True)
+    problem = BalancedProblem.of(statistics)
+    given = PenaltyPath.of(problem.matrix(torch.float64)), problem, sample, statistics.mass_, [0.1]
+    whole = left_out_errors(*given, balanced=True)
     monkeypatch.setattr("evergraph.closed_form.leave_one_out.BLOCK_VALUES", 20)
-    parts = path.errors(sample, statistics.mass_, [0.1], balanced=True)
+    parts = left_out_errors(*given, balanced=True)
     assert parts == pytest.approx(whole)
 
 
@@ -170,7 +174,7 @@ def test_values_of_nodes_left_out_are_those_learned_without_them(targets):
     engine.begin(plain_map(4))
     engine.count(rows, values)
     engine.strengths_, engine._levels = torch.tensor([0.1]), [torch.zeros(targets)]
-    [features] = engine.features(rows)
+    [features] = engine.map(rows)
     features = features.double()
     places[5] = 2
     _, found = engine._solved(0, Sample(features, values, torch.ones(NODES), places))

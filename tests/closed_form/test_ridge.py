@@ -12,15 +12,14 @@ from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form import ridge as module
+from evergraph.closed_form.penalty_path import TOLERANCE, choose_regularisation
 from evergraph.closed_form.ridge import (
     RESIDUAL,
     STEPS,
-    TOLERANCE,
     BalancedProblem,
     BalancedSolution,
     balanced_moments,
     balanced_ridge,
-    choose_regularisation,
     conjugate_gradients,
 )
 from evergraph.core.errors import DataError

@@ -521,9 +521,9 @@ def test_a_data_object_has_them_in_y():
 @pytest.mark.parametrize(
     ("kind", "labels", "message"),
     [
-        ("labels", np.eye(4, dtype=int), "expected a list of labels a node"),
+        ("labels", np.eye(4, dtype=int) * 2, "expected a list a node, or 0 or 1"),
         ("labels", [["x"]], "as many as nodes, not 1 for 4"),
-        ("numbers", np.ones((4, 2)), "a number a node"),
+        ("numbers", np.ones((4, 2)), "expected one value a node"),
     ],
 )
 def test_what_a_kind_is_not(kind, labels, message):

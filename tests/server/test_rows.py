@@ -163,7 +163,7 @@ def test_they_are_told_and_predicted(kind, tmp_path):
             assert found["labels"] == ["x"] or found["labels"] == ["x", "z"]
             assert len(found["probabilities"]) == len(found["labels"])
         else:
-            assert found["value"] == pytest.approx(1.2, abs=0.8)
+            assert found["target"] == pytest.approx(1.2, abs=0.8)
         status = asked.get("/v1/status").json()
         assert status["metric"] == {"labels": "micro F1", "numbers": "mean absolute error"}[kind]
         assert status["names"] == (["x", "z", "y"] if kind == "labels" else [])

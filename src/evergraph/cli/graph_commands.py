@@ -325,9 +325,7 @@ def _facts(dataset: str, classes_per_task: int, repeated: str) -> dict[str, Any]
         "features": graph.num_features,
     }
     if graph.targets is not None:  # multi-label or numeric targets, and no classes
-        known = graph.targets.known.sum(0).tolist()
-        having = (graph.targets.values == 1).sum(0).tolist()
-        counts = having if graph.targets.kind == "labels" else known
+        counts = graph.targets.target.counts(graph.targets.values).tolist()
         return facts | {
             "targets": graph.targets.kind,
             "unknown_nodes": int((~graph.targets.known.any(1)).sum()),

@@ -151,8 +151,11 @@ class _Receiver:
 
     def opened(self, kind: str = "class") -> AbstractContextManager[Target]:
         """Open it for writing; kind: of its targets, if its folder does not exist yet."""
+        from evergraph.core.targets import target_of
+
         how: dict[str, Any] = {"token_file": self.token_file, "ca": self.ca}
-        if kind != "class" and "://" not in self.target and not Path(self.target).exists():
+        is_new = "://" not in self.target and not Path(self.target).exists()
+        if is_new and not target_of(kind).is_class:
             how["given"] = {"head": {"name": "targets", "kind": kind}}
         return opened(self.target, scope="write", **how)
 

@@ -161,7 +161,7 @@ def found_trials(
 
 def _trials_of_row(path: Path, testing: str | None, averaging: str | None) -> Trials | None:
     """Return the repeats of a row of the book; None if it records a failure."""
-    from evergraph.evaluation import YARDSTICKS
+    from evergraph.core.targets import target_of
     from evergraph.reports.trials import Trials
 
     try:
@@ -174,15 +174,15 @@ def _trials_of_row(path: Path, testing: str | None, averaging: str | None) -> Tr
     except (OSError, ValueError, KeyError, AttributeError) as error:
         said = f"{path} is not a row of the book: {type(error).__name__}: {error}"
         raise ResultsError(said) from None
-    yardstick = YARDSTICKS[facts.get("targets", {}).get("kind", "class")]
-    way = testing or "local", averaging or yardstick.main
+    target = target_of(facts.get("targets", {}).get("kind", "class"))
+    way = testing or "local", averaging or target.main
     check_choice("testing", way[0], values)
     check_choice("averaging", way[1], values[way[0]])
     kept = row.get("tasks", {}).get(way[0], {}).get(way[1]) or []
     return Trials(
         name=label,
         **known,
-        metric=yardstick.name,
+        metric=target.measure,
         way=way,
         scores=dict(zip(seeds, values[way[0]][way[1]]["average_accuracy"], strict=True)),
         tasks={seed: each["final"] for seed, each in zip(seeds, kept, strict=False)},

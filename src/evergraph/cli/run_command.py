@@ -184,11 +184,11 @@ def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
 
 
 def _print_result(result: RunResult, folder: Path) -> None:
-    from evergraph.evaluation.yardstick import BESIDE, NAMES
+    from evergraph.evaluation.yardstick import NAMES
     from evergraph.reports.runs import ALL, percent, size
 
     values = result.to_dict()
-    keys = [*result.yardstick.rows]
+    keys = [*result.target.rows]
     ways = [(testing, average) for testing in ("local", "global") for average in keys]
     first = tuple(result.headline.values())
     protocol = result.config.protocol
@@ -205,12 +205,12 @@ def _print_result(result: RunResult, folder: Path) -> None:
     ]
     title = f"{result.config.method.name} on {result.config.dataset.name}, percent"
     shared = "accuracy" if "balanced" in keys else "F1"
-    measured = f"average {result.yardstick.name if len(keys) == 1 else shared}"
+    measured = f"average {result.target.measure if len(keys) == 1 else shared}"
     anytime = measured.replace("average", "anytime")
     print_table(("tested", measured, "average forgetting", anytime), rows, title)
     beside = [  # other measures of targets, averaged over tasks
         f"{NAMES[name]} {values['measures'][testing][name]['mean']:.4g} {testing}"
-        for name in BESIDE
+        for name in result.target.beside
         for testing in ("local", "global")
         if values["measures"][testing].get(name) is not None
     ]

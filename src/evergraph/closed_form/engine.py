@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.fusing import LADDER, Fused, fused_weights
+from evergraph.closed_form.counting import count_views
+from evergraph.closed_form.fusing import Fused, fused_weights, mixture_loss
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.leave_one_out import Halves, Sample, choose_penalty, left_out
-from evergraph.closed_form.ridge import BalancedSolution, penalty_scale
+from evergraph.closed_form.node_sample import first_of_each
+from evergraph.closed_form.penalty_path import LADDER, choose_regularisation
+from evergraph.closed_form.ridge import BalancedSolution, balanced_ridge, penalty_scale
 from evergraph.closed_form.statistics import ClassStatistics
 from evergraph.closed_form.view_map import RandomMap
-from evergraph.closed_form.views import View
+from evergraph.closed_form.views import View, ViewRows
 from evergraph.core.errors import DataError
+from evergraph.core.resources import Resources
 from evergraph.topology.rowwise import block_product
 from evergraph.training.learner import part_of
 
@@ -26,23 +31,29 @@ CHOICE_WIDTH, CHOICE_NODES = 512, 512
 GROWN, ALWAYS = 1.25, 256
 # Scores of nodes and classes computed at a time.
 BLOCK_VALUES = 1 << 20
-# λ where no node can be left out: every class has a single one.
+# Most scores of answers held back, nodes x classes x views, that the mixture is fitted to.
+MOST_SCORES = 1 << 26
+# λ where there are no answers: every class has a single node.
 UNKNOWN = 0.01
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Counted nodes that are left out in turn, to choose penalties and the mixture by.
+    """Nodes whose answers are known, to choose penalties and the mixture by.
+
+    They were counted, and are left out in turn, or they are held back from the sums.
 
     Attributes:
-        vectors: what they are counted as.  float32 [n, dims]
-        labels: of classes with two nodes or more.  int64 [n]
-        landmarks: the landmark that a node is, or -1.  int64 [n]
+        rows: what they are counted as.  float32 [n, dims], or rows of the views
+        labels: int64 [n]; of those that were counted, of classes with two nodes or more
+        landmarks: the landmark that a node is, or -1.  int64 [n]; None if they are held back
+        allowed: the classes that each may have; None for all that there are.  bool [n, classes]
     """
 
-    vectors: Tensor
+    rows: Tensor | ViewRows
     labels: Tensor
-    landmarks: Tensor
+    landmarks: Tensor | None = None
+    allowed: Tensor | None = None
 
     @classmethod
     def none(cls) -> Answers:
@@ -56,9 +67,10 @@ class ViewEngine:
 
     V_v = (A_v + λ_v P_v)⁻¹ M_v for every view v, with P = I for random features and P = K(Z, Z) for
     landmarks (``KernelMap``). λ_v is chosen from a ladder, and the weights a and intercepts b are
-    fitted, on nodes that are each predicted as if it had been left out (see ``left_out``). All of
-    it is a function of sums and of these nodes; λ is chosen again when something was removed, when
-    the map has changed, or when the nodes have grown by a quarter.
+    fitted, on ``Answers``: nodes held back from the sums, or nodes that are each predicted as if it
+    had been left out (see ``left_out``). All of it is a function of sums and of these nodes; λ is
+    chosen again when something was removed, when the map has changed, or when the nodes have grown
+    by a quarter.
 
     On landmarks, nodes count with a weight by the size of their class when landmarks were chosen,
     about one over it (``class_weights``): all classes then shape A alike.
@@ -66,6 +78,9 @@ class ViewEngine:
     Args:
         balanced: whether all classes have equal weight, or all nodes.
         regularisation: λ as a share of its scale, if it is not to be chosen.
+        precise: whether sums are in float64, so that nodes can be removed and landmarks need not be
+            whitened; see ``ClassStatistics``.
+        resources: the workers that count many nodes.
 
     Attributes:
         map: φ of all views.
@@ -73,10 +88,19 @@ class ViewEngine:
         strengths_: λ of every view, relative to its scale.  float64 [views]
         fused_: a and b.
         heads_: a_v V_v of every view.  float32 [m, classes] each
+        scores_: of the answers, by V_v of every view.  [n, classes, views]
     """
 
-    def __init__(self, *, balanced: bool = True, regularisation: float | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        balanced: bool = True,
+        regularisation: float | None = None,
+        precise: bool = True,
+        resources: Resources | None = None,
+    ) -> None:
         self.balanced, self.regularisation = balanced, regularisation
+        self.precise, self.resources = precise, resources
         self.sums_: list[ClassStatistics] = []
         self.solved = True
 
@@ -95,7 +119,7 @@ class ViewEngine:
         self.changed_map()
 
     def _empty(self, width: int) -> ClassStatistics:
-        return ClassStatistics(width, precise=True)
+        return ClassStatistics(width, precise=self.precise, device=self.map.device)
 
     def changed_map(self) -> None:
         """Forget what was computed with the map as it was."""
@@ -134,14 +158,26 @@ class ViewEngine:
         weights = sizes.log2().round().neg().exp2().where(sizes > 0, 0.0)
         self.class_weights_ = self.class_weights_.where(self.class_weights_ > 0, weights)
 
-    def count(self, vectors: Tensor, labels: Tensor, sign: int = 1) -> None:
-        """Add nodes to the sums, or remove them if the sign is -1."""
+    def count(
+        self,
+        rows: Tensor | ViewRows,
+        labels: Tensor,
+        sign: int = 1,
+        *,
+        weights: Tensor | None = None,
+    ) -> None:
+        """Add nodes to the sums, or remove them if the sign is -1.
+
+        rows: float32 [n, dims], or rows of the views; weights: of the nodes, by their classes by
+        default.  float32 [n]
+        """
         if not len(labels):
             return
-        weights = self._weights(labels)
-        for rows in self.map.slices(len(labels)):
-            for sums, features in zip(self.sums_, self.features(vectors[rows]), strict=True):
-                sums.count(features, labels[rows], weights[rows], sign)
+        weights = self._weights(labels) if weights is None else weights
+        given = rows, labels, weights
+        self.sums_ = count_views(
+            self.sums_, *given, expand=self.map, resources=self.resources, sign=sign
+        )
         if sign < 0:
             self.strengths_ = self.strengths_[:0]
             self._tidy()
@@ -159,11 +195,6 @@ class ViewEngine:
             sums.clear_rounding()
         if isinstance(self.map, KernelMap):
             self.class_weights_[self.sums_[0].counts_ == 0] = 0.0
-
-    def features(self, vectors: Tensor) -> Iterator[Tensor]:
-        """Yield φ_v of every view; the bits of a row do not depend on the other rows."""
-        projected = self.map.projected(self.map.cut(vectors), block_product)
-        return (self.map.features(view, projected) for view in self.map.views)
 
     def exchange(self, before: Tensor, after: Tensor, labels: Tensor) -> None:
         """Replace nodes in the sums of the views in which their vectors differ."""
@@ -187,6 +218,12 @@ class ViewEngine:
                     sums.exchange(was, now, theirs, self._weights(theirs))
         self.solved &= not len(labels)
 
+    def merge(self, other: ViewEngine, classes: Tensor | None = None) -> None:
+        """Add the sums of another engine with the same map.  classes: see ``ClassStatistics``"""
+        pairs = zip(self.sums_, other.sums_, strict=True)
+        self.sums_ = [mine.merged(theirs, classes) for mine, theirs in pairs]
+        self.solved = False
+
     def clear(self) -> None:
         """Empty the sums."""
         for sums in self.sums_:
@@ -202,10 +239,70 @@ class ViewEngine:
             sums.erase(places)
         self.changed_map()
 
-    def solve(self, answers: Answers) -> None:
-        """Set λ, V, a and b from the sums and the nodes that are left out in turn."""
+    def solve(self, answers: Answers) -> list[Tensor]:
+        """Set λ, a, b and a_v V_v from the sums and the answers; return V of every view.
+
+        Nothing is solved, and nothing returned, if nothing has changed.
+        """
         if self.solved:
-            return
+            return []
+        learn = self._solved_by if answers.landmarks is None else self._solved_without
+        heads, self.scores_ = learn(answers)
+        # A far view says which subgraph a node is in: useful where no labels are shown, misleading
+        # if they are, since class codes say more, and subgraphs may have been joined since.
+        near = [place for place, view in enumerate(self.map.views) if not view.is_far]
+        self.fused_ = self.mixture(answers, near or range(len(heads)))
+        mixed = zip(heads, self.fused_.weights, strict=True)
+        self.heads_ = [(head * share).float().contiguous() for head, share in mixed]
+        self.solved = True
+        return heads
+
+    def _solved_by(self, answers: Answers) -> tuple[list[Tensor], Tensor]:
+        """Return V of all views and scores, with λ chosen by answers that were held back."""
+        assert isinstance(answers.rows, ViewRows)
+        first = self.map.narrowed(min(CHOICE_WIDTH, self.map.width))
+        labels = answers.labels.to(self.map.device)
+        sizes = torch.bincount(labels).float()[labels]
+        weights = sizes.reciprocal() if self.balanced else torch.ones_like(sizes)
+        asked = [self._empty(first.width) for _ in self.sums_]
+        asked = count_views(
+            asked, answers.rows, labels, weights, expand=first, resources=self.resources
+        )
+        chosen = []
+        for view, sums, validation in zip(self.map.views, self.sums_, asked, strict=True):
+            # With m features instead of n, a score is shrunk as much by m/n times the λ. Landmarks
+            # take the same factor, as measured in decision 90.
+            strength = UNKNOWN
+            if len(labels):
+                strength = (
+                    sums.width
+                    / first.width
+                    * choose_regularisation(
+                        sums, validation, LADDER, balanced=self.balanced, penalty=self.penalty(view)
+                    )
+                )
+            chosen.append(strength)
+        self.strengths_ = torch.tensor(chosen, dtype=torch.float64)
+        heads = []
+        for place, view in enumerate(self.map.views):
+            given = self.sums_[place], chosen[place]
+            penalty = self.penalty(view)
+            heads.append(balanced_ridge(*given, balanced=self.balanced, penalty=penalty).float())
+        return heads, self._scores(heads, answers.rows)
+
+    def _scores(self, heads: Sequence[Tensor], rows: ViewRows) -> Tensor:
+        """Return the scores of nodes by every V.  -> [n, classes, views]"""
+        views = self.map.views
+        found = [torch.empty(0, heads[0].shape[1], len(heads), device=self.map.device)]
+        for block in self.map.blocks(rows):
+            projected = self.map.seen_of(block, views)
+            pairs = zip(views, heads, strict=True)
+            scores = [self.map.scores(view, projected, head.t()) for view, head in pairs]
+            found.append(torch.stack(scores, dim=2))
+        return torch.cat(found)
+
+    def _solved_without(self, answers: Answers) -> tuple[list[Tensor], Tensor]:
+        """Return V of all views and scores, with λ chosen by nodes that are left out in turn."""
         samples, known = self._samples(answers), self.nodes
         if not len(self.strengths_) or known > GROWN * self._chosen_for or known <= ALWAYS:
             chosen = [self._strength(place, sample) for place, sample in enumerate(samples)]
@@ -216,10 +313,7 @@ class ViewEngine:
             head, left_out_scores = self._solved(place, sample)
             heads.append(head)
             scores.append(left_out_scores)
-        self.fused_ = self._fused(torch.stack(scores, 2), answers.labels)
-        mixed = zip(heads, self.fused_.weights, strict=True)
-        self.heads_ = [(head * share).float().contiguous() for head, share in mixed]
-        self.solved = True
+        return heads, torch.stack(scores, 2)
 
     def _solved(self, place: int, sample: Sample) -> tuple[Tensor, Tensor]:
         """Return V of a view, and the scores of nodes left out.  -> [m, classes], [n, classes]"""
@@ -235,17 +329,54 @@ class ViewEngine:
             )
         return solution.weights, scores
 
-    def _fused(self, scores: Tensor, labels: Tensor) -> Fused:
-        """Return weights of views and intercepts.  [n, classes, views], int64 [n]"""
-        known = self.fused_.weights
-        return fused_weights(
-            scores,
-            labels,
-            allowed=(self.sums_[0].counts_ > 0)[None],
-            near=known if len(known) == scores.shape[2] else None,
+    def mixture(self, answers: Answers, views: Sequence[int]) -> Fused:
+        """Return weights of some views, 0 for others, and intercepts.
+
+        Intercepts are fitted to nodes left out alone.
+        """
+        held_back, places = answers.landmarks is None, list(views)
+        if not places:
+            nothing = torch.zeros(len(self.sums_), dtype=torch.float64, device=self.map.device)
+            return Fused(nothing, nothing[:0])
+        some, near = self._some(answers), self.fused_.weights
+        fitted = fused_weights(
+            self.scores_[some][:, :, places],
+            answers.labels[some],
+            allowed=self._allowed(answers, some),
+            near=None if held_back or len(near) != len(places) else near,
             balanced=self.balanced,
-            intercept=True,
+            intercept=not held_back,
         )
+        weights = fitted.weights.new_zeros(len(self.sums_))
+        weights[places] = fitted.weights
+        return Fused(weights, fitted.offsets)
+
+    def loss(self, answers: Answers) -> float:
+        """Return the loss of the mixture on the answers; infinite without any."""
+        if not len(answers.labels):
+            return math.inf
+        some = self._some(answers)
+        given = self.scores_[some], answers.labels[some], self.fused_
+        allowed = self._allowed(answers, some)
+        return mixture_loss(*given, allowed=allowed, balanced=self.balanced)
+
+    def _some(self, answers: Answers) -> Tensor | slice:
+        """Return which answers the mixture is fitted to: equally many of a class, if too many."""
+        nodes, classes, views = self.scores_.shape
+        most = max(MOST_SCORES // max(classes * views, 1), 1)
+        if nodes <= most:
+            return slice(None)
+        met = int(answers.labels.unique().numel())
+        return first_of_each(torch.arange(nodes), answers.labels, max(most // met, 1))
+
+    def _allowed(self, answers: Answers, some: Tensor | slice) -> Tensor | None:
+        """Return which classes a node may have: those with nodes, of its task.  bool"""
+        met = (self.sums_[0].counts_ > 0)[None].cpu()
+        if answers.landmarks is None:
+            met = met.index_fill(1, answers.labels, True)
+        if answers.allowed is not None:
+            return answers.allowed[some] & met
+        return None if bool(met.all()) else met
 
     def solution(self, place: int) -> BalancedSolution:
         """Return V of a view with what leaving nodes out needs."""
@@ -259,14 +390,16 @@ class ViewEngine:
     def _samples(self, answers: Answers) -> list[Sample]:
         """Return φ of the nodes left out, by view; unchanged rows are not computed again."""
         known, kept = self._known
-        vectors = answers.vectors
+        vectors = answers.rows
+        assert isinstance(vectors, Tensor)
+        assert answers.landmarks is not None
         if kept and known.shape == vectors.shape:
             other = _rows_that_differ(known, vectors).nonzero().flatten()
         else:
             kept = [torch.empty(len(vectors), self.map.width) for _ in self.map.views]
             other = torch.arange(len(vectors))
         for rows in other.split(self.map.at_a_time):
-            for features, some in zip(kept, self.features(vectors[rows]), strict=True):
+            for features, some in zip(kept, self.map(vectors[rows]), strict=True):
                 features[rows] = some
         self._known = vectors, kept
         weights = self._weights(answers.labels).double() if len(vectors) else torch.zeros(0)
@@ -300,8 +433,8 @@ class ViewEngine:
         """Return P of a view; None for the identity.  [m, m]"""
         if not isinstance(self.map, KernelMap):
             return None
-        if view not in self._penalties:
-            self._penalties[view] = self.map.penalty(view)
+        if not self._penalties:
+            self._penalties = self.map.penalties()
         return self._penalties[view]
 
     @property

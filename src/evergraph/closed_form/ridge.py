@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +12,6 @@ from torch import Tensor
 from evergraph.closed_form.statistics import ClassStatistics
 from evergraph.core.errors import DataError
 
-TOLERANCE = 0.02
 # A float32 factor takes half the time of a float64 one, but refining it takes a few products with
 # A per class: this pays above this width, which grows with the number of classes.
 NARROW = 1536
@@ -109,7 +108,11 @@ def balanced_moments(
 
 
 def balanced_ridge(
-    statistics: ClassStatistics, regularisation: float, *, balanced: bool = True
+    statistics: ClassStatistics,
+    regularisation: float,
+    *,
+    balanced: bool = True,
+    penalty: Tensor | None = None,
 ) -> Tensor:
     """Return V = argmin Σ_c 1/n_c Σ_{i∈c} ‖y_i - Vᵀφ_i‖² + λ ‖V‖².  -> float64 [m, classes]
 
@@ -120,7 +123,13 @@ def balanced_ridge(
     refined with products in float64 until residuals are 1e-9 of the right side; narrow ones, and
     those too near to singular, with a factor in float64. λ grows tenfold while rounding keeps the
     matrix from being positive definite.
+
+    penalty: P, if not the identity, see ``BalancedSolution``
     """
+    if penalty is not None:
+        return BalancedSolution.of(
+            statistics, regularisation, balanced=balanced, penalty=penalty
+        ).weights
     problem, met = BalancedProblem.of(statistics, balanced=balanced), statistics.mass_ > 0
     if bool(met.all()):
         return _solved(problem, problem.means, regularisation)
@@ -252,56 +261,6 @@ def _factor(
         matrix.add_(penalty, alpha=ridge)
     factor, failed = torch.linalg.cholesky_ex(matrix)
     return None if int(failed) else factor
-
-
-def choose_regularisation(
-    training: ClassStatistics,
-    validation: ClassStatistics,
-    ladder: Sequence[float],
-    *,
-    balanced: bool = True,
-) -> float:
-    """Return the least regularisation whose error on validation nodes is nearly the smallest.
-
-    The error is the class-balanced squared error,
-    Σ_c 1/n_c Σ_{i∈c} ‖y_i - Vᵀφ_i‖² = C - 2 tr(Vᵀ M) + tr(Vᵀ A V) with A and M of the validation
-    nodes: in closed form from their statistics, without the nodes. For "nearly", see
-    ``nearly_best``. Statistics of validation nodes may be narrower: the choice then uses the first
-    features of both, with λ relative to the diagonal of all features.
-    """
-    whole = BalancedProblem.of(training, balanced=balanced)
-    problem = BalancedProblem.of(training.narrowed(validation.width), balanced=balanced)
-    asked, centres = balanced_moments(validation, balanced=balanced)
-    asked = asked.tril() + asked.tril(-1).t()
-    # One decomposition serves the whole ladder: (A + λ I)⁻¹ M = U (Λ + λ)⁻¹ Uᵀ M.
-    matrix = problem.matrix(torch.float64)
-    values, vectors = torch.linalg.eigh(matrix)
-    turned = vectors.t() @ problem.means
-    penalties = turned.new_tensor(ladder).clamp_min(1e-9) * _scale(whole)
-    shrunk = values.clamp_min(0.0)[:, None] + penalties  # [m, ladder]
-    centres = torch.nn.functional.pad(centres, (0, turned.shape[1] - centres.shape[1]))
-    found = torch.zeros_like(penalties)
-    at_a_time = max(CLASSES // len(ladder), 1)
-    for part, centre in zip(turned.split(at_a_time, 1), centres.split(at_a_time, 1), strict=True):
-        weights = vectors @ (part[:, None] / shrunk[:, :, None]).flatten(1)
-        error = (weights * (asked @ weights)).view(*shrunk.shape, -1)
-        hits = weights.view(*shrunk.shape, -1) * centre[:, None]
-        found += (error - 2 * hits).sum((0, 2))
-    # A perfect fit rounds to either side of 0, and a limit relative to a negative error fails.
-    errors = (found + int((validation.mass_ > 0).sum())).clamp_min(0.0).tolist()
-    return nearly_best(ladder, errors)
-
-
-def nearly_best(ladder: Sequence[float], errors: Sequence[float]) -> float:
-    """Return the least regularisation whose error is within ``TOLERANCE`` of the smallest.
-
-    Shrunken scores raise the squared error long before they change a prediction.
-
-    >>> nearly_best([1.0, 0.1, 0.01], [0.5, 0.505, 0.6])
-    0.1
-    """
-    limit = (1 + TOLERANCE) * min(errors)
-    return min(r for r, error in zip(ladder, errors, strict=True) if error <= limit)
 
 
 def conjugate_gradients(times: Map, nearly_solve: Map, right: Tensor) -> Tensor | None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.ridge import nearly_best, solved
+from evergraph.closed_form.penalty_path import nearly_best
+from evergraph.closed_form.ridge import solved
 from evergraph.closed_form.statistics import ClassStatistics, Features, row_blocks
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.memory.budget import MemoryUsage

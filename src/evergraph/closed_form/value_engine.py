@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,9 +11,9 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from evergraph.closed_form.engine import Answers, ViewEngine
-from evergraph.closed_form.fusing import LADDER, PRIOR, Fused
+from evergraph.closed_form.fusing import PRIOR, Fused
 from evergraph.closed_form.leave_one_out import Halves, Sample
-from evergraph.closed_form.ridge import nearly_best
+from evergraph.closed_form.penalty_path import LADDER, PenaltyPath, nearly_best
 from evergraph.closed_form.targets import TargetMoments, TargetStatistics
 
 
@@ -106,40 +107,37 @@ class ValueEngine(ViewEngine):
         ))  # fmt: skip
         return weights, left_out_values(halves, sample, part)
 
-    def solve(self, answers: Answers) -> None:
-        """Set λ, V, a and b from the sums and the nodes that are left out in turn."""
+    def solve(self, answers: Answers) -> list[Tensor]:
+        """Set λ, a, b and a_v V_v from the sums and the nodes that are left out in turn."""
         self._levels = [torch.zeros(self.targets).double() for _ in self.sums_]
         if len(answers.labels) < FEWEST:
-            answers = Answers(*(part[:0] for part in vars(answers).values()))
-        super().solve(answers)
+            assert answers.landmarks is not None
+            answers = Answers(answers.rows[:0], answers.labels[:0], answers.landmarks[:0])
+        return super().solve(answers)
 
     def _choice(  # type: ignore[override]
         self, sums: TargetStatistics, sample: Sample, penalty: Tensor | None
     ) -> float:
         part = self._moments(sums)
         scale = _scale(part, penalty)
-        eye = torch.eye(sums.width, dtype=torch.float64)
-        factor = eye if penalty is None else torch.linalg.cholesky(penalty.double())
-        half = torch.linalg.solve_triangular(factor, part.gram, upper=False)
-        whole = torch.linalg.solve_triangular(factor, half.t(), upper=False)
-        values, turn = torch.linalg.eigh(whole)
-        basis = torch.linalg.solve_triangular(factor.t(), turn, upper=True)
+        path = PenaltyPath.of(part.gram, penalty)
+        basis = path.basis
         nodes, cross = (sample.features - part.sums) @ basis, part.cross.t() @ basis
         own = sample.own() @ basis
         errors = []
         for value in LADDER:
-            shrink = (values.clamp_min(0.0) + value * scale).rsqrt()
+            shrink = (path.values + value * scale).rsqrt()
             halves = Halves(nodes * shrink, cross * shrink, own * shrink)
             gaps = (left_out_values(halves, sample, part) - sample.labels).square().sum(0)
             errors.append(float((gaps / part.squares.clamp_min(1e-12)).sum()))
         return nearly_best(LADDER, errors)
 
-    def _fused(self, scores: Tensor, labels: Tensor) -> Fused:
+    def mixture(self, answers: Answers, _: Sequence[int] = ()) -> Fused:
         """Return weights a ≥ 0 of the views with the least squared error, and intercepts b.
 
         A view has weight 1 / views before anything is known, see ``fused_weights``.
         """
-        views = len(self.sums_)
+        scores, labels, views = self.scores_, answers.labels, len(self.sums_)
         weights, offsets = torch.full((views,), 1 / views).double(), torch.zeros(self.targets)
         if scores.shape[:2] == labels.shape and len(labels) > 1:
             level, centre = labels.double().mean(0), scores.mean(0)  # [targets], [targets, views]

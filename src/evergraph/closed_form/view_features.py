@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.codes import ClassCodes
+from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.relations import RelationCodes, RelationHops
 from evergraph.closed_form.relations import related as relations_of
 from evergraph.closed_form.shape import SHAPE_WIDTH, shape_of
-from evergraph.closed_form.view_map import RandomMap, ViewMap
+from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import (
     CODES,
     FAR,
@@ -26,7 +27,7 @@ from evergraph.closed_form.views import (
     hops_of,
     parse_views,
 )
-from evergraph.core.component import formerly, integer, number
+from evergraph.core.component import integer, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
 from evergraph.core.sizes import shown
@@ -54,7 +55,6 @@ NARROWEST, WIDEST, STEP = 64, 8192, 64
 
 
 @backbones.register
-@formerly(rows="dtype")
 @dataclass(kw_only=True, eq=False, repr=False)
 class ViewFeatures(Backbone):
     """Fixed ReLU features of several views of a node, with one linear head per view.
@@ -127,7 +127,7 @@ class ViewFeatures(Backbone):
             EmbeddingCache(topology, device=device, storage=self.storage, resources=resources)
             for topology in self._topologies
         )
-        self._drawn: tuple[int, ViewMap] | None = None
+        self._drawn: tuple[int, RandomMap] | None = None
         self._prepared: WeakKeyDictionary[Graph, ViewRows] = WeakKeyDictionary()
         # The nodes of large graphs that were asked for, and their rows.
         self._asked: WeakKeyDictionary[Graph, tuple[Tensor, ViewRows]] = WeakKeyDictionary()
@@ -154,6 +154,19 @@ class ViewFeatures(Backbone):
         self.bare = torch.cat(
             [self.bare, self.bare.new_zeros(classes - len(self.bare), self.bare.shape[1])]
         )
+
+    def set_heads(self, heads: Sequence[Tensor], weights: Tensor, bare: Tensor) -> None:
+        """Set W_v = a_v V_vᵀ of every view, and those for graphs that show no labels.
+
+        heads: V, [m, classes] each; weights, bare: a of every view.  [views] each
+        """
+        assert self.head is not None
+        parts = [torch.nn.functional.pad(h.t(), (0, self.width - len(h))) for h in heads]
+        mixed = zip(parts, weights.float(), strict=True)
+        self.head.weight.data = torch.cat([part * share for part, share in mixed], dim=1)
+        alone = zip(parts, bare.float(), self.parsed, strict=True)
+        if plain := [part * share for part, share, view in alone if not view.codes]:
+            self.bare = torch.cat(plain, dim=1)
 
     @property
     def sees_relations(self) -> bool:
@@ -227,10 +240,10 @@ class ViewFeatures(Backbone):
         """Return the width of a hop."""
         return inputs.hops.shape[1] // len(self.near)
 
-    def expansion(self) -> ViewMap:
+    def expansion(self) -> RandomMap | KernelMap:
         """Return φ of all views, the same numbers on every device.
 
-        Subclasses override this to use another map.
+        ``LandmarkFeatures`` has another map.
         """
         seed = int(self.seed)
         if self._drawn is not None and self._drawn[0] == seed:

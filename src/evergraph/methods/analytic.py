@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form.counting import FeatureMap, Statistics, with_counted
+from evergraph.closed_form.counting import FeatureMap, Statistics, count_views
 from evergraph.closed_form.ledger import LearnedNodes, check_held
-from evergraph.closed_form.ridge import balanced_ridge, choose_regularisation
+from evergraph.closed_form.penalty_path import choose_regularisation
+from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.closed_form.targets import (
     TargetStatistics,
     choose_target_regularisation,
@@ -22,7 +23,7 @@ from evergraph.closed_form.targets import (
 from evergraph.core.checks import check_number
 from evergraph.core.component import Made, choice, integer
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.label_space import Kind, LabelSpace
+from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
 from evergraph.memory import MemoryUsage
 from evergraph.methods.backbone_learner import WholeTaskLearner
@@ -90,7 +91,7 @@ class Analytic(WholeTaskLearner):
     """
 
     name = "analytic"
-    kinds: ClassVar[tuple[Kind, ...]] = ("class", "labels", "numbers")
+    kinds: ClassVar[tuple[str, ...]] = ("class", "labels", "numbers")
     default_backbone = "random-features"
     needs: ClassVar[tuple[type[Backbone], str]] = (
         RandomFeatures,
@@ -140,7 +141,7 @@ class Analytic(WholeTaskLearner):
 
     def _take_targets(self, space: LabelSpace) -> None:
         """Switch to target statistics at the first task if nodes have targets, not classes."""
-        if space.kind == "class" or isinstance(self.statistics_, TargetStatistics):
+        if space.target.is_class or isinstance(self.statistics_, TargetStatistics):
             return
         given: Any = {
             "targets": space.num_classes,
@@ -151,7 +152,7 @@ class Analytic(WholeTaskLearner):
         width = self.backbone.width
         self.statistics_ = TargetStatistics(width, rank=self.rank, **given)
         # Validation labels keep the full width, since the sigmoid is fitted on them too.
-        narrow = width if space.kind == "labels" else min(width, CHOICE_WIDTH)
+        narrow = width if space.target.is_named else min(width, CHOICE_WIDTH)
         self.validation_ = TargetStatistics(narrow, **given)
 
     @torch.no_grad()
@@ -186,7 +187,7 @@ class Analytic(WholeTaskLearner):
     @property
     def _centred(self) -> bool:
         """Whether targets are numbers, for which the head needs an intercept."""
-        return self._check_learned().kind == "numbers"
+        return not self._check_learned().target.is_named
 
     def modules(self) -> Iterator[tuple[str, nn.Module]]:
         """Yield the model with its solved head."""
@@ -218,8 +219,8 @@ class Analytic(WholeTaskLearner):
             labels = getattr(task, f"{part}_labels").to(self.device)
             of_classes = class_weights(task, sized=self.weights == "class-sizes")
             weights = of_classes.to(self.device)[labels]
-        counted: Statistics = with_counted(
-            self._statistics_of(part),
+        (counted,) = count_views(
+            [self._statistics_of(part)],
             self.backbone.taken(embeddings, nodes),
             labels,
             weights,
@@ -342,7 +343,7 @@ class Analytic(WholeTaskLearner):
 
     def novelty(self, graph: Graph, nodes: Tensor, *, logits: Tensor | None = None) -> Tensor:
         """Return 1 minus the best score, since scores here estimate probabilities."""
-        if self._check_learned().kind != "class":
+        if not self._check_learned().target.is_class:
             raise ConfigurationError("novelty needs nodes with classes, not targets")
         scores = self.logits(graph, nodes) if logits is None else logits
         return 1 - scores.amax(dim=1) / SHARPNESS

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evergraph.closed_form import ClassStatistics, LandmarkFeatures, ViewFeatures
-from evergraph.closed_form.counting import count_views
-from evergraph.closed_form.fusing import FUSINGS, Mixing, Probes, side_by_side
+from evergraph.closed_form import LandmarkFeatures, ViewFeatures
+from evergraph.closed_form.engine import Answers, ViewEngine
 from evergraph.closed_form.landmarks import Landmarks, column_weights
 from evergraph.closed_form.ledger import (
     PARTS,
@@ -22,9 +21,10 @@ from evergraph.closed_form.ledger import (
     check_held,
     guessed,
 )
+from evergraph.closed_form.node_sample import NodeSample
 from evergraph.closed_form.view_features import fit_into, probes_within
 from evergraph.closed_form.views import ViewRows
-from evergraph.core.component import Made, choice, formerly, integer
+from evergraph.core.component import Made, choice, integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.core.sizes import parse_size
@@ -45,19 +45,18 @@ Seen = tuple[ViewRows, dict[str, tuple[LedgerEntries, Tensor]]]
 
 
 @methods.register
-@formerly(keep="memory")
 @dataclass(kw_only=True, eq=False, repr=False)
 class Auto(WholeTaskLearner):
     """Ridge regression on several views of a node, with fusion weights fitted on validation nodes.
 
-    Each view v has its own head V_v = (A_v + λ_v I)⁻¹ M_v on features φ_v of the view, from
-    statistics of all training nodes so far. If the graph stays available (``refresh``), the
-    features are kernel values to landmarks: training nodes of every class, chosen as the paper
-    chooses its memory (see ``LandmarkFeatures``); all nodes are counted again on the current
-    landmarks. If old graphs are gone, the features are random ones that never change (see
-    ``ViewFeatures``). The scores are combined as softmax(Σ_v a_v V_vᵀφ_v), with weights a fitted by
-    log-loss on some validation nodes of every class, the probes (see ``fused_weights``). No view is
-    dropped: one that does not help now may help later.
+    Each view v has its own head V_v = (A_v + λ_v P_v)⁻¹ M_v on features φ_v of the view, from
+    statistics of all training nodes so far (see ``ViewEngine``). If the graph stays available
+    (``refresh``), the features are kernel values to landmarks: training nodes of every class,
+    chosen as the paper chooses its memory (see ``LandmarkFeatures``); all nodes are counted again
+    on the current landmarks. If old graphs are gone, the features are random ones that never
+    change (see ``ViewFeatures``). The scores are combined as softmax(Σ_v a_v V_vᵀφ_v), with weights
+    a fitted by log-loss on some validation nodes of every class, the probes (see
+    ``fused_weights``). No view is dropped: one that does not help now may help later.
 
     Everything is a function of sets and sums of the nodes seen. So the order of tasks does not
     matter, and ``forget`` removes a node exactly, including as a landmark. With random features,
@@ -71,8 +70,6 @@ class Auto(WholeTaskLearner):
             their width, and reduces the probes if there are many classes. The backbone's own size
             by default. A ledger comes on top.
         probes: maximum number of validation nodes kept per class.
-        fusing: ``fitted``: weights of the views and sharpness, fitted on the probes. ``shares``:
-            weights at a fixed sharpness. ``equal``: equal weights, to measure what fusing adds.
         weights: weights of training nodes, ``class-sizes`` or ``equal``, see ``analytic``.
         objective: the accuracy that heads, penalties and mixture are fitted to: ``balanced``, the
             mean over classes, or ``plain``, over all nodes.
@@ -93,7 +90,6 @@ class Auto(WholeTaskLearner):
     backbone: Made[ViewFeatures] = Made()
     memory: str | int | None = None
     probes: int = integer(100, least=1)
-    fusing: str = choice("fitted", FUSINGS)
     weights: Weights = choice("class-sizes", WEIGHTS)
     objective: str = choice("balanced", ("balanced", "plain"))
     ledger: bool = False
@@ -112,12 +108,18 @@ class Auto(WholeTaskLearner):
             )
         self.ledger = self.ledger or self.refresh == "embeddings"
         self.landmarks_ = Landmarks(self.backbone.width)
-        self.statistics_ = self._no_statistics()
-        self.probes_ = Probes(self.probes)
+        self.engine_ = self._new_engine()
+        self.probes_ = NodeSample(self.probes)
         self.ledger_ = LearnedNodes()
         self.sharpness_ = torch.zeros(2)  # without and with class codes
         self.error_ = math.inf  # on the probes, see ``mixture_loss``
-        self._solved = True
+
+    def _new_engine(self) -> ViewEngine:
+        return ViewEngine(
+            balanced=self.objective == "balanced",
+            precise=self.backbone.on_landmarks,
+            resources=self.resources,
+        )
 
     @classmethod
     def backbone_by_default(cls, **parameters: Any) -> str:
@@ -129,11 +131,6 @@ class Auto(WholeTaskLearner):
     def suited_to(cls, *, edges: str) -> dict[str, Any]:
         """Refresh if each task comes with the graph of everything so far."""
         return {"refresh": "embeddings"} if edges == "all" else {}
-
-    def _no_statistics(self) -> list[ClassStatistics]:
-        """Return empty sums, as wide as there are landmarks if the features use landmarks."""
-        width = len(self.landmarks_) or self.backbone.width
-        return [ClassStatistics(width, device=self.device) for _ in self.backbone.parsed]
 
     @torch.no_grad()
     def fit_task(self, task: Task) -> None:
@@ -151,6 +148,8 @@ class Auto(WholeTaskLearner):
                 raise ConfigurationError(NEEDS_ALL_EDGES)
             if len(learned) and not self.backbone.on_landmarks:
                 self._recount(seen, task.ids)
+        if not self.engine_.sums_:
+            self.engine_.begin(self.backbone.expansion())
         sized = self.weights == "class-sizes" and self.objective == "balanced"
         weights = class_weights(task, sized=sized)
         for part in PARTS:
@@ -160,7 +159,7 @@ class Auto(WholeTaskLearner):
                 self.ledger_.enter(entries.ids, entries.labels, entries.weights, part)
             if not self.backbone.on_landmarks:
                 self._take_in(part, entries, seen.of(nodes))
-        self._solved = False
+        self.engine_.solved = False
         if self.backbone.on_landmarks:  # chosen among all nodes before any is counted
             self._learn_anew(seen, task.ids)
 
@@ -198,7 +197,7 @@ class Auto(WholeTaskLearner):
             if self.error_ >= before:  # confident predictions do not help
                 self._recount(seen, ids)
         self.solve()
-        self.statistics_ = []
+        self.engine_ = self._new_engine()
         self.probes_.clear()
 
     def _choose_landmarks(self, seen: ViewRows, ids: Tensor, guesses: LedgerEntries) -> None:
@@ -215,7 +214,7 @@ class Auto(WholeTaskLearner):
         others = seen.of(torch.searchsorted(ids, guesses.ids))
         self.landmarks_.fill(others, labels=guesses.labels, nodes=guesses.ids)
         columns = column_weights(rows, entries.labels, dims=self._dims)
-        self.backbone.stand_on(self.landmarks_.rows(), columns)
+        self.backbone.stand_on(self.landmarks_.rows_, columns)
 
     def _limit_probes(self, hop_dims: int) -> None:
         if self.memory is None:
@@ -231,15 +230,8 @@ class Auto(WholeTaskLearner):
         self.probes_.per_class = min(self.probes, fitting)
 
     def _count(self, entries: LedgerEntries, rows: ViewRows, *, sign: int = 1) -> None:
-        self.statistics_ = count_views(
-            self.statistics_,
-            self._with_codes(rows),
-            entries.labels.to(self.device),
-            entries.weights.to(self.device),
-            expand=self.backbone.expansion(),
-            resources=self.resources,
-            sign=sign,
-        )
+        labels, weights = entries.labels.to(self.device), entries.weights.to(self.device)
+        self.engine_.count(self._with_codes(rows), labels, sign, weights=weights)
 
     def _with_codes(self, rows: ViewRows) -> ViewRows:
         """Return rows that every view can use: without labels nearby, the code is zeros."""
@@ -253,7 +245,7 @@ class Auto(WholeTaskLearner):
         guesses = self.ledger_.part("train").take(torch.arange(0)) if guesses is None else guesses
         if self.backbone.on_landmarks:
             self._choose_landmarks(seen, ids, guesses)
-        self.statistics_ = self._no_statistics()
+        self.engine_.begin(self.backbone.expansion())
         self.probes_.clear()
         for part, entries in (
             ("train", self.ledger_.part("train")),
@@ -261,28 +253,23 @@ class Auto(WholeTaskLearner):
             ("validation", self.ledger_.part("validation")),
         ):
             self._take_in(part, entries, seen.of(torch.searchsorted(ids, entries.ids)))
-        self._solved = False
 
     def solve(self) -> None:
         """Set heads and mixture from statistics and probes, if these have changed."""
-        if self._solved:
+        engine, backbone = self.engine_, self.backbone
+        if engine.solved:
             return
-        backbone, head, space = self.backbone, self.backbone.head, self._check_learned()
-        assert head is not None
-        for statistics in self.statistics_:
-            statistics.grow(space.num_classes)
-        mixing = Mixing(
-            backbone.expansion(), space, self.objective == "balanced", self.fusing, self.resources
-        )
-        found = mixing(self.statistics_, self.probes_, self._with_codes(self.probes_.rows()))
-        head.weight.data = side_by_side(found.heads, found.weights, backbone.width)
-        pairs = zip(found.heads, backbone.parsed, strict=True)
-        if bare := [each for each, view in pairs if not view.codes]:
-            backbone.bare = side_by_side(bare, found.bare, backbone.width)
-        self.sharpness_ = torch.stack([found.bare.sum(), found.weights.sum()]).float().cpu()
-        self.error_ = found.error
-        self._solved = True
-        shares = (100 * found.weights / found.weights.sum().clamp_min(1e-12)).tolist()
+        space, labels = self._check_learned(), self.probes_.labels_
+        engine.grow(space.num_classes)
+        rows, allowed = self._with_codes(self.probes_.rows_), space.allowed(space.task_of(labels))
+        answers = Answers(rows, labels, allowed=allowed)
+        heads = engine.solve(answers)
+        bare = [place for place, view in enumerate(backbone.parsed) if not view.codes]
+        mixtures = [engine.mixture(answers, bare).weights, engine.fused_.weights]
+        backbone.set_heads(heads, mixtures[1], bare=mixtures[0])
+        self.sharpness_ = torch.stack(mixtures).sum(1).float().cpu()
+        self.error_ = engine.loss(answers)
+        shares = (100 * mixtures[1] / mixtures[1].sum().clamp_min(1e-12)).tolist()
         said = [f"{view} {share:.0f} %" for view, share in zip(backbone.views, shares, strict=True)]
         logger.debug("views: %s", ", ".join(said))
 
@@ -318,7 +305,7 @@ class Auto(WholeTaskLearner):
             self.probes_.drop(before[1]["validation"][0].ids)
             for part, (entries, places) in after[1].items():
                 self._take_in(part, entries, after[0].of(places))
-            self._solved = False
+            self.engine_.solved = False
 
     def _seen(self, graph: Graph, ids: Tensor) -> Seen:
         """Return the views of a graph, and the learned nodes in it with their positions."""
@@ -341,15 +328,13 @@ class Auto(WholeTaskLearner):
                 "merge() needs learners with the same random features: give both backbone "
                 "view-features, the same views, width and seed"
             )
-        pairs = zip(self.statistics_, other.statistics_, strict=True)
-        self.statistics_ = [mine.merged(more, classes) for mine, more in pairs]
-        total = max(statistics.num_classes for statistics in self.statistics_)
+        self.engine_.merge(other.engine_, classes)
+        total = self.engine_.num_classes
         self.label_space_ = space.joined(theirs, classes, total=total)
         self._make_room(self._dims, self.label_space_.num_classes)
         self.ledger_.copy_from(other.ledger_, classes)
-        self._limit_probes(self.probes_.rows().dims)
+        self._limit_probes(self.probes_.rows_.dims)
         self.probes_.copy_from(other.probes_, classes)
-        self._solved = False
 
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return the mixed scores of all classes learned so far.  -> [nodes, classes]"""
@@ -388,7 +373,7 @@ class Auto(WholeTaskLearner):
         """Size of statistics, landmarks, probes and ledger."""
         size = sum(kept.nbytes for kept in (self.probes_, self.landmarks_, self.ledger_))
         kept = MemoryUsage(samples=self.probes_.values + self.landmarks_.values, bytes=size)
-        return sum((statistics.usage for statistics in self.statistics_), kept)
+        return sum((statistics.usage for statistics in self.engine_.sums_), kept)
 
     def state(self) -> dict[str, Tensor]:
         """Return everything that later tasks depend on, as named CPU tensors."""
@@ -397,7 +382,7 @@ class Auto(WholeTaskLearner):
         if isinstance(self.backbone, LandmarkFeatures):
             kept["landmarks"] = self.landmarks_.state() | {"columns": self.backbone.columns}
         # There are no sums on landmarks.
-        for view, statistics in zip(self.backbone.views, self.statistics_, strict=False):
+        for view, statistics in zip(self.backbone.views, self.engine_.sums_, strict=False):
             kept[f"statistics:{view}"] = statistics.state()
         named = {f"{part}/{n}": v.cpu() for part, values in kept.items() for n, v in values.items()}
         return super().state() | named | {"sharpness": self.sharpness_}
@@ -408,11 +393,12 @@ class Auto(WholeTaskLearner):
         if isinstance(self.backbone, LandmarkFeatures):
             known = part_of(state, "landmarks/")
             self.landmarks_.restore(known)
-            self.backbone.stand_on(self.landmarks_.rows(), known["columns"])
-            self.statistics_ = []
-        for view, statistics in zip(self.backbone.views, self.statistics_, strict=False):
+            self.backbone.stand_on(self.landmarks_.rows_, known["columns"])
+        elif self.backbone.begun:
+            self.engine_.begin(self.backbone.expansion())
+        for view, statistics in zip(self.backbone.views, self.engine_.sums_, strict=False):
             statistics.restore(part_of(state, f"statistics:{view}/"))
         self.probes_.restore(part_of(state, "probes/"))
         self.ledger_.restore(part_of(state, "ledger/"))
         self.sharpness_ = state["sharpness"]
-        self._solved = True
+        self.engine_.solved = True

@@ -11,7 +11,6 @@ from torch import Tensor
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.ridge import solved
 from evergraph.core.component import Made, choice, number
-from evergraph.core.label_space import Kind
 from evergraph.graphs import Graph
 from evergraph.methods.analytic import WEIGHTS, Analytic, Weights
 from evergraph.methods.backbone_learner import WholeTaskLearner
@@ -48,7 +47,7 @@ class SLDA(Analytic):
     """
 
     name = "slda"
-    kinds: ClassVar[tuple[Kind, ...]] = ("class",)
+    kinds: ClassVar[tuple[str, ...]] = ("class",)
     default_backbone = "linear"
     needs: ClassVar[tuple[type[Backbone], str]] = (
         LinearHead,

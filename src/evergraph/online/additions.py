@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.core.label_space import Kind
 from evergraph.core.notices import say
 from evergraph.datasets.doors import holds_graph, named_graph
 from evergraph.graphs.pyg import is_hetero
@@ -71,7 +70,7 @@ class AdditionReader:
 
     learner: OnlineLearner
     columns: Columns | Scheme | None
-    targets: Kind
+    targets: str
     noted: bool
 
     @property

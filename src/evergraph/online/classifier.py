@@ -14,7 +14,7 @@ from torch import Tensor
 
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.label_space import KINDS, Kind
+from evergraph.core.targets import target_kinds, target_of
 from evergraph.online import conversion
 from evergraph.online.additions import Addition, AdditionReader
 from evergraph.online.delta import Delta, NodeId, NodeTarget
@@ -102,7 +102,7 @@ class ContinualNodeClassifier(Estimator):
         undirected: bool = True,
         seed: int = 0,
         columns: Columns | Mapping[str, str | Encoder] | None = None,
-        targets: Kind = "class",
+        targets: str = "class",
         tolerance: float = TOLERANCE,
         patience: int = PATIENCE,
         on_alarm: OnAlarm | None = None,
@@ -112,7 +112,7 @@ class ContinualNodeClassifier(Estimator):
         self.head_options, self.objective = head_options, objective
         self.scaling: Scaling = scaling
         self.undirected, self.seed, self.columns = undirected, seed, columns
-        self.targets: Kind = targets
+        self.targets = targets
         self.tolerance, self.patience, self.on_alarm = tolerance, patience, on_alarm
         self.random_state = random_state
 
@@ -162,14 +162,14 @@ class ContinualNodeClassifier(Estimator):
             return copy.deepcopy(opened)
 
     def _made(self) -> OnlineLearner:
-        check_choice("targets", self.targets, KINDS)
+        check_choice("targets", self.targets, target_kinds.names())
         given = {"width": self.width, "objective": self.objective}
         given = {name: value for name, value in given.items() if value is not None}
         options = {**(self.head_options or {}), **given}
         head = self.head
         if isinstance(head, str | Mapping):
             table = {"name": head} if isinstance(head, str) else dict(head)
-            if self.targets != "class" and table.get("name") in ("auto", "targets"):
+            if not target_of(self.targets).is_class and table.get("name") in ("auto", "targets"):
                 table |= {"name": "targets", "kind": self.targets}
             head = table | options
         elif options:
@@ -346,8 +346,9 @@ class ContinualNodeClassifier(Estimator):
 
         -> [ids, classes]; labels have independent probabilities, so rows do not add up to 1
         """
-        if self.targets == "numbers":
-            raise ConfigurationError("predict_proba needs classes or labels, not numbers")
+        target = target_of(self.targets)
+        if not target.has_probabilities:
+            raise ConfigurationError(f"predict_proba needs classes or labels, not {target.plural}")
         learner, ids, like = self._asked(X, rows, edges=edges, **named)
         classes, matrix = learner.predict_proba(ids)
         return conversion.matrix_like(like, matrix, classes)

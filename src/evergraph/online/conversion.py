@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError, InvalidRowsError
-from evergraph.core.label_space import Kind
 from evergraph.core.notices import say, say_ignored
+from evergraph.core.targets import target_of
 from evergraph.datasets.doors import NamedGraph
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import densify
@@ -192,7 +192,7 @@ def as_types(values: Any) -> list[str | None]:
     ]
 
 
-def columns_of_nodes(table: Any, kind: Kind = "class") -> tuple[Any, Any, Any, Any]:
+def columns_of_nodes(table: Any, kind: str = "class") -> tuple[Any, Any, Any, Any]:
     """Return ids, features, targets and types of a table of nodes, named as in a folder of tables.
 
     Without a column ``id`` its index is used. Features are a table of all other columns; targets
@@ -217,7 +217,7 @@ def columns_of_nodes(table: Any, kind: Kind = "class") -> tuple[Any, Any, Any, A
     if len(targets) > 1:
         raise DataError(f"nodes have columns {', '.join(targets)}: expected one number to predict")
     for name in targets:
-        if {"label": "class", LABELS: "labels"}.get(name, "numbers") != kind:
+        if name.partition("_")[0] != target_of(kind).column:
             raise DataError(
                 f"nodes have a column {name!r}, but the model was made with targets={kind!r}"
             )
@@ -245,7 +245,7 @@ def columns_of_nodes(table: Any, kind: Kind = "class") -> tuple[Any, Any, Any, A
     return table["id"], rest, found, table[TYPE] if types else None
 
 
-def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "class") -> Delta:
+def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: str = "class") -> Delta:
     """Return a delta that adds a graph with names; ids: other names for its nodes.
 
     Two nodes that are joined by several relations have an edge for each. kind: of the model's
@@ -255,7 +255,7 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "c
     own = range(graph.num_nodes) if named.ids is None else named.ids
     nodes = _renamed(own, ids, "nodes")
     labels = as_labels(graph.labels, graph.num_nodes) if graph.targets is None else []
-    if kind != "class" and any(label is not None for label in labels):
+    if not target_of(kind).is_class and any(label is not None for label in labels):
         raise DataError(f"nodes have classes, but the model was made with targets={kind!r}")
     targets: list[NodeTarget | None] = list(labels)
     if graph.targets is not None:
@@ -295,7 +295,7 @@ def _between(nodes: list[NodeId], sides: Any) -> EdgeColumns:
 
 
 def delta_of_data(
-    data: Any, ids: Any, key: str | None, kind: Kind = "class", repeated: str = "last"
+    data: Any, ids: Any, key: str | None, kind: str = "class", repeated: str = "last"
 ) -> Delta:
     """Return a delta that adds a PyG ``Data``, with nodes named ``ids`` or 0, 1, 2, ...
 
@@ -325,7 +325,7 @@ def delta_of_data(
 
 
 def delta_of_hetero(
-    data: Any, ids: Any, key: str | None, kind: Kind = "class", repeated: str = "last"
+    data: Any, ids: Any, key: str | None, kind: str = "class", repeated: str = "last"
 ) -> Delta:
     """Return a delta that adds a PyG ``HeteroData``, with relations and types.
 
@@ -339,29 +339,13 @@ def delta_of_hetero(
     return delta_of_named(NamedGraph(graph, own), ids, key, kind)
 
 
-def label_array(labels: Sequence[Label]) -> np.ndarray[Any, Any]:
-    """Return labels as an array of integers, of text, or of both as objects."""
-    kinds = {type(label) for label in labels}
-    plain = np.int64 if kinds == {int} else np.str_ if kinds == {str} else object
-    return np.array(labels, dtype=plain)
-
-
-def lists_array(rows: Sequence[Sequence[Label]]) -> np.ndarray[Any, Any]:
-    """Return an array of lists."""
-    values = np.empty(len(rows), dtype=object)
-    values[:] = [list(row) for row in rows]
-    return values
-
-
-def targets_like(kind: Kind, ids: Any, found: Sequence[Any]) -> Any:
+def targets_like(kind: str, ids: Any, found: Sequence[Any]) -> Any:
     """Return predictions in the type of ``ids``: a Series for pandas, a tensor for a tensor.
 
     A tensor cannot hold labels or names of classes: these are an array, of lists if several.
     """
-    values: Any = lists_array(found) if kind == "labels" else label_array(found)
-    if kind == "numbers":
-        values = np.array(found, dtype=np.float32)
-    if isinstance(ids, Tensor) and kind != "labels" and values.dtype in (np.int64, np.float32):
+    values = target_of(kind).array(found)
+    if isinstance(ids, Tensor) and values.dtype in (np.int64, np.float32):
         return torch.from_numpy(values)
     if not is_a(ids, "pandas"):
         return values

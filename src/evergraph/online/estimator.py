@@ -17,7 +17,7 @@ from evergraph.core.errors import (
     did_you_mean,
 )
 from evergraph.core.file_lock import Closing
-from evergraph.core.label_space import Kind
+from evergraph.core.targets import OneClass, target_of
 from evergraph.datasets.doors import holds_graph
 from evergraph.online import conversion
 from evergraph.online.additions import AdditionReader
@@ -44,7 +44,7 @@ class Estimator(Part, Closing):
 
     seed: int
     random_state: Any
-    targets: Kind
+    targets: str
     _kept: InMemoryLearner | LearnerFolder | None = None  # from the first data on
 
     @abstractmethod
@@ -126,12 +126,14 @@ class Estimator(Part, Closing):
         X = checked_rows(X, width=None, name=name)
         labels = row_targets(self.targets, y, len(X), name=name)
         delta, scheme = self._reader().rows(X, labels, name=name, **named)
-        return self._add(sorted_by_class(delta) if self.targets == "class" else delta, scheme)
+        return self._add(
+            sorted_by_class(delta) if target_of(self.targets).is_class else delta, scheme
+        )
 
     @property
     def classes_(self) -> np.ndarray[Any, Any]:
         """Known classes or labels, in order of arrival; empty for numbers."""
-        return conversion.label_array(self.learner_.classes)
+        return OneClass().array(self.learner_.classes)
 
     @property
     def n_features_in_(self) -> int:
@@ -171,7 +173,7 @@ class Estimator(Part, Closing):
         Arguments are those of ``predict_proba``.  -> [n, classes], or [n] for two classes
         """
         scores = self.predict_log_proba(X, **asked)
-        if self.targets != "class" or scores.shape[1] != 2:
+        if not target_of(self.targets).is_class or scores.shape[1] != 2:
             return scores
         sides = scores.iloc if is_a(scores, "pandas") else scores
         return sides[:, 1] - sides[:, 0]
@@ -201,7 +203,7 @@ class Estimator(Part, Closing):
     def __sklearn_tags__(self) -> Any:
         from sklearn import utils
 
-        numbers = self.targets == "numbers"
+        numbers = not target_of(self.targets).is_named
         return utils.Tags(
             estimator_type="regressor" if numbers else "classifier",
             target_tags=utils.TargetTags(required=True),

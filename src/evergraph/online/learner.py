@@ -13,16 +13,16 @@ from torch import Tensor
 
 from evergraph.core.device import exactly_threads
 from evergraph.core.errors import DataError
+from evergraph.core.targets import Tallies
 from evergraph.graphs import UNLABELLED
 from evergraph.online.checking import CheckedDelta, check_delta
-from evergraph.online.delta import Delta, DeltaResult, NodeId, name_of
+from evergraph.online.delta import Delta, DeltaResult, NodeId
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.intake import Batch, merged, owners
 from evergraph.online.knowledge import Settled
 from evergraph.online.learner_state import PATIENCE as PATIENCE
 from evergraph.online.learner_state import TOLERANCE as TOLERANCE
 from evergraph.online.learner_state import LearnerState
-from evergraph.online.monitor import Tallies
 from evergraph.online.upsert import EdgesBeyond, News, edges_beyond, known_edges, only_new
 from evergraph.online.view import Answer, Page
 
@@ -100,7 +100,7 @@ class OnlineLearner(LearnerState):
             self._ids,
             num_features=None if known is None else known.graph.num_features,
             graph=None if known is None else known.graph,
-            kind=self.head.kind,
+            target=self.head.target,
             undirected=self.undirected,
             ahead=ahead or {},
             fresh=fresh,
@@ -110,7 +110,11 @@ class OnlineLearner(LearnerState):
         """Return a delta without what is known already, and the counts of what is new."""
         with self.writing:
             return only_new(
-                delta, self._ids, self._knowledge, kind=self.head.kind, undirected=self.undirected
+                delta,
+                self._ids,
+                self._knowledge,
+                target=self.head.target,
+                undirected=self.undirected,
             )
 
     @property
@@ -240,7 +244,7 @@ class OnlineLearner(LearnerState):
         -> the effect, what was predicted, and the index of the part that each prediction is of,
         int64 [n]
         """
-        knowledge, kind = self._knowledge, self.head.kind
+        knowledge, target = self._knowledge, self.head.target
         if knowledge is None:  # empty deltas, before the first node
             nothing = Settled(no_nodes(), torch.zeros(0, 0), 0, 0, behind=False)
             return nothing, None, no_nodes()
@@ -255,11 +259,11 @@ class OnlineLearner(LearnerState):
                 relations=delta.relations,
                 types=delta.types,
             )
-        # Labels of new nodes, then late ones; several labels or a number are encoded as one name.
+        # Labels of new nodes, then late ones.
         new = [(place, label) for place, label in enumerate(delta.labels) if label is not None]
         places = torch.tensor([place for place, _ in new], dtype=torch.int64)
         nodes = torch.cat([delta.first + places, delta.labelled])
-        labels = knowledge.number([name_of(kind, label) for _, label in (*new, *delta.late)])
+        labels = knowledge.number([target.key(label) for _, label in (*new, *delta.late)])
         # Only nodes without a label count as predictions: one that changes was learned from.
         unknown = knowledge.labels.of(nodes) == UNLABELLED
         guesses = knowledge.guess(nodes[unknown], labels[unknown])

@@ -11,10 +11,10 @@ import numpy as np
 from torch import Tensor
 
 from evergraph.core.errors import DataError, InvalidRowsError
-from evergraph.core.label_space import Kind
+from evergraph.core.targets import Target, target_of
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.identifiers import are_ids
-from evergraph.online.labels import as_targets
+from evergraph.online.labels import as_targets, plain_values
 from evergraph.tables.frames import column_names, is_a, is_sparse, is_table
 
 
@@ -88,35 +88,43 @@ def row_ids(X: Any, *, start: int = 0) -> list[NodeId]:
     return ids if not default and index.is_unique and are_ids(ids) else numbered
 
 
-def row_targets(kind: Kind, y: Any, count: int, *, name: str) -> list[NodeTarget | None]:
+def row_targets(kind: str, y: Any, count: int, *, name: str) -> list[NodeTarget | None]:
     """Return the targets of rows, None for those without one; name: of the estimator."""
     if y is None:
         raise InvalidRowsError(
             f"{name} requires y to be passed, but the target y is None: partial_fit takes nodes "
             "without labels"
         )
-    if not isinstance(y, Tensor) and not is_sparse(y) and kind != "labels":
-        if is_table(y) or isinstance(y, np.ndarray):
-            y = _one_column(np.asarray(y), kind)
-        if kind == "class" and any(isinstance(v, float) and v % 1 for v in np.asarray(y).tolist()):
-            raise InvalidRowsError(
-                "Unknown label type: continuous. y holds numbers with a fraction: a model of "
-                "numbers has targets='numbers'"
-            )
+    target = target_of(kind)
+    if is_table(y) or is_sparse(y):
+        y = y.toarray() if is_sparse(y) else np.asarray(y)
+    if isinstance(y, np.ndarray):
+        y = _one_column(y, target)
     try:
+        if target.is_class and not isinstance(y, Tensor):
+            y = plain_values(y, "y")
+            if any(isinstance(value, float) and value % 1 for value in y):
+                raise InvalidRowsError(
+                    "Unknown label type: continuous. y holds numbers with a fraction: a model of "
+                    "numbers has targets='numbers'"
+                )
         return as_targets(kind, y, count)
     except DataError as error:
         raise InvalidRowsError(str(error)) from None
 
 
-def _one_column(y: np.ndarray[Any, Any], kind: Kind) -> np.ndarray[Any, Any]:
+def _one_column(y: np.ndarray[Any, Any], target: Target) -> np.ndarray[Any, Any]:
+    if y.dtype.kind == "c":
+        raise InvalidRowsError(f"Complex data not supported: y holds {y.dtype}")
+    if target.is_named and not target.is_class:
+        return y
     if y.ndim == 2 and y.shape[1] == 1:
         said = "A column-vector y was passed when a 1d array was expected: it is flattened"
         sklearn = sys.modules.get("sklearn.exceptions")
         warnings.warn(said, getattr(sklearn, "DataConversionWarning", UserWarning), stacklevel=5)
         return y[:, 0]
     if y.ndim != 1:
-        more = "; several labels of a row need targets='labels'" if kind == "class" else ""
+        more = "; several labels of a row need targets='labels'" if target.is_class else ""
         raise InvalidRowsError(f"y should be a 1d array, got an array of shape {y.shape}{more}")
     return y
 

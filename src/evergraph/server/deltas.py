@@ -136,7 +136,7 @@ class DeltaReader:
 
     def _label(self, label: Any) -> Any:
         """Return a label of a table, None for a spelling that stands for no class."""
-        is_class = self._folder.learner.head.kind == "class" and not isinstance(label, list)
+        is_class = self._folder.learner.head.target.is_class and not isinstance(label, list)
         return one_label(label) if is_class else label
 
     def _late(self, node: object, label: Any) -> Any:

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import DataError, UnknownNodeError
-from evergraph.core.label_space import Kind
 from evergraph.core.notices import say_ignored
 from evergraph.graphs.repeats import combined, say_repeated
 from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, edge_numbers, listed
@@ -74,7 +73,7 @@ class TableDeltas:
         return self._growing + -(-going // EDGES) + -(-len(self.forgotten) // self.batch)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> str:
         """Kind of the targets: classes, several labels, or numbers."""
         if pa.types.is_list(self.labels.type):
             return "labels"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.closed_form.fusing import Probes, draw_order
+from evergraph.closed_form.node_sample import NodeSample, draw_order
 from evergraph.closed_form.views import ViewRows
 
 COUNT, CLASSES = 40, 3
@@ -18,23 +18,23 @@ def rows_of(nodes: Tensor) -> ViewRows:
     return ViewRows(torch.stack([nodes, -nodes], dim=1).float(), (nodes % 7).float()[:, None])
 
 
-def kept(*parts: Tensor, per_class: int = 4) -> Probes:
-    probes = Probes(per_class)
+def kept(*parts: Tensor, per_class: int = 4) -> NodeSample:
+    probes = NodeSample(per_class)
     for part in parts:
         probes.keep(rows_of(ids[part]), labels=labels[part], nodes=ids[part])
     return probes
 
 
-def assert_same(one: Probes, other: Probes) -> None:
+def assert_same(one: NodeSample, other: NodeSample) -> None:
     for name, tensor in one.state().items():
         assert tensor.equal(other.state()[name]), name
 
 
-def assert_in_step(probes: Probes) -> None:
+def assert_in_step(probes: NodeSample) -> None:
     """Rows, labels and ids are still of the same nodes."""
     expected = rows_of(probes.nodes_)
-    assert probes.hops_.float().equal(expected.hops)
-    assert probes.codes_.float().equal(expected.codes)
+    assert probes.rows_.hops.float().equal(expected.hops)
+    assert probes.rows_.codes.float().equal(expected.codes)
     place = {int(node): at for at, node in enumerate(ids)}
     assert probes.labels_.tolist() == [int(labels[place[int(node)]]) for node in probes.nodes_]
 
@@ -68,7 +68,7 @@ def test_those_of_two_are_those_of_one_that_met_all(mine, both):
 
 def test_classes_may_be_called_otherwise_there():
     names = torch.tensor([2, 0, 1])
-    other, here = Probes(4), kept((labels == 0).nonzero().flatten())
+    other, here = NodeSample(4), kept((labels == 0).nonzero().flatten())
     rest = (labels != 0).nonzero().flatten()
     called = names.argsort()[labels[rest]]  # what names turns back into labels
     other.keep(rows_of(ids[rest]), labels=called, nodes=ids[rest])
@@ -92,7 +92,7 @@ def test_all_go_and_all_come_back():
     probes, nobody = kept(torch.arange(COUNT)), torch.empty(0, dtype=torch.int64)
     assert_same(kept(torch.arange(COUNT), nobody), probes)
     probes.clear()
-    assert len(probes) == len(probes.rows()) == probes.nbytes == len(kept(nobody).rows()) == 0
+    assert len(probes) == len(probes.rows_) == probes.nbytes == len(kept(nobody).rows_) == 0
     probes.restore(kept(torch.arange(20)).state())
     rest = torch.arange(20, COUNT)
     probes.keep(rows_of(ids[rest]), labels=labels[rest], nodes=ids[rest])
@@ -101,11 +101,11 @@ def test_all_go_and_all_come_back():
 
 def test_rows_may_be_looked_up_among_others_and_have_no_codes():
     seen = rows_of(torch.arange(1000))
-    probes, bare = Probes(4), Probes(4)
+    probes, bare = NodeSample(4), NodeSample(4)
     probes.keep(ViewRows(seen.hops, seen.codes, ids), labels=labels, nodes=ids)
     assert_same(probes, kept(torch.arange(COUNT)))
     bare.keep(ViewRows(seen.hops, None, ids), labels=labels, nodes=ids)
-    assert bare.rows().codes is None
+    assert bare.rows_.codes is None
     assert bare.nodes_.equal(probes.nodes_)
 
 
