@@ -25,7 +25,7 @@ from evergraph.online.upsert import without_repeats, without_unknown
 from evergraph.tables import Columns, Scheme
 from evergraph.tables.columns import RELATION, WEIGHT
 from evergraph.tables.edges import say_skipped
-from evergraph.tables.frames import column_names, is_pyg, is_table
+from evergraph.tables.frames import column_names, is_pyg, is_sparse, is_table
 from evergraph.tables.labels import say_unlabelled
 from evergraph.tables.scheme import NodeFeatures
 
@@ -112,6 +112,11 @@ class AdditionReader:
         given = {"nodes": ids, "features": values, "labels": labels or None} | given
         return self.delta(Addition(**given))
 
+    def _checked(self, X: Any, name: str) -> Any:
+        named = isinstance(self.columns, Scheme)
+        width = None if named else self.learner.status().features or None
+        return checked_rows(X, width=width, name=name)
+
     def question(
         self, ids: Sequence[NodeId] | None, rows: Any, *, edges: Any, name: str, **given: Any
     ) -> Delta:
@@ -124,11 +129,12 @@ class AdditionReader:
             known = self.learner.knows_nodes(ids or ())
             new = [node for node, there in zip(ids or (), known, strict=True) if not there]
             return self.delta(Addition(nodes=new, **given))[0]
-        if isinstance(rows, dict):
+        if isinstance(rows, dict) and not is_sparse(rows):
             nodes, features = list(rows), list(rows.values())
             return self.delta(Addition(nodes=nodes, features=features, **given))[0]
         if names_of_rows(rows) or (holds_graph(rows) and not is_rows(rows)):
             return replace(self.delta(Addition(nodes=rows, **given))[0], labels=())
+        rows = self._checked(rows, name)
         delta = self.rows(rows, (), name=name, **given)[0]
         if edges is not None:
             return delta

@@ -155,7 +155,8 @@ def weighted_edges(edges: Any, weights: Any) -> tuple[Any, Any]:
     ([('a', 'b'), ('b', 'c')], [0.5, 2])
     """
     ends: Any
-    if isinstance(edges, np.ndarray) and edges.ndim == 2 and edges.shape[1] == 3:
+    triples = isinstance(edges, np.ndarray) and edges.ndim == 2 and edges.shape[1] == 3
+    if triples and (edges.dtype.kind == "f" or len(edges) != 2):  # [2, edges] is meant otherwise
         ends, own = edges[:, :2], edges[:, 2].astype(np.float64).tolist()
         if ends.dtype.kind == "f" and (ends == np.floor(ends)).all():
             ends = ends.astype(np.int64)
@@ -342,10 +343,11 @@ def delta_of_hetero(
 def targets_like(kind: str, ids: Any, found: Sequence[Any]) -> Any:
     """Return predictions in the type of ``ids``: a Series for pandas, a tensor for a tensor.
 
-    A tensor cannot hold labels or names of classes: these are an array, of lists if several.
+    A tensor cannot hold labels or names of classes: these are a list of lists, and an array.
     """
     values = target_of(kind).array(found)
-    if isinstance(ids, Tensor) and values.dtype in (np.int64, np.float32):
+    numeric = isinstance(values, np.ndarray) and values.dtype in (np.int64, np.float32)
+    if isinstance(ids, Tensor) and numeric:
         return torch.from_numpy(values)
     if not is_a(ids, "pandas"):
         return values

@@ -98,6 +98,8 @@ def row_targets(kind: str, y: Any, count: int, *, name: str) -> list[NodeTarget 
     target = target_of(kind)
     if is_table(y) or is_sparse(y):
         y = y.toarray() if is_sparse(y) else np.asarray(y)
+    elif not hasattr(y, "__iter__") and hasattr(y, "__array__"):
+        y = np.asarray(y)
     if isinstance(y, np.ndarray):
         y = _one_column(y, target)
     try:

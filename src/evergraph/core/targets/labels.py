@@ -192,8 +192,6 @@ class Labels(Target):
             found.append(LabelsPrediction(node, [names[column] for column in columns], given))
         return tuple(found)
 
-    def array(self, found: Sequence[Sequence[Label]]) -> np.ndarray[Any, Any]:
-        """Return an array of lists."""
-        lists = np.empty(len(found), dtype=object)
-        lists[:] = [list(labels) for labels in found]
-        return lists
+    def array(self, found: Sequence[Sequence[Label]]) -> list[list[Label]]:
+        """Return a list of lists."""
+        return [list(labels) for labels in found]
