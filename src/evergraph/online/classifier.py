@@ -84,7 +84,7 @@ class ContinualNodeClassifier(Estimator):
     A table without edges, as in scikit-learn:
 
     >>> model.fit([[0.0, 1.0], [1.0, 0.0]], ["up", "right"]).predict([[0.1, 0.9]])
-    array(['up'], dtype='<U5')
+    array(['up'], dtype='<U2')
     """
 
     _reading: Sequence[dict[str, str]] = ()
