@@ -207,12 +207,16 @@ def published(job: Job) -> Cell:
 
 
 def live(stream: GraphStream) -> Cell:
-    """Give a live learner a delta a task, with the edges to all nodes so far."""
+    """Give a live learner a delta a task, with the edges to all nodes so far.
+
+    It is told the labels of validation nodes too, which ``auto`` chooses its penalties by.
+    """
     learner, start = OnlineLearner(), _cpu()
     for task in stream:
         graph = task.graph.to("cpu")
         labels = torch.full((len(task.ids),), UNLABELLED)
         labels[task.train] = task.train_labels
+        labels[task.validation] = task.validation_labels
         ends = graph.indices.long().repeat(2).view(2, -1)
         ends[1] = repeat(torch.arange(len(task.ids)), graph.indptr.diff())
         new = torch.isin(ends, task.own).any(0) & (ends[0] < ends[1])

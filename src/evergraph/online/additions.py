@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -12,10 +12,12 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.notices import say
+from evergraph.core.targets import target_of
 from evergraph.datasets.doors import holds_graph, named_graph
 from evergraph.graphs.pyg import is_hetero
 from evergraph.graphs.repeats import say_repeated
 from evergraph.online import conversion
+from evergraph.online.codecs.tables import read_rows
 from evergraph.online.conversion import is_numbered, read_frame
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.labels import as_targets
@@ -23,10 +25,10 @@ from evergraph.online.learner import OnlineLearner
 from evergraph.online.rows import checked_rows, is_rows, names_of_rows, row_ids
 from evergraph.online.upsert import without_repeats, without_unknown
 from evergraph.tables import Columns, Scheme
-from evergraph.tables.columns import RELATION, WEIGHT
+from evergraph.tables.columns import RELATION, TYPE, WEIGHT
 from evergraph.tables.edges import say_skipped
-from evergraph.tables.frames import column_names, is_pyg, is_sparse, is_table
-from evergraph.tables.labels import say_unlabelled
+from evergraph.tables.frames import arrow_table, is_pyg, is_sparse, is_table
+from evergraph.tables.names import of_edges, renamed
 from evergraph.tables.scheme import NodeFeatures
 
 logger = logging.getLogger(__name__)
@@ -55,6 +57,16 @@ class Addition:
     unknown_edges: str = "refuse"
     repeated: str = "last"
     key: str | None = None
+    names: Mapping[str, object] = field(default_factory=dict)  # of columns of tables
+
+
+def addition(**given: Any) -> Addition:
+    """Return an addition of its arguments, of which those that it has no field for name columns."""
+    own = {name: value for name, value in given.items() if name in _FIELDS}
+    return Addition(**own, names={k: v for k, v in given.items() if k not in own})
+
+
+_FIELDS = {each.name for each in fields(Addition)}
 
 
 @dataclass(eq=False)
@@ -83,6 +95,8 @@ class AdditionReader:
         nodes = given.nodes
         if isinstance(nodes, tuple) and len(nodes) == 2 and is_table(nodes[0]):
             given = replace(given, nodes=nodes[0], edges=nodes[1])
+        if is_table(given.edges) and (theirs := of_edges(given.names)):
+            given = replace(given, edges=renamed(arrow_table(given.edges), theirs))
         if is_table(given.nodes):
             given = self._of_table(given)
         if is_pyg(given.nodes):
@@ -110,7 +124,7 @@ class AdditionReader:
         )
         ids = row_ids(values, start=self.learner.next_number)
         given = {"nodes": ids, "features": values, "labels": labels or None} | given
-        return self.delta(Addition(**given))
+        return self.delta(addition(**given))
 
     def _checked(self, X: Any, name: str) -> Any:
         named = isinstance(self.columns, Scheme)
@@ -128,12 +142,12 @@ class AdditionReader:
         if rows is None:
             known = self.learner.knows_nodes(ids or ())
             new = [node for node, there in zip(ids or (), known, strict=True) if not there]
-            return self.delta(Addition(nodes=new, **given))[0]
+            return self.delta(addition(nodes=new, **given))[0]
         if isinstance(rows, dict) and not is_sparse(rows):
             nodes, features = list(rows), list(rows.values())
-            return self.delta(Addition(nodes=nodes, features=features, **given))[0]
+            return self.delta(addition(nodes=nodes, features=features, **given))[0]
         if names_of_rows(rows) or (holds_graph(rows) and not is_rows(rows)):
-            return replace(self.delta(Addition(nodes=rows, **given))[0], labels=())
+            return replace(self.delta(addition(nodes=rows, **given))[0], labels=())
         rows = self._checked(rows, name)
         delta = self.rows(rows, (), name=name, **given)[0]
         if edges is not None:
@@ -148,13 +162,25 @@ class AdditionReader:
         """Return the columns of a table of nodes."""
         if given.features is not None or given.labels is not None:
             raise ConfigurationError("features and labels are columns of a table of nodes")
-        nodes, features, labels, types = conversion.columns_of_nodes(given.nodes, self.targets)
-        if given.types is not None and types is not None:
+        table = conversion.table_of_nodes(given.nodes, given.names, self.targets)
+        label = target_of(self.targets).column
+        if "id" in table.column_names and not set(table.column_names) - {"id", label, TYPE}:
+            columns = {name: table[name].to_pylist() for name in table.column_names}
+            types = given.types if TYPE not in columns else columns[TYPE]
+            nodes, labels = columns["id"], columns.get(label)
+            return replace(given, nodes=nodes, labels=labels, types=types)
+        told = read_rows(table, self.columns, self.targets, where="nodes", noted=self.noted)
+        self.noted = self.noted or self.columns is None
+        if given.types is not None and told.types is not None:
             raise ConfigurationError("types are given, but nodes have a column 'type' as well")
-        if labels is None and not self.begun:
-            say_unlabelled("nodes", map(str, column_names(features)))
-        types = types if given.types is None else given.types
-        return replace(given, nodes=nodes, features=features, labels=labels, types=types)
+        types = given.types if told.types is None else told.types.to_pylist()
+        return replace(
+            given,
+            nodes=told.ids.to_pylist(),
+            features=told.features,
+            labels=told.targets(),
+            types=types,
+        )
 
     def _of_pyg(self, given: Addition) -> Delta:
         if given.edge_weights is not None:
@@ -238,6 +264,8 @@ class AdditionReader:
         self, features: Any, count: int, labels: Sequence[NodeTarget | None] = ()
     ) -> NodeFeatures:
         """Return features as numbers; columns of other kinds are read like the first ones."""
+        if isinstance(features, NodeFeatures):  # of a table of nodes
+            return features
         columns = self.columns
         free = isinstance(columns, Columns) and not columns.kinds
         if is_table(features) and not (free and is_numbered(features)):

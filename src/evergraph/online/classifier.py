@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from html import escape
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from numpy.typing import NDArray
 from torch import Tensor
@@ -16,7 +16,7 @@ from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.targets import target_kinds, target_of
 from evergraph.online import conversion
-from evergraph.online.additions import Addition, AdditionReader
+from evergraph.online.additions import AdditionReader, addition
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.estimator import Estimator
 from evergraph.online.folder.markers import check_chosen
@@ -25,14 +25,20 @@ from evergraph.online.labels import as_targets
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.learner_state import PATIENCE, PLAIN, TOLERANCE
 from evergraph.online.monitor import Alarm, OnAlarm, report
+from evergraph.online.plotting import plot
 from evergraph.online.rows import are_rows_with_targets, is_rows
 from evergraph.online.view import Explanation, Status, Suggestion
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of
 from evergraph.tables.edges import UNKNOWN_EDGES
+from evergraph.tables.names import ColumnNames
 from evergraph.topology import TopologyEncoder
 from evergraph.topology.cached import Scaling
 from evergraph.training.trainer import Objective
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from typing_extensions import Unpack
 
 
 class ContinualNodeClassifier(Estimator):
@@ -199,6 +205,7 @@ class ContinualNodeClassifier(Estimator):
         repeated: str = "last",
         key: str | None = None,
         classes: Any = None,
+        **names: Unpack[ColumnNames],
     ) -> ContinualNodeClassifier:
         """Add nodes, with labels where known, and edges between any nodes.
 
@@ -230,6 +237,8 @@ class ContinualNodeClassifier(Estimator):
                 edge that is known gets the new weight, whatever the rule.
             key: of the call; a call with a known key is not applied again.
             classes: not needed; scikit-learn's tools may give it.
+            names: of the columns of tables, as ``id="customer_id"``; ``label``, ``source``,
+                ``target`` and ``weight`` likewise.
         """
         check_choice("unknown_edges", unknown_edges, UNKNOWN_EDGES)
         options = {
@@ -239,9 +248,10 @@ class ContinualNodeClassifier(Estimator):
         # The first rows decide how columns are read: threads that bring them come one by one.
         with nullcontext() if self._begun else self._home.lock:
             if labels is None and are_rows_with_targets(nodes, features):
-                return self._learn_rows(nodes, features, **options)
-            given = Addition(nodes=nodes, features=features, labels=labels, ids=ids, **options)
-            return self._add(*self._reader().delta(given))
+                return self._learn_rows(nodes, features, **options, **names)
+            reader = self._reader()
+            given = {"nodes": nodes, "features": features, "labels": labels, "ids": ids}
+            return self._add(*reader.delta(addition(**given, **options, **names)))
 
     def _reader(self) -> AdditionReader:
         columns = self._home.columns if self._begun else columns_of(self.columns)
@@ -399,6 +409,10 @@ class ContinualNodeClassifier(Estimator):
     def status(self) -> Status:
         """Return the status in numbers."""
         return self.learner_.status()
+
+    def plot(self) -> Figure:
+        """Return a matplotlib figure: accuracy over time, growth, classes, drift and confusion."""
+        return plot(self.learner_)
 
     def _repr_html_(self) -> str:
         if self._kept is None:
