@@ -166,7 +166,7 @@ class AdditionReader:
         label = target_of(self.targets).column
         if "id" in table.column_names and not set(table.column_names) - {"id", label, TYPE}:
             columns = {name: table[name].to_pylist() for name in table.column_names}
-            types = given.types if TYPE not in columns else columns[TYPE]
+            types = columns.get(TYPE, given.types)
             nodes, labels = columns["id"], columns.get(label)
             return replace(given, nodes=nodes, labels=labels, types=types)
         told = read_rows(table, self.columns, self.targets, where="nodes", noted=self.noted)
