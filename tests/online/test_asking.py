@@ -8,7 +8,7 @@ import torch
 
 from evergraph.core.errors import DataError, NothingLearnedError
 from evergraph.online.delta import Delta
-from evergraph.online.heads import AnalyticHead, FusedHead, ReplayHead, TargetHead
+from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
 from growth import bits, growth
 
@@ -16,7 +16,6 @@ HEADS = {
     "auto": lambda: FusedHead(width=16, codes=8),
     "random": lambda: FusedHead(width=16, codes=8, basis="random"),
     "analytic": lambda: AnalyticHead(width=16),
-    "replay": lambda: ReplayHead(width=16),
     "labels": lambda: TargetHead(width=16),
     "numbers": lambda: TargetHead(kind="numbers", width=16),
 }
