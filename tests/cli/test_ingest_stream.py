@@ -46,7 +46,7 @@ def test_a_stream_then_all_predictions(piped, call):
     assert table["id"].to_pylist() == [f"n{i}" for i in range(7)]
     assert table["label"].to_pylist()[6] == "x"
     told, _ = call("predict", "learner", "--all")
-    assert told.splitlines()[0] == "id,label,probability"
+    assert told.splitlines()[0] == "id,label,probability,known"
     assert len(told.splitlines()) == 8
     call("predict", "learner", "all.parquet", "--out", "all.csv")  # ids of a table, too
     assert Path("all.csv").read_text() == told

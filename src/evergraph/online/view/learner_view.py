@@ -125,6 +125,15 @@ class LearnerView(Shown):
         page, positions, vectors = self.taken(ids)
         return page.answer(ids, positions, vectors, every=every_class)
 
+    def answer_beside_known(
+        self, ids: Sequence[NodeId], *, every_class: bool = False
+    ) -> tuple[Answer, tuple[Any, ...]]:
+        """Return what ``answer`` does, and the target that is known of each node, or None."""
+        with self.pinned(ids) as pinned:
+            rows = pinned.positions.numpy(), pinned.vectors(pinned.positions).numpy()
+            found = pinned.page.answer(ids, *rows, every=every_class)
+            return found, pinned.published.known(pinned.positions) if len(ids) else ()
+
     def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
         """Return the classes and the probability of each.  -> float32 [ids, classes]"""
         page, positions, vectors = self.taken(ids)
