@@ -66,24 +66,24 @@ docs: $(STAMP)  ## the documentation, served on this machine as it is written
 	$(BIN)/mkdocs serve
 
 bench: $(STAMP)  ## every figure of benchmarks/results
-	$(BIN)/python benchmarks/attacks.py
-	$(BIN)/python benchmarks/cluster.py
-	$(BIN)/python benchmarks/embedding.py
-	$(BIN)/python benchmarks/false_claims.py
-	$(BIN)/python benchmarks/importing.py
-	$(BIN)/python benchmarks/kernels.py
-	$(BIN)/python benchmarks/kills.py
-	$(BIN)/python benchmarks/limits.py
+	$(BIN)/python benchmarks/service/attacks.py
+	$(BIN)/python benchmarks/cluster/cluster.py
+	$(BIN)/python benchmarks/speed/embedding.py
+	$(BIN)/python benchmarks/accuracy/false_claims.py
+	$(BIN)/python benchmarks/speed/importing.py
+	$(BIN)/python benchmarks/speed/kernels.py
+	$(BIN)/python benchmarks/service/kills.py
+	$(BIN)/python benchmarks/service/limits.py
 	$(BIN)/python benchmarks/live_memory.py
-	$(BIN)/python benchmarks/memory_limit.py
-	$(BIN)/python benchmarks/methods.py
-	$(BIN)/python benchmarks/papers.py
-	$(BIN)/python benchmarks/reach.py
-	$(BIN)/python benchmarks/retraining.py
-	$(BIN)/python benchmarks/service.py
-	$(BIN)/python benchmarks/soak.py
-	$(BIN)/python benchmarks/tables.py
-	$(BIN)/python benchmarks/updates.py
+	$(BIN)/python benchmarks/speed/memory_limit.py
+	$(BIN)/python benchmarks/speed/methods.py
+	$(BIN)/python benchmarks/speed/papers.py
+	$(BIN)/python benchmarks/speed/reach.py
+	$(BIN)/python benchmarks/accuracy/retraining.py
+	$(BIN)/python benchmarks/service/service.py
+	$(BIN)/python benchmarks/service/soak.py
+	$(BIN)/python benchmarks/accuracy/tables.py
+	$(BIN)/python benchmarks/speed/updates.py
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -20,7 +20,7 @@ def whole(*tables) -> bool:
     return all(len(cells) == len(table.columns) for table in tables for cells in table.rows)
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py")))
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "benchmarks").rglob("*.py")))
 def test_every_benchmark_finds_what_it_imports(load, name):
     assert load(name).__doc__
 

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics, engine
-from evergraph.closed_form.engine import Answers, ViewEngine
+from evergraph.closed_form.answers import Answers
+from evergraph.closed_form.engine import ViewEngine
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.penalty_path import LADDER, choose_regularisation
 from evergraph.closed_form.ridge import balanced_ridge
@@ -88,10 +89,10 @@ def test_a_far_view_takes_part_where_no_labels_are_shown(names):
     made.begin(RandomMap.drawn(views, {0: 2, CODES: 2, 32: 2}, width=8, seed=0))
     made.count(rows[:40], labels[:40], weights=torch.ones(40))
     answers = Answers(rows[40:], labels[40:])
-    made.solve(answers)
+    _, scores = made.solve(answers)
     plain = [place for place, name in enumerate(names) if name != "0+y"]
     shares = dict(zip(names, made.fused_.weights.tolist(), strict=True))
-    bare = dict(zip(names, made.mixture(answers, plain).weights.tolist(), strict=True))
+    bare = dict(zip(names, made.mixture(scores, answers, plain).weights.tolist(), strict=True))
     assert bare["32"] == max(bare.values())
     assert (shares["32"] > 0) == (names == ("32",))
 
@@ -102,7 +103,7 @@ def test_landmarks_with_their_kernel_as_penalty_are_whitened_features():
     features = KernelMap.of((OWN,), {0: rows[:12]})
     made = learned(features, rows[:60], labels[:60])
     asked = ViewRows(rows[60:], None)
-    (head,) = made.solve(Answers(asked, labels[60:]))
+    (head,), _ = made.solve(Answers(asked, labels[60:]))
     (penalty,) = features.penalties().values()
     factor = torch.linalg.cholesky(penalty.double())
 
@@ -130,9 +131,9 @@ def test_without_answers_views_weigh_the_same_and_the_loss_is_unknown():
         RandomMap.drawn([OWN, View((1,))], {0: 3, 1: 3}, width=8, seed=0), rows.repeat(1, 2), labels
     )
     answers = Answers(ViewRows(rows[:0].repeat(1, 2), None), labels[:0])
-    made.solve(answers)
+    _, scores = made.solve(answers)
     assert made.fused_.weights.tolist() == [5.0, 5.0]
-    assert made.loss(answers) == float("inf")
+    assert made.loss(scores, answers) == float("inf")
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -145,6 +146,6 @@ def test_engines_of_other_nodes_merge_into_one_of_all(seed):
         for part in (slice(60), slice(25), slice(25, 60))
     )
     first.merge(second)
-    found, expected = first.solve(asked), whole.solve(asked)
+    (found, _), (expected, _) = first.solve(asked), whole.solve(asked)
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
-    assert first.solve(asked) == []  # nothing has changed
+    assert first.solve(asked) is None  # nothing has changed

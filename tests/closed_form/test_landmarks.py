@@ -251,7 +251,8 @@ def test_a_forgotten_landmark_leaves_no_trace(small_graph, known):
     gone = learner.landmarks_.nodes_[:3]
     learner.forget(gone, small_graph)
     other.ledger_.strike(gone)
-    graph = other._shown(small_graph, everyone, other.ledger_.part("train"))
+    train = other.ledger_.part("train")
+    graph = other._shown(small_graph, everyone, train.ids, train.labels)
     other._learn_anew(other.backbone.prepare(graph), everyone)
     mine, theirs = learner.state(), other.state()
     assert not set(learner.landmarks_.nodes_.tolist()) & set(gone.tolist())

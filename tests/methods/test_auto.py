@@ -138,6 +138,7 @@ def test_fusing_is_needed_where_most_views_mislead(heterophilous, monkeypatch):
     plain = module.fused_weights
     views = ("0", "4", "6", "3", "5", "2")
     fused = learned(heterophilous, *views, width=128, refresh="embeddings")
+    fused.solve()
     monkeypatch.setattr(
         module, "fused_weights", lambda scores, labels, **_: plain(scores[:0], labels[:0])
     )

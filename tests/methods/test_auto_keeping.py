@@ -41,7 +41,9 @@ def test_probes_are_capped_by_scores(small_graph, monkeypatch):
         return whole(scores, labels, **options)
 
     monkeypatch.setattr(module, "fused_weights", watched)
-    monkeypatch.setattr(module, "MOST_SCORES", 6 * 4 * 18)  # classes, views, probes
+    monkeypatch.setattr(
+        "evergraph.closed_form.answers.MOST_SCORES", 6 * 4 * 18
+    )  # classes, views, probes
     learned(GraphStream(small_graph)).solve()
     assert [torch.bincount(labels).tolist() for labels in asked] == [[3] * 6] * 2
 

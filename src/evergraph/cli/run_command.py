@@ -83,6 +83,11 @@ def run_command(
     worker_threads: options.WorkerThreads = None,
     directed: options.Directed = False,
     repeated: inputs.Repeated = None,
+    id_column: inputs.IdColumn = None,
+    label_column: inputs.LabelColumn = None,
+    source_column: inputs.SourceColumn = None,
+    target_column: inputs.TargetColumn = None,
+    weight_column: inputs.WeightColumn = None,
     settings: options.Settings = [],
     preset: options.Preset = None,
     protocol: options.Protocol = None,
@@ -101,8 +106,11 @@ def run_command(
     methods are compared, each with its own folder below --out.
     """
     batch = int(batch_size) if batch_size and batch_size.isdigit() else batch_size
+    named = inputs.columns_named(
+        id_column, label_column, source_column, target_column, weight_column
+    )
     given = {
-        "dataset": {"name": dataset, "repeated": repeated},
+        "dataset": {"name": dataset, "repeated": repeated} | named,
         "undirected": False if directed else None, "backbone": backbone,
         "topology": {"name": topology, "hops": hops},
         "stream": {

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.answers import Answers
 from evergraph.closed_form.counting import count_views
 from evergraph.closed_form.fusing import Fused, fused_weights, mixture_loss
 from evergraph.closed_form.kernel_map import KernelMap
-from evergraph.closed_form.leave_one_out import Halves, Sample, choose_penalty, left_out
-from evergraph.closed_form.node_sample import first_of_each
+from evergraph.closed_form.leave_one_out import Sample, choose_penalty, left_out_scores
 from evergraph.closed_form.penalty_path import LADDER, choose_regularisation
-from evergraph.closed_form.ridge import BalancedSolution, balanced_ridge, penalty_scale
+from evergraph.closed_form.ridge import RidgeProblem, RidgeSolution, balanced_ridge
 from evergraph.closed_form.statistics import ClassStatistics
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import View, ViewRows
@@ -29,37 +29,8 @@ CHOICE_WIDTH, CHOICE_NODES = 512, 512
 # Penalties are chosen again when there are so many times as many nodes as when they were chosen,
 # and with every change up to so many nodes.
 GROWN, ALWAYS = 1.25, 256
-# Scores of nodes and classes computed at a time.
-BLOCK_VALUES = 1 << 20
-# Most scores of answers held back, nodes x classes x views, that the mixture is fitted to.
-MOST_SCORES = 1 << 26
 # λ where there are no answers: every class has a single node.
 UNKNOWN = 0.01
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """Nodes whose answers are known, to choose penalties and the mixture by.
-
-    They were counted, and are left out in turn, or they are held back from the sums.
-
-    Attributes:
-        rows: what they are counted as.  float32 [n, dims], or rows of the views
-        labels: int64 [n]; of those that were counted, of classes with two nodes or more
-        landmarks: the landmark that a node is, or -1.  int64 [n]; None if they are held back
-        allowed: the classes that each may have; None for all that there are.  bool [n, classes]
-    """
-
-    rows: Tensor | ViewRows
-    labels: Tensor
-    landmarks: Tensor | None = None
-    allowed: Tensor | None = None
-
-    @classmethod
-    def none(cls) -> Answers:
-        """Return no answers."""
-        nothing = torch.zeros(0, dtype=torch.int64)
-        return cls(torch.zeros(0, 0), nothing, nothing)
 
 
 class ViewEngine:
@@ -72,8 +43,8 @@ class ViewEngine:
     chosen again when something was removed, when the map has changed, or when the nodes have grown
     by a quarter.
 
-    On landmarks, nodes count with a weight by the size of their class when landmarks were chosen,
-    about one over it (``class_weights``): all classes then shape A alike.
+    On landmarks, nodes of a live learner count with about one over the size of their class when
+    landmarks were chosen, so that all classes shape A alike, unless all nodes have equal weight.
 
     Args:
         balanced: whether all classes have equal weight, or all nodes.
@@ -88,7 +59,6 @@ class ViewEngine:
         strengths_: λ of every view, relative to its scale.  float64 [views]
         fused_: a and b.
         heads_: a_v V_v of every view.  float32 [m, classes] each
-        scores_: of the answers, by V_v of every view.  [n, classes, views]
     """
 
     def __init__(
@@ -149,13 +119,14 @@ class ViewEngine:
         self.class_weights_ = torch.cat([self.class_weights_, torch.full((more,), weight)])
 
     def weigh_classes(self, sizes: Tensor) -> None:
-        """Set the weights of classes that have none, to about one over their sizes.
+        """Set the weights of classes that have none, to about one over their sizes if ``balanced``.
 
         A power of two, so that a weight tells little about a node that was forgotten since.
         sizes: int64 [classes]
         """
         sizes = torch.nn.functional.pad(sizes, (0, len(self.class_weights_) - len(sizes)))
-        weights = sizes.log2().round().neg().exp2().where(sizes > 0, 0.0)
+        weights = sizes.log2().round().neg().exp2() if self.balanced else torch.ones(len(sizes))
+        weights = weights.where(sizes > 0, 0.0)
         self.class_weights_ = self.class_weights_.where(self.class_weights_ > 0, weights)
 
     def count(
@@ -239,23 +210,23 @@ class ViewEngine:
             sums.erase(places)
         self.changed_map()
 
-    def solve(self, answers: Answers) -> list[Tensor]:
-        """Set λ, a, b and a_v V_v from the sums and the answers; return V of every view.
+    def solve(self, answers: Answers) -> tuple[list[Tensor], Tensor] | None:
+        """Set λ, a, b and a_v V_v from the sums and the answers, if anything has changed.
 
-        Nothing is solved, and nothing returned, if nothing has changed.
+        -> V of every view, [m, classes] each, and their scores of answers, [n, classes, views]
         """
         if self.solved:
-            return []
-        learn = self._solved_by if answers.landmarks is None else self._solved_without
-        heads, self.scores_ = learn(answers)
+            return None
+        learn = self._solved_by if answers.held_back else self._solved_without
+        heads, scores = learn(answers)
         # A far view says which subgraph a node is in: useful where no labels are shown, misleading
         # if they are, since class codes say more, and subgraphs may have been joined since.
         near = [place for place, view in enumerate(self.map.views) if not view.is_far]
-        self.fused_ = self.mixture(answers, near or range(len(heads)))
+        self.fused_ = self.mixture(scores, answers, near or range(len(heads)))
         mixed = zip(heads, self.fused_.weights, strict=True)
         self.heads_ = [(head * share).float().contiguous() for head, share in mixed]
         self.solved = True
-        return heads
+        return heads, scores
 
     def _solved_by(self, answers: Answers) -> tuple[list[Tensor], Tensor]:
         """Return V of all views and scores, with λ chosen by answers that were held back."""
@@ -265,41 +236,21 @@ class ViewEngine:
         sizes = torch.bincount(labels).float()[labels]
         weights = sizes.reciprocal() if self.balanced else torch.ones_like(sizes)
         asked = [self._empty(first.width) for _ in self.sums_]
-        asked = count_views(
-            asked, answers.rows, labels, weights, expand=first, resources=self.resources
-        )
-        chosen = []
+        given = answers.rows, labels, weights
+        asked = count_views(asked, *given, expand=first, resources=self.resources)
+        strengths, heads = [], []
         for view, sums, validation in zip(self.map.views, self.sums_, asked, strict=True):
-            # With m features instead of n, a score is shrunk as much by m/n times the λ. Landmarks
-            # take the same factor, as measured in decision 90.
+            options: dict[str, Any] = {"balanced": self.balanced, "penalty": self.penalty(view)}
             strength = UNKNOWN
             if len(labels):
-                strength = (
-                    sums.width
-                    / first.width
-                    * choose_regularisation(
-                        sums, validation, LADDER, balanced=self.balanced, penalty=self.penalty(view)
-                    )
-                )
-            chosen.append(strength)
-        self.strengths_ = torch.tensor(chosen, dtype=torch.float64)
-        heads = []
-        for place, view in enumerate(self.map.views):
-            given = self.sums_[place], chosen[place]
-            penalty = self.penalty(view)
-            heads.append(balanced_ridge(*given, balanced=self.balanced, penalty=penalty).float())
-        return heads, self._scores(heads, answers.rows)
-
-    def _scores(self, heads: Sequence[Tensor], rows: ViewRows) -> Tensor:
-        """Return the scores of nodes by every V.  -> [n, classes, views]"""
-        views = self.map.views
-        found = [torch.empty(0, heads[0].shape[1], len(heads), device=self.map.device)]
-        for block in self.map.blocks(rows):
-            projected = self.map.seen_of(block, views)
-            pairs = zip(views, heads, strict=True)
-            scores = [self.map.scores(view, projected, head.t()) for view, head in pairs]
-            found.append(torch.stack(scores, dim=2))
-        return torch.cat(found)
+                # With m features instead of n, a score is shrunk as much by m/n times the λ.
+                # Landmarks take the same factor, as measured in decision 90.
+                strength = choose_regularisation(sums, validation, LADDER, **options)
+                strength *= sums.width / first.width
+            strengths.append(strength)
+            heads.append(balanced_ridge(sums, strength, **options).float())
+        self.strengths_ = torch.tensor(strengths, dtype=torch.float64)
+        return heads, self.map.scores_of(answers.rows, heads)
 
     def _solved_without(self, answers: Answers) -> tuple[list[Tensor], Tensor]:
         """Return V of all views and scores, with λ chosen by nodes that are left out in turn."""
@@ -318,74 +269,41 @@ class ViewEngine:
     def _solved(self, place: int, sample: Sample) -> tuple[Tensor, Tensor]:
         """Return V of a view, and the scores of nodes left out.  -> [m, classes], [n, classes]"""
         solution, masses = self.solution(place), self.sums_[place].mass_
-        scores = torch.empty(len(sample), self.num_classes, dtype=torch.float64)
-        means = solution.half(solution.problem.means.t())
-        step = max(BLOCK_VALUES // max(self.num_classes, 1), 1)
-        for start in range(0, len(sample), step):
-            part = sample.part(slice(start, start + step))
-            halves = Halves(solution.half(part.features), means, solution.half(part.own()))
-            scores[start : start + step] = left_out(
-                solution.problem, halves, part, masses, balanced=self.balanced
-            )
+        scores = left_out_scores(solution, sample, masses, balanced=self.balanced)
         return solution.weights, scores
 
-    def mixture(self, answers: Answers, views: Sequence[int]) -> Fused:
-        """Return weights of some views, 0 for others, and intercepts.
+    def mixture(self, scores: Tensor, answers: Answers, views: Sequence[int]) -> Fused:
+        """Return weights of some views, 0 for others, and intercepts if nodes were left out.
 
-        Intercepts are fitted to nodes left out alone.
+        scores: of the answers.  [n, classes, views]
         """
-        held_back, places = answers.landmarks is None, list(views)
-        if not places:
-            nothing = torch.zeros(len(self.sums_), dtype=torch.float64, device=self.map.device)
-            return Fused(nothing, nothing[:0])
-        some, near = self._some(answers), self.fused_.weights
+        places = list(views)
+        known = self.fused_.weights
+        near = known if not answers.held_back and len(known) == len(places) else None
+        scores, labels, allowed = answers.asked(scores, self.sums_[0].counts_)
         fitted = fused_weights(
-            self.scores_[some][:, :, places],
-            answers.labels[some],
-            allowed=self._allowed(answers, some),
-            near=None if held_back or len(near) != len(places) else near,
+            scores[:, :, places],
+            labels,
+            allowed=allowed,
+            near=near,
             balanced=self.balanced,
-            intercept=not held_back,
+            intercept=not answers.held_back,
         )
         weights = fitted.weights.new_zeros(len(self.sums_))
         weights[places] = fitted.weights
         return Fused(weights, fitted.offsets)
 
-    def loss(self, answers: Answers) -> float:
+    def loss(self, scores: Tensor, answers: Answers) -> float:
         """Return the loss of the mixture on the answers; infinite without any."""
         if not len(answers.labels):
             return math.inf
-        some = self._some(answers)
-        given = self.scores_[some], answers.labels[some], self.fused_
-        allowed = self._allowed(answers, some)
-        return mixture_loss(*given, allowed=allowed, balanced=self.balanced)
+        scores, labels, allowed = answers.asked(scores, self.sums_[0].counts_)
+        return mixture_loss(scores, labels, self.fused_, allowed=allowed, balanced=self.balanced)
 
-    def _some(self, answers: Answers) -> Tensor | slice:
-        """Return which answers the mixture is fitted to: equally many of a class, if too many."""
-        nodes, classes, views = self.scores_.shape
-        most = max(MOST_SCORES // max(classes * views, 1), 1)
-        if nodes <= most:
-            return slice(None)
-        met = int(answers.labels.unique().numel())
-        return first_of_each(torch.arange(nodes), answers.labels, max(most // met, 1))
-
-    def _allowed(self, answers: Answers, some: Tensor | slice) -> Tensor | None:
-        """Return which classes a node may have: those with nodes, of its task.  bool"""
-        met = (self.sums_[0].counts_ > 0)[None].cpu()
-        if answers.landmarks is None:
-            met = met.index_fill(1, answers.labels, True)
-        if answers.allowed is not None:
-            return answers.allowed[some] & met
-        return None if bool(met.all()) else met
-
-    def solution(self, place: int) -> BalancedSolution:
+    def solution(self, place: int) -> RidgeSolution:
         """Return V of a view with what leaving nodes out needs."""
-        return BalancedSolution.of(
-            self.sums_[place],
-            float(self.strengths_[place]),
-            balanced=self.balanced,
-            penalty=self.penalty(self.map.views[place]),
-        )
+        problem = RidgeProblem.of(self.sums_[place], balanced=self.balanced)
+        return problem.solution(float(self.strengths_[place]), self.penalty(self.map.views[place]))
 
     def _samples(self, answers: Answers) -> list[Sample]:
         """Return φ of the nodes left out, by view; unchanged rows are not computed again."""
@@ -424,7 +342,7 @@ class ViewEngine:
 
     def _choice(self, sums: ClassStatistics, sample: Sample, penalty: Tensor | None) -> float:
         """Return the value of the ladder with which nodes left out are predicted best."""
-        scale = penalty_scale(sums, penalty, balanced=self.balanced)
+        scale = RidgeProblem.of(sums, balanced=self.balanced).scale(penalty)
         penalties = [scale * value for value in LADDER]
         chosen = choose_penalty(sums, sample, penalties, balanced=self.balanced, penalty=penalty)
         return chosen / scale

@@ -63,9 +63,11 @@ def fused_weights(
     tensor([9., 1.], dtype=torch.float64)
     """
     _, classes, heads = scores.shape
-    start = torch.full((heads,), SHARPNESS / heads, dtype=torch.float64, device=scores.device)
+    start = torch.full(
+        (heads,), SHARPNESS / max(heads, 1), dtype=torch.float64, device=scores.device
+    )
     offsets = start.new_zeros(classes)
-    if not len(labels):
+    if not len(labels) or not heads:
         return Fused(start, offsets)
     problem = _Problem(scores.double(), labels.to(scores.device), allowed, start, balanced)
     if intercept and classes <= MOST_OFFSETS:

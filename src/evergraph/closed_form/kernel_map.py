@@ -20,7 +20,7 @@ from evergraph.closed_form.view_map import (
     Product,
     ViewMap,
 )
-from evergraph.closed_form.views import CODE_HOPS, CODES, FAR, RELATIONS, View
+from evergraph.closed_form.views import CODE_HOPS, CODES, FAR, LENGTH, RELATIONS, View
 from evergraph.graphs.kernels.row_ranges import tiled_product
 from evergraph.topology.rowwise import Matrix, Panels
 
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 # Added to K's diagonal relative to its mean, for every landmark and at least: some landmarks may be
 # equal up to rounding, and the head must not fit the rounding error.
 JITTER, LEAST = 1e-7, 1e-4
+# The constant beside a node's own columns, relative to the usual length of these.
+LEVEL = 8.0
+# Unit vectors in a part; the length is part of one with hop 0.
+UNITS = {CODES: CODE_HOPS, RELATIONS: 3, LENGTH: 0}
 _ONE, _TINY = np.float32(1), np.float32(1e-12)
 
 
@@ -46,11 +50,16 @@ class KernelMap(ViewMap):
     λ VᵀK(Z, Z)V (``penalty``): the same scores at half the cost of counting a node, and a landmark
     is one row and column of every sum, which can be zeroed (``without``).
 
+    Unit length loses the magnitude of a node's own features x, which a few measured columns need:
+    two rows on one line through 0 would be equal. Where their length is a part, a constant c stands
+    beside them before they are scaled: [x, c] / √(‖x‖² + c²).
+
     Attributes:
         landmarks: Z, one entry per part.  float32 [landmarks, part dims] each
-        units: number of unit vectors in a part, if more than one.
+        units: number of unit vectors in a part, if not one.
         columns: weight of each column of a hop, see ``column_weights``; None for equal
             weights.  float32 [d] | None
+        level: c; None without it.
 
     >>> one = KernelMap.of((View((0,)),), {0: torch.eye(2)})
     >>> one.features(View((0,)), one.projected({0: torch.tensor([[0., 2.]])})).round(decimals=3)
@@ -58,8 +67,9 @@ class KernelMap(ViewMap):
     """
 
     landmarks: Parts
-    units: Mapping[int, int] = field(default_factory=lambda: {CODES: CODE_HOPS, RELATIONS: 3})
+    units: Mapping[int, int] = field(default_factory=lambda: UNITS)
     columns: Tensor | None = None
+    level: float | None = None
 
     @classmethod
     def of(
@@ -69,14 +79,15 @@ class KernelMap(ViewMap):
         *,
         units: Mapping[int, int] | None = None,
         columns: Tensor | None = None,
+        level: float | None = None,
     ) -> Self:
         """Return the map of some landmarks.
 
-        parts: [landmarks, part dims] each; units: where they differ from the default
+        parts: [landmarks, part dims] each; units: where they differ from the default; level: c, if
+        own features have it beside them already, see ``beside_constant``
         """
         weighed = {part: _weighed(part, rows, columns).contiguous() for part, rows in parts.items()}
-        plain = {CODES: CODE_HOPS, RELATIONS: 3}
-        return cls(tuple(views), weighed, plain | dict(units or {}), columns)
+        return cls(tuple(views), weighed, {**UNITS, **(units or {})}, columns, level)
 
     @property
     def width(self) -> int:
@@ -135,6 +146,21 @@ class KernelMap(ViewMap):
     def _squares(self) -> Parts:
         return {part: _squared(rows) for part, rows in self.landmarks.items()}
 
+    def cut(self, vectors: Tensor) -> dict[int, Tensor]:
+        """Return the parts that views need from concatenated vectors, with the constant."""
+        return beside_constant(super().cut(vectors), self.level)
+
+    def with_constant(self, vectors: Matrix) -> Matrix:
+        """Return whole vectors with the constant.  [n, dims] -> [n, dims]"""
+        if self.level is None:
+            return vectors
+        (start, stop), (length, _) = self.places[0], self.places[LENGTH]
+        lengths = vectors[:, length]
+        whole, found = np.hypot(lengths, np.float32(self.level)), vectors.copy()
+        found[:, start:stop] *= (lengths / whole)[:, None]
+        found[:, length] = np.float32(self.level) / whole
+        return found
+
     def features(self, view: View, projected: Parts) -> Tensor:
         """Return k_v(x, Z).  -> [n, landmarks]"""
         count, theirs = self.together(view)
@@ -181,6 +207,7 @@ class KernelMap(ViewMap):
 
         [n, dims] -> [n, views, landmarks]
         """
+        vectors = self.with_constant(vectors)
         shares, scales, lengths = self._lengths
         own = np.sqrt(shares(np.square(vectors)))[:, :, None]
         turned = self.totals(vectors)
@@ -224,6 +251,34 @@ class KernelMap(ViewMap):
         across = (1 - cosine.square()).clamp_min(0.0).sqrt() * theirs / (mine * math.pi * count)
         turned, spread = (weights * along[:, None]).t(), across @ weights  # [classes, m], [classes]
         return {p: turned @ self.landmarks[p] + spread[:, None] * parts[p] for p in needed}
+
+
+def level_of(lengths: Tensor) -> float:
+    """Return c for landmarks with these lengths: about ``LEVEL`` times the usual, 1 for none.
+
+    A power of two, so that it tells little about a landmark that is forgotten later.
+
+    >>> level_of(torch.tensor([[1.5], [0.0], [2.2], [2.1]]))
+    16.0
+    """
+    known = lengths[lengths > 0]
+    if not len(known):
+        return 1.0
+    return 2.0 ** round(math.log2(LEVEL * float(known.median())))
+
+
+def beside_constant(parts: Parts, level: float | None) -> dict[int, Tensor]:
+    """Return parts with [x, c] / √(‖x‖² + c²) in place of x / ‖x‖ and ‖x‖.
+
+    >>> here = {0: torch.tensor([[0.6, 0.8]]), LENGTH: torch.tensor([[3.0]])}
+    >>> [rows.tolist() for rows in beside_constant(here, 4.0).values()]  # [1.8, 2.4, 4] / 5
+    [[[0.36..., 0.48...]], [[0.8...]]]
+    """
+    if level is None or not {0, LENGTH} <= parts.keys():
+        return dict(parts)
+    lengths = parts[LENGTH]
+    whole = torch.hypot(lengths, torch.full_like(lengths, level))
+    return {**parts, 0: parts[0] * (lengths / whole), LENGTH: level / whole}
 
 
 def _squared(rows: Tensor) -> Tensor:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.penalty_path import PenaltyPath, nearly_best
-from evergraph.closed_form.ridge import BalancedProblem
+from evergraph.closed_form.ridge import RidgeProblem, RidgeSolution
 from evergraph.closed_form.statistics import ClassStatistics
 
-# Classes x nodes scored at a time while a penalty is chosen.
+# Classes x nodes scored at a time.
 BLOCK_VALUES = 1 << 20
 
 
@@ -69,7 +69,7 @@ class Halves(NamedTuple):
 
 
 def left_out(
-    problem: BalancedProblem, halves: Halves, sample: Sample, masses: Tensor, *, balanced: bool
+    problem: RidgeProblem, halves: Halves, sample: Sample, masses: Tensor, *, balanced: bool
 ) -> Tensor:
     """Return the scores of counted nodes, each computed as if it were left out of V.
 
@@ -135,9 +135,25 @@ def _pairs(first: Tensor, across: Tensor, second: Tensor) -> Tensor:
     return flat.reshape(*flat.shape[:-1], 2, 2)
 
 
+def left_out_scores(
+    solution: RidgeSolution, sample: Sample, masses: Tensor, *, balanced: bool
+) -> Tensor:
+    """Return the scores of a sample by ``left_out``, some nodes at a time.  -> [n, classes]"""
+    scores = torch.empty(len(sample), len(masses), dtype=torch.float64)
+    means = solution.half(solution.problem.means.t())
+    step = max(BLOCK_VALUES // max(len(masses), 1), 1)
+    for start in range(0, len(sample), step):
+        part = sample.part(slice(start, start + step))
+        halves = Halves(solution.half(part.features), means, solution.half(part.own()))
+        scores[start : start + step] = left_out(
+            solution.problem, halves, part, masses, balanced=balanced
+        )
+    return scores
+
+
 def left_out_errors(
     path: PenaltyPath,
-    problem: BalancedProblem,
+    problem: RidgeProblem,
     sample: Sample,
     masses: Tensor,
     penalties: Sequence[float],
@@ -175,7 +191,7 @@ def choose_penalty(
 ) -> float:
     """Return the least λ whose error on nodes left out in turn is nearly the smallest.
 
-    penalties: λ in question; penalty: P, if not the identity, see ``BalancedSolution``.
+    penalties: λ in question; penalty: P, if not the identity, see ``RidgeProblem``.
 
     Two classes by the sign of one feature, without noise: the least λ wins.
 
@@ -186,7 +202,7 @@ def choose_penalty(
     >>> choose_penalty(statistics, sample, [10.0, 0.1])
     0.1
     """
-    problem = BalancedProblem.of(statistics, balanced=balanced)
-    path = PenaltyPath.of(problem.matrix(torch.float64), penalty)
+    problem = RidgeProblem.of(statistics, balanced=balanced)
+    path = PenaltyPath.of(problem.matrix(), penalty)
     errors = left_out_errors(path, problem, sample, statistics.mass_, penalties, balanced=balanced)
     return nearly_best(penalties, errors)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.ridge import CLASSES, BalancedProblem, balanced_moments, penalty_scale
+from evergraph.closed_form.ridge import RidgeProblem
 from evergraph.closed_form.statistics import ClassStatistics
 
 # With few labels the largest are chosen, see docs/decisions/0082.
@@ -34,8 +34,8 @@ class PenaltyPath:
 
         matrix: A, of which the lower triangle is read, float64 [m, m]; penalty: P, [m, m]
 
-        >>> PenaltyPath.of(torch.tensor([[4.]]).double(), torch.tensor([[2.]])).values
-        tensor([2.], dtype=torch.float64)
+        >>> PenaltyPath.of(torch.tensor([[4.]]).double(), torch.tensor([[4.]])).values
+        tensor([1.], dtype=torch.float64)
         """
         if penalty is None:
             values, basis = torch.linalg.eigh(matrix)
@@ -47,6 +47,10 @@ class PenaltyPath:
         values, turn = torch.linalg.eigh(whole)
         basis = torch.linalg.solve_triangular(factor.t(), turn, upper=True)
         return cls(values.clamp_min(0.0), basis)
+
+    def weights(self, right: Tensor, penalty: float) -> Tensor:
+        """Return (A + λP)⁻¹ M.  M: float64 [m, columns] -> [m, columns]"""
+        return self.basis @ ((self.basis.t() @ right) / (self.values + penalty)[:, None])
 
 
 def choose_regularisation(
@@ -65,28 +69,23 @@ def choose_regularisation(
     ``nearly_best``. Statistics of validation nodes may be narrower: the choice then uses the first
     features of both, with λ relative to its scale for all features.
 
-    penalty: P of all features, if not the identity, see ``BalancedSolution``.
+    penalty: P of all features, if not the identity, see ``RidgeProblem``.
     """
     width = validation.width
-    problem = BalancedProblem.of(training.narrowed(width), balanced=balanced)
-    asked, centres = balanced_moments(validation, balanced=balanced)
-    asked = asked.tril() + asked.tril(-1).t()
+    problem = RidgeProblem.of(training.narrowed(width), balanced=balanced)
+    asked = RidgeProblem.of(validation, balanced=balanced)
+    gram, right = asked.matrix(), asked.right
+    right = torch.nn.functional.pad(right, (0, problem.right.shape[1] - right.shape[1]))
+    gram = gram.tril() + gram.tril(-1).t()
     part = None if penalty is None else penalty[:width, :width]
-    path = PenaltyPath.of(problem.matrix(torch.float64), part)
-    turned = path.basis.t() @ problem.means
-    scale = penalty_scale(training, penalty, balanced=balanced)
-    penalties = turned.new_tensor(ladder).clamp_min(1e-9) * scale
-    shrunk = path.values[:, None] + penalties  # [m, ladder]
-    centres = torch.nn.functional.pad(centres, (0, turned.shape[1] - centres.shape[1]))
-    totals = torch.zeros_like(penalties)
-    at_a_time = max(CLASSES // len(ladder), 1)
-    for some, centre in zip(turned.split(at_a_time, 1), centres.split(at_a_time, 1), strict=True):
-        weights = path.basis @ (some[:, None] / shrunk[:, :, None]).flatten(1)
-        error = (weights * (asked @ weights)).view(*shrunk.shape, -1)
-        hits = weights.view(*shrunk.shape, -1) * centre[:, None]
-        totals += (error - 2 * hits).sum((0, 2))
-    # A perfect fit rounds to either side of 0, and a limit relative to a negative error fails.
-    errors = (totals + int((validation.mass_ > 0).sum())).clamp_min(0.0).tolist()
+    path = PenaltyPath.of(problem.matrix(), part)
+    scale = RidgeProblem.of(training, balanced=balanced).scale(penalty)
+    errors = []
+    for value in ladder:
+        weights = path.weights(problem.right, max(value, 1e-9) * scale)
+        error = asked.total + float((weights * (gram @ weights - 2 * right)).sum())
+        # A perfect fit rounds to either side of 0, and a limit relative to a negative error fails.
+        errors.append(max(error, 0.0))
     return nearly_best(ladder, errors)
 
 

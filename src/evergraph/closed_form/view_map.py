@@ -84,6 +84,16 @@ class ViewMap(ABC):
         """Return φ_v Vᵀ.  weights: V, [classes, m] -> [n, classes]"""
         return self.features(view, projected) @ weights.t()
 
+    def scores_of(self, rows: ViewRows, heads: Sequence[Tensor]) -> Tensor:
+        """Return scores of nodes by every V.  heads: [m, classes] each -> [n, classes, views]"""
+        parts = [torch.empty(0, heads[0].shape[1], len(heads), device=self.device)]
+        for block in self.blocks(rows):
+            projected = self.seen_of(block, self.views)
+            pairs = zip(self.views, heads, strict=True)
+            scores = [self.scores(view, projected, head.t()) for view, head in pairs]
+            parts.append(torch.stack(scores, dim=2))
+        return torch.cat(parts)
+
     @abstractmethod
     def narrowed(self, width: int) -> Self:
         """Return the map of the first features of every view, with unchanged values."""

@@ -14,8 +14,9 @@ from evergraph.core.checks import check_once
 from evergraph.core.errors import ConfigurationError
 
 # The parts of a node: hops are named by their numbers; the others are class codes, features along
-# relations, class codes along relations, and a node's shape.
-CODES, RELATIONS, RELATION_CODES, SHAPE = -1, -2, -3, -4
+# relations, class codes along relations, a node's shape, and the length of its own features, which
+# brings a constant beside them (see ``KernelMap``).
+CODES, RELATIONS, RELATION_CODES, SHAPE, LENGTH = -1, -2, -3, -4, -5
 CODE_HOPS = 2
 # Hops beyond this are far: they are computed for a few projected columns, see ``ViewFeatures``.
 FAR = 8
@@ -68,9 +69,10 @@ class View:
     @property
     def parts(self) -> tuple[int, ...]:
         """The parts of the view; a graph may not have all of them."""
+        length = (LENGTH,) if 0 in self.hops else ()
         codes = (CODES, RELATION_CODES) if self.codes else ()
         others = ((RELATIONS,) if self.related else ()) + ((SHAPE,) if self.shaped else ())
-        return (*self.hops, *others, *codes)
+        return (*self.hops, *length, *others, *codes)
 
     def __str__(self) -> str:
         others = ["r"] * self.related + ["s"] * self.shaped

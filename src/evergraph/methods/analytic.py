@@ -11,17 +11,17 @@ from torch import Tensor, nn
 
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.counting import FeatureMap, Statistics, count_views
-from evergraph.closed_form.ledger import LearnedNodes, check_held
+from evergraph.closed_form.label_sigmoid import fitted_sigmoid
+from evergraph.closed_form.ledger import LearnedNodes, ids_holding
 from evergraph.closed_form.penalty_path import choose_regularisation
 from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.closed_form.targets import (
     TargetStatistics,
     choose_target_regularisation,
-    fitted_sigmoid,
     target_ridge,
 )
 from evergraph.core.checks import check_number
-from evergraph.core.component import Made, choice, integer
+from evergraph.core.component import Made, choice
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
@@ -78,7 +78,6 @@ class Analytic(WholeTaskLearner):
             arrival: exactly class-balanced if classes arrive whole. ``equal`` weighs all nodes
             alike and balances class means only: a little less accurate, but exact under merging,
             forgetting and returning classes.
-        rank: compresses the Gram matrix to this rank, see ``ClassStatistics``.
         ledger: whether to record the learned nodes with class and weight (20 bytes each);
             ``forget`` and ``refresh="embeddings"`` need it.
         refresh: ``none``: earlier nodes keep their old embeddings. ``embeddings``: the graph is
@@ -100,7 +99,6 @@ class Analytic(WholeTaskLearner):
     backbone: Made[RandomFeatures] = Made()
     regularisation: float | Literal["validation"] = "validation"
     weights: Weights = choice("class-sizes", WEIGHTS)
-    rank: int | None = integer(None, least=1)
     ledger: bool = False
     refresh: Refresh = choice("none", REFRESHES)
 
@@ -110,7 +108,7 @@ class Analytic(WholeTaskLearner):
             check_number("regularisation", self.regularisation, least=0.0)
         self.ledger = self.ledger or self.refresh == "embeddings"
         width, device = self.backbone.width, self.device
-        self.statistics_: Statistics = ClassStatistics(width, rank=self.rank, device=device)
+        self.statistics_: Statistics = ClassStatistics(width, device=device)
         self.validation_: Statistics = ClassStatistics(min(width, CHOICE_WIDTH), device=device)
         self.answers_: tuple[Tensor, Tensor] | None = None  # scale and shift of target scores
         self.ledger_ = LearnedNodes()
@@ -150,7 +148,7 @@ class Analytic(WholeTaskLearner):
             "device": self.device,
         }
         width = self.backbone.width
-        self.statistics_ = TargetStatistics(width, rank=self.rank, **given)
+        self.statistics_ = TargetStatistics(width, **given)
         # Validation labels keep the full width, since the sigmoid is fitted on them too.
         narrow = width if space.target.is_named else min(width, CHOICE_WIDTH)
         self.validation_ = TargetStatistics(narrow, **given)
@@ -288,8 +286,7 @@ class Analytic(WholeTaskLearner):
                 "or 'embeddings', not 'corrected'"
             )
         self._check_learned()
-        known_as = torch.arange(graph.num_nodes) if known_as is None else known_as
-        check_held(ids, known_as)
+        known_as = ids_holding(ids, graph, known_as)
         embeddings = self.backbone.prepare(graph)
         for part, entries in self.ledger_.strike(ids).items():
             rows = torch.searchsorted(known_as, entries.ids).to(self.device)

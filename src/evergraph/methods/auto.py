@@ -11,15 +11,16 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form import LandmarkFeatures, ViewFeatures
-from evergraph.closed_form.engine import Answers, ViewEngine
+from evergraph.closed_form.answers import Answers
+from evergraph.closed_form.engine import ViewEngine
 from evergraph.closed_form.landmarks import Landmarks, column_weights
 from evergraph.closed_form.ledger import (
     PARTS,
     PLENTY,
     LearnedNodes,
     LedgerEntries,
-    check_held,
     guessed,
+    ids_holding,
 )
 from evergraph.closed_form.node_sample import NodeSample
 from evergraph.closed_form.view_features import fit_into, probes_within
@@ -40,7 +41,6 @@ from evergraph.training.learner import part_of
 logger = logging.getLogger(__name__)
 
 LANDMARK_SHARE = 0.4  # of ``memory``
-
 Seen = tuple[ViewRows, dict[str, tuple[LedgerEntries, Tensor]]]
 
 
@@ -138,8 +138,7 @@ class Auto(WholeTaskLearner):
         self.label_space_ = task.label_space
         graph = task.graph
         if graph.bare is None and self.backbone.coded:  # training labels are shown to class codes
-            own = LedgerEntries(task.ids[task.train], task.train_labels, torch.empty(0))
-            graph = self._shown(graph, task.ids, own)
+            graph = self._shown(graph, task.ids, task.ids[task.train], task.train_labels)
         seen = self.backbone.prepare(graph)
         self._make_room(self.backbone.width_of(seen), task.label_space.num_classes)
         if self.refresh == "embeddings":
@@ -148,7 +147,7 @@ class Auto(WholeTaskLearner):
                 raise ConfigurationError(NEEDS_ALL_EDGES)
             if len(learned) and not self.backbone.on_landmarks:
                 self._recount(seen, task.ids)
-        if not self.engine_.sums_:
+        if not self.engine_.sums_ and not self.backbone.on_landmarks:
             self.engine_.begin(self.backbone.expansion())
         sized = self.weights == "class-sizes" and self.objective == "balanced"
         weights = class_weights(task, sized=sized)
@@ -163,12 +162,11 @@ class Auto(WholeTaskLearner):
         if self.backbone.on_landmarks:  # chosen among all nodes before any is counted
             self._learn_anew(seen, task.ids)
 
-    def _shown(self, graph: Graph, ids: Tensor, entries: LedgerEntries) -> Graph:
-        """Return a graph that shows the labels of the learned nodes that it holds."""
-        labels = torch.full((graph.num_nodes,), UNLABELLED)
-        there = torch.isin(entries.ids, ids)
-        names = torch.tensor(self.classes)[entries.labels[there]]
-        labels[torch.searchsorted(ids, entries.ids[there])] = names
+    def _shown(self, graph: Graph, ids: Tensor, known: Tensor, classes: Tensor) -> Graph:
+        """Return a graph that shows the classes of those known nodes that it holds."""
+        labels, there = torch.full((graph.num_nodes,), UNLABELLED), torch.isin(known, ids)
+        names = torch.tensor(self.classes)[classes[there]]
+        labels[torch.searchsorted(ids, known[there])] = names
         return graph.structure.showing(labels)
 
     def _learned_ids(self) -> Tensor:
@@ -242,16 +240,13 @@ class Auto(WholeTaskLearner):
 
     def _recount(self, seen: ViewRows, ids: Tensor, guesses: LedgerEntries | None = None) -> None:
         """Count all learned nodes and the guesses as they are in a graph that holds them."""
-        guesses = self.ledger_.part("train").take(torch.arange(0)) if guesses is None else guesses
+        train, held_back = (self.ledger_.part(part) for part in PARTS)
+        guesses = train.take(torch.arange(0)) if guesses is None else guesses
         if self.backbone.on_landmarks:
             self._choose_landmarks(seen, ids, guesses)
         self.engine_.begin(self.backbone.expansion())
         self.probes_.clear()
-        for part, entries in (
-            ("train", self.ledger_.part("train")),
-            ("train", guesses),
-            ("validation", self.ledger_.part("validation")),
-        ):
+        for part, entries in (("train", train), ("train", guesses), ("validation", held_back)):
             self._take_in(part, entries, seen.of(torch.searchsorted(ids, entries.ids)))
 
     def solve(self) -> None:
@@ -261,17 +256,17 @@ class Auto(WholeTaskLearner):
             return
         space, labels = self._check_learned(), self.probes_.labels_
         engine.grow(space.num_classes)
-        rows, allowed = self._with_codes(self.probes_.rows_), space.allowed(space.task_of(labels))
-        answers = Answers(rows, labels, allowed=allowed)
-        heads = engine.solve(answers)
-        bare = [place for place, view in enumerate(backbone.parsed) if not view.codes]
-        mixtures = [engine.mixture(answers, bare).weights, engine.fused_.weights]
-        backbone.set_heads(heads, mixtures[1], bare=mixtures[0])
-        self.sharpness_ = torch.stack(mixtures).sum(1).float().cpu()
-        self.error_ = engine.loss(answers)
-        shares = (100 * mixtures[1] / mixtures[1].sum().clamp_min(1e-12)).tolist()
-        said = [f"{view} {share:.0f} %" for view, share in zip(backbone.views, shares, strict=True)]
-        logger.debug("views: %s", ", ".join(said))
+        allowed = space.allowed(space.task_of(labels))
+        answers = Answers(self._with_codes(self.probes_.rows_), labels, allowed=allowed)
+        solved = engine.solve(answers)
+        assert solved is not None
+        plain = [place for place, view in enumerate(backbone.parsed) if not view.codes]
+        weights, bare = engine.fused_.weights, engine.mixture(solved[1], answers, plain).weights
+        backbone.set_heads(solved[0], weights, bare=bare)
+        self.sharpness_ = torch.stack([bare, weights]).sum(1).float().cpu()
+        self.error_ = engine.loss(solved[1], answers)
+        shares = [f"{view} {100 * share:.0f} %" for view, share in self.shares_.items()]
+        logger.debug("views: %s", ", ".join(shares))
 
     @torch.no_grad()
     def forget(self, ids: Tensor, graph: Graph, *, known_as: Tensor | None = None) -> None:
@@ -285,8 +280,7 @@ class Auto(WholeTaskLearner):
         if not self.ledger:
             raise ConfigurationError("forget() needs ledger=True")
         self._check_learned()
-        known_as = torch.arange(graph.num_nodes) if known_as is None else known_as
-        check_held(ids, known_as)
+        known_as = ids_holding(ids, graph, known_as)
         before = self._seen(graph, known_as)
         learned = self._learned_ids()
         self.ledger_.strike(ids)
@@ -299,8 +293,7 @@ class Auto(WholeTaskLearner):
                 "graph must hold all learned nodes, so that they can be counted on new landmarks"
             )
         else:
-            # Out with the rows that the learned nodes of this graph had, in with the new ones.
-            entries, places = before[1]["train"]
+            entries, places = before[1]["train"]  # with the rows that they had
             self._count(entries, before[0].of(places), sign=-1)
             self.probes_.drop(before[1]["validation"][0].ids)
             for part, (entries, places) in after[1].items():
@@ -309,10 +302,14 @@ class Auto(WholeTaskLearner):
 
     def _seen(self, graph: Graph, ids: Tensor) -> Seen:
         """Return the views of a graph, and the learned nodes in it with their positions."""
-        seen = self.backbone.prepare(self._shown(graph, ids, self.ledger_.part("train")))
-        held = {part: self.ledger_.part(part) for part in PARTS}
-        held = {part: each.take(torch.isin(each.ids, ids)) for part, each in held.items()}
-        return seen, {p: (each, torch.searchsorted(ids, each.ids)) for p, each in held.items()}
+        train = self.ledger_.part("train")
+        seen = self.backbone.prepare(self._shown(graph, ids, train.ids, train.labels))
+        held = {}
+        for part in PARTS:
+            entries = self.ledger_.part(part)
+            entries = entries.take(torch.isin(entries.ids, ids))
+            held[part] = entries, torch.searchsorted(ids, entries.ids)
+        return seen, held
 
     @torch.no_grad()
     def merge(self, other: Auto, *, classes: Tensor | None = None) -> None:
@@ -345,9 +342,8 @@ class Auto(WholeTaskLearner):
         """Return 1 minus the best score, since scores here estimate probabilities."""
         self._check_learned()
         scores = self.logits(graph, nodes) if logits is None else logits
-        coded = self.backbone.shows_codes(graph)
-        sharpness = float(self.sharpness_[int(coded)]) or float(self.sharpness_[1])
-        return 1 - scores.amax(dim=1) / sharpness
+        sharpness = self.sharpness_[int(self.backbone.shows_codes(graph))] or self.sharpness_[1]
+        return 1 - scores.amax(dim=1) / float(sharpness)
 
     @property
     def shares_(self) -> dict[str, float]:

@@ -22,6 +22,7 @@ from evergraph.datasets.doors import holds_graph, named_graph
 from evergraph.graphs.pyg import is_hetero
 from evergraph.graphs.repeats import say_repeated
 from evergraph.online import conversion
+from evergraph.online.codecs.tables import read_rows
 from evergraph.online.conversion import is_numbered, read_frame
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.folder.in_memory import InMemoryLearner
@@ -31,20 +32,24 @@ from evergraph.online.labels import as_targets, target_score
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.learner_state import PATIENCE, PLAIN, TOLERANCE
 from evergraph.online.monitor import Alarm, OnAlarm, report
+from evergraph.online.plotting import plot
 from evergraph.online.upsert import without_repeats, without_unknown
 from evergraph.online.view import Explanation, Status, Suggestion
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of
 from evergraph.tables.columns import RELATION, WEIGHT
 from evergraph.tables.edges import UNKNOWN_EDGES, say_skipped
-from evergraph.tables.frames import column_names, is_pyg, is_table
-from evergraph.tables.labels import say_unlabelled
+from evergraph.tables.frames import arrow_table, is_pyg, is_table
+from evergraph.tables.names import ColumnNames, of_edges, renamed
 from evergraph.tables.scheme import NodeFeatures
 from evergraph.topology import TopologyEncoder
 from evergraph.topology.cached import Scaling
 from evergraph.training.trainer import Objective
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from typing_extensions import Unpack
+
     from evergraph.online.folder.learner_folder import LearnerFolder
 
 logger = logging.getLogger(__name__)
@@ -231,6 +236,7 @@ class ContinualNodeClassifier(Part, Closing):
         unknown_edges: str = "refuse",
         repeated: str = "last",
         key: str | None = None,
+        **names: Unpack[ColumnNames],
     ) -> ContinualNodeClassifier:
         """Add nodes, with labels where known, and edges between any nodes.
 
@@ -258,13 +264,16 @@ class ContinualNodeClassifier(Part, Closing):
                 ``sum`` or ``mean`` of the weights, or the ``count`` of the rows, or ``refuse``. An
                 edge that is known gets the new weight, whatever the rule.
             key: of the call; a call with a known key is not applied again.
+            names: of the columns of tables, as ``id="customer_id"``; ``label``, ``source``,
+                ``target`` and ``weight`` likewise.
         """
         check_choice("unknown_edges", unknown_edges, UNKNOWN_EDGES)
         given = nodes, features, labels, edges, edge_weights, relations, types, ids
         # The first rows decide how columns are read: threads that bring them come one by one.
         with nullcontext() if self._begun else self._home.lock:
             skip = unknown_edges == "skip"
-            return self._submit(self._delta(*given, skip=skip, repeated=repeated, key=key))
+            delta = self._delta(*given, names, skip=skip, repeated=repeated, key=key)
+            return self._submit(delta)
 
     def _delta(
         self,
@@ -276,6 +285,7 @@ class ContinualNodeClassifier(Part, Closing):
         relations: Any,
         types: Any,
         ids: Any,
+        names: Mapping[str, object],
         *,
         skip: bool,
         repeated: str,
@@ -284,15 +294,20 @@ class ContinualNodeClassifier(Part, Closing):
         """Return what ``partial_fit`` was given as a delta, and keep how its columns are read."""
         if isinstance(nodes, tuple) and len(nodes) == 2 and is_table(nodes[0]):
             nodes, edges = nodes
+        if is_table(edges) and (theirs := of_edges(names)):
+            edges = renamed(arrow_table(edges), theirs)
+        read: NodeFeatures | None = None
         if is_table(nodes):
             if features is not None or labels is not None:
                 raise ConfigurationError("features and labels are columns of a table of nodes")
-            nodes, features, labels, own_types = conversion.columns_of_nodes(nodes, self.targets)
-            if types is not None and own_types is not None:
-                raise ConfigurationError("types are given, but nodes have a column 'type' as well")
-            if labels is None and not self._begun:
-                say_unlabelled("nodes", map(str, column_names(features)))
-            types = own_types if types is None else types
+            table = conversion.table_of_nodes(nodes, names, self.targets)
+            columns, noted = self._reading, self._noted_positions
+            told = read_rows(table, columns, self.targets, where="nodes", noted=noted)
+            self._noted_positions = noted or columns is None
+            if types is not None and told.types is not None:
+                raise ConfigurationError("types are told, but nodes have a column 'type' as well")
+            types = types if told.types is None else told.types.to_pylist()
+            nodes, labels, read = told.ids.to_pylist(), told.targets(), told.features
         if is_pyg(nodes):
             make = conversion.delta_of_hetero if is_hetero(nodes) else conversion.delta_of_data
             delta = make(nodes, ids, key, self.targets, repeated)
@@ -317,7 +332,7 @@ class ContinualNodeClassifier(Part, Closing):
         else:
             new = conversion.as_ids(nodes)
             targets = as_targets(self.targets, labels, len(new))
-            read = self._read(features, len(new), targets)
+            read = self._read(features, len(new), targets) if read is None else read
             delta = Delta(
                 nodes=new,
                 features=read.features,
@@ -337,9 +352,14 @@ class ContinualNodeClassifier(Part, Closing):
             self._keep_columns(read.scheme, delta)
         return delta
 
+    @property
+    def _reading(self) -> Columns | Scheme | None:
+        """How columns are read: as the first were, or by the user's choices."""
+        return self._home.columns if self._begun else columns_of(self.columns)
+
     def _read(self, features: Any, count: int, labels: Sequence[NodeTarget | None]) -> NodeFeatures:
         """Return features as numbers; columns of other kinds are read like the first ones."""
-        columns = self._home.columns if self._begun else columns_of(self.columns)
+        columns = self._reading
         free = isinstance(columns, Columns) and not columns.kinds
         if is_table(features) and not (free and is_numbered(features)):
             noted = self._noted_positions
@@ -460,6 +480,10 @@ class ContinualNodeClassifier(Part, Closing):
     def status(self) -> Status:
         """Return the status in numbers."""
         return self.learner_.status()
+
+    def plot(self) -> Figure:
+        """Return a matplotlib figure: accuracy over time, growth, classes, drift and confusion."""
+        return plot(self.learner_)
 
     def _repr_html_(self) -> str:
         if self._kept is None:

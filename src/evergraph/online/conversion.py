@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,17 +29,10 @@ from evergraph.online.identifiers import check_ids
 from evergraph.online.labels import as_labels, graph_targets, plain_values, targets_of_y
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
-from evergraph.tables.columns import RELATION, TYPE, WEIGHT
+from evergraph.tables.columns import RELATION, WEIGHT
 from evergraph.tables.fitting import say_few
 from evergraph.tables.frames import arrow_table, column_names, is_a, is_table
-from evergraph.tables.labels import (
-    LABELS,
-    is_missing,
-    label_parts,
-    one_label,
-    say_missing,
-    target_names,
-)
+from evergraph.tables.names import of_nodes, renamed
 from evergraph.tables.nodes import read_features, say_by_position, say_index
 from evergraph.tables.scheme import NodeFeatures, Scheme
 
@@ -147,57 +139,14 @@ def as_types(values: Any) -> list[str | None]:
     ]
 
 
-def columns_of_nodes(table: Any, kind: str = "class") -> tuple[Any, Any, Any, Any]:
-    """Return ids, features, targets and types of a table of nodes, named as in a folder of tables.
+def table_of_nodes(table: Any, names: Mapping[str, object], kind: str) -> pa.Table:
+    """Return a table of nodes of pandas, Polars or Arrow as Arrow, under our names of columns.
 
-    Without a column ``id`` its index is used. Features are a table of all other columns; targets
-    and types are None if there is no such column. kind: of the model's targets.
+    A named index of pandas is a column. names: the user's names by ours; kind: of the targets.
     """
-    pandas, arrow = is_a(table, "pandas"), is_a(table, "pyarrow")
-    if pandas and "id" not in table.columns and table.index.name == "id":
+    if is_a(table, "pandas") and table.index.name in ("id", names.get("id", "id")):
         table = table.reset_index()
-    given = column_names(table)
-    names = [name.strip() if isinstance(name, str) else name for name in given]
-    if names != given and pandas:
-        table = table.set_axis(names, axis=1)
-    elif names != given:
-        new = dict(zip(given, names, strict=True))
-        table = table.rename_columns(names) if arrow else table.rename(new)
-    if "id" not in names:
-        raise DataError(f"nodes have no column 'id': they have {', '.join(map(str, names))}")
-    timed = [name for name in names if name == "time"]
-    say_ignored("nodes", "column", timed, "a learner takes nodes in the order of their rows")
-    texts = [name for name in names if isinstance(name, str)]
-    targets = ["label"] if "label" in texts else target_names(texts)
-    if len(targets) > 1:
-        raise DataError(f"nodes have columns {', '.join(targets)}: expected one number to predict")
-    for name in targets:
-        if name.partition("_")[0] != target_of(kind).column:
-            raise DataError(
-                f"nodes have a column {name!r}, but the model was made with targets={kind!r}"
-            )
-    types = []
-    if TYPE in names:  # a column of numbers is a feature
-        values = [value for value in as_types(table[TYPE]) if value is not None]
-        types = [TYPE] if values and all(isinstance(value, str) for value in values) else []
-    other = [name for name in names if name in ("id", "time", *targets, *types)]
-    if pandas:
-        rest = table.drop(columns=other)
-    else:
-        rest = table.drop_columns(other) if arrow else table.drop(other)
-    found: Any = table[targets[0]] if targets else None
-    if "label" in targets:  # None for values that count as missing in any table
-        values = plain_values(found, "label")
-        spelled = Counter(v.strip() for v in values if isinstance(v, str) and is_missing(v))
-        say_missing("nodes", {text: spelled[text] for text in spelled if text})
-        found = [one_label(value) for value in values]
-    elif LABELS in targets:  # labels in one text, such as ``art;law``, become lists
-        found = [
-            label_parts(row) if isinstance(row, str)
-            else [*row] if hasattr(row, "__iter__") else row
-            for row in plain_values(found, LABELS)
-        ]  # fmt: skip
-    return table["id"], rest, found, table[TYPE] if types else None
+    return renamed(arrow_table(table), of_nodes(names, label=target_of(kind).column))
 
 
 def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: str = "class") -> Delta:

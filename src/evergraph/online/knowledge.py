@@ -69,7 +69,7 @@ class Knowledge:
         self.codes = None
         if head.code_width:
             self.codes = LiveCodes(width=head.code_width, seed=seed, relations=self.relations)
-        self.shape = LiveShape() if head.shaped else None
+        self.shape = LiveShape(measured=head.measured) if head.shaped else None
         parts = (embeddings, self.relations, self.shape, self.codes)
         self._vectors = [part for part in parts if part is not None]  # those of a node's vector
         self.dims = sum(part.dims for part in self._vectors)
@@ -126,7 +126,7 @@ class Knowledge:
             codes=None if codes is None else (codes.smoother.frozen(), codes.frozen()),
             embeddings=self.embeddings,
             relations=None if relations is None else relations.frozen(),
-            shaped=self.shape is not None,
+            shape_width=0 if self.shape is None else self.shape.dims,
             classes=self.classes,
             target=self.head.target,
         )

@@ -20,7 +20,7 @@ from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, edge_numb
 from evergraph.online.upsert import EdgesBeyond
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import RELATION, TYPE
-from evergraph.tables.edges import ENDS
+from evergraph.tables.names import ENDS
 from evergraph.tables.scheme import Scheme
 from evergraph.tables.sources import Source, naming
 

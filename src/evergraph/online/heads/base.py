@@ -93,6 +93,11 @@ class OnlineHead(ABC):
         """Whether degree and feature length stand beside an embedding; False before ``begin``."""
         return False
 
+    @property
+    def measured(self) -> bool:
+        """Whether the plain feature length stands beside these, see ``KernelMap``."""
+        return False
+
     def parts(self, dims: int) -> tuple[int, ...]:
         """Return the widths of the parts of a vector whose moves are measured separately.
 

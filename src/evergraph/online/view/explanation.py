@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.shape import SHAPE_WIDTH
 from evergraph.core.display import ShownRecord
 from evergraph.core.errors import DataError
 from evergraph.core.targets import likeliest
@@ -223,8 +222,8 @@ def _flows(pinned: Pinned, vector: Tensor) -> list[_Flow] | None:
             nodes, factors = related.flows(node, hops=hops, width=width)
             rows = factors * of(related.sent, nodes)
             flows.append(_Flow(nodes, torch.ones(len(nodes)), rows))
-    if published.shaped:
-        flows.append(own(end, SHAPE_WIDTH))
+    if published.shape_width:
+        flows.append(own(end, published.shape_width))
     if published.codes is not None:
         smoother, shown = published.codes
         for power in ([0.0, 1.0], [0.0, 0.0, 1.0]):  # near and far

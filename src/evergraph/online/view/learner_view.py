@@ -97,6 +97,11 @@ class LearnerView(Shown):
         if self._copied is not None:
             yield self._copied
 
+    @property
+    def record(self) -> PredictionRecord:
+        """The record of predictions that were made before their labels came."""
+        return self._record
+
     def status(self) -> Status:
         """Return the status in numbers."""
         return self.page.status

@@ -104,7 +104,7 @@ class Published(NamedTuple):
     codes: tuple[FrozenSmoother, FrozenRows] | None
     embeddings: LiveEmbeddings  # how their parts are weighted; their state is not read
     relations: FrozenRelations | None
-    shaped: bool  # whether vectors have degree and feature length, after relations
+    shape_width: int  # of degree and feature length, after relations; 0 without these
     classes: IdTable | TargetTable  # targets that were met, which are only ever added
     target: Target
 
