@@ -63,7 +63,7 @@ def test_all_is_written_in_blocks(piped, call, monkeypatch):
     assert table["id"].to_pylist() == [*range(7)]
     assert str(table["label"].type) == "int64"
     _, err = call("predict", "learner", expect=2)
-    assert err == "error: predict needs either a file of ids or --all\n"
+    assert err == "error: predict needs one of a file of ids, --all and --dry\n"
 
 
 def test_lines_that_are_known_can_be_skipped(piped):

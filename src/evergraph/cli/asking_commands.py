@@ -31,7 +31,7 @@ SHARE = "probability"
 SUFFIXES = (".csv", ".parquet")
 Rows = Sequence[dict[str, Any]]  # predictions as the service returns them
 SHOWN = 3  # classes shown in a table
-PARTS = ("id", "known", "classes", "probabilities", "scores", "voices", "others", "rest")
+PARTS = ("id", "known", "classes", "probabilities", "scores", "voices", "others", "rest", "columns")
 COLUMNS = ("id", "gain", "reach", "uncertainty", "first", "second")
 
 
@@ -224,10 +224,10 @@ def explain_command(
     ca: options.CA = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show how much each nearby node adds to the class scores.
+    """Show how much each nearby node, and each column of the table, adds to the scores.
 
-    The last line is the sum of the lines above it: the scores. Their softmax over all classes
-    gives the probabilities.
+    The last line for nodes is the sum of the lines above it: the scores. Their softmax over all
+    classes gives the probabilities. Columns count the node's own values and those around it.
     """
     with _asked(target, token_file, ca, new=False) as learner:
         found = learner.explain(node, integer=integer, limit=count)
@@ -236,15 +236,21 @@ def explain_command(
         print_json(found)
         return
     known = "" if found.get("known") is None else f"; it is labelled {found['known']}"
-    share = 100 * found["probabilities"][0]
-    say(f"{found['id']}: {found['classes'][0]} with a probability of {share:.1f} %{known}")
+    if found["classes"]:
+        share = 100 * found["probabilities"][0]
+        say(f"{found['id']}: {found['classes'][0]} with a probability of {share:.1f} %{known}")
+    else:
+        say(f"{found['id']}: {found['scores'][0]:.4g}{known}")
     if found.get("voices") is None:
         say("with this learner's topology and head, scores are not a sum over nodes")
         return
-    columns = [str(name) for name in found["classes"][:SHOWN]]
+    columns = [str(name) for name in found["classes"][:SHOWN]] or ["number"]
     coded = any(voice.get("by_label") for voice in found["voices"])
-    by_label = [f"{columns[0]}, by label"] if coded else []
+    by_label = [f"{columns[0]}, for its label"] if coded else []
     print_table(("node", "label", *columns, *by_label), _rows(found, coded=coded))
+    if found.get("columns"):
+        rows = [[one["column"], *_numbers(one["says"])] for one in found["columns"]]
+        print_table(("column", *columns), rows)
 
 
 def _rows(found: dict[str, Any], *, coded: bool) -> list[list[str]]:
@@ -253,19 +259,19 @@ def _rows(found: dict[str, Any], *, coded: bool) -> list[list[str]]:
     >>> _rows({"voices": [{"id": "b", "label": "x", "says": [0.5], "by_label": [0.25]}],
     ...        "others": [0.125], "rest": [0.0], "scores": [0.625]}, coded=True)
     [['b', 'x', '0.500', '0.250'], ['all other nodes', '', '0.125', ''],
-     ['no single node', '', '0.000', ''], ['sum', '', '0.625', '']]
+     ['every node alike', '', '0.000', ''], ['sum', '', '0.625', '']]
     """
-
-    def numbers(values: Sequence[float], most: int = SHOWN) -> list[str]:
-        return [f"{value + 0.0:.3f}" for value in values[:most]]  # without a sign before zero
-
     rows = []
     for voice in found["voices"]:
         label = "" if voice.get("label") is None else str(voice["label"])
-        by_label = numbers(voice.get("by_label") or [0.0], 1) if coded else []
-        rows.append([str(voice["id"]), label, *numbers(voice["says"]), *by_label])
-    sums = (("all other nodes", "others"), ("no single node", "rest"), ("sum", "scores"))
-    return rows + [[name, "", *numbers(found[part]), *[""] * coded] for name, part in sums]
+        by_label = _numbers(voice.get("by_label") or [0.0], 1) if coded else []
+        rows.append([str(voice["id"]), label, *_numbers(voice["says"]), *by_label])
+    sums = (("all other nodes", "others"), ("every node alike", "rest"), ("sum", "scores"))
+    return rows + [[name, "", *_numbers(found[part]), *[""] * coded] for name, part in sums]
+
+
+def _numbers(values: Sequence[float], most: int = SHOWN) -> list[str]:
+    return [f"{round(value, 3) + 0.0:.3f}" for value in values[:most]]  # no sign before zero
 
 
 def suggest_command(

@@ -132,7 +132,11 @@ class _InFolder:
         if integer or not learner.knows_nodes([node])[0]:  # then it may be an integer id
             with suppress(ValueError):
                 name = int(node)
-        found: dict[str, Any] = to_json(learner.explain(name, top=CLASSES, limit=limit))
+        scheme = self._folder.columns
+        columns = () if scheme is None else scheme.columns_of_features
+        found: dict[str, Any] = to_json(
+            learner.explain(name, top=CLASSES, limit=limit, columns=columns)
+        )
         return found
 
     def status(self) -> dict[str, Any]:

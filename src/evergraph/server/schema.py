@@ -226,8 +226,8 @@ StatusReply = described(
 NodeReply = described(
     Explanation,
     "Node",
-    label=(Label, Field(description="The predicted class.")),
-    probability=(float, Field(description="Probability of the predicted class.")),
+    label=(Label | float, Field(description="The predicted class, likeliest label, or number.")),
+    probability=(float | None, Field(description="Its probability; null for a number.")),
     neighbours=(list[Neighbour], Field(description="The node itself, then those around it.")),
     edges=(list[tuple[int, int]], Field(description="Pairs of indices into `neighbours`.")),
     weights=(
@@ -238,19 +238,22 @@ NodeReply = described(
 )
 
 
-def node_reply(view: LearnerView, node: NodeId, limit: int) -> dict[str, Any]:
+def node_reply(
+    view: LearnerView, node: NodeId, limit: int, columns: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the explanation of a node with its neighbourhood, as JSON can hold it.
 
-    limit: how many nodes around it are listed, and how many contributions.
+    limit: how many nodes around it are listed, and how many contributions; columns: the user's
+    column of each feature.
     """
-    around, why = view.looked_up(node, top=CLASSES, limit=limit)
+    around, why = view.looked_up(node, top=CLASSES, limit=limit, columns=columns)
     weights = {voice.node: voice.weight for voice in why.voices or ()}
     listed = zip(around.nodes, around.distances, around.labels, strict=True)
     return {
         "voices": None,
         **to_json(why),
-        "label": why.classes[0],
-        "probability": why.probabilities[0],
+        "label": why.classes[0] if why.classes else why.scores[0],
+        "probability": why.probabilities[0] if why.probabilities else None,
         "neighbours": [  # as in ``Neighbour``
             {"id": n, "hops": hops, "label": label, "weight": weights.get(n)}
             for n, hops, label in listed

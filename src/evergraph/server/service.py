@@ -295,12 +295,14 @@ class Service:
         whether it can only be an integer.
         """
         view, (first, second) = self.view, ids_of(text, integer)
+        scheme = self.folder.columns
+        columns = () if scheme is None else scheme.columns_of_features
         try:
-            return schema.node_reply(view, first, limit)
+            return schema.node_reply(view, first, limit, columns)
         except UnknownNodeError:
             if second is None:
                 raise
-            return schema.node_reply(view, second, limit)
+            return schema.node_reply(view, second, limit, columns)
 
     def close(self) -> None:
         """Finish queued changes, and close the folder."""
