@@ -6,7 +6,7 @@ python benchmarks/accuracy/tables.py [--quick] [--out benchmarks/results] [--thr
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -133,9 +133,11 @@ def peer(make: Callable[[bool], Any], case: Case, train: np.ndarray, test: np.nd
     if "text" in rows:
         rows = pd.DataFrame(TfidfVectorizer().fit_transform(rows["text"]).toarray())
     model = make(case.is_number).fit(rows.iloc[train], case.right[train])
-    if case.metric == "AUC":
-        return model.predict_proba(rows.iloc[test])[:, 1]
-    return model.predict(rows.iloc[test])
+    if case.metric != "AUC":
+        return model.predict(rows.iloc[test])
+    if hasattr(model, "decision_function"):
+        return model.decision_function(rows.iloc[test])
+    return model.predict_proba(rows.iloc[test])[:, 1]
 
 
 def linear(number: bool) -> Any:
@@ -148,7 +150,7 @@ def linear(number: bool) -> Any:
 
 def vectors(number: bool) -> Any:
     """Return a support vector machine with an RBF kernel."""
-    fitted = SVR() if number else SVC(class_weight="balanced", probability=True, random_state=0)
+    fitted = SVR() if number else SVC(class_weight="balanced")
     return make_pipeline(StandardScaler(), fitted)
 
 
@@ -174,12 +176,12 @@ def measured(case: Case, answer: Callable[..., Any], folds: int) -> float:
     return 100 * float(mean(found))
 
 
-def row(name: str, case: Case, folds: int, kind: str | None = None) -> tuple[str, ...]:
-    """Return a row of the table: the live learner, then its peers, which see no edges."""
+def row(
+    name: str, case: Case, folds: int, peers: Sequence[str], kind: str | None = None
+) -> tuple[str, ...]:
+    """Return a row of the table: the live learner, with edges of a kind, then its peers."""
     edges = [] if kind is None else edges_between(case, kind)
-    contenders: list[Callable[..., Any]] = [partial(live, edges=edges)]
-    contenders += [partial(peer, make) for make in PEERS.values()]
-    return (name, *(f"{measured(case, each, folds):.1f}" for each in contenders))
+    return (name, f"{measured(case, partial(live, edges=edges), folds):.1f}", *peers)
 
 
 def tables(options: Options) -> list[Table]:
@@ -193,12 +195,23 @@ def tables(options: Options) -> list[Table]:
     ]
     said = f"{folds} folds; class-balanced accuracy unless the row says otherwise, in percent."
     header = ("", "live learner", *PEERS)
+    peers = {  # which see no edges
+        name: [
+            f"{measured(every[name], partial(peer, make), folds):.1f}" for make in PEERS.values()
+        ]
+        for name in names
+    }
     return [
-        Table("Tables without edges", header, [row(n, every[n], folds) for n in names], (said,)),
+        Table(
+            "Tables without edges",
+            header,
+            [row(n, every[n], folds, peers[n]) for n in names],
+            (said,),
+        ),
         Table(
             "The same with informative edges, which the others do not see",
             header,
-            [row(title, every[name], folds, kind) for title, name, kind in joined],
+            [row(title, every[name], folds, peers[name], kind) for title, name, kind in joined],
             (
                 said,
                 "All rows are known to the live learner, with the answers of the training rows.",

@@ -76,7 +76,7 @@ def test_no_more_is_kept_than_may_be(keep, classes, features):
     for task in stream:
         learner.fit_task(task)
         assert learner.usage.bytes <= limit
-    assert learner.usage.bytes > 0.6 * limit  # and what may be kept is made use of
+    assert learner.usage.bytes > 0.55 * limit  # and what may be kept is made use of
     assert len(learner.probes_) >= 2 * classes
 
 

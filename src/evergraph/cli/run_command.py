@@ -180,6 +180,10 @@ def run_command(
         say(f"results in {folder}; evergraph report {folder} draws figures")
 
 
+# Accuracy in the whole graph this far below local accuracy is worth a word.
+FAR_BELOW = 0.05
+
+
 def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
     from evergraph.reports import Finished, comparison
     from evergraph.reports.runs import alone
@@ -237,6 +241,13 @@ def _print_result(result: RunResult, folder: Path) -> None:
         again, old = values["refresh"]["recomputed"], values["refresh"]["of"]
         said += f", {again:,} of {old:,} old embeddings recomputed"
     say(f"memory {kept}{said}; {phases}; results in {folder}")
+    averages = values["average_accuracy"]
+    local, whole = (averages[testing][keys[0]]["mean"] for testing in ("local", "global"))
+    if result.config.stream.edges == "within" and local - whole > FAR_BELOW:
+        say(
+            f"in the whole graph it is {100 * (local - whole):.0f} points below: --edges all keeps "
+            "the graph, and learns old nodes as they are in it now"
+        )
 
 
 def plan_command(

@@ -275,9 +275,12 @@ class ViewEngine:
     def mixture(self, scores: Tensor, answers: Answers, views: Sequence[int]) -> Fused:
         """Return weights of some views, 0 for others, and intercepts if nodes were left out.
 
-        scores: of the answers.  [n, classes, views]
+        scores: of the answers, by the views here or by other heads.  [n, classes, views]
         """
-        places = list(views)
+        places, total = list(views), scores.shape[2]
+        if not places:
+            nothing = torch.zeros(total, dtype=torch.float64, device=scores.device)
+            return Fused(nothing, nothing[:0])
         known = self.fused_.weights
         near = known if not answers.held_back and len(known) == len(places) else None
         scores, labels, allowed = answers.asked(scores, self.sums_[0].counts_)
@@ -289,7 +292,7 @@ class ViewEngine:
             balanced=self.balanced,
             intercept=not answers.held_back,
         )
-        weights = fitted.weights.new_zeros(len(self.sums_))
+        weights = fitted.weights.new_zeros(total)
         weights[places] = fitted.weights
         return Fused(weights, fitted.offsets)
 

@@ -132,9 +132,9 @@ class Analytic(WholeTaskLearner):
         self._make_room(embeddings.shape[1], task.label_space.num_classes)
         if first:
             self.backbone.settle(embeddings)
-        self._count(task, embeddings, "train")
+        self._learn(task, embeddings, "train")
         if self.regularisation == "validation":
-            self._count(task, embeddings, "validation")
+            self._learn(task, embeddings, "validation")
         self._solved = False
 
     def _take_targets(self, space: LabelSpace) -> None:
@@ -209,35 +209,39 @@ class Analytic(WholeTaskLearner):
         few = validation.narrowed(min(validation.width, CHOICE_WIDTH))
         return choose_target_regularisation(training, few, LADDER, centred=self._centred)
 
-    def _count(self, task: Task, embeddings: Tensor, part: str) -> None:
-        nodes, targets = getattr(task, part), getattr(task, f"{part}_targets")
-        if targets is not None:
-            labels, weights = targets.to(self.device), torch.ones(len(targets), device=self.device)
+    def _learn(self, task: Task, embeddings: Tensor, part: str) -> None:
+        nodes, answers = getattr(task, part), getattr(task, f"{part}_targets")
+        if answers is None:
+            answers = getattr(task, f"{part}_labels")
+            weights = class_weights(task, sized=self.weights == "class-sizes")[answers]
         else:
-            labels = getattr(task, f"{part}_labels").to(self.device)
-            of_classes = class_weights(task, sized=self.weights == "class-sizes")
-            weights = of_classes.to(self.device)[labels]
+            weights = torch.ones(len(answers))
+        self._count(part, self.backbone.taken(embeddings, nodes), answers, weights)
+        if self.ledger:
+            self.ledger_.enter(task.ids[nodes], answers, weights, part)
+
+    def _count(
+        self, part: str, rows: Tensor, labels: Tensor, weights: Tensor, *, sign: int = 1
+    ) -> None:
+        """Add nodes to the statistics of a part, or remove them if the sign is -1.
+
+        rows: their embeddings.  [n, dims]; labels: or targets
+        """
+        given = rows, labels.to(self.device), weights.to(self.device)
         (counted,) = count_views(
             [self._statistics_of(part)],
-            self.backbone.taken(embeddings, nodes),
-            labels,
-            weights,
+            *given,
             expand=self._expansion(part),
             resources=self.resources,
+            sign=sign,
         )
         if part == "train":
             self.statistics_ = counted
         else:
             self.validation_ = counted
-        if self.ledger:
-            self.ledger_.enter(task.ids[nodes], labels.cpu(), weights.cpu(), part)
 
     def _statistics_of(self, part: str) -> Statistics:
         return self.statistics_ if part == "train" else self.validation_
-
-    def _blocks(self, embeddings: Tensor, part: str) -> Iterator[Tensor]:
-        expand = self._expansion(part)  # a block at a time, since all may not fit in memory
-        return map(expand, expand.blocks(embeddings))
 
     def _expansion(self, part: str) -> FeatureMap:
         """Return φ at the width of a part's statistics."""
@@ -264,12 +268,10 @@ class Analytic(WholeTaskLearner):
             places = torch.searchsorted(task.ids, entries.ids)
             moved = growth.changed[places]
             rows = places[moved]
-            labels = entries.labels[moved].to(self.device)
-            weights = entries.weights[moved].to(self.device)
-            statistics = self._statistics_of(part)
-            was, now = (self.backbone.taken(e, rows) for e in (before, growth.embeddings))
-            statistics.remove(self._blocks(was, part), labels, weights)
-            statistics.add(self._blocks(now, part), labels, weights)
+            entries = entries.take(moved)
+            for sign, embeddings in ((-1, before), (1, growth.embeddings)):
+                vectors = self.backbone.taken(embeddings, rows)
+                self._count(part, vectors, entries.labels, entries.weights, sign=sign)
 
     @torch.no_grad()
     def forget(self, ids: Tensor, graph: Graph, *, known_as: Tensor | None = None) -> None:
@@ -290,11 +292,8 @@ class Analytic(WholeTaskLearner):
         embeddings = self.backbone.prepare(graph)
         for part, entries in self.ledger_.strike(ids).items():
             rows = torch.searchsorted(known_as, entries.ids).to(self.device)
-            self._statistics_of(part).remove(
-                self._blocks(self.backbone.taken(embeddings, rows), part),
-                entries.labels.to(self.device),
-                entries.weights.to(self.device),
-            )
+            vectors = self.backbone.taken(embeddings, rows)
+            self._count(part, vectors, entries.labels, entries.weights, sign=-1)
         self._solved = False
 
     @torch.no_grad()

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from evergraph.closed_form import LandmarkFeatures, ViewFeatures
 from evergraph.closed_form.answers import Answers
+from evergraph.closed_form.byte_budget import KeptNodes, fit_into
 from evergraph.closed_form.engine import ViewEngine
 from evergraph.closed_form.landmarks import Landmarks, column_weights
 from evergraph.closed_form.ledger import (
@@ -22,8 +23,8 @@ from evergraph.closed_form.ledger import (
     guessed,
     ids_holding,
 )
+from evergraph.closed_form.memory_heads import NodeMemory
 from evergraph.closed_form.node_sample import NodeSample
-from evergraph.closed_form.view_features import fit_into, probes_within
 from evergraph.closed_form.views import ViewRows
 from evergraph.core.component import Made, choice, integer
 from evergraph.core.errors import ConfigurationError
@@ -51,25 +52,29 @@ class Auto(WholeTaskLearner):
 
     Each view v has its own head V_v = (A_v + λ_v P_v)⁻¹ M_v on features φ_v of the view, from
     statistics of all training nodes so far (see ``ViewEngine``). If the graph stays available
-    (``refresh``), the features are kernel values to landmarks: training nodes of every class,
-    chosen as the paper chooses its memory (see ``LandmarkFeatures``); all nodes are counted again
-    on the current landmarks. If old graphs are gone, the features are random ones that never
-    change (see ``ViewFeatures``). The scores are combined as softmax(Σ_v a_v V_vᵀφ_v), with weights
-    a fitted by log-loss on some validation nodes of every class, the probes (see
-    ``fused_weights``). No view is dropped: one that does not help now may help later.
+    (``refresh``), the features are kernel values to landmarks (see ``LandmarkFeatures``), and all
+    nodes are counted again on the current landmarks. If old graphs are gone, the features are
+    random ones that never change (see ``ViewFeatures``), and some training nodes of every class are
+    kept besides, a memory of embeddings with heads of its own (see ``NodeMemory``). The scores are
+    combined as softmax(Σ_v a_v V_vᵀφ_v), with weights a fitted by log-loss on some validation nodes
+    of every class, the probes. No view is dropped: one that does not help now may help later.
 
     Everything is a function of sets and sums of the nodes seen. So the order of tasks does not
     matter, and ``forget`` removes a node exactly, including as a landmark. With random features,
-    ``merge`` gives the learner that would have seen the data of both.
+    ``merge`` gives the learner that would have seen the data of both. Only the place of a forgotten
+    node among those kept, or the probes, is filled from the graph given to ``forget``: exact if
+    that graph holds all nodes of its class.
 
-    Views with class codes use the labels of nearby training nodes. On a graph without labels, only
-    the other views predict, with weights of their own.
+    Class codes use the labels of nearby training nodes. On a graph without labels, only the other
+    views predict, with weights of their own.
 
     Args:
-        memory: bytes for statistics and probes, such as ``50MB``. It sets the number of views and
-            their width, and reduces the probes if there are many classes. The backbone's own size
-            by default. A ledger comes on top.
+        memory: bytes for statistics, kept nodes and probes, such as ``50MB``. It sets the number of
+            views and their width, and reduces nodes and probes if there are many classes. The
+            backbone's own size by default. A ledger comes on top.
         probes: maximum number of validation nodes kept per class.
+        budget: maximum number of training nodes kept per class where old graphs are gone, drawn
+            uniformly; at most 1,024 in all, or 2,048 if features are wide.
         weights: weights of training nodes, ``class-sizes`` or ``equal``, see ``analytic``.
         objective: the accuracy that heads, penalties and mixture are fitted to: ``balanced``, the
             mean over classes, or ``plain``, over all nodes.
@@ -90,6 +95,7 @@ class Auto(WholeTaskLearner):
     backbone: Made[ViewFeatures] = Made()
     memory: str | int | None = None
     probes: int = integer(100, least=1)
+    budget: int = integer(400, least=0)
     weights: Weights = choice("class-sizes", WEIGHTS)
     objective: str = choice("balanced", ("balanced", "plain"))
     ledger: bool = False
@@ -110,6 +116,7 @@ class Auto(WholeTaskLearner):
         self.landmarks_ = Landmarks(self.backbone.width)
         self.engine_ = self._new_engine()
         self.probes_ = NodeSample(self.probes)
+        self.embeddings_ = NodeMemory(self.budget)
         self.ledger_ = LearnedNodes()
         self.sharpness_ = torch.zeros(2)  # without and with class codes
         self.error_ = math.inf  # on the probes, see ``mixture_loss``
@@ -176,10 +183,10 @@ class Auto(WholeTaskLearner):
         """Add training nodes to the statistics; consider validation nodes as probes."""
         if part == "train":
             self._count(entries, rows)
-        else:
-            rows = self._with_codes(rows)
-            self._limit_probes(rows.dims)
-            self.probes_.keep(rows, labels=entries.labels, nodes=entries.ids)
+        rows = self._with_codes(rows)
+        self._limit(rows.dims)
+        sample = self.embeddings_ if part == "train" else self.probes_
+        sample.keep(rows, labels=entries.labels, nodes=entries.ids)
 
     def _learn_anew(self, seen: ViewRows, ids: Tensor) -> None:
         """Choose landmarks, count and solve; the sums are not needed afterwards."""
@@ -214,18 +221,17 @@ class Auto(WholeTaskLearner):
         columns = column_weights(rows, entries.labels, dims=self._dims)
         self.backbone.stand_on(self.landmarks_.rows_, columns)
 
-    def _limit_probes(self, hop_dims: int) -> None:
-        if self.memory is None:
-            return
-        fitting = probes_within(
-            parse_size(self.memory),
-            views=len(self.backbone.parsed),
-            width=self.backbone.width,
+    def _limit(self, hop_dims: int) -> None:
+        """Set how many nodes of a class may be kept."""
+        kept = KeptNodes.within(
+            None if self.memory is None else parse_size(self.memory),
+            self.backbone,
             classes=self._check_learned().num_classes,
             dims=hop_dims + self.backbone.code_dims * self.backbone.coded,
             landmarks=len(self.landmarks_),
         )
-        self.probes_.per_class = min(self.probes, fitting)
+        self.embeddings_.per_class = min(self.budget, kept.embeddings)
+        self.probes_.per_class = min(self.probes, kept.probes)
 
     def _count(self, entries: LedgerEntries, rows: ViewRows, *, sign: int = 1) -> None:
         labels, weights = entries.labels.to(self.device), entries.weights.to(self.device)
@@ -246,6 +252,7 @@ class Auto(WholeTaskLearner):
             self._choose_landmarks(seen, ids, guesses)
         self.engine_.begin(self.backbone.expansion())
         self.probes_.clear()
+        self.embeddings_.clear()
         for part, entries in (("train", train), ("train", guesses), ("validation", held_back)):
             self._take_in(part, entries, seen.of(torch.searchsorted(ids, entries.ids)))
 
@@ -261,12 +268,16 @@ class Auto(WholeTaskLearner):
         solved = engine.solve(answers)
         assert solved is not None
         plain = [place for place, view in enumerate(backbone.parsed) if not view.codes]
-        weights, bare = engine.fused_.weights, engine.mixture(solved[1], answers, plain).weights
+        bare = engine.mixture(solved[1], answers, plain).weights
+        bare, weights = self.embeddings_.solve(
+            backbone.kernels, engine, answers, solved[1], [bare, engine.fused_.weights]
+        )
+        backbone.memory_heads = self.embeddings_.heads
         backbone.set_heads(solved[0], weights, bare=bare)
-        self.sharpness_ = torch.stack([bare, weights]).sum(1).float().cpu()
+        self.sharpness_ = self.embeddings_.sharpness + torch.stack([bare, weights]).sum(1).cpu()
         self.error_ = engine.loss(solved[1], answers)
-        shares = [f"{view} {100 * share:.0f} %" for view, share in self.shares_.items()]
-        logger.debug("views: %s", ", ".join(shares))
+        shares = zip(backbone.views, (100 * weights / self.sharpness_[1]).tolist(), strict=True)
+        logger.debug("views: %s", ", ".join(f"{view} {share:.0f} %" for view, share in shares))
 
     @torch.no_grad()
     def forget(self, ids: Tensor, graph: Graph, *, known_as: Tensor | None = None) -> None:
@@ -295,6 +306,7 @@ class Auto(WholeTaskLearner):
         else:
             entries, places = before[1]["train"]  # with the rows that they had
             self._count(entries, before[0].of(places), sign=-1)
+            self.embeddings_.drop(entries.ids)
             self.probes_.drop(before[1]["validation"][0].ids)
             for part, (entries, places) in after[1].items():
                 self._take_in(part, entries, after[0].of(places))
@@ -330,7 +342,8 @@ class Auto(WholeTaskLearner):
         self.label_space_ = space.joined(theirs, classes, total=total)
         self._make_room(self._dims, self.label_space_.num_classes)
         self.ledger_.copy_from(other.ledger_, classes)
-        self._limit_probes(self.probes_.rows_.dims)
+        self._limit(max(self.embeddings_.rows_.dims, self.probes_.rows_.dims))
+        self.embeddings_.copy_from(other.embeddings_, classes)
         self.probes_.copy_from(other.probes_, classes)
 
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
@@ -346,17 +359,6 @@ class Auto(WholeTaskLearner):
         return 1 - scores.amax(dim=1) / float(sharpness)
 
     @property
-    def shares_(self) -> dict[str, float]:
-        """The share of each view in the mixture; the shares sum to 1."""
-        self.solve()
-        head = self.backbone.head
-        assert head is not None
-        parts = head.weight.detach().split(self.backbone.width, dim=1)
-        lengths = dict(zip(self.backbone.views, (float(p.norm()) for p in parts), strict=True))
-        total = sum(lengths.values()) or 1.0
-        return {view: length / total for view, length in lengths.items()}
-
-    @property
     def recomputed(self) -> tuple[int, int] | None:
         """With refresh, all learned nodes; None without."""
         if self.refresh == "none":
@@ -366,9 +368,10 @@ class Auto(WholeTaskLearner):
 
     @property
     def usage(self) -> MemoryUsage:
-        """Size of statistics, landmarks, probes and ledger."""
-        size = sum(kept.nbytes for kept in (self.probes_, self.landmarks_, self.ledger_))
-        kept = MemoryUsage(samples=self.probes_.values + self.landmarks_.values, bytes=size)
+        """Size of statistics, landmarks, embeddings, probes and ledger."""
+        samples = self.probes_, self.landmarks_, self.embeddings_
+        size = sum(kept.nbytes for kept in (*samples, self.ledger_))
+        kept = MemoryUsage(samples=sum(each.values for each in samples), bytes=size)
         return sum((statistics.usage for statistics in self.engine_.sums_), kept)
 
     def state(self) -> dict[str, Tensor]:
@@ -377,6 +380,8 @@ class Auto(WholeTaskLearner):
         kept = {"ledger": self.ledger_.state(), "probes": self.probes_.state()}
         if isinstance(self.backbone, LandmarkFeatures):
             kept["landmarks"] = self.landmarks_.state() | {"columns": self.backbone.columns}
+        else:
+            kept["embeddings"] = self.embeddings_.state()
         # There are no sums on landmarks.
         for view, statistics in zip(self.backbone.views, self.engine_.sums_, strict=False):
             kept[f"statistics:{view}"] = statistics.state()
@@ -392,6 +397,8 @@ class Auto(WholeTaskLearner):
             self.backbone.stand_on(self.landmarks_.rows_, known["columns"])
         elif self.backbone.begun:
             self.engine_.begin(self.backbone.expansion())
+            known = part_of(state, "embeddings/")
+            self.backbone.memory_heads = self.embeddings_.restored(known, self.backbone.kernels)
         for view, statistics in zip(self.backbone.views, self.engine_.sums_, strict=False):
             statistics.restore(part_of(state, f"statistics:{view}/"))
         self.probes_.restore(part_of(state, "probes/"))

@@ -95,6 +95,16 @@ def test_slopes_are_those_of_scores_and_add_up():
         torch.testing.assert_close(slopes[:, place], (ahead - behind) / 2e-2, atol=2e-2, rtol=2e-2)
 
 
+def test_every_node_counts_alike_if_all_nodes_are_to_be_right_and_every_class_otherwise():
+    x = vectors(20)
+    for objective, masses in (("plain", [12.0, 5.0, 3.0]), ("balanced", [0.75, 1.25, 0.75])):
+        head = begun(**LANDMARKS, objective=objective)
+        head.grow(3)
+        head.stand_on(torch.arange(8), x[:8], counts=torch.bincount(LABELS))
+        head.learn(torch.arange(20), x, LABELS)
+        assert head.engine.sums_[0].mass_.tolist() == masses
+
+
 def lines(width: int = 768) -> OnlineLearner:
     """A table of three columns whose classes lie on one line: only the magnitude tells them."""
     sizes = torch.tensor([0.2 + 0.1 * row for row in range(45)])
