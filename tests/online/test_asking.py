@@ -8,7 +8,7 @@ import torch
 
 from evergraph.core.errors import DataError, NothingLearnedError
 from evergraph.online.delta import Delta
-from evergraph.online.heads import AnalyticHead, FusedHead, ReplayHead, TargetHead
+from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
 from growth import bits, growth
 
@@ -16,7 +16,6 @@ HEADS = {
     "auto": lambda: FusedHead(width=16, codes=8),
     "random": lambda: FusedHead(width=16, codes=8, basis="random"),
     "analytic": lambda: AnalyticHead(width=16),
-    "replay": lambda: ReplayHead(width=16),
     "labels": lambda: TargetHead(width=16),
     "numbers": lambda: TargetHead(kind="numbers", width=16),
 }
@@ -85,13 +84,4 @@ def test_a_copy_goes_on_with_the_same_bits_and_leaves_the_original_alone(head, m
     assert bits(learner) == before
     for delta in deltas[5:]:
         learner.apply(delta)
-    assert bits(copied) == bits(learner)
-
-
-def test_a_copy_of_a_learner_in_files_lies_in_files(tmp_path):
-    learner = grown("auto", growth(2, 4), memory_limit="64GB", scratch=tmp_path)
-    copied = copy.deepcopy(learner)
-    assert {array.is_in_file for array in copied.knowledge.arrays() if array.row_bytes >= 64} == {
-        True
-    }
     assert bits(copied) == bits(learner)
