@@ -41,14 +41,14 @@ check: $(STAMP)  ## lint, format, types, floors, sizes, documentation
 	@mkdir -p build
 	@$(BIN)/mkdocs build --strict >build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 
-# A file of tests at a time on each of two cores; the checks and the wheel go on beside them, and what
+# A file of tests, or of one costly fixture, at a time on each of two cores; the checks and the wheel go on beside them, and what
 # they find is told after the suite.
 test: export OMP_NUM_THREADS ?= 1
 test: $(STAMP)  ## the checks, the whole suite but for slow claims, and the wheel in a clean environment
 	@mkdir -p build
 	@{ $(MAKE) --no-print-directory check && PYTHON=$(BIN)/python scripts/check_wheel.sh; \
 	} >build/check.log 2>&1 & checking=$$!; \
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile; tested=$$?; \
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup; tested=$$?; \
 	wait $$checking || { cat build/check.log; echo "make check, or the wheel, failed" >&2; exit 1; }; \
 	echo "make check passed, the wheel works"; [ $$tested = 0 ] || exit $$tested; \
 	if git diff --quiet HEAD 2>/dev/null; then git rev-parse HEAD >build/tested; fi
@@ -66,24 +66,24 @@ docs: $(STAMP)  ## the documentation, served on this machine as it is written
 	$(BIN)/mkdocs serve
 
 bench: $(STAMP)  ## every figure of benchmarks/results
-	$(BIN)/python benchmarks/attacks.py
-	$(BIN)/python benchmarks/cluster.py
-	$(BIN)/python benchmarks/embedding.py
-	$(BIN)/python benchmarks/false_claims.py
-	$(BIN)/python benchmarks/importing.py
-	$(BIN)/python benchmarks/kernels.py
-	$(BIN)/python benchmarks/kills.py
-	$(BIN)/python benchmarks/limits.py
+	$(BIN)/python benchmarks/service/attacks.py
+	$(BIN)/python benchmarks/cluster/cluster.py
+	$(BIN)/python benchmarks/speed/embedding.py
+	$(BIN)/python benchmarks/accuracy/false_claims.py
+	$(BIN)/python benchmarks/speed/importing.py
+	$(BIN)/python benchmarks/speed/kernels.py
+	$(BIN)/python benchmarks/service/kills.py
+	$(BIN)/python benchmarks/service/limits.py
 	$(BIN)/python benchmarks/live_memory.py
-	$(BIN)/python benchmarks/memory_limit.py
-	$(BIN)/python benchmarks/methods.py
-	$(BIN)/python benchmarks/papers.py
-	$(BIN)/python benchmarks/reach.py
-	$(BIN)/python benchmarks/retraining.py
-	$(BIN)/python benchmarks/service.py
-	$(BIN)/python benchmarks/soak.py
-	$(BIN)/python benchmarks/tables.py
-	$(BIN)/python benchmarks/updates.py
+	$(BIN)/python benchmarks/speed/memory_limit.py
+	$(BIN)/python benchmarks/speed/methods.py
+	$(BIN)/python benchmarks/speed/papers.py
+	$(BIN)/python benchmarks/speed/reach.py
+	$(BIN)/python benchmarks/accuracy/retraining.py
+	$(BIN)/python benchmarks/service/service.py
+	$(BIN)/python benchmarks/service/soak.py
+	$(BIN)/python benchmarks/accuracy/tables.py
+	$(BIN)/python benchmarks/speed/updates.py
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

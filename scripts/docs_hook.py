@@ -52,16 +52,14 @@ logger = logging.getLogger("mkdocs.hooks.evergraph")
 
 def on_config(config: Any) -> Any:
     """Add the decisions to the menu, and warn of one that the index does not list."""
-    pages = sorted(path.relative_to(DECISIONS).as_posix() for path in DECISIONS.rglob("[0-9]*.md"))
+    pages = sorted(path.name for path in DECISIONS.glob("[0-9]*.md"))
     index = (DECISIONS / "index.md").read_text("utf-8")
     for name in pages:
         if f"({name})" not in index:
             logger.warning("docs/decisions/index.md does not list %s: add a line", name)
     for entry in config.nav:
         if isinstance(entry, Mapping) and "Decisions" in entry:
-            living = [f"decisions/{name}" for name in pages if "/" not in name]
-            archived = [f"decisions/{name}" for name in pages if "/" in name]
-            entry["Decisions"].extend([*living, {"Archive": archived}] if archived else living)
+            entry["Decisions"].extend(f"decisions/{name}" for name in pages)
     return config
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
-import py_compile
 import re
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator
-from contextlib import suppress
 from functools import cache
 from importlib import metadata
-from importlib.util import cache_from_source, find_spec
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +18,7 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
 
 import pytest
-from _pytest.assertion import rewrite
-from _pytest.doctest import DoctestModule
 from hypothesis import settings
-from hypothesis.internal.conjecture import providers
-from xdist.scheduler import LoadFileScheduling
 
 # The package is imported by the fixtures that need it: the process that hands tests out to workers
 # reads this file as well, and has no use for torch.
@@ -42,10 +36,6 @@ settings.register_profile("gate", derandomize=True, deadline=None, max_examples=
 settings.register_profile("explore", print_blob=True, deadline=None, max_examples=100)
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "gate")
 settings.load_profile(PROFILE)
-if PROFILE == "gate" and hasattr(providers, "_get_local_constants"):
-    # Examples would also be drawn from the constants of whatever modules this process happens to
-    # have imported: others in each worker, and all are parsed for it, which takes seconds.
-    providers._get_local_constants = lambda: providers._local_constants
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 CHROMIUM = (
@@ -71,70 +61,36 @@ IMPORTS = re.compile(r"torch_geometric|sklearn|from pyg |miniatures|fig6|TSNE")
 ARGUMENTS = re.compile(r"def \w+\(([^)]*)")
 
 
-class TogetherWhereCostly(LoadFileScheduling):
-    """Gives the tests of a file to one worker, and so all files with the same costly fixture."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.split("::", 1)[0]
-        if file not in _together:
-            text = Path(self.config.rootpath, file).read_text("utf-8")
-            named = " ".join(ARGUMENTS.findall(text))
-            used = (one for one in COSTLY if re.search(rf"\b{one}\b", named) or f'"{one}"' in text)
-            together = COSTLY.get(next(used, ""), file)
-            _together[file] = "slow to import" if IMPORTS.search(text) else together
-        return _together[file]
+def group_of(file: Path) -> str:
+    """Return the name of the worker's share that a file of tests belongs to."""
+    text = file.read_text("utf-8")
+    if IMPORTS.search(text):
+        return "slow to import"
+    named = " ".join(ARGUMENTS.findall(text))
+    used = (one for one in COSTLY if re.search(rf"\b{one}\b", named) or f'"{one}"' in text)
+    return COSTLY.get(next(used, ""), str(file))
 
 
-_together: dict[str, str] = {}
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
-    """Hand out files as ``--dist loadfile`` does, but for costly fixtures."""
-    return TogetherWhereCostly(config, log)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> None:
-    """Compile some of the modules in each worker: in a fresh clone, each would compile all."""
-    gc.disable()  # what is imported stays, and would be looked through a hundred times
-    worker = getattr(session.config, "workerinput", None)
-    state = session.config.stash.get(rewrite.assertstate_key, None)
-    if worker is None or state is None or sys.dont_write_bytecode:
-        return
-    root = session.config.rootpath
-    asked = [root / each.split("::")[0] for each in session.config.args]
-    modules = sorted(root.glob("src/**/*.py"))
-    for test in sorted(root.glob("tests/**/*.py")):
-        if any(test.is_relative_to(each) for each in asked):
-            modules.append(test)
-    for module in modules[int(worker["workerid"][2:]) :: worker["workercount"]]:
-        # A fault is told by whoever imports the module; another pytest may lack these functions.
-        with suppress(SyntaxError, OSError, AttributeError, TypeError):
-            _compile(module, session.config, state)
-
-
-def _compile(module: Path, config: pytest.Config, state: Any) -> None:
-    """Write byte code where there is none, as Python or pytest does when it imports a module."""
-    compiled = Path(cache_from_source(str(module)))
-    if not (module.name.startswith("test_") or module.name == "conftest.py"):
-        if not compiled.exists():
-            py_compile.compile(str(module), quiet=2)
-        return
-    rewritten = compiled.with_name(module.stem + rewrite.PYC_TAIL)
-    if not rewritten.exists():
-        rewritten.parent.mkdir(exist_ok=True)
-        source, code = rewrite._rewrite_test(module, config)
-        rewrite._write_pyc(state, code, source, rewritten)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let ``--dist loadgroup`` give a file to one worker, and all files of one costly fixture."""
+    groups: dict[Path, str] = {}
+    for item in items:
+        name = groups.get(item.path) or groups.setdefault(item.path, group_of(item.path))
+        item.add_marker(pytest.mark.xdist_group(name))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]]:
     """Look for examples only in files that have one: looking through all of them takes seconds."""
-    found = yield
+    collectors = yield
     if file_path.suffix != ".py" or ">>> " in file_path.read_text("utf-8"):
-        return found
-    return [each for each in found if not isinstance(each, DoctestModule)]
+        return collectors
+    return [each for each in collectors if type(each) is pytest.Module]
+
+
+def pytest_collection() -> None:
+    """Keep the garbage collector from looking through what is imported a hundred times."""
+    gc.disable()
 
 
 def pytest_collection_finish() -> None:

@@ -1,13 +1,14 @@
 import numpy as np
 import pytest
 import torch
-from benchmarks.streamed_blocks import (
+from benchmarks.speed import twin_graphs as twins
+from benchmarks.speed.streamed_blocks import (
     StreamedBlockModel,
     StubMatching,
     geometric_sizes,
     log_normal_sizes,
 )
-from benchmarks.twin_graphs import (
+from benchmarks.speed.twin_graphs import (
     PapersTwin,
     ProductsTwin,
     RedditTwin,
@@ -19,7 +20,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import evergraph
-from benchmarks import twin_graphs as twins
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, homophily
 from evergraph.graphs.graph_folder import read_facts

@@ -191,3 +191,13 @@ def test_an_objective_is_one_key_for_every_method(call):
 def test_an_option_that_one_method_uses_is_named_for_the_others(call):
     said = call(*TINY, "--method", "finetune,slda", "--out", "a")[1]
     assert "slda: option '--epochs' is ignored: the method does not use it" in said
+
+
+def test_a_run_says_what_a_kept_graph_would_do(call, monkeypatch):
+    from evergraph.cli import run_command
+
+    monkeypatch.setattr(run_command, "FAR_BELOW", -1.0)
+    within, _ = call("run", *SMALL, "--method", "tem")
+    kept, _ = call("run", *SMALL, "--method", "tem", "--edges", "all")
+    assert "points below: --edges all keeps the graph" in within.replace("\n", " ")
+    assert "points below" not in kept

@@ -44,9 +44,9 @@ def test_a_stream_then_all_predictions(piped, call):
     call("predict", "learner", "--all", "--out", "all.parquet")
     table = pq.read_table("all.parquet")
     assert table["id"].to_pylist() == [f"n{i}" for i in range(7)]
-    assert table["class"].to_pylist()[6] == "x"
+    assert table["label"].to_pylist()[6] == "x"
     told, _ = call("predict", "learner", "--all")
-    assert told.splitlines()[0] == "id,class,probability"
+    assert told.splitlines()[0] == "id,label,probability"
     assert len(told.splitlines()) == 8
     call("predict", "learner", "all.parquet", "--out", "all.csv")  # ids of a table, too
     assert Path("all.csv").read_text() == told
@@ -61,7 +61,7 @@ def test_all_is_written_in_blocks(piped, call, monkeypatch):
     table = pq.read_table("all.parquet")
     assert pq.ParquetFile("all.parquet").num_row_groups == 3
     assert table["id"].to_pylist() == [*range(7)]
-    assert str(table["class"].type) == "int64"
+    assert str(table["label"].type) == "int64"
     _, err = call("predict", "learner", expect=2)
     assert err == "error: predict needs either a file of ids or --all\n"
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics, counting
-from evergraph.closed_form.counting import count_views, with_counted
+from evergraph.closed_form.counting import count_views
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES, ViewRows, parse_views
 from evergraph.core.engine import LocalEngine
@@ -40,14 +40,15 @@ def counted_by_hand(engine: LocalEngine) -> ClassStatistics:
     plus_and_minus = Expansion(torch.tensor([[1.0, -1.0]]), torch.zeros(2), "relu")
     statistics = ClassStatistics(2)
     statistics.add(torch.tensor([[0.0, 1.0]]), torch.tensor([2]), torch.ones(1))  # known before
-    return with_counted(
-        statistics,
+    (counted,) = count_views(
+        [statistics],
         torch.tensor([[1.0], [2.0], [3.0], [4.0], [-5.0]]),
         torch.tensor([0, 1, 0, 1, 0]),
         torch.tensor([2.0, 1.0, 2.0, 1.0, 2.0]),
         expand=plus_and_minus,
         resources=Resources(engine=engine),
     )
+    return counted
 
 
 @pytest.mark.parametrize(
@@ -66,36 +67,34 @@ def test_every_block_counts_once(rows, blocks, monkeypatch):
 
 
 @given(
-    rows=st.integers(1, 40), block=st.integers(1, 16), seed=st.integers(0, 9),
-    rank=st.sampled_from([None, 5]),
+    rows=st.integers(1, 40), block=st.integers(1, 16), seed=st.integers(0, 9), precise=st.booleans()
 )  # fmt: skip
-def test_one_process_counts_like_several(rows, block, seed, rank):
+def test_one_process_counts_like_several(rows, block, seed, precise):
     draw = torch.Generator().manual_seed(seed)
     expand = Expansion(torch.randn(3, 8, generator=draw), torch.zeros(8), "relu")
     given_rows = torch.randn(rows, 3, generator=draw), torch.arange(rows) % 3, torch.ones(rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "BLOCK_ROWS", block)
         one, many = (
-            with_counted(
-                ClassStatistics(8, rank=rank), *given_rows,
+            count_views(
+                [ClassStatistics(8, precise=precise)], *given_rows,
                 expand=expand, resources=Resources(engine=engine),
-            )
+            )[0]
             for engine in (LocalEngine(), Several())
         )  # fmt: skip
     assert all(torch.equal(one.state()[name], many.state()[name]) for name in one.state())
 
 
 def test_what_is_counted_in_float64_stays_so(monkeypatch):
-    engine = Several()
     monkeypatch.setattr(counting, "BLOCK_ROWS", 1)
     expand = Expansion(torch.ones(1, 1), torch.zeros(1), "relu")
     tiny = torch.tensor([[1.0], [1e-5]])  # whose square is below float32's rounding of 1
-    precise = with_counted(
-        ClassStatistics(1, precise=True), tiny, torch.zeros(2, dtype=torch.long), torch.ones(2),
-        expand=expand, resources=Resources(engine=engine),
-    )  # fmt: skip
-    assert engine.blocks == []
-    assert float(precise.gram_) > 1.0
+    for resources in (Resources(engine=Several()), None):
+        (counted,) = count_views(
+            [ClassStatistics(1, precise=True)], tiny, torch.zeros(2, dtype=torch.long),
+            torch.ones(2), expand=expand, resources=resources,
+        )  # fmt: skip
+        assert float(counted.gram_) > float(torch.tensor(2**0.5).square())
 
 
 # ------------------------------------------------------------------ several views

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 
 from evergraph.closed_form import statistics
-from evergraph.closed_form.kernel_map import KernelMap
-from evergraph.closed_form.views import View
+from evergraph.closed_form.kernel_map import KernelMap, beside_constant, level_of
+from evergraph.closed_form.views import LENGTH, View
 from evergraph.core.device import exactly_threads
 
 # Parts 0, 2 and 4 of a vector, and class codes at its end; the second view leaves a gap.
@@ -59,10 +59,10 @@ def test_the_penalty_is_the_kernel_and_a_little_on_its_diagonal(count, added):
     """Relative to the mean diagonal, and more of it for many landmarks; a removed one has 1."""
     one = landmarks(0, count).only([VIEWS[0]]).without(torch.tensor([1]))
     (view,) = one.views
-    kernel = one.kernel(view, one.projected(one.landmarks, torch.matmul)).double()
+    kernel = one.features(view, one.projected(one.landmarks, torch.matmul)).double()
     kernel[1, 1] = 1.0
     expected = kernel + added * kernel.diagonal().mean() * torch.eye(count)
-    found = one.penalty(view).double()
+    found = one.penalties()[view].double()
     torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
 
 
@@ -75,3 +75,44 @@ def test_features_are_the_definition_however_few_rows_a_thread_takes(monkeypatch
         features = one.features(view, one.projected(one.cut(vectors), torch.matmul))
     expected = by_definition(one, vectors, [torch.eye(6)])
     torch.testing.assert_close(features.double(), expected, rtol=1e-4, atol=1e-4)
+
+
+def with_lengths(seed: int, level: float) -> KernelMap:
+    """Return four landmarks of two columns, and of one hop, with a constant beside their own."""
+    generator = torch.Generator().manual_seed(seed)
+    own = torch.randn(4, 2, generator=generator)
+    lengths = own.norm(dim=1, keepdim=True)
+    parts = {0: own / lengths, 2: torch.randn(4, 3, generator=generator), LENGTH: lengths}
+    views = (View((0,)), View((0, 2)))
+    return KernelMap.of(views, beside_constant(parts, level), level=level)
+
+
+def test_rows_on_one_line_differ_by_their_lengths():
+    # x = (3, 0) and z = (12, 0) with c = 4 are (3, 4)/5 and (3, 1)/√10: cos t = 13/(5 √10).
+    parts = {0: torch.tensor([[1.0, 0.0]]), LENGTH: torch.tensor([[12.0]])}
+    one = KernelMap.of((View((0,)),), beside_constant(parts, 4.0), level=4.0)
+    vector = torch.tensor([[1.0, 0.0, 3.0]])
+    t = math.acos(13 / (5 * math.sqrt(10)))
+    expected = (math.sin(t) + (math.pi - t) * math.cos(t)) / math.pi
+    found = one.features(View((0,)), one.projected(one.cut(vector), torch.matmul))
+    assert found.item() == pytest.approx(expected, abs=1e-6)
+    assert one.rowwise(vector.numpy()).item() == pytest.approx(expected, abs=1e-6)
+
+
+@given(seed=st.integers(0, 99), level=st.sampled_from([0.25, 1.0, 8.0]))
+def test_torch_and_numpy_agree_on_the_constant(seed, level):
+    one = with_lengths(seed, level)
+    vectors = torch.cat([rows * 2 for rows in one.landmarks.values()], dim=1)
+    vectors[:, :2] = torch.nn.functional.normalize(vectors[:, :2])
+    by_numpy = one.rowwise(vectors.numpy())
+    projected = one.projected(one.cut(vectors), torch.matmul)
+    for place, view in enumerate(one.views):
+        by_torch = one.features(view, projected)
+        torch.testing.assert_close(torch.from_numpy(by_numpy[:, place]), by_torch)
+
+
+def test_rows_without_columns_are_the_constant_alone():
+    parts = {0: torch.zeros(2, 0), LENGTH: torch.zeros(2, 1)}
+    one = KernelMap.of((View((0,)),), beside_constant(parts, 1.0), level=level_of(parts[LENGTH]))
+    features = one.features(View((0,)), one.projected(one.cut(torch.zeros(3, 1)), torch.matmul))
+    assert features.tolist() == [[1.0, 1.0]] * 3

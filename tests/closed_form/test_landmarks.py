@@ -10,13 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evergraph.closed_form import LandmarkFeatures, fusing, landmarks
-from evergraph.closed_form.landmarks import (
-    FEW_COLUMNS,
-    LandmarkMap,
-    Landmarks,
-    column_weights,
-)
+from evergraph.closed_form import LandmarkFeatures, engine, landmarks
+from evergraph.closed_form.kernel_map import KernelMap
+from evergraph.closed_form.landmarks import FEW_COLUMNS, Landmarks, column_weights
 from evergraph.closed_form.ledger import LedgerEntries, certain, guessed
 from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.closed_form.shape import shape_of
@@ -43,9 +39,9 @@ def rows_of(*angles: float) -> ViewRows:
 
 def test_the_kernel_by_hand():
     """k = (sin t + (π - t) cos t) / π: 1 for the same node, 1/π at right angles, 0 opposite."""
-    one = LandmarkMap.on([OWN], rows_of(0.0), [0])
+    one = KernelMap.of([OWN], {0: rows_of(0.0).hops})
     asked = rows_of(0.0, math.pi / 2, math.pi, math.pi / 3)
-    found = one.kernel(OWN, one.seen_of(asked, [OWN]))[:, 0]
+    found = one.features(OWN, one.seen_of(asked, [OWN]))[:, 0]
     third = (math.sin(math.pi / 3) + (2 * math.pi / 3) * 0.5) / math.pi
     assert found.tolist() == pytest.approx([1.0, 1 / math.pi, 0.0, third], abs=1e-6)
 
@@ -53,10 +49,10 @@ def test_the_kernel_by_hand():
 def test_a_view_is_the_mean_of_its_parts():
     """Two hops that agree are like one, one that is missing halves the square of the length."""
     both = View((0, 1))
-    landmark = ViewRows(torch.tensor([[1.0, 0.0, 1.0, 0.0]]), None)
-    one = LandmarkMap.on([both], landmark, [0, 1])
+    landmark = torch.tensor([[1.0, 0.0]])
+    one = KernelMap.of([both], {0: landmark, 1: landmark})
     asked = ViewRows(torch.tensor([[1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]]), None)
-    found = one.kernel(both, one.seen_of(asked, [both]))[:, 0]
+    found = one.features(both, one.seen_of(asked, [both]))[:, 0]
     t = math.acos(0.5 / math.sqrt(0.5))
     half = math.sqrt(0.5) * (math.sin(t) + (math.pi - t) * math.cos(t)) / math.pi
     assert found.tolist() == pytest.approx([1.0, half], abs=1e-6)
@@ -65,8 +61,8 @@ def test_a_view_is_the_mean_of_its_parts():
 def test_weights_of_columns_turn_nodes_as_they_turn_landmarks():
     """√3 on the second column turns 45 degrees to 60, and 135 to 120."""
     degrees, columns = math.pi / 180, torch.tensor([1.0, math.sqrt(3)])
-    one = LandmarkMap.on([OWN], rows_of(45 * degrees, 135 * degrees), [0], columns=columns)
-    found = one.kernel(OWN, one.seen_of(rows_of(45 * degrees), [OWN]))[0]
+    one = KernelMap.of([OWN], {0: rows_of(45 * degrees, 135 * degrees).hops}, columns=columns)
+    found = one.features(OWN, one.seen_of(rows_of(45 * degrees), [OWN]))[0]
     third = (math.sin(math.pi / 3) + (2 * math.pi / 3) * 0.5) / math.pi
     assert found.tolist() == pytest.approx([1.0, third], abs=1e-6)
 
@@ -75,46 +71,34 @@ def test_random_features_estimate_it():
     """The kernel is what the features of `RandomMap` have as inner products on the average."""
     rows = rows_of(0.1, 1.0, 2.0)
     (drawn,) = RandomMap.drawn([OWN], {0: 2}, width=200_000, seed=3)(rows)
-    one = LandmarkMap.on([OWN], rows, [0])
-    exact = one.kernel(OWN, one.seen_of(rows, [OWN]))
+    one = KernelMap.of([OWN], {0: rows.hops})
+    exact = one.features(OWN, one.seen_of(rows, [OWN]))
     assert torch.allclose(drawn @ drawn.t(), exact, atol=0.01)
-
-
-@given(seed=st.integers(0, 1000), nodes=st.integers(1, 20))
-def test_features_of_landmarks_have_the_kernel_as_inner_products(seed, nodes):
-    """Among landmarks φφᵀ = K; of others it is less than k(x, x), never more."""
-    generator = torch.Generator().manual_seed(seed)
-    rows = ViewRows(torch.nn.functional.normalize(torch.randn(nodes, 5, generator=generator)), None)
-    other = torch.nn.functional.normalize(torch.randn(9, 5, generator=generator))
-    one = LandmarkMap.on([OWN], rows, [0])
-    (features,) = one(rows)
-    kernel = one.kernel(OWN, one.seen_of(rows, [OWN]))
-    assert torch.allclose(features @ features.t(), kernel, atol=1e-3)
-    (others,) = one(ViewRows(other, None))
-    assert bool((others.square().sum(1) <= 1 + 1e-4).all())
-
-
-def test_a_kernel_that_rounding_has_made_indefinite_is_whitened_all_the_same():
-    """As of landmarks that are nearly equal: after eight hops on BlogCatalog, on a GPU."""
-    noise = 1e-4 * torch.randn(200, 200, generator=torch.Generator().manual_seed(0))
-    kernel = torch.ones(200, 200) + noise + noise.t()
-    assert float(torch.linalg.eigvalsh(kernel)[0]) < -1e-3
-    features = kernel @ landmarks._whitening(kernel)
-    assert torch.allclose(features @ features.t(), torch.ones(200, 200), atol=0.01)
 
 
 def test_all_nodes_as_landmarks_are_kernel_ridge_regression():
     """V on features is α on the kernel: (K + λ I)⁻¹ Y, here with a node a class."""
     rows = rows_of(0.0, 0.7, 2.0)
-    one = LandmarkMap.on([OWN], rows, [0])
-    (features,) = one(rows)
-    statistics = ClassStatistics(3)
+    one = KernelMap.of([OWN], {0: rows.hops})
+    (features,), (penalty,) = one(rows), one.penalties().values()
+    statistics = ClassStatistics(3, precise=True)
     statistics.add(features, torch.arange(3), torch.ones(3))
-    said = features.double() @ balanced_ridge(statistics, 0.1)
-    kernel = one.kernel(OWN, one.seen_of(rows, [OWN])).double()
-    strength = 0.1 * float(kernel.trace()) / 3
-    by_hand = kernel @ torch.linalg.inv(kernel + strength * torch.eye(3))
-    assert torch.allclose(said, by_hand, atol=1e-4)
+    said = features.double() @ balanced_ridge(statistics, 0.1, penalty=penalty)
+    kernel = features.double()
+    by_hand = kernel @ torch.linalg.inv(kernel + 0.1 * torch.eye(3))
+    assert torch.allclose(said, by_hand, atol=1e-3)
+
+
+def test_landmarks_that_are_equal_up_to_rounding_have_a_head_all_the_same():
+    """As after eight hops on BlogCatalog: K is singular, and its diagonal is raised."""
+    noise = 1e-6 * torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
+    rows = ViewRows(unit_rows(torch.tensor([[1.0, 0.0]]) + noise), None)
+    one = KernelMap.of([OWN], {0: rows.hops})
+    (features,), (penalty,) = one(rows), one.penalties().values()
+    statistics = ClassStatistics(200, precise=True)
+    statistics.add(features, torch.arange(200) % 2, torch.ones(200))
+    head = balanced_ridge(statistics, 0.01, penalty=penalty)
+    assert torch.allclose(features.double() @ head, torch.full((200, 2), 0.5).double(), atol=0.05)
 
 
 @given(seed=st.integers(0, 1000), classes=st.integers(1, 6), most=st.integers(1, 30))
@@ -162,7 +146,7 @@ def test_guesses_fill_the_places_that_are_left(most):
         found.keep(rows.of(ids), labels=ids % 2, nodes=ids)
         found.fill(rows.of(order), labels=torch.zeros(20).long(), nodes=order)
         assert len(found) == min(most, 26)
-        assert found.hops_.flatten().tolist() == found.nodes_.tolist()
+        assert found.rows_.hops.flatten().tolist() == found.nodes_.tolist()
         filled.append(set(found.nodes_.tolist()))
     assert filled[0] == filled[1]
 
@@ -267,7 +251,8 @@ def test_a_forgotten_landmark_leaves_no_trace(small_graph, known):
     gone = learner.landmarks_.nodes_[:3]
     learner.forget(gone, small_graph)
     other.ledger_.strike(gone)
-    graph = other._shown(small_graph, everyone, other.ledger_.part("train"))
+    train = other.ledger_.part("train")
+    graph = other._shown(small_graph, everyone, train.ids, train.labels)
     other._learn_anew(other.backbone.prepare(graph), everyone)
     mine, theirs = learner.state(), other.state()
     assert not set(learner.landmarks_.nodes_.tolist()) & set(gone.tolist())
@@ -306,8 +291,8 @@ def test_columns_that_tell_classes_apart_count_more():
     assert column_weights(few, labels, dims=FEW_COLUMNS).tolist() == [1.0] * FEW_COLUMNS
     near = []
     for columns in (None, weights):
-        made = LandmarkMap.on([OWN], rows, [0], columns=columns)
-        kernel = made.kernel(OWN, made.seen_of(rows, [OWN]))
+        made = KernelMap.of([OWN], {0: rows.hops}, columns=columns)
+        kernel = made.features(OWN, made.seen_of(rows, [OWN]))
         same = labels[:, None] == labels[None]
         near.append(float(kernel[same].mean() - kernel[~same].mean()))
     assert near[1] > near[0]
@@ -336,7 +321,7 @@ def test_guesses_are_learned_from_where_they_help(monkeypatch):
 def test_guesses_that_change_nothing_are_not_learned_from(monkeypatch):
     graph = load("synthetic", nodes=200, classes=2, features=16)
     stream = GraphStream(graph, edges="all", split=(0.02, 0.1, 0.88), classes_per_task=2)
-    monkeypatch.setattr(fusing, "mixture_loss", lambda *given, **options: 1.0)
+    monkeypatch.setattr(engine, "mixture_loss", lambda *given, **options: 1.0)
     alone, guessing = (learned(stream, self_training=each) for each in (False, True))
     assert guessing.landmarks_.nodes_.equal(alone.landmarks_.nodes_)
 

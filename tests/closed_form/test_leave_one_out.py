@@ -7,16 +7,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form.engine import Answers, ViewEngine
-from evergraph.closed_form.fusing import LADDER
+from evergraph.closed_form.answers import Answers
+from evergraph.closed_form.engine import ViewEngine
 from evergraph.closed_form.leave_one_out import (
     Halves,
-    PenaltyPath,
     Sample,
     choose_penalty,
     left_out,
+    left_out_errors,
 )
-from evergraph.closed_form.ridge import BalancedProblem, BalancedSolution, penalty_scale
+from evergraph.closed_form.penalty_path import LADDER, PenaltyPath
+from evergraph.closed_form.ridge import RidgeProblem
 from evergraph.closed_form.value_engine import ValueEngine
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import View
@@ -58,12 +59,12 @@ def test_a_node_left_out_is_one_that_was_never_counted(seed, width, balanced, we
     landmarks = torch.full((NODES,), -1)
     landmarks[1::2][:width] = torch.arange(width)[: len(landmarks[1::2])]
     statistics = counted(rows, labels, weights)
-    solution = BalancedSolution.of(statistics, 0.1, balanced=balanced, penalty=penalty)
+    solution = RidgeProblem.of(statistics, balanced=balanced).solution(0.1, penalty)
     sample = Sample(rows, labels, weights, landmarks)
     halves = [solution.half(part) for part in (rows, solution.problem.means.t(), sample.own())]
     found = left_out(solution.problem, Halves(*halves), sample, statistics.mass_, balanced=balanced)
     share = 3 / weights.sum()
-    added = 0.1 * penalty_scale(statistics, penalty, balanced=balanced) * penalty
+    added = 0.1 * RidgeProblem.of(statistics, balanced=balanced).scale(penalty) * penalty
     for node, landmark in enumerate(landmarks.tolist()):
         others = torch.arange(NODES) != node
         x, y, w = rows[others], labels[others], weights[others]
@@ -90,13 +91,16 @@ def test_one_decomposition_leaves_nodes_out_as_a_solution_for_every_penalty_does
     places = torch.full((NODES,), -1)
     places[:4] = torch.arange(4)
     sample = Sample(rows, labels, weights, places)
-    scale = penalty_scale(statistics, penalty, balanced=balanced)
+    scale = RidgeProblem.of(statistics, balanced=balanced).scale(penalty)
     ladder = [0.01, 1.0]
-    path = PenaltyPath.of(statistics, penalty, balanced=balanced)
-    masses = statistics.mass_
-    found = path.errors(sample, masses, [scale * each for each in ladder], balanced=balanced)
+    problem, masses = RidgeProblem.of(statistics, balanced=balanced), statistics.mass_
+    path, tried = (
+        PenaltyPath.of(problem.matrix(), penalty),
+        [scale * v for v in ladder],
+    )
+    found = left_out_errors(path, problem, sample, masses, tried, balanced=balanced)
     for value, error in zip(ladder, found, strict=True):
-        solution = BalancedSolution.of(statistics, value, balanced=balanced, penalty=penalty)
+        solution = problem.solution(value, penalty)
         parts = (rows, solution.problem.means.t(), sample.own())
         halves = Halves(*(solution.half(part) for part in parts))
         scores = left_out(solution.problem, halves, sample, masses, balanced=balanced)
@@ -109,10 +113,11 @@ def test_nodes_left_out_some_at_a_time_have_the_same_errors(monkeypatch):
     rows, labels = drawn(0, 4)
     weights, places = torch.ones(NODES).double(), torch.full((NODES,), -1)
     statistics, sample = counted(rows, labels, weights), Sample(rows, labels, weights, places)
-    path = PenaltyPath.of(statistics)
-    whole = path.errors(sample, statistics.mass_, [0.1], balanced=True)
+    problem = RidgeProblem.of(statistics)
+    given = PenaltyPath.of(problem.matrix()), problem, sample, statistics.mass_, [0.1]
+    whole = left_out_errors(*given, balanced=True)
     monkeypatch.setattr("evergraph.closed_form.leave_one_out.BLOCK_VALUES", 20)
-    parts = path.errors(sample, statistics.mass_, [0.1], balanced=True)
+    parts = left_out_errors(*given, balanced=True)
     assert parts == pytest.approx(whole)
 
 
@@ -137,9 +142,11 @@ def test_noisy_labels_ask_for_a_larger_penalty_than_clean_ones():
     for told in (labels, turned):
         statistics = ClassStatistics(20, precise=True)
         statistics.add(rows, told, weights)
-        ladder = [penalty_scale(statistics) * value for value in LADDER]
+        ladder = [RidgeProblem.of(statistics).scale() * value for value in LADDER]
         sample = Sample(rows, told, weights, places)
-        chosen.append(choose_penalty(statistics, sample, ladder) / penalty_scale(statistics))
+        chosen.append(
+            choose_penalty(statistics, sample, ladder) / RidgeProblem.of(statistics).scale()
+        )
     assert chosen[1] >= 10 * chosen[0]
 
 
@@ -147,9 +154,9 @@ def test_a_penalty_is_relative_to_the_mean_of_a_diagonal():
     """C/m times the mean of P's, or the mean of A's own."""
     rows, labels = drawn(0, 4)
     statistics = counted(rows, labels, torch.ones(NODES).double())
-    mean = float(BalancedProblem.of(statistics).diagonal().mean())
-    assert penalty_scale(statistics) == pytest.approx(mean)
-    assert penalty_scale(statistics, 5 * torch.eye(4)) == pytest.approx(3 / 4 * 5)
+    mean = float(RidgeProblem.of(statistics).diagonal().mean())
+    assert RidgeProblem.of(statistics).scale() == pytest.approx(mean)
+    assert RidgeProblem.of(statistics).scale(5 * torch.eye(4)) == pytest.approx(3 / 4 * 5)
 
 
 # Engines.
@@ -170,7 +177,7 @@ def test_values_of_nodes_left_out_are_those_learned_without_them(targets):
     engine.begin(plain_map(4))
     engine.count(rows, values)
     engine.strengths_, engine._levels = torch.tensor([0.1]), [torch.zeros(targets)]
-    [features] = engine.features(rows)
+    [features] = engine.map(rows)
     features = features.double()
     places[5] = 2
     _, found = engine._solved(0, Sample(features, values, torch.ones(NODES), places))

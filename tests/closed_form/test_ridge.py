@@ -12,15 +12,12 @@ from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form import ridge as module
+from evergraph.closed_form.penalty_path import TOLERANCE, choose_regularisation
 from evergraph.closed_form.ridge import (
     RESIDUAL,
     STEPS,
-    TOLERANCE,
-    BalancedProblem,
-    BalancedSolution,
-    balanced_moments,
+    RidgeProblem,
     balanced_ridge,
-    choose_regularisation,
     conjugate_gradients,
 )
 from evergraph.core.errors import DataError
@@ -126,7 +123,12 @@ def test_numbers_that_are_none_are_refused_instead_of_tried_for_ever():
     with pytest.raises(DataError, match="small enough to be squared"):
         balanced_ridge(statistics, 0.1)
     with pytest.raises(DataError, match="small enough to be squared"):
-        BalancedSolution.of(statistics, 0.01, penalty=torch.eye(statistics.width).double())
+        RidgeProblem.of(statistics).solution(0.01, torch.eye(statistics.width).double())
+
+
+def balanced_moments(statistics: ClassStatistics) -> tuple[Tensor, Tensor]:
+    problem = RidgeProblem.of(statistics)
+    return problem.matrix(), problem.means
 
 
 def error_of(head: Tensor, features: Tensor, labels: Tensor) -> float:
@@ -191,7 +193,7 @@ def wide_statistics(seed: int, *, balanced_classes: bool = False) -> ClassStatis
 @given(seed=seeds, alike=st.booleans(), rows=st.sampled_from([7, 128, 512]))
 def test_products_with_the_matrix_need_no_copy_of_it(seed, alike, rows):
     statistics = wide_statistics(seed, balanced_classes=alike)
-    problem = BalancedProblem.of(statistics)
+    problem = RidgeProblem.of(statistics)
     matrix = problem.matrix(torch.float64)
     matrix = matrix.tril() + matrix.tril(-1).t()
     right = torch.randn(300, 4, generator=torch.Generator().manual_seed(seed)).double()
@@ -221,9 +223,9 @@ def test_a_refined_float32_factor_solves_as_float64_does(regularisation):
 def tried(monkeypatch: pytest.MonkeyPatch) -> list[torch.dtype]:
     """The types in which a matrix is factorised, in order."""
     seen = []
-    factor = module._factor
+    factor = RidgeProblem._factor
     monkeypatch.setattr(
-        module, "_factor", lambda p, r, dtype: (seen.append(dtype), factor(p, r, dtype))[1]
+        RidgeProblem, "_factor", lambda *given: (seen.append(given[2]), factor(*given))[1]
     )
     return seen
 
@@ -253,7 +255,7 @@ def test_a_solution_with_its_factor_is_that_of_the_ridge(seed):
     statistics = ClassStatistics(5, precise=True)
     statistics.grow(4)  # one has no node
     statistics.add(rows.double(), labels, torch.ones(18))
-    solution = BalancedSolution.of(statistics, 0.01)
+    solution = RidgeProblem.of(statistics).solution(0.01)
     torch.testing.assert_close(solution.weights, balanced_ridge(statistics, 0.01))
     halves, means = solution.half(rows.double()), solution.half(solution.problem.means.t())
     torch.testing.assert_close(halves @ means.t(), rows.double() @ solution.weights)

@@ -26,8 +26,8 @@ def nodes_of(seed: int, count: int = 12, *, width: int = WIDTH) -> Nodes:
     )
 
 
-def statistics_of(*parts: Nodes, width: int = WIDTH, rank: int | None = None) -> ClassStatistics:
-    statistics = ClassStatistics(width, rank=rank)
+def statistics_of(*parts: Nodes, width: int = WIDTH) -> ClassStatistics:
+    statistics = ClassStatistics(width)
     statistics.grow(CLASSES)
     for features, labels, weights in parts:
         statistics.add(features, labels, weights)
@@ -140,9 +140,8 @@ def test_narrowed_statistics_are_those_of_the_first_features(seed, width):
     assert_same(statistics_of((features, labels, weights)).narrowed(width), narrow)
 
 
-@pytest.mark.parametrize("rank", [None, 2])
-def test_restored_statistics_go_on_and_leave_the_state_alone(rank):
-    whole, restored = statistics_of(nodes_of(0), rank=rank), ClassStatistics(WIDTH, rank=rank)
+def test_restored_statistics_go_on_and_leave_the_state_alone():
+    whole, restored = statistics_of(nodes_of(0)), ClassStatistics(WIDTH)
     state = whole.state()
     before = {name: tensor.clone() for name, tensor in state.items()}
     restored.restore({name: tensor.clone() for name, tensor in state.items()})
@@ -151,53 +150,6 @@ def test_restored_statistics_go_on_and_leave_the_state_alone(rank):
     assert all(state[name].equal(tensor) for name, tensor in before.items())
     for name, tensor in whole.state().items():
         assert tensor.equal(restored.state()[name]), name
-
-
-def test_compressed_statistics_of_nothing_have_a_state():
-    statistics, other = ClassStatistics(4, rank=2), ClassStatistics(4, rank=2)
-    statistics.grow(3)
-    assert set(statistics.state()) == {"sums", "mass", "counts"}
-    other.restore(statistics.state())
-    assert other.counts_.tolist() == [0, 0, 0]
-    other.add(torch.eye(4), torch.tensor([0, 1, 2, 2]), torch.ones(4))
-    torch.testing.assert_close(other.gram_.diagonal(), torch.ones(4))
-    assert {"factor", "rest"} <= set(other.state())
-
-
-@pytest.mark.parametrize("rank", [1, 3])
-def test_compression_keeps_the_diagonal_and_stores_less(rank):
-    whole, thin = (statistics_of(nodes_of(0), rank=r) for r in (None, rank))
-    torch.testing.assert_close(thin.gram_.diagonal(), whole.gram_.diagonal())
-    assert not torch.allclose(thin.gram_.tril(), whole.gram_.tril(), rtol=1e-3)
-    assert thin.sums_.equal(whole.sums_)
-    kept = {name: thin.state()[name].numel() for name in ("factor", "rest")}
-    assert sum(kept.values()) == WIDTH * (rank + 1)
-    assert "gram" not in thin.state()
-    assert thin.usage.statistics == WIDTH * (rank + 1) + CLASSES * WIDTH
-
-
-@given(seed=seeds, rank=st.integers(1, 4))
-def test_compression_is_exact_where_the_rank_suffices(seed, rank):
-    nodes = nodes_of(seed, count=rank)  # so many nodes span no more directions
-    first, second = take(nodes, torch.arange(1)), take(nodes, torch.arange(1, rank))
-    thin = statistics_of(first, second, rank=rank)
-    exact = symmetric(statistics_of(nodes))
-    assert float((thin.gram_ - exact).norm()) <= 1e-5 * float(exact.norm())
-    merged = statistics_of(first, rank=rank).merged(statistics_of(second, rank=rank))
-    assert float((merged.gram_ - exact).norm()) <= 1e-5 * float(exact.norm())
-
-
-def test_compression_keeps_the_leading_directions():
-    features = torch.diag(torch.tensor([4.0, 3.0, 0.02, 0.01]))
-    features[0, 1] = 4.0  # the first two features belong together
-    statistics = ClassStatistics(4, rank=2)
-    statistics.add(features, torch.zeros(4, dtype=torch.int64), torch.ones(4))
-    torch.testing.assert_close(statistics.gram_, features.t() @ features, rtol=1e-4, atol=1e-5)
-
-
-def test_a_rank_as_large_as_the_width_compresses_nothing():
-    assert ClassStatistics(WIDTH, rank=WIDTH).rank is None
-    assert_same(statistics_of(nodes_of(0), rank=WIDTH), statistics_of(nodes_of(0)))
 
 
 # ------------------------------------------------------------------ digits
@@ -227,9 +179,6 @@ def test_precise_statistics_stay_precise_whatever_is_made_of_them():
     restored = ClassStatistics(WIDTH, precise=True)
     restored.restore(merged.state())
     assert restored.gram_.tril().equal(merged.gram_.tril())
-    both = ClassStatistics(WIDTH, rank=2, precise=True)
-    both.add(ours[0].double(), ours[1], ours[2])
-    assert both.gram_.dtype == both.state()["factor"].dtype == torch.float64
 
 
 @given(seed=seeds, classes=st.sampled_from([1, 3, 200]))
@@ -259,8 +208,8 @@ def test_usage_is_counted_without_packing_anything(monkeypatch):
     # 15 values of G in float32, 3 x 5 of the sums in float64, mass and count of 3 classes
     usage = statistics_of(nodes_of(0)).usage
     assert usage == MemoryUsage(statistics=30, bytes=15 * 4 + 15 * 8 + 3 * 16)
-    for rank, precise in ((None, True), (2, False)):
-        statistics = ClassStatistics(WIDTH, rank=rank, precise=precise)
+    for precise in (True, False):
+        statistics = ClassStatistics(WIDTH, precise=precise)
         for count in (0, 12):
             statistics.add(*nodes_of(0, count))
             size = sum(tensor.nbytes for tensor in statistics.state().values())

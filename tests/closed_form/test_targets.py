@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
+from evergraph.closed_form.label_sigmoid import fitted_sigmoid
 from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.closed_form.targets import (
     MOST_PATTERNS,
     TargetStatistics,
     TargetWeights,
     choose_target_regularisation,
-    fitted_sigmoid,
     quadratic,
     squared_errors,
     target_ridge,

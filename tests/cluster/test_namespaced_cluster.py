@@ -25,7 +25,7 @@ pytestmark = [
 ADDRESS = "10.77.0.1:6379"
 RUN = [
     sys.executable, "-c", "from evergraph.cli.app import main; main()", "run", "--plugin",
-    str(ROOT / "benchmarks" / "twin_graphs.py"), "--dataset", "products-twin",
+    str(ROOT / "benchmarks" / "speed" / "twin_graphs.py"), "--dataset", "products-twin",
     "--set", "dataset.scale=0.02", "--method", "analytic", "--engine", "ray",
     "--address",
 ]  # fmt: skip

@@ -148,3 +148,19 @@ def test_caddy(service, tmp_path):
     run = [*command, "run", "--adapter", "caddyfile", "--config", str(made)]
     with running(run, port):
         passes(port)
+
+
+@pytest.mark.parametrize("name", ["nginx.conf", "Caddyfile"])
+def test_every_change_goes_to_the_process_that_writes(name, tmp_path):
+    told = (DEPLOY / name).read_text()
+    with LearnerFolder.open(tmp_path / "learner", make=OnlineLearner) as folder:
+        paths = create_app(folder).openapi()["paths"]
+    changes = {
+        path for path, ways in paths.items() if ways.get("post", {}).get("tags") == ["learn"]
+    }
+    assert changes > {"/v1/deltas", "/v1/refit"}
+    named = re.search(r"/v1/\(([a-z|]+)\)|@writer path (.+)", told)
+    assert changes | {"/v1/compact", "/v1/keys"} <= {
+        f"/v1/{word.removeprefix('/v1/')}" for word in re.split(r"[| ]", named[1] or named[2])
+    }
+    assert re.search(r"~\^DELETE/ +evergraph_writer;|@deletes method DELETE", told)

@@ -85,28 +85,21 @@ def test_a_node_weighs_one_over_the_size_of_its_class(small_graph):
         torch.testing.assert_close(found, torch.full_like(found, expected))
 
 
-@pytest.mark.parametrize("rank", [None, 6])
-def test_nodes_are_expanded_a_few_at_a_time_and_compressed_once(rank, small_graph, monkeypatch):
+def test_nodes_are_expanded_a_few_at_a_time(small_graph, monkeypatch):
     stream = GraphStream(small_graph, edges="all")
-    whole = learned(stream, rank=rank, refresh="embeddings")
+    whole = learned(stream, refresh="embeddings")
     monkeypatch.setattr(random_features, "BLOCK_VALUES", 7 * 24)  # seven rows of 24 features
-    expanded, compressed = [], []
-    expand, compress = Expansion.__call__, ClassStatistics._compress
+    expanded, expand = [], Expansion.__call__
     monkeypatch.setattr(
         Expansion, "__call__", lambda s, rows: (expanded.append(len(rows)), expand(s, rows))[1]
     )
-    monkeypatch.setattr(
-        ClassStatistics, "_compress", lambda s, r: (compressed.append(r), compress(s, r))[1]
-    )
-    parts = learned(stream, rank=rank, refresh="embeddings")
+    parts = learned(stream, refresh="embeddings")
     assert_same(parts.statistics_, whole.statistics_, 1e-5)
     assert_same(parts.validation_, whole.validation_, 1e-5)
     for learner in (parts, whole):
         learner.forget(torch.arange(0, 360, 3), stream.union_graph(2))
     assert max(expanded) == 7
     assert_same(parts.statistics_, whole.statistics_, 1e-5)
-    # counted in three times, out and in again twice, and both have forgotten once
-    assert compressed == ([] if rank is None else [rank] * (3 + 4 + 2))
 
 
 @every_weights
@@ -265,9 +258,7 @@ def test_forgetting_follows_what_was_refreshed():
     assert_same(learner.statistics_, never.statistics_, 1e-5)
 
 
-@pytest.mark.parametrize(
-    "options", [{"refresh": "embeddings"}, {"rank": 6}, {"regularisation": 0.1}]
-)
+@pytest.mark.parametrize("options", [{"refresh": "embeddings"}, {"regularisation": 0.1}])
 def test_a_restored_learner_goes_on(options, small_graph):
     stream = GraphStream(small_graph, edges="all")
     whole, resumed = learner_of(**options), learner_of(seed=9, **options)

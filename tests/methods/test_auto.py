@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from auto_learners import VIEWS, accuracy, auto, close, final_graph, learned, scores_of
-from evergraph.closed_form import fusing as module
+from evergraph.closed_form import engine as module
 from evergraph.closed_form.fusing import SHARPNESS
+from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
@@ -133,21 +134,17 @@ def test_own_features_are_needed_where_neighbours_mislead(heterophilous):
     assert accuracy_of(heterophilous, "0", "4", "2") > without + 0.1
 
 
-def test_fusing_is_needed_where_most_views_mislead(heterophilous):
+def test_fusing_is_needed_where_most_views_mislead(heterophilous, monkeypatch):
+    plain = module.fused_weights
     views = ("0", "4", "6", "3", "5", "2")
     fused = learned(heterophilous, *views, width=128, refresh="embeddings")
-    equal = accuracy_of(heterophilous, *views, fusing="equal")
-    assert accuracy(fused, heterophilous) > equal + 0.03
-    shares = fused.shares_
-    assert max(shares, key=lambda view: shares[view]) == "0"
-    assert sum(shares.values()) == pytest.approx(1.0)
-
-
-def test_shares_without_sharpness_give_the_same_answers(stream, known):
-    shares = learned(stream, fusing="shares")
-    one, other = (scores_of(learner, final_graph(stream)) for learner in (known, shares))
-    assert shares.sharpness_.tolist() == pytest.approx([SHARPNESS, SHARPNESS])
-    close(other, one * SHARPNESS / float(known.sharpness_[1]), 1e-4)
+    fused.solve()
+    monkeypatch.setattr(
+        module, "fused_weights", lambda scores, labels, **_: plain(scores[:0], labels[:0])
+    )
+    assert accuracy(fused, heterophilous) > accuracy_of(heterophilous, *views) + 0.03
+    lengths = fused.backbone.head.weight.unflatten(1, (len(views), -1)).norm(dim=(0, 2))
+    assert views[int(lengths.argmax())] == "0"
 
 
 def test_the_mixture_is_calibrated():
@@ -191,12 +188,9 @@ def test_nothing_is_solved_before_somebody_asks(small_graph, monkeypatch, caplog
 def test_the_head_is_heads_times_their_weights(known):
     head = known.backbone.head
     assert known.label_space_ is not None
-    expand = known.backbone.expansion()
-    mixing = module.Mixing(expand, known.label_space_, True, "fitted", known.resources)
-    told = known.statistics_, known.probes_, known.probes_.rows()
     heads = [
-        module.balanced_ridge(s, strength).float()
-        for s, strength in zip(known.statistics_, mixing.strengths(*told), strict=True)
+        balanced_ridge(sums, strength).float()
+        for sums, strength in zip(known.engine_.sums_, known.engine_.strengths_, strict=True)
     ]
     weights = []
     for part, each in zip(head.weight.detach().split(48, dim=1), heads, strict=True):
@@ -314,12 +308,11 @@ def test_what_is_not_learned_yet_is_newer(stream):
         ({"probes": 0}, "probes must be an integer of at least 1, not 0"),
         ({"weights": "heavy"}, "weights"),
         ({"refresh": "corrected"}, "refresh"),
-        ({"fusing": "some"}, "fusing"),
         ({"backbone": RandomFeatures(), "memory": "5MB"}, "not 'random-features'"),
         ({"memory": "a lot"}, "such as 4GB or 512MiB, above 0, not 'a lot'"),
         ({"memory": "-5MB"}, "above 0, not '-5MB'"),
         ({"memory": 0}, "above 0, not 0"),
-        ({"memory": "10kB"}, "memory must leave room for a view of width 64, 11,702 bytes"),
+        ({"memory": "10kB"}, "memory must leave room for a view of width 64, 13,653 bytes"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, message):

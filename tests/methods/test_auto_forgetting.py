@@ -75,17 +75,17 @@ def test_a_label_forgotten_leaves_the_codes_of_its_neighbours(whole):
     """With a head on class codes alone: nobody sees the class of who was forgotten."""
     learner, never, plain = auto("y", "2", ledger=True), auto("y", "2"), auto("y", "2")
     learner.fit_task(whole)
-    before = learner.statistics_[0].gram_.tril()
+    before = learner.engine_.sums_[0].gram_.tril()
     gone = torch.zeros(whole.graph.num_nodes, dtype=torch.bool)
     gone[whole.train[:1]] = True
     learner.forget(whole.ids[gone], whole.graph, known_as=whole.ids)
     never.fit_task(never_labelled(whole, gone))
-    left = learner.statistics_[0].gram_.tril()
-    close(left, never.statistics_[0].gram_.tril(), 1e-6)
+    left = learner.engine_.sums_[0].gram_.tril()
+    close(left, never.engine_.sums_[0].gram_.tril(), 1e-6)
     # as much as the node's own part, and what its neighbours saw of it
     plain.fit_task(only(whole, "train", ~gone[whole.train]))
     for other in (before, left):
-        assert not torch.allclose(plain.statistics_[0].gram_.tril(), other, atol=1e-5)
+        assert not torch.allclose(plain.engine_.sums_[0].gram_.tril(), other, atol=1e-5)
 
 
 def test_everything_can_be_forgotten_but_not_what_was_never_met(small_graph):

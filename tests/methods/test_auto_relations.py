@@ -67,8 +67,8 @@ def test_a_saved_learner_keeps_relations(related, known, tmp_path):
     loaded = load_learner(tmp_path / "model.eg")
     graph = related.open(0).graph
     assert scores_of(loaded, graph).equal(scores_of(known, graph))
-    assert known.probes_.relations_.shape == (len(known.probes_), 3 * 256)
-    assert known.probes_.codes_.shape[1] == 3 * 16
+    assert known.probes_.rows_.relations.shape == (len(known.probes_), 3 * 256)
+    assert known.probes_.rows_.codes.shape[1] == 3 * 16
 
 
 def test_forgetting_is_never_having_learned(related):

@@ -103,11 +103,11 @@ def pull(name: str) -> Delta:
 
 def test_a_node_that_hardly_moves_stays_as_it_was_counted():
     learner = star(0.2)
-    before, sums = counted_as(learner, 0), learner.head.statistics_.gram_.clone()
+    before, sums = counted_as(learner, 0), learner.head.engine.sums_[0].gram_.clone()
     assert learner.apply(pull("a")).counted == 0
     assert learner.embed(["h"]).ne(before).any()  # predictions look at it as it is
     assert counted_as(learner, 0).equal(before)
-    assert learner.head.statistics_.gram_.equal(sums)
+    assert learner.head.engine.sums_[0].gram_.equal(sums)
     exact = star(0.0)
     assert exact.apply(pull("a")).counted == 2  # h, and u, which sees h's degree
     assert counted_as(exact, 0).equal(exact.embed(["h"]))
@@ -118,9 +118,9 @@ def test_what_was_counted_leaves_whatever_has_become_of_the_node():
     learner.apply(pull("a"))
     learner.apply(Delta(forgotten=("h", "u")))
     head = learner.head
-    features = head._exact(learner.embed(["w"]).double())  # all that is left
-    gram = features.t() @ features
-    torch.testing.assert_close(head.statistics_.gram_.tril(), gram.tril(), atol=1e-14, rtol=0)
+    (features,) = head.engine.map(learner.embed(["w"]))  # all that is left
+    gram = features.double().t() @ features.double()
+    torch.testing.assert_close(head.engine.sums_[0].gram_.tril(), gram.tril(), atol=1e-14, rtol=0)
 
 
 @pytest.mark.parametrize("cut_first", [False, True])
@@ -246,11 +246,13 @@ def learner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(learned_nodes, "SMALL", 0)
     monkeypatch.setattr(learned_nodes, "SHARE", 1.0)
     one = OnlineLearner(head=HEADS[request.param](width=16), patience=3)
+    features = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
+    features[5:10, 0] += 3.0
     one.apply(
         Delta(
             nodes=list(range(12)),
-            features=torch.randn(12, 3, generator=torch.Generator().manual_seed(0)),
-            labels=["x", "y"] * 5 + [None] * 2,
+            features=features,
+            labels=["x"] * 5 + ["y"] * 5 + [None] * 2,
             edges=[(i, i + 1) for i in range(11)],
         )
     )

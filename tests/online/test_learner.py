@@ -198,8 +198,8 @@ def test_memory_counts_graph_embeddings_and_head():
     before = learner.status().memory
     learner.apply(Delta(nodes=(3,), features=torch.ones(1, 8), labels=(None,), edges=((1, 3),)))
     # features, two hops and their rounding; alive; three numbers for its list, a mark and a label;
-    # its factor; an entry each way
-    assert learner.status().memory - before == 3 * 8 * 4 + 2 * 4 + 1 + 5 * 8 + 4 + 2 * 4
+    # its factor; an entry each way; its place in the order in which nodes are left out
+    assert learner.status().memory - before == 3 * 8 * 4 + 2 * 4 + 1 + 5 * 8 + 4 + 2 * 4 + 8
 
 
 def test_half_of_g_the_sums_and_the_solution():
@@ -207,8 +207,9 @@ def test_half_of_g_the_sums_and_the_solution():
     head.begin(2, topology=Identity(), generator=torch.Generator())
     head.learn(torch.arange(3), torch.rand(3, 2), torch.tensor([0, 1, 2]))
     head.settle()
-    gram, sums, solution = 4 * 4 * 8 // 2, 3 * 4 * 8, 4 * 3 * 4  # float64, float64, float32
-    assert head.nbytes == gram + sums + solution
+    gram, sums, solution = 10 * 8, 3 * 4 * 8, 4 * 3 * 4  # float64, float64, float32
+    masses_and_counts = 2 * 3 * 8
+    assert head.nbytes == gram + sums + masses_and_counts + solution
 
 
 def test_a_learner_that_has_seen_nothing_keeps_nothing():

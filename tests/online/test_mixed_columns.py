@@ -64,7 +64,7 @@ def test_from_csv_to_predictions_in_two_commands(call, tmp_path):
     assert not err
     Path("ids").write_text("\n".join(IDS[:NODES]))
     out, _ = call("predict", "learner", "ids")
-    told = {row["id"]: row["class"] for row in csv.DictReader(out.splitlines())}
+    told = {row["id"]: row["label"] for row in csv.DictReader(out.splitlines())}
     right = [told[row["id"]] == row["label"] for row in mixed_rows(0, NODES) if row["label"]]
     assert sum(right) / len(right) > 0.9
 

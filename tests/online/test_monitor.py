@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evergraph.core.targets import target_of
 from evergraph.online import ContinualNodeClassifier, Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead
@@ -58,7 +59,7 @@ STEADY = [80, 75, 80, 85, 80, 80, 75, 85]  # mean 0.8, variance 0.01 / 7
 
 def seen(values, kind="class", window=100) -> list:
     """What each window of so many answers says."""
-    watch = Watch(kind, window=window)
+    watch = Watch(target_of(kind), window=window)
     return [watch.see(seq, window, value) for seq, value in enumerate(values, 1)]
 
 
@@ -114,7 +115,7 @@ class Stream:
 
     def __init__(self, seed: int) -> None:
         self.random = np.random.default_rng(seed)
-        self.watch = Watch("class")
+        self.watch = Watch(target_of("class"))
         self.seq = 0
 
     def deltas(self, count: int, *, right: float = 0.8) -> None:
@@ -146,10 +147,10 @@ def test_worse_predictions_are_noticed_within_two_windows(seed):
 
 
 def test_errors_of_numbers_are_told_as_they_are_and_a_delta_is_never_cut():
-    watch = Watch("class", window=100)
+    watch = Watch(target_of("class"), window=100)
     assert [watch.see(seq, 60, 30) for seq in range(4)] == [None] * 4
     assert watch.past_ == [(120.0, 60.0), (120.0, 60.0)]
-    watch = Watch("numbers", window=100)
+    watch = Watch(target_of("numbers"), window=100)
     for seq, error in enumerate([*ERRORS, 100.0], 1):
         watch.see(seq, 100, error)
     (alarm,) = watch.alarms()
@@ -166,7 +167,7 @@ def test_a_watch_that_is_restored_goes_on_bit_for_bit(cut):
                 stream.deltas(1, right=0.8 if stream.seq < 200 else 0.2)
             if stream is restored:
                 state = {name: value.clone() for name, value in stream.watch.state().items()}
-                stream.watch = Watch("class")
+                stream.watch = Watch(target_of("class"))
                 stream.watch.restore(state)
     assert whole.watch.alarms() == restored.watch.alarms() != ()
     kept = restored.watch.state()
@@ -219,21 +220,3 @@ def test_a_folder_logs_alarms_once_and_never_again(tmp_path, caplog, compact_at)
         with LearnerFolder.open(tmp_path, make=make, readonly=readonly) as folder:
             assert (folder.learner.alarms(), bits(folder.learner)) == (kept, left)
     assert len(caplog.records) == 1
-
-
-def test_states_of_earlier_versions_are_taken():
-    old, new = make(), make()
-    old.apply(Delta(**rows(0)))
-    kept = {name: v.clone() for name, v in old.state().items() if not name.startswith("alarms.")}
-    new.restore(kept, old.about())  # from before alarms
-    assert new.alarms() == ()
-    new.apply(Delta(**rows(1)))
-    assert new.status().seq == 2
-    # Of an older log of several kinds, the alarm of accuracy is taken that is not over.
-    entries = [[2, 3, -1, 9.0, 2.0, 4, 18], [0, 5, 8, 0.3, 0.8, -1, 200]]
-    watch = Watch("class")
-    watch.restore({"log.entries": torch.tensor(entries, dtype=torch.float64)})
-    assert watch.alarms() == ()
-    entries.append([0, 9, -1, 0.2, 0.7, -1, 200])
-    watch.restore({"log.entries": torch.tensor(entries, dtype=torch.float64)})
-    assert [(alarm.seq, alarm.value) for alarm in watch.alarms()] == [(9, 0.2)]

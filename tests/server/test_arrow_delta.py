@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from arrow_bytes import stream
 from evergraph.core.errors import EvergraphError
 from evergraph.online.delta import Delta
-from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
+from evergraph.server.arrow import delta_from_arrow
+from evergraph.server.arrow_writer import arrow_from_delta
 
 NAMES = st.lists(st.text(min_size=1, max_size=8), unique=True, min_size=1, max_size=5)
 NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, min_size=1, max_size=5)
@@ -92,7 +93,7 @@ def test_lists_of_any_kind_categories_and_missing_labels():
     [
         (b"nonsense", "not an Arrow IPC stream"),
         (stream({"id": ["a"], "f": [1.0]})[:-40], "not an Arrow IPC stream"),
-        ({"name": ["a"]}, "must have the column id, or source and target"),
+        ({"name": ["a"]}, "an Arrow table has no column 'id': it has name"),
         ({"id": [1.5], "f": [1.0]}, "expected strings or integers"),
         ({"id": ["a", None], "f": [1, 2]}, "row 2 has no value in column 'id'"),
         ({"id": ["a"], "f": ["high"]}, "expected numbers"),

@@ -28,7 +28,8 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.server.arrow import arrow_from_delta, check_decoded, delta_from_arrow
+from evergraph.server.arrow import check_decoded, delta_from_arrow
+from evergraph.server.arrow_writer import arrow_from_delta
 from evergraph.server.bodies import (
     BLOCK,
     LONGEST_ID,

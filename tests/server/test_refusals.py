@@ -146,7 +146,7 @@ def test_tokens(serve, first):
     for path in ("/v1/status", "/v1/history", "/v1/nodes/a", "/metrics"):
         refused(service.get(path), 401, "a token is needed")
         assert service.get(path, headers=read).status_code == 200
-    for path in ("/", "/page.js", "/healthz", "/openapi.json"):
+    for path in ("/", "/page.js", "/healthz", "/docs", "/openapi.json"):
         assert service.get(path).status_code == 200
     refused(service.get("/v1/status", headers={"Authorization": f"Basic {READ}"}), 401, "a token")
 

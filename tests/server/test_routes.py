@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from dataclasses import dataclass
 from threading import Event, Thread
 
@@ -16,7 +17,7 @@ from evergraph.online.folder.backup import restore
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server import schema
 from evergraph.server.app import create_app
-from evergraph.server.arrow import arrow_from_delta
+from evergraph.server.arrow_writer import arrow_from_delta
 from evergraph.server.auth import Tokens
 from evergraph.server.bodies import DeltaBody
 from evergraph.server.client import Client
@@ -172,13 +173,12 @@ def test_predictions_answer_while_a_delta_is_being_learned(client, fingerprint, 
 
 
 def test_every_answer_has_safe_headers(lasting):
-    for path in ("/", "/v1/status", "/nothing"):
+    for path in ("/", "/docs", "/v1/status", "/nothing"):
         headers = lasting.get(path).headers
         assert headers["content-security-policy"].startswith("default-src 'self';")
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cache-control"] == "no-store"
     assert lasting.get("/healthz").json() == {"status": "ok"}
-    assert lasting.get("/docs").status_code == 404  # it would load scripts from elsewhere
 
 
 @dataclass(frozen=True)
@@ -268,6 +268,40 @@ def test_now_leaves_nothing_of_what_was_forgotten(client, caplog):
     assert (status["seq"], status["names"]) == (3, ["x", "y"])
     assert client.get("/v1/predictions/a").json()["predictions"][0]["label"] == "x"
     assert client.post("/v1/forget", json={"ids": ["b"]}).json()["seq"] == 4
+
+
+def test_a_node_is_deleted_by_any_id(client, fingerprint):
+    before = fingerprint(client)
+    assert client.delete("/v1/nodes/nobody").status_code == 404
+    assert fingerprint(client) == before
+    client.post("/v1/deltas", json={"nodes": ["1", "a/b?", ".."], "features": [[1, 0]] * 3})
+    assert client.delete("/v1/nodes/a%2Fb%3F").json()["seq"] == 3
+    assert client.delete("/v1/nodes", params={"node": ".."}).status_code == 200
+    assert client.delete("/v1/nodes/2", params={"integer": True}).status_code == 200
+    # The string first, then the integer; with a key each counts once.
+    key = {"Idempotency-Key": "gone"}
+    assert client.delete("/v1/nodes/1").status_code == 200
+    done = client.delete("/v1/nodes/1", headers=key)
+    assert client.delete("/v1/nodes/1", headers=key).json() == done.json()
+    assert client.get("/v1/ids").json()["ids"] == ["a", "b", "c", 3]
+
+
+def test_the_page_for_people_has_all_that_the_document_has(lasting):
+    document = lasting.get("/openapi.json").json()
+    page = lasting.get("/docs").text
+    assert lasting.get("/docs").headers["content-type"] == "text/html; charset=utf-8"
+    anchors = re.findall(r' id="([^"]+)"', page)
+    assert len(anchors) == len(set(anchors))
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(anchors)
+    assert set(document["components"]["schemas"]) <= set(anchors)
+    plain = re.sub(r"<[^>]+>", "", page)
+    for path, methods in document["paths"].items():
+        for method, route in methods.items():
+            assert f"{method.upper()} {path}" in plain
+            for each in route.get("parameters", ()):
+                assert each["name"] in plain
+    # Nothing is loaded from elsewhere, and the policy of the service's pages holds.
+    assert not re.search(r"https?://|<script|style=", page)
 
 
 def test_refit_learns_everything_again(live, learner, first, tmp_path):

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
@@ -13,7 +14,8 @@ from arrow_bytes import stream
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
-from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
+from evergraph.server.arrow import delta_from_arrow
+from evergraph.server.arrow_writer import arrow_from_delta
 from evergraph.server.bodies import at_once
 from evergraph.server.deltas import DeltaReader
 from evergraph.server.http import ARROW
@@ -67,8 +69,8 @@ def test_rows_are_read_by_the_first_of_them(serve, live, call, tmp_path, caplog)
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"score": "high"}, "rows: row 1 has 'high' in column 'score': expected a number"),
     ({"published": "soon"}, "rows: row 1 has 'soon' in column 'published': expected a date"),
-    ({"id": None}, "rows: row 1 has no 'id'"),
-    ({"id": [1]}, "id of a node must be"),
+    ({"id": None}, "rows: row 1 has no value in column 'id'"),
+    ({"id": [1]}, "rows: column 'id' holds list"),
 ]
 
 
@@ -163,7 +165,7 @@ def test_they_are_told_and_predicted(kind, tmp_path):
             assert found["labels"] == ["x"] or found["labels"] == ["x", "z"]
             assert len(found["probabilities"]) == len(found["labels"])
         else:
-            assert found["value"] == pytest.approx(1.2, abs=0.8)
+            assert found["target"] == pytest.approx(1.2, abs=0.8)
         status = asked.get("/v1/status").json()
         assert status["metric"] == {"labels": "micro F1", "numbers": "mean absolute error"}[kind]
         assert status["names"] == (["x", "z", "y"] if kind == "labels" else [])
@@ -197,3 +199,43 @@ def test_a_label_in_arrow_is_read_as_the_learner_has_labels(kind, told, label, t
         reading = DeltaReader(folder, most=9).read(sent, model="delta", kind=ARROW)
         delta, scheme = at_once(reading)
         assert (delta.labels, scheme is None) == ((label,), False)
+
+
+@pytest.mark.parametrize("kind", ["json", "arrow"])
+def test_a_service_takes_the_names_and_kinds_of_a_first_body_as_parameters(kind, serve):
+    client = serve()
+    nodes = pd.DataFrame(
+        {
+            "customer_id": ["ann", "bob", "cid", "dan"],
+            "segment": ["gold", "blue", None, "gold"],
+            "age": [40.0, 20.0, 30.0, 50.0],
+            "town": ["u", "v", "u", "v"],
+            "code": ["1", "2", "1", "2"],
+        }
+    )
+    edges = pd.DataFrame({"payer": ["ann", "cid"], "payee": ["bob", "ann"], "amount": [2.5, 4.0]})
+    names = {"id": "customer_id", "label": "segment", "source": "payer", "target": "payee"}
+    asked = names | {"weight": "amount", "columns": json.dumps({"code": "category"})}
+    if kind == "json":
+        pairs = edges[["payer", "payee"]].to_numpy().tolist()
+        body: dict[str, Any] = {
+            "json": {"rows": json.loads(nodes.to_json(orient="records")), "edges": pairs}
+        }
+    else:
+        tables = [pa.Table.from_pandas(each, preserve_index=False) for each in (nodes, edges)]
+        body = {"content": b"".join(map(stream, tables)), "headers": {"content-type": ARROW}}
+    done = client.post("/v1/deltas", params=asked, **body)
+    assert done.status_code == 200, done.text
+    assert done.json()["new_nodes"] == 4
+    kinds = {row["column"]: row["read as"] for row in client.get("/v1/columns").json()["columns"]}
+    assert kinds == {"age": "number", "town": "category", "code": "category"}
+    assert client.get("/v1/status").json()["names"] == ["gold", "blue"]
+    assert client.get("/v1/status").json()["edges"] == 2
+    wrong = client.post("/v1/upsert", params={"columns": '{"age": "text"}'}, **body)
+    assert wrong.status_code == 422
+    for params, said in (
+        ({"columns": "age"}, "columns must be kinds by name as JSON"),
+        ({"columns": '{"age": "nummer"}'}, "column 'age' cannot be read as 'nummer'"),
+        ({"labl": "x"}, "there is no parameter 'labl' here: did you mean 'label'"),
+    ):
+        assert said in client.post("/v1/deltas", params=params, **body).json()["error"]

@@ -20,6 +20,7 @@ VIEWS = ("0|1|2+y", "0", "y", "2")
 def auto(*views: str, width: int = 48, seed: int = 0, **options: Any) -> Auto:
     if "backbone" not in options:
         options["backbone"] = ViewFeatures(views=views or VIEWS, width=width, code_width=16)
+    options.setdefault("budget", 0)  # sums alone, unless a test is about what is kept beside them
     return Auto(trainer=Trainer(device="cpu"), generator=seeded(seed, "learner"), **options)
 
 

@@ -50,6 +50,8 @@ Compare methods on a graph that arrives in tasks:
 Keep a learner up to date with tables or events (L is its folder):
   [cyan]evergraph ingest L --nodes N.csv[/cyan]  learn tables, again when they have grown
   [cyan]evergraph predict L --all[/cyan]         predict every node of a learner
+  [cyan]evergraph evaluate L --nodes T.csv[/cyan]  compare predictions with true labels
+  [cyan]evergraph report L[/cyan]                draw its accuracy, classes and confusion
   [cyan]evergraph serve L[/cyan]                 serve a live learner over HTTP
   [cyan]evergraph backup L day.tar[/cyan]        copy a learner while it is in use
 
@@ -108,6 +110,8 @@ COMMANDS = {
     "predict": "asking_commands",
     "explain": "asking_commands",
     "suggest": "asking_commands",
+    "status": "learner_commands",
+    "evaluate": "learner_commands",
     "refit": "upkeep_commands",
     "compact": "upkeep_commands",
     "backup": "upkeep_commands",

@@ -102,9 +102,9 @@ def _columns(rows: Rows) -> dict[str, list[Any]]:
     ids = [row["id"] for row in rows]
     if not rows or "label" in rows[0]:
         classes, shares = ([row[name] for row in rows] for name in ("label", "probability"))
-        return {"id": ids, "class": classes, "probability": shares}
-    if "value" in rows[0]:
-        return {"id": ids, "target": [row["value"] for row in rows]}
+        return {"id": ids, "label": classes, "probability": shares}
+    if "target" in rows[0]:
+        return {"id": ids, "target": [row["target"] for row in rows]}
     shares = [";".join(f"{share:.6f}" for share in row["probabilities"]) for row in rows]
     labels = [";".join(map(str, row["labels"])) or ";" for row in rows]
     return {"id": ids, "labels": labels, "probabilities": shares}
@@ -120,7 +120,7 @@ def _write_parquet(
 
     text, number = pa.string(), pa.float64()
     kinds = {"target": number, "labels": text, "probabilities": text, "probability": number}
-    for name, known in (("id", ids), ("class", classes)):
+    for name, known in (("id", ids), ("label", classes)):
         whole = known and all(type(value) is int for value in known)
         kinds[name] = pa.int64() if whole else text
 

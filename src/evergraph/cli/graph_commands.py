@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib import import_module, resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 from evergraph.cli import inputs, options
-from evergraph.cli.inputs import parse_columns, tables_of
-from evergraph.cli.options import argument, flag, option, parse_settings, renamed, resources_of
+from evergraph.cli.inputs import columns_named, parse_columns, tables_of
+from evergraph.cli.learner_commands import show_learner
+from evergraph.cli.learner_target import is_learner
+from evergraph.cli.options import argument, flag, option, parse_settings, resources_of
 from evergraph.cli.output import print_json, print_table, stops_with
 from evergraph.cli.progress import StageProgress, spinner
 from evergraph.core.checks import check_choice
@@ -65,6 +67,13 @@ def import_command(
     repeated: inputs.Repeated = None,
     delimiter: inputs.Delimiter = ",",
     decimal: inputs.Decimal = ".",
+    encoding: inputs.Encoding = "utf-8",
+    pipe: inputs.Format = None,
+    id_column: inputs.IdColumn = None,
+    label_column: inputs.LabelColumn = None,
+    source_column: inputs.SourceColumn = None,
+    target_column: inputs.TargetColumn = None,
+    weight_column: inputs.WeightColumn = None,
     columns: inputs.ColumnKinds = [],
     gaps: inputs.Gaps = "flag",
     plugins: options.Plugins = [],
@@ -88,8 +97,12 @@ def import_command(
             raise ConfigurationError("--from needs the queries --nodes and --edges, without files")
         else:
             edges, nodes = edges_query, nodes_query
-        tables = tables_of(edges, nodes, database=database, delimiter=delimiter, decimal=decimal)
-        of_edges, of_nodes = (cast("Source", table) for table in tables)  # both are given
+        tables = tables_of(
+            nodes, edges, database=database, delimiter=delimiter, decimal=decimal,
+            encoding=encoding, pipe=pipe, names=columns_named(id_column, label_column,
+            source_column, target_column, weight_column),
+        )  # fmt: skip
+        of_nodes, of_edges = (cast("Source", table) for table in tables)  # both are given
         units = ["rows" if t.suffix == ".parquet" else "bytes" for t in (of_edges, of_nodes)]
         resources = resources_of(memory_limit, None)
         with spinner("loading torch"):
@@ -125,7 +138,6 @@ def embed_command(
     hops: int = option("L, the hops that an embedding covers.", default=2),
     nodes: str = option("all, or labelled: only labelled nodes, without edges.", default="all"),
     dtype: str | None = option("Number format: float32, float16 or bfloat16 (default: float32)."),
-    rows: Annotated[str | None, typer.Option(hidden=True)] = None,
     settings: list[str] = option(
         "Settings of f_topo, such as topology.alpha=0.2.", "--set", default=[], metavar="KEY=VALUE"
     ),
@@ -151,7 +163,6 @@ def embed_command(
         named = min(others)
         raise ConfigurationError(f"--set must begin with topology. for embed, not with {named!r}")
     chosen = dict(given.get("topology", {})) | {"name": topology, "hops": hops}
-    dtype = renamed("--rows", rows, "--dtype", dtype)
     # Some f_topo do not take it.
     chosen |= {} if dtype in (None, "float32") else {"dtype": dtype}
     with stops_with("run the same command again to continue"):
@@ -242,18 +253,27 @@ def _cell(value: Any) -> str:
 
 
 def info_command(
-    dataset: str = argument("A dataset's name, or the path of a graph."),
+    dataset: str = argument("A dataset's name, or the path of a graph or of a learner."),
     classes_per_task: int = option("Classes per task.", default=2),
     verify: bool = flag("--verify", "Read an imported graph completely and compare checksums."),
     repeated: inputs.Repeated = None,
+    id_column: inputs.IdColumn = None,
+    label_column: inputs.LabelColumn = None,
+    source_column: inputs.SourceColumn = None,
+    target_column: inputs.TargetColumn = None,
+    weight_column: inputs.WeightColumn = None,
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
-    """Show a graph's size, features, classes, homophily and tasks.
+    """Show a graph's size, features, classes, homophily and tasks, or what a learner has learned.
 
     Edges and homophily are given twice: as listed, and with every edge in both directions, which
     is what a run uses unless --directed is given.
     """
+    if is_learner(Path(dataset)):
+        load_plugins(plugins)
+        show_learner(Path(dataset), as_json)
+        return
     if verify:
         with spinner(f"verifying {dataset}"):
             from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder
@@ -264,8 +284,9 @@ def info_command(
             open_graph_folder(Path(dataset), verify=True)
     with spinner(f"loading {dataset}"):
         load_plugins(plugins)
-        given = "last" if repeated is None else repeated
-        facts = _recorded(dataset, classes_per_task) or _facts(dataset, classes_per_task, given)
+        names = columns_named(id_column, label_column, source_column, target_column, weight_column)
+        how = {"repeated": "last" if repeated is None else repeated} | names
+        facts = _recorded(dataset, classes_per_task) or _facts(dataset, classes_per_task, how)
     if as_json:
         print_json(facts)
         return
@@ -303,14 +324,14 @@ def _recorded(dataset: str, classes_per_task: int) -> dict[str, Any] | None:
     return found
 
 
-def _facts(dataset: str, classes_per_task: int, repeated: str) -> dict[str, Any]:
+def _facts(dataset: str, classes_per_task: int, how: Mapping[str, Any]) -> dict[str, Any]:
     import torch
 
     from evergraph.datasets.loading import load_outline
     from evergraph.graphs import homophily
     from evergraph.streams.ways import arrange_classes, group_classes
 
-    graph = load_outline(dataset, repeated=repeated)
+    graph = load_outline(dataset, **how)
     both_ways, weights = graph.to_undirected(), "none"
     if graph.weights is not None and graph.num_edges:
         weights = f"{float(graph.weights.min()):g} to {float(graph.weights.max()):g}"
@@ -325,9 +346,7 @@ def _facts(dataset: str, classes_per_task: int, repeated: str) -> dict[str, Any]
         "features": graph.num_features,
     }
     if graph.targets is not None:  # multi-label or numeric targets, and no classes
-        known = graph.targets.known.sum(0).tolist()
-        having = (graph.targets.values == 1).sum(0).tolist()
-        counts = having if graph.targets.kind == "labels" else known
+        counts = graph.targets.target.counts(graph.targets.values).tolist()
         return facts | {
             "targets": graph.targets.kind,
             "unknown_nodes": int((~graph.targets.known.any(1)).sum()),

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from evergraph.cli import inputs, options
-from evergraph.cli.inputs import arriving_lines, parse_columns, read_ids, seconds_of, tables_of
+from evergraph.cli.inputs import (
+    arriving_lines,
+    columns_named,
+    parse_columns,
+    read_ids,
+    seconds_of,
+    tables_of,
+)
 from evergraph.cli.learner_target import opened
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, stops_with
@@ -45,10 +52,13 @@ STREAM_COUNTS = ("lines", "known", "deltas", "new_nodes", "predicted", "right")
 def ingest_command(
     target: options.LearnerTarget,
     stream: str | None = argument(
-        "- reads lines of JSON from standard input (default: none).", default=None
+        "- reads lines of JSON from standard input, or with --format a table of nodes (default: "
+        "none).",
+        default=None,
     ),
     nodes: str | None = option(
-        "A .csv or .parquet with id, features, optional label and op (default: none)."
+        "A .csv or .parquet with id, features, optional label and op; - for standard input "
+        "(default: none)."
     ),
     edges: str | None = option(
         "A .csv or .parquet with source, target, optional weight and op (default: none)."
@@ -72,6 +82,13 @@ def ingest_command(
     ca: options.CA = None,
     delimiter: inputs.Delimiter = ",",
     decimal: inputs.Decimal = ".",
+    encoding: inputs.Encoding = "utf-8",
+    pipe: inputs.Format = None,
+    id_column: inputs.IdColumn = None,
+    label_column: inputs.LabelColumn = None,
+    source_column: inputs.SourceColumn = None,
+    target_column: inputs.TargetColumn = None,
+    weight_column: inputs.WeightColumn = None,
     columns: inputs.ColumnKinds = [],
     gaps: inputs.Gaps = "flag",
     strict: bool = flag("--strict", "Reject categories that the first table did not have."),
@@ -96,26 +113,32 @@ def ingest_command(
     """
     chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
     learner, rule = _Receiver(target, token_file, chosen, ca), repeated or "last"
+    names = columns_named(id_column, label_column, source_column, target_column, weight_column)
+    if stream == "-" and pipe is not None and nodes is None:
+        stream, nodes = None, "-"
     if stream is not None:
         if stream != "-" or sync or any(given is not None for given in (nodes, edges, forget)):
             said = f"a stream must be - without tables, not {stream!r} with other inputs"
             raise ConfigurationError(said)
-        way = {"batch": batch, "every": seconds_of(every), "prefix": key_prefix}
+        way: dict[str, Any] = {"batch": batch, "every": seconds_of(every), "prefix": key_prefix}
         load_plugins(plugins)
-        way |= {"skip_known": skip_known, "repeated": rule}
+        if others := names.keys() - {"label", "weight"}:
+            raise ConfigurationError(f"--{min(others)} names a column of tables, not of lines")
+        way |= {"skip_known": skip_known, "repeated": rule, "names": names}
         _ingest_stream(learner, way, as_json)
         return
     with stops_with("run the same command again to continue"):
         load_plugins(plugins)
-        tables: list[Source | None] = [None, None]
+        tables: tuple[Source | None, Source | None] = (None, None)
         if nodes or edges:
             tables = tables_of(
-                nodes, edges, database=database, delimiter=delimiter, decimal=decimal
-            )
+                nodes, edges, database=database, delimiter=delimiter, decimal=decimal,
+                encoding=encoding, pipe=pipe, names=names,
+            )  # fmt: skip
         check_choice("--unknown-edges", unknown_edges, ("refuse", "skip"))
         if allow_emptying and not sync:
             raise ConfigurationError("--allow-emptying needs --sync")
-        if tables == [None, None] and (sync or forget is None):
+        if tables == (None, None) and (sync or forget is None):
             needed = "ingest needs --nodes, --edges, --forget or a stream -, and none is given"
             raise ConfigurationError("--sync needs --nodes, --edges or both" if sync else needed)
         gone: str | list[str | int] = [] if forget is None else forget
@@ -124,7 +147,7 @@ def ingest_command(
         reading = {"forget": gone, "batch": batch, "integers": integers}
         emptying = allow_emptying if sync else None
         edges_as: dict[str, Any] = {"skip_unknown": unknown_edges == "skip", "repeated": rule}
-        done = _ingest(learner, tables, reading, emptying, **edges_as)
+        done, first = _ingest(learner, tables, reading, emptying, **edges_as)
     if done["other_features"]:
         left = f"the features of {_many(done['other_features'], 'known node')} were kept"
         say(tables[0], f"{left}: to change them, put 'update' in a column 'op'")
@@ -134,7 +157,7 @@ def ingest_command(
     if as_json:
         print_json(done)
     else:
-        if done["columns"]:
+        if first:  # later tables are read alike
             rows = [tuple(row.values()) for row in done["columns"]]
             print_table(tuple(done["columns"][0]), rows, f"{tables[0]}")
         typer.echo(_summary(done))
@@ -151,8 +174,11 @@ class _Receiver:
 
     def opened(self, kind: str = "class") -> AbstractContextManager[Target]:
         """Open it for writing; kind: of its targets, if its folder does not exist yet."""
+        from evergraph.core.targets import target_of
+
         how: dict[str, Any] = {"token_file": self.token_file, "ca": self.ca}
-        if kind != "class" and "://" not in self.target and not Path(self.target).exists():
+        is_new = "://" not in self.target and not Path(self.target).exists()
+        if is_new and not target_of(kind).is_class:
             how["given"] = {"head": {"name": "targets", "kind": kind}}
         return opened(self.target, scope="write", **how)
 
@@ -230,14 +256,14 @@ def _many(count: int, what: str) -> str:
 
 def _ingest(
     receiver: _Receiver,
-    tables: list[Source | None],
+    tables: tuple[Source | None, Source | None],
     reading: dict[str, Any],
     emptying: bool | None,
     *,
     skip_unknown: bool,
     repeated: str,
-) -> dict[str, Any]:
-    """Ingest tables.
+) -> tuple[dict[str, Any], bool]:
+    """Ingest tables; return counts, and whether the table of nodes decided how columns are read.
 
     reading: arguments of ``read_deltas``; emptying: whether a sync may delete everything, None
     where the learner is not synced; skip_unknown: drop edges to unknown nodes, and count them;
@@ -282,8 +308,9 @@ def _ingest(
         known = {name: status[name] for name in ("nodes", "edges", "classes")}
         if status.get("metric", "accuracy") != "accuracy":
             known |= {name: status[name] for name in ("metric", "accuracy")}
-    if deltas.scheme is not None and not isinstance(columns, Scheme):
+    first = deltas.scheme is not None and not isinstance(columns, Scheme)
+    if deltas.scheme is not None and first:
         say_few(tables[0], len(deltas.nodes), deltas.scheme)
     told = [] if deltas.scheme is None else deltas.scheme.rows()
     of_tables = {"deltas": len(deltas), "ignored": list(deltas.ignored), "columns": told}
-    return counts | known | of_tables
+    return counts | known | of_tables, first

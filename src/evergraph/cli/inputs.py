@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import atexit
 import csv
 import io
 import os
 import re
 import select
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.resolver import declared_parts
 
 if TYPE_CHECKING:
     from evergraph.tables.choices import Columns
+    from evergraph.tables.names import ColumnNames
     from evergraph.tables.sources import Source
 
 ColumnKinds = Annotated[
@@ -42,6 +47,31 @@ Database = Annotated[
 ]
 Delimiter = Annotated[str, typer.Option(help="Column separator of a CSV, such as ;.")]
 Decimal = Annotated[str, typer.Option(help="Decimal mark of a CSV: . or ,")]
+Encoding = Annotated[str, typer.Option(help="Encoding of a CSV, such as latin-1.")]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format", metavar="FORMAT", help="What a pipe or - holds: csv or parquet (default: csv)."
+    ),
+]
+IdColumn = Annotated[
+    str | None, typer.Option("--id", metavar="COLUMN", help="Column of node ids (default: id).")
+]
+LabelColumn = Annotated[
+    str | None, typer.Option("--label", metavar="COLUMN", help="Column of labels (default: label).")
+]
+SourceColumn = Annotated[
+    str | None,
+    typer.Option("--source", metavar="COLUMN", help="Column where edges begin (default: source)."),
+]
+TargetColumn = Annotated[
+    str | None,
+    typer.Option("--target", metavar="COLUMN", help="Column where edges end (default: target)."),
+]
+WeightColumn = Annotated[
+    str | None,
+    typer.Option("--weight", metavar="COLUMN", help="Column of edge weights (default: weight)."),
+]
 UnknownEdges = Annotated[
     str,
     typer.Option(
@@ -60,28 +90,75 @@ LONGEST = 1 << 26  # bytes of a line
 _UNITS = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0}
 
 
+def columns_named(*columns: str | None) -> ColumnNames:
+    """Return the columns that ``--id``, ``--label``, ``--source``, ... name, in this order."""
+    named = zip(("id", "label", "source", "target", "weight"), columns, strict=True)
+    return cast("ColumnNames", {ours: theirs for ours, theirs in named if theirs is not None})
+
+
 def tables_of(
-    *given: str | None, database: str | None, delimiter: str, decimal: str
-) -> list[Source | None]:
-    """Return the sources of tables: files, or queries if a database is given.
+    nodes: str | None,
+    edges: str | None,
+    *,
+    database: str | None = None,
+    delimiter: str = ",",
+    decimal: str = ".",
+    encoding: str = "utf-8",
+    pipe: str | None = None,
+    names: ColumnNames | None = None,
+) -> tuple[Source | None, Source | None]:
+    """Return the sources of tables: files, pipes, or queries if a database is given.
 
-    >>> tables_of("n.csv", None, database=None, delimiter=";", decimal=".")
-    [CsvTable(path=PosixPath('n.csv'), delimiter=';', decimal='.'), None]
+    pipe: what a pipe, or - for standard input, holds; names: the user's names of columns.
+
+    >>> tables_of("n.csv", None, delimiter=";")
+    (CsvTable(path=PosixPath('n.csv'), delimiter=';', decimal='.', encoding='utf-8'), None)
     """
-    from evergraph.tables.sources import CsvTable, Query, table_at
+    from evergraph.tables.names import of_edges, of_nodes
+    from evergraph.tables.sources import CsvTable, Query, Renamed, named, table_at
 
-    usual = (delimiter, decimal) == (",", ".")
+    pipe = pipe or "csv"
+    check_choice("--format", pipe, ("csv", "parquet"))
+    if nodes == edges == "-":
+        raise ConfigurationError("only one table can be read from standard input, not both")
+    usual = (delimiter, decimal, encoding) == (",", ".", "utf-8")
     found: list[Source | None] = []
-    for text in given:
-        table: Source | None = None
-        if text is not None:
-            table = table_at(text) if database is None else Query.of(database, text)
-        if not usual and isinstance(table, Path) and table.suffix != ".parquet":
-            table = CsvTable(table, delimiter, decimal)
-        found.append(table)
-    if not usual and not any(isinstance(table, CsvTable) for table in found):
-        raise ConfigurationError("--delimiter and --decimal need a CSV table: none is given")
-    return found
+    texts = 0
+    for text, called in ((nodes, of_nodes(names or {})), (edges, of_edges(names or {}))):
+        if text is None:
+            found.append(None)
+            continue
+        table: Any = table_at(text) if database is None else Query.of(database, text)
+        if database is None and is_pipe(text):
+            table = _copied(text, f".{pipe}")
+        is_csv = isinstance(table, Path) and table.suffix != ".parquet"
+        texts += is_csv
+        read = CsvTable(table, delimiter, decimal, encoding) if is_csv and not usual else table
+        if database is None and is_pipe(text):
+            read = Renamed(read, called=text)
+        found.append(named(read, called))
+    if not usual and not texts:
+        raise ConfigurationError(
+            "--delimiter, --decimal and --encoding need a CSV table: none is given"
+        )
+    return found[0], found[1]
+
+
+def is_pipe(text: str) -> bool:
+    """Whether a table is read from standard input or from a pipe such as ``<(zcat edges.gz)``."""
+    return text == "-" or ("://" not in text and Path(text).is_fifo())
+
+
+def _copied(text: str, suffix: str) -> Path:
+    """Return a copy of a pipe in a temporary file: a table is read more than once."""
+    with tempfile.NamedTemporaryFile(suffix=suffix, delete=False) as copy:
+        atexit.register(Path(copy.name).unlink, missing_ok=True)
+        if text == "-":
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+        else:
+            with Path(text).open("rb") as pipe:
+                shutil.copyfileobj(pipe, copy)
+    return Path(copy.name)
 
 
 def parse_columns(given: Sequence[str], *, gaps: str, strict: bool) -> Columns:

@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from evergraph.server.auth import Scope
     from evergraph.server.client import Client
 
+FORMAT_FILE = "evergraph-learner.json"  # of ``folder.markers``, which imports torch
 # Both have the methods that the commands call.
 Target: TypeAlias = Union["_InFolder", "Client"]
+
+
+def is_learner(folder: Path) -> bool:
+    """Whether a folder holds a learner."""
+    return (folder / FORMAT_FILE).is_file()
 
 
 @contextmanager
@@ -120,7 +126,10 @@ class _InFolder:
         return found
 
     def status(self) -> dict[str, Any]:
-        return asdict(self._folder.learner.status())
+        return asdict(self._folder.status()) | asdict(self._folder.learner.status())
+
+    def alarms(self) -> list[dict[str, Any]]:
+        return [asdict(alarm) for alarm in self._folder.learner.alarms()]
 
     def refit(self) -> dict[str, Any]:
         from evergraph.online.delta import Delta

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evergraph.cli import options
+from evergraph.cli.learner_commands import report_learner
+from evergraph.cli.learner_target import is_learner
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import spinner
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, ResultsError, UnknownNameError
 from evergraph.core.extras import require
-from evergraph.core.plugins import load_plugin
+from evergraph.core.plugins import load_plugin, load_plugins
 from evergraph.core.written_aside import check_writable
 
 if TYPE_CHECKING:
@@ -26,14 +28,25 @@ Place = tuple[str, str]
 
 
 def report_command(
-    folder: Path = argument("A results folder, or a folder of them.", default=Path("runs")),
+    folder: Path = argument(
+        "A results folder, a folder of them, or a learner.", default=Path("runs")
+    ),
     against: str | None = option("The method to compare the others with (default: the best)."),
+    out: Path | None = option("For a learner: the page (default: LEARNER-report.html)."),
+    plugins: options.Plugins = [],
 ) -> None:
-    """Compare the finished runs in a folder, in tables and a page.
+    """Compare the finished runs in a folder, or draw a learner, in tables and a page.
 
     FOLDER/report.html contains everything and opens offline; its tables (CSV, Markdown, LaTeX) and
-    figures (PNG, SVG) are also in FOLDER/report.
+    figures (PNG, SVG) are also in FOLDER/report. The page of a learner, beside its folder, has its
+    accuracy over time, its classes, how they change, and which it confuses.
     """
+    load_plugins(plugins)
+    if is_learner(folder):
+        report_learner(folder, out)
+        return
+    if out is not None:
+        raise ConfigurationError(f"--out is for a learner's folder, and {folder} is none")
     require("matplotlib", extra="report", why="evergraph report")
     from evergraph.reports import collect, comparison, memory_comparison, write_report
 
@@ -161,7 +174,7 @@ def found_trials(
 
 def _trials_of_row(path: Path, testing: str | None, averaging: str | None) -> Trials | None:
     """Return the repeats of a row of the book; None if it records a failure."""
-    from evergraph.evaluation import YARDSTICKS
+    from evergraph.core.targets import target_of
     from evergraph.reports.trials import Trials
 
     try:
@@ -174,15 +187,15 @@ def _trials_of_row(path: Path, testing: str | None, averaging: str | None) -> Tr
     except (OSError, ValueError, KeyError, AttributeError) as error:
         said = f"{path} is not a row of the book: {type(error).__name__}: {error}"
         raise ResultsError(said) from None
-    yardstick = YARDSTICKS[facts.get("targets", {}).get("kind", "class")]
-    way = testing or "local", averaging or yardstick.main
+    target = target_of(facts.get("targets", {}).get("kind", "class"))
+    way = testing or "local", averaging or target.main
     check_choice("testing", way[0], values)
     check_choice("averaging", way[1], values[way[0]])
     kept = row.get("tasks", {}).get(way[0], {}).get(way[1]) or []
     return Trials(
         name=label,
         **known,
-        metric=yardstick.name,
+        metric=target.measure,
         way=way,
         scores=dict(zip(seeds, values[way[0]][way[1]]["average_accuracy"], strict=True)),
         tasks={seed: each["final"] for seed, each in zip(seeds, kept, strict=False)},

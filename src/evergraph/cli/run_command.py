@@ -83,6 +83,11 @@ def run_command(
     worker_threads: options.WorkerThreads = None,
     directed: options.Directed = False,
     repeated: inputs.Repeated = None,
+    id_column: inputs.IdColumn = None,
+    label_column: inputs.LabelColumn = None,
+    source_column: inputs.SourceColumn = None,
+    target_column: inputs.TargetColumn = None,
+    weight_column: inputs.WeightColumn = None,
     settings: options.Settings = [],
     preset: options.Preset = None,
     protocol: options.Protocol = None,
@@ -101,8 +106,11 @@ def run_command(
     methods are compared, each with its own folder below --out.
     """
     batch = int(batch_size) if batch_size and batch_size.isdigit() else batch_size
+    named = inputs.columns_named(
+        id_column, label_column, source_column, target_column, weight_column
+    )
     given = {
-        "dataset": {"name": dataset, "repeated": repeated},
+        "dataset": {"name": dataset, "repeated": repeated} | named,
         "undirected": False if directed else None, "backbone": backbone,
         "topology": {"name": topology, "hops": hops},
         "stream": {
@@ -172,6 +180,10 @@ def run_command(
         say(f"results in {folder}; evergraph report {folder} draws figures")
 
 
+# Accuracy in the whole graph this far below local accuracy is worth a word.
+FAR_BELOW = 0.05
+
+
 def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
     from evergraph.reports import Finished, comparison
     from evergraph.reports.runs import alone
@@ -184,11 +196,11 @@ def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
 
 
 def _print_result(result: RunResult, folder: Path) -> None:
-    from evergraph.evaluation.yardstick import BESIDE, NAMES
+    from evergraph.evaluation.yardstick import NAMES
     from evergraph.reports.runs import ALL, percent, size
 
     values = result.to_dict()
-    keys = [*result.yardstick.rows]
+    keys = [*result.target.rows]
     ways = [(testing, average) for testing in ("local", "global") for average in keys]
     first = tuple(result.headline.values())
     protocol = result.config.protocol
@@ -205,12 +217,12 @@ def _print_result(result: RunResult, folder: Path) -> None:
     ]
     title = f"{result.config.method.name} on {result.config.dataset.name}, percent"
     shared = "accuracy" if "balanced" in keys else "F1"
-    measured = f"average {result.yardstick.name if len(keys) == 1 else shared}"
+    measured = f"average {result.target.measure if len(keys) == 1 else shared}"
     anytime = measured.replace("average", "anytime")
     print_table(("tested", measured, "average forgetting", anytime), rows, title)
     beside = [  # other measures of targets, averaged over tasks
         f"{NAMES[name]} {values['measures'][testing][name]['mean']:.4g} {testing}"
-        for name in BESIDE
+        for name in result.target.beside
         for testing in ("local", "global")
         if values["measures"][testing].get(name) is not None
     ]
@@ -229,6 +241,13 @@ def _print_result(result: RunResult, folder: Path) -> None:
         again, old = values["refresh"]["recomputed"], values["refresh"]["of"]
         said += f", {again:,} of {old:,} old embeddings recomputed"
     say(f"memory {kept}{said}; {phases}; results in {folder}")
+    averages = values["average_accuracy"]
+    local, whole = (averages[testing][keys[0]]["mean"] for testing in ("local", "global"))
+    if result.config.stream.edges == "within" and local - whole > FAR_BELOW:
+        say(
+            f"in the whole graph it is {100 * (local - whole):.0f} points below: --edges all keeps "
+            "the graph, and learns old nodes as they are in it now"
+        )
 
 
 def plan_command(

@@ -163,7 +163,7 @@ def serve_command(
     file only this machine may read and write.
     """
     # Read by numpy when it is loaded, so before the imports below. A few nodes' predictions are too
-    # small to split: threads would wait for each other, which ``benchmarks/service.py`` shows.
+    # small to split: threads would wait for each other, see benchmarks/service.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     return_freed_memory()
     for package in ("fastapi", "uvicorn", "prometheus_client"):

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.fusing import LADDER, Fused, fused_weights
+from evergraph.closed_form.answers import Answers
+from evergraph.closed_form.counting import count_views
+from evergraph.closed_form.fusing import Fused, fused_weights, mixture_loss
 from evergraph.closed_form.kernel_map import KernelMap
-from evergraph.closed_form.leave_one_out import Halves, Sample, choose_penalty, left_out
-from evergraph.closed_form.ridge import BalancedSolution, penalty_scale
+from evergraph.closed_form.leave_one_out import Sample, choose_penalty, left_out_scores
+from evergraph.closed_form.penalty_path import LADDER, choose_regularisation
+from evergraph.closed_form.ridge import RidgeProblem, RidgeSolution, balanced_ridge
 from evergraph.closed_form.statistics import ClassStatistics
 from evergraph.closed_form.view_map import RandomMap
-from evergraph.closed_form.views import View
+from evergraph.closed_form.views import View, ViewRows
 from evergraph.core.errors import DataError
+from evergraph.core.resources import Resources
 from evergraph.topology.rowwise import block_product
 from evergraph.training.learner import part_of
 
@@ -24,31 +29,8 @@ CHOICE_WIDTH, CHOICE_NODES = 512, 512
 # Penalties are chosen again when there are so many times as many nodes as when they were chosen,
 # and with every change up to so many nodes.
 GROWN, ALWAYS = 1.25, 256
-# Scores of nodes and classes computed at a time.
-BLOCK_VALUES = 1 << 20
-# λ where no node can be left out: every class has a single one.
+# λ where there are no answers: every class has a single node.
 UNKNOWN = 0.01
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """Counted nodes that are left out in turn, to choose penalties and the mixture by.
-
-    Attributes:
-        vectors: what they are counted as.  float32 [n, dims]
-        labels: of classes with two nodes or more.  int64 [n]
-        landmarks: the landmark that a node is, or -1.  int64 [n]
-    """
-
-    vectors: Tensor
-    labels: Tensor
-    landmarks: Tensor
-
-    @classmethod
-    def none(cls) -> Answers:
-        """Return no answers."""
-        nothing = torch.zeros(0, dtype=torch.int64)
-        return cls(torch.zeros(0, 0), nothing, nothing)
 
 
 class ViewEngine:
@@ -56,16 +38,20 @@ class ViewEngine:
 
     V_v = (A_v + λ_v P_v)⁻¹ M_v for every view v, with P = I for random features and P = K(Z, Z) for
     landmarks (``KernelMap``). λ_v is chosen from a ladder, and the weights a and intercepts b are
-    fitted, on nodes that are each predicted as if it had been left out (see ``left_out``). All of
-    it is a function of sums and of these nodes; λ is chosen again when something was removed, when
-    the map has changed, or when the nodes have grown by a quarter.
+    fitted, on ``Answers``: nodes held back from the sums, or nodes that are each predicted as if it
+    had been left out (see ``left_out``). All of it is a function of sums and of these nodes; λ is
+    chosen again when something was removed, when the map has changed, or when the nodes have grown
+    by a quarter.
 
-    On landmarks, nodes count with a weight by the size of their class when landmarks were chosen,
-    about one over it (``class_weights``): all classes then shape A alike.
+    On landmarks, nodes of a live learner count with about one over the size of their class when
+    landmarks were chosen, so that all classes shape A alike, unless all nodes have equal weight.
 
     Args:
         balanced: whether all classes have equal weight, or all nodes.
         regularisation: λ as a share of its scale, if it is not to be chosen.
+        precise: whether sums are in float64, so that nodes can be removed and landmarks need not be
+            whitened; see ``ClassStatistics``.
+        resources: the workers that count many nodes.
 
     Attributes:
         map: φ of all views.
@@ -75,8 +61,16 @@ class ViewEngine:
         heads_: a_v V_v of every view.  float32 [m, classes] each
     """
 
-    def __init__(self, *, balanced: bool = True, regularisation: float | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        balanced: bool = True,
+        regularisation: float | None = None,
+        precise: bool = True,
+        resources: Resources | None = None,
+    ) -> None:
         self.balanced, self.regularisation = balanced, regularisation
+        self.precise, self.resources = precise, resources
         self.sums_: list[ClassStatistics] = []
         self.solved = True
 
@@ -95,7 +89,7 @@ class ViewEngine:
         self.changed_map()
 
     def _empty(self, width: int) -> ClassStatistics:
-        return ClassStatistics(width, precise=True)
+        return ClassStatistics(width, precise=self.precise, device=self.map.device)
 
     def changed_map(self) -> None:
         """Forget what was computed with the map as it was."""
@@ -125,23 +119,36 @@ class ViewEngine:
         self.class_weights_ = torch.cat([self.class_weights_, torch.full((more,), weight)])
 
     def weigh_classes(self, sizes: Tensor) -> None:
-        """Set the weights of classes that have none, to about one over their sizes.
+        """Set the weights of classes that have none, to about one over their sizes if ``balanced``.
 
         A power of two, so that a weight tells little about a node that was forgotten since.
         sizes: int64 [classes]
         """
         sizes = torch.nn.functional.pad(sizes, (0, len(self.class_weights_) - len(sizes)))
-        weights = sizes.log2().round().neg().exp2().where(sizes > 0, 0.0)
+        weights = sizes.log2().round().neg().exp2() if self.balanced else torch.ones(len(sizes))
+        weights = weights.where(sizes > 0, 0.0)
         self.class_weights_ = self.class_weights_.where(self.class_weights_ > 0, weights)
 
-    def count(self, vectors: Tensor, labels: Tensor, sign: int = 1) -> None:
-        """Add nodes to the sums, or remove them if the sign is -1."""
+    def count(
+        self,
+        rows: Tensor | ViewRows,
+        labels: Tensor,
+        sign: int = 1,
+        *,
+        weights: Tensor | None = None,
+    ) -> None:
+        """Add nodes to the sums, or remove them if the sign is -1.
+
+        rows: float32 [n, dims], or rows of the views; weights: of the nodes, by their classes by
+        default.  float32 [n]
+        """
         if not len(labels):
             return
-        weights = self._weights(labels)
-        for rows in self.map.slices(len(labels)):
-            for sums, features in zip(self.sums_, self.features(vectors[rows]), strict=True):
-                sums.count(features, labels[rows], weights[rows], sign)
+        weights = self._weights(labels) if weights is None else weights
+        given = rows, labels, weights
+        self.sums_ = count_views(
+            self.sums_, *given, expand=self.map, resources=self.resources, sign=sign
+        )
         if sign < 0:
             self.strengths_ = self.strengths_[:0]
             self._tidy()
@@ -159,11 +166,6 @@ class ViewEngine:
             sums.clear_rounding()
         if isinstance(self.map, KernelMap):
             self.class_weights_[self.sums_[0].counts_ == 0] = 0.0
-
-    def features(self, vectors: Tensor) -> Iterator[Tensor]:
-        """Yield φ_v of every view; the bits of a row do not depend on the other rows."""
-        projected = self.map.projected(self.map.cut(vectors), block_product)
-        return (self.map.features(view, projected) for view in self.map.views)
 
     def exchange(self, before: Tensor, after: Tensor, labels: Tensor) -> None:
         """Replace nodes in the sums of the views in which their vectors differ."""
@@ -187,6 +189,12 @@ class ViewEngine:
                     sums.exchange(was, now, theirs, self._weights(theirs))
         self.solved &= not len(labels)
 
+    def merge(self, other: ViewEngine, classes: Tensor | None = None) -> None:
+        """Add the sums of another engine with the same map.  classes: see ``ClassStatistics``"""
+        pairs = zip(self.sums_, other.sums_, strict=True)
+        self.sums_ = [mine.merged(theirs, classes) for mine, theirs in pairs]
+        self.solved = False
+
     def clear(self) -> None:
         """Empty the sums."""
         for sums in self.sums_:
@@ -202,10 +210,50 @@ class ViewEngine:
             sums.erase(places)
         self.changed_map()
 
-    def solve(self, answers: Answers) -> None:
-        """Set λ, V, a and b from the sums and the nodes that are left out in turn."""
+    def solve(self, answers: Answers) -> tuple[list[Tensor], Tensor] | None:
+        """Set λ, a, b and a_v V_v from the sums and the answers, if anything has changed.
+
+        -> V of every view, [m, classes] each, and their scores of answers, [n, classes, views]
+        """
         if self.solved:
-            return
+            return None
+        learn = self._solved_by if answers.held_back else self._solved_without
+        heads, scores = learn(answers)
+        # A far view says which subgraph a node is in: useful where no labels are shown, misleading
+        # if they are, since class codes say more, and subgraphs may have been joined since.
+        near = [place for place, view in enumerate(self.map.views) if not view.is_far]
+        self.fused_ = self.mixture(scores, answers, near or range(len(heads)))
+        mixed = zip(heads, self.fused_.weights, strict=True)
+        self.heads_ = [(head * share).float().contiguous() for head, share in mixed]
+        self.solved = True
+        return heads, scores
+
+    def _solved_by(self, answers: Answers) -> tuple[list[Tensor], Tensor]:
+        """Return V of all views and scores, with λ chosen by answers that were held back."""
+        assert isinstance(answers.rows, ViewRows)
+        first = self.map.narrowed(min(CHOICE_WIDTH, self.map.width))
+        labels = answers.labels.to(self.map.device)
+        sizes = torch.bincount(labels).float()[labels]
+        weights = sizes.reciprocal() if self.balanced else torch.ones_like(sizes)
+        asked = [self._empty(first.width) for _ in self.sums_]
+        given = answers.rows, labels, weights
+        asked = count_views(asked, *given, expand=first, resources=self.resources)
+        strengths, heads = [], []
+        for view, sums, validation in zip(self.map.views, self.sums_, asked, strict=True):
+            options: dict[str, Any] = {"balanced": self.balanced, "penalty": self.penalty(view)}
+            strength = UNKNOWN
+            if len(labels):
+                # With m features instead of n, a score is shrunk as much by m/n times the λ.
+                # Landmarks take the same factor, as measured in decision 90.
+                strength = choose_regularisation(sums, validation, LADDER, **options)
+                strength *= sums.width / first.width
+            strengths.append(strength)
+            heads.append(balanced_ridge(sums, strength, **options).float())
+        self.strengths_ = torch.tensor(strengths, dtype=torch.float64)
+        return heads, self.map.scores_of(answers.rows, heads)
+
+    def _solved_without(self, answers: Answers) -> tuple[list[Tensor], Tensor]:
+        """Return V of all views and scores, with λ chosen by nodes that are left out in turn."""
         samples, known = self._samples(answers), self.nodes
         if not len(self.strengths_) or known > GROWN * self._chosen_for or known <= ALWAYS:
             chosen = [self._strength(place, sample) for place, sample in enumerate(samples)]
@@ -216,57 +264,63 @@ class ViewEngine:
             head, left_out_scores = self._solved(place, sample)
             heads.append(head)
             scores.append(left_out_scores)
-        self.fused_ = self._fused(torch.stack(scores, 2), answers.labels)
-        mixed = zip(heads, self.fused_.weights, strict=True)
-        self.heads_ = [(head * share).float().contiguous() for head, share in mixed]
-        self.solved = True
+        return heads, torch.stack(scores, 2)
 
     def _solved(self, place: int, sample: Sample) -> tuple[Tensor, Tensor]:
         """Return V of a view, and the scores of nodes left out.  -> [m, classes], [n, classes]"""
         solution, masses = self.solution(place), self.sums_[place].mass_
-        scores = torch.empty(len(sample), self.num_classes, dtype=torch.float64)
-        means = solution.half(solution.problem.means.t())
-        step = max(BLOCK_VALUES // max(self.num_classes, 1), 1)
-        for start in range(0, len(sample), step):
-            part = sample.part(slice(start, start + step))
-            halves = Halves(solution.half(part.features), means, solution.half(part.own()))
-            scores[start : start + step] = left_out(
-                solution.problem, halves, part, masses, balanced=self.balanced
-            )
+        scores = left_out_scores(solution, sample, masses, balanced=self.balanced)
         return solution.weights, scores
 
-    def _fused(self, scores: Tensor, labels: Tensor) -> Fused:
-        """Return weights of views and intercepts.  [n, classes, views], int64 [n]"""
-        known = self.fused_.weights
-        return fused_weights(
-            scores,
-            labels,
-            allowed=(self.sums_[0].counts_ > 0)[None],
-            near=known if len(known) == scores.shape[2] else None,
-            balanced=self.balanced,
-            intercept=True,
-        )
+    def mixture(self, scores: Tensor, answers: Answers, views: Sequence[int]) -> Fused:
+        """Return weights of some views, 0 for others, and intercepts if nodes were left out.
 
-    def solution(self, place: int) -> BalancedSolution:
-        """Return V of a view with what leaving nodes out needs."""
-        return BalancedSolution.of(
-            self.sums_[place],
-            float(self.strengths_[place]),
+        scores: of the answers, by the views here or by other heads.  [n, classes, views]
+        """
+        places, total = list(views), scores.shape[2]
+        if not places:
+            nothing = torch.zeros(total, dtype=torch.float64, device=scores.device)
+            return Fused(nothing, nothing[:0])
+        known = self.fused_.weights
+        near = known if not answers.held_back and len(known) == len(places) else None
+        scores, labels, allowed = answers.asked(scores, self.sums_[0].counts_)
+        fitted = fused_weights(
+            scores[:, :, places],
+            labels,
+            allowed=allowed,
+            near=near,
             balanced=self.balanced,
-            penalty=self.penalty(self.map.views[place]),
+            intercept=not answers.held_back,
         )
+        weights = fitted.weights.new_zeros(total)
+        weights[places] = fitted.weights
+        return Fused(weights, fitted.offsets)
+
+    def loss(self, scores: Tensor, answers: Answers) -> float:
+        """Return the loss of the mixture on the answers; infinite without any."""
+        if not len(answers.labels):
+            return math.inf
+        scores, labels, allowed = answers.asked(scores, self.sums_[0].counts_)
+        return mixture_loss(scores, labels, self.fused_, allowed=allowed, balanced=self.balanced)
+
+    def solution(self, place: int) -> RidgeSolution:
+        """Return V of a view with what leaving nodes out needs."""
+        problem = RidgeProblem.of(self.sums_[place], balanced=self.balanced)
+        return problem.solution(float(self.strengths_[place]), self.penalty(self.map.views[place]))
 
     def _samples(self, answers: Answers) -> list[Sample]:
         """Return φ of the nodes left out, by view; unchanged rows are not computed again."""
         known, kept = self._known
-        vectors = answers.vectors
+        vectors = answers.rows
+        assert isinstance(vectors, Tensor)
+        assert answers.landmarks is not None
         if kept and known.shape == vectors.shape:
             other = _rows_that_differ(known, vectors).nonzero().flatten()
         else:
             kept = [torch.empty(len(vectors), self.map.width) for _ in self.map.views]
             other = torch.arange(len(vectors))
         for rows in other.split(self.map.at_a_time):
-            for features, some in zip(kept, self.features(vectors[rows]), strict=True):
+            for features, some in zip(kept, self.map(vectors[rows]), strict=True):
                 features[rows] = some
         self._known = vectors, kept
         weights = self._weights(answers.labels).double() if len(vectors) else torch.zeros(0)
@@ -291,7 +345,7 @@ class ViewEngine:
 
     def _choice(self, sums: ClassStatistics, sample: Sample, penalty: Tensor | None) -> float:
         """Return the value of the ladder with which nodes left out are predicted best."""
-        scale = penalty_scale(sums, penalty, balanced=self.balanced)
+        scale = RidgeProblem.of(sums, balanced=self.balanced).scale(penalty)
         penalties = [scale * value for value in LADDER]
         chosen = choose_penalty(sums, sample, penalties, balanced=self.balanced, penalty=penalty)
         return chosen / scale
@@ -300,8 +354,8 @@ class ViewEngine:
         """Return P of a view; None for the identity.  [m, m]"""
         if not isinstance(self.map, KernelMap):
             return None
-        if view not in self._penalties:
-            self._penalties[view] = self.map.penalty(view)
+        if not self._penalties:
+            self._penalties = self.map.penalties()
         return self._penalties[view]
 
     @property

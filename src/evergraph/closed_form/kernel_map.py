@@ -1,76 +1,203 @@
-"""Kernel values to landmarks without whitening, for sums from which landmarks can be removed."""
+"""Kernel values to landmark nodes: the map φ of every view on a memory of real nodes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.landmarks import JITTER, LandmarkMap
-from evergraph.closed_form.view_map import Parts
-from evergraph.closed_form.views import View
+from evergraph.closed_form.statistics import over_few_rows
+from evergraph.closed_form.view_map import (
+    BLOCK_VALUES,
+    GPU_BLOCK_VALUES,
+    Parts,
+    Product,
+    ViewMap,
+)
+from evergraph.closed_form.views import CODE_HOPS, CODES, FAR, LENGTH, RELATIONS, View
+from evergraph.graphs.kernels.row_ranges import tiled_product
 from evergraph.topology.rowwise import Matrix, Panels
 
-# The least value added to K's diagonal, relative to its mean: two of a few landmarks may be equal
-# up to rounding, and the head must not fit the rounding error.
-LEAST = 1e-4
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+# Added to K's diagonal relative to its mean, for every landmark and at least: some landmarks may be
+# equal up to rounding, and the head must not fit the rounding error.
+JITTER, LEAST = 1e-7, 1e-4
+# The constant beside a node's own columns, relative to the usual length of these.
+LEVEL = 8.0
+# Unit vectors in a part; the length is part of one with hop 0.
+UNITS = {CODES: CODE_HOPS, RELATIONS: 3, LENGTH: 0}
 _ONE, _TINY = np.float32(1), np.float32(1e-12)
 
 
 @dataclass(frozen=True, eq=False)
-class KernelMap(LandmarkMap):
-    """Kernel values of a node to the landmarks Z without whitening: φ_v(x) = k_v(x, Z).
+class KernelMap(ViewMap):
+    """Kernel values of a node to the landmarks Z: φ_v(x) = k_v(x, Z).
 
-    Ridge regression on whitened features W = L⁻ᵀ with penalty λ‖V‖² equals ridge regression on
-    these with penalty λ VᵀK(Z, Z)V (``penalty``): the same scores at half the cost of counting a
-    node, and a landmark is one row and column of every sum, which can be zeroed (``without``).
+    k(a, b) = ‖a‖‖b‖ (sin t + (π - t) cos t) / π with t the angle between a and b, which the
+    features of ``RandomMap`` estimate (Cho and Saul 2009). A view's vectors are its concatenated
+    parts divided by the root of their number, so parts are multiplied once for all views.
+
+    Ridge regression on whitened features L⁻¹k(Z, x), L Lᵀ = K(Z, Z), with penalty λ‖V‖² (Nyström's
+    approximation, Williams and Seeger 2001) equals ridge regression on these with penalty
+    λ VᵀK(Z, Z)V (``penalty``): the same scores at half the cost of counting a node, and a landmark
+    is one row and column of every sum, which can be zeroed (``without``).
+
+    Unit length loses the magnitude of a node's own features x, which a few measured columns need:
+    two rows on one line through 0 would be equal. Where their length is a part, a constant c stands
+    beside them before they are scaled: [x, c] / √(‖x‖² + c²).
+
+    Attributes:
+        landmarks: Z, one entry per part.  float32 [landmarks, part dims] each
+        units: number of unit vectors in a part, if not one.
+        columns: weight of each column of a hop, see ``column_weights``; None for equal
+            weights.  float32 [d] | None
+        level: c; None without it.
 
     >>> one = KernelMap.of((View((0,)),), {0: torch.eye(2)})
     >>> one.features(View((0,)), one.projected({0: torch.tensor([[0., 2.]])})).round(decimals=3)
     tensor([[0.6370, 2.0000]])
     """
 
+    landmarks: Parts
+    units: Mapping[int, int] = field(default_factory=lambda: UNITS)
+    columns: Tensor | None = None
+    level: float | None = None
+
     @classmethod
-    def of(cls, views: Sequence[View], parts: Parts) -> KernelMap:
-        """Return the map of some landmarks.  parts: [landmarks, part dims] each"""
-        kept = {part: rows.contiguous() for part, rows in parts.items()}
-        squares = {part: cls.squared(rows) for part, rows in kept.items()}
-        return cls(tuple(views), kept, {}, squares)
+    def of(
+        cls,
+        views: Sequence[View],
+        parts: Parts,
+        *,
+        units: Mapping[int, int] | None = None,
+        columns: Tensor | None = None,
+        level: float | None = None,
+    ) -> Self:
+        """Return the map of some landmarks.
+
+        parts: [landmarks, part dims] each; units: where they differ from the default; level: c, if
+        own features have it beside them already, see ``beside_constant``
+        """
+        weighed = {part: _weighed(part, rows, columns).contiguous() for part, rows in parts.items()}
+        return cls(tuple(views), weighed, {**UNITS, **(units or {})}, columns, level)
 
     @property
     def width(self) -> int:
         """Number of landmarks."""
         return len(next(iter(self.landmarks.values())))
 
-    @staticmethod
-    def squared(rows: Tensor) -> Tensor:
-        """Return squared lengths whose bits do not depend on other rows.  [n, dims] -> [n]"""
-        values = rows.numpy()
-        return torch.from_numpy(np.add.reduce(values * values, axis=1))
+    @property
+    def sizes(self) -> Mapping[int, int]:
+        """Width of each part."""
+        return {part: rows.shape[1] for part, rows in self.landmarks.items()}
+
+    @property
+    def directions(self) -> Parts:
+        """Zᵀ of every part."""
+        return {part: rows.t() for part, rows in self.landmarks.items()}
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the landmarks."""
+        return next(iter(self.landmarks.values())).device
+
+    @property
+    def at_a_time(self) -> int:
+        """Number of rows processed at a time, limited by the width of features and rows."""
+        values = 4 * (BLOCK_VALUES if self.device.type == "cpu" else GPU_BLOCK_VALUES)
+        return min(super().at_a_time, max(values // sum(self.sizes.values()), 1))
+
+    def narrowed(self, width: int) -> Self:
+        """Return the map of the first landmarks."""
+        return replace(self, landmarks={part: z[:width] for part, z in self.landmarks.items()})
+
+    def without(self, places: Tensor) -> Self:
+        """Return the map with zeros for some landmarks, so that every node's value to them is 0.
+
+        The others keep their positions, so sums over them stay the same to the bit.
+        """
+        left = {part: z.index_fill(0, places, 0) for part, z in self.landmarks.items()}
+        return replace(self, landmarks=left)
+
+    def projected(self, parts: Parts, product: Product = tiled_product) -> Parts:
+        """Return inner products with every landmark, then the row's own.  -> [n, landmarks + 1]"""
+        found = {}
+        for part, rows in parts.items():
+            rows = _weighed(part, rows, self.columns)
+            own = _squared(rows)[:, None]
+            found[part] = torch.cat([product(rows, self.landmarks[part].t()), own], 1)
+        return found
+
+    def together(self, view: View) -> tuple[int, Tensor]:
+        """Return how many unit vectors a view has, and the length of every landmark in it."""
+        needed = self.needed(view)
+        count = sum(self.units.get(part, 1) for part in needed)
+        return count, torch.stack([self._squares[p] for p in needed]).sum(0).div(count).sqrt()
+
+    @cached_property
+    def _squares(self) -> Parts:
+        return {part: _squared(rows) for part, rows in self.landmarks.items()}
+
+    def cut(self, vectors: Tensor) -> dict[int, Tensor]:
+        """Return the parts that views need from concatenated vectors, with the constant."""
+        return beside_constant(super().cut(vectors), self.level)
+
+    def with_constant(self, vectors: Matrix) -> Matrix:
+        """Return whole vectors with the constant.  [n, dims] -> [n, dims]"""
+        if self.level is None:
+            return vectors
+        (start, stop), (length, _) = self.places[0], self.places[LENGTH]
+        lengths = vectors[:, length]
+        whole, found = np.hypot(lengths, np.float32(self.level)), vectors.copy()
+        found[:, start:stop] *= (lengths / whole)[:, None]
+        found[:, length] = np.float32(self.level) / whole
+        return found
 
     def features(self, view: View, projected: Parts) -> Tensor:
         """Return k_v(x, Z).  -> [n, landmarks]"""
-        return self.kernel(view, projected)
+        count, theirs = self.together(view)
+        first, *others = (projected[part] for part in self.needed(view))
+        out = first.new_empty(len(first), len(theirs))
+
+        @torch.no_grad()  # applies to one thread
+        def work(rows: slice) -> None:
+            total = sum((part[rows] for part in others), first[rows]) / count
+            lengths = total[:, -1:].sqrt() * theirs
+            cosine = torch.div(total[:, :-1], lengths.clamp_min(1e-12), out=out[rows])
+            cosine.clamp_(-1.0, 1.0)
+            angle = cosine.acos()
+            # sin t is the root of 1 - cos² t, which saves one function per pair of nodes.
+            sine = cosine.square().neg_().add_(1).clamp_min_(0.0).sqrt_()
+            cosine.mul_(angle.neg_().add_(math.pi)).add_(sine).mul_(lengths).div_(math.pi)
+
+        over_few_rows(work, out)
+        return out
 
     def scores(self, view: View, projected: Parts, weights: Tensor) -> Tensor:
-        """Return φ_v Vᵀ.  weights: V, [classes, landmarks]"""
-        return self.kernel(view, projected) @ weights.t()
+        """Return φ_v Vᵀ.  weights: V, [classes, m or more]; columns beyond m have no landmark"""
+        return tiled_product(self.features(view, projected), weights[:, : self.width].t())
 
-    def penalty(self, view: View) -> Tensor:
-        """Return K(Z, Z) plus a small diagonal; removed landmarks have 1 on the diagonal.
+    def penalties(self) -> dict[View, Tensor]:
+        """Return K(Z, Z) of every view, plus a small diagonal; removed landmarks have 1 there.
 
-        -> float32 [landmarks, landmarks]
+        -> float32 [landmarks, landmarks] each
         """
-        found = self.kernel(view, self.projected(self.landmarks, torch.matmul))
-        own = found.diagonal()
-        own[own == 0] = 1.0
-        own += max(JITTER * len(own), LEAST) * float(own.mean())
-        return found
+        plain = replace(self, columns=None)  # the landmarks are weighed already
+        projected = plain.projected(self.landmarks, torch.matmul)
+        grams = {view: self.features(view, projected) for view in self.views}
+        for gram in grams.values():
+            own = gram.diagonal()
+            own[own == 0] = 1.0
+            own += max(JITTER * len(own), LEAST) * float(own.mean())
+        return grams
 
     def rowwise(self, vectors: Matrix) -> Matrix:
         """Return φ of all views; no bit of a row depends on other rows.
@@ -80,6 +207,7 @@ class KernelMap(LandmarkMap):
 
         [n, dims] -> [n, views, landmarks]
         """
+        vectors = self.with_constant(vectors)
         shares, scales, lengths = self._lengths
         own = np.sqrt(shares(np.square(vectors)))[:, :, None]
         turned = self.totals(vectors)
@@ -109,19 +237,6 @@ class KernelMap(LandmarkMap):
             lengths.append(theirs / math.pi)
         return Panels.of(shares), torch.stack(scales).numpy(), torch.stack(lengths).numpy()
 
-    def without(self, places: Tensor) -> KernelMap:
-        """Return the map with zeros for some landmarks, so that every node's value to them is 0.
-
-        The others keep their positions, so sums over them stay the same to the bit.
-        """
-        return replace(
-            self,
-            landmarks={
-                part: rows.index_fill(0, places, 0) for part, rows in self.landmarks.items()
-            },
-            squares={part: each.index_fill(0, places, 0) for part, each in self.squares.items()},
-        )
-
     def slopes(self, view: View, projected: Parts, weights: Tensor, parts: Parts) -> Parts:
         """Return ∂(Wᵀφ_v)/∂x_b of one node and every part b.
 
@@ -136,3 +251,47 @@ class KernelMap(LandmarkMap):
         across = (1 - cosine.square()).clamp_min(0.0).sqrt() * theirs / (mine * math.pi * count)
         turned, spread = (weights * along[:, None]).t(), across @ weights  # [classes, m], [classes]
         return {p: turned @ self.landmarks[p] + spread[:, None] * parts[p] for p in needed}
+
+
+def level_of(lengths: Tensor) -> float:
+    """Return c for landmarks with these lengths: about ``LEVEL`` times the usual, 1 for none.
+
+    A power of two, so that it tells little about a landmark that is forgotten later.
+
+    >>> level_of(torch.tensor([[1.5], [0.0], [2.2], [2.1]]))
+    16.0
+    """
+    known = lengths[lengths > 0]
+    if not len(known):
+        return 1.0
+    return 2.0 ** round(math.log2(LEVEL * float(known.median())))
+
+
+def beside_constant(parts: Parts, level: float | None) -> dict[int, Tensor]:
+    """Return parts with [x, c] / √(‖x‖² + c²) in place of x / ‖x‖ and ‖x‖.
+
+    >>> here = {0: torch.tensor([[0.6, 0.8]]), LENGTH: torch.tensor([[3.0]])}
+    >>> [rows.tolist() for rows in beside_constant(here, 4.0).values()]  # [1.8, 2.4, 4] / 5
+    [[[0.36..., 0.48...]], [[0.8...]]]
+    """
+    if level is None or not {0, LENGTH} <= parts.keys():
+        return dict(parts)
+    lengths = parts[LENGTH]
+    whole = torch.hypot(lengths, torch.full_like(lengths, level))
+    return {**parts, 0: parts[0] * (lengths / whole), LENGTH: level / whole}
+
+
+def _squared(rows: Tensor) -> Tensor:
+    """Return squared lengths; on a CPU their bits do not depend on other rows.  [n, d] -> [n]"""
+    if rows.device.type != "cpu":
+        return rows.square().sum(1)
+    values = rows.numpy()
+    return torch.from_numpy(np.add.reduce(values * values, axis=1))
+
+
+def _weighed(part: int, rows: Tensor, columns: Tensor | None) -> Tensor:
+    """Return a near hop's rows with weighted columns, scaled to unit length again."""
+    if columns is None or not 0 <= part <= FAR:
+        return rows
+    rows = rows * columns
+    return rows.div_(rows.norm(dim=1, keepdim=True).clamp_min_(1e-12))

@@ -9,10 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.ridge import BalancedProblem, nearly_best
+from evergraph.closed_form.penalty_path import PenaltyPath, nearly_best
+from evergraph.closed_form.ridge import RidgeProblem, RidgeSolution
 from evergraph.closed_form.statistics import ClassStatistics
 
-# Classes x nodes scored at a time while a penalty is chosen.
+# Classes x nodes scored at a time.
 BLOCK_VALUES = 1 << 20
 
 
@@ -68,7 +69,7 @@ class Halves(NamedTuple):
 
 
 def left_out(
-    problem: BalancedProblem, halves: Halves, sample: Sample, masses: Tensor, *, balanced: bool
+    problem: RidgeProblem, halves: Halves, sample: Sample, masses: Tensor, *, balanced: bool
 ) -> Tensor:
     """Return the scores of counted nodes, each computed as if it were left out of V.
 
@@ -134,60 +135,50 @@ def _pairs(first: Tensor, across: Tensor, second: Tensor) -> Tensor:
     return flat.reshape(*flat.shape[:-1], 2, 2)
 
 
-@dataclass(frozen=True, eq=False)
-class PenaltyPath:
-    """(A + λP)⁻¹ for every λ: B diag(1 / (e + λ)) Bᵀ with BᵀAB = diag(e) and BᵀPB = I.
+def left_out_scores(
+    solution: RidgeSolution, sample: Sample, masses: Tensor, *, balanced: bool
+) -> Tensor:
+    """Return the scores of a sample by ``left_out``, some nodes at a time.  -> [n, classes]"""
+    scores = torch.empty(len(sample), len(masses), dtype=torch.float64)
+    means = solution.half(solution.problem.means.t())
+    step = max(BLOCK_VALUES // max(len(masses), 1), 1)
+    for start in range(0, len(sample), step):
+        part = sample.part(slice(start, start + step))
+        halves = Halves(solution.half(part.features), means, solution.half(part.own()))
+        scores[start : start + step] = left_out(
+            solution.problem, halves, part, masses, balanced=balanced
+        )
+    return scores
 
-    Attributes:
-        problem: A and the class means.
-        values: e.  float64 [m]
-        basis: B.  float64 [m, m]
+
+def left_out_errors(
+    path: PenaltyPath,
+    problem: RidgeProblem,
+    sample: Sample,
+    masses: Tensor,
+    penalties: Sequence[float],
+    *,
+    balanced: bool,
+) -> list[float]:
+    """Return the squared error of the sample, each node left out, for every λ.
+
+    All classes have equal weight if ``balanced``, else all nodes.
     """
-
-    problem: BalancedProblem
-    values: Tensor
-    basis: Tensor
-
-    @classmethod
-    def of(
-        cls, statistics: ClassStatistics, penalty: Tensor | None = None, *, balanced: bool = True
-    ) -> PenaltyPath:
-        """Decompose A, or A and P if there is another penalty than λI.  penalty: P, [m, m]"""
-        problem = BalancedProblem.of(statistics, balanced=balanced)
-        matrix = problem.matrix(torch.float64)
-        matrix = matrix.tril() + matrix.tril(-1).t()
-        if penalty is None:
-            values, basis = torch.linalg.eigh(matrix)
-            return cls(problem, values.clamp_min(0.0), basis)
-        factor = torch.linalg.cholesky(penalty.double())
-        half = torch.linalg.solve_triangular(factor, matrix, upper=False)
-        whole = torch.linalg.solve_triangular(factor, half.t(), upper=False)  # L⁻¹ A L⁻ᵀ
-        values, turn = torch.linalg.eigh(whole)
-        basis = torch.linalg.solve_triangular(factor.t(), turn, upper=True)
-        return cls(problem, values.clamp_min(0.0), basis)
-
-    def errors(
-        self, sample: Sample, masses: Tensor, penalties: Sequence[float], *, balanced: bool
-    ) -> list[float]:
-        """Return the squared error of the sample, each node left out, for every λ.
-
-        All classes have equal weight if ``balanced``, else all nodes.
-        """
-        counts = torch.bincount(sample.labels).double()
-        shares = counts[sample.labels].reciprocal() if balanced else torch.ones(len(sample))
-        totals = torch.zeros(len(penalties), dtype=torch.float64)
-        means = self.problem.means.t() @ self.basis
-        step = max(BLOCK_VALUES // max(len(means), 1), 1)
-        for start in range(0, len(sample), step):
-            part = sample.part(slice(start, start + step))
-            nodes, own = part.features @ self.basis, self.basis[part.landmarks]
-            for place, penalty in enumerate(penalties):
-                shrink = (self.values + penalty).rsqrt()
-                halves = Halves(nodes * shrink, means * shrink, own * shrink)
-                scores = left_out(self.problem, halves, part, masses, balanced=balanced)
-                scores[torch.arange(len(part)), part.labels] -= 1.0
-                totals[place] += (scores.square().sum(1) * shares[start : start + step]).sum()
-        return [float(total) for total in totals]
+    counts = torch.bincount(sample.labels).double()
+    shares = counts[sample.labels].reciprocal() if balanced else torch.ones(len(sample))
+    totals = torch.zeros(len(penalties), dtype=torch.float64)
+    means = problem.means.t() @ path.basis
+    step = max(BLOCK_VALUES // max(len(means), 1), 1)
+    for start in range(0, len(sample), step):
+        part = sample.part(slice(start, start + step))
+        nodes, own = part.features @ path.basis, path.basis[part.landmarks]
+        for place, penalty in enumerate(penalties):
+            shrink = (path.values + penalty).rsqrt()
+            halves = Halves(nodes * shrink, means * shrink, own * shrink)
+            scores = left_out(problem, halves, part, masses, balanced=balanced)
+            scores[torch.arange(len(part)), part.labels] -= 1.0
+            totals[place] += (scores.square().sum(1) * shares[start : start + step]).sum()
+    return [float(total) for total in totals]
 
 
 def choose_penalty(
@@ -200,7 +191,7 @@ def choose_penalty(
 ) -> float:
     """Return the least λ whose error on nodes left out in turn is nearly the smallest.
 
-    penalties: λ in question; penalty: P, if not the identity, see ``BalancedSolution``.
+    penalties: λ in question; penalty: P, if not the identity, see ``RidgeProblem``.
 
     Two classes by the sign of one feature, without noise: the least λ wins.
 
@@ -211,6 +202,7 @@ def choose_penalty(
     >>> choose_penalty(statistics, sample, [10.0, 0.1])
     0.1
     """
-    path = PenaltyPath.of(statistics, penalty, balanced=balanced)
-    errors = path.errors(sample, statistics.mass_, penalties, balanced=balanced)
+    problem = RidgeProblem.of(statistics, balanced=balanced)
+    path = PenaltyPath.of(problem.matrix(), penalty)
+    errors = left_out_errors(path, problem, sample, statistics.mass_, penalties, balanced=balanced)
     return nearly_best(penalties, errors)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
+from evergraph.graphs import Graph
 
 PARTS = ("train", "validation")
 
@@ -34,13 +35,18 @@ class LedgerEntries:
         return LedgerEntries(self.ids[rows], self.labels[rows], self.weights[rows])
 
 
-def check_held(ids: Tensor, known_as: Tensor) -> None:
-    """Raise unless a graph whose nodes are ``known_as`` holds the nodes to forget."""
+def ids_holding(ids: Tensor, graph: Graph, known_as: Tensor | None) -> Tensor:
+    """Return the id of each node of a graph; raise unless it holds the nodes to forget.
+
+    known_as: their ids, if these are not their positions.  int64 [nodes]
+    """
+    known_as = torch.arange(graph.num_nodes) if known_as is None else known_as
     strangers = ids[~torch.isin(ids, known_as)]
     if len(strangers):
         raise ConfigurationError(
             f"graph must hold the nodes to forget, but node {int(strangers[0])} is missing"
         )
+    return known_as
 
 
 class LearnedNodes:

@@ -1,9 +1,9 @@
-"""Class-balanced ridge regression: a linear head in closed form."""
+"""Ridge regression from sums: a linear head in closed form."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +12,6 @@ from torch import Tensor
 from evergraph.closed_form.statistics import ClassStatistics
 from evergraph.core.errors import DataError
 
-TOLERANCE = 0.02
 # A float32 factor takes half the time of a float64 one, but refining it takes a few products with
 # A per class: this pays above this width, which grows with the number of classes.
 NARROW = 1536
@@ -32,38 +31,57 @@ Map = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class BalancedProblem:
-    """The class-balanced Gram matrix A and class means of some statistics, without a copy of G.
+class RidgeProblem:
+    """(A + λ P) V = M with A = a G + Σ_k b_k μ_k μ_kᵀ, without a copy of G.
 
-    A = a G + Σ_c b_c μ_c μ_cᵀ, see ``balanced_moments``.
+    λ is ``regularisation`` x a scale, so that one value means the same at every width. P = I, for
+    V = argmin Σ ‖y - Vᵀφ‖² + λ ‖V‖², with the mean of A's diagonal as scale; or any other matrix,
+    as for features that are not whitened (see ``KernelMap``), with the ``total`` mass per feature
+    times the mean of P's diagonal.
 
     Attributes:
         gram: G, lower triangle.  [m, m]
         share: a.  float64 []
-        means: μ of every class, 0 for one without nodes.  float64 [m, classes]
-        excess: b.  float64 [classes]
+        means: μ: of every class, 0 for one without nodes, or of all nodes.  float64 [m, k]
+        excess: b.  float64 [k]
+        right: M.  float64 [m, columns]
+        total: number of classes with nodes if these count alike, or of nodes.
     """
 
     gram: Tensor
     share: Tensor
     means: Tensor
     excess: Tensor
+    right: Tensor
+    total: float = 1.0
 
     @classmethod
-    def of(cls, statistics: ClassStatistics, *, balanced: bool = True) -> BalancedProblem:
-        """Return the problem of the nodes so far, with equal node weights unless ``balanced``."""
+    def of(cls, statistics: ClassStatistics, *, balanced: bool = True) -> RidgeProblem:
+        """Return the problem of classes: M are the class means, which scores 1 for the own class.
+
+        A = C/M (G - Σ_c m_c μ_c μ_cᵀ) + Σ_c μ_c μ_cᵀ with masses m_c, M = Σ m_c, μ_c = s_c / m_c:
+        the weighted scatter within classes, plus every class mean once. With weights 1/n_c every
+        mass is 1, and A is the Gram matrix of the class-balanced least-squares problem itself; with
+        equal weights it is its estimate under one scatter for all classes. Classes without nodes
+        are ignored. Unless ``balanced``, nodes count by their weights.
+        """
         mass = statistics.mass_
-        met = mass > 0
-        tiny = torch.finfo(mass.dtype).tiny
-        share = met.sum() / mass.sum().clamp_min(tiny)
+        met, tiny = mass > 0, torch.finfo(mass.dtype).tiny
+        share, total = met.sum() / mass.sum().clamp_min(tiny), float(met.sum())
         if not balanced:
-            means = (statistics.sums_ * share).t()
-            return cls(statistics.gram_, share, means, torch.zeros_like(mass))
+            right = (statistics.sums_ * share).t()
+            return cls(statistics.gram_, share, right, torch.zeros_like(mass), right, total)
         means = (statistics.sums_ / mass.clamp_min(tiny)[:, None]).t().masked_fill_(~met, 0.0)
         excess = met.double() - share * mass  # remaining weight of each class mean's square
-        return cls(statistics.gram_, share, means, excess.where(excess.abs() > 1e-9, 0.0))
+        excess = excess.where(excess.abs() > 1e-9, 0.0)
+        return cls(statistics.gram_, share, means, excess, means, total)
 
-    def matrix(self, dtype: torch.dtype) -> Tensor:
+    @classmethod
+    def plain(cls, matrix: Tensor, right: Tensor) -> RidgeProblem:
+        """Return the problem of any A and M.  A: lower triangle, float64 [m, m]; [m, columns]"""
+        return cls(matrix, right.new_ones(()), right[:, :0], right.new_zeros(0), right)
+
+    def matrix(self, dtype: torch.dtype = torch.float64) -> Tensor:
         """Return A; values above its diagonal are undefined.  -> [m, m]"""
         matrix = self.gram.to(dtype, copy=True).mul_(self.share)
         if bool(self.excess.any()):
@@ -92,79 +110,80 @@ class BalancedProblem:
             total[:start].addmm_(left.t(), right[rows])
         return total.mul_(self.share) + (self.means * self.excess) @ (self.means.t() @ right)
 
+    def scale(self, penalty: Tensor | None = None) -> float:
+        """Return what λ is relative to; raise if A is not finite.  penalty: P, if not I"""
+        # Removing nodes may leave the diagonal slightly below 0.
+        scale = float(self.diagonal().abs().mean()) or 1.0
+        if not math.isfinite(scale):  # no regularisation would be enough
+            raise DataError(
+                f"embeddings must be finite and small enough to be squared, not {scale} on "
+                "average: use scaling='unit'"
+            )
+        if penalty is None:
+            return scale
+        return self.total * float(penalty.diagonal().mean()) / len(penalty) or 1.0
 
-def balanced_moments(
-    statistics: ClassStatistics, *, balanced: bool = True
-) -> tuple[Tensor, Tensor]:
-    """Return the class-balanced Gram matrix and the class means.  -> [m, m], [m, classes]
+    def solve(self, regularisation: float) -> Tensor:
+        """Return V with λ I as penalty.  -> float64 [m, columns]
 
-    A = C/M (G - Σ_c m_c μ_c μ_cᵀ) + Σ_c μ_c μ_cᵀ with masses m_c, M = Σ m_c, μ_c = s_c / m_c: the
-    weighted scatter within classes, plus every class mean once. With weights 1/n_c every mass is 1,
-    and A is the Gram matrix of the class-balanced least-squares problem itself; with equal weights
-    it is its estimate under one scatter for all classes. Classes without nodes are ignored. In
-    float64; values above A's diagonal are undefined.
-    """
-    problem = BalancedProblem.of(statistics, balanced=balanced)
-    return problem.matrix(torch.float64), problem.means
+        Wide problems are solved with a Cholesky factor in float32, refined with products in float64
+        until residuals are 1e-9 of the right side; narrow ones, and those too near to singular,
+        with a factor in float64. λ grows tenfold while rounding keeps the matrix from being
+        positive definite.
+        """
+        found = self._refined(regularisation * self.scale())
+        return self.solution(regularisation).weights if found is None else found
 
+    def _refined(self, ridge: float) -> Tensor | None:
+        """Return V by a factor in float32; None if that is slower or does not converge."""
+        width, columns = self.right.shape
+        if width <= NARROW + NARROW_PER_CLASS * columns:
+            return None
+        factor = self._factor(ridge, torch.float32)
+        if factor is None:
+            return None
+        return conjugate_gradients(
+            lambda right: self.times(right).add_(right, alpha=ridge),
+            lambda right: torch.cholesky_solve(right.float(), factor).double(),
+            self.right,
+        )
 
-def balanced_ridge(
-    statistics: ClassStatistics, regularisation: float, *, balanced: bool = True
-) -> Tensor:
-    """Return V = argmin Σ_c 1/n_c Σ_{i∈c} ‖y_i - Vᵀφ_i‖² + λ ‖V‖².  -> float64 [m, classes]
+    def solution(self, regularisation: float, penalty: Tensor | None = None) -> RidgeSolution:
+        """Return V with its factor in float64.  penalty: P, if not I"""
+        scale = self.scale(penalty)
+        while (factor := self._factor(regularisation * scale, torch.float64, penalty)) is None:
+            regularisation = max(10 * regularisation, 1e-7)
+        weights = torch.empty_like(self.right)
+        for part, into in zip(self.right.split(CLASSES, 1), weights.split(CLASSES, 1), strict=True):
+            into.copy_(torch.cholesky_solve(part, factor))
+        return RidgeSolution(self, factor, weights)
 
-    Unless ``balanced``, nodes count by their weights, without class balancing.
-
-    (A + λ I) V = [μ_0 ... μ_C-1], λ = ``regularisation`` x the mean of A's diagonal, so that one
-    value means the same at every width. Wide problems are solved with a Cholesky factor in float32,
-    refined with products in float64 until residuals are 1e-9 of the right side; narrow ones, and
-    those too near to singular, with a factor in float64. λ grows tenfold while rounding keeps the
-    matrix from being positive definite.
-    """
-    problem, met = BalancedProblem.of(statistics, balanced=balanced), statistics.mass_ > 0
-    if bool(met.all()):
-        return _solved(problem, problem.means, regularisation)
-    weights = torch.zeros_like(problem.means)
-    weights[:, met] = _solved(problem, problem.means[:, met], regularisation)
-    return weights
+    def _factor(
+        self, ridge: float, dtype: torch.dtype, penalty: Tensor | None = None
+    ) -> Tensor | None:
+        """Return L of A + λ P; None if rounding has left the matrix indefinite."""
+        matrix = self.matrix(dtype)
+        if penalty is None:
+            matrix.diagonal().add_(ridge)
+        else:
+            matrix.add_(penalty, alpha=ridge)
+        factor, failed = torch.linalg.cholesky_ex(matrix)
+        return None if int(failed) else factor
 
 
 @dataclass(frozen=True, eq=False)
-class BalancedSolution:
-    """V of ``balanced_ridge`` with the factor needed to leave out single nodes (``left_out``).
+class RidgeSolution:
+    """V with the factor needed to leave out single nodes (``left_out``).
 
     Attributes:
-        problem: A and the class means.
-        factor: L, the Cholesky factor of A + λ I.  float64 [m, m]
-        weights: V.  float64 [m, classes]
-        balanced: whether all classes have equal weight, or all nodes.
+        problem: A and M.
+        factor: L, the Cholesky factor of A + λ P.  float64 [m, m]
+        weights: V.  float64 [m, columns]
     """
 
-    problem: BalancedProblem
+    problem: RidgeProblem
     factor: Tensor
     weights: Tensor
-    balanced: bool = True
-
-    @classmethod
-    def of(
-        cls,
-        statistics: ClassStatistics,
-        regularisation: float,
-        *,
-        balanced: bool = True,
-        penalty: Tensor | None = None,
-    ) -> BalancedSolution:
-        """Solve with a factor in float64.
-
-        penalty: P, if λ tr(VᵀPV) is added instead of λ‖V‖², as for features that are not whitened
-        (see ``KernelMap``); λ is then relative to C/m times the mean of P's diagonal.
-        [m, m]
-        """
-        problem = BalancedProblem.of(statistics, balanced=balanced)
-        scale = penalty_scale(statistics, penalty, balanced=balanced)
-        while (factor := _factor(problem, regularisation * scale, torch.float64, penalty)) is None:
-            regularisation = max(10 * regularisation, 1e-7)
-        return cls(problem, factor, _substituted(factor, problem.means), balanced)
 
     def half(self, rows: Tensor) -> Tensor:
         """Return x̂ with x̂ · ŷ = xᵀ(A + λP)⁻¹y for every row x.  float64 [n, m] -> [n, m]"""
@@ -172,136 +191,22 @@ class BalancedSolution:
         return found.t()
 
 
-def penalty_scale(
-    statistics: ClassStatistics, penalty: Tensor | None = None, *, balanced: bool = True
-) -> float:
-    """Return what λ is relative to, see ``BalancedSolution.of``; raise if A is not finite."""
-    scale = _scale(BalancedProblem.of(statistics, balanced=balanced))
-    if penalty is None:
-        return scale
-    classes = float((statistics.mass_ > 0).sum())
-    return classes * float(penalty.diagonal().mean()) / len(penalty) or 1.0
-
-
-def solved(matrix: Tensor, means: Tensor, regularisation: float) -> Tensor:
-    """Return (A + λ I)⁻¹ M for any A, λ = ``regularisation`` x the mean of its diagonal.
-
-    Only the lower triangle of A is read. float64 [m, m], [m, k] -> [m, k]
-    """
-    nothing = means.new_zeros(len(matrix), 0)
-    problem = BalancedProblem(matrix, means.new_ones(()), nothing, means.new_zeros(0))
-    return _solved(problem, means, regularisation)
-
-
-def _solved(problem: BalancedProblem, means: Tensor, regularisation: float) -> Tensor:
-    scale = _scale(problem)
-    while True:
-        ridge = regularisation * scale
-        found = _refined(problem, means, ridge)
-        if found is not None:
-            return found
-        factor = _factor(problem, ridge, torch.float64)
-        if factor is not None:
-            return _substituted(factor, means)
-        regularisation = max(10 * regularisation, 1e-7)
-
-
-def _scale(problem: BalancedProblem) -> float:
-    """Return the mean of A's diagonal, to which λ is relative."""
-    # Removing nodes may leave it slightly below 0.
-    scale = float(problem.diagonal().abs().mean()) or 1.0
-    if not math.isfinite(scale):  # no regularisation would be enough
-        raise DataError(
-            f"embeddings must be finite and small enough to be squared, not {scale} on average: "
-            "use scaling='unit'"
-        )
-    return scale
-
-
-def _refined(problem: BalancedProblem, means: Tensor, ridge: float) -> Tensor | None:
-    """Return V by a factor in float32; None if that is slower or does not converge."""
-    width, classes = means.shape
-    if width <= NARROW + NARROW_PER_CLASS * classes:
-        return None
-    factor = _factor(problem, ridge, torch.float32)
-    if factor is None:
-        return None
-    return conjugate_gradients(
-        lambda right: problem.times(right).add_(right, alpha=ridge),
-        lambda right: torch.cholesky_solve(right.float(), factor).double(),
-        means,
-    )
-
-
-def _substituted(factor: Tensor, means: Tensor) -> Tensor:
-    """Return (L Lᵀ)⁻¹ M, some classes at a time."""
-    found = torch.empty_like(means)
-    for part, into in zip(means.split(CLASSES, 1), found.split(CLASSES, 1), strict=True):
-        into.copy_(torch.cholesky_solve(part, factor))
-    return found
-
-
-def _factor(
-    problem: BalancedProblem, ridge: float, dtype: torch.dtype, penalty: Tensor | None = None
-) -> Tensor | None:
-    """Return L of A + λ I or A + λ P; None if rounding has left the matrix indefinite."""
-    matrix = problem.matrix(dtype)
-    if penalty is None:
-        matrix.diagonal().add_(ridge)
-    else:
-        matrix.add_(penalty, alpha=ridge)
-    factor, failed = torch.linalg.cholesky_ex(matrix)
-    return None if int(failed) else factor
-
-
-def choose_regularisation(
-    training: ClassStatistics,
-    validation: ClassStatistics,
-    ladder: Sequence[float],
+def balanced_ridge(
+    statistics: ClassStatistics,
+    regularisation: float,
     *,
     balanced: bool = True,
-) -> float:
-    """Return the least regularisation whose error on validation nodes is nearly the smallest.
+    penalty: Tensor | None = None,
+) -> Tensor:
+    """Return V = argmin Σ_c 1/n_c Σ_{i∈c} ‖y_i - Vᵀφ_i‖² + λ VᵀPV.  -> float64 [m, classes]
 
-    The error is the class-balanced squared error,
-    Σ_c 1/n_c Σ_{i∈c} ‖y_i - Vᵀφ_i‖² = C - 2 tr(Vᵀ M) + tr(Vᵀ A V) with A and M of the validation
-    nodes: in closed form from their statistics, without the nodes. For "nearly", see
-    ``nearly_best``. Statistics of validation nodes may be narrower: the choice then uses the first
-    features of both, with λ relative to the diagonal of all features.
+    See ``RidgeProblem``; unless ``balanced``, nodes count by their weights, without class
+    balancing. penalty: P, if not the identity
     """
-    whole = BalancedProblem.of(training, balanced=balanced)
-    problem = BalancedProblem.of(training.narrowed(validation.width), balanced=balanced)
-    asked, centres = balanced_moments(validation, balanced=balanced)
-    asked = asked.tril() + asked.tril(-1).t()
-    # One decomposition serves the whole ladder: (A + λ I)⁻¹ M = U (Λ + λ)⁻¹ Uᵀ M.
-    matrix = problem.matrix(torch.float64)
-    values, vectors = torch.linalg.eigh(matrix)
-    turned = vectors.t() @ problem.means
-    penalties = turned.new_tensor(ladder).clamp_min(1e-9) * _scale(whole)
-    shrunk = values.clamp_min(0.0)[:, None] + penalties  # [m, ladder]
-    centres = torch.nn.functional.pad(centres, (0, turned.shape[1] - centres.shape[1]))
-    found = torch.zeros_like(penalties)
-    at_a_time = max(CLASSES // len(ladder), 1)
-    for part, centre in zip(turned.split(at_a_time, 1), centres.split(at_a_time, 1), strict=True):
-        weights = vectors @ (part[:, None] / shrunk[:, :, None]).flatten(1)
-        error = (weights * (asked @ weights)).view(*shrunk.shape, -1)
-        hits = weights.view(*shrunk.shape, -1) * centre[:, None]
-        found += (error - 2 * hits).sum((0, 2))
-    # A perfect fit rounds to either side of 0, and a limit relative to a negative error fails.
-    errors = (found + int((validation.mass_ > 0).sum())).clamp_min(0.0).tolist()
-    return nearly_best(ladder, errors)
-
-
-def nearly_best(ladder: Sequence[float], errors: Sequence[float]) -> float:
-    """Return the least regularisation whose error is within ``TOLERANCE`` of the smallest.
-
-    Shrunken scores raise the squared error long before they change a prediction.
-
-    >>> nearly_best([1.0, 0.1, 0.01], [0.5, 0.505, 0.6])
-    0.1
-    """
-    limit = (1 + TOLERANCE) * min(errors)
-    return min(r for r, error in zip(ladder, errors, strict=True) if error <= limit)
+    problem = RidgeProblem.of(statistics, balanced=balanced)
+    if penalty is None:
+        return problem.solve(regularisation)
+    return problem.solution(regularisation, penalty).weights
 
 
 def conjugate_gradients(times: Map, nearly_solve: Map, right: Tensor) -> Tensor | None:

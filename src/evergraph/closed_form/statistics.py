@@ -72,8 +72,6 @@ class ClassStatistics:
 
     Args:
         width: m, the length of a feature vector.
-        rank: keep only this many directions of G, and its diagonal: m (rank + 1) values instead of
-            m (m + 1) / 2. Sums stay exact; G does not. None keeps all.
         precise: count in float64, for many removals. Pass features in float64 too: those in
             float32 may differ in the last digit from one batch to another.
 
@@ -94,19 +92,16 @@ class ClassStatistics:
         self,
         width: int,
         *,
-        rank: int | None = None,
         precise: bool = False,
         device: torch.device | str = "cpu",
     ) -> None:
         self.width = width
-        self.rank = rank if rank is not None and rank < width else None
         self.precise = precise
         kept = torch.float64 if precise else torch.float32
         self.gram_ = torch.zeros(width, width, dtype=kept, device=device)
         self.sums_ = torch.zeros(0, width, dtype=torch.float64, device=device)
         self.mass_ = torch.zeros(0, dtype=torch.float64, device=device)
         self.counts_ = torch.zeros(0, dtype=torch.int64, device=device)
-        self._factor: tuple[Tensor, Tensor] | None = None
 
     @property
     def num_classes(self) -> int:
@@ -157,8 +152,6 @@ class ClassStatistics:
             self._count_rows(rows, labels[part], weights[part], sign)
         self.mass_.index_add_(0, labels, sign * weights.double())
         self.counts_.index_add_(0, labels, torch.full_like(labels, sign))
-        if self.rank is not None:
-            self._compress(self.rank)
 
     def exchange(
         self, before: Tensor, after: Tensor, labels: Tensor, weights: Tensor | None = None
@@ -174,7 +167,6 @@ class ClassStatistics:
         >>> statistics.gram_.tril().tolist(), statistics.sums_.tolist()
         ([[9.0, 0.0], [6.0, 4.0]], [[3.0, 2.0]])
         """
-        assert self.rank is None, "a compressed G cannot exchange nodes"
         was, now = before.to(self.gram_.dtype), after.to(self.gram_.dtype)
         change, mean = now - was, (was + now).mul_(0.5)
         if weights is not None:
@@ -231,8 +223,6 @@ class ClassStatistics:
         gram = (self.gram_.tril() + self.gram_.tril(-1).t()).double()
         self.gram_ = (matrix.t() @ gram @ matrix).to(self.gram_.dtype)
         self.sums_ = self.sums_ @ matrix
-        if self.rank is not None:
-            self._compress(self.rank)
 
     def merged(self, other: ClassStatistics, classes: Tensor | None = None) -> ClassStatistics:
         """Return the statistics of the nodes of both.
@@ -249,15 +239,13 @@ class ClassStatistics:
         classes = classes.to(self.counts_.device)
         precise = self.precise or other.precise
         device = self.gram_.device
-        both = ClassStatistics(self.width, rank=self.rank, precise=precise, device=device)
+        both = ClassStatistics(self.width, precise=precise, device=device)
         both.grow(max(self.num_classes, int(classes.max()) + 1 if len(classes) else 0))
         both.gram_ = self.gram_ + other.gram_.to(device)  # float64 if either is
         for name in ("sums_", "mass_", "counts_"):
             total = getattr(both, name)
             total[: self.num_classes] += getattr(self, name)
             total.index_add_(0, classes, getattr(other, name).to(total.device))
-        if both.rank is not None:
-            both._compress(both.rank)
         return both
 
     def narrowed(self, width: int) -> ClassStatistics:
@@ -268,57 +256,27 @@ class ClassStatistics:
         part.mass_, part.counts_ = self.mass_, self.counts_
         return part
 
-    def _compress(self, rank: int) -> None:
-        """Keep the leading directions of G, by two rounds of subspace iteration, and its diagonal.
-
-        G Q (Qᵀ G Q)⁻¹ Qᵀ G, Nyström's approximation, never exceeds G, so the rest of the diagonal
-        can be added. The starting point is fixed, so the same nodes always compress to the same
-        numbers.
-        """
-        gram = (self.gram_.tril() + self.gram_.tril(-1).t()).double()
-        start = torch.randn(self.width, rank, generator=torch.Generator().manual_seed(0)).double()
-        basis = torch.linalg.qr(gram @ start.to(gram.device)).Q
-        basis = torch.linalg.qr(gram @ basis).Q
-        image = gram @ basis
-        values, turn = torch.linalg.eigh(basis.t() @ image)
-        sound = values > 10 * torch.finfo(self.gram_.dtype).eps * values.max()  # above G's rounding
-        factor = image @ (turn * values.rsqrt().where(sound, 0.0))  # [m, rank]
-        rest = (gram.diagonal() - factor.square().sum(1)).clamp_min(0)
-        self._hold(factor.to(self.gram_.dtype), rest.to(self.gram_.dtype))
-
-    def _hold(self, factor: Tensor, rest: Tensor) -> None:
-        self._factor = factor, rest
-        self.gram_ = factor @ factor.t() + rest.diag()
-
     @property
     def usage(self) -> MemoryUsage:
         """Number of values in G and the sums, and the bytes of everything kept."""
-        kept = (self.sums_, *(self._factor or ()))
-        of_gram = self.width * (self.width + 1) // 2 if self.rank is None else 0
-        size = sum(tensor.nbytes for tensor in (*kept, self.mass_, self.counts_))
+        triangle = self.width * (self.width + 1) // 2
+        kept = sum(tensor.nbytes for tensor in (self.sums_, self.mass_, self.counts_))
         return MemoryUsage(
-            statistics=of_gram + sum(tensor.numel() for tensor in kept),
-            bytes=of_gram * self.gram_.element_size() + size,
+            statistics=triangle + self.sums_.numel(),
+            bytes=triangle * self.gram_.element_size() + kept,
         )
 
     def state(self) -> dict[str, Tensor]:
         """Return everything kept, by name."""
         kept = {"sums": self.sums_, "mass": self.mass_, "counts": self.counts_}
-        if self.rank is None:
-            return kept | {"gram": packed(self.gram_)}
-        if self._factor is None:
-            return kept
-        return kept | {"factor": self._factor[0], "rest": self._factor[1]}
+        return kept | {"gram": packed(self.gram_)}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
         device = self.gram_.device
         self.sums_ = state["sums"].to(device)
         self.mass_, self.counts_ = state["mass"].to(device), state["counts"].to(device)
-        if "gram" in state:
-            self.gram_ = unpacked(state["gram"], self.width).to(device, self.gram_.dtype)
-        elif "factor" in state:
-            self._hold(state["factor"].to(device), state["rest"].to(device))
+        self.gram_ = unpacked(state["gram"], self.width).to(device, self.gram_.dtype)
 
 
 def packed(matrix: Tensor) -> Tensor:

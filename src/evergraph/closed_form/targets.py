@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.ridge import nearly_best, solved
+from evergraph.closed_form.penalty_path import nearly_best
+from evergraph.closed_form.ridge import RidgeProblem
 from evergraph.closed_form.statistics import ClassStatistics, Features, row_blocks
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.memory.budget import MemoryUsage
@@ -36,6 +37,35 @@ class TargetMoments:
     totals: Tensor
     squares: Tensor
 
+    @property
+    def mean(self) -> Tensor:
+        """φ̄.  [m]"""
+        return self.sums / self.count
+
+    @property
+    def level(self) -> Tensor:
+        """ȳ of every target.  [targets]"""
+        return self.totals / self.count
+
+    @property
+    def spread(self) -> Tensor:
+        """Σ (y - ȳ)² of every target, above 0.  [targets]"""
+        left = self.squares - self.count * self.level.square()
+        return left.clamp_min(1e-12 * self.squares.clamp_min(1e-30))
+
+    def problem(self, *, centred: bool) -> RidgeProblem:
+        """Return the ridge problem of these targets.
+
+        A = G and M = Σ φ yᵀ, or with centred features and values G - n φ̄φ̄ᵀ and M - n φ̄ȳᵀ.
+        """
+        one = self.cross.new_ones(())
+        if not centred:
+            nothing = self.cross[:, :0]
+            return RidgeProblem(self.gram, one, nothing, nothing[0], self.cross, self.count)
+        right = self.cross.addr(self.sums, self.level, alpha=-1)
+        minus = one.expand(1) * -self.count
+        return RidgeProblem(self.gram, one, self.mean[:, None], minus, right, self.count)
+
 
 class TargetStatistics:
     """Sums of features and targets, from which heads are solved even if some values are missing.
@@ -49,7 +79,7 @@ class TargetStatistics:
     can be removed with the values with which they were added.
 
     Args:
-        width, rank, precise: see ``ClassStatistics``. Set ``precise`` if sums will be centred,
+        width, precise: see ``ClassStatistics``. Set ``precise`` if sums will be centred,
             since little may be left after subtracting the mean.
         targets: number of targets.
 
@@ -65,11 +95,10 @@ class TargetStatistics:
         width: int,
         *,
         targets: int,
-        rank: int | None = None,
         precise: bool = False,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.width, self.targets, self.rank, self.precise = width, targets, rank, precise
+        self.width, self.targets, self.precise = width, targets, precise
         self.device = torch.device(device)
         self.patterns_: dict[tuple[bool, ...], ClassStatistics] = {}
         self.cross_: dict[tuple[bool, ...], Tensor] = {}  # float64 [m + 2, targets]
@@ -164,7 +193,7 @@ class TargetStatistics:
     def _of(self, pattern: tuple[bool, ...]) -> tuple[ClassStatistics, Tensor]:
         if pattern not in self.patterns_:
             self.patterns_[pattern] = ClassStatistics(
-                self.width, rank=self.rank, precise=self.precise, device=self.device
+                self.width, precise=self.precise, device=self.device
             )
             self.patterns_[pattern].grow(1)
             shape = self.width + 2, self.targets
@@ -242,7 +271,7 @@ class TargetStatistics:
         return part
 
     def _empty(self, **other: int) -> TargetStatistics:
-        names = ("width", "targets", "rank", "precise", "device")
+        names = ("width", "targets", "precise", "device")
         return TargetStatistics(**{name: getattr(self, name) for name in names} | other)
 
     @property
@@ -273,10 +302,6 @@ class TargetStatistics:
             statistics.restore(own)
 
 
-# Scores of a least-squares head lie between 0 and 1; a sigmoid needs them multiplied by this.
-STEEPNESS = 10.0
-
-
 @dataclass(frozen=True, eq=False)
 class TargetWeights:
     """A linear head with offsets: ŷ = Vᵀφ + b.
@@ -296,7 +321,7 @@ def target_ridge(
     """Return argmin Σ_i (y_it - v_tᵀφ_i - b_t)² + λ ‖v_t‖² for every target t, where it is known.
 
     v_t = (G + λ I)⁻¹ M_t, λ = ``regularisation`` x the mean of G's diagonal. ``centred``: G and M
-    are those of centred features and values, G - n φ̄φ̄ᵀ and M - n φ̄ȳᵀ, from the same sums,
+    are those of centred features and values, see ``TargetMoments.problem``,
     and b_t = ȳ_t - v_tᵀφ̄ is not penalised; otherwise b is 0. A target that is unknown for all nodes
     is predicted as 0.
 
@@ -311,14 +336,9 @@ def target_ridge(
     offsets = weights.new_zeros(statistics.targets)
     for group in statistics.groups():
         part = statistics.moments(group)
-        gram, cross = part.gram.double(), part.cross
-        mean, level = part.sums / part.count, part.totals / part.count
+        weights[:, group] = found = part.problem(centred=centred).solve(regularisation)
         if centred:
-            gram = gram.addr(part.sums, mean, alpha=-1)
-            cross = cross.addr(part.sums, level, alpha=-1)
-        weights[:, group] = found = solved(gram, cross, regularisation)
-        if centred:
-            offsets[group] = level - mean @ found
+            offsets[group] = part.level - part.mean @ found
     return TargetWeights(weights, offsets)
 
 
@@ -357,8 +377,7 @@ def squared_errors(
         error = part.squares + part.count * b.square() + quadratic(part.gram, v)
         error += 2 * (b * (part.sums @ v) - b * part.totals - (v * part.cross).sum(0))
         if relative:
-            spread = part.squares - part.totals.square() / part.count
-            error /= spread.clamp_min(1e-12 * part.squares.clamp_min(1e-30))
+            error /= part.spread
         errors[group] = error.clamp_min(0.0)
     return errors
 
@@ -370,31 +389,3 @@ def quadratic(gram: Tensor, vectors: Tensor) -> Tensor:
     # Twice the lower triangle counts the diagonal once too often.
     twice = 2 * (vectors * (lower @ vectors)).sum(0)
     return twice - (vectors.square() * diagonal[:, None]).sum(0)
-
-
-def fitted_sigmoid(statistics: TargetStatistics, head: TargetWeights) -> tuple[Tensor, Tensor]:
-    """Return a and c of p_t = σ(a_t s_t + c_t), the probability of a label with score s_t.
-
-    Scores of nodes with and without a label are assumed normal with one variance, so that
-    a = (μ₊ - μ₋) / σ² and c = log(n₊ / n₋) - a (μ₊ + μ₋) / 2, with means and variance from
-    sums over held-back nodes: μ₊ = vᵀM / n₊, μ₋ = vᵀ(Σφ - M) / n₋, σ² = (vᵀGv - n₊μ₊² - n₋μ₋²) / n.
-    A label that all of them have, or none, or with μ₊ not above μ₋, gets the fixed
-    a = 10, c = -5.  -> float64 [targets] each
-    """
-    slope = torch.full_like(head.offsets, STEEPNESS)
-    shift = -slope / 2
-    for group in statistics.groups():
-        part = statistics.moments(group)
-        v = head.weights[:, group]
-        having, lacking = part.totals, part.count - part.totals
-        some = (having > 0.5) & (lacking > 0.5)
-        high = (v * part.cross).sum(0) / having.clamp_min(1)
-        low = (part.sums @ v - (v * part.cross).sum(0)) / lacking.clamp_min(1)
-        within = quadratic(part.gram, v) - having * high.square() - lacking * low.square()
-        variance = (within / part.count).clamp_min(1e-6)  # as if scores differed by 0.001
-        a = (high - low) / variance
-        c = (having.clamp_min(1) / lacking.clamp_min(1)).log() - a * (high + low) / 2
-        sound = some & (a > 0)
-        slope[group] = a.where(sound, slope[group])
-        shift[group] = c.where(sound, shift[group])
-    return slope, shift

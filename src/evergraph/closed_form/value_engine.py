@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from evergraph.closed_form.engine import Answers, ViewEngine
-from evergraph.closed_form.fusing import LADDER, PRIOR, Fused
+from evergraph.closed_form.answers import Answers
+from evergraph.closed_form.engine import ViewEngine
+from evergraph.closed_form.fusing import PRIOR, Fused
 from evergraph.closed_form.leave_one_out import Halves, Sample
-from evergraph.closed_form.ridge import nearly_best
+from evergraph.closed_form.penalty_path import LADDER, PenaltyPath, nearly_best
+from evergraph.closed_form.ridge import RidgeSolution
 from evergraph.closed_form.targets import TargetMoments, TargetStatistics
-
-
-class ValueSolution(NamedTuple):
-    """V of a view, the Cholesky factor of G̃ + λP, and the centred sums."""
-
-    weights: Tensor  # float64 [m, targets]
-    factor: Tensor  # float64 [m, m]
-    part: TargetMoments
-
 
 # With fewer nodes none is left out: what is left of so few says nothing about penalties.
 FEWEST = 8
@@ -37,11 +30,11 @@ class ValueEngine(ViewEngine):
 
     >>> from evergraph.closed_form.view_map import RandomMap
     >>> from evergraph.closed_form.views import View
-    >>> from evergraph.closed_form.engine import Answers
+    >>> from evergraph.closed_form.answers import Answers
     >>> engine, rows = ValueEngine(targets=1), torch.arange(1.0, 9.0)[:, None]
     >>> engine.begin(RandomMap((View((0,)),), {0: torch.ones(1, 1)}))
     >>> engine.count(rows, 3 * rows + 7)
-    >>> engine.solve(Answers(rows, 3 * rows + 7, torch.full((8,), -1)))
+    >>> _ = engine.solve(Answers(rows, 3 * rows + 7, torch.full((8,), -1)))
     >>> slope = engine.heads_[0] * 2 ** 0.5  # φ(x) = √2 x
     >>> slope.round(decimals=2).item(), engine.fused_.offsets.round(decimals=1).item()
     (3.0, 7.0)
@@ -77,69 +70,54 @@ class ValueEngine(ViewEngine):
         """Do nothing: sums without nodes are gone."""
 
     def _moments(self, sums: TargetStatistics) -> TargetMoments:
-        """Return the sums, centred, with mean features and values in place of totals."""
-        part = sums.moments(list(range(sums.targets)))
-        mean, level = part.sums / part.count, part.totals / part.count
-        gram = part.gram.double()
-        gram = (gram.tril() + gram.tril(-1).t()).addr(part.sums, mean, alpha=-1)
-        cross = part.cross.addr(part.sums, level, alpha=-1)
-        spread = (part.squares - part.count * level.square()).clamp_min(0.0)
-        return TargetMoments(gram, mean, part.count, cross, level, spread)
+        return sums.moments(list(range(sums.targets)))
 
-    def solution(self, place: int) -> ValueSolution:  # type: ignore[override]
+    def solution(self, place: int) -> RidgeSolution:
         """Return V of a view with what leaving nodes out needs."""
-        part = self._moments(self.sums_[place])
+        problem = self._moments(self.sums_[place]).problem(centred=True)
         penalty = self.penalty(self.map.views[place])
-        strength = float(self.strengths_[place]) * _scale(part, penalty)
-        factor = _factor(part.gram, strength, penalty)
-        return ValueSolution(torch.cholesky_solve(part.cross, factor), factor, part)
+        return problem.solution(float(self.strengths_[place]), penalty)
 
     def _solved(self, place: int, sample: Sample) -> tuple[Tensor, Tensor]:
         if not self.nodes:
             width = self.sums_[place].width
             return torch.zeros(width, self.targets).double(), sample.features[:, :0]
-        weights, factor, part = self.solution(place)
-        self._levels[place] = part.totals - part.sums @ weights
-        halves = Halves(*(
-            torch.linalg.solve_triangular(factor, rows.t(), upper=False).t()
-            for rows in (sample.features - part.sums, part.cross.t(), sample.own())
-        ))  # fmt: skip
-        return weights, left_out_values(halves, sample, part)
+        solution, part = self.solution(place), self._moments(self.sums_[place])
+        self._levels[place] = part.level - part.mean @ solution.weights
+        rows = sample.features - part.mean, solution.problem.right.t(), sample.own()
+        halves = Halves(*(solution.half(each) for each in rows))
+        return solution.weights, left_out_values(halves, sample, part)
 
-    def solve(self, answers: Answers) -> None:
-        """Set λ, V, a and b from the sums and the nodes that are left out in turn."""
+    def solve(self, answers: Answers) -> tuple[list[Tensor], Tensor] | None:
+        """Set λ, a, b and a_v V_v from the sums and the nodes that are left out in turn."""
         self._levels = [torch.zeros(self.targets).double() for _ in self.sums_]
         if len(answers.labels) < FEWEST:
-            answers = Answers(*(part[:0] for part in vars(answers).values()))
-        super().solve(answers)
+            assert answers.landmarks is not None
+            answers = Answers(answers.rows[:0], answers.labels[:0], answers.landmarks[:0])
+        return super().solve(answers)
 
     def _choice(  # type: ignore[override]
         self, sums: TargetStatistics, sample: Sample, penalty: Tensor | None
     ) -> float:
         part = self._moments(sums)
-        scale = _scale(part, penalty)
-        eye = torch.eye(sums.width, dtype=torch.float64)
-        factor = eye if penalty is None else torch.linalg.cholesky(penalty.double())
-        half = torch.linalg.solve_triangular(factor, part.gram, upper=False)
-        whole = torch.linalg.solve_triangular(factor, half.t(), upper=False)
-        values, turn = torch.linalg.eigh(whole)
-        basis = torch.linalg.solve_triangular(factor.t(), turn, upper=True)
-        nodes, cross = (sample.features - part.sums) @ basis, part.cross.t() @ basis
-        own = sample.own() @ basis
+        problem = part.problem(centred=True)
+        path, scale = PenaltyPath.of(problem.matrix(), penalty), problem.scale(penalty)
+        nodes, cross = (sample.features - part.mean) @ path.basis, problem.right.t() @ path.basis
+        own = sample.own() @ path.basis
         errors = []
         for value in LADDER:
-            shrink = (values.clamp_min(0.0) + value * scale).rsqrt()
+            shrink = (path.values + value * scale).rsqrt()
             halves = Halves(nodes * shrink, cross * shrink, own * shrink)
             gaps = (left_out_values(halves, sample, part) - sample.labels).square().sum(0)
-            errors.append(float((gaps / part.squares.clamp_min(1e-12)).sum()))
+            errors.append(float((gaps / part.spread.clamp_min(1e-12)).sum()))
         return nearly_best(LADDER, errors)
 
-    def _fused(self, scores: Tensor, labels: Tensor) -> Fused:
+    def mixture(self, scores: Tensor, answers: Answers, _: Sequence[int]) -> Fused:
         """Return weights a ≥ 0 of the views with the least squared error, and intercepts b.
 
         A view has weight 1 / views before anything is known, see ``fused_weights``.
         """
-        views = len(self.sums_)
+        labels, views = answers.labels, len(self.sums_)
         weights, offsets = torch.full((views,), 1 / views).double(), torch.zeros(self.targets)
         if scores.shape[:2] == labels.shape and len(labels) > 1:
             level, centre = labels.double().mean(0), scores.mean(0)  # [targets], [targets, views]
@@ -160,7 +138,7 @@ def left_out_values(halves: Halves, sample: Sample, part: TargetMoments) -> Tens
     """Return the values predicted for counted nodes, each computed as if it were left out.
 
     ŷ = y - (y - Vᵀφ̃ - ȳ) / (1 - h) with h = 1/n + φ̃ᵀ(G̃ + λP)⁻¹φ̃; a landmark is left out as a
-    landmark first, which sets its own weight to 0. part: centred sums.  -> float64 [n, targets]
+    landmark first, which sets its own weight to 0.  -> float64 [n, targets]
     """
     nodes, cross, own = halves
     found, lever = nodes @ cross.t(), nodes.square().sum(1)
@@ -171,22 +149,4 @@ def left_out_values(halves: Halves, sample: Sample, part: TargetMoments) -> Tens
     lever = lever - (across.square() / along).where(basis, 0.0) + 1 / part.count
     rest = (1 - lever).clamp_min(1e-6)[:, None]
     right = sample.labels.double()
-    return right - (right - found - part.totals) / rest
-
-
-def _scale(part: TargetMoments, penalty: Tensor | None) -> float:
-    """Return what λ is relative to, as ``penalty_scale`` does for classes."""
-    if penalty is None:
-        return float(part.gram.diagonal().abs().mean()) or 1.0
-    return part.count * float(penalty.diagonal().mean()) / len(penalty) or 1.0
-
-
-def _factor(gram: Tensor, strength: float, penalty: Tensor | None) -> Tensor:
-    """Return L of G̃ + λP, with λ raised until rounding leaves it positive definite."""
-    added = torch.eye(len(gram), dtype=gram.dtype) if penalty is None else penalty.double()
-    while True:
-        factor: Tensor
-        factor, failed = torch.linalg.cholesky_ex(gram + strength * added)
-        if not int(failed):
-            return factor
-        strength = max(10 * strength, 1e-12)
+    return right - (right - found - part.level) / rest

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.codes import ClassCodes
+from evergraph.closed_form.kernel_map import KernelMap
+from evergraph.closed_form.memory_heads import MemoryHeads, memory_views
 from evergraph.closed_form.relations import RelationCodes, RelationHops
 from evergraph.closed_form.relations import related as relations_of
 from evergraph.closed_form.shape import SHAPE_WIDTH, shape_of
-from evergraph.closed_form.view_map import RandomMap, ViewMap
+from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import (
     CODES,
     FAR,
@@ -26,10 +28,8 @@ from evergraph.closed_form.views import (
     hops_of,
     parse_views,
 )
-from evergraph.core.component import formerly, integer, number
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.component import integer, number
 from evergraph.core.resources import Resources
-from evergraph.core.sizes import shown
 from evergraph.graphs import Graph
 from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.nn.backbone import Backbone, Recipe, backbones
@@ -48,13 +48,9 @@ Relations are used if the graph has them."""
 FAR_WIDTH = 128
 # Values of all hops of a graph from which on rows that are not needed again are not kept.
 LARGE = 1 << 22
-# Below this width, another view is worth less than the width that the others lose.
-LEAST_WIDTH = 512
-NARROWEST, WIDEST, STEP = 64, 8192, 64
 
 
 @backbones.register
-@formerly(rows="dtype")
 @dataclass(kw_only=True, eq=False, repr=False)
 class ViewFeatures(Backbone):
     """Fixed ReLU features of several views of a node, with one linear head per view.
@@ -88,7 +84,7 @@ class ViewFeatures(Backbone):
     recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
     widest: ClassVar[int | None] = WIDEST_HOP  # wider features are projected
     on_landmarks: ClassVar[bool] = False  # whether features are kernel values to landmark nodes
-    statistics_share: ClassVar[float] = 0.7  # of ``memory``; the rest is for class sums and probes
+    statistics_share: ClassVar[float] = 0.6  # of ``memory``, see ``fit_into``
     views: Sequence[str] = VIEWS
     width: int = integer(1984, least=1)
     code_width: int = 64
@@ -118,6 +114,7 @@ class ViewFeatures(Backbone):
         )
         self._met_relations: bool | None = None
         self.head: Linear | None = None
+        self.memory_heads: MemoryHeads | None = None  # on nodes that are kept, beside ``head``
         self.place(self.device)
 
     def place(self, device: torch.device, resources: Resources | None = None) -> None:
@@ -127,7 +124,7 @@ class ViewFeatures(Backbone):
             EmbeddingCache(topology, device=device, storage=self.storage, resources=resources)
             for topology in self._topologies
         )
-        self._drawn: tuple[int, ViewMap] | None = None
+        self._drawn: tuple[int, RandomMap] | None = None
         self._prepared: WeakKeyDictionary[Graph, ViewRows] = WeakKeyDictionary()
         # The nodes of large graphs that were asked for, and their rows.
         self._asked: WeakKeyDictionary[Graph, tuple[Tensor, ViewRows]] = WeakKeyDictionary()
@@ -155,6 +152,27 @@ class ViewFeatures(Backbone):
             [self.bare, self.bare.new_zeros(classes - len(self.bare), self.bare.shape[1])]
         )
 
+    def kernels(self, rows: ViewRows) -> KernelMap:
+        """Return the kernels of nodes that are kept, see ``memory_views``."""
+        return KernelMap.of(
+            memory_views(self.parsed),
+            rows.taken(self.device).parts((*self.near, *self.far)),
+            units={CODES: 3} if self.sees_relations else None,
+        )
+
+    def set_heads(self, heads: Sequence[Tensor], weights: Tensor, bare: Tensor) -> None:
+        """Set W_v = a_v V_vᵀ of every view, and those for graphs that show no labels.
+
+        heads: V, [m, classes] each; weights, bare: a of every view.  [views] each
+        """
+        assert self.head is not None
+        parts = [torch.nn.functional.pad(h.t(), (0, self.width - len(h))) for h in heads]
+        mixed = zip(parts, weights.float(), strict=True)
+        self.head.weight.data = torch.cat([part * share for part, share in mixed], dim=1)
+        alone = zip(parts, bare.float(), self.parsed, strict=True)
+        if plain := [part * share for part, share, view in alone if not view.codes]:
+            self.bare = torch.cat(plain, dim=1)
+
     @property
     def sees_relations(self) -> bool:
         """Whether the training graph has relations."""
@@ -179,7 +197,9 @@ class ViewFeatures(Backbone):
         learned from, such as a test graph, only the rows asked for are kept; all of them are once
         other nodes are asked for.
         """
-        far = any(view.is_far for view in self._weights(coded=self.shows_codes(graph)))
+        coded = self.shows_codes(graph)
+        beside = self.memory_heads.used(coded=coded) if self.memory_heads else []
+        far = any(view.is_far for view in (*self._weights(coded=coded), *beside))
         rows = self._prepared.get(graph)
         if rows is not None and (rows.far is not None or not far):
             return rows, nodes.to(self.device)
@@ -227,10 +247,10 @@ class ViewFeatures(Backbone):
         """Return the width of a hop."""
         return inputs.hops.shape[1] // len(self.near)
 
-    def expansion(self) -> ViewMap:
+    def expansion(self) -> RandomMap | KernelMap:
         """Return φ of all views, the same numbers on every device.
 
-        Subclasses override this to use another map.
+        ``LandmarkFeatures`` has another map.
         """
         seed = int(self.seed)
         if self._drawn is not None and self._drawn[0] == seed:
@@ -295,7 +315,7 @@ class ViewFeatures(Backbone):
         projected = expansion.seen_of(rows, expansion.views)
         for view, part in weights.items():
             scores = scores + expansion.scores(view, projected, part)
-        return scores
+        return scores if self.memory_heads is None else scores + self.memory_heads.scores(rows)
 
     def hidden_states(self, inputs: ViewRows, rows: Tensor | None = None) -> Tensor:
         """Return the concatenated features of all views.  -> [rows, views x width]"""
@@ -317,48 +337,3 @@ class ViewFeatures(Backbone):
     def embed_seconds(self) -> float:
         """Seconds spent computing hops and codes."""
         return sum(cache.seconds for cache in self._caches)
-
-
-def fit_into(memory: int, backbone: ViewFeatures) -> ViewFeatures:
-    """Return a similar backbone whose statistics take at most ``memory`` bytes.
-
-    A view of width m takes 2 m² bytes. The first views, as many as can be ``LEAST_WIDTH`` wide, are
-    kept: at least one, including one without class codes. They are made as wide as possible.
-
-    >>> fitted = fit_into(50_000_000, ViewFeatures())
-    >>> len(fitted.views), fitted.width
-    (5, 1856)
-    """
-    views, room = parse_views(backbone.views), int(memory * backbone.statistics_share)
-    widths = [int((room / (2 * n)) ** 0.5) // STEP * STEP for n in range(1, len(views) + 1)]
-    count = max((n for n, width in enumerate(widths, 1) if width >= LEAST_WIDTH), default=1)
-    width = widths[count - 1]
-    if width < NARROWEST:
-        least = int(2 * NARROWEST**2 / backbone.statistics_share)
-        raise ConfigurationError(
-            f"memory must leave room for a view of width {NARROWEST}, {least:,} bytes, not "
-            f"{shown(memory)}"
-        )
-    chosen, plain = views[:count], [view for view in views if not view.codes]
-    if plain and all(view.codes for view in chosen):
-        chosen = (*chosen[:-1], plain[0])
-    return type(backbone)(
-        **backbone.get_params(deep=False)
-        | {"views": [str(view) for view in chosen], "width": min(width, WIDEST)}
-    )
-
-
-def probes_within(
-    memory: int, *, views: int, width: int, classes: int, dims: int, landmarks: int = 0
-) -> int:
-    """Return the number of probes per class that fit beside the statistics, at least one.
-
-    It depends on the number of classes, not on their order: probes of known classes are dropped
-    when others arrive. dims: values per node over all views, two bytes each; landmarks: number of
-    nodes kept besides.
-
-    >>> probes_within(5_000_000, views=1, width=1408, classes=10, dims=767)
-    59
-    """
-    statistics = views * (2 * width * (width + 1) + classes * (8 * width + 16))
-    return max(((memory - statistics) // (2 * dims + 16) - landmarks) // classes, 1)

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 from evergraph.closed_form.statistics import over_few_rows
 from evergraph.closed_form.views import CODE_HOPS, CODES, RELATIONS, View, ViewRows
 from evergraph.graphs.kernels.row_ranges import tiled_product
-from evergraph.topology.rowwise import Matrix, Panels
+from evergraph.topology.rowwise import Matrix, Panels, block_product
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -31,6 +31,7 @@ GPU_BLOCK_VALUES = 1 << 26
 
 Parts = Mapping[int, Tensor]  # part -> rows of nodes, or values computed from them
 Product = Callable[[Tensor, Tensor], Tensor]
+Rows = TypeVar("Rows", ViewRows, Tensor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +84,16 @@ class ViewMap(ABC):
         """Return φ_v Vᵀ.  weights: V, [classes, m] -> [n, classes]"""
         return self.features(view, projected) @ weights.t()
 
+    def scores_of(self, rows: ViewRows, heads: Sequence[Tensor]) -> Tensor:
+        """Return scores of nodes by every V.  heads: [m, classes] each -> [n, classes, views]"""
+        parts = [torch.empty(0, heads[0].shape[1], len(heads), device=self.device)]
+        for block in self.blocks(rows):
+            projected = self.seen_of(block, self.views)
+            pairs = zip(self.views, heads, strict=True)
+            scores = [self.scores(view, projected, head.t()) for view, head in pairs]
+            parts.append(torch.stack(scores, dim=2))
+        return torch.cat(parts)
+
     @abstractmethod
     def narrowed(self, width: int) -> Self:
         """Return the map of the first features of every view, with unchanged values."""
@@ -131,11 +142,16 @@ class ViewMap(ABC):
         named = dict.fromkeys(part for view in views for part in view.parts)
         return tuple(part for part in named if part in there)
 
-    def __call__(self, rows: ViewRows) -> Iterator[Tensor]:
+    def __call__(self, rows: ViewRows | Tensor) -> Iterator[Tensor]:
         """Yield the features of each view; without codes, only of views that need none.
 
+        rows: of the views, or whole vectors, for which no bit of a row depends on the other rows
         -> [n, m] each
         """
+        if isinstance(rows, Tensor):
+            projected = self.projected(self.cut(rows), block_product)
+            yield from (self.features(view, projected) for view in self.views)
+            return
         seen = [view for view in self.views if rows.codes is not None or not view.codes]
         projected = self.seen_of(rows, seen)
         for view in seen:
@@ -148,9 +164,9 @@ class ViewMap(ABC):
         assert parts.keys() >= set(needed), "rows must have the relations of the training graph"
         return self.projected({part: parts[part] for part in needed})
 
-    def blocks(self, rows: ViewRows) -> Iterator[ViewRows]:
+    def blocks(self, rows: Rows) -> Iterable[Rows]:
         """Yield rows in blocks of an efficient size."""
-        return rows.split(self.at_a_time)
+        return (rows[part] for part in self.slices(len(rows)))
 
     def slices(self, rows: int) -> Iterator[slice]:
         """Yield slices of this many rows that make blocks of an efficient size."""

@@ -14,8 +14,9 @@ from evergraph.core.checks import check_once
 from evergraph.core.errors import ConfigurationError
 
 # The parts of a node: hops are named by their numbers; the others are class codes, features along
-# relations, class codes along relations, and a node's shape.
-CODES, RELATIONS, RELATION_CODES, SHAPE = -1, -2, -3, -4
+# relations, class codes along relations, a node's shape, and the length of its own features, which
+# brings a constant beside them (see ``KernelMap``).
+CODES, RELATIONS, RELATION_CODES, SHAPE, LENGTH = -1, -2, -3, -4, -5
 CODE_HOPS = 2
 # Hops beyond this are far: they are computed for a few projected columns, see ``ViewFeatures``.
 FAR = 8
@@ -68,9 +69,10 @@ class View:
     @property
     def parts(self) -> tuple[int, ...]:
         """The parts of the view; a graph may not have all of them."""
+        length = (LENGTH,) if 0 in self.hops else ()
         codes = (CODES, RELATION_CODES) if self.codes else ()
         others = ((RELATIONS,) if self.related else ()) + ((SHAPE,) if self.shaped else ())
-        return (*self.hops, *others, *codes)
+        return (*self.hops, *length, *others, *codes)
 
     def __str__(self) -> str:
         others = ["r"] * self.related + ["s"] * self.shaped
@@ -102,7 +104,7 @@ class ViewRows:
 
     hops: Tensor  # all nodes' near hops of Â that any view needs, concatenated.  [nodes, hops x d]
     # all nodes' class codes; None if no label is shown.  [nodes, code dims] | None
-    codes: Tensor | None
+    codes: Tensor | None = None
     nodes: Tensor | None = None  # the selected nodes; None for all, in order.  int64 [n] | None
     # all nodes' features along relations; None if the graph has none. [nodes, relation dims] | None
     relations: Tensor | None = None
@@ -136,15 +138,34 @@ class ViewRows:
         parts = (self.hops, self.relations, self.shape, self.far)
         return sum(rows.shape[1] for rows in parts if rows is not None)
 
-    def taken(self, device: torch.device) -> ViewRows:
+    def taken(self, device: torch.device, dtype: torch.dtype = torch.float32) -> ViewRows:
         """Return the selected rows in memory, on a device."""
 
         def rows(tensor: Tensor) -> Tensor:
             if self.nodes is not None:
                 tensor = tensor.index_select(0, self.nodes.to(tensor.device))
-            return tensor.to(device, torch.float32)
+            return tensor.to(device, dtype)
 
         return self._each(rows)
+
+    def stored(self) -> dict[str, Tensor]:
+        """Return the rows of all nodes by name, without those that there are not."""
+        named = {name: getattr(self, name) for name in STORED}
+        return {name: rows for name, rows in named.items() if rows is not None}
+
+    def joined(self, other: ViewRows) -> ViewRows:
+        """Return the rows of both, all of them in memory; class codes may be missing: zeros.
+
+        >>> coded = ViewRows(torch.ones(1, 1), torch.ones(1, 2))
+        >>> ViewRows(torch.ones(1, 1)).joined(coded).codes.tolist()
+        [[0.0, 0.0], [1.0, 1.0]]
+        """
+        mine, theirs = self.stored(), other.stored()
+        for here, there in ((mine, theirs), (theirs, mine)):
+            if "codes" in there and "codes" not in here:
+                here["codes"] = there["codes"].new_zeros(len(here["hops"]), there["codes"].shape[1])
+        rows = {name: torch.cat([mine[name], theirs[name]]) for name in mine}
+        return ViewRows(**rows)
 
     def parts(self, hops: Sequence[int]) -> dict[int, Tensor]:
         """Return rows in memory by part; hops: the hops that they hold."""

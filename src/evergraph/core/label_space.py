@@ -11,13 +11,10 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice
+from evergraph.core.targets import Target, target_kinds, target_of
 
 Setting = Literal["class-il", "task-il"]
-Kind = Literal["class", "labels", "numbers"]
-"""Kind of target: one class, several labels, or numbers."""
-KINDS: tuple[str, ...] = get_args(Kind)
 SETTINGS: tuple[str, ...] = get_args(Setting)
-THRESHOLD = 0.5  # a node gets the labels with a higher probability
 
 
 @dataclass(frozen=True)
@@ -29,10 +26,10 @@ class LabelSpace:
     there. ``labels`` are the dataset's labels of the classes, in order of arrival; without them the
     labels are the classes' numbers.
 
-    If nodes have several labels or numbers, ``kind`` says which. These targets, with ``names``,
-    then take the place of classes; all of them exist from the first task on, and none excludes
-    another. For classes, ``names`` are the texts of the dataset's labels, by number, if they were
-    texts.
+    If nodes have several labels or numbers, ``kind`` says which (see ``core.targets``). These
+    targets, with ``names``, then take the place of classes; all of them exist from the first task
+    on, and none excludes another. For classes, ``names`` are the texts of the dataset's labels, by
+    number, if they were texts.
 
     >>> space = LabelSpace("task-il", (2, 2))
     >>> space.allowed(torch.tensor([0, 1])).int()
@@ -45,12 +42,17 @@ class LabelSpace:
     setting: Setting
     sizes: tuple[int, ...] = field(default=())
     labels: tuple[int, ...] = field(default=(), compare=False)
-    kind: Kind = "class"
+    kind: str = "class"
     names: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         check_choice("setting", self.setting, SETTINGS)
-        check_choice("kind", self.kind, KINDS)
+        check_choice("kind", self.kind, target_kinds.names())
+
+    @property
+    def target(self) -> Target:
+        """What is known of its kind of targets."""
+        return target_of(self.kind)
 
     @property
     def num_classes(self) -> int:
@@ -69,7 +71,7 @@ class LabelSpace:
     @property
     def called(self) -> list[int] | list[str]:
         """Names of the classes, or else their labels, in order of arrival."""
-        if self.kind == "class" and self.names:
+        if self.target.is_class and self.names:
             return [self.names[label] for label in self.classes]
         return self.classes
 
@@ -124,7 +126,7 @@ class LabelSpace:
         >>> LabelSpace("task-il", (1, 1)).decided
         True
         """
-        return self.kind == "class" and all(len(group) == 1 for group in self.groups())
+        return self.target.is_class and all(len(group) == 1 for group in self.groups())
 
     def task_of(self, labels: Tensor) -> Tensor:
         """Return the task in which each class first appeared.  int64 [n] -> int64 [n]
@@ -175,31 +177,8 @@ class Predictions:
     values: Tensor | None = None
 
 
-def likeliest(scores: Tensor, *, top: int = 1) -> tuple[Tensor, Tensor]:
-    """Return the classes with the highest scores, and their probabilities: softmax over all.
-
-    In case of ties the class that arrived first wins.  [n, classes] -> int64 [n, top], [n, top]
-
-    >>> import math, torch
-    >>> likeliest(torch.tensor([[0.0, math.log(3), -math.inf]]))
-    (tensor([[1]]), tensor([[0.7500]]))
-    >>> likeliest(torch.zeros(1, 4), top=2)
-    (tensor([[0, 1]]), tensor([[0.2500, 0.2500]]))
-    """
-    if top == 1:  # without a sort
-        classes = scores.argmax(dim=1, keepdim=True)
-    else:
-        classes = scores.argsort(dim=1, descending=True, stable=True)[:, :top]
-    return classes, scores.softmax(dim=1).gather(1, classes)
-
-
-def target_values(scores: Tensor, kind: Kind) -> Tensor:
-    """Return the probability of each label, or numbers unchanged.  [n, targets] -> same"""
-    return scores.sigmoid() if kind == "labels" else scores
-
-
-def answered_values(scores: Tensor, kind: Kind) -> Predictions:
+def predicted_values(scores: Tensor, target: Target) -> Predictions:
     """Return predictions for nodes with several labels or numbers."""
-    values = target_values(scores, kind).cpu()
+    values = target.shares(scores).cpu()
     largest, classes = values.max(dim=1)
     return Predictions(classes, largest, torch.full_like(largest, torch.nan), values)

@@ -25,16 +25,26 @@ from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import csr_tensor
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of
-from evergraph.tables.chunks import check_columns
 from evergraph.tables.columns import ids
-from evergraph.tables.edges import ENDS
 from evergraph.tables.frames import arrow_table, is_a, is_pyg, is_sparse, is_table
 from evergraph.tables.labels import boolean_name, say_alike
+from evergraph.tables.names import (
+    ENDS,
+    OF_EDGES,
+    OF_NODES,
+    ColumnNames,
+    check_columns,
+    of_edges,
+    of_nodes,
+    renamed,
+)
 from evergraph.tables.sources import naming
 
 if TYPE_CHECKING:
     import networkx
+    from typing_extensions import Unpack
 
+COLUMNS = (*OF_NODES, *OF_EDGES)  # that have a meaning in tables
 KINDS = (
     "a Graph, PyG's Data or HeteroData, a NetworkX graph, a SciPy sparse matrix or a pair of "
     "tables (nodes, edges)"
@@ -106,7 +116,7 @@ def numbered_labels(labels: Sequence[Any]) -> tuple[Tensor, tuple[str, ...] | No
     return torch.tensor(numbers, dtype=torch.int64), None
 
 
-def as_graph(source: Any, *, undirected: bool = False, **options: Any) -> Graph:
+def as_graph(source: Any, /, *, undirected: bool = False, **options: Any) -> Graph:
     """Return the graph that an object is or holds; see ``named_graph`` for supported objects.
 
     A ``Graph`` is returned unchanged.
@@ -120,7 +130,7 @@ def as_graph(source: Any, *, undirected: bool = False, **options: Any) -> Graph:
     return named_graph(source, undirected=undirected, **options).graph
 
 
-def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> NamedGraph:
+def named_graph(source: Any, /, *, undirected: bool = False, **options: Any) -> NamedGraph:
     """Return the graph that an object holds, with the names of its nodes and classes.
 
     Args:
@@ -129,8 +139,9 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
             ``edges=``, or the tuple (nodes, edges), from pandas, Polars or Arrow.
         undirected: whether to add the reverse of every edge.
         options: ``features`` and ``labels`` with NetworkX (attribute names) and SciPy (a matrix,
-            one label per node); with a table of nodes ``edges``, ``columns`` (how to read its
-            features) and ``unknown_edges``, as in ``load``; ``repeated``, as in ``load``.
+            one label per node), and ``weight`` with NetworkX (an attribute of edges); with a table
+            of nodes ``edges``, ``columns`` (how to read its features), ``unknown_edges`` and names
+            of columns such as ``id="customer_id"``, as in ``load``; ``repeated``, as in ``load``.
 
     >>> import pandas as pd
     >>> nodes = pd.DataFrame({"id": [7, 9], "label": ["x", "y"], "size": [1.0, 2.0]})
@@ -139,9 +150,9 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
     """
     source, options = _unpacked(source, options)
     doors: tuple[tuple[Any, Any, tuple[str, ...]], ...] = (
-        (_is_networkx, from_networkx, ("features", "labels", "repeated")),
+        (_is_networkx, from_networkx, ("features", "labels", "weight", "repeated")),
         (is_sparse, from_scipy, ("features", "labels", "repeated")),
-        (is_table, from_tables, ("edges", "columns", "unknown_edges", "repeated")),
+        (is_table, from_tables, ("edges", "columns", "unknown_edges", "repeated", *COLUMNS)),
         (lambda held: isinstance(held, Graph) or is_pyg(held), _plain, ("repeated",)),
     )
     kind = type(source).__name__
@@ -203,19 +214,21 @@ def from_networkx(
     *,
     features: str | Sequence[str] | None = None,
     labels: str | None = None,
+    weight: str = WEIGHT,
     undirected: bool = False,
     repeated: str = "last",
 ) -> NamedGraph:
     """Return a NetworkX graph with the names of its nodes, which may be any hashable objects.
 
     Edges of a ``networkx.Graph`` are undirected, those of a ``DiGraph`` directed. The attributes
-    ``weight`` of edges and ``time`` of nodes are read if present; the default weight is 1.
+    ``time`` of nodes and ``weight`` of edges are read if present; the default weight is 1.
 
     Args:
         source: the graph.
         features: the attribute with a node's features as a list, or the names of attributes with
             one number each; by default ``x``, or no features if it is missing.
         labels: the attribute with the class; by default ``label``, else ``y``. Nodes may lack it.
+        weight: the attribute of edges with their weight.
         undirected: whether to add the reverse of directed edges.
         repeated: for parallel edges of a multigraph, as in ``load``.
 
@@ -235,7 +248,7 @@ def from_networkx(
     label = labels or next((name for name in LABELS if name in there), LABELS[0])
     numbers, classes = numbered_labels([held.get(label) for held in nodes.values()])
     times = [held.get(TIME) for held in nodes.values()]
-    ends, weights = _edges(source, list(nodes))
+    ends, weights = _edges(source, list(nodes), weight)
     graph = Graph.from_edges(
         ends,
         features=_features(nodes, features),
@@ -250,8 +263,8 @@ def from_networkx(
     unread = sorted(map(str, there - {*used, label, TIME}))
     why = f"only {', '.join(used)}, {label} and {TIME} of nodes are used"
     say_ignored(WHERE, "attribute", unread, why)
-    others = {name for *_, held in source.edges(data=True) for name in held} - {WEIGHT}
-    say_ignored(WHERE, "attribute", sorted(map(str, others)), f"only {WEIGHT} of edges is used")
+    others = {name for *_, held in source.edges(data=True) for name in held} - {weight}
+    say_ignored(WHERE, "attribute", sorted(map(str, others)), f"only {weight} of edges is used")
     return NamedGraph(graph, list(nodes), classes)
 
 
@@ -276,11 +289,13 @@ def _features(nodes: Attributes, features: str | Sequence[str] | None) -> Tensor
     return torch.from_numpy(matrix.reshape(len(nodes), -1))
 
 
-def _edges(source: networkx.Graph, nodes: Sequence[Hashable]) -> tuple[Tensor, Tensor | None]:
+def _edges(
+    source: networkx.Graph, nodes: Sequence[Hashable], weight: str
+) -> tuple[Tensor, Tensor | None]:
     """Return edges as positions, and their weights if any has one.  -> int64 [2, edges]"""
     place = {node: number for number, node in enumerate(nodes)}
-    edges = list(source.edges(data=WEIGHT))
-    weights = [weight for *_, weight in edges]
+    edges = list(source.edges(data=weight))
+    weights = [each for *_, each in edges]
     ends = [(place[start], place[end]) for start, end, _ in edges]
     pairs = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2).t()
     if all(weight is None for weight in weights):
@@ -296,6 +311,7 @@ def from_tables(
     columns: Columns | Mapping[str, str | Encoder] | Scheme | None = None,
     unknown_edges: str = "refuse",
     repeated: str = "last",
+    **names: Unpack[ColumnNames],
 ) -> NamedGraph:
     """Return the graph of two tables with the ids of its nodes.
 
@@ -303,7 +319,7 @@ def from_tables(
     column is a feature of any kind. edges: ``source``, ``target``, optionally ``weight`` and
     ``relation``. The rules are those of a folder of tables; a named pandas index is a column.
     columns: how to read features that should not be guessed; unknown_edges: ``skip`` leaves out
-    edges to unknown ids; repeated: as in ``load``.
+    edges to unknown ids; repeated: as in ``load``; names: of columns, as ``id="customer_id"``.
 
     >>> import pandas as pd
     >>> nodes = pd.DataFrame({"id": ["a", "b"], "label": ["art", None], "size": [1.5, 2.0]})
@@ -313,17 +329,17 @@ def from_tables(
     """
     require("pyarrow", extra="tables", why="a graph from tables")
     with naming(NODES):
-        table = arrow_table(_indexed(nodes))
-        check_columns(table.column_names, ("id",))
-        names = ids(table, "id").to_pylist()
+        table = renamed(arrow_table(_indexed(nodes)), of_nodes(names))
+        check_columns(table.column_names, ("id",), lambda: table)
+        known = ids(table, "id").to_pylist()
     with naming(EDGES):
-        pairs = arrow_table(_indexed(edges))
-        check_columns(pairs.column_names, ENDS)
+        pairs = renamed(arrow_table(_indexed(edges)), of_edges(names))
+        check_columns(pairs.column_names, ENDS, lambda: pairs)
     chosen, paths = columns if isinstance(columns, Scheme) else columns_of(columns), (NODES, EDGES)
     how = {"unknown_edges": unknown_edges, "repeated": repeated}
     graph = graph_of_tables(table, pairs, chosen, paths=paths, undirected=undirected, **how)
     graph = graph.to_undirected() if undirected else graph
-    return NamedGraph(graph, names, list(graph.class_names) or None)
+    return NamedGraph(graph, known, list(graph.class_names) or None)
 
 
 def _indexed(table: Any) -> Any:

@@ -33,6 +33,7 @@ READERS: dict[str, Callable[..., Graph]] = {".npz": read_npz, ".pt": read_pt}
 
 def load(
     source: Any,
+    /,
     *,
     undirected: bool = True,
     directions: bool = False,
@@ -61,8 +62,9 @@ def load(
         repeated: for edges that a file, a table or an object lists several times: ``last`` weight
             counts, or the ``sum`` or ``mean`` of the weights, or the ``count`` of the rows, or
             ``refuse``. In an undirected table (b, a) is then (a, b) again.
-        parameters: passed to the dataset's constructor; a path takes none. An object takes
-            ``features``, ``labels`` or ``edges``, as in ``named_graph``.
+        parameters: passed to the dataset's constructor. Tables take the names of their columns, as
+            ``id="customer_id"``; ``label``, ``source``, ``target`` and ``weight`` likewise. An
+            object takes ``features``, ``labels`` or ``edges``, as in ``named_graph``.
 
     >>> import evergraph.datasets.synthetic
     >>> load("synthetic", nodes=100, classes=4, features=8)
@@ -85,12 +87,9 @@ def load(
         )
     if isinstance(source, str) and not looks_like_path(source):
         raise UnknownNameError("dataset, and no file or folder, called", source, datasets.names())
-    if parameters:
-        raise ConfigurationError(
-            f"parameter {next(iter(parameters))!r} was given with the path {source}: "
-            f"a path takes none"
-        )
-    graph = read_path(Path(source), columns, unknown_edges, repeated, undirected=one_edge)
+    graph = read_path(
+        Path(source), columns, unknown_edges, repeated, undirected=one_edge, names=parameters
+    )
     return _fitting(graph, undirected=undirected, directions=directions)
 
 
@@ -103,16 +102,16 @@ def _fitting(graph: Graph, *, undirected: bool, directions: bool) -> Graph:
     return graph.to_undirected() if undirected else graph
 
 
-def load_outline(source: str | Path, *, repeated: str = "last") -> Graph:
+def load_outline(source: str | Path, /, *, repeated: str = "last", **names: Any) -> Graph:
     """Return a graph for counting: like ``load``, with edges as listed and arbitrary features."""
     if isinstance(source, str) and is_registered(source):
         say_hidden(source)
         check_no_columns(source, None, repeated=repeated)
-        dataset = datasets.make(source)
+        dataset = datasets.make(source, **names)
         graph = dataset.load_outline(default_cache())
         check_facts(dataset.name, graph)
         return graph
-    return load(source, undirected=False, repeated=repeated)
+    return load(source, undirected=False, repeated=repeated, **names)
 
 
 def load_named(
@@ -153,13 +152,21 @@ def read_path(
     repeated: str = "last",
     *,
     undirected: bool = False,
+    names: Mapping[str, Any] | None = None,
 ) -> Graph:
-    """Return the graph of a file or folder, edges as listed; other arguments as in ``load``."""
+    """Return the graph of a file or folder, edges as listed; other arguments as in ``load``.
+
+    names: the user's names of columns, by ours.
+    """
     path = path.expanduser()
     if path.is_dir() and not is_graph_folder(path):
         chosen = columns if isinstance(columns, Scheme) else columns_of(columns)
         how = {"unknown_edges": unknown_edges, "repeated": repeated}
-        return read_table_folder(path, chosen, undirected=undirected, **how)
+        return read_table_folder(path, chosen, undirected=undirected, names=names or {}, **how)
+    for name in names or ():
+        raise ConfigurationError(
+            f"parameter {name!r} was given with the path {path}, which takes none"
+        )
     made = "last" if path.suffix in READERS else repeated  # these take it as well
     check_no_columns(path, columns, unknown_edges, made)
     if path.is_dir():  # an imported graph

@@ -1,5 +1,14 @@
 """The accuracy matrix and the measures computed from it."""
 
+from evergraph.core.targets.measures import (
+    average_precision,
+    balanced_accuracy,
+    macro_f1,
+    mean_absolute_error,
+    micro_f1,
+    plain_accuracy,
+    r2,
+)
 from evergraph.evaluation.accuracy_matrix import (
     AccuracyMatrix,
     anytime_accuracy,
@@ -18,20 +27,9 @@ from evergraph.evaluation.evaluator import (
     expected_calibration_error,
     rejection_auroc,
 )
-from evergraph.evaluation.yardstick import (
-    YARDSTICKS,
-    Yardstick,
-    average_precision,
-    balanced_accuracy,
-    macro_f1,
-    mean_absolute_error,
-    micro_f1,
-    plain_accuracy,
-    r2,
-)
 
 __all__ = [
-    "AVERAGES", "MEASURES", "YARDSTICKS", "AccuracyMatrix", "Evaluation", "Predictor", "Yardstick",
+    "AVERAGES", "MEASURES", "AccuracyMatrix", "Evaluation", "Predictor",
     "anytime_accuracy", "area_under_curve", "average_accuracy", "average_accuracy_curve",
     "average_forgetting", "average_forgetting_curve", "average_precision", "balanced_accuracy",
     "evaluate", "expected_calibration_error", "macro_f1", "mean_absolute_error", "micro_f1",

@@ -12,16 +12,17 @@ from torch import Tensor
 
 from evergraph.core.label_space import LabelSpace, Predictions
 from evergraph.core.notices import say
-from evergraph.evaluation.yardstick import BESIDE, YARDSTICKS, balanced_accuracy
+from evergraph.core.targets import OneClass
+from evergraph.core.targets.measures import balanced_accuracy
 from evergraph.graphs import Graph
 from evergraph.streams import Exam, GraphStream
 from evergraph.streams.stream import TESTINGS, Testing
 
 BINS = 15
-AVERAGES = YARDSTICKS["class"].rows
-MEASURES = ("calibration_error", "rejection_auroc", "forward_transfer", *BESIDE)
+AVERAGES = OneClass.rows
+MEASURES = ("calibration_error", "rejection_auroc", "forward_transfer")  # of classes
 AccuracyRows = dict[str, dict[str, list[float]]]
-"""rows[testing][average][j]: accuracy on task j, or the measure named in ``YARDSTICKS``."""
+"""rows[testing][average][j]: accuracy on task j, or another of the ``rows`` of a target."""
 Measures = dict[str, dict[str, float | None]]
 """measures[testing][name]: one number per task; None if it is not defined."""
 
@@ -159,11 +160,11 @@ def evaluate(
     part: ``test``, or ``validation`` for choosing hyper-parameters. preview: whether to test on
     the next task as well, for ``rejection_auroc`` and ``forward_transfer``; the model then also
     runs on the next task's graph. ``calibration_error`` is over all nodes tested so far. For
-    multi-label and regression targets there are only the measures of ``YARDSTICKS``.
+    multi-label and regression targets there are only those of its ``Target``.
     """
     rows: AccuracyRows = {}
     measures: Measures = {}
-    yardstick = YARDSTICKS[stream.kind]
+    target = stream.target
     for testing in testings:
         seen = mark(learner, stream.exams(index, testing, part))
         order = seen.tasks.argsort(stable=True)
@@ -172,9 +173,9 @@ def evaluate(
         if seen.values is not None and seen.targets is not None:
             compared = seen.values, seen.targets
         given, right = (each[order].split(counts) for each in compared)
-        rows[testing] = {n: list(map(mean, given, right)) for n, mean in yardstick.rows.items()}
-        if stream.kind != "class":
-            beside = {name: metric(*compared) for name, metric in yardstick.beside.items()}
+        rows[testing] = {n: list(map(mean, given, right)) for n, mean in target.rows.items()}
+        if not target.is_class:
+            beside = {name: metric(*compared) for name, metric in target.beside.items()}
             measures[testing] = {name: _meaningful(value) for name, value in beside.items()}
             continue
         last = testing == testings[0] and index + 1 == len(stream)

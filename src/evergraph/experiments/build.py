@@ -18,6 +18,7 @@ from evergraph.core.plugins import load_plugins
 from evergraph.core.resolver import Resolver
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import seeded
+from evergraph.core.targets import target_of
 from evergraph.datasets import load
 from evergraph.experiments.config import (
     Component,
@@ -319,14 +320,14 @@ def fitted_to(graph: Graph, config: RunConfig) -> RunConfig:
     If nodes have several labels or numeric targets, the default method ``auto`` is replaced by
     ``analytic``, and tasks are cut without classes. Both are logged in one line.
     """
-    kind = "class" if graph.targets is None else graph.targets.kind
+    target = target_of("class" if graph.targets is None else graph.targets.kind)
     told = []
     as_it_comes = resolved(RunConfig(stream=config.stream)).method  # adapted to the stream
-    if kind != "class" and config.method == as_it_comes:
+    if not target.is_class and config.method == as_it_comes:
         told.append("method analytic in place of auto, which learns classes")
         config = resolved(config.model_copy(update=_OF_TARGETS))
-    methods.resolve(config.method.name).check_kind(kind)
-    if kind != "class" and config.stream.by == "class":
+    methods.resolve(config.method.name).check_kind(target.name)
+    if not target.is_class and config.stream.by == "class":
         timed, asked = graph.time is not None, config.stream.tasks
         by, tasks = without_classes(
             "class", tasks=asked, timed=timed, setting=cast("Setting", config.stream.setting)
@@ -336,8 +337,7 @@ def fitted_to(graph: Graph, config: RunConfig) -> RunConfig:
         config = config.model_copy(update={"stream": config.stream.model_copy(update=cut)})
     config = _not_embedded_twice(graph, config)
     if told:
-        nodes = "several labels" if kind == "labels" else "numbers to predict"
-        say(config.dataset.name, f"its nodes have {nodes}: {', '.join(told)}")
+        say(config.dataset.name, f"its nodes have {target.described}: {', '.join(told)}")
     return config
 
 

@@ -17,12 +17,10 @@ from evergraph.core.device import choose_device, cpu_count
 from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.extras import installed, installed_version, require
-from evergraph.core.label_space import Kind
+from evergraph.core.targets import Target, target_of
 from evergraph.evaluation import (
     MEASURES,
-    YARDSTICKS,
     AccuracyMatrix,
-    Yardstick,
     anytime_accuracy,
     area_under_curve,
     average_accuracy,
@@ -178,10 +176,9 @@ class RunResult(Shown):
     learner: Learner | None = field(default=None, compare=False)
 
     @property
-    def yardstick(self) -> Yardstick:
-        """Measure of predictions: accuracy, or its counterpart for other targets."""
-        kind: Kind = self.dataset.get("targets", {}).get("kind", "class")
-        return YARDSTICKS[kind]
+    def target(self) -> Target:
+        """What its nodes have to be predicted, with its measures: a class, labels or numbers."""
+        return target_of(self.dataset.get("targets", {}).get("kind", "class"))
 
     @property
     def headline(self) -> dict[str, str]:
@@ -189,15 +186,15 @@ class RunResult(Shown):
 
         Targets other than classes have no protocol, and their own averaging.
         """
-        main = {"testing": "local", "averaging": self.yardstick.main}
+        main = {"testing": "local", "averaging": self.target.main}
         if self.config.protocol is None:
             return main
         told = read_protocol(self.config.protocol).headline
-        known = told["averaging"] in self.yardstick.rows
+        known = told["averaging"] in self.target.rows
         return told if known else main | {"testing": told["testing"]}
 
     def _repr_facts(self) -> dict[str, object]:
-        measured = {} if self.yardstick.main == "balanced" else {"measured": self.yardstick.name}
+        measured = {} if self.target.main == "balanced" else {"measured": self.target.measure}
         return {
             "method": self.config.method.name,
             "dataset": self.config.dataset.name,
@@ -215,13 +212,13 @@ class RunResult(Shown):
             f"AF {100 * self.average_forgetting(t, a):.1f} %, "
             f"anytime {100 * self.anytime_accuracy(t, a):.1f} %"
             for t in TESTINGS
-            for a in self.yardstick.rows
+            for a in self.target.rows
         }
         facts = {k: v for k, v in self._repr_facts().items() if not k.startswith("average_")}
         return facts | found | {"seconds": round(self.total_seconds, 1)}
 
     def _repr_pictures(self) -> str:
-        average, name = self.yardstick.main, self.yardstick.name
+        average, name = self.target.main, self.target.measure
         mean = np.mean([seed.matrix("local", average) for seed in self.seeds], axis=0)
         caption = f"<b>{name}</b>, local, {average}, in percent: a row after each task"
         return matrix_table(mean, caption)
@@ -243,7 +240,7 @@ class RunResult(Shown):
 
     def anytime_accuracy(self, testing: str = "local", average: str | None = None) -> float:
         """Return the mean of AA over all tests and seeds; average: as above.  0..1"""
-        return self._mean(anytime_accuracy, testing, average or self.yardstick.main)
+        return self._mean(anytime_accuracy, testing, average or self.target.main)
 
     def _mean(self, metric: Metric, testing: str | None, average: str | None) -> float:
         main = self.headline
@@ -272,7 +269,7 @@ class RunResult(Shown):
             (*names, seed.seed, testing, average, count - 1, task, accuracy)
             for seed in self.seeds
             for testing in TESTINGS
-            for average in self.yardstick.rows
+            for average in self.target.rows
             for count, row in zip(seed.tested_after, seed.rows, strict=True)
             for task, accuracy in enumerate(row[testing][average])
         ]
@@ -284,8 +281,8 @@ class RunResult(Shown):
         average: as in ``average_accuracy``. axes: to draw into, for several results in one figure;
         new ones by default.
         """
-        average = average or self.yardstick.main
-        check_choice("average", average, self.yardstick.rows)
+        average = average or self.target.main
+        check_choice("average", average, self.target.rows)
         if axes is None:
             require("matplotlib", extra="report", why="RunResult.plot()")
             from matplotlib import pyplot
@@ -295,7 +292,7 @@ class RunResult(Shown):
         config = self.config
         plot_curves(axes, matrices, self.seeds[0].tested_after, name=config.method.name)
         learned = "batches" if "steps" in self.dataset else "tasks"
-        axes.set(xlabel=f"{learned} learned", ylabel=f"average {self.yardstick.name} (%)")
+        axes.set(xlabel=f"{learned} learned", ylabel=f"average {self.target.measure} (%)")
         axes.set_title(f"{config.dataset.name}, {config.stream.setting}")
         return axes
 
@@ -305,7 +302,7 @@ class RunResult(Shown):
         seconds = {phase: sum(s.seconds[phase] for s in self.seeds) for phase in PHASES}
         costs = [s.recomputed for s in self.seeds if s.recomputed is not None]
         refresh = {"recomputed": sum(c[0] for c in costs), "of": sum(c[1] for c in costs)}
-        averages = self.yardstick.rows
+        averages = self.target.rows
         matrices = [
             {"seed": s.seed}
             | {t: {a: [row[t][a] for row in s.rows] for a in averages} for t in TESTINGS}
@@ -318,12 +315,12 @@ class RunResult(Shown):
             return mean
 
         measures: dict[str, dict[str, Any]] = {testing: {} for testing in TESTINGS}
-        for testing, name in product(TESTINGS, MEASURES):
+        for testing, name in product(TESTINGS, (*MEASURES, *self.target.beside)):
             found = [s.measure(testing, name) for s in self.seeds]
             known = [value for value in found if value is not None]
             measures[testing][name] = spread(known) if known else None
         return {
-            "metric": {"name": self.yardstick.name, "key": self.yardstick.main},
+            "metric": {"name": self.target.measure, "key": self.target.main},
             "protocol": self.config.protocol,
             "headline": self.headline,
             "average_accuracy": self._summary(average_accuracy),
@@ -350,5 +347,5 @@ class RunResult(Shown):
         return self._each_way(lambda t, a: spread([metric(s.matrix(t, a)) for s in self.seeds]))
 
     def _each_way(self, make: Callable[[str, str], Any]) -> dict[str, Any]:
-        ways = self.yardstick.rows
+        ways = self.target.rows
         return {testing: {name: make(testing, name) for name in ways} for testing in TESTINGS}

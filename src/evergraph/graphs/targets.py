@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,9 +13,7 @@ from evergraph.core.checks import check_choice, check_once
 from evergraph.core.display import Shown
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import is_mapped
-
-TargetKind = Literal["labels", "numbers"]
-TARGET_KINDS: tuple[str, ...] = get_args(TargetKind)
+from evergraph.core.targets import Target, target_kinds, target_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,11 +31,12 @@ class Targets(Shown):
     """
 
     values: Tensor
-    kind: TargetKind
+    kind: str
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_choice("kind", self.kind, TARGET_KINDS)
+        kinds = [kind for kind in target_kinds.names() if not target_of(kind).is_class]
+        check_choice("kind", self.kind, kinds)
         if self.values.dim() != 2 or not self.values.shape[1]:
             raise DataError(
                 f"targets have shape {list(self.values.shape)}: expected [nodes, targets], at "
@@ -52,7 +51,7 @@ class Targets(Shown):
             )
         check_once("names of targets", self.names)
         if not is_mapped(self.values):  # those of a graph folder were checked when it was made
-            object.__setattr__(self, "values", _checked(self.values, self.kind, self.names))
+            object.__setattr__(self, "values", _checked(self.values, self.target, self.names))
 
     def _repr_facts(self) -> dict[str, object]:
         nodes, targets = self.values.shape
@@ -61,6 +60,11 @@ class Targets(Shown):
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @property
+    def target(self) -> Target:
+        """What is known of its kind."""
+        return target_of(self.kind)
 
     @property
     def known(self) -> Tensor:
@@ -163,18 +167,16 @@ def one_column(name: str, values: Tensor) -> Tensor:
     return values.reshape(-1)
 
 
-def _checked(values: Tensor, kind: str, names: Sequence[str]) -> Tensor:
+def _checked(values: Tensor, target: Target, names: Sequence[str]) -> Tensor:
     """Return values as float32; raise if a known one is not allowed for its kind."""
     found = values.detach().float()
     unknown = found.isnan()
-    labels = kind == "labels"
-    sound = (found == 0) | (found == 1) if labels else found.isfinite()
+    sound, rule = target.check_matrix(found)
     wrong = ~(sound | unknown)
     if bool(wrong.any()):
-        node, target = (int(place) for place in wrong.nonzero()[0])
-        rule = "0 or 1" if labels else "a finite number"
+        node, column = (int(place) for place in wrong.nonzero()[0])
         raise DataError(
-            f"node {node} has {values[node, target].item()!r} for target {names[target]!r}: "
+            f"node {node} has {values[node, column].item()!r} for target {names[column]!r}: "
             f"expected {rule}, or NaN if it is not known"
         )
     return found

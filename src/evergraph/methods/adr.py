@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form.ridge import balanced_ridge, solved
+from evergraph.closed_form.ridge import RidgeProblem, balanced_ridge
 from evergraph.core.component import Made, number
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
@@ -195,7 +195,8 @@ class LayerSums:
 
     def merged(self, regularisation: float) -> Tensor:
         """Return W, λ = ``regularisation`` x the mean of G's diagonal.  -> [inputs, outputs]"""
-        return solved(self.gram_.gram_, self.products_, regularisation).float()
+        problem = RidgeProblem.plain(self.gram_.gram_, self.products_)
+        return problem.solve(regularisation).float()
 
     @property
     def usage(self) -> MemoryUsage:

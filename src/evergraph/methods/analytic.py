@@ -10,19 +10,20 @@ import torch
 from torch import Tensor, nn
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form.counting import FeatureMap, Statistics, with_counted
-from evergraph.closed_form.ledger import LearnedNodes, check_held
-from evergraph.closed_form.ridge import balanced_ridge, choose_regularisation
+from evergraph.closed_form.counting import FeatureMap, Statistics, count_views
+from evergraph.closed_form.label_sigmoid import fitted_sigmoid
+from evergraph.closed_form.ledger import LearnedNodes, ids_holding
+from evergraph.closed_form.penalty_path import choose_regularisation
+from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.closed_form.targets import (
     TargetStatistics,
     choose_target_regularisation,
-    fitted_sigmoid,
     target_ridge,
 )
 from evergraph.core.checks import check_number
-from evergraph.core.component import Made, choice, integer
+from evergraph.core.component import Made, choice
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.label_space import Kind, LabelSpace
+from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
 from evergraph.memory import MemoryUsage
 from evergraph.methods.backbone_learner import WholeTaskLearner
@@ -77,7 +78,6 @@ class Analytic(WholeTaskLearner):
             arrival: exactly class-balanced if classes arrive whole. ``equal`` weighs all nodes
             alike and balances class means only: a little less accurate, but exact under merging,
             forgetting and returning classes.
-        rank: compresses the Gram matrix to this rank, see ``ClassStatistics``.
         ledger: whether to record the learned nodes with class and weight (20 bytes each);
             ``forget`` and ``refresh="embeddings"`` need it.
         refresh: ``none``: earlier nodes keep their old embeddings. ``embeddings``: the graph is
@@ -90,7 +90,7 @@ class Analytic(WholeTaskLearner):
     """
 
     name = "analytic"
-    kinds: ClassVar[tuple[Kind, ...]] = ("class", "labels", "numbers")
+    kinds: ClassVar[tuple[str, ...]] = ("class", "labels", "numbers")
     default_backbone = "random-features"
     needs: ClassVar[tuple[type[Backbone], str]] = (
         RandomFeatures,
@@ -99,7 +99,6 @@ class Analytic(WholeTaskLearner):
     backbone: Made[RandomFeatures] = Made()
     regularisation: float | Literal["validation"] = "validation"
     weights: Weights = choice("class-sizes", WEIGHTS)
-    rank: int | None = integer(None, least=1)
     ledger: bool = False
     refresh: Refresh = choice("none", REFRESHES)
 
@@ -109,7 +108,7 @@ class Analytic(WholeTaskLearner):
             check_number("regularisation", self.regularisation, least=0.0)
         self.ledger = self.ledger or self.refresh == "embeddings"
         width, device = self.backbone.width, self.device
-        self.statistics_: Statistics = ClassStatistics(width, rank=self.rank, device=device)
+        self.statistics_: Statistics = ClassStatistics(width, device=device)
         self.validation_: Statistics = ClassStatistics(min(width, CHOICE_WIDTH), device=device)
         self.answers_: tuple[Tensor, Tensor] | None = None  # scale and shift of target scores
         self.ledger_ = LearnedNodes()
@@ -133,14 +132,14 @@ class Analytic(WholeTaskLearner):
         self._make_room(embeddings.shape[1], task.label_space.num_classes)
         if first:
             self.backbone.settle(embeddings)
-        self._count(task, embeddings, "train")
+        self._learn(task, embeddings, "train")
         if self.regularisation == "validation":
-            self._count(task, embeddings, "validation")
+            self._learn(task, embeddings, "validation")
         self._solved = False
 
     def _take_targets(self, space: LabelSpace) -> None:
         """Switch to target statistics at the first task if nodes have targets, not classes."""
-        if space.kind == "class" or isinstance(self.statistics_, TargetStatistics):
+        if space.target.is_class or isinstance(self.statistics_, TargetStatistics):
             return
         given: Any = {
             "targets": space.num_classes,
@@ -149,9 +148,9 @@ class Analytic(WholeTaskLearner):
             "device": self.device,
         }
         width = self.backbone.width
-        self.statistics_ = TargetStatistics(width, rank=self.rank, **given)
+        self.statistics_ = TargetStatistics(width, **given)
         # Validation labels keep the full width, since the sigmoid is fitted on them too.
-        narrow = width if space.kind == "labels" else min(width, CHOICE_WIDTH)
+        narrow = width if space.target.is_named else min(width, CHOICE_WIDTH)
         self.validation_ = TargetStatistics(narrow, **given)
 
     @torch.no_grad()
@@ -186,7 +185,7 @@ class Analytic(WholeTaskLearner):
     @property
     def _centred(self) -> bool:
         """Whether targets are numbers, for which the head needs an intercept."""
-        return self._check_learned().kind == "numbers"
+        return not self._check_learned().target.is_named
 
     def modules(self) -> Iterator[tuple[str, nn.Module]]:
         """Yield the model with its solved head."""
@@ -210,35 +209,39 @@ class Analytic(WholeTaskLearner):
         few = validation.narrowed(min(validation.width, CHOICE_WIDTH))
         return choose_target_regularisation(training, few, LADDER, centred=self._centred)
 
-    def _count(self, task: Task, embeddings: Tensor, part: str) -> None:
-        nodes, targets = getattr(task, part), getattr(task, f"{part}_targets")
-        if targets is not None:
-            labels, weights = targets.to(self.device), torch.ones(len(targets), device=self.device)
+    def _learn(self, task: Task, embeddings: Tensor, part: str) -> None:
+        nodes, answers = getattr(task, part), getattr(task, f"{part}_targets")
+        if answers is None:
+            answers = getattr(task, f"{part}_labels")
+            weights = class_weights(task, sized=self.weights == "class-sizes")[answers]
         else:
-            labels = getattr(task, f"{part}_labels").to(self.device)
-            of_classes = class_weights(task, sized=self.weights == "class-sizes")
-            weights = of_classes.to(self.device)[labels]
-        counted: Statistics = with_counted(
-            self._statistics_of(part),
-            self.backbone.taken(embeddings, nodes),
-            labels,
-            weights,
+            weights = torch.ones(len(answers))
+        self._count(part, self.backbone.taken(embeddings, nodes), answers, weights)
+        if self.ledger:
+            self.ledger_.enter(task.ids[nodes], answers, weights, part)
+
+    def _count(
+        self, part: str, rows: Tensor, labels: Tensor, weights: Tensor, *, sign: int = 1
+    ) -> None:
+        """Add nodes to the statistics of a part, or remove them if the sign is -1.
+
+        rows: their embeddings.  [n, dims]; labels: or targets
+        """
+        given = rows, labels.to(self.device), weights.to(self.device)
+        (counted,) = count_views(
+            [self._statistics_of(part)],
+            *given,
             expand=self._expansion(part),
             resources=self.resources,
+            sign=sign,
         )
         if part == "train":
             self.statistics_ = counted
         else:
             self.validation_ = counted
-        if self.ledger:
-            self.ledger_.enter(task.ids[nodes], labels.cpu(), weights.cpu(), part)
 
     def _statistics_of(self, part: str) -> Statistics:
         return self.statistics_ if part == "train" else self.validation_
-
-    def _blocks(self, embeddings: Tensor, part: str) -> Iterator[Tensor]:
-        expand = self._expansion(part)  # a block at a time, since all may not fit in memory
-        return map(expand, expand.blocks(embeddings))
 
     def _expansion(self, part: str) -> FeatureMap:
         """Return φ at the width of a part's statistics."""
@@ -265,12 +268,10 @@ class Analytic(WholeTaskLearner):
             places = torch.searchsorted(task.ids, entries.ids)
             moved = growth.changed[places]
             rows = places[moved]
-            labels = entries.labels[moved].to(self.device)
-            weights = entries.weights[moved].to(self.device)
-            statistics = self._statistics_of(part)
-            was, now = (self.backbone.taken(e, rows) for e in (before, growth.embeddings))
-            statistics.remove(self._blocks(was, part), labels, weights)
-            statistics.add(self._blocks(now, part), labels, weights)
+            entries = entries.take(moved)
+            for sign, embeddings in ((-1, before), (1, growth.embeddings)):
+                vectors = self.backbone.taken(embeddings, rows)
+                self._count(part, vectors, entries.labels, entries.weights, sign=sign)
 
     @torch.no_grad()
     def forget(self, ids: Tensor, graph: Graph, *, known_as: Tensor | None = None) -> None:
@@ -287,16 +288,12 @@ class Analytic(WholeTaskLearner):
                 "or 'embeddings', not 'corrected'"
             )
         self._check_learned()
-        known_as = torch.arange(graph.num_nodes) if known_as is None else known_as
-        check_held(ids, known_as)
+        known_as = ids_holding(ids, graph, known_as)
         embeddings = self.backbone.prepare(graph)
         for part, entries in self.ledger_.strike(ids).items():
             rows = torch.searchsorted(known_as, entries.ids).to(self.device)
-            self._statistics_of(part).remove(
-                self._blocks(self.backbone.taken(embeddings, rows), part),
-                entries.labels.to(self.device),
-                entries.weights.to(self.device),
-            )
+            vectors = self.backbone.taken(embeddings, rows)
+            self._count(part, vectors, entries.labels, entries.weights, sign=-1)
         self._solved = False
 
     @torch.no_grad()
@@ -342,7 +339,7 @@ class Analytic(WholeTaskLearner):
 
     def novelty(self, graph: Graph, nodes: Tensor, *, logits: Tensor | None = None) -> Tensor:
         """Return 1 minus the best score, since scores here estimate probabilities."""
-        if self._check_learned().kind != "class":
+        if not self._check_learned().target.is_class:
             raise ConfigurationError("novelty needs nodes with classes, not targets")
         scores = self.logits(graph, nodes) if logits is None else logits
         return 1 - scores.amax(dim=1) / SHARPNESS

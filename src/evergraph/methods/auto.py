@@ -10,21 +10,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evergraph.closed_form import ClassStatistics, LandmarkFeatures, ViewFeatures
-from evergraph.closed_form.counting import count_views
-from evergraph.closed_form.fusing import FUSINGS, Mixing, Probes, side_by_side
+from evergraph.closed_form import LandmarkFeatures, ViewFeatures
+from evergraph.closed_form.answers import Answers
+from evergraph.closed_form.byte_budget import KeptNodes, fit_into
+from evergraph.closed_form.engine import ViewEngine
 from evergraph.closed_form.landmarks import Landmarks, column_weights
 from evergraph.closed_form.ledger import (
     PARTS,
     PLENTY,
     LearnedNodes,
     LedgerEntries,
-    check_held,
     guessed,
+    ids_holding,
 )
-from evergraph.closed_form.view_features import fit_into, probes_within
+from evergraph.closed_form.memory_heads import NodeMemory
+from evergraph.closed_form.node_sample import NodeSample
 from evergraph.closed_form.views import ViewRows
-from evergraph.core.component import Made, choice, formerly, integer
+from evergraph.core.component import Made, choice, integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.core.sizes import parse_size
@@ -40,39 +42,39 @@ from evergraph.training.learner import part_of
 logger = logging.getLogger(__name__)
 
 LANDMARK_SHARE = 0.4  # of ``memory``
-
 Seen = tuple[ViewRows, dict[str, tuple[LedgerEntries, Tensor]]]
 
 
 @methods.register
-@formerly(keep="memory")
 @dataclass(kw_only=True, eq=False, repr=False)
 class Auto(WholeTaskLearner):
     """Ridge regression on several views of a node, with fusion weights fitted on validation nodes.
 
-    Each view v has its own head V_v = (A_v + λ_v I)⁻¹ M_v on features φ_v of the view, from
-    statistics of all training nodes so far. If the graph stays available (``refresh``), the
-    features are kernel values to landmarks: training nodes of every class, chosen as the paper
-    chooses its memory (see ``LandmarkFeatures``); all nodes are counted again on the current
-    landmarks. If old graphs are gone, the features are random ones that never change (see
-    ``ViewFeatures``). The scores are combined as softmax(Σ_v a_v V_vᵀφ_v), with weights a fitted by
-    log-loss on some validation nodes of every class, the probes (see ``fused_weights``). No view is
-    dropped: one that does not help now may help later.
+    Each view v has its own head V_v = (A_v + λ_v P_v)⁻¹ M_v on features φ_v of the view, from
+    statistics of all training nodes so far (see ``ViewEngine``). If the graph stays available
+    (``refresh``), the features are kernel values to landmarks (see ``LandmarkFeatures``), and all
+    nodes are counted again on the current landmarks. If old graphs are gone, the features are
+    random ones that never change (see ``ViewFeatures``), and some training nodes of every class are
+    kept besides, a memory of embeddings with heads of its own (see ``NodeMemory``). The scores are
+    combined as softmax(Σ_v a_v V_vᵀφ_v), with weights a fitted by log-loss on some validation nodes
+    of every class, the probes. No view is dropped: one that does not help now may help later.
 
     Everything is a function of sets and sums of the nodes seen. So the order of tasks does not
     matter, and ``forget`` removes a node exactly, including as a landmark. With random features,
-    ``merge`` gives the learner that would have seen the data of both.
+    ``merge`` gives the learner that would have seen the data of both. Only the place of a forgotten
+    node among those kept, or the probes, is filled from the graph given to ``forget``: exact if
+    that graph holds all nodes of its class.
 
-    Views with class codes use the labels of nearby training nodes. On a graph without labels, only
-    the other views predict, with weights of their own.
+    Class codes use the labels of nearby training nodes. On a graph without labels, only the other
+    views predict, with weights of their own.
 
     Args:
-        memory: bytes for statistics and probes, such as ``50MB``. It sets the number of views and
-            their width, and reduces the probes if there are many classes. The backbone's own size
-            by default. A ledger comes on top.
+        memory: bytes for statistics, kept nodes and probes, such as ``50MB``. It sets the number of
+            views and their width, and reduces nodes and probes if there are many classes. The
+            backbone's own size by default. A ledger comes on top.
         probes: maximum number of validation nodes kept per class.
-        fusing: ``fitted``: weights of the views and sharpness, fitted on the probes. ``shares``:
-            weights at a fixed sharpness. ``equal``: equal weights, to measure what fusing adds.
+        budget: maximum number of training nodes kept per class where old graphs are gone, drawn
+            uniformly; at most 1,024 in all, or 2,048 if features are wide.
         weights: weights of training nodes, ``class-sizes`` or ``equal``, see ``analytic``.
         objective: the accuracy that heads, penalties and mixture are fitted to: ``balanced``, the
             mean over classes, or ``plain``, over all nodes.
@@ -93,7 +95,7 @@ class Auto(WholeTaskLearner):
     backbone: Made[ViewFeatures] = Made()
     memory: str | int | None = None
     probes: int = integer(100, least=1)
-    fusing: str = choice("fitted", FUSINGS)
+    budget: int = integer(400, least=0)
     weights: Weights = choice("class-sizes", WEIGHTS)
     objective: str = choice("balanced", ("balanced", "plain"))
     ledger: bool = False
@@ -112,12 +114,19 @@ class Auto(WholeTaskLearner):
             )
         self.ledger = self.ledger or self.refresh == "embeddings"
         self.landmarks_ = Landmarks(self.backbone.width)
-        self.statistics_ = self._no_statistics()
-        self.probes_ = Probes(self.probes)
+        self.engine_ = self._new_engine()
+        self.probes_ = NodeSample(self.probes)
+        self.embeddings_ = NodeMemory(self.budget)
         self.ledger_ = LearnedNodes()
         self.sharpness_ = torch.zeros(2)  # without and with class codes
         self.error_ = math.inf  # on the probes, see ``mixture_loss``
-        self._solved = True
+
+    def _new_engine(self) -> ViewEngine:
+        return ViewEngine(
+            balanced=self.objective == "balanced",
+            precise=self.backbone.on_landmarks,
+            resources=self.resources,
+        )
 
     @classmethod
     def backbone_by_default(cls, **parameters: Any) -> str:
@@ -130,19 +139,13 @@ class Auto(WholeTaskLearner):
         """Refresh if each task comes with the graph of everything so far."""
         return {"refresh": "embeddings"} if edges == "all" else {}
 
-    def _no_statistics(self) -> list[ClassStatistics]:
-        """Return empty sums, as wide as there are landmarks if the features use landmarks."""
-        width = len(self.landmarks_) or self.backbone.width
-        return [ClassStatistics(width, device=self.device) for _ in self.backbone.parsed]
-
     @torch.no_grad()
     def fit_task(self, task: Task) -> None:
         """Add the task's training nodes to the statistics, and keep some validation nodes."""
         self.label_space_ = task.label_space
         graph = task.graph
         if graph.bare is None and self.backbone.coded:  # training labels are shown to class codes
-            own = LedgerEntries(task.ids[task.train], task.train_labels, torch.empty(0))
-            graph = self._shown(graph, task.ids, own)
+            graph = self._shown(graph, task.ids, task.ids[task.train], task.train_labels)
         seen = self.backbone.prepare(graph)
         self._make_room(self.backbone.width_of(seen), task.label_space.num_classes)
         if self.refresh == "embeddings":
@@ -151,6 +154,8 @@ class Auto(WholeTaskLearner):
                 raise ConfigurationError(NEEDS_ALL_EDGES)
             if len(learned) and not self.backbone.on_landmarks:
                 self._recount(seen, task.ids)
+        if not self.engine_.sums_ and not self.backbone.on_landmarks:
+            self.engine_.begin(self.backbone.expansion())
         sized = self.weights == "class-sizes" and self.objective == "balanced"
         weights = class_weights(task, sized=sized)
         for part in PARTS:
@@ -160,16 +165,15 @@ class Auto(WholeTaskLearner):
                 self.ledger_.enter(entries.ids, entries.labels, entries.weights, part)
             if not self.backbone.on_landmarks:
                 self._take_in(part, entries, seen.of(nodes))
-        self._solved = False
+        self.engine_.solved = False
         if self.backbone.on_landmarks:  # chosen among all nodes before any is counted
             self._learn_anew(seen, task.ids)
 
-    def _shown(self, graph: Graph, ids: Tensor, entries: LedgerEntries) -> Graph:
-        """Return a graph that shows the labels of the learned nodes that it holds."""
-        labels = torch.full((graph.num_nodes,), UNLABELLED)
-        there = torch.isin(entries.ids, ids)
-        names = torch.tensor(self.classes)[entries.labels[there]]
-        labels[torch.searchsorted(ids, entries.ids[there])] = names
+    def _shown(self, graph: Graph, ids: Tensor, known: Tensor, classes: Tensor) -> Graph:
+        """Return a graph that shows the classes of those known nodes that it holds."""
+        labels, there = torch.full((graph.num_nodes,), UNLABELLED), torch.isin(known, ids)
+        names = torch.tensor(self.classes)[classes[there]]
+        labels[torch.searchsorted(ids, known[there])] = names
         return graph.structure.showing(labels)
 
     def _learned_ids(self) -> Tensor:
@@ -179,10 +183,10 @@ class Auto(WholeTaskLearner):
         """Add training nodes to the statistics; consider validation nodes as probes."""
         if part == "train":
             self._count(entries, rows)
-        else:
-            rows = self._with_codes(rows)
-            self._limit_probes(rows.dims)
-            self.probes_.keep(rows, labels=entries.labels, nodes=entries.ids)
+        rows = self._with_codes(rows)
+        self._limit(rows.dims)
+        sample = self.embeddings_ if part == "train" else self.probes_
+        sample.keep(rows, labels=entries.labels, nodes=entries.ids)
 
     def _learn_anew(self, seen: ViewRows, ids: Tensor) -> None:
         """Choose landmarks, count and solve; the sums are not needed afterwards."""
@@ -198,7 +202,7 @@ class Auto(WholeTaskLearner):
             if self.error_ >= before:  # confident predictions do not help
                 self._recount(seen, ids)
         self.solve()
-        self.statistics_ = []
+        self.engine_ = self._new_engine()
         self.probes_.clear()
 
     def _choose_landmarks(self, seen: ViewRows, ids: Tensor, guesses: LedgerEntries) -> None:
@@ -215,31 +219,23 @@ class Auto(WholeTaskLearner):
         others = seen.of(torch.searchsorted(ids, guesses.ids))
         self.landmarks_.fill(others, labels=guesses.labels, nodes=guesses.ids)
         columns = column_weights(rows, entries.labels, dims=self._dims)
-        self.backbone.stand_on(self.landmarks_.rows(), columns)
+        self.backbone.stand_on(self.landmarks_.rows_, columns)
 
-    def _limit_probes(self, hop_dims: int) -> None:
-        if self.memory is None:
-            return
-        fitting = probes_within(
-            parse_size(self.memory),
-            views=len(self.backbone.parsed),
-            width=self.backbone.width,
+    def _limit(self, hop_dims: int) -> None:
+        """Set how many nodes of a class may be kept."""
+        kept = KeptNodes.within(
+            None if self.memory is None else parse_size(self.memory),
+            self.backbone,
             classes=self._check_learned().num_classes,
             dims=hop_dims + self.backbone.code_dims * self.backbone.coded,
             landmarks=len(self.landmarks_),
         )
-        self.probes_.per_class = min(self.probes, fitting)
+        self.embeddings_.per_class = min(self.budget, kept.embeddings)
+        self.probes_.per_class = min(self.probes, kept.probes)
 
     def _count(self, entries: LedgerEntries, rows: ViewRows, *, sign: int = 1) -> None:
-        self.statistics_ = count_views(
-            self.statistics_,
-            self._with_codes(rows),
-            entries.labels.to(self.device),
-            entries.weights.to(self.device),
-            expand=self.backbone.expansion(),
-            resources=self.resources,
-            sign=sign,
-        )
+        labels, weights = entries.labels.to(self.device), entries.weights.to(self.device)
+        self.engine_.count(self._with_codes(rows), labels, sign, weights=weights)
 
     def _with_codes(self, rows: ViewRows) -> ViewRows:
         """Return rows that every view can use: without labels nearby, the code is zeros."""
@@ -250,41 +246,38 @@ class Auto(WholeTaskLearner):
 
     def _recount(self, seen: ViewRows, ids: Tensor, guesses: LedgerEntries | None = None) -> None:
         """Count all learned nodes and the guesses as they are in a graph that holds them."""
-        guesses = self.ledger_.part("train").take(torch.arange(0)) if guesses is None else guesses
+        train, held_back = (self.ledger_.part(part) for part in PARTS)
+        guesses = train.take(torch.arange(0)) if guesses is None else guesses
         if self.backbone.on_landmarks:
             self._choose_landmarks(seen, ids, guesses)
-        self.statistics_ = self._no_statistics()
+        self.engine_.begin(self.backbone.expansion())
         self.probes_.clear()
-        for part, entries in (
-            ("train", self.ledger_.part("train")),
-            ("train", guesses),
-            ("validation", self.ledger_.part("validation")),
-        ):
+        self.embeddings_.clear()
+        for part, entries in (("train", train), ("train", guesses), ("validation", held_back)):
             self._take_in(part, entries, seen.of(torch.searchsorted(ids, entries.ids)))
-        self._solved = False
 
     def solve(self) -> None:
         """Set heads and mixture from statistics and probes, if these have changed."""
-        if self._solved:
+        engine, backbone = self.engine_, self.backbone
+        if engine.solved:
             return
-        backbone, head, space = self.backbone, self.backbone.head, self._check_learned()
-        assert head is not None
-        for statistics in self.statistics_:
-            statistics.grow(space.num_classes)
-        mixing = Mixing(
-            backbone.expansion(), space, self.objective == "balanced", self.fusing, self.resources
+        space, labels = self._check_learned(), self.probes_.labels_
+        engine.grow(space.num_classes)
+        allowed = space.allowed(space.task_of(labels))
+        answers = Answers(self._with_codes(self.probes_.rows_), labels, allowed=allowed)
+        solved = engine.solve(answers)
+        assert solved is not None
+        plain = [place for place, view in enumerate(backbone.parsed) if not view.codes]
+        bare = engine.mixture(solved[1], answers, plain).weights
+        bare, weights = self.embeddings_.solve(
+            backbone.kernels, engine, answers, solved[1], [bare, engine.fused_.weights]
         )
-        found = mixing(self.statistics_, self.probes_, self._with_codes(self.probes_.rows()))
-        head.weight.data = side_by_side(found.heads, found.weights, backbone.width)
-        pairs = zip(found.heads, backbone.parsed, strict=True)
-        if bare := [each for each, view in pairs if not view.codes]:
-            backbone.bare = side_by_side(bare, found.bare, backbone.width)
-        self.sharpness_ = torch.stack([found.bare.sum(), found.weights.sum()]).float().cpu()
-        self.error_ = found.error
-        self._solved = True
-        shares = (100 * found.weights / found.weights.sum().clamp_min(1e-12)).tolist()
-        said = [f"{view} {share:.0f} %" for view, share in zip(backbone.views, shares, strict=True)]
-        logger.debug("views: %s", ", ".join(said))
+        backbone.memory_heads = self.embeddings_.heads
+        backbone.set_heads(solved[0], weights, bare=bare)
+        self.sharpness_ = self.embeddings_.sharpness + torch.stack([bare, weights]).sum(1).cpu()
+        self.error_ = engine.loss(solved[1], answers)
+        shares = zip(backbone.views, (100 * weights / self.sharpness_[1]).tolist(), strict=True)
+        logger.debug("views: %s", ", ".join(f"{view} {share:.0f} %" for view, share in shares))
 
     @torch.no_grad()
     def forget(self, ids: Tensor, graph: Graph, *, known_as: Tensor | None = None) -> None:
@@ -298,8 +291,7 @@ class Auto(WholeTaskLearner):
         if not self.ledger:
             raise ConfigurationError("forget() needs ledger=True")
         self._check_learned()
-        known_as = torch.arange(graph.num_nodes) if known_as is None else known_as
-        check_held(ids, known_as)
+        known_as = ids_holding(ids, graph, known_as)
         before = self._seen(graph, known_as)
         learned = self._learned_ids()
         self.ledger_.strike(ids)
@@ -312,20 +304,24 @@ class Auto(WholeTaskLearner):
                 "graph must hold all learned nodes, so that they can be counted on new landmarks"
             )
         else:
-            # Out with the rows that the learned nodes of this graph had, in with the new ones.
-            entries, places = before[1]["train"]
+            entries, places = before[1]["train"]  # with the rows that they had
             self._count(entries, before[0].of(places), sign=-1)
+            self.embeddings_.drop(entries.ids)
             self.probes_.drop(before[1]["validation"][0].ids)
             for part, (entries, places) in after[1].items():
                 self._take_in(part, entries, after[0].of(places))
-            self._solved = False
+            self.engine_.solved = False
 
     def _seen(self, graph: Graph, ids: Tensor) -> Seen:
         """Return the views of a graph, and the learned nodes in it with their positions."""
-        seen = self.backbone.prepare(self._shown(graph, ids, self.ledger_.part("train")))
-        held = {part: self.ledger_.part(part) for part in PARTS}
-        held = {part: each.take(torch.isin(each.ids, ids)) for part, each in held.items()}
-        return seen, {p: (each, torch.searchsorted(ids, each.ids)) for p, each in held.items()}
+        train = self.ledger_.part("train")
+        seen = self.backbone.prepare(self._shown(graph, ids, train.ids, train.labels))
+        held = {}
+        for part in PARTS:
+            entries = self.ledger_.part(part)
+            entries = entries.take(torch.isin(entries.ids, ids))
+            held[part] = entries, torch.searchsorted(ids, entries.ids)
+        return seen, held
 
     @torch.no_grad()
     def merge(self, other: Auto, *, classes: Tensor | None = None) -> None:
@@ -341,15 +337,14 @@ class Auto(WholeTaskLearner):
                 "merge() needs learners with the same random features: give both backbone "
                 "view-features, the same views, width and seed"
             )
-        pairs = zip(self.statistics_, other.statistics_, strict=True)
-        self.statistics_ = [mine.merged(more, classes) for mine, more in pairs]
-        total = max(statistics.num_classes for statistics in self.statistics_)
+        self.engine_.merge(other.engine_, classes)
+        total = self.engine_.num_classes
         self.label_space_ = space.joined(theirs, classes, total=total)
         self._make_room(self._dims, self.label_space_.num_classes)
         self.ledger_.copy_from(other.ledger_, classes)
-        self._limit_probes(self.probes_.rows().dims)
+        self._limit(max(self.embeddings_.rows_.dims, self.probes_.rows_.dims))
+        self.embeddings_.copy_from(other.embeddings_, classes)
         self.probes_.copy_from(other.probes_, classes)
-        self._solved = False
 
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return the mixed scores of all classes learned so far.  -> [nodes, classes]"""
@@ -360,20 +355,8 @@ class Auto(WholeTaskLearner):
         """Return 1 minus the best score, since scores here estimate probabilities."""
         self._check_learned()
         scores = self.logits(graph, nodes) if logits is None else logits
-        coded = self.backbone.shows_codes(graph)
-        sharpness = float(self.sharpness_[int(coded)]) or float(self.sharpness_[1])
-        return 1 - scores.amax(dim=1) / sharpness
-
-    @property
-    def shares_(self) -> dict[str, float]:
-        """The share of each view in the mixture; the shares sum to 1."""
-        self.solve()
-        head = self.backbone.head
-        assert head is not None
-        parts = head.weight.detach().split(self.backbone.width, dim=1)
-        lengths = dict(zip(self.backbone.views, (float(p.norm()) for p in parts), strict=True))
-        total = sum(lengths.values()) or 1.0
-        return {view: length / total for view, length in lengths.items()}
+        sharpness = self.sharpness_[int(self.backbone.shows_codes(graph))] or self.sharpness_[1]
+        return 1 - scores.amax(dim=1) / float(sharpness)
 
     @property
     def recomputed(self) -> tuple[int, int] | None:
@@ -385,10 +368,11 @@ class Auto(WholeTaskLearner):
 
     @property
     def usage(self) -> MemoryUsage:
-        """Size of statistics, landmarks, probes and ledger."""
-        size = sum(kept.nbytes for kept in (self.probes_, self.landmarks_, self.ledger_))
-        kept = MemoryUsage(samples=self.probes_.values + self.landmarks_.values, bytes=size)
-        return sum((statistics.usage for statistics in self.statistics_), kept)
+        """Size of statistics, landmarks, embeddings, probes and ledger."""
+        samples = self.probes_, self.landmarks_, self.embeddings_
+        size = sum(kept.nbytes for kept in (*samples, self.ledger_))
+        kept = MemoryUsage(samples=sum(each.values for each in samples), bytes=size)
+        return sum((statistics.usage for statistics in self.engine_.sums_), kept)
 
     def state(self) -> dict[str, Tensor]:
         """Return everything that later tasks depend on, as named CPU tensors."""
@@ -396,8 +380,10 @@ class Auto(WholeTaskLearner):
         kept = {"ledger": self.ledger_.state(), "probes": self.probes_.state()}
         if isinstance(self.backbone, LandmarkFeatures):
             kept["landmarks"] = self.landmarks_.state() | {"columns": self.backbone.columns}
+        else:
+            kept["embeddings"] = self.embeddings_.state()
         # There are no sums on landmarks.
-        for view, statistics in zip(self.backbone.views, self.statistics_, strict=False):
+        for view, statistics in zip(self.backbone.views, self.engine_.sums_, strict=False):
             kept[f"statistics:{view}"] = statistics.state()
         named = {f"{part}/{n}": v.cpu() for part, values in kept.items() for n, v in values.items()}
         return super().state() | named | {"sharpness": self.sharpness_}
@@ -408,11 +394,14 @@ class Auto(WholeTaskLearner):
         if isinstance(self.backbone, LandmarkFeatures):
             known = part_of(state, "landmarks/")
             self.landmarks_.restore(known)
-            self.backbone.stand_on(self.landmarks_.rows(), known["columns"])
-            self.statistics_ = []
-        for view, statistics in zip(self.backbone.views, self.statistics_, strict=False):
+            self.backbone.stand_on(self.landmarks_.rows_, known["columns"])
+        elif self.backbone.begun:
+            self.engine_.begin(self.backbone.expansion())
+            known = part_of(state, "embeddings/")
+            self.backbone.memory_heads = self.embeddings_.restored(known, self.backbone.kernels)
+        for view, statistics in zip(self.backbone.views, self.engine_.sums_, strict=False):
             statistics.restore(part_of(state, f"statistics:{view}/"))
         self.probes_.restore(part_of(state, "probes/"))
         self.ledger_.restore(part_of(state, "ledger/"))
         self.sharpness_ = state["sharpness"]
-        self._solved = True
+        self.engine_.solved = True

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form.ridge import solved
+from evergraph.closed_form.ridge import RidgeProblem
 from evergraph.core.component import Made, choice, number
-from evergraph.core.label_space import Kind
 from evergraph.graphs import Graph
 from evergraph.methods.analytic import WEIGHTS, Analytic, Weights
 from evergraph.methods.backbone_learner import WholeTaskLearner
@@ -48,7 +47,7 @@ class SLDA(Analytic):
     """
 
     name = "slda"
-    kinds: ClassVar[tuple[Kind, ...]] = ("class",)
+    kinds: ClassVar[tuple[str, ...]] = ("class",)
     default_backbone = "linear"
     needs: ClassVar[tuple[type[Backbone], str]] = (
         LinearHead,
@@ -57,7 +56,6 @@ class SLDA(Analytic):
     backbone: Made[LinearHead] = Made()  # type: ignore[assignment]
     shrinkage: float = number(0.1, least=0.0)
     regularisation: Any = field(init=False)
-    rank: int | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.regularisation = self.shrinkage
@@ -147,6 +145,6 @@ def discriminants(statistics: ClassStatistics, shrinkage: float) -> tuple[Tensor
     W = (Σ + λ I)⁻¹, λ = ``shrinkage`` x the mean of Σ's diagonal.
     """
     matrix, means = within_covariance(statistics)
-    weights = solved(matrix, means, shrinkage)
+    weights = RidgeProblem.plain(matrix, means).solve(shrinkage)
     offsets = (means * weights).sum(0) / -2
     return weights, offsets.where(statistics.mass_ > 0, NEVER)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Literal
 from weakref import ref
 
-import numpy as np
 import torch
 from torch import Generator, Tensor
 from torch.utils.weak import WeakIdKeyDictionary
@@ -21,7 +19,7 @@ from evergraph.nn.linear import Linear, dropout_mask
 from evergraph.nn.pdgnn import PDGNN
 from evergraph.topology import Reservoir
 from evergraph.topology.cached import Scaling
-from evergraph.topology.rowwise import Matrix, Panels, unit_rows
+from evergraph.topology.rowwise import unit_rows
 
 Activation = Literal["relu", "fourier"]
 
@@ -59,22 +57,6 @@ class Expansion:
         if self.activation == "relu":
             return torch.relu_(tiled_product(embeddings, self.matrix)).mul_(scale)
         return tiled_product(embeddings, self.matrix, self.phases).cos_().mul_(scale)
-
-    def rowwise(self, embeddings: Matrix) -> Matrix:
-        """Return φ(e) by NumPy; no bit of a row depends on other rows.  [n, dims] -> [n, width]"""
-        assert self.centre is None, "centred embeddings depend on others"
-        scale = np.float32(math.sqrt(2 / (self.drawn or self.width)))
-        found = self._panels(embeddings)
-        if self.activation == "relu":
-            np.maximum(found, 0, out=found)
-        else:
-            found = np.cos(found + self.phases.numpy())
-        found *= scale
-        return found
-
-    @cached_property
-    def _panels(self) -> Panels:
-        return Panels.of(self.matrix)
 
     def narrowed(self, width: int) -> Expansion:
         """Return the map to the first features alone, with unchanged values."""

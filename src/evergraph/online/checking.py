@@ -7,7 +7,6 @@ for an error that names the first mistake.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -25,28 +24,28 @@ from evergraph.core.errors import (
     UnknownEdgeError,
     UnknownNodeError,
 )
-from evergraph.core.label_space import Kind
+from evergraph.core.targets import OneClass, Target
 from evergraph.graphs.repeats import edge_names
 from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE
 from evergraph.online.delta import Delta, NodeId, edge_columns, in_columns
 from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.identifiers import IdTable, are_ids, check_ids, first_repeated
-from evergraph.online.labels import check_target
+from evergraph.online.identifiers import IdTable, check_ids, first_repeated
 
 # Squares of embeddings of larger values would overflow float32.
 LARGEST_FEATURE = 1e12
 LONGEST_NAME = 200  # characters of a relation or a type
 LONGEST_ID = 1024  # of an id or a label
 LONGEST_KEY = 200
+CLASSES = OneClass()
 
 
-def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class") -> None:
+def check_parts(delta: Delta, *, num_features: int | None, target: Target = CLASSES) -> None:
     """Raise unless the parts of a delta are valid by themselves, whatever the graph is."""
     _check_features("features", delta.features, len(delta.nodes), num_features)
     updated = delta.updated_features
     _check_features("updated_features", updated, len(delta.updated), num_features)
     _check_count("labels", delta.labels, "nodes", len(delta.nodes))
-    _check_targets(kind, [label for label in delta.labels if label is not None])
+    target.check_all([label for label in delta.labels if label is not None])
     sides = []
     for what, edges in (("edge", delta.edges), ("removed edge", delta.removed_edges)):
         columns = edge_columns(edges)
@@ -62,7 +61,7 @@ def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class")
     for pair in delta.late:
         if len(pair) != 2:
             raise DataError(f"a late label must be a node and its label, not {pair!r}")
-    _check_targets(kind, [label for _, label in delta.late])
+    target.check_all([label for _, label in delta.late])
     for part in (delta.nodes, delta.updated, delta.forgotten):
         check_ids("id of a node", list(part))  # a list, since arrays are not allowed here
     for ids in (*sides, ([node for node, _ in delta.late],)):
@@ -77,13 +76,12 @@ def _check_count(what: str, values: Sequence[Any], of: str, count: int) -> None:
         raise DataError(f"{rule}, not {len(values)} for {count} {of}")
 
 
-def _check_lengths(delta: Delta, kind: Kind) -> None:
-    targets: Iterable[Any] = chain(delta.labels, (label for _, label in delta.late))
-    targets = (target for target in targets if target is not None)
-    labels = () if kind == "numbers" else targets
+def _check_lengths(delta: Delta, target: Target) -> None:
+    labels = chain(delta.labels, (label for _, label in delta.late))
+    called = (target.names(label) for label in labels if label is not None)
     parts: list[tuple[str, Iterable[Any], int]] = [
         ("id of a node", delta.nodes, LONGEST_ID),
-        ("label", chain.from_iterable(labels) if kind == "labels" else labels, LONGEST_ID),
+        ("label", chain.from_iterable(called), LONGEST_ID),
         ("key", () if delta.key is None else (delta.key,), LONGEST_KEY),
     ]
     for what, names, most in parts:
@@ -92,19 +90,6 @@ def _check_lengths(delta: Delta, kind: Kind) -> None:
             wrong = next(text for text in texts if not 0 < len(text) <= most)
             found = f"{wrong[:20]!r}... of {len(wrong):,}" if wrong else "''"
             raise DataError(f"{what} must be a text of 1 to {most} characters, not {found}")
-
-
-def _check_targets(kind: Kind, values: Sequence[Any]) -> None:
-    kinds = set(map(type, values))
-    if kind == "numbers":
-        sound = kinds <= {int, float} and all(map(math.isfinite, values))
-    elif kind == "labels":
-        sound = kinds <= {list, tuple} and are_ids(list(chain.from_iterable(values)))
-    else:
-        sound = are_ids(values)
-    if not sound:  # for an error that names the first mistake
-        for value in values:
-            check_target(kind, value)
 
 
 def _check_names(what: str, names: Sequence[str | None], *, gaps: bool = False) -> None:
@@ -206,7 +191,7 @@ def check_delta(
     *,
     num_features: int | None,
     graph: GrowingGraph | None = None,
-    kind: Kind = "class",
+    target: Target = CLASSES,
     undirected: bool = True,
     ahead: Mapping[NodeId, int] = _NONE,
     fresh: bool = False,
@@ -214,15 +199,15 @@ def check_delta(
     """Return a delta ready to be applied to a graph with these nodes; raise if it is invalid.
 
     num_features: width of the features; None before the first node. graph: None before that. kind:
-    of the targets, see ``check_target``. undirected: whether edges are undirected. ahead: new nodes
+    of the targets, see ``Target.check``. undirected: whether edges are undirected. ahead: new nodes
     of earlier deltas in the same batch, with their positions; edges and late labels may name them.
     fresh: whether it is new, so that the limits on lengths of names apply; deltas from a journal
     are accepted whatever the limits were then.
     """
     delta = in_columns(delta)
-    check_parts(delta, num_features=num_features, kind=kind)
+    check_parts(delta, num_features=num_features, target=target)
     if fresh:
-        _check_lengths(delta, kind)
+        _check_lengths(delta, target)
     _each_once("nodes", delta.nodes)
     if not ids.has_none_of(delta.nodes) or not ahead.keys().isdisjoint(delta.nodes):
         known = next(node for node in delta.nodes if node in ids or node in ahead)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import DataError
-from evergraph.core.label_space import Kind
-from evergraph.core.notices import say_ignored
+from evergraph.core.errors import ConfigurationError, DataError, InvalidRowsError
+from evergraph.core.notices import say, say_ignored
+from evergraph.core.targets import target_of
 from evergraph.datasets.doors import NamedGraph
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import densify
@@ -30,17 +29,10 @@ from evergraph.online.identifiers import check_ids
 from evergraph.online.labels import as_labels, graph_targets, plain_values, targets_of_y
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
-from evergraph.tables.columns import RELATION, TYPE, WEIGHT
+from evergraph.tables.columns import RELATION, WEIGHT
 from evergraph.tables.fitting import say_few
 from evergraph.tables.frames import arrow_table, column_names, is_a, is_table
-from evergraph.tables.labels import (
-    LABELS,
-    is_missing,
-    label_parts,
-    one_label,
-    say_missing,
-    target_names,
-)
+from evergraph.tables.names import of_nodes, renamed
 from evergraph.tables.nodes import read_features, say_by_position, say_index
 from evergraph.tables.scheme import NodeFeatures, Scheme
 
@@ -48,8 +40,31 @@ from evergraph.tables.scheme import NodeFeatures, Scheme
 def as_ids(values: Any, name: str = "nodes") -> list[NodeId]:
     """Return ids as text and integers, from a list, an array, a Series, an Index or a tensor."""
     ids = plain_values(values, name)
+    if ids and all(type(value) is float and value.is_integer() for value in ids):
+        say(name, f"ids are whole numbers with a decimal point: {ids[0]!r} is read as {ids[0]:.0f}")
+        ids = [int(value) for value in ids]
     check_ids(f"id in {name}", ids)
     return ids
+
+
+def asked_ids(values: Any) -> list[NodeId]:
+    """Return the ids of nodes to be asked about."""
+    if values is None:
+        raise ConfigurationError("give ids of nodes, or rows of new ones, to ask about")
+    if hasattr(values, "ndim") and values.ndim == 1 and getattr(values.dtype, "kind", "") == "f":
+        wrong = [value for value in values.tolist() if not float(value).is_integer()]
+        if wrong:
+            raise InvalidRowsError(
+                f"ids of nodes must be text or whole numbers, not {wrong[0]!r}. Reshape your data "
+                "to [1, features] if this is a row of features"
+            )
+    return as_ids(values, "ids")
+
+
+def check_labelled(ids: Sequence[NodeId], targets: Sequence[NodeTarget | None]) -> None:
+    """Raise unless every node has a target."""
+    if None in targets:
+        raise DataError(f"label of node {ids[targets.index(None)]!r} is missing")
 
 
 def as_features(values: Any, count: int) -> Tensor:
@@ -58,9 +73,7 @@ def as_features(values: Any, count: int) -> Tensor:
     -> float32 [count, dims]
     """
     if values is None:
-        if count:
-            raise DataError(f"features must be given for {count} new nodes, one row per node")
-        return torch.zeros(0, 0)
+        return torch.zeros(count, 0)
     if hasattr(values, "toarray"):  # scipy's sparse matrices
         values = values.toarray()
     if isinstance(values, Tensor):
@@ -127,6 +140,31 @@ def as_edges(values: Any) -> Sequence[tuple[NodeId, NodeId]]:
     return EdgeColumns(*(as_ids(side, "edges") for side in sides))
 
 
+def weighted_edges(edges: Any, weights: Any) -> tuple[Any, Any]:
+    """Return edges as pairs and their weights, which triples (u, v, w) hold.
+
+    >>> weighted_edges([("a", "b", 0.5), ("b", "c", 2)], None)
+    ([('a', 'b'), ('b', 'c')], [0.5, 2])
+    """
+    ends: Any
+    triples = isinstance(edges, np.ndarray) and edges.ndim == 2 and edges.shape[1] == 3
+    if triples and (edges.dtype.kind == "f" or len(edges) != 2):  # [2, edges] is meant otherwise
+        ends, own = edges[:, :2], edges[:, 2].astype(np.float64).tolist()
+        if ends.dtype.kind == "f" and (ends == np.floor(ends)).all():
+            ends = ends.astype(np.int64)
+    elif (
+        isinstance(edges, list | tuple)
+        and edges
+        and all(isinstance(edge, list | tuple) and len(edge) == 3 for edge in edges)
+    ):
+        ends, own = [(edge[0], edge[1]) for edge in edges], [edge[2] for edge in edges]
+    else:
+        return edges, weights
+    if weights is not None:
+        raise ConfigurationError("edge_weights are given, but edges hold weights as well")
+    return ends, own
+
+
 def beside_edges(values: Any, edges: Any, name: str) -> list[Any]:
     """Return the weights or relations of edges, as given or from a column of a table of edges."""
     argument = {WEIGHT: "edge_weights", RELATION: "relations"}[name]
@@ -147,60 +185,17 @@ def as_types(values: Any) -> list[str | None]:
     ]
 
 
-def columns_of_nodes(table: Any, kind: Kind = "class") -> tuple[Any, Any, Any, Any]:
-    """Return ids, features, targets and types of a table of nodes, named as in a folder of tables.
+def table_of_nodes(table: Any, names: Mapping[str, object], kind: str) -> pa.Table:
+    """Return a table of nodes of pandas, Polars or Arrow as Arrow, under our names of columns.
 
-    Without a column ``id`` its index is used. Features are a table of all other columns; targets
-    and types are None if there is no such column. kind: of the model's targets.
+    A named index of pandas is a column. names: the user's names by ours; kind: of the targets.
     """
-    pandas, arrow = is_a(table, "pandas"), is_a(table, "pyarrow")
-    if pandas and "id" not in table.columns and table.index.name == "id":
+    if is_a(table, "pandas") and table.index.name in ("id", names.get("id", "id")):
         table = table.reset_index()
-    given = column_names(table)
-    names = [name.strip() if isinstance(name, str) else name for name in given]
-    if names != given and pandas:
-        table = table.set_axis(names, axis=1)
-    elif names != given:
-        new = dict(zip(given, names, strict=True))
-        table = table.rename_columns(names) if arrow else table.rename(new)
-    if "id" not in names:
-        raise DataError(f"nodes have no column 'id': they have {', '.join(map(str, names))}")
-    timed = [name for name in names if name == "time"]
-    say_ignored("nodes", "column", timed, "a learner takes nodes in the order of their rows")
-    texts = [name for name in names if isinstance(name, str)]
-    targets = ["label"] if "label" in texts else target_names(texts)
-    if len(targets) > 1:
-        raise DataError(f"nodes have columns {', '.join(targets)}: expected one number to predict")
-    for name in targets:
-        if {"label": "class", LABELS: "labels"}.get(name, "numbers") != kind:
-            raise DataError(
-                f"nodes have a column {name!r}, but the model was made with targets={kind!r}"
-            )
-    types = []
-    if TYPE in names:  # a column of numbers is a feature
-        values = [value for value in as_types(table[TYPE]) if value is not None]
-        types = [TYPE] if values and all(isinstance(value, str) for value in values) else []
-    other = [name for name in names if name in ("id", "time", *targets, *types)]
-    if pandas:
-        rest = table.drop(columns=other)
-    else:
-        rest = table.drop_columns(other) if arrow else table.drop(other)
-    found: Any = table[targets[0]] if targets else None
-    if "label" in targets:  # None for values that count as missing in any table
-        values = plain_values(found, "label")
-        spelled = Counter(v.strip() for v in values if isinstance(v, str) and is_missing(v))
-        say_missing("nodes", {text: spelled[text] for text in spelled if text})
-        found = [one_label(value) for value in values]
-    elif LABELS in targets:  # labels in one text, such as ``art;law``, become lists
-        found = [
-            label_parts(row) if isinstance(row, str)
-            else [*row] if hasattr(row, "__iter__") else row
-            for row in plain_values(found, LABELS)
-        ]  # fmt: skip
-    return table["id"], rest, found, table[TYPE] if types else None
+    return renamed(arrow_table(table), of_nodes(names, label=target_of(kind).column))
 
 
-def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "class") -> Delta:
+def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: str = "class") -> Delta:
     """Return a delta that adds a graph with names; ids: other names for its nodes.
 
     Two nodes that are joined by several relations have an edge for each. kind: of the model's
@@ -210,7 +205,7 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "c
     own = range(graph.num_nodes) if named.ids is None else named.ids
     nodes = _renamed(own, ids, "nodes")
     labels = as_labels(graph.labels, graph.num_nodes) if graph.targets is None else []
-    if kind != "class" and any(label is not None for label in labels):
+    if not target_of(kind).is_class and any(label is not None for label in labels):
         raise DataError(f"nodes have classes, but the model was made with targets={kind!r}")
     targets: list[NodeTarget | None] = list(labels)
     if graph.targets is not None:
@@ -250,15 +245,15 @@ def _between(nodes: list[NodeId], sides: Any) -> EdgeColumns:
 
 
 def delta_of_data(
-    data: Any, ids: Any, key: str | None, kind: Kind = "class", repeated: str = "last"
+    data: Any, ids: Any, key: str | None, kind: str = "class", repeated: str = "last"
 ) -> Delta:
     """Return a delta that adds a PyG ``Data``, with nodes named ``ids`` or 0, 1, 2, ...
 
     kind: of the model's targets; repeated: for edges that it lists several times in one direction.
     """
-    if getattr(data, "x", None) is None:
-        raise DataError("the Data object must have features in 'x'")
-    nodes = _renamed(range(len(data.x)), ids, "rows of x")
+    features = getattr(data, "x", None)
+    count = int(data.num_nodes) if features is None else len(features)
+    nodes = _renamed(range(count), ids, "nodes" if features is None else "rows of x")
     rows = torch.empty(2, 0, dtype=torch.int64) if data.edge_index is None else data.edge_index
     check_edges(rows, len(nodes))
     named, weights = given_weights(data.to_dict())
@@ -269,7 +264,7 @@ def delta_of_data(
     rows, weights = rows[:, edges.rows], edges.checked_weights()
     delta = Delta(
         nodes=nodes,
-        features=as_features(data.x, len(nodes)),
+        features=as_features(features, len(nodes)),
         labels=targets_of_y(kind, data.y, len(nodes)),
         edges=_between(nodes, rows),
         weights=[] if weights is None else weights.tolist(),
@@ -280,7 +275,7 @@ def delta_of_data(
 
 
 def delta_of_hetero(
-    data: Any, ids: Any, key: str | None, kind: Kind = "class", repeated: str = "last"
+    data: Any, ids: Any, key: str | None, kind: str = "class", repeated: str = "last"
 ) -> Delta:
     """Return a delta that adds a PyG ``HeteroData``, with relations and types.
 
@@ -294,22 +289,14 @@ def delta_of_hetero(
     return delta_of_named(NamedGraph(graph, own), ids, key, kind)
 
 
-def label_array(labels: Sequence[Label]) -> np.ndarray[Any, Any]:
-    """Return labels as an array of integers, of text, or of both as objects."""
-    kinds = {type(label) for label in labels}
-    plain = np.int64 if kinds == {int} else np.str_ if kinds == {str} else object
-    return np.array(labels, dtype=plain)
-
-
-def targets_like(kind: Kind, ids: Any, found: Sequence[Any]) -> Any:
+def targets_like(kind: str, ids: Any, found: Sequence[Any]) -> Any:
     """Return predictions in the type of ``ids``: a Series for pandas, a tensor for a tensor.
 
     A tensor cannot hold labels or names of classes: these are a list of lists, and an array.
     """
-    values: Any = [list(labels) for labels in found] if kind == "labels" else label_array(found)
-    if kind == "numbers":
-        values = np.array(found, dtype=np.float32)
-    if isinstance(ids, Tensor) and kind != "labels" and values.dtype in (np.int64, np.float32):
+    values = target_of(kind).array(found)
+    numeric = isinstance(values, np.ndarray) and values.dtype in (np.int64, np.float32)
+    if isinstance(ids, Tensor) and numeric:
         return torch.from_numpy(values)
     if not is_a(ids, "pandas"):
         return values
@@ -328,8 +315,8 @@ def matrix_like(ids: Any, matrix: Tensor, columns: Sequence[Label] | None = None
 
 
 def _index(ids: Any) -> Any:
-    """Return the index of a result: that of a Series, or the ids of an Index."""
-    return getattr(ids, "index", ids) if type(ids).__name__ == "Series" else ids
+    """Return the index of a result: that of a Series or a DataFrame, or the ids of an Index."""
+    return getattr(ids, "index", ids) if type(ids).__name__ in ("Series", "DataFrame") else ids
 
 
 WHERE = "features"  # prefix of messages

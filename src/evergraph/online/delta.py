@@ -6,7 +6,6 @@ of them are read, checked and written without a Python step for each.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -18,15 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.display import ShownRecord
-from evergraph.core.label_space import Kind
+from evergraph.core.targets import Label as Label
+from evergraph.core.targets import NodeTarget as NodeTarget
 
 if TYPE_CHECKING:
     import pyarrow
 
 NodeId = str | int
-Label = str | int
-NodeTarget = Label | Sequence[Label] | float
-"""The target of a node: one class, several labels, or a number."""
 Column: TypeAlias = "Sequence[NodeId] | NDArray[np.int64] | pyarrow.Array"
 """Ids: a sequence of them, int64 [n], or an Arrow array of strings without gaps."""
 CHUNK = 4096  # ids processed at a time, so that a second pass finds them in the cache
@@ -123,25 +120,6 @@ class DeltaResult(ShownRecord):
     predicted: int = 0
     right: int = 0
     counted: int = 0
-
-
-def name_of(kind: Kind, value: NodeTarget) -> Label:
-    """Return the name that encodes a target; the order of labels does not matter."""
-    if kind == "labels":
-        assert isinstance(value, list | tuple)
-        return json.dumps(sorted(set(value), key=lambda label: (str(label), str(type(label)))))
-    return repr(float(value)) if kind == "numbers" else value  # type: ignore[arg-type, return-value]
-
-
-def meant_by(kind: Kind, name: Label) -> NodeTarget:
-    """Return the target that a name encodes.
-
-    >>> meant_by("labels", '["art", "law"]'), meant_by("numbers", "2.0"), meant_by("class", 7)
-    (('art', 'law'), 2.0, 7)
-    """
-    if kind == "labels":
-        return tuple(json.loads(str(name)))
-    return float(name) if kind == "numbers" else name
 
 
 def listed(column: Column) -> list[NodeId]:

@@ -14,31 +14,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.errors import DataError, DuplicateNodeError, UnknownNodeError
+from evergraph.core.targets import LARGEST as LARGEST
+from evergraph.core.targets import check_id as check_id
+from evergraph.core.targets.base import are_names
 from evergraph.online.delta import CHUNK, Column, NodeId, as_numbers, chunks, listed
 from evergraph.online.pieces import Pieces, whole
 
-LARGEST = 2**63 - 1  # integer that a journal and an array can hold
 MANY = 10_000  # from so many ids on, building a look-up table pays
 _GONE, _TEXT, _NUMBER = 0, 1, 2
 _KINDS = {type(None): _GONE, str: _TEXT, int: _NUMBER}
 _BLOCK = 1 << 16  # names in a piece of the state
-
-
-def check_id(what: str, value: object) -> None:
-    """Raise unless ``value`` may name a node or a class: text or a whole number of 64 bits.
-
-    "1" and 1 are different names. 1.0 and True are rejected, as Python treats them as equal to 1.
-    """
-    if type(value) is int:
-        if not -LARGEST - 1 <= value <= LARGEST:
-            raise DataError(f"{what} must fit into 64 bits, not {value!r}")
-    elif type(value) is str:
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise DataError(f"{what} must be text that UTF-8 can write, not {value!r}") from None
-    else:
-        raise DataError(f"{what} must be text or an integer, not {value!r}")
 
 
 def check_ids(what: str, *columns: Column) -> None:
@@ -55,17 +40,7 @@ def are_ids(column: Column) -> bool:
         return True  # Arrow's strings are UTF-8
     if isinstance(column, np.ndarray):
         return column.dtype == np.int64
-    for part in chunks(column):
-        if not set(map(type, part)) <= {int, str}:
-            return False
-        numbers = [value for value in part if type(value) is int]
-        if numbers and not -LARGEST - 1 <= min(numbers) <= max(numbers) <= LARGEST:
-            return False
-        try:
-            "".join([value for value in part if type(value) is str]).encode()
-        except UnicodeEncodeError:  # a lone surrogate
-            return False
-    return True
+    return all(map(are_names, chunks(column)))
 
 
 def first_repeated(values: Sequence[NodeId], known: Iterable[NodeId] = ()) -> NodeId | None:

@@ -13,7 +13,7 @@ second label of a node, or edges with weights next to edges without.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
@@ -106,11 +106,9 @@ class Bounds:
 
 def new_classes(delta: CheckedDelta, held: Held) -> list[Label]:
     """Return the new classes, or new labels, of a delta in order; none for numbers."""
-    if held.head.kind == "numbers":
-        return []
-    labels: Iterable[Any] = chain(delta.labels, (label for _, label in delta.late))
-    labels = (label for label in labels if label is not None)
-    names = dict.fromkeys(chain.from_iterable(labels) if held.head.kind == "labels" else labels)
+    labels = chain(delta.labels, (label for _, label in delta.late))
+    called = (held.head.target.names(label) for label in labels if label is not None)
+    names = dict.fromkeys(chain.from_iterable(called))
     knowledge = held.knowledge
     return [n for n in names if knowledge is None or not knowledge.names_class(n)]
 

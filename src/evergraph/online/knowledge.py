@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.views import CODE_HOPS
-from evergraph.core.label_space import target_values
 from evergraph.core.mapped import in_memory
+from evergraph.core.targets import Tallies
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray, StoredPart
@@ -21,10 +21,9 @@ from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.graph.live_shape import LiveShape
 from evergraph.online.heads import OnlineHead
-from evergraph.online.heads.base import Wear, class_scores, row_blocks
-from evergraph.online.identifiers import IdTable
+from evergraph.online.heads.base import Wear, row_blocks, scores_of
+from evergraph.online.labels import target_table
 from evergraph.online.learned_nodes import Counted, HeldBack, NodeLabels, Solving
-from evergraph.online.monitor import Tallies, tallies
 from evergraph.online.pieces import Pieces, pieces_of
 from evergraph.online.view.page import Published
 from evergraph.training.learner import part_of
@@ -70,11 +69,11 @@ class Knowledge:
         self.codes = None
         if head.code_width:
             self.codes = LiveCodes(width=head.code_width, seed=seed, relations=self.relations)
-        self.shape = LiveShape() if head.shaped else None
+        self.shape = LiveShape(measured=head.measured) if head.shaped else None
         parts = (embeddings, self.relations, self.shape, self.codes)
         self._vectors = [part for part in parts if part is not None]  # those of a node's vector
         self.dims = sum(part.dims for part in self._vectors)
-        self.classes = IdTable()
+        self.classes = target_table(head.target)
         self.labels = NodeLabels()
         self.held = HeldBack(least=head.least_left_out) if head.holds_back else None
         self.counted = Counted(head.parts(self.dims), tolerance=tolerance)
@@ -127,9 +126,9 @@ class Knowledge:
             codes=None if codes is None else (codes.smoother.frozen(), codes.frozen()),
             embeddings=self.embeddings,
             relations=None if relations is None else relations.frozen(),
-            shaped=self.shape is not None,
+            shape_width=0 if self.shape is None else self.shape.dims,
             classes=self.classes,
-            kind=self.head.kind,
+            target=self.head.target,
         )
 
     def extend(self, ids: Sequence[NodeId]) -> None:
@@ -201,8 +200,8 @@ class Knowledge:
             nodes = self.graph.gatherers(nodes)
         return nodes
 
-    def number(self, labels: Sequence[Label]) -> Tensor:
-        """Return the numbers of classes; a new one gets the next number.  -> int64 [labels]"""
+    def number(self, labels: Sequence[Any]) -> Tensor:
+        """Return the numbers of targets; a new one gets the next number.  -> int64 [labels]"""
         for label in labels:
             if label not in self.classes:
                 self.classes.add([label])
@@ -219,29 +218,25 @@ class Knowledge:
 
         answers: the true classes, int64 [n]
         """
-        met, kind = self.met, self.head.kind
+        met, target = self.met, self.head.target
         if not len(nodes) or not bool(met.any()):
             return None
         scorer, vectors, parts = self.head.scorer(), self.of(nodes), []
         for rows in row_blocks(len(nodes), len(self.names)):
             asked = nodes[rows].numpy(), vectors[rows].numpy()
-            if kind == "class":  # of equal scores the class that came first wins
-                best, right = class_scores(scorer, met, *asked).argmax(1), answers[rows]
-                given = torch.from_numpy(best)
-            else:
-                right = self.head.values(answers[rows])
-                given = target_values(torch.from_numpy(scorer(*asked)), kind)
-            parts.append(tallies(given, right, kind))
+            given = torch.from_numpy(target.decide(scores_of(scorer, target, met, *asked)))
+            right = answers[rows] if target.is_class else self.head.values(answers[rows])
+            parts.append(target.tally(given, right))
         return Tallies.joined(parts)
 
     @property
     def names(self) -> tuple[Label, ...]:
         """Names of classes or labels; empty for numbers."""
-        return tuple(self.classes if self.head.kind == "class" else self.head.names)
+        return tuple(self.classes if self.head.target.is_class else self.head.names)
 
     def names_class(self, name: Label) -> bool:
         """Whether a class or label has this name."""
-        return name in (self.classes if self.head.kind == "class" else self.head.names)
+        return name in (self.classes if self.head.target.is_class else self.head.names)
 
     @property
     def met(self) -> Tensor:
@@ -305,7 +300,8 @@ class Knowledge:
         traced = ~(marked & stay) if self._cut else marked & ~stay
         self._urgent |= self.head.let_go(nodes if self._forgotten else nodes[traced])
         counts = self.labels.counts_
-        anew = self.head.landmarks_wanted(counts, changed=bool(len(nodes)), refit=refit)
+        labelled = bool(((old != UNLABELLED) | (new != UNLABELLED)).any())
+        anew = self.head.landmarks_wanted(counts, changed=labelled, refit=refit)
         if self.counted.tolerance and not exactly and (stored := self._stored()):
             near = self.counted.surely_near(nodes[stay], stored, updated=self._updated)
             stay[stay.clone()] = ~torch.from_numpy(near)
@@ -383,7 +379,7 @@ class Knowledge:
 
     def _classes_there(self) -> Tensor:
         """Return which classes have nodes; for other targets a mask as long as the names."""
-        if self.head.kind == "class":
+        if self.head.target.is_class:
             return self.met
         return (self.labels.counts_.sum() > 0).expand(max(len(self.names), 1))
 

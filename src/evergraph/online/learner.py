@@ -13,21 +13,22 @@ from torch import Tensor
 
 from evergraph.core.device import exactly_threads
 from evergraph.core.errors import DataError
+from evergraph.core.targets import Tallies
 from evergraph.graphs import UNLABELLED
 from evergraph.online.checking import CheckedDelta, check_delta
-from evergraph.online.delta import Delta, DeltaResult, NodeId, name_of
+from evergraph.online.delta import Delta, DeltaResult, NodeId
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.intake import Batch, merged, owners
 from evergraph.online.knowledge import Settled
 from evergraph.online.learner_state import PATIENCE as PATIENCE
 from evergraph.online.learner_state import TOLERANCE as TOLERANCE
 from evergraph.online.learner_state import LearnerState
-from evergraph.online.monitor import Tallies
 from evergraph.online.upsert import EdgesBeyond, News, edges_beyond, known_edges, only_new
 from evergraph.online.view import Answer, Page
 
 if TYPE_CHECKING:
     import pyarrow
+    from typing_extensions import Self
 
 
 class OnlineLearner(LearnerState):
@@ -99,7 +100,7 @@ class OnlineLearner(LearnerState):
             self._ids,
             num_features=None if known is None else known.graph.num_features,
             graph=None if known is None else known.graph,
-            kind=self.head.kind,
+            target=self.head.target,
             undirected=self.undirected,
             ahead=ahead or {},
             fresh=fresh,
@@ -109,8 +110,28 @@ class OnlineLearner(LearnerState):
         """Return a delta without what is known already, and the counts of what is new."""
         with self.writing:
             return only_new(
-                delta, self._ids, self._knowledge, kind=self.head.kind, undirected=self.undirected
+                delta,
+                self._ids,
+                self._knowledge,
+                target=self.head.target,
+                undirected=self.undirected,
             )
+
+    @property
+    def next_number(self) -> int:
+        """How many nodes have ever been added: a number for the next that has no id."""
+        return self._ids.base + self._ids.next
+
+    def holds(self, ids: Sequence[NodeId], features: Tensor) -> bool:
+        """Return whether all of these are known nodes with these features, in a graph with edges.
+
+        Without edges a known node is answered like a new one.
+        """
+        with self.writing:
+            known = self._knowledge
+            if known is None or not known.graph.num_edges or not all(self.knows_nodes(ids)):
+                return False
+            return known.graph.features[self._ids.positions(ids)].equal(features)
 
     def every_id(self) -> list[NodeId]:
         """Return the ids of all nodes, in order of arrival."""
@@ -205,10 +226,15 @@ class OnlineLearner(LearnerState):
         ('y', 2)
         """
         asked = list(delta.nodes) if ids is None else ids
+        later = self.after(delta)
+        answer = later.answer(asked, every_class=every_class)
+        return replace(answer, seq=later.status().seq - 1)
+
+    def after(self, delta: Delta) -> Self:
+        """Return a copy of the learner to which a delta was applied."""
         copied = self.copy()
-        seq = copied.status().seq
         copied.apply(delta)
-        return replace(copied.answer(asked, every_class=every_class), seq=seq)
+        return copied
 
     def _applied(
         self, delta: CheckedDelta, parts: Sequence[CheckedDelta]
@@ -218,7 +244,7 @@ class OnlineLearner(LearnerState):
         -> the effect, what was predicted, and the index of the part that each prediction is of,
         int64 [n]
         """
-        knowledge, kind = self._knowledge, self.head.kind
+        knowledge, target = self._knowledge, self.head.target
         if knowledge is None:  # empty deltas, before the first node
             nothing = Settled(no_nodes(), torch.zeros(0, 0), 0, 0, behind=False)
             return nothing, None, no_nodes()
@@ -233,11 +259,11 @@ class OnlineLearner(LearnerState):
                 relations=delta.relations,
                 types=delta.types,
             )
-        # Labels of new nodes, then late ones; several labels or a number are encoded as one name.
+        # Labels of new nodes, then late ones.
         new = [(place, label) for place, label in enumerate(delta.labels) if label is not None]
         places = torch.tensor([place for place, _ in new], dtype=torch.int64)
         nodes = torch.cat([delta.first + places, delta.labelled])
-        labels = knowledge.number([name_of(kind, label) for _, label in (*new, *delta.late)])
+        labels = knowledge.number([target.key(label) for _, label in (*new, *delta.late)])
         # Only nodes without a label count as predictions: one that changes was learned from.
         unknown = knowledge.labels.of(nodes) == UNLABELLED
         guesses = knowledge.guess(nodes[unknown], labels[unknown])

@@ -12,8 +12,8 @@ from torch import Tensor
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.core.label_space import Kind
 from evergraph.core.seeding import seeded
+from evergraph.core.targets import target_of
 from evergraph.online import pieces
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph, no_nodes
@@ -23,7 +23,8 @@ from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
 from evergraph.online.identifiers import IdTable
 from evergraph.online.intake import Bounds, Held
 from evergraph.online.knowledge import Knowledge
-from evergraph.online.monitor import METRICS, PredictionRecord
+from evergraph.online.labels import target_table
+from evergraph.online.monitor import PredictionRecord
 from evergraph.online.pieces import Pieces
 from evergraph.online.state_arrays import PackedState, Packing, check_arrays, packed
 from evergraph.online.view import LearnerView, Page, Status
@@ -54,7 +55,7 @@ class LearnerState(LearnerView):
         scaling: Scaling = "unit",
         undirected: bool = True,
         seed: int = 0,
-        targets: Kind | None = None,
+        targets: str | None = None,
         tolerance: float = TOLERANCE,
         patience: int = PATIENCE,
     ) -> None:
@@ -63,7 +64,8 @@ class LearnerState(LearnerView):
         check_number("tolerance", tolerance, least=0.0)
         check_integer("patience", patience, least=1)
         if head is None:
-            head = FusedHead() if targets in (None, "class") else TargetHead(kind=targets)
+            kind = targets or "class"
+            head = FusedHead() if target_of(kind).is_class else TargetHead(kind=kind)
         self.head = heads.part(head)
         if targets is not None and targets != self.head.kind:
             raise ConfigurationError(
@@ -80,7 +82,7 @@ class LearnerState(LearnerView):
         self.threads: int | None = None
         self._seq = self._solved = 0
         self._knowledge: Knowledge | None = None  # comes with the first node
-        super().__init__(self.head.kind)
+        super().__init__(self.head.target)
         self.page = self._written()
 
     @property
@@ -123,7 +125,7 @@ class LearnerState(LearnerView):
 
     def _written(self, *, shared: bool = False) -> Page:
         """Return the page that readers see after the last delta."""
-        known, record, kind = self._knowledge, self._record, self.head.kind
+        known, record, target = self._knowledge, self._record, self.head.target
         status = Status(
             seq=self._seq,
             nodes=len(self._ids),
@@ -135,19 +137,19 @@ class LearnerState(LearnerView):
             predicted=record.prequential.asked,
             accuracy=record.prequential.accuracy,
             exact_forgetting=self.head.exact_forgetting,
-            metric=METRICS[kind],
+            metric=target.running,
             relations=self.head.takes_relations and (known is None or known.relations is not None),
             solved=self._solved,
             undirected=self.undirected,
         )
         if known is None:
-            return Page(status, (), torch.zeros(0, dtype=torch.bool), None, None, 0, kind)
+            return Page(status, (), torch.zeros(0, dtype=torch.bool), None, None, 0, target)
         publish = known.published
         if shared or self._shared:  # frozen now, for readers that look things up while they change
             published = publish()
             publish = lambda: published  # noqa: E731
         scored = (known.names, known.met, self.head.scorer(), known.of, known.embeddings.dims)
-        return Page(status, *scored, kind, record.watch.alarms(), publish)
+        return Page(status, *scored, target, record.watch.alarms(), publish)
 
     def frozen(self) -> LearnerView:
         """Return a view that any thread may read while this one learns; see ``LearnerView``."""
@@ -233,7 +235,7 @@ class LearnerState(LearnerView):
             classes = Packing.of(kept)
             if self._ids.next == len(self._ids) and bool(kept.all()):
                 return None
-            names = IdTable()
+            names = target_table(self.head.target)
             names.add([known.classes.at(number) for number in classes.living.tolist()])
             head = self.head.packed(self.head.state(), nodes, classes)
             found = packed(self.pieces(), nodes, classes)
@@ -263,7 +265,7 @@ class LearnerState(LearnerView):
             raise DataError(f"features are not {width} wide")
         empty = self._begun(width, related=bool(about.get("related"))) if width else None
         arrays = {} if empty is None else empty.pieces()
-        for name, part in ({"ids": IdTable()} | PredictionRecord(self.head.kind).parts).items():
+        for name, part in ({"ids": IdTable()} | PredictionRecord(self.head.target).parts).items():
             arrays |= {f"{name}.{key}": value for key, value in pieces.pieces_of(part).items()}
         check_arrays(state, arrays)
         return empty

@@ -12,7 +12,7 @@ that the learner knows are skipped instead, and there are no keys.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, Protocol
@@ -106,6 +106,9 @@ class LineStream:
     classes: bool = True  # whether labels are classes, some spellings of which mean a missing label
     repeated: str = "last"  # for edges that the stream names several times
     undirected: bool = True  # whether edges of the learner are
+    names: Mapping[str, str] = field(
+        default_factory=dict
+    )  # the user's of label and weight, by ours
     lines: int = 0  # how many lines there were, including empty ones
     known: int = 0  # how many of them had been ingested before
     # deltas, new_nodes, predicted, right: totals of what was applied
@@ -141,7 +144,7 @@ class LineStream:
         An error names the line that failed; the lines before it have been applied, those after it
         have not. No line is read while a delta is applied.
         """
-        self._reader = LineReader(self.columns, classes=self.classes)
+        self._reader = LineReader(self.columns, classes=self.classes, names=self.names)
         self._batch, self._began = LineBatch(), 0.0
         self._done: tuple[int, str] | None = None
         self._digests: dict[int, str] = {}

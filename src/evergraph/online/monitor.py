@@ -17,15 +17,9 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_integer
-from evergraph.core.label_space import THRESHOLD, Kind
-from evergraph.training.learner import part_of
+from evergraph.core.targets import Tallies, Target
 
 log = logging.getLogger(__name__)
-
-METRICS: dict[Kind, str] = {
-    "class": "accuracy", "labels": "micro F1", "numbers": "mean absolute error"
-}  # fmt: skip
-"""Name of the quotient of ``right`` and ``asked``."""
 
 
 class Point(TypedDict):
@@ -75,9 +69,7 @@ class Prequential:
     ) -> None:
         """Record two sums whose quotient right / asked is the metric.
 
-        For classes, correct predictions of all. For several labels, 2 tp of 2 tp + fp + fn: micro
-        F1, however points are joined. For numbers, Σ |y - ŷ| of their count: the mean absolute
-        error. pairs: right and predicted classes, if there are any, int64 [n, 2]
+        See ``Tallies``. pairs: right and predicted classes, if there are any, int64 [n, 2]
 
         >>> record = Prequential()
         >>> record.add(1, 3, 0, 2, 0.5)
@@ -147,57 +139,14 @@ class Prequential:
         self.curve_, self.pairs_, self.totals_ = (state[n] for n in ("curve", "pairs", "totals"))
 
 
-@dataclass(frozen=True, eq=False)
-class Tallies:
-    """Comparison of predictions with the true targets, node by node."""
-
-    asked: Tensor  # each node's terms of the sums in ``Prequential.add``.  [n]
-    right: Tensor  # the same.  [n]
-    faultless: Tensor  # whether all of a node was predicted correctly; never a number.  int64 [n]
-    pairs: Tensor  # right and predicted classes; of other kinds none.  int64 [n, 2 or 0]
-
-    @classmethod
-    def joined(cls, parts: Sequence[Tallies]) -> Tallies:
-        """Return several comparisons as one."""
-        columns = zip(*(vars(part).values() for part in parts), strict=True)
-        return cls(*map(torch.cat, columns))
-
-
-def tallies(given: Tensor, right: Tensor, kind: Kind) -> Tallies:
-    """Return the comparison of predictions with true targets.
-
-    given: classes, int64 [n]; or probabilities of labels, or numbers, [n, targets]; right: the true
-    ones, which may have more labels, too new to be predicted.
-
-    One label is predicted correctly and one wrongly: 2 tp = 2 of 2 tp + fp + fn = 3.
-
-    >>> found = tallies(torch.tensor([[0.9, 0.8]]), torch.tensor([[1., 0.]]), "labels")
-    >>> found.asked, found.right, found.faultless
-    (tensor([3]), tensor([2]), tensor([0]))
-    >>> tallies(torch.tensor([[1.5]]), torch.tensor([[2.]]), "numbers").right
-    tensor([0.5000])
-    """
-    ones = torch.ones(len(right), dtype=torch.int64)
-    if kind == "class":
-        same = (given == right).long()
-        return Tallies(ones, same, same, torch.stack([right, given], dim=1))
-    none = torch.zeros(len(right), 0, dtype=torch.int64)
-    if kind == "numbers":
-        return Tallies(ones, (given - right).abs().flatten(), torch.zeros_like(ones), none)
-    given = torch.nn.functional.pad(given, (0, right.shape[1] - given.shape[1]))
-    found, there = given > THRESHOLD, right == 1
-    hits, wrong = (found & there).sum(1), (found != there).sum(1)
-    return Tallies(2 * hits + wrong, 2 * hits, (wrong == 0).long(), none)
-
-
 class PredictionRecord:
     """Keeps the record of predictions, and raises the alarm.
 
     parts: its components with a state, by name.
     """
 
-    def __init__(self, kind: Kind) -> None:
-        self.prequential, self.watch = Prequential(), Watch(kind)
+    def __init__(self, target: Target) -> None:
+        self.prequential, self.watch = Prequential(), Watch(target)
         self.parts: dict[str, Prequential | Watch]
         self.parts = {"prequential": self.prequential, "alarms": self.watch}
 
@@ -268,15 +217,16 @@ class Watch:
 
     The alarm depends on the deltas only, so a recovered learner has the same one.
 
-    >>> watch = Watch("class", window=100)
+    >>> from evergraph.core.targets import target_of
+    >>> watch = Watch(target_of("class"), window=100)
     >>> for seq in range(1, 12):
     ...     _ = watch.see(seq, 100, 90 if seq < 11 else 10)
     >>> [(alarm.seq, alarm.value) for alarm in watch.alarms()]
     [(11, 0.1)]
     """
 
-    def __init__(self, kind: Kind, *, window: int = WINDOW, level: float = LEVEL) -> None:
-        self.kind: Kind = kind
+    def __init__(self, target: Target, *, window: int = WINDOW, level: float = LEVEL) -> None:
+        self.target = target
         self.window, self.level = window, level
         self.past_: list[Window] = []
         self.unusual_: list[Window] = []  # since the alarm was raised
@@ -316,7 +266,7 @@ class Watch:
 
         mean, spread, known = fmean(means), variance(means), len(means)
         difference = full[1] / full[0] - mean
-        if self.kind == "numbers":
+        if self.target.rises:
             matters = 0.1 * mean
         else:
             difference, matters = -difference, 0.05
@@ -331,9 +281,8 @@ class Watch:
         if self._raised is None:
             return ()
         seq, (_, value, expected, answers) = self._raised
-        form = "{:.4g}" if self.kind == "numbers" else "{:.1%}"
-        now, usual = (form.format(each).replace("%", " %") for each in (value, expected))
-        told = f"{METRICS[self.kind]} of the last {answers:,} predictions is {now}"
+        now, usual = self.target.shown(value), self.target.shown(expected)
+        told = f"{self.target.running} of the last {answers:,} predictions is {now}"
         return (Alarm(seq, f"{told}: expected about {usual}", value, expected),)
 
     def state(self) -> dict[str, Tensor]:
@@ -347,19 +296,12 @@ class Watch:
         return kept | {"raised": torch.tensor(rows, dtype=torch.float64).reshape(-1, 4)}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned; a snapshot older than alarms has nothing."""
-        if kept := part_of(state, "accuracy."):
-            self.past_, self.unusual_, (self.open_,) = (
-                [(answers, amount) for answers, amount in kept[name].tolist()]
-                for name in ("past", "unusual", "open")
-            )
-        rows = state["raised"].tolist() if "raised" in state else []
-        # Earlier versions kept a log of several kinds of alarms: kind 0 is accuracy, and
-        # ``cleared`` is -1 while one is raised.
-        for kind, seq, cleared, value, expected, _, answers in state.get("log.entries", ()):
-            if (int(kind), int(cleared)) == (0, -1):
-                rows.append([seq, value, expected, answers])
-        for seq, value, expected, answers in rows:
+        """Restore what ``state`` returned."""
+        self.past_, self.unusual_, (self.open_,) = (
+            [(answers, amount) for answers, amount in state[f"accuracy.{name}"].tolist()]
+            for name in ("past", "unusual", "open")
+        )
+        for seq, value, expected, answers in state["raised"].tolist():
             self._raised = int(seq), Verdict(True, float(value), float(expected), int(answers))
 
 

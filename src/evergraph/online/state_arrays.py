@@ -23,7 +23,9 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.online.pieces import Pieces, split
 
-POSITIONS, CLASSES = "graph.alive", "classes.kinds"  # whose lengths are their numbers
+POSITIONS = "graph.alive"  # whose length is their number
+CLASSES = "classes"  # as many as one of these arrays has rows, see ``target_table``
+_CLASS_ROWS = ("classes.kinds", "classes.set_sizes", "classes.numbers")
 Arrays = dict[str, Tensor | Pieces]
 
 
@@ -43,7 +45,10 @@ class ArrayKind:
     finite: bool = False
 
 
-_LISTS, _NAMES = r"(graph|relations\.\d+\.\w+)", r"(ids|classes|relations\.names|relations\.types)"
+_LISTS, _NAMES = (
+    r"(graph|relations\.\d+\.\w+)",
+    r"(ids|classes|classes\.names|relations\.names|relations\.types)",
+)
 _SUMS = r"(head\.(?:view_\d+|statistics|sums\.\d+))"
 _whole, _single = torch.int64, torch.float32
 # By name, the first that matches. Every array must be listed: of an unknown one it is not known
@@ -63,6 +68,9 @@ KINDS = {
         r"ids\.lengths": ArrayKind(_whole, POSITIONS, least=0),
         rf"{_NAMES}\.lengths": ArrayKind(_whole, "{0}.kinds", least=0),
         rf"{_NAMES}\.(?:kinds|bytes)": ArrayKind(torch.uint8),
+        r"classes\.numbers": ArrayKind(torch.float64, finite=True),
+        r"classes\.set_sizes": ArrayKind(_whole, least=0),
+        r"classes\.members": ArrayKind(_whole, least=0, below="classes.names.kinds"),
         r"held\.lots": ArrayKind(_whole, POSITIONS),
         r"labels\.numbers": ArrayKind(_whole, POSITIONS, least=-1, below=CLASSES),
         r"labels\.counts": ArrayKind(_whole, CLASSES, fewer=True, least=0),
@@ -83,7 +91,7 @@ KINDS = {
 }
 # Arrays that snapshots of earlier versions may lack, with what is computed or assumed instead.
 _LATER = re.compile(
-    r"(embeddings|codes)\.(drift_\d+|unscaled|subtracted)|(counted|solving|wear|alarms|head)\..+"
+    r"(embeddings|codes)\.(drift_\d+|unscaled|subtracted)|(counted|solving|wear|head)\..+"
 )
 
 
@@ -126,8 +134,8 @@ def _fault(
     value, (kind, group) = state[name], kind_of(name)
 
     def count(other: str) -> int:
-        found = state.get(other.format(group))
-        return 0 if found is None else len(found)
+        names = _CLASS_ROWS if other == CLASSES else (other.format(group),)
+        return next((len(state[name]) for name in names if name in state), 0)
 
     if kind == ArrayKind():
         return None
@@ -176,6 +184,12 @@ def _lengths(names: str, state: Mapping[str, Tensor]) -> str | None:
     return None if fits and int(lengths.sum()) == size else f"add up to {size:,} bytes"
 
 
+def _sets(classes: str, state: Mapping[str, Tensor]) -> str | None:
+    members = len(state[f"{classes}.members"])
+    fits = int(state[f"{classes}.set_sizes"].sum()) == members
+    return None if fits else f"add up to {members:,} members"
+
+
 def _slots(counted: str, state: Mapping[str, Tensor]) -> str | None:
     slots, labels = state[f"{counted}.slots"], state["labels.numbers"]
     if len(slots) and int(slots.max()) > len(state[f"{counted}.rows"]):
@@ -187,7 +201,7 @@ def _slots(counted: str, state: Mapping[str, Tensor]) -> str | None:
 
 # What holds between arrays, by the last word of a name.
 _RELATIONS: dict[str, Callable[[str, Mapping[str, Tensor]], str | None]]
-_RELATIONS = {"indptr": _pointers, "lengths": _lengths, "slots": _slots}
+_RELATIONS = {"indptr": _pointers, "lengths": _lengths, "slots": _slots, "set_sizes": _sets}
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.label_space import Kind
+from evergraph.core.targets import Target
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.repeats import combined, edge_names
-from evergraph.online.checking import check_parts, check_weights
+from evergraph.online.checking import CLASSES, check_parts, check_weights
 from evergraph.online.delta import (
     Delta,
     DeltaResult,
@@ -24,7 +24,6 @@ from evergraph.online.delta import (
     edge_numbers,
     in_columns,
     listed,
-    name_of,
 )
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
@@ -115,7 +114,7 @@ def only_new(
     ids: IdTable,
     knowledge: Knowledge | None,
     *,
-    kind: Kind = "class",
+    target: Target = CLASSES,
     undirected: bool = True,
 ) -> tuple[Delta, News]:
     """Return a delta without what is known already, and the counts of what is new.
@@ -127,7 +126,7 @@ def only_new(
     """
     width = None if knowledge is None else knowledge.graph.num_features
     delta = in_columns(delta)
-    check_parts(delta, num_features=width, kind=kind)
+    check_parts(delta, num_features=width, target=target)
     there = (ids.where(delta.nodes) >= 0).numpy()
     known, new = np.flatnonzero(there).tolist(), np.flatnonzero(~there).tolist()
     labels = delta.labels or (None,) * len(delta.nodes)
@@ -144,7 +143,7 @@ def only_new(
         pairs, late = zip(late, numbers.tolist(), strict=True), []
         for (node, label), number in pairs:
             had = number != UNLABELLED
-            if not had or knowledge.classes.at(number) != name_of(knowledge.head.kind, label):
+            if not had or knowledge.classes.at(number) != target.key(label):
                 late.append((node, label))
                 changed += had
     find = related_edges if len(delta.relations) else new_edges

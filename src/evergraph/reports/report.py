@@ -17,7 +17,8 @@ from evergraph.core.written_aside import results_written, written_aside
 from evergraph.reports.figures.frontier import BYTES, SECONDS, frontier
 from evergraph.reports.figures.learning import accuracy_matrix, learning_curves
 from evergraph.reports.figures.picture import Picture, looks_of
-from evergraph.reports.page.sections import page, sections_of
+from evergraph.reports.page.frame import page
+from evergraph.reports.page.sections import counted, sections_of
 from evergraph.reports.runs import Finished, Group, family_of, grouped, names_of
 from evergraph.reports.tables import accuracy as of_runs
 from evergraph.reports.tables.record import Table, csv_text, latex, markdown
@@ -38,7 +39,8 @@ def write_report(runs: Sequence[Finished], folder: Path, *, against: str | None 
         raise UnknownNameError("run to compare with", against, names_of(groups))
     tables, figures = tables_of(groups, against), gallery(groups)
     title = folder.resolve().name or "runs"
-    text = page(title, groups, sections_of(groups, tables, figures))
+    sections = sections_of(groups, tables, figures)
+    text = page(title, counted(groups), sections, command="evergraph report")
     files = {
         f"tables/{table.name}.{ending}": form(table).encode()
         for table in tables.values()

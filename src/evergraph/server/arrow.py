@@ -7,10 +7,9 @@ first, and column types whose size does not follow from lengths are rejected.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,11 +18,11 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.core.extras import installed, require
+from evergraph.core.extras import installed
 from evergraph.core.sizes import shown
 from evergraph.online.checking import LONGEST_ID
 from evergraph.online.codecs.tables import EDGE_OPS, NODE_OPS, operations, says_operations
-from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, edge_columns, listed
+from evergraph.online.delta import Column, Delta, EdgeColumns, listed
 from evergraph.server.http import RefusedError
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import (
@@ -39,10 +38,11 @@ from evergraph.tables.columns import (
     stripped,
 )
 from evergraph.tables.columns import features as numeric_columns
-from evergraph.tables.edges import ENDS, read_edges
+from evergraph.tables.edges import read_edges
+from evergraph.tables.names import ENDS, missing_column, of_edges, of_nodes, renamed
 
 if TYPE_CHECKING:
-    from evergraph.tables.scheme import Scheme
+    pass
 
 MOST_DECODED = 1 << 27  # bytes of all columns of a body: four times the largest body
 LEAST_WIDTH = 4  # bytes of a value once decoded: narrower numbers are widened to 32 bits
@@ -55,25 +55,36 @@ class ArrowBody:
     """A parsed body of Arrow tables.
 
     Attributes:
-        delta: the change; named features are in the order of the table.
-        names: column names of ``features`` and ``updated_features``, where they have any.
+        delta: the change, without features that have names.
+        tables: these, as tables of ``features`` and of ``updated_features``.
         read: whether the sender has encoded it: labels are literal and numbers are scaled.
         scheme: by which the sender encoded columns, as JSON; None if it does not say.
     """
 
     delta: Delta
-    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    tables: Mapping[str, pa.Table] = field(default_factory=dict)
     read: bool = False
     scheme: Mapping[str, Any] | None = None
 
 
 def delta_from_arrow(body: bytes, *, most: int = MOST_DECODED) -> Delta:
     """Return the delta in a body without encoding its columns; see ``read_arrow``."""
-    return read_arrow(body, most=most).delta
+    found = read_arrow(body, most=most)
+    return replace(found.delta, **by_position(found.tables))
 
 
-def read_arrow(body: bytes, *, most: int = MOST_DECODED) -> ArrowBody:
-    """Parse a body of Arrow tables.  most: bytes that its columns may take once decoded"""
+def by_position(tables: Mapping[str, pa.Table]) -> dict[str, Any]:
+    """Return columns of numbers in the order of their tables."""
+    return {part: numeric_columns(table, table.column_names) for part, table in tables.items()}
+
+
+def read_arrow(
+    body: bytes, *, most: int = MOST_DECODED, names: Mapping[str, str] | None = None
+) -> ArrowBody:
+    """Parse a body of Arrow tables.
+
+    most: bytes that its columns may take once decoded; names: the user's names of columns, by ours.
+    """
     if not installed("pyarrow"):
         raise RefusedError(415, "this service reads JSON only: pyarrow is not installed")
     parts: dict[str, Any] = {}
@@ -87,71 +98,22 @@ def read_arrow(body: bytes, *, most: int = MOST_DECODED) -> ArrowBody:
         read = read and mark is not None
         scheme = scheme or (told.get("columns") if isinstance(told, dict) else None)
         with _refusing("an Arrow table cannot be read"):
-            part = _part(stripped(table))
+            part = _part(_in_our_words(stripped(table), names or {}))
         if twice := parts.keys() & part.keys():
             raise RefusedError(422, f"the body must hold one table of {min(twice)}, not two")
         parts |= part
-    names = {name: parts.pop(f"{name} names", ()) for name in ("features", "updated_features")}
-    named = {name: found for name, found in names.items() if found}
+    tables = {name: parts.pop(f"{name} table", None) for name in ("features", "updated_features")}
+    named = {name: table for name, table in tables.items() if table is not None}
+    if read and named:
+        parts |= by_position(named)
     return ArrowBody(Delta(**parts), named, read=read, scheme=scheme)
 
 
-def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
-    """Return a delta as bytes that ``delta_from_arrow`` reads.
-
-    scheme: by which its columns were encoded; the service keeps that of the first delta.
-
-    >>> sent = arrow_from_delta(Delta(nodes=("a",), features=torch.ones(1, 2), labels=(None,)))
-    >>> delta_from_arrow(sent).features
-    tensor([[1., 1.]])
-    """
-    require("pyarrow", extra="tables", why="sending a delta to a service")
-
-    def ends(edges: Sequence[tuple[NodeId, NodeId]]) -> dict[str, Any]:
-        columns = edge_columns(edges)
-        if columns is None:
-            raise DataError("edges must be pairs of ids to be sent")
-        return dict(zip(ENDS, columns.sides, strict=True))
-
-    def wide(features: Tensor, nodes: Sequence[NodeId]) -> Any:
-        if len(nodes) and (len(features) != len(nodes) or not features.numel()):
-            # Sent without features, these would be nodes to label or to forget.
-            raise DataError(
-                f"features have shape {tuple(features.shape)}: expected [{len(nodes)}, dims]"
-            )
-        rows = np.ascontiguousarray(features.numpy(), dtype=np.float32)
-        return pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), max(rows.shape[1], 1))
-
-    updating, cutting = (
-        [word] * len(part)
-        for word, part in (("update", delta.updated), ("remove", delta.removed_edges))
-    )
-    tables: list[dict[str, Any]] = [
-        {
-            "id": list(delta.nodes),
-            "label": list(delta.labels),
-            "features": wide(delta.features, delta.nodes),
-            TYPE: delta.types,
-        },
-        ends(delta.edges) | {"weight": np.array(delta.weights, float), RELATION: delta.relations},
-        ends(delta.removed_edges) | {"op": cutting},
-        {
-            "id": list(delta.updated),
-            "features": wide(delta.updated_features, delta.updated),
-            "op": updating,
-        },
-        {"id": [node for node, _ in delta.late], "label": [label for _, label in delta.late]},
-        {"id": list(delta.forgotten)},
-    ]
-    metadata = {"columns": scheme.to_json()} if scheme is not None and len(delta.nodes) else {}
-    mark = {MARK: json.dumps(metadata).encode()}
-    sink = pa.BufferOutputStream()
-    for columns in tables:
-        if given := {name: values for name, values in columns.items() if len(values)}:
-            table = pa.table(given).replace_schema_metadata(mark)
-            with pa.ipc.new_stream(sink, table.schema) as writer:
-                writer.write_table(table)
-    return bytes(sink.getvalue())
+def _in_our_words(table: pa.Table, names: Mapping[str, str]) -> pa.Table:
+    """Return a table under our names; one of edges has both of their ends."""
+    joins = all(names.get(end, end) in table.column_names for end in ENDS)
+    called = (of_edges if joins else of_nodes)(names)
+    return renamed(table, {t: ours for t, ours in called.items() if t in table.column_names})
 
 
 def _part(table: pa.Table) -> dict[str, Any]:
@@ -192,9 +154,7 @@ def _node_part(table: pa.Table, op: str | None) -> dict[str, Any]:
     """Return the fields that a table of nodes holds, all rows being the same operation if given."""
     names = list(table.column_names)
     if "id" not in names:
-        raise DataError(
-            f"an Arrow table must have the column id, or source and target, not {names[:8]}"
-        )
+        raise DataError(f"an Arrow table {missing_column('id', table)}")
     known = tuple(listed(_column(ids(table, "id"), "id")))
     if op == "forget" or (op is None and names == ["id"]):
         return {"forgotten": known}
@@ -204,24 +164,18 @@ def _node_part(table: pa.Table, op: str | None) -> dict[str, Any]:
     if op != "update" and set(names) == {"id", "label"}:
         check_filled(labels, "label")
         return {"late": tuple(zip(known, labels.to_pylist(), strict=True))}
-    parts: dict[str, Any] = {}
-    if op != "update" and is_typed(table):
-        parts["types"] = tuple(column(table, TYPE).to_pylist())
-        table = table.drop_columns(TYPE)
-    called, features = _features(table)
+    types = {"types": tuple(column(table, TYPE).to_pylist())} if is_typed(table) else {}
+    columns = [name for name in names if name not in ("id", "label", *([TYPE] if types else []))]
+    features = _features(table, columns)
+    part = "features" if isinstance(features, Tensor) else "features table"
     if op != "update":
         told = tuple(labels.to_pylist())
-        return parts | {
-            "nodes": known,
-            "features": features,
-            "features names": called,
-            "labels": told,
-        }
+        return types | {"nodes": known, part: features, "labels": told}
     # New features of known nodes, and their labels where the table has some.
     late = tuple(
         pair for pair in zip(known, labels.to_pylist(), strict=True) if pair[1] is not None
     )
-    parts = {"updated": known, "updated_features": features, "updated_features names": called}
+    parts: dict[str, Any] = {"updated": known, f"updated_{part}": features}
     return parts | ({"late": late} if late else {})
 
 
@@ -267,14 +221,13 @@ def _labels(table: pa.Table) -> pa.Array:
     return as_integers(values, "label")
 
 
-def _features(table: pa.Table) -> tuple[list[str], Tensor]:
-    """Return names and values of the features of nodes: a column each, or one column of lists.
+def _features(table: pa.Table, names: list[str]) -> pa.Table | Tensor:
+    """Return the features of nodes: a table of columns, or one column of lists as a matrix.
 
-    In that case there are no names.  -> names, float32 [rows, dims]
+    -> float32 [rows, dims]
     """
-    names = [name for name in table.column_names if name not in ("id", "label")]
     if names != ["features"] or is_number(table.schema.field("features").type):
-        return names, numeric_columns(table, names) if names else torch.zeros(table.num_rows, 0)
+        return table.select(names) if names else torch.zeros(table.num_rows, 0)
     values = column(table, "features")
     if not (pa.types.is_list(values.type) or pa.types.is_fixed_size_list(values.type)):
         raise DataError(f"column 'features' holds {values.type}: expected lists of numbers")
@@ -286,7 +239,7 @@ def _features(table: pa.Table) -> tuple[list[str], Tensor]:
     if len(widths) > 1:
         raise DataError(f"features must be rows of one width, not of {widths[0]} and {widths[1]}")
     numbers = flat.to_numpy(zero_copy_only=False).astype(np.float32)
-    return [], torch.from_numpy(numbers).reshape(len(values), -1 if len(values) else 0)
+    return torch.from_numpy(numbers).reshape(len(values), -1 if len(values) else 0)
 
 
 def tables_in(body: bytes, *, most: int = MOST_DECODED) -> Iterator[pa.Table]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from contextlib import ExitStack
@@ -10,13 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
 from pydantic import Field, StrictBool
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
+from evergraph.core.errors import KeyReusedError, UnknownNodeError
 from evergraph.core.file_lock import scratch_beside
 from evergraph.graphs.repeats import REPEATED
+from evergraph.online.delta import Delta
 from evergraph.online.folder.backup import BackedUp, backup
 from evergraph.online.folder.status import Purged
 from evergraph.online.upsert import Upserted
@@ -31,13 +34,24 @@ from evergraph.server.bodies import (
     media_type,
     parse,
 )
-from evergraph.server.http import ARROW, JSON, LeanRoute, RefusedError, answer, check_parameters
+from evergraph.server.deltas import Told
+from evergraph.server.http import (
+    ARROW,
+    JSON,
+    IdRoute,
+    LeanRoute,
+    RefusedError,
+    answer,
+    check_parameters,
+)
 from evergraph.server.observability import audit, audit_change
+from evergraph.server.service import ids_of
+from evergraph.tables.choices import Columns
+from evergraph.tables.names import OF_EDGES, OF_NODES
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from evergraph.online.delta import Delta
     from evergraph.server.auth import Guard
     from evergraph.server.service import Service
 
@@ -56,6 +70,26 @@ REPEATED_EDGES = {
     "weight, whatever the rule.",
     "schema": {"type": "string", "enum": [*REPEATED], "default": "last"},
 }
+OF_COLUMNS = (
+    {
+        "name": "columns",
+        "in": "query",
+        "required": False,
+        "description": "Kinds of columns that should not be guessed, by name as JSON, such as "
+        '`{"zip":"category"}`; the first body decides.',
+        "schema": {"type": "string"},
+    },
+    *(
+        {
+            "name": name,
+            "in": "query",
+            "required": False,
+            "description": f"The name of the column `{name}` in rows or Arrow tables.",
+            "schema": {"type": "string"},
+        }
+        for name in (*OF_NODES, *OF_EDGES)
+    ),
+)
 ARCHIVE: dict[int | str, dict[str, Any]] = {
     **schema.answers(schema.ErrorReply, 401, 403, 422, 429, 503, 507),
     200: {
@@ -87,7 +121,8 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
     )
 
     async def learn(request: Request, model: str, *kinds: str) -> Response:
-        check_parameters(request.scope["query_string"], ("repeated",) if kinds else ())
+        known = ("repeated", "columns", *OF_NODES, *OF_EDGES) if kinds else ()
+        check_parameters(request.scope["query_string"], known)
         repeated = request.query_params.get("repeated", "last")
         if repeated not in REPEATED:
             rule = f"must be one of {', '.join(REPEATED)}"
@@ -95,7 +130,9 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         guard.admit(request, "write")
         began, kind = time.monotonic(), media_type(request, JSON, *kinds)
         async with service.bodies.of(request, kind) as body:
-            read = service.reader.read(body, model=model, kind=kind, repeated=repeated)
+            read = service.reader.read(
+                body, model=model, kind=kind, repeated=repeated, told=_told(request)
+            )
             delta, scheme = await service.pools["bodies"].run(read, size=len(body))
             delta, upsert = _keyed(request, delta), model == "upsert"
             if upsert and delta.key is not None:
@@ -110,7 +147,7 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
     @router.post(
         "/deltas",
         openapi_extra=schema.accepts(DeltaBody, ARROW)
-        | schema.parameters(schema.KEY, REPEATED_EDGES),
+        | schema.parameters(schema.KEY, REPEATED_EDGES, *OF_COLUMNS),
     )
     async def deltas(request: Request) -> Response:
         """Apply a delta, all of it or nothing: additions, changes, late labels, removals.
@@ -127,7 +164,8 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
 
     @router.post(
         "/upsert",
-        openapi_extra=schema.accepts(UpsertBody, ARROW) | schema.parameters(REPEATED_EDGES),
+        openapi_extra=schema.accepts(UpsertBody, ARROW)
+        | schema.parameters(REPEATED_EDGES, *OF_COLUMNS),
         responses=schema.answers(schema.UpsertedReply, *REFUSED),
     )
     async def upsert(request: Request) -> Response:
@@ -164,7 +202,52 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         """
         return await learn(request, "refit")
 
+    async def forget_node(
+        request: Request,
+        node: str,
+        integer: bool = Query(False, description="Whether the id is an integer, not a string."),
+    ) -> Response:
+        """Forget one node, as `/v1/forget` does.
+
+        Without `integer`, the string id is tried first, then the integer id of the same digits.
+        """
+        began = time.monotonic()
+        first, second = ids_of(node, integer)
+        delta = _keyed(request, Delta(forgotten=(first,)))
+        try:
+            done = asdict(await service.change(delta))
+        except (UnknownNodeError, KeyReusedError):  # the key may be that of the integer id
+            if second is None:
+                raise
+            delta = replace(delta, forgotten=(second,))
+            done = asdict(await service.change(delta))
+        audit_change(request, delta, done["seq"], time.monotonic() - began)
+        return answer(done)
+
+    for path in ("/nodes/{node:path}", "/nodes"):  # as of the routes that read
+        router.add_api_route(
+            path,
+            forget_node,
+            methods=["DELETE"],
+            route_class_override=IdRoute,
+            openapi_extra=schema.parameters(schema.KEY),
+        )
     return router
+
+
+def _told(request: Request) -> Told:
+    """Return what the query says about columns."""
+    asked = request.query_params
+    names = {name: asked[name] for name in (*OF_NODES, *OF_EDGES) if name in asked}
+    if "columns" not in asked:
+        return Told(names)
+    try:
+        kinds = json.loads(asked["columns"])
+    except (ValueError, RecursionError):
+        kinds = None
+    if not isinstance(kinds, dict) or not all(isinstance(kind, str) for kind in kinds.values()):
+        raise RefusedError(422, 'columns must be kinds by name as JSON, such as {"zip":"category"}')
+    return Told(names, Columns(kinds=kinds))
 
 
 def _keyed(request: Request, delta: Delta) -> Delta:

@@ -64,7 +64,7 @@ class Client:
         return self._send("/v1/deltas", delta, delta.key)
 
     def _send(self, path: str, delta: Delta, key: str | None) -> dict[str, Any]:
-        from evergraph.server.arrow import arrow_from_delta
+        from evergraph.server.arrow_writer import arrow_from_delta
 
         done = self._ask(path, arrow_from_delta(delta, self._scheme), ARROW, key)
         if len(delta.nodes):

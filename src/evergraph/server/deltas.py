@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from evergraph.core.errors import DataError
 from evergraph.core.extras import installed
 from evergraph.core.notices import say
 from evergraph.graphs.repeats import say_repeated
+from evergraph.online.codecs.tables import read_rows
 from evergraph.online.conversion import read_columns
 from evergraph.online.delta import is_empty
+from evergraph.online.folder.markers import check_chosen
 from evergraph.online.upsert import without_repeats
-from evergraph.server.arrow import read_arrow
+from evergraph.server.arrow import by_position, read_arrow
 from evergraph.server.bodies import DELTAS, Steps, check_named, parse_in_steps
 from evergraph.server.http import ARROW, RefusedError
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.frames import table_of_rows
 from evergraph.tables.labels import one_label, say_unlabelled
-from evergraph.tables.nodes import RESERVED, say_by_position
+from evergraph.tables.names import OF_NODES, of_nodes, renamed
+from evergraph.tables.nodes import say_by_position
 from evergraph.tables.scheme import Scheme
 
 if TYPE_CHECKING:
@@ -34,6 +37,14 @@ RAW = (
 )
 
 
+@dataclass(frozen=True)
+class Told:
+    """What a request says about the columns of its body."""
+
+    names: Mapping[str, str] = field(default_factory=dict)  # the user's names of columns, by ours
+    columns: Columns | None = None  # how they are read, if the learner has no columns yet
+
+
 class DeltaReader:
     """Reads the deltas that are sent to a learner, each of which may name ``most`` nodes."""
 
@@ -42,13 +53,21 @@ class DeltaReader:
         self._most = most
         self._said: set[str] = set()  # notices that were given, once each
 
-    def read(self, body: bytes, *, model: str, kind: str, repeated: str = "last") -> Steps[Read]:
+    def read(
+        self,
+        body: bytes,
+        *,
+        model: str,
+        kind: str,
+        repeated: str = "last",
+        told: Told | None = None,
+    ) -> Steps[Read]:
         """Return the delta in a body, and the scheme by which its columns were read, if any.
 
         Rejected is what is malformed, is empty or names too many nodes. model: a key of ``DELTAS``;
-        kind: media type; repeated: for edges that it lists several times.
+        kind: media type; repeated: for edges that it lists several times; told: about its columns.
         """
-        delta, scheme = yield from self._read(body, model=model, kind=kind)
+        delta, scheme = yield from self._read(body, model=model, kind=kind, told=told or Told())
         rows, both_ways = len(delta.edges), self._folder.learner.undirected
         delta, again = without_repeats(delta, repeated, both_ways=both_ways)
         if again and repeated not in self._said:
@@ -56,9 +75,9 @@ class DeltaReader:
             say_repeated("a delta", again, rows, repeated)
         return delta, scheme
 
-    def _read(self, body: bytes, *, model: str, kind: str) -> Steps[Read]:
+    def _read(self, body: bytes, *, model: str, kind: str, told: Told) -> Steps[Read]:
         rows: Sequence[Mapping[str, Any]] = ()
-        arrow = read_arrow(body) if kind == ARROW else None
+        arrow = read_arrow(body, names=told.names) if kind == ARROW else None
         if arrow is not None:
             delta = arrow.delta
         else:
@@ -74,56 +93,64 @@ class DeltaReader:
             return delta, _sent_scheme(arrow.scheme, delta)
         if arrow is not None:
             late = [(node, self._late(node, label)) for node, label in delta.late]
-            tables = {
-                part: pa.table(dict(zip(names, getattr(delta, part).T.numpy(), strict=True)))
-                for part, names in arrow.names.items()
-            }
-            return self._encoded(replace(delta, late=late), tables, "Arrow")
+            return self._encoded(replace(delta, late=late), arrow.tables, told.columns)
         if rows:
-            return self._with_rows(delta, rows)
+            return self._with_rows(delta, rows, told)
         raw = len(delta.features) or len(delta.updated_features)
         if raw and RAW not in self._said and self._folder.columns is not None:
             self._said.add(RAW)
             say("features", RAW)
         return delta, None
 
-    def _with_rows(self, delta: Delta, rows: Sequence[Mapping[str, Any]]) -> Read:
+    def _with_rows(self, delta: Delta, rows: Sequence[Mapping[str, Any]], told: Told) -> Read:
         if len(delta.nodes) or len(delta.features):
             raise RefusedError(422, "a body must have nodes with features or rows, not both")
         if not installed("pyarrow"):
             raise RefusedError(422, "rows cannot be read: pyarrow is not installed in this service")
-        for number, row in enumerate(rows, start=1):
-            if row.get("id") is None:
-                raise DataError(f"rows: row {number} has no 'id'")
-        rows = [{name.strip(): value for name, value in row.items()} for row in rows]
-        scheme = self._folder.columns
-        known = [] if scheme is None else [each.name for each in scheme.columns]
-        given = (name for row in rows for name in row if name not in RESERVED)
+        columns, kind = self._reading(told.columns), self._folder.learner.head.target
+        if columns is None:
+            raise DataError("rows: the learner began with plain numbers: send nodes and features")
         # A column that is in no row has a gap in each, as one that is in some of them has.
-        table = table_of_rows(rows, dict.fromkeys([*known, *given]), as_texts=True)
-        nodes = tuple(row["id"] for row in rows)
-        labels = tuple(row.get("label") for row in rows)
-        return self._encoded(
-            replace(delta, nodes=nodes, labels=labels), {"features": table}, "rows"
+        known = [each.name for each in columns.columns] if isinstance(columns, Scheme) else []
+        called = {name: name for name in OF_NODES} | of_nodes(told.names)
+        words = {name: called.get(name.strip(), name.strip()) for row in rows for name in row}
+        ours = [{words[name]: value for name, value in row.items()} for row in rows]
+        table = table_of_rows(ours, known)
+        target = {"label": kind.column} if "label" in table.column_names else {}
+        read = read_rows(renamed(table, target), columns, kind.name, where="rows")
+        delta = replace(
+            delta,
+            nodes=read.ids.to_pylist(),
+            features=read.features.features,
+            labels=read.targets(),
+            types=() if read.types is None else read.types.to_pylist(),
         )
+        return delta, read.features.scheme
 
-    def _encoded(self, delta: Delta, tables: Mapping[str, pa.Table], where: str) -> Read:
-        """Return a delta with labels and named columns as the learner reads them.
+    def _reading(self, choices: Columns | None) -> Columns | Scheme | None:
+        """Return how columns are read: as the first were, or by the choices of a first body."""
+        if not self._folder.learner.status().features:
+            return choices or Columns()
+        if choices is not None:
+            check_chosen("columns", self._folder.columns, choices)
+        return self._folder.columns
+
+    def _encoded(
+        self, delta: Delta, tables: Mapping[str, pa.Table], choices: Columns | None
+    ) -> Read:
+        """Return a delta of Arrow with labels and named columns as the learner reads them.
 
         The first that a learner receives decide how columns are read.  tables: columns by name, of
         ``features`` and ``updated_features``
         """
+        where = "Arrow"
         delta = replace(delta, labels=tuple(map(self._label, delta.labels)))
-        columns: Scheme | Columns | None = Columns()
-        if self._folder.learner.status().features:
-            columns = self._folder.columns
-        if columns is None and where == "rows":
-            raise DataError("rows: the learner began with plain numbers: send nodes and features")
+        columns = self._reading(choices)
         if columns is None:  # columns count by position
             if tables and where not in self._said:
                 self._said.add(where)
                 say_by_position(where, [*tables])
-            return delta, None
+            return replace(delta, **by_position(tables)), None
         if isinstance(columns, Columns) and tables and all(lab is None for lab in delta.labels):
             say_unlabelled(where, next(iter(tables.values())).column_names)
         scheme, parts = None, dict[str, Any]()
@@ -136,7 +163,7 @@ class DeltaReader:
 
     def _label(self, label: Any) -> Any:
         """Return a label of a table, None for a spelling that stands for no class."""
-        is_class = self._folder.learner.head.kind == "class" and not isinstance(label, list)
+        is_class = self._folder.learner.head.target.is_class and not isinstance(label, list)
         return one_label(label) if is_class else label
 
     def _late(self, node: object, label: Any) -> Any:

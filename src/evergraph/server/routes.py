@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import cache, partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
@@ -14,12 +14,13 @@ from starlette.responses import PlainTextResponse, Response
 
 from evergraph.online.identifiers import LARGEST
 from evergraph.server import http, schema
+from evergraph.server.api_page import api_page
 from evergraph.server.bodies import PredictionsBody, at_once, media_type, read_question
 from evergraph.server.http import JSON, LeanRoute, RefusedError, answer, check_parameters
 from evergraph.server.observability import KIND
 
 if TYPE_CHECKING:
-    from fastapi import APIRouter
+    from fastapi import APIRouter, FastAPI
 
     from evergraph.server.auth import Guard
     from evergraph.server.observability import Metrics
@@ -242,8 +243,9 @@ METRICS: dict[int | str, dict[str, Any]] = {
 }
 
 
+HTML = "text/html; charset=utf-8"
 FILES = {
-    "/": ("index.html", "text/html; charset=utf-8"),
+    "/": ("index.html", HTML),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
@@ -260,6 +262,14 @@ def page_routes() -> APIRouter:
 
         return serve
 
+    async def docs(request: Request) -> Response:
+        return Response(page_of(request.app), media_type=HTML)
+
+    @cache
+    def page_of(app: FastAPI) -> str:
+        return api_page(app.openapi())
+
+    router.add_api_route("/docs", docs, methods=["GET", "HEAD"])
     for path, (name, kind) in FILES.items():
         text = resources.files(__package__).joinpath("page", name).read_bytes()
         router.add_api_route(path, serving(text, kind), methods=["GET", "HEAD"])

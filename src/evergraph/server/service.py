@@ -224,7 +224,7 @@ class Service:
 
     async def prediction(self, text: str, *, integer: bool, every_class: bool) -> bytes:
         """Return the prediction for one node as JSON; its id as in ``node``."""
-        first, second = _ids_of(text, integer)
+        first, second = ids_of(text, integer)
         try:
             return await self.predictions([first], every_class=every_class)
         except UnknownNodeError:
@@ -268,7 +268,7 @@ class Service:
         text: the id in the URL, tried as a string and then, if it is one, as an integer; integer:
         whether it can only be an integer.
         """
-        view, (first, second) = self.view, _ids_of(text, integer)
+        view, (first, second) = self.view, ids_of(text, integer)
         try:
             return schema.node_reply(view, first, limit)
         except UnknownNodeError:
@@ -287,10 +287,10 @@ class Service:
         self.folder.close()
 
 
-def _ids_of(text: str, integer: bool) -> tuple[NodeId, int | None]:
+def ids_of(text: str, integer: bool) -> tuple[NodeId, int | None]:
     """Return the id to try first and the one to try second that a text in a URL may mean.
 
-    >>> _ids_of("7", integer=False), _ids_of("07", integer=False), _ids_of("7", integer=True)
+    >>> ids_of("7", integer=False), ids_of("07", integer=False), ids_of("7", integer=True)
     (('7', 7), ('07', None), (7, None))
     """
     try:

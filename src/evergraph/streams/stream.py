@@ -13,8 +13,9 @@ from torch import Tensor
 from evergraph.core.checks import check_choice
 from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.label_space import Kind, LabelSpace, Setting
+from evergraph.core.label_space import LabelSpace, Setting
 from evergraph.core.resources import Resources
+from evergraph.core.targets import Target
 from evergraph.datasets.doors import as_graph
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.reach.reach import nodes_around
@@ -234,7 +235,7 @@ class GraphStream(Shown):
         return {
             "tasks": len(self.tasks),
             **({"steps": len(self)} if self._batched else {}),
-            ("classes" if self.kind == "class" else self.kind): len(self.classes),
+            self.target.plural: len(self.classes),
             "nodes": int((self._owner >= 0).sum()),
             "edges": self.edges,
             "setting": self.setting,
@@ -266,9 +267,9 @@ class GraphStream(Shown):
         return self._label_space.setting
 
     @property
-    def kind(self) -> Kind:
-        """Kind of the targets: one ``class``, several ``labels``, or ``numbers``."""
-        return self._label_space.kind
+    def target(self) -> Target:
+        """What its nodes have to be predicted: a class, labels or numbers."""
+        return self._label_space.target
 
     @property
     def undirected(self) -> bool:

@@ -81,7 +81,7 @@ class Task(Shown):
             "nodes": len(self.own),
             "train": len(self.train),
             "validation": len(self.validation),
-            **(classes if space.kind == "class" else {space.kind: [*space.names]}),
+            **(classes if space.target.is_class else {space.target.plural: [*space.names]}),
         }
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,15 +15,23 @@ from typing import Any
 from evergraph.core.errors import DataError
 from evergraph.tables.arrow import csv, pa, parquet, pc
 from evergraph.tables.columns import RELATION, TYPE, is_text, plainly_typed, stripped
-from evergraph.tables.edges import ENDS
 from evergraph.tables.labels import SPELLINGS
+from evergraph.tables.names import (
+    ENDS,
+    Names,
+    check_columns,
+    in_our_words,
+    renamed,
+    say_replaced,
+    without_replaced,
+)
 from evergraph.tables.sources import (
     CsvTable,
     Query,
+    Renamed,
     Source,
     StoredFile,
     as_csv,
-    delimiter_hint,
     reason,
 )
 
@@ -31,6 +40,7 @@ SUFFIXES = (".csv", ".csv.gz", ".parquet")
 NODE_TEXT = ("id", "label", "labels", "time")
 EDGE_TEXT = (*ENDS, RELATION)
 _TEXT = (*NODE_TEXT, *EDGE_TEXT, TYPE)
+_SAMPLED = 1_000  # rows that show which columns are meant
 _AT_ONCE = 1 << 26  # bytes of a chunk if the whole table is read; a CSV is read in one
 
 
@@ -70,23 +80,27 @@ def read_chunks(
         numbers: columns that a CSV gives as numbers, even if the first rows do not show it.
         perhaps: those of ``text`` that may be given as numbers by a chunk in which all are.
     """
+    names: Names = {}
+    if isinstance(path, Renamed):
+        names = path.names
+        path = path.source
     if not isinstance(path, Query) and not str(path).endswith(SUFFIXES):
         raise DataError(f"is not a supported table: expected {' or '.join(SUFFIXES)}")
     kept = list(needed) if only_needed else None
     try:
         if isinstance(path, Query):
-            yield from _read_query(path, needed, kept, size)
+            yield from _read_query(path, needed, kept, size, names)
         elif isinstance(path, StoredFile) or path.suffix == ".parquet":
-            yield from _read_parquet(path, needed, kept, size)
+            yield from _read_parquet(path, needed, kept, size, names)
         else:
             # A table of nodes may have a column 'source' too, and that is a feature.
             known = EDGE_TEXT if set(ENDS) <= set(needed) else NODE_TEXT
             types = {name: pa.string() for name in (*known, *text)}
             types |= dict.fromkeys(numbers, pa.float64())
-            yield from _read_csv(as_csv(path), needed, kept, size, types, perhaps)
+            yield from _read_csv(as_csv(path), needed, kept, size, types, perhaps, names)
     except FileNotFoundError:
         raise DataError("no such file") from None
-    except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         hint = ""
         if isinstance(path, Path | CsvTable) and path.suffix not in (".parquet", ".gz"):
             hint = as_csv(path).hint()
@@ -101,6 +115,8 @@ def read_table(path: Source, columns: tuple[str, ...], *, text: Sequence[str] = 
     """
     size = _AT_ONCE if path.suffix == ".parquet" else -1
     pieces = read_chunks(path, columns, size=size, text=text)
+    if isinstance(path, Renamed) and columns:  # when it is read for the first time
+        say_replaced(path, columns_of(path.source), path.names)
     return pa.concat_tables([piece.table for piece in pieces])
 
 
@@ -115,21 +131,10 @@ def first_rows(path: Source, *, size: int, rows: int, text: Sequence[str] = ()) 
     return pa.concat_tables(tables, promote_options="permissive").slice(0, rows)
 
 
-def columns_of(path: Source) -> list[str]:
-    """Return the column names of a table, read from its beginning."""
-    names: list[str] = next(read_chunks(path, (), size=1 << 16)).table.column_names
+def columns_of(path: Source, needed: tuple[str, ...] = ()) -> list[str]:
+    """Return the column names of a table, read from its beginning; raise if one is missing."""
+    names: list[str] = next(read_chunks(path, needed, size=1 << 16)).table.column_names
     return names
-
-
-def check_columns(found: list[str], needed: tuple[str, ...]) -> None:
-    """Raise unless every needed column occurs, and every column only once."""
-    for column in needed:
-        if column not in found:
-            hint = delimiter_hint(found)
-            raise DataError(f"has no column {column!r}: it has {', '.join(found)}{hint}")
-    for column in found:
-        if found.count(column) > 1:
-            raise DataError(f"has {found.count(column)} columns named {column!r}: expected one")
 
 
 def _read_csv(
@@ -139,24 +144,30 @@ def _read_csv(
     size: int,
     types: Mapping[str, Any],
     perhaps: Sequence[str],
+    called: Names,
 ) -> Iterator[Chunk]:
     """Yield the rows of a CSV file; columns without a type keep that of the first chunk."""
     total = source.path.stat().st_size
     with source.path.open("rb") as file:
         plain: Any = gzip.GzipFile(fileobj=file) if source.suffix == ".gz" else file
+        if source.encoding != "utf-8":
+            plain = io.TextIOWrapper(plain, source.encoding, newline="")
 
         def lines() -> bytes:
             """Read at least ``size`` bytes, up to the end of a line; -1 reads the whole file."""
-            block: bytes = plain.read(size)
-            return block + plain.readline() if block else block
+            block: Any = plain.read(size)
+            whole: Any = block + plain.readline() if block else block
+            return whole.encode() if isinstance(whole, str) else bytes(whole)
 
         block = lines()
-        table = _first(source, block, types, perhaps)
+        table = _first(source, block, types, perhaps, called)
         while not table.num_rows and (more := lines()):  # only the header yet
             block += more
-            table = _first(source, block, types, perhaps)
+            table = _first(source, block, types, perhaps, called)
         names, before = table.column_names, 0
-        check_columns(names, needed)
+        check_columns(names, needed, sample=lambda: table)
+        if kept is None and called:
+            kept = without_replaced(names)
         # Integers may be followed by fractions.
         types = {
             each.name: pa.float64() if each.type == pa.int64() else each.type
@@ -174,15 +185,20 @@ def _read_csv(
 
 
 def _first(
-    source: CsvTable, block: bytes, types: Mapping[str, Any], perhaps: Sequence[str]
+    source: CsvTable,
+    block: bytes,
+    types: Mapping[str, Any],
+    perhaps: Sequence[str],
+    called: Names,
 ) -> pa.Table:
-    """Return the rows of a block that begins with the header, whose names are stripped."""
+    """Return the rows of a block that begins with the header, under our names."""
     table = _parse(source, block, types, perhaps)
-    names = {name: name.strip() for name in table.column_names}
-    if any(name != plain for name, plain in names.items()):
-        types = {name: types[plain] for name, plain in names.items() if plain in types}
+    written = table.column_names
+    ours = in_our_words([name.strip() for name in written], called)
+    if written != ours:
+        types = {name: types[our] for name, our in zip(written, ours, strict=True) if our in types}
         table = _parse(source, block, types, ())
-    return stripped(table)
+    return table.rename_columns(ours)
 
 
 def _parse(
@@ -226,35 +242,56 @@ def _trimmed(table: pa.Table) -> pa.Table:
 
 
 def _read_parquet(
-    path: Path | CsvTable | StoredFile, needed: tuple[str, ...], kept: list[str] | None, size: int
+    path: Path | CsvTable | StoredFile,
+    needed: tuple[str, ...],
+    kept: list[str] | None,
+    size: int,
+    called: Names,
 ) -> Iterator[Chunk]:
     opened = path.open() if isinstance(path, StoredFile) else path
     with parquet.ParquetFile(opened, buffer_size=1 << 20) as file:
         written = file.schema_arrow.names
-        named = {name.strip(): name for name in written}
-        check_columns([name.strip() for name in written], needed)
-        columns = None if kept is None else [named[name] for name in kept]
+        ours = in_our_words([name.strip() for name in written], called)
+
+        def sample() -> pa.Table:
+            return next(map(as_ours, file.iter_batches(_SAMPLED)), as_ours(None))
+
+        def as_ours(batch: pa.RecordBatch | None) -> pa.Table:
+            table = file.schema_arrow.empty_table()
+            return renamed(
+                stripped(table if batch is None else pa.Table.from_batches([batch])), called
+            )
+
+        check_columns(ours, needed, sample)
+        kept = without_replaced(ours) if kept is None else kept
+        columns = [written[ours.index(name)] for name in kept]
         total, before, groups = file.metadata.num_rows, 0, range(file.num_row_groups)
         unpacked = sum(file.metadata.row_group(index).total_byte_size for index in groups)
         rows = max(1, size * total // max(unpacked, 1))
-        yield Chunk(stripped(file.schema_arrow.empty_table()), 0, 0, total)
+        yield Chunk(renamed(stripped(file.schema_arrow.empty_table()), called), 0, 0, total)
         for index in groups:  # a batch across groups would hold both of them
             for batch in file.iter_batches(rows, row_groups=[index], columns=columns):
-                table = stripped(pa.Table.from_batches([batch]))
+                table = stripped(pa.Table.from_batches([batch])).rename_columns(kept)
                 if table.num_rows:
                     yield Chunk(table, before, before + table.num_rows, total)
                     before += table.num_rows
 
 
 def _read_query(
-    query: Query, needed: tuple[str, ...], kept: list[str] | None, size: int
+    query: Query, needed: tuple[str, ...], kept: list[str] | None, size: int, called: Names
 ) -> Iterator[Chunk]:
     with query.answered(size) as (schema, total, batches):
-        check_columns([name.strip() for name in schema.names], needed)
-        yield Chunk(plainly_typed(schema.empty_table()), 0, 0, total or 0)
+        empty = renamed(plainly_typed(schema.empty_table()), called)
+
+        def sample() -> pa.Table:
+            rows = [batch for batch in (next(batches, None),) if batch is not None]
+            return renamed(plainly_typed(pa.Table.from_batches(rows, schema)), called)
+
+        check_columns(empty.column_names, needed, sample)
+        yield Chunk(empty, 0, 0, total or 0)
         before = 0
         for batch in batches:
-            table = plainly_typed(pa.Table.from_batches([batch]))
+            table = renamed(plainly_typed(pa.Table.from_batches([batch])), called)
             if table.num_rows:
                 table = table if kept is None else table.select(kept)
                 after = before + table.num_rows

@@ -6,7 +6,7 @@ in earlier chunks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,25 @@ from evergraph.tables.arrow import csv, pa, pc
 
 WEIGHT, RELATION, TYPE = "weight", "relation", "type"  # two columns of edges, one of nodes
 EXPECTED = "a whole number, a date or a timestamp"
+
+
+def mixed(values: Sequence[Any]) -> pa.Array:
+    """Return values as a column, of texts and integers as well, as Python and JSON have ids.
+
+    >>> mixed(["a", 7, None]).to_pylist()
+    ['a', 7, None]
+    """
+    kinds = {type(value) for value in values if value is not None}
+    if kinds != {str, int}:
+        return pa.array(values)
+    texts, numbers = ([v for v in values if isinstance(v, int) is whole] for whole in (False, True))
+    whole = np.array([isinstance(value, int) for value in values])
+    places = np.where(whole, np.cumsum(whole), np.cumsum(~whole)) - 1
+    return pa.UnionArray.from_dense(
+        pa.array(whole.astype(np.int8)),
+        pa.array(places.astype(np.int32)),
+        [pa.array(texts, pa.string()), pa.array(numbers, pa.int64())],
+    )
 
 
 def column(table: pa.Table, name: str) -> pa.Array:
@@ -47,7 +66,7 @@ def plainly_typed(table: pa.Table) -> pa.Table:
         return pa.string() if str(kind) == "string_view" else kind
 
     schema = pa.schema([field.with_type(plain(field.type)) for field in table.schema])
-    return stripped(table.cast(schema))
+    return stripped(table if schema.equals(table.schema) else table.cast(schema))
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -121,9 +140,19 @@ def check_filled(values: pa.Array, name: str, *, before: int = 0) -> None:
 def ids(
     table: pa.Table, name: str, *, before: int = 0, expected: str = "strings or integers"
 ) -> pa.Array:
-    """Return a column of ids, int64 if they are integers, else strings.  [rows]"""
+    """Return a column of ids, int64 if they are integers, else strings.  [rows]
+
+    Only Python and JSON have both in a column, see ``mixed``.
+    """
     values = column(table, name)
+    if pa.types.is_union(values.type):
+        rows = values.to_pylist()
+        if None in rows:
+            raise DataError(f"row {rows.index(None) + 1} has no value in column {name!r}")
+        return values
     numbers = pa.types.is_integer(values.type)
+    if pa.types.is_null(values.type):
+        check_filled(values, name, before=before)
     if not numbers and not is_text(values.type) and len(values):
         raise DataError(f"column {name!r} holds {values.type}: expected {expected}")
     check_filled(values, name, before=before)

@@ -17,8 +17,8 @@ from evergraph.core.errors import DataError
 from evergraph.core.notices import say, say_ignored
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import RELATION, WEIGHT, edge_weights, filled_texts, ids
+from evergraph.tables.names import ENDS
 
-ENDS = ("source", "target")
 UNKNOWN_EDGES = ("refuse", "skip")  # choices for edges to unknown nodes
 
 

@@ -18,6 +18,7 @@ from evergraph.tables.columns import column, is_number, is_text
 from evergraph.tables.hashed import SEPARATORS
 from evergraph.tables.labels import filled
 from evergraph.tables.measured import NumberEncoder, RawEncoder
+from evergraph.tables.names import is_called_id
 from evergraph.tables.scheme import Column, Scheme
 from evergraph.tables.sources import Source
 from evergraph.tables.values import ColumnEncoder, LeftOut, column_kinds
@@ -130,16 +131,6 @@ def misread(values: pa.Array) -> tuple[str, str] | None:
         if 2 * len(alike) > len(found):
             return f"{what} {alike[0]!r}", remedy
     return None
-
-
-def is_called_id(name: str) -> bool:
-    """Whether the last word of a column name marks an id.
-
-    >>> is_called_id("user_id"), is_called_id("userId"), is_called_id("amount_paid")
-    (True, True, False)
-    """
-    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
-    return bool(words) and words[-1].lower() in ("id", "no", "nr", "key", "uuid")
 
 
 def looks_like_id(values: pa.Array, name: str) -> bool:

@@ -12,7 +12,9 @@ from typing import Any
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.tables.arrow import pa
-from evergraph.tables.columns import plainly_typed
+from evergraph.tables.columns import mixed, plainly_typed
+from evergraph.tables.labels import is_missing
+from evergraph.tables.names import OF_NODES
 
 _FRAMES = {"pandas": ("DataFrame",), "polars": ("DataFrame",), "pyarrow": ("Table", "RecordBatch")}
 
@@ -72,32 +74,33 @@ def arrow_table(table: Any) -> pa.Table:
         try:
             arrays.append(pa.array(table.iloc[:, place], from_pandas=True))
         except (pa.ArrowException, TypeError, ValueError) as error:
-            said = str(error).split("\n")[0]
-            raise DataError(f"column {name!r} holds values of mixed types: {said}") from None
+            values = [None if is_missing(value) else value for value in table.iloc[:, place]]
+            if not {type(value) for value in values} <= {str, int, type(None)}:
+                said = str(error).split("\n")[0]
+                raise DataError(f"column {name!r} holds values of mixed types: {said}") from None
+            arrays.append(mixed(values))
     return plainly_typed(pa.Table.from_arrays(arrays, names))
 
 
-def table_of_rows(
-    rows: Sequence[Mapping[str, Any]], names: Iterable[str] | None = None, *, as_texts: bool = False
-) -> pa.Table:
+def table_of_rows(rows: Sequence[Mapping[str, Any]], first: Iterable[str] = ()) -> pa.Table:
     """Return rows as a table, with nulls where a row lacks a column.
 
-    names: the columns, by default those of all rows; as_texts: whether to convert values of mixed
-    types in a column to text instead of raising.
+    Values of mixed types in a column become texts; ids and labels stay as they are. first: columns
+    that come first, and that the table has even if no row has them.
 
-    >>> table_of_rows([{"a": 1}, {"b": "x"}]).to_pydict()
-    {'a': [1, None], 'b': [None, 'x']}
+    >>> table_of_rows([{"a": 1}, {"b": "x"}, {"b": 2.5}]).to_pydict()
+    {'a': [1, None, None], 'b': [None, 'x', '2.5']}
     """
     require("pyarrow", extra="tables", why="reading rows by the names of their columns")
-    names = dict.fromkeys(name for row in rows for name in row) if names is None else names
+    names = dict.fromkeys([*first, *(name for row in rows for name in row)])
     arrays = {}
     for name in names:
         values = [row.get(name) for row in rows]
         try:
-            arrays[name] = pa.array(values)
+            arrays[name] = mixed(values) if name in OF_NODES else pa.array(values)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            if not as_texts:
-                said = f"column {name!r} holds values of mixed types: {values!r}"
+            if name in OF_NODES:
+                said = f"column {name!r} holds values of mixed types: {values[:8]!r}"
                 raise DataError(said) from None
             texts = [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]
             arrays[name] = pa.array(texts)

@@ -22,7 +22,14 @@ from evergraph.core.errors import DataError, nearest
 from evergraph.core.notices import say
 from evergraph.graphs import UNLABELLED
 from evergraph.tables.arrow import pa, pc
-from evergraph.tables.columns import as_integers, is_number, is_text, parsed, wrong_value
+from evergraph.tables.columns import (
+    as_integers,
+    is_number,
+    is_text,
+    mixed,
+    parsed,
+    wrong_value,
+)
 
 # Common names of label columns elsewhere.
 MEANT = ("class", "classes", "target", "targets", "y", "category", "group", "outcome", "labels")
@@ -78,6 +85,8 @@ def label_values(
     kind = values.type
     if pa.types.is_boolean(kind):
         return values.cast(pa.string())
+    if pa.types.is_union(kind):
+        return mixed([one_label(value) for value in values.to_pylist()])
     if is_text(kind):
         # Only a CSV has blanks that mean nothing, as after its commas.
         values = filled(values) if guess else _without_missing(values)
@@ -160,14 +169,13 @@ def one_label(label: Any) -> Any:
     return int(label) if isinstance(label, float) and label.is_integer() else label
 
 
-def meant_as_label(columns: Iterable[str]) -> str:
-    """Return the quoted columns that may be meant as ``label``; empty if there are none.
+def meant_as_label(columns: Iterable[str]) -> list[str]:
+    """Return the columns that may be meant as ``label``.
 
     >>> meant_as_label(["id", "age", "Class"])
-    "'Class'"
+    ['Class']
     """
-    found = [name for name in columns if name.lower() in MEANT or nearest("label", [name.lower()])]
-    return " or ".join(map(repr, found))
+    return [name for name in columns if name.lower() in MEANT or nearest("label", [name.lower()])]
 
 
 def say_unlabelled(where: object, columns: Iterable[str]) -> None:
@@ -175,8 +183,8 @@ def say_unlabelled(where: object, columns: Iterable[str]) -> None:
     if meant := meant_as_label(columns):
         say(
             where,
-            f"has no column 'label', so no node has a label: if {meant} holds labels, rename it; "
-            "it is read as a feature",
+            f"has no column 'label', so no node has a label: if {' or '.join(map(repr, meant))} "
+            f"holds labels, give --label {meant[0]}; it is read as a feature",
         )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,6 @@ from evergraph.tables.labels import (
     LABELS,
     label_lists,
     label_values,
-    meant_as_label,
     numbers,
     say_missing,
     say_unlabelled,
@@ -90,6 +90,15 @@ class NodeTable:
     times: Tensor | None = None  # int64; None without a column.  [rows]
     dated: bool = False  # whether times were written as dates
 
+    def targets(self) -> list[Any]:
+        """Return the class, labels or number of each node, None if unknown."""
+        if self.numbers is not None:
+            values = self.numbers[:, 0].tolist()
+            return [None if value != value else value for value in values]
+        if self.lists is not None:
+            return self.lists
+        return [None] * len(self.ids) if self.labels is None else self.labels.to_pylist()
+
 
 def read_nodes(
     table: pa.Table,
@@ -135,9 +144,12 @@ def read_nodes(
     elif isinstance(columns, Columns):
         say_unlabelled(where, roles.features)
     when, dated = times(table, before=before) if "time" in table.column_names else (None, False)
+    known_labels = labels
+    if labels is not None and pa.types.is_union(labels.type):
+        known_labels = pa.array([v if v is None else str(v) for v in labels.to_pylist()])
     read = read_features(
         table, columns, roles.features,
-        where=where, written=written, labels=labels, before=before, piece=piece, most=most,
+        where=where, written=written, labels=known_labels, before=before, piece=piece, most=most,
     )  # fmt: skip
     if not piece:
         say_missing(where, missing)
@@ -216,16 +228,10 @@ def say_index(where: object, columns: Iterable[str]) -> None:
     say_ignored(where, "column", found, "it is the index of a data frame, not a feature")
 
 
-def check_labelled(found: list[str]) -> None:
-    """Raise unless there is a column ``label``, and suggest columns that may be meant."""
-    if "label" not in found:
-        likely = meant_as_label(found)
-        meant = f"; if {likely} holds them, rename it" if likely else ""
-        raise DataError(f"has no column 'label': it has {', '.join(found)}{meant}")
-
-
 def check_distinct(node_ids: pa.Array) -> None:
     """Raise if two nodes have the same id."""
+    if pa.types.is_union(node_ids.type):
+        node_ids = pa.array([repr(node) for node in node_ids.to_pylist()])
     first = pc.index_in(node_ids, value_set=node_ids).to_numpy(zero_copy_only=False)
     again = first != np.arange(len(first))
     if again.any():

@@ -8,10 +8,11 @@ adbc:DRIVER:URI            any database with an ADBC driver, such as
 
 from __future__ import annotations
 
+import codecs
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -22,11 +23,13 @@ from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import installed, require
 from evergraph.tables.arrow import csv, pa, pc
+from evergraph.tables.names import Names, delimiter_hint
 
 DECIMALS = (".", ",")
 _COMMA_NUMBER = r"^\s*([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)\s*$"
 KINDS = ("sqlite", "duckdb", "adbc")
 _BYTES_A_VALUE = 16  # estimated size of a value in a database result
+_SCANNED = 1 << 20  # characters read at once
 _SHOWN = 60  # characters of a query in a message
 QueryResult: TypeAlias = "tuple[pa.Schema, int | None, Iterator[pa.RecordBatch]]"
 """A streamed query result: its schema, the number of rows if known, and the batches."""
@@ -68,6 +71,7 @@ class CsvTable:
     # ``.`` or ``,``; with ``,`` a value such as 3,5 is a number in every column except ids, labels
     # and times
     decimal: str = "."
+    encoding: str = "utf-8"  # any that Python knows, such as ``latin-1``
 
     def __post_init__(self) -> None:
         if self.delimiter in ("tab", "\\t"):
@@ -76,8 +80,13 @@ class CsvTable:
             said = f"delimiter must be one ASCII character, not {self.delimiter!r}"
             raise ConfigurationError(said)
         check_choice("decimal", self.decimal, DECIMALS)
+        try:
+            object.__setattr__(self, "encoding", codecs.lookup(self.encoding).name)
+        except LookupError:
+            said = f"encoding must be one that Python knows, such as latin-1, not {self.encoding!r}"
+            raise ConfigurationError(said) from None
         if self.path.suffix == ".parquet":
-            said = f"delimiter and decimal apply to CSV files, and {self.path} is not one"
+            said = f"delimiter, decimal and encoding apply to CSV files; {self.path} is not one"
             raise ConfigurationError(said)
 
     @property
@@ -88,8 +97,10 @@ class CsvTable:
     @property
     def written(self) -> str:
         """The dialect, or an empty text for the default dialect."""
-        usual = (self.delimiter, self.decimal) == (",", ".")
-        return "" if usual else f" (delimiter {self.delimiter!r}, decimal {self.decimal!r})"
+        if self == CsvTable(self.path):
+            return ""
+        coded = "" if self.encoding == "utf-8" else f", encoding {self.encoding}"
+        return f" (delimiter {self.delimiter!r}, decimal {self.decimal!r}{coded})"
 
     def __str__(self) -> str:
         return str(self.path)
@@ -102,12 +113,19 @@ class CsvTable:
         }
 
     def hint(self) -> str:
-        """Return a hint at another delimiter from the first line, or an empty text."""
-        try:
-            with self.path.open(encoding="utf-8", errors="replace") as file:
-                return delimiter_hint(file.readline().rstrip().split(self.delimiter))
-        except OSError:
-            return ""
+        """Return a hint at another encoding or delimiter, or an empty text."""
+        with suppress(OSError), self.path.open(encoding=self.encoding) as file:
+            try:
+                first = file.readline()
+                while file.read(_SCANNED):
+                    pass
+            except UnicodeDecodeError:
+                with self.path.open("rb") as raw:
+                    wide = raw.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+                coded = "utf-16" if wide else "latin-1"
+                return f"; it is not {self.encoding}: is it written with --encoding {coded}?"
+            return delimiter_hint(first.rstrip().split(self.delimiter))
+        return ""
 
     def with_points(self, table: pa.Table, apart: tuple[str, ...]) -> pa.Table:
         """Return a table with decimal points in texts that are numbers.
@@ -126,16 +144,6 @@ class CsvTable:
                 texts = pc.replace_substring_regex(table[each.name], _COMMA_NUMBER, r"\1.\2")
                 table = table.set_column(place, each, texts)
         return table
-
-
-def delimiter_hint(columns: Sequence[str]) -> str:
-    """Return a hint if the header looks like a single joined column, or an empty text.
-
-    >>> delimiter_hint(["id;label;size"]), delimiter_hint(["id", "label"])
-    ("; is it written with --delimiter ';'?", '')
-    """
-    found = [sign for sign in ";\t|" if len(columns) == 1 and sign in columns[0]]
-    return f"; is it written with --delimiter {found[0]!r}?" if found else ""
 
 
 def as_csv(path: Path | CsvTable) -> CsvTable:
@@ -259,8 +267,38 @@ PosixPath('graph.db'))
         return {"sqlite": _sqlite, "duckdb": _duckdb, "adbc": _adbc}[self.kind](self, size)
 
 
-Source: TypeAlias = Path | CsvTable | StoredFile | Query
+@dataclass(frozen=True)
+class Renamed:
+    """A table with the user's names of columns, or another name of its own.
+
+    >>> str(Renamed(Path("people.csv"), {"customer_id": "id"}))
+    'people.csv'
+    """
+
+    source: Path | CsvTable | StoredFile | Query
+    names: Names = field(default_factory=dict)  # our names of columns by the user's
+    called: str | None = None  # its name in messages, if it is read from a copy
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of what is read."""
+        return self.source.suffix
+
+    def __str__(self) -> str:
+        return self.called or str(self.source)
+
+
+Source: TypeAlias = Path | CsvTable | StoredFile | Query | Renamed
 """A source of a table."""
+
+
+def named(source: Source, names: Names) -> Source:
+    """Return a table with the user's names of columns; without names as it is."""
+    if not names:
+        return source
+    if isinstance(source, Renamed):
+        return Renamed(source.source, names, source.called)
+    return Renamed(source, names)
 
 
 @contextmanager

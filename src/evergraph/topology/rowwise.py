@@ -12,11 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-Matrix = npt.NDArray[np.float32]
+from evergraph.core.targets.shares import Matrix as Matrix
 
 BLOCK = 64  # rows of every product: one shape for any number of rows
 # Values in a panel of a matrix, and its columns: it stays in the fastest cache while all rows are
@@ -115,20 +114,3 @@ class Panels:
 def tanh(rows: Tensor) -> Tensor:
     """Return tanh of every value."""
     return torch.from_numpy(np.tanh(rows.numpy()))
-
-
-def sigmoid(rows: Matrix) -> Matrix:
-    """Return 1 / (1 + exp(-x)) of every value."""
-    with np.errstate(over="ignore"):  # 1 / inf is 0
-        return np.float32(1) / (np.float32(1) + np.exp(-rows))
-
-
-def softmax(rows: Matrix) -> Matrix:
-    """Return exp(x) / Σ exp(x) of every row; -inf gives 0.
-
-    >>> softmax(np.array([[2, 2, -np.inf]], np.float32))
-    array([[0.5, 0.5, 0. ]], dtype=float32)
-    """
-    shares: Matrix = np.exp(rows - rows.max(1, keepdims=True, initial=-np.inf))
-    shares /= np.add.reduce(shares, axis=1, keepdims=True)
-    return shares

@@ -17,16 +17,9 @@ from torch import Tensor, nn
 from evergraph.core.component import SURROUNDINGS, Made, Part
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import own_version
-from evergraph.core.label_space import (
-    THRESHOLD,
-    Kind,
-    LabelSpace,
-    Predictions,
-    answered_values,
-    likeliest,
-    target_values,
-)
+from evergraph.core.label_space import LabelSpace, Predictions, predicted_values
 from evergraph.core.resources import Resources
+from evergraph.core.targets import likeliest, target_of
 from evergraph.core.written_aside import results_written, written_aside
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.memory import MemoryUsage
@@ -68,7 +61,7 @@ class Learner(Part, ABC):
 
     name: ClassVar[str]
     cumulative: ClassVar[bool] = False
-    kinds: ClassVar[tuple[Kind, ...]] = ("class",)
+    kinds: ClassVar[tuple[str, ...]] = ("class",)
 
     trainer: Made[Trainer] = Made()
     generator: torch.Generator
@@ -91,13 +84,12 @@ class Learner(Part, ABC):
         self._label_space = label_space
 
     @classmethod
-    def check_kind(cls, kind: Kind) -> None:
+    def check_kind(cls, kind: str) -> None:
         """Raise unless the method supports this kind of targets."""
         if kind not in cls.kinds:
-            found = "several labels" if kind == "labels" else "numbers"
             raise ConfigurationError(
-                f"method {cls.name!r} learns one class per node, and the nodes here have {found}: "
-                "use method 'analytic'"
+                f"method {cls.name!r} learns one class per node, and the nodes here have "
+                f"{target_of(kind).described}: use method 'analytic'"
             )
 
     def _parameter_default(self, name: str) -> Any:
@@ -182,11 +174,10 @@ class Learner(Part, ABC):
         of each node; needed in task-IL only.
         """
         scores = self._asked_scores(graph, nodes, tasks)
-        kind = self._check_learned().kind
-        if kind != "class":
-            values = target_values(scores, kind).cpu()
-            return (values > THRESHOLD).long() if kind == "labels" else values
-        found = scores.argmax(dim=1).cpu()
+        target = self._check_learned().target
+        found: Tensor = target.decide(scores).cpu()
+        if not target.is_class:
+            return found.long() if target.is_named else found
         called = self.classes
         named = isinstance(called[0], str)
         return np.array(called)[found.numpy()] if named else torch.tensor(called)[found]
@@ -199,12 +190,10 @@ class Learner(Part, ABC):
         The softmax of the scores over the allowed classes, 0 elsewhere; for multi-label targets,
         the probability of each label. Arguments as in ``predict``.
         """
-        kind = self._check_learned().kind
-        if kind == "numbers":
-            raise ConfigurationError("numbers have no probabilities: call predict")
-        if kind == "labels":
-            return target_values(self._asked_scores(graph, nodes, tasks), kind).cpu()
-        return self._asked_scores(graph, nodes, tasks).softmax(dim=1).cpu()
+        target = self._check_learned().target
+        if not target.has_probabilities:
+            raise ConfigurationError(f"{target.plural} have no probabilities: call predict")
+        return target.shares(self._asked_scores(graph, nodes, tasks)).cpu()
 
     @torch.no_grad()
     def _asked_scores(
@@ -245,9 +234,9 @@ class Learner(Part, ABC):
         """
         self._check_asked(tasks)
         logits = self.logits_of_exam(graph, nodes, tasks)
-        kind = self._check_learned().kind
-        if kind != "class":
-            return answered_values(logits, kind)
+        target = self._check_learned().target
+        if not target.is_class:
+            return predicted_values(logits, target)
         allowed = self._allowed(logits, tasks)
         classes, confidence = likeliest(allowed)
         novelty = self.novelty(graph, nodes, logits=logits)
@@ -348,7 +337,7 @@ class Learner(Part, ABC):
 
         label_space = self._check_learned()
         space = asdict(label_space)
-        if label_space.kind == "class" and not label_space.names:
+        if label_space.target.is_class and not label_space.names:
             del space["kind"], space["names"]  # the form that earlier versions read
         about = {
             "format": FORMAT,

@@ -251,7 +251,6 @@ HEADS = {
     "auto": FusedHead,
     "random": partial(FusedHead, basis="random"),
     "analytic": AnalyticHead,
-    "fourier": partial(AnalyticHead, activation="fourier"),
     "targets": TargetHead,
 }
 

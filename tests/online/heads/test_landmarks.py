@@ -95,6 +95,41 @@ def test_slopes_are_those_of_scores_and_add_up():
         torch.testing.assert_close(slopes[:, place], (ahead - behind) / 2e-2, atol=2e-2, rtol=2e-2)
 
 
+def test_every_node_counts_alike_if_all_nodes_are_to_be_right_and_every_class_otherwise():
+    x = vectors(20)
+    for objective, masses in (("plain", [12.0, 5.0, 3.0]), ("balanced", [0.75, 1.25, 0.75])):
+        head = begun(**LANDMARKS, objective=objective)
+        head.grow(3)
+        head.stand_on(torch.arange(8), x[:8], counts=torch.bincount(LABELS))
+        head.learn(torch.arange(20), x, LABELS)
+        assert head.engine.sums_[0].mass_.tolist() == masses
+
+
+def lines(width: int = 768) -> OnlineLearner:
+    """A table of three columns whose classes lie on one line: only the magnitude tells them."""
+    sizes = torch.tensor([0.2 + 0.1 * row for row in range(45)])
+    features = sizes[:, None] * torch.tensor([1.0, 2.0, 2.0])
+    labels = [min(row // 15, 2) if row % 3 else None for row in range(45)]
+    one = OnlineLearner(head=FusedHead(width=width))
+    one.apply(Delta(nodes=list(range(45)), features=features, labels=labels))
+    return one
+
+
+def test_classes_on_one_line_are_told_apart_by_their_magnitude():
+    hidden = list(range(0, 45, 3))
+    assert lines().predict(hidden) == [row // 15 for row in hidden]
+
+
+def test_magnitude_survives_saving_and_is_part_of_an_explanation():
+    one = lines(width=16)
+    explained(one, 0, 1e-3)
+    again = restored(one)
+    assert again.predict_proba(range(45))[1].equal(one.predict_proba(range(45))[1])
+    again.apply(Delta(forgotten=[1, 2, 44]))
+    one.apply(Delta(forgotten=[1, 2, 44]))
+    assert again.predict_proba(range(3, 44))[1].equal(one.predict_proba(range(3, 44))[1])
+
+
 def test_a_landmark_that_is_let_go_is_in_no_number():
     """Sums, scores and all that is saved are those of a head which never stood on it."""
     x = vectors(20)

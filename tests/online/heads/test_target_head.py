@@ -75,7 +75,7 @@ def test_it_is_a_ridge_with_an_intercept_on_every_view():
     shares, offsets = engine.fused_
     expected = np.full(12, float(offsets[0]))
     vectors = made._knowledge.of(torch.arange(12))
-    for view, share, phi in zip(made.head.parsed, shares, engine.features(vectors), strict=True):
+    for view, share, phi in zip(made.head.parsed, shares, engine.map(vectors), strict=True):
         phi, penalty = phi.double().numpy(), engine.penalty(view).double().numpy()
         strength = 0.1 * 12 * penalty.diagonal().mean() / 8
         factor = strength**0.5 * np.linalg.cholesky(penalty).T

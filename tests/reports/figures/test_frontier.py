@@ -86,18 +86,18 @@ def test_seconds_are_those_of_one_seed(folder, change, monkeypatch):
     assert line == [(2.0, 50.0), (32.0, 75.0), (128.0, 75.0)]
     assert lines(seen[0], ":") == []  # all have to learn
     ticks = [text.get_text() for text in seen[1].get_xticklabels()]
-    assert ticks == ["2 s", "5 s", "10 s", "20 s", "50 s", "100 s", "200 s"]
+    assert ticks == ["1 s", "2 s", "5 s", "10 s", "20 s", "50 s", "100 s", "200 s"]
 
 
 amounts = st.lists(st.floats(1e-3, 1e12), min_size=1, max_size=5)
 
 
 @given(amounts=amounts)
-def test_every_amount_is_on_the_axis_and_so_is_a_tick(amounts):
+def test_every_amount_is_on_the_axis_and_so_are_three_ticks(amounts):
     low, high = log_span([0.0, *amounts])
     assert low < min(amounts) <= max(amounts) < high
     ticks = log_ticks(low, high)
-    assert ticks
+    assert len(ticks) >= 3
     assert all(low <= tick <= high for tick in ticks)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -44,7 +43,7 @@ def fitting_layout(features: Tensor) -> Tensor:
 
 
 def assemble(
-    path: Path,
+    path: object,
     *,
     edge_index: Tensor,
     features: Tensor | None,

@@ -5,6 +5,7 @@ See ``evergraph.tables.nodes`` and ``evergraph.tables.edges`` for the meaning of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,6 @@ from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import read_table
 from evergraph.tables.edges import (
-    ENDS,
     UNKNOWN_EDGES,
     between,
     positions,
@@ -30,9 +30,10 @@ from evergraph.tables.edges import (
     say_skipped,
 )
 from evergraph.tables.labels import called, class_names, numbered, say_alike, target_names
-from evergraph.tables.nodes import check_labelled, read_nodes, texts_of
+from evergraph.tables.names import ENDS, check_columns, of_edges, of_nodes
+from evergraph.tables.nodes import read_nodes, texts_of
 from evergraph.tables.scheme import Scheme, filled_from_neighbours
-from evergraph.tables.sources import naming
+from evergraph.tables.sources import Source, named, naming
 
 SUFFIXES = (".csv", ".parquet")
 
@@ -44,18 +45,20 @@ def read_table_folder(
     unknown_edges: str = "refuse",
     repeated: str = "last",
     undirected: bool = False,
+    names: Mapping[str, object] | None = None,
 ) -> Graph:
     """Return the graph in a folder of tables, edges as listed.
 
     columns: a scheme for the feature columns, or choices that are not guessed; unknown_edges,
-    repeated: as in ``load``; undirected: whether (a, b) repeats (b, a).
+    repeated: as in ``load``; undirected: whether (a, b) repeats (b, a); names: of columns.
     """
-    nodes_path, edges_path = find_table(folder, "nodes"), find_table(folder, "edges")
+    nodes_path = named(find_table(folder, "nodes"), of_nodes(names or {}))
+    edges_path = named(find_table(folder, "edges"), of_edges(names or {}))
     require("pyarrow", extra="tables", why=f"reading the tables in {folder}")
     with naming(nodes_path):
         nodes = read_table(nodes_path, ("id",), text=texts_of(columns))
         if not target_names(nodes.column_names):
-            check_labelled(nodes.column_names)
+            check_columns(nodes.column_names, ("label",), lambda: nodes)
     with naming(edges_path):
         edges = read_table(edges_path, ENDS)
     paths = nodes_path, edges_path
@@ -68,7 +71,7 @@ def graph_of_tables(
     edges: pa.Table,
     columns: Columns | Scheme | None,
     *,
-    paths: tuple[Path, Path],
+    paths: tuple[Source, Source],
     unknown_edges: str = "refuse",
     repeated: str = "last",
     undirected: bool = False,

@@ -21,7 +21,8 @@ from evergraph.graphs.graph_folder import GraphFolderWriter
 from evergraph.graphs.repeats import ONCE
 from evergraph.graphs.validation import MOST_WEIGHT, WEIGHT_RULE, check_count
 from evergraph.tables.arrow import pa, pc
-from evergraph.tables.edges import ENDS, EdgeRows
+from evergraph.tables.edges import EdgeRows
+from evergraph.tables.names import ENDS
 from evergraph.tables.sources import arrow_reader
 
 Ends = NDArray[np.integer]

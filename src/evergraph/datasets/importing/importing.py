@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import TypeAdapter
@@ -39,8 +39,12 @@ from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import columns_of, read_chunks
 from evergraph.tables.columns import RELATION, WEIGHT
-from evergraph.tables.edges import ENDS, UNKNOWN_EDGES, read_edges, say_edges_unread, say_skipped
-from evergraph.tables.sources import CsvTable, Query, Source, StoredFile, naming
+from evergraph.tables.edges import UNKNOWN_EDGES, read_edges, say_edges_unread, say_skipped
+from evergraph.tables.names import ENDS, ColumnNames, of_edges, of_nodes
+from evergraph.tables.sources import CsvTable, Query, Renamed, Source, StoredFile, named, naming
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 logger = logging.getLogger(__name__)
 OnProgress = Callable[[str, int, int], None]
@@ -85,6 +89,9 @@ class InputFile:
     @classmethod
     def of(cls, path: Source) -> InputFile:
         """Return the state of a file or database file; that of a server differs every time."""
+        if isinstance(path, Renamed):
+            inner, called = cls.of(path.source), "".join(f" {t}={o}" for t, o in path.names.items())
+            return replace(inner, path=f"{inner.path}{called}")
         if isinstance(path, Query):
             # Without a server's address, which may contain a password.
             place = str(path).split(":")[1] if path.file is None else str(path.file.resolve())
@@ -202,8 +209,8 @@ class _Stages:
         if self.progress.edges is not None:
             return self.progress.edges
         with naming(path):
-            named = columns_of(path)
-        more = tuple(name for name in (WEIGHT, RELATION) if name in named)
+            columns = columns_of(path)
+        more = tuple(name for name in (WEIGHT, RELATION) if name in columns)
         repeated = self.progress.inputs.repeated
         weighed = WEIGHT in more or repeated in ("sum", "count")
         kept = [WEIGHT] * weighed + [RELATION] * (RELATION in more)
@@ -277,8 +284,8 @@ class _Stages:
             about["columns"] = found.columns
         if found.class_names:
             about["class_names"] = found.class_names
-        named = {"targets": found.targets, "types": found.types, "relations": edges.relations}
-        self.writer.finish(undirected=inputs.undirected, about=about, named=named)
+        parts = {"targets": found.targets, "types": found.types, "relations": edges.relations}
+        self.writer.finish(undirected=inputs.undirected, about=about, named=parts)
         (self.folder / PROGRESS).unlink()  # so that no process resumes in a removed folder
         if out.exists():
             shutil.rmtree(self.folder / "replaced", ignore_errors=True)
@@ -328,6 +335,7 @@ def import_graph(
     columns: Columns | None = None,
     unknown_edges: str = "refuse",
     repeated: str = "last",
+    **names: Unpack[ColumnNames],
 ) -> ImportReport:
     """Make a graph folder from a table of edges and one of nodes, in bounded memory.
 
@@ -349,6 +357,8 @@ def import_graph(
         unknown_edges: for edges to nodes that are not in the table: ``refuse`` raises, ``skip``
             leaves them out and counts them.
         repeated: for edges that are listed several times, as in ``load``.
+        names: of columns, as ``id="customer_id"``; ``label``, ``source``, ``target``, ``weight``
+            likewise.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
@@ -363,6 +373,7 @@ def import_graph(
     """
     for name in ("pyarrow", "duckdb"):
         require(name, extra="tables", why=f"importing {nodes}")
+    nodes, edges = named(nodes, of_nodes(names)), named(edges, of_edges(names))
     if columns is not None:
         columns.check_fill("an import", "it reads a table in chunks")
     chosen = {} if columns is None or columns == Columns() else columns.to_json()
@@ -402,7 +413,6 @@ def import_graph(
 
 def _there_already(out: Path, inputs: Inputs) -> ImportReport:
     about = read_facts(out).get("about", {}) if is_graph_folder(out) else {}
-    # What earlier versions wrote lacks some inputs, which had their defaults then.
     if "inputs" not in about or TypeAdapter(Inputs).validate_python(about["inputs"]) != inputs:
         raise DataError(
             f"{out}: exists and is not a graph of these tables: choose another folder, or "

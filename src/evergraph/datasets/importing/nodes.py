@@ -20,20 +20,20 @@ from evergraph.graphs.validation import UNLABELLED, check_labels, column_peaks, 
 from evergraph.tables import labels
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
-from evergraph.tables.chunks import Chunk, check_columns, columns_of, first_rows, read_chunks
+from evergraph.tables.chunks import Chunk, columns_of, first_rows, read_chunks
 from evergraph.tables.columns import TYPE, column, ids, is_number, is_typed
 from evergraph.tables.fitting import SAMPLE, fit_scheme, say_zeros
 from evergraph.tables.hashed import MOST_KEPT
+from evergraph.tables.names import say_replaced
 from evergraph.tables.nodes import (
     NodeRoles,
     NodeTable,
-    check_labelled,
     read_nodes,
     say_index,
     texts_of,
 )
 from evergraph.tables.scheme import Scheme, say_new
-from evergraph.tables.sources import Source
+from evergraph.tables.sources import Renamed, Source
 from evergraph.tables.values import texts
 
 _BLOCK = 1 << 20
@@ -283,10 +283,11 @@ class _NodeFiles:
 
 def _roles(path: Source, size: int) -> NodeRoles:
     """Return the roles of a table's columns, judging by its first rows."""
-    named = columns_of(path)
-    check_columns(named, ("id",))
+    named = columns_of(path, ("id",))
     if not labels.target_names(named):
-        check_labelled(named)
+        columns_of(path, ("label",))
+    if isinstance(path, Renamed):
+        say_replaced(path, columns_of(path.source), path.names)
     typed = TYPE in named
     if typed:  # unless it holds numbers, and is a feature
         others = [name for name in named if name != TYPE]

@@ -29,7 +29,7 @@ KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 
 # Numba is chosen from this many entries on, self-loops included. Below, features fit in the caches
 # and torch is as fast, without numba's start-up time. Above, numba prefetches, and an embedding
-# need not wait for Â to be materialised. ``benchmarks/kernels.py`` measures both sides.
+# need not wait for Â to be materialised. ``benchmarks/speed/kernels.py`` measures both sides.
 NUMBA_PAYS_FROM = 1_000_000
 # The same on a GPU, where cuSPARSE needs Â materialised and Triton a second to start.
 TRITON_PAYS_FROM = 1_000_000
@@ -42,7 +42,7 @@ ROW_TYPES: dict[RowType, torch.dtype] = {
 LARGEST = torch.finfo(torch.float16).max
 ROUNDED = 1 << 19  # values at a time on a CPU: 2 MB of memory besides the result
 # Bytes of a row that a GPU program sums: whole rows if they are short. For longer ones a narrow
-# slice, so that more nodes' values of these columns stay in cache; see ``benchmarks/gpu.py``.
+# slice, so that more nodes' values of these columns stay in cache; see ``benchmarks/speed/gpu.py``.
 WHOLE, SLICE = 512, 256
 VECTOR = 16  # bytes that a GPU thread reads at once; rows begin at multiples of it
 LINE = 128  # bytes of a GPU cache line; a slice that straddles two lines costs both
@@ -94,7 +94,7 @@ def room(
 
     On a CPU numpy requests pages of 2 MB from Linux where torch takes pages of 4 kB; this avoids
     thousands of page faults that cost about as much as a whole product
-    (``benchmarks/kernels.py``). The first value is at the start of a cache line, so that rows of
+    (benchmarks/speed). The first value is at the start of a cache line, so that rows of
     a multiple of 16 floats touch no extra line.
 
     width, dtype: those of ``like`` by default.

@@ -208,11 +208,11 @@ def _column_to_bytes(column: Column) -> tuple[str, bytes]:  # how it is encoded,
     return "json", json.dumps(listed(column), default=_refuse).encode()
 
 
-def _column_from_bytes(kind: str, data: bytes) -> Column:
-    if kind == "numbers":
+def _column_from_bytes(encoding: str, data: bytes) -> Column:
+    if encoding == "numbers":
         return np.frombuffer(data, "<i8").astype(np.int64)
     found: list[NodeId] = []
-    if kind != "texts":
+    if encoding != "texts":
         found = json.loads(data)
         return found
     start, end = 0, 0

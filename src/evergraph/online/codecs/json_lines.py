@@ -62,7 +62,8 @@ class LineReader:
     """Parser of lines; if features are columns, all lines must have those of the first.
 
     columns: a scheme, choices for one that is fitted later (see ``settle``), or None for plain
-    numbers; classes: whether labels are classes, some spellings of which mean a missing label.
+    numbers; classes: whether labels are classes, some spellings of which mean a missing label;
+    names: the user's names of ``label`` and ``weight``, by ours.
 
     >>> reader = LineReader()
     >>> reader.read(b'{"node": "a", "size": 2, "label": "x"}', 1).features
@@ -72,7 +73,14 @@ class LineReader:
     evergraph.core.errors.DataError: line 2: has features age: expected size, as before
     """
 
-    def __init__(self, columns: Columns | Scheme | None = None, *, classes: bool = True) -> None:
+    def __init__(
+        self,
+        columns: Columns | Scheme | None = None,
+        *,
+        classes: bool = True,
+        names: Mapping[str, str] | None = None,
+    ) -> None:
+        self._ours = {theirs: ours for ours, theirs in (names or {}).items()}
         self._first: tuple[str, ...] = ()  # columns of the first line
         self._known: list[str] | None = None  # those of the scheme
         self._open = isinstance(columns, Columns)
@@ -93,7 +101,8 @@ class LineReader:
                 raise DataError(f"is not JSON ({error})") from None
             if not isinstance(content, dict):
                 raise DataError(f"must be one JSON object, not {type(content).__name__}")
-            return self._read({name.strip(): value for name, value in content.items()}, number)
+            named = ((name.strip(), value) for name, value in content.items())
+            return self._read({self._ours.get(name, name): v for name, v in named}, number)
         except DataError as error:
             raise DataError(f"line {number}: {error}") from None
 
@@ -102,45 +111,49 @@ class LineReader:
         if operation is None:
             raise DataError(f"has no operation: expected one of {', '.join(OPERATIONS)}")
         named = rest.pop(operation)
-        of_node, of_edge = operation == "node", operation == "edge"
-        label = rest.pop("label", None) if of_node else None
-        weight, relation = (rest.pop(n, None) if of_edge else None for n in ("weight", "relation"))
-        # A node type is a text; a number is a feature, as in tables.
-        typed = of_node and (rest.get("type", 0) is None or isinstance(rest.get("type"), str))
-        typed = typed and "type" not in (self._known or self._first)
-        kind = rest.pop("type") if typed else None
         if operation in PAIRS and (not isinstance(named, list) or len(named) != 2):
             raise DataError(f"{operation} must be a list of two, not {named!r}")
-        ids = named if operation in PAIRS else [named]
+        ids = named if operation in ("edge", "remove_edge") else [named]
+        parts: dict[str, Any] = {}
         if operation == "label":
-            ids, label = named[:1], named[1]
-        label = one_label(label) if self._classes and not isinstance(label, list) else label
+            ids, parts["label"] = named[:1], self._label(named[1])
+            if parts["label"] is None:  # other values are checked by the learner
+                check_id("label", None)
+        elif operation == "edge":
+            parts = _weight_and_relation(rest)
+        elif operation == "node":
+            parts = self._label_and_type(rest)
         for value in ids:
             check_id("id of a node", value)
-        if operation == "label" and label is None:  # other values are checked by the learner
-            check_id("label", label)
-        columns: Mapping[str, Any] | None = None
-        features: tuple[float, ...] = ()
-        if operation not in WITH_FEATURES:
-            if rest:
-                raise DataError(f"{operation} takes no {next(iter(rest))!r}")
-        elif "features" in rest:
+        if operation in WITH_FEATURES:
+            parts |= self._values(rest)
+        elif rest:
+            raise DataError(f"{operation} takes no {next(iter(rest))!r}")
+        return Line(number, operation, tuple(ids), **parts)
+
+    def _label(self, value: Any) -> Any:
+        return one_label(value) if self._classes and not isinstance(value, list) else value
+
+    def _label_and_type(self, rest: dict[str, Any]) -> dict[str, Any]:
+        """Take the label of a node, and its type: a text or null; a number is a feature."""
+        parts = {"label": self._label(rest.pop("label", None))}
+        typed = rest.get("type", 0) is None or isinstance(rest.get("type"), str)
+        if typed and "type" not in (self._known or self._first):
+            parts |= {"type": rest.pop("type"), "typed": True}
+        return parts
+
+    def _values(self, rest: dict[str, Any]) -> dict[str, Any]:
+        """Return the features of a line, or the columns for a scheme to read."""
+        if "features" in rest:
             others = [name for name in rest if name != "features"]
             if others or not isinstance(rest["features"], list):
                 what = f"{others[0]!r} beside them" if others else repr(rest["features"])
                 raise DataError(f"features must be a list of numbers alone, not {what}")
-            features = tuple(_number("features", value) for value in rest["features"])
-        else:
-            self._check_columns(rest)
-            if self._known is None and not self._open:  # plain numbers
-                features = tuple(_number(name, rest[name]) for name in self._first)
-            else:  # for a scheme to read
-                columns = rest
-        if relation is not None and not isinstance(relation, str):
-            raise DataError(f"relation must be a text, not {relation!r}")
-        weighed = None if weight is None else _number("weight", weight)
-        more = (columns, relation, kind, typed)
-        return Line(number, operation, tuple(ids), features, label, weighed, *more)
+            return {"features": tuple(_number("features", value) for value in rest["features"])}
+        self._check_columns(rest)
+        if self._known is not None or self._open:
+            return {"columns": rest}
+        return {"features": tuple(_number(name, rest[name]) for name in self._first)}
 
     def _check_columns(self, rest: Mapping[str, Any]) -> None:
         """Raise unless columns are among those of the scheme, or are those of the first line."""
@@ -159,6 +172,14 @@ class LineReader:
                 )
         if not rest:
             raise DataError(f"has no features: expected {wanted}")
+
+
+def _weight_and_relation(rest: dict[str, Any]) -> dict[str, Any]:
+    weight, relation = rest.pop("weight", None), rest.pop("relation", None)
+    if relation is not None and not isinstance(relation, str):
+        raise DataError(f"relation must be a text, not {relation!r}")
+    number = None if weight is None else _number("weight", weight)
+    return {"weight": number, "relation": relation}
 
 
 def _number(name: str, value: Any) -> float:
@@ -257,4 +278,4 @@ def _matrix(lines: Sequence[Line], scheme: Scheme | None) -> Tensor:
 
 def table_of_lines(lines: Sequence[Line], names: Sequence[str] | None = None) -> pa.Table:
     """Return the columns of lines as a table, with gaps; names: of columns, by default all."""
-    return table_of_rows([line.columns for line in lines if line.columns is not None], names)
+    return table_of_rows([line.columns for line in lines if line.columns is not None], names or ())

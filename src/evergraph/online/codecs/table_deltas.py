@@ -14,14 +14,13 @@ from torch import Tensor
 
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import DataError, UnknownNodeError
-from evergraph.core.label_space import Kind
 from evergraph.core.notices import say_ignored
 from evergraph.graphs.repeats import combined, say_repeated
 from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, edge_numbers, listed
 from evergraph.online.upsert import EdgesBeyond
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import RELATION, TYPE
-from evergraph.tables.edges import ENDS
+from evergraph.tables.names import ENDS
 from evergraph.tables.scheme import Scheme
 from evergraph.tables.sources import Source, naming
 
@@ -74,7 +73,7 @@ class TableDeltas:
         return self._growing + -(-going // EDGES) + -(-len(self.forgotten) // self.batch)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> str:
         """Kind of the targets: classes, several labels, or numbers."""
         if pa.types.is_list(self.labels.type):
             return "labels"

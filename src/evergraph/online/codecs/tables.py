@@ -6,7 +6,8 @@ They are meant for ``LearnerFolder.upsert``, as tables may repeat what the learn
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ import torch
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.notices import say_ignored
+from evergraph.core.targets import target_of
 from evergraph.graphs.validation import column_peaks, say_loud_column
 from evergraph.online.checking import LARGEST_FEATURE
 from evergraph.online.codecs.table_deltas import TableDeltas, among
@@ -24,6 +26,7 @@ from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import read_table
 from evergraph.tables.columns import (
     RELATION,
+    TYPE,
     WEIGHT,
     as_whole,
     column,
@@ -32,15 +35,60 @@ from evergraph.tables.columns import (
     is_text,
     is_typed,
 )
-from evergraph.tables.edges import ENDS, EdgeRows, read_edges, say_edges_unread
+from evergraph.tables.edges import EdgeRows, read_edges, say_edges_unread
+from evergraph.tables.fitting import say_few
+from evergraph.tables.names import ENDS, ColumnNames, check_columns, of_edges, of_nodes
 from evergraph.tables.nodes import NodeRoles, NodeTable, read_nodes, texts_of
 from evergraph.tables.scheme import Scheme
-from evergraph.tables.sources import Source, naming
+from evergraph.tables.sources import Source, named, naming
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 TOMORROW = "later neighbours are not known yet"  # why gaps cannot be filled from neighbours
 NODE_OPS = ("add", "update", "forget")
 EDGE_OPS = ("add", "remove")
 Rows = npt.NDArray[np.bool_]
+
+
+def read_rows(
+    table: pa.Table,
+    columns: Columns | Scheme | None,
+    kind: str,
+    *,
+    where: str,
+    noted: bool = False,
+) -> NodeTable:
+    """Return the rows of a table of nodes for a live learner, from a frame, JSON or lines.
+
+    Types are texts or null. kind: of the learner's targets; where: origin of the table, for
+    messages; noted: whether the user knows already that columns are matched by position.
+    """
+    if isinstance(columns, Columns):
+        columns.check_fill("a learner", TOMORROW)
+    with naming(where):
+        check_columns(table.column_names, ("id",), lambda: table)
+        roles = NodeRoles.of(table.column_names, types=is_typed(table))
+        targets = ["label"] if "label" in table.column_names else roles.targets
+        if len(targets) > 1:
+            raise DataError(f"has columns {', '.join(targets)}: expected one number to predict")
+        for name in targets:
+            if name.partition("_")[0] != target_of(kind).column:
+                raise DataError(
+                    f"has a column {name!r}, but the model was made with targets={kind!r}"
+                )
+        untyped = replace(roles, types=False)
+        rows = read_nodes(
+            table, columns, where=where, roles=untyped, most=LARGEST_FEATURE, piece=noted
+        )
+        scheme = rows.features.scheme
+        if isinstance(columns, Columns) and not (scheme and scheme.width):
+            raise DataError("has no usable column: expected features beside id and label")
+    timed = [] if rows.times is None else ["time"]
+    say_ignored(where, "column", timed, "a learner takes nodes in the order of their rows")
+    if isinstance(columns, Columns) and scheme is not None:
+        say_few(where, table.num_rows, scheme)
+    return replace(rows, types=column(table, TYPE)) if roles.types else rows
 
 
 def read_deltas(
@@ -51,6 +99,7 @@ def read_deltas(
     integers: bool = False,
     forget: str | Sequence[NodeId] = (),
     columns: Columns | Scheme | None = None,
+    **names: Unpack[ColumnNames],
 ) -> TableDeltas:
     """Read tables with the layout of a folder of tables.
 
@@ -63,8 +112,10 @@ def read_deltas(
     integers: whether ids in a CSV are whole numbers; forget: ids of nodes to forget, or the name of
     a column of the node table that marks them; such nodes and their edges are not added. columns:
     the scheme by which columns are read, choices to fit one on this table, or None for plain
-    numbers.
+    numbers; names: of columns with a meaning, as ``id="customer_id"``.
     """
+    nodes = None if nodes is None else named(nodes, of_nodes(names))
+    edges = None if edges is None else named(edges, of_edges(names))
     require("pyarrow", extra="tables", why=f"reading {nodes or edges}")
     if isinstance(columns, Columns):
         columns.check_fill("a learner", TOMORROW)
@@ -99,7 +150,7 @@ def read_deltas(
     elif labels is None:
         labels = pa.nulls(len(table.ids), pa.string())
 
-    def names(values: pa.Array | None, table: str) -> Any:
+    def texts(values: pa.Array | None, table: str) -> Any:
         return None if values is None else np.array(values.to_pylist(), dtype=object)[rows[table]]
 
     return TableDeltas(
@@ -118,8 +169,8 @@ def read_deltas(
         removed=(source.filter(parted), target.filter(parted)),
         updates=None if updates is None else updates[rows["nodes"]],
         scheme=table.features.scheme,
-        relations=names(ends.relations, "edges"),
-        types=names(table.types, "nodes"),
+        relations=texts(ends.relations, "edges"),
+        types=texts(table.types, "nodes"),
     )
 
 
@@ -144,8 +195,8 @@ def _read_nodes(
             marked += known.filter(pa.array(ops["forget"])).to_pylist()
         roles = NodeRoles.of(table.column_names, types=is_typed(table), apart=apart)
         if len(roles.targets) > 1:
-            named = ", ".join(roles.targets)
-            raise DataError(f"has columns {named}: expected one number to predict")
+            targets = ", ".join(roles.targets)
+            raise DataError(f"has columns {targets}: expected one number to predict")
         if ops and ops["forget"].any():
             table = _filled(table, roles.features, ops["forget"], gaps=True)
         rows = read_nodes(

@@ -21,6 +21,7 @@ from evergraph.core.component import warn_renamed
 from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError, DataError, StoppedError, did_you_mean
 from evergraph.core.file_lock import Closing
+from evergraph.core.targets import target_of
 from evergraph.online.delta import Delta, DeltaResult, is_empty
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.markers import store_columns, stored_columns, stored_parameters
@@ -360,6 +361,13 @@ def made_with(folder: Path, parameters: Mapping[str, Any]) -> OnlineLearner:
         ) from error
 
 
+# Parameters of a model that are not parameters of its learner, or reach it as those of its head.
+OF_A_MODEL = (
+    "targets", "width", "objective", "head_options", "columns", "on_alarm", "memory_limit",
+    "scratch",
+)  # fmt: skip
+
+
 def parameters_of_model(made: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of a learner that were given explicitly to a classifier.
 
@@ -376,10 +384,16 @@ def parameters_of_model(made: Mapping[str, Any], given: Mapping[str, Any]) -> di
         options |= {*made["head"]}
     elif named is not None:
         options |= {"name", *(named if isinstance(named, Mapping) else ())}
-    options |= {"name", "kind"} if given.get("targets", "class") != "class" else set()
+    if not target_of(given.get("targets", "class")).is_class:
+        options |= {"name", "kind"}
     head = {key: value for key, value in made["head"].items() if key in options}
     found = {"head": head} if head else {}
     for key, value in given.items():
         if key in made and key != "head" and not (key == "topology" and value is None):
             found[key] = made[key]
+        elif key not in made and key not in OF_A_MODEL:
+            raise ConfigurationError(
+                f"{key!r} reaches no learner: a model in a folder takes "
+                f"{', '.join([*made, *OF_A_MODEL])}"
+            )
     return found

@@ -16,6 +16,8 @@ ROWS_PER_BLOCK = 512  # of features, which may be wide
 class LiveShape(KeptArrays):
     """The shape of every node, see ``shape_of``, updated where edges or features change.
 
+    measured: whether the plain length of a node's features stands beside it.
+
     >>> graph, shape = GrowingGraph(num_features=1), LiveShape()
     >>> shape.update(graph, graph.add(torch.ones(2, 1), torch.tensor([[0], [1]])))
     tensor([0, 1])
@@ -23,10 +25,9 @@ class LiveShape(KeptArrays):
     True
     """
 
-    dims = SHAPE_WIDTH
-
-    def __init__(self) -> None:
-        self._rows = GrowingArray(SHAPE_WIDTH)
+    def __init__(self, *, measured: bool = False) -> None:
+        self.dims = SHAPE_WIDTH + measured
+        self._rows = GrowingArray(self.dims)
         self.kept = {"rows": self._rows}
 
     def update(self, graph: GrowingGraph, change: GraphChange) -> Tensor:
@@ -37,11 +38,12 @@ class LiveShape(KeptArrays):
         for some in nodes.split(ROWS_PER_BLOCK):
             degrees = torch.from_numpy(np.diff(graph.rows(some)[0]))
             lengths = torch.linalg.vector_norm(graph.features[some], dim=1, dtype=torch.float64)
-            self._rows.write(some, shape_rows(degrees, lengths))
+            rows = torch.cat([shape_rows(degrees, lengths), lengths.float()[:, None]], dim=1)
+            self._rows.write(some, rows[:, : self.dims])
         return nodes
 
     def of(self, nodes: Tensor) -> Tensor:
-        """Return the shapes of some nodes.  int64 [n] -> float32 [n, SHAPE_WIDTH]"""
+        """Return the shapes of some nodes.  int64 [n] -> float32 [n, dims]"""
         return self._rows.tensor[nodes]
 
     def stored(self) -> list[StoredPart]:

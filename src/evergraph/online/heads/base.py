@@ -11,9 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Generator, Tensor
 
-from evergraph.core.label_space import Kind
 from evergraph.core.resolver import Resolver
-from evergraph.online.delta import Label
+from evergraph.core.targets import Key, Label, Target, target_of
 from evergraph.online.state_arrays import Packing
 from evergraph.topology import SGC, TopologyEncoder
 from evergraph.topology.rowwise import Matrix
@@ -54,7 +53,7 @@ class OnlineHead(ABC):
     nodes. Moves smaller than a tolerance are not reported to the head.
 
     Attributes:
-        kind: of the targets: one ``class`` per node, several ``labels``, or ``numbers``.
+        kind: of the targets that it learns, see ``target``.
         exact_forgetting: whether ``forget`` leaves no trace of a node.
         holds_back: whether it tunes itself on nodes left out in turn, see ``weigh``.
         lazy: whether ``settle`` may be delayed for some deltas; ``state`` then includes what is not
@@ -66,7 +65,7 @@ class OnlineHead(ABC):
     """
 
     name: ClassVar[str]
-    kind: Kind = "class"
+    kind: str = "class"
     exact_forgetting: ClassVar[bool] = False
     holds_back: ClassVar[bool] = False
     lazy: ClassVar[bool] = False
@@ -74,6 +73,11 @@ class OnlineHead(ABC):
     drops_classes: ClassVar[bool] = False
     least_left_out: ClassVar[int] = 2
     balanced: bool = True
+
+    @property
+    def target(self) -> Target:
+        """What it learns of a node: a class, labels or a number."""
+        return target_of(self.kind)
 
     def default_topology(self) -> TopologyEncoder:
         """Return the f_topo to use unless another is given."""
@@ -87,6 +91,11 @@ class OnlineHead(ABC):
     @property
     def shaped(self) -> bool:
         """Whether degree and feature length stand beside an embedding; False before ``begin``."""
+        return False
+
+    @property
+    def measured(self) -> bool:
+        """Whether the plain feature length stands beside these, see ``KernelMap``."""
         return False
 
     def parts(self, dims: int) -> tuple[int, ...]:
@@ -114,8 +123,8 @@ class OnlineHead(ABC):
     def grow(self, classes: int) -> None:
         """Make room for classes."""
 
-    def meet(self, answers: Sequence[Label]) -> None:  # noqa: B027  (classes need no meaning)
-        """Register the names of new classes, in the order of their numbers."""
+    def meet(self, answers: Sequence[Key]) -> None:  # noqa: B027  (classes need no meaning)
+        """Register the next targets that were met, in the order of their numbers."""
 
     def values(self, answers: Tensor) -> Tensor:
         """Return the targets that class numbers encode, for labels and numbers.  -> [n, targets]"""
@@ -125,13 +134,6 @@ class OnlineHead(ABC):
     def names(self) -> Collection[Label]:
         """Names of labels, in order; empty for classes and numbers."""
         return ()
-
-    def labels_of(self, answers: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the labels that class numbers encode, and the row of ``answers`` each belongs to.
-
-        int64 [n] -> rows, columns of labels: int64 [m] each
-        """
-        raise NotImplementedError
 
     @abstractmethod
     def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
@@ -251,6 +253,13 @@ def row_blocks(rows: int, columns: int) -> Iterator[slice]:
     """
     step = max(BLOCK_VALUES // max(columns, 1), 1)
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+def scores_of(scorer: Scorer, target: Target, met: Tensor, ids: Ids, vectors: Matrix) -> Matrix:
+    """Return the scores of nodes; see ``class_scores`` for classes."""
+    if target.is_class:
+        return class_scores(scorer, met, ids, vectors)
+    return scorer(ids, vectors)
 
 
 def class_scores(scorer: Scorer, met: Tensor, ids: Ids, vectors: Matrix) -> Matrix:

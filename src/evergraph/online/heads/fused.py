@@ -9,14 +9,17 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from evergraph.closed_form.engine import Answers, ViewEngine
-from evergraph.closed_form.kernel_map import KernelMap
+from evergraph.closed_form.answers import Answers
+from evergraph.closed_form.engine import ViewEngine
+from evergraph.closed_form.kernel_map import KernelMap, beside_constant, level_of
+from evergraph.closed_form.landmarks import FEW_COLUMNS
 from evergraph.closed_form.relations import WIDTH
 from evergraph.closed_form.shape import SHAPE_WIDTH
-from evergraph.closed_form.view_map import BLOCK_VALUES, RandomMap
+from evergraph.closed_form.view_map import BLOCK_VALUES, Parts, RandomMap
 from evergraph.closed_form.views import (
     CODE_HOPS,
     CODES,
+    LENGTH,
     RELATION_CODES,
     RELATIONS,
     SHAPE,
@@ -41,7 +44,7 @@ VIEWS = 3  # by default
 # chosen anew when less than LEFT of the chosen ones are left, or when more than LATE of the nodes
 # are of classes that came afterwards.
 FEW, LEFT, LATE = 1 << 8, 0.75, 0.2
-# With more labelled nodes the furthest hop by itself adds nothing (see decision 95).
+# With more labelled nodes the furthest hop by itself adds nothing (see decision 96).
 PLENTY = 1 << 13
 Basis = Literal["random", "landmarks"]
 
@@ -137,6 +140,12 @@ class FusedHead(OnlineHead):
         """Whether a view has a node's degree and feature length."""
         return any(view.shaped for view in self.parsed)
 
+    @property
+    def measured(self) -> bool:
+        """Whether features are a few columns, whose magnitude matters."""
+        few = self._dims // len(self._hops) <= FEW_COLUMNS
+        return few and self.shaped and self.basis == "landmarks" and 0 in self._hops
+
     def parts(self, dims: int) -> tuple[int, ...]:
         """Return the widths of hops, relations, shape and class codes."""
         return tuple(self.engine.map.sizes.values())
@@ -145,11 +154,10 @@ class FusedHead(OnlineHead):
         self, dims: int, *, topology: TopologyEncoder, generator: Generator, related: bool = False
     ) -> None:
         """Draw φ."""
-        # The hops that are kept side by side in an embedding; one if they are mixed.
-        kept = topology.kept if isinstance(topology, MixHop) else (topology.hops,)
-        self._hops, self._dims, self._related = tuple(kept), dims, related
+        self._hops, self._dims, self._related = kept_hops(topology), dims, related
         if self.views is None:
-            self.parsed = default_views(self._hops, self.basis, related=related)
+            few = 0 in self._hops and dims // len(self._hops) <= FEW_COLUMNS
+            self.parsed = default_views(self._hops, self.basis, related=related, measured=few)
         for view in self.parsed:
             if not set(view.hops) <= set(self._hops):
                 raise ConfigurationError(
@@ -165,6 +173,8 @@ class FusedHead(OnlineHead):
             sizes[RELATIONS] = PARTS * WIDTH
         if self.shaped:
             sizes[SHAPE] = SHAPE_WIDTH
+            if self.measured:
+                sizes[LENGTH] = 1
         if self.code_width:
             sizes[CODES] = CODE_HOPS * self.code_width
             if self._related:
@@ -212,11 +222,18 @@ class FusedHead(OnlineHead):
 
     def stand_on(self, nodes: Tensor, vectors: Tensor, *, counts: Tensor) -> None:
         """Use nodes as landmarks, with the vectors they are counted as; empties the sums."""
-        self._landmarks, self._chosen = nodes, counts.clone()
+        parts = self._cut(vectors)
+        level = level_of(parts[LENGTH]) if self.measured else None
+        self._stand_on(nodes, beside_constant(parts, level), counts, level)
+
+    def _cut(self, vectors: Tensor) -> dict[int, Tensor]:
         places = self.engine.map.places
-        parts = {part: vectors[:, slice(*ends)] for part, ends in places.items()}
+        return {part: vectors[:, slice(*ends)] for part, ends in places.items()}
+
+    def _stand_on(self, nodes: Tensor, parts: Parts, counts: Tensor, level: float | None) -> None:
+        self._landmarks, self._chosen = nodes, counts.clone()
         views = self._views_for(int(counts.sum()))
-        self.engine.begin(KernelMap.of(views, parts), classes=self.num_classes)
+        self.engine.begin(KernelMap.of(views, parts, level=level), classes=self.num_classes)
         self.engine.weigh_classes(counts)
 
     def _views_for(self, labelled: int) -> tuple[View, ...]:
@@ -309,6 +326,8 @@ class FusedHead(OnlineHead):
             rows = torch.cat(list(self.engine.map.landmarks.values()), dim=1)
             kept |= {"landmarks": rows, "chosen": self._chosen}
             kept["landmark_nodes"] = self._landmarks
+            if (level := self.engine.map.level) is not None:
+                kept["level"] = torch.tensor(level)
         return kept
 
     def packed(
@@ -325,24 +344,35 @@ class FusedHead(OnlineHead):
         self.seed = state["seed"]
         self._draw()
         if "landmarks" in state:
-            self.stand_on(state["landmark_nodes"], state["landmarks"], counts=state["chosen"])
+            parts = self._cut(state["landmarks"])
+            level = float(state["level"]) if "level" in state else None
+            self._stand_on(state["landmark_nodes"], parts, state["chosen"], level)
         self.engine.restore(state)
 
 
-def default_views(hops: Sequence[int], basis: Basis, *, related: bool = False) -> tuple[View, ...]:
+def kept_hops(topology: TopologyEncoder) -> tuple[int, ...]:
+    """Return the hops that are side by side in an embedding; one if they are mixed."""
+    return tuple(topology.kept) if isinstance(topology, MixHop) else (topology.hops,)
+
+
+def default_views(
+    hops: Sequence[int], basis: Basis, *, related: bool = False, measured: bool = False
+) -> tuple[View, ...]:
     """Return the nearest hop, the furthest one, and all of them with class codes.
 
-    On landmarks the nearest and all have a node's degree and feature length beside them. Random
+    On landmarks the nearest and all have a node's degree and feature length beside them; the
+    nearest does not if features are a few columns, whose magnitude ``KernelMap`` keeps. Random
     features, which represent a wide hop poorly, have all hops without codes instead of the nearest.
 
-    related: whether views of all hops include features along relations
+    related: whether views of all hops include features along relations; measured: whether features
+    are a few columns
 
     >>> [str(view) for view in default_views((0, 1, 2), "landmarks")]
     ['0|s', '2', '0|1|2|s+y']
     >>> [str(view) for view in default_views((0, 2), "random")]
     ['2', '0|2', '0|2+y']
     """
-    near, far = View((min(hops),), shaped=True), View((max(hops),))
+    near, far = View((min(hops),), shaped=not measured), View((max(hops),))
     whole = View(tuple(hops), related=related, shaped=basis == "landmarks")
     alone = {"landmarks": (near, far), "random": (far, whole)}[basis]
     return tuple(dict.fromkeys((*alone, replace(whole, codes=True))))

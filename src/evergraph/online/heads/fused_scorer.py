@@ -55,4 +55,10 @@ class FusedScorer(Scorer):
                 return None
             for part, slope in found.items():
                 slopes[:, slice(*places[part])] += slope
+        if isinstance(self.map, KernelMap):  # times the vector with the constant, so far
+            plain = vector.numpy()
+            seen = self.map.with_constant(plain[None])[0]
+            slopes *= torch.from_numpy(
+                np.divide(seen, plain, np.zeros_like(seen), where=plain != 0)
+            )
         return slopes

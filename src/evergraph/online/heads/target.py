@@ -7,12 +7,11 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.engine import Answers
-from evergraph.closed_form.targets import STEEPNESS
+from evergraph.closed_form.answers import Answers
+from evergraph.closed_form.label_sigmoid import STEEPNESS
 from evergraph.closed_form.value_engine import ValueEngine
 from evergraph.core.checks import check_choice
-from evergraph.core.label_space import Kind
-from evergraph.online.delta import Label, meant_by
+from evergraph.core.targets import Key, Label, target_kinds, target_of
 from evergraph.online.heads.base import BLOCK_VALUES, heads, row_blocks
 from evergraph.online.heads.fused import Basis, FusedHead
 from evergraph.online.heads.fused_scorer import FusedScorer
@@ -26,7 +25,7 @@ class TargetHead(FusedHead):
     complete: a label that is first seen later does not apply to earlier nodes.
 
     Args:
-        kind: ``labels`` or ``numbers``.
+        kind: of targets, ``labels`` or ``numbers``; any that is not of classes.
         views, width, regularisation, basis: see ``FusedHead``; the probability of a label is
             σ(10 s - 5) of its score s.
     """
@@ -39,21 +38,21 @@ class TargetHead(FusedHead):
     def __init__(
         self,
         *,
-        kind: Kind = "labels",
+        kind: str = "labels",
         views: Sequence[str] | None = None,
         width: int = 768,
         regularisation: float | None = None,
         basis: Basis = "landmarks",
     ) -> None:
         super().__init__(views=views, width=width, regularisation=regularisation, basis=basis)
-        check_choice("kind", kind, ("labels", "numbers"))
-        self.kind: Kind = kind
+        kinds = [name for name in target_kinds.names() if not target_of(name).is_class]
+        check_choice("kind", kind, kinds)
+        self.kind = kind
         self.balanced = False
         # For labels the first column is one that no node has, so that nodes without labels count.
         self.engine = ValueEngine(targets=1, regularisation=regularisation)
         self.names_: dict[Label, int] = {}  # label -> column
-        self._met: list[list[int]] = []  # class number -> columns of its labels
-        self._numbers: list[float] = []  # class number -> number
+        self._met: list[Key] = []  # targets by their number
 
     @property
     def code_width(self) -> int:
@@ -67,45 +66,28 @@ class TargetHead(FusedHead):
 
     def grow(self, classes: int) -> None:
         """Make room for all known labels."""
-        self.engine.grow(1 if self.kind == "numbers" else 1 + len(self.names_))
+        self.engine.grow(1 + len(self.names_))
 
-    def meet(self, answers: Sequence[Label]) -> None:
+    def meet(self, answers: Sequence[Key]) -> None:
         """Register the next targets, in the order of their numbers."""
+        self._met += answers
         for answer in answers:
-            target = meant_by(self.kind, answer)
-            if isinstance(target, float):
-                self._numbers.append(target)
-            elif isinstance(target, tuple):
-                columns = [self.names_.setdefault(label, len(self.names_)) for label in target]
-                self._met.append(columns)
+            for label in self.target.names(answer):
+                self.names_.setdefault(label, len(self.names_))
 
     def values(self, answers: Tensor) -> Tensor:
-        """Return the targets that class numbers encode.  int64 [n] -> float32 [n, targets]"""
-        if self.kind == "numbers":
-            found = torch.tensor([self._numbers[answer] for answer in answers.tolist()])
-            most = torch.finfo(found.dtype).max  # a number beyond counts as this
-            return found.clamp(-most, most)[:, None]
-        values = torch.zeros(len(answers), len(self.names_))
-        for row, answer in enumerate(answers.tolist()):
-            values[row, self._met[answer]] = 1.0
-        return values
+        """Return the targets of these numbers.  int64 [n] -> float32 [n, targets]"""
+        return self.target.matrix([self._met[answer] for answer in answers.tolist()], self.names_)
 
     def _counted(self, answers: Tensor) -> Tensor:
         """Return the values that are counted: with the column that no node has, for labels."""
         values = self.values(answers)
-        return values if self.kind == "numbers" else torch.nn.functional.pad(values, (1, 0))
+        return torch.nn.functional.pad(values, (1, 0)) if self.target.is_named else values
 
     @property
     def names(self) -> Collection[Label]:
         """Names of labels."""
         return self.names_.keys()
-
-    def labels_of(self, answers: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the labels that class numbers encode, and the row each belongs to."""
-        met = [self._met[answer] for answer in answers.tolist()]
-        counts = torch.tensor([len(columns) for columns in met], dtype=torch.int64)
-        owners = torch.arange(len(met)).repeat_interleave(counts)
-        return owners, torch.tensor([column for columns in met for column in columns]).long()
 
     def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Add nodes to the sums, in blocks, as each has a value per label."""
@@ -136,14 +118,14 @@ class TargetHead(FusedHead):
         sizes = []
         for sums in self.engine.sums_:
             sizes += [each.gram_.diagonal().sum() for each in sums.patterns_.values()]
-            if self.kind == "numbers":
+            if not self.target.is_named:
                 sizes += [cross[-1, 0] for cross in sums.cross_.values()]
         return torch.stack(sizes) if sizes else torch.zeros(0, dtype=torch.float64)
 
     def scorer(self) -> FusedScorer:
         """Return φ, a_v V_v and b: numbers, or log-odds of labels."""
         plain = super().scorer()
-        if self.kind == "numbers":
+        if not self.target.is_named:
             return plain
         weights = tuple((head[:, 1:] * STEEPNESS).contiguous() for head in plain.weights)
         return FusedScorer(plain.map, weights, plain.offsets[1:] * STEEPNESS - STEEPNESS / 2)

@@ -2,10 +2,10 @@
 
 from evergraph.online.view.explanation import Explanation
 from evergraph.online.view.learner_view import LearnerView
-from evergraph.online.view.page import FEW, Answer, History, Page, Prediction, Status
+from evergraph.online.view.page import FEW, Answer, History, Page, Status
 from evergraph.online.view.suggestions import Suggestion
 
 __all__ = [
-    "FEW", "Answer", "Explanation", "History", "LearnerView", "Page", "Prediction", "Status",
+    "FEW", "Answer", "Explanation", "History", "LearnerView", "Page", "Status",
     "Suggestion",
 ]  # fmt: skip

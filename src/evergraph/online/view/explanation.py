@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.shape import SHAPE_WIDTH
 from evergraph.core.display import ShownRecord
 from evergraph.core.errors import DataError
-from evergraph.core.label_space import likeliest
+from evergraph.core.targets import likeliest
+from evergraph.core.targets.shares import softmax
 from evergraph.graphs.csr import repeat
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import FrozenRows
@@ -24,7 +24,6 @@ from evergraph.online.graph.live_smoother import FrozenSmoother
 from evergraph.online.view.page import Pinned
 from evergraph.topology import MixHop, Stepwise
 from evergraph.topology.base import coefficients
-from evergraph.topology.rowwise import softmax
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Voice:
     """
 
     node: NodeId
-    label: Label | None
+    label: Label | float | None
     weight: float
     says: tuple[float, ...]
     by_label: tuple[float, ...] = ()
@@ -76,7 +75,7 @@ class Explanation(ShownRecord):
     """
 
     node: NodeId
-    label: Label | None
+    label: Label | float | None
     classes: tuple[Label, ...]
     probabilities: tuple[float, ...]
     scores: tuple[float, ...]
@@ -149,8 +148,8 @@ def explain(pinned: Pinned, node: NodeId, *, top: int, limit: int) -> Explanatio
     top: how many classes; limit: how many contributions at most.
     """
     page, published = pinned.page, pinned.published
-    if page.kind != "class":
-        raise DataError(f"explain needs a learner of classes, not of {page.kind}")
+    if not page.target.is_class:
+        raise DataError(f"explain needs a learner of classes, not of {page.target.plural}")
     vectors = pinned.vectors(pinned.positions)
     scores = torch.from_numpy(page.scores(pinned.positions.numpy(), vectors.numpy()))[0]
     best = likeliest(scores[None], top=min(top, int(page.met.sum())))[0][0]
@@ -223,8 +222,8 @@ def _flows(pinned: Pinned, vector: Tensor) -> list[_Flow] | None:
             nodes, factors = related.flows(node, hops=hops, width=width)
             rows = factors * of(related.sent, nodes)
             flows.append(_Flow(nodes, torch.ones(len(nodes)), rows))
-    if published.shaped:
-        flows.append(own(end, SHAPE_WIDTH))
+    if published.shape_width:
+        flows.append(own(end, published.shape_width))
     if published.codes is not None:
         smoother, shown = published.codes
         for power in ([0.0, 1.0], [0.0, 0.0, 1.0]):  # near and far

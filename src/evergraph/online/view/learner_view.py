@@ -17,7 +17,7 @@ from torch import Tensor
 from evergraph.core.checks import check_integer
 from evergraph.core.display import Shown
 from evergraph.core.errors import StoppedError
-from evergraph.core.label_space import Kind
+from evergraph.core.targets import Target
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.heads.base import Ids
@@ -52,9 +52,9 @@ class LearnerView(Shown):
 
     page: Page
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, target: Target) -> None:
         self._ids = IdTable()
-        self._record = PredictionRecord(kind)
+        self._record = PredictionRecord(target)
         self._lock: Lock | _Torn = Lock()  # held while ids and record are written
         self.writing: RLock | _Torn = RLock()
         _open.add(self)
@@ -97,6 +97,11 @@ class LearnerView(Shown):
         if self._copied is not None:
             yield self._copied
 
+    @property
+    def record(self) -> PredictionRecord:
+        """The record of predictions that were made before their labels came."""
+        return self._record
+
     def status(self) -> Status:
         """Return the status in numbers."""
         return self.page.status
@@ -117,8 +122,8 @@ class LearnerView(Shown):
 
     def predict(self, ids: Sequence[NodeId]) -> list[Any]:
         """Return the most likely class of each node, or its labels, or its number."""
-        field = {"class": "label", "labels": "labels", "numbers": "value"}[self.page.kind]
-        return [getattr(found, field) for found in self.answer(ids).predictions]
+        column = self.page.target.column
+        return [getattr(found, column) for found in self.answer(ids).predictions]
 
     def answer(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Answer:
         """Return the likeliest class of each node with its probability, or all probabilities."""
@@ -251,7 +256,7 @@ class LearnerView(Shown):
     def history(self) -> History:
         """Return the prequential curve and the confusion of the newest classes."""
         with self._lock:
-            classes = self.page.classes if self.page.kind == "class" else ()
+            classes = self.page.classes if self.page.target.is_class else ()
             newest = range(max(len(classes) - NEWEST, 0), len(classes))
             return {
                 "curve": self._record.prequential.curve(),
@@ -311,7 +316,7 @@ class Neighbourhood:
 
     nodes: tuple[NodeId, ...]
     distances: tuple[int, ...]
-    labels: tuple[Label | None, ...]
+    labels: tuple[Label | float | None, ...]
     edges: tuple[tuple[int, int], ...]
     whole: bool
     weights: tuple[float, ...] | None = None

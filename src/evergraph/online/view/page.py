@@ -8,25 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import torch
 from torch import Tensor
 
 from evergraph.core.display import ShownRecord
 from evergraph.core.errors import NothingLearnedError
-from evergraph.core.label_space import THRESHOLD, Kind
-from evergraph.online.delta import Label, NodeId, meant_by
+from evergraph.core.targets import OneClass, Target
+from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import FrozenRows
 from evergraph.online.graph.growing_graph import FrozenGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_relations import FrozenRelations
 from evergraph.online.graph.live_smoother import FrozenSmoother
 from evergraph.online.heads import Scorer
-from evergraph.online.heads.base import Ids, class_scores
+from evergraph.online.heads.base import Ids, scores_of
 from evergraph.online.identifiers import GoneNames, IdTable
+from evergraph.online.labels import TargetTable
 from evergraph.online.monitor import Alarm, Point
-from evergraph.topology.rowwise import Matrix, sigmoid, softmax
+from evergraph.topology.rowwise import Matrix
 
 
 @dataclass(frozen=True)
@@ -71,38 +72,11 @@ class Status(ShownRecord):
 
 
 @dataclass(frozen=True)
-class Prediction:
-    """The class of a node."""
-
-    id: NodeId
-    label: Label  # the likeliest class
-    probability: float  # of that class
-    probabilities: list[float] | None = None  # of all, in the order of ``classes``, if requested
-
-
-@dataclass(frozen=True)
-class LabelsPrediction:
-    """The labels of a node."""
-
-    id: NodeId
-    labels: list[Label]  # those with a probability above one half
-    probabilities: list[float]  # of these; or of all, in the order of ``classes``, if requested
-
-
-@dataclass(frozen=True)
-class NumberPrediction:
-    """The number of a node."""
-
-    id: NodeId
-    value: float
-
-
-@dataclass(frozen=True)
 class Answer:
     """Predictions for nodes, in the order of the request."""
 
     seq: int  # deltas that the predictions include
-    predictions: tuple[Prediction | LabelsPrediction | NumberPrediction, ...]
+    predictions: tuple[Any, ...]  # records of the learner's kind of targets
     classes: tuple[Label, ...] | None = None  # all, if their probabilities were requested
 
 
@@ -130,20 +104,14 @@ class Published(NamedTuple):
     codes: tuple[FrozenSmoother, FrozenRows] | None
     embeddings: LiveEmbeddings  # how their parts are weighted; their state is not read
     relations: FrozenRelations | None
-    shaped: bool  # whether vectors have degree and feature length, after relations
-    classes: IdTable  # names of classes, which are only ever added
-    kind: Kind
+    shape_width: int  # of degree and feature length, after relations; 0 without these
+    classes: IdTable | TargetTable  # targets that were met, which are only ever added
+    target: Target
 
-    def named_labels(self, nodes: Tensor) -> tuple[Label | None, ...]:
-        """Return the classes of nodes, None for unlabelled ones; several labels as one text."""
-
-        def name(number: int) -> Label:
-            found = self.classes.at(number)
-            labels = meant_by("labels", found) if self.kind == "labels" else None
-            return "; ".join(map(str, labels)) if isinstance(labels, tuple) else found
-
-        numbers = self.labels.of(nodes.numpy()).tolist()
-        return tuple(None if number < 0 else name(number) for number in numbers)
+    def named_labels(self, nodes: Tensor) -> tuple[Label | float | None, ...]:
+        """Return the targets of nodes, None for unlabelled ones; several labels as one text."""
+        numbers, cell = self.labels.of(nodes.numpy()).tolist(), self.target.cell
+        return tuple(None if number < 0 else cell(self.classes.at(number)) for number in numbers)
 
 
 NEWEST = 10  # classes in the confusion matrix
@@ -160,7 +128,7 @@ class Page:
     scorer: Scorer | None  # None before the first node, as the next and the last
     vectors: Callable[[Tensor], Tensor] | None  # by position, if the view keeps no copy
     dims: int  # of an embedding, which is the first part of a vector
-    kind: Kind = "class"
+    target: Target = OneClass()  # noqa: RUF009  (it has no state)
     alarms: tuple[Alarm, ...] = ()
     publish: Callable[[], Published] | None = None  # returns the frozen graph for look-ups
 
@@ -175,38 +143,23 @@ class Page:
         return self.scorer
 
     def scores(self, positions: Ids, vectors: Matrix) -> Matrix:
-        """Return the scores of all classes, -inf for those without nodes.  -> [n, classes]"""
-        return class_scores(self._learned_scorer(), self.met, positions, vectors)
+        """Return the scores of classes, -inf for those without nodes, or of other targets.
+
+        -> [n, targets]
+        """
+        return scores_of(self._learned_scorer(), self.target, self.met, positions, vectors)
 
     def shares(self, positions: Ids, vectors: Matrix) -> Matrix:
         """Return the probabilities of classes or labels; numbers as they are.  -> [n, targets]"""
-        if self.kind == "class":
-            return softmax(self.scores(positions, vectors))
-        found = self._learned_scorer()(positions, vectors)
-        return sigmoid(found) if self.kind == "labels" else found
+        return self.target.shares(self.scores(positions, vectors))
 
     def answer(
         self, ids: Sequence[NodeId], positions: Ids, vectors: Matrix, *, every: bool
     ) -> Answer:
         """Return the predictions for some nodes; every: with the probabilities of all classes."""
-        found: list[Prediction | LabelsPrediction | NumberPrediction] = []
-        if self.kind == "class":
-            scores = self.scores(positions, vectors)
-            shares = softmax(scores)
-            best, top = scores.argmax(1).tolist(), shares.max(1, initial=0).tolist()
-            rows = shares.tolist() if every else [None] * len(best)
-            for node, number, share, row in zip(ids, best, top, rows, strict=True):
-                found.append(Prediction(node, self.classes[number], share, row))
-            return Answer(self.status.seq, tuple(found), self.classes if every else None)
-        for node, row in zip(ids, self.shares(positions, vectors).tolist(), strict=True):
-            if self.kind == "numbers":
-                found.append(NumberPrediction(node, row[0]))
-                continue
-            likely = [number for number, share in enumerate(row) if share > THRESHOLD]
-            labels = [self.classes[number] for number in likely]
-            given = row if every else [row[number] for number in likely]
-            found.append(LabelsPrediction(node, labels, given))
-        return Answer(self.status.seq, tuple(found), self.classes if every else None)
+        scores = self.scores(positions, vectors)
+        found = self.target.answers(ids, scores, self.classes, every=every)
+        return Answer(self.status.seq, found, self.classes if every else None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,6 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from evergraph.core.label_space import Kind
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_graph import FrozenGraph, GrowingGraph
@@ -47,25 +46,6 @@ class Suggestion:
     uncertainty: float | None = None
     classes: tuple[Label, ...] = ()
     probabilities: tuple[float, ...] = ()
-
-
-def uncertainty(shares: Tensor, kind: Kind) -> Tensor:
-    """Return how uncertain predictions are.  probabilities [n, classes] -> float32 [n], 0 to 1
-
-    One minus the margin between the two likeliest classes; for several labels, each with its own
-    probability, that of the most doubtful one; 1 if there is nothing to compare.
-
-    >>> uncertainty(torch.tensor([[0.7, 0.2, 0.1], [0.4, 0.4, 0.2]]), "class")
-    tensor([0.5000, 1.0000])
-    >>> uncertainty(torch.tensor([[0.9, 0.25]]), "labels")
-    tensor([0.5000])
-    """
-    if kind == "labels" and shares.shape[1]:
-        return torch.amax(1 - (2 * shares - 1).abs(), 1)
-    if kind != "class" or shares.shape[1] < 2:
-        return torch.ones(len(shares))
-    best = shares.topk(2, dim=1).values
-    return 1 - (best[:, 0] - best[:, 1])
 
 
 def shares_of(graph: GrowingGraph | FrozenGraph) -> scipy.sparse.csr_matrix:
@@ -149,7 +129,7 @@ def chosen(
 def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Suggestion, ...]:
     """Return at most n unlabelled nodes, of all or ``among`` some positions, as ``chosen`` does."""
     page, published = pinned.page, pinned.published
-    predicts = page.has_learned and page.kind != "numbers"
+    predicts = page.has_learned and page.target.has_probabilities
     known = published.labels.every() != UNLABELLED
     open_ = published.graph.alive.every() & ~known
     if among is not None:
@@ -163,7 +143,7 @@ def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Sugg
         for part in torch.from_numpy(nodes.astype(np.int64)).split(ROWS):
             doubt = torch.ones(len(part))
             if predicts:
-                doubt = uncertainty(_shares(pinned, part), page.kind)
+                doubt = page.target.uncertainty(_shares(pinned, part))
             parts.append(doubt.double().numpy())
         return np.concatenate(parts)
 
@@ -176,7 +156,7 @@ def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Sugg
     nodes = torch.tensor(positions, dtype=torch.int64)
     given = _shares(pinned, nodes)
     best = given.topk(min(2, int(page.met.sum())))
-    doubted = uncertainty(given, page.kind).tolist()
+    doubted = page.target.uncertainty(given).tolist()
     rows = zip(plain, doubted, best.indices.tolist(), best.values.tolist(), strict=True)
     return tuple(
         Suggestion(name, gain, reach, doubt, tuple(page.classes[i] for i in numbers), tuple(likely))

@@ -14,8 +14,8 @@ from evergraph.reports.runs import Entry, Group, envelope, families, seconds_a_s
 
 PANEL, KEY = 2.5, 0.16  # height in inches of a panel and of a legend line
 Line = Literal["-", "--", ":", "none"]
-ROOM = 1.6  # factor from the outermost amount to the end of the axis: a tick of 1, 2, 5 always fits
-MOST_TICKS = 7
+ROOM = 2.3  # factor from the outermost amount to the end of the axis: three ticks always fit
+MOST_TICKS = 8
 
 
 def _has_place(cost: float) -> bool:  # on a log scale
@@ -129,8 +129,13 @@ def log_span(amounts: Sequence[float], shown: Sequence[float] = ()) -> tuple[flo
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return 1, 2 and 5 of every decade in between, or the decades alone if these are too many."""
+    """Return 1, 2 and 5 of every decade in between; more within one decade, fewer over many.
+
+    >>> log_ticks(1.3, 7), log_ticks(0.8, 30)
+    ([1.5, 2.0, 3.0, 5.0, 7.0], [1.0, 2.0, 5.0, 10.0, 20.0])
+    """
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks = [float(f"{step}e{decade}") for decade in decades for step in (1, 2, 5)]
+    steps: tuple[float, ...] = (1, 1.5, 2, 3, 5, 7) if high < 10 * low else (1, 2, 5)
+    ticks = [float(f"{step}e{decade}") for decade in decades for step in steps]
     inside = [tick for tick in ticks if low <= tick <= high]
-    return inside if len(inside) <= MOST_TICKS else [t for t in ticks[::3] if low <= t <= high]
+    return inside if len(inside) <= MOST_TICKS else [t for t in inside if f"{t:e}"[0] == "1"]

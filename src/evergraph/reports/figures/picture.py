@@ -29,6 +29,7 @@ STYLE = {
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
+    "axes.prop_cycle": f"cycler('color', {list(COLOURS)})",
     "grid.color": "#e5e7eb",
     "grid.linewidth": 0.7,
     "xtick.color": "#6b7280",

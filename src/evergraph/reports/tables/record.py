@@ -203,8 +203,8 @@ def html_table(table: Table) -> str:
         (f'<p class="same">In every row: {shared}</p>\n' if shared else "")
         + f'<div class="scroll" tabindex="0" role="region" aria-label="Table: {name}">'
         f'<table id="table-{name}" class="sortable">'
-        f"<caption><span>{escape(table.caption)}</span></caption>\n"
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>"
+        + (f"<caption><span>{escape(table.caption)}</span></caption>\n" if table.caption else "\n")
+        + f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>"
     )
 
 

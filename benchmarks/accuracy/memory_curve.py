@@ -1,0 +1,64 @@
+"""What a byte of memory buys: accuracy of methods whose memory is limited, from 1 to 100 MB.
+
+python benchmarks/accuracy/memory_curve.py [--quick] [--out benchmarks/results] [--threads N]
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.accuracy.every_graph import Cell, Job, measured
+from benchmarks.graphs import CASES
+from benchmarks.measure import Options, Table, run
+
+GRAPHS = ("computers", "actor", "uai2010")
+SIZES = (1, 2, 5, 10, 20, 50, 100)  # MB
+LEAST_WIDTH = 64
+
+
+def values_of(method: str, megabytes: float, classes: int, dims: int) -> Mapping[str, Any]:
+    """Return the configuration of a method that keeps so much."""
+    room = megabytes * 1e6
+    if method == "auto":
+        return {"method": {"name": "auto", "memory": f"{megabytes}MB"}}
+    if method == "tem":  # float32 embeddings, labels, ids and ranks
+        kept = max(int(room / (classes * (4 * dims + 24))), 1)
+        return {"method": "tem", "memory": {"budget": kept}}
+    width = max(int((room / 2) ** 0.5), LEAST_WIDTH)  # the triangle of one Gram matrix
+    return {"method": "analytic", "backbone": {"name": "random-features", "width": width}}
+
+
+def tables(options: Options) -> list[Table]:
+    """Return accuracy over bytes, a table for each graph."""
+    found = []
+    graphs, sizes = (("synthetic-500",), SIZES[:2]) if options.quick else (GRAPHS, SIZES)
+    for name in graphs:
+        if CASES[name].missing:
+            continue
+        graph = CASES[name].load()
+        classes, dims = int(graph.labels.max()) + 1, graph.num_features
+        rows = []
+        for method in ("auto", "analytic", "tem"):
+            row = [method]
+            for size in sizes:
+                values = values_of(method, size, classes, dims)
+                row.append(_shown(measured(Job("stream", name, "local", 0, values))))
+                print(name, size, row[-1], method, file=sys.stderr)
+            rows.append(row)
+        title = f"{name}, tested local: class-balanced accuracy (MB kept)"
+        heads = ("", *(f"{size} MB" for size in sizes))
+        found.append(Table(title, heads, rows, ("Test nodes, seed 0, task by task.",)))
+    return found
+
+
+def _shown(cell: Cell) -> str:
+    return f"{cell.accuracy:.1f} ({cell.kept / 1e6:.1f})"
+
+
+if __name__ == "__main__":
+    run("memory_curve", "What a byte of memory buys", tables)

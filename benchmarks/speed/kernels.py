@@ -1,0 +1,427 @@
+"""One hop and two, by every kernel and in every order of nodes: which ones pay.
+
+python benchmarks/speed/kernels.py [--quick] [--out benchmarks/results] [--threads N]
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+import torch
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import benchmarks.speed.twin_graphs  # noqa: F401 (registers products-twin and its siblings)
+from benchmarks.graphs import CASES, synthetic
+from benchmarks.measure import Options, Table, in_own_process, interleaved, ms, run, times
+
+import evergraph
+from evergraph.core.mapped import in_memory
+from evergraph.core.seeding import seeded
+from evergraph.graphs import Graph, Smoother, normalised, smoother, walk
+from evergraph.graphs.kernels.scaled_rows import (
+    NUMBA_PAYS_FROM,
+    ROW_TYPES,
+    Kernel,
+    numba_works,
+    room,
+)
+
+HOPS = 2
+AGREE = 1e-4
+BASE = "torch CSR"
+LARGE = "torch CSR, large pages"
+NUMBA = "numba"
+MKL = "MKL"
+PLAIN = "no weights"
+WEIGHTED = "weights"
+NAMES = (BASE, LARGE, MKL, NUMBA)
+TWIN = "products-twin"
+WIDTHS = {
+    "arxiv structure": (8, 32, 128, 256),
+    "wordnet": (16, 256),
+    "computers": (128, 767),
+    "synthetic-300000": (64, 128),
+    "coauthor-cs": (128,),
+    TWIN: (32, 100),
+}
+# Where rows in half numbers are measured: a twin's name is followed by its scale.
+HELD = {
+    "arxiv structure": (32, 128, 256, 602),
+    f"{TWIN} 0.1": (32, 100, 128, 256, 602),
+    f"{TWIN} 0.3": (32, 100, 128, 256),
+}
+QUICK: dict[str, tuple[int, ...]] = {"synthetic-5000": (16, 64), "computers": (128,)}
+EDGE = (500, 5_000, 20_000, 50_000, 100_000, 200_000)
+
+WRITTEN = (
+    "What is chosen is in bold. Both kinds of torch CSR write Â out first, which counts here; "
+    "numba need not."
+)
+
+Contender = Callable[[], Tensor]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One graph at one width: every contender's best seconds."""
+
+    graph: str
+    width: int
+    chosen: str
+    seconds: dict[str, float]
+
+    def ratio(self, name: str) -> str:
+        """Return how many times as fast as the base a contender is; the chosen one in bold."""
+        if name not in self.seconds:
+            return "-"
+        text = times(self.seconds[BASE] / self.seconds[name])
+        return f"**{text}**" if name == self.chosen else text
+
+
+def load(name: str) -> Graph | None:
+    """Return a graph in memory, or None where its file is absent."""
+    twin, _, scale = name.partition(" ")
+    if twin == TWIN:
+        graph = evergraph.load(TWIN, scale=float(scale or 1))
+        arrays = (in_memory(graph.indptr), in_memory(graph.indices))
+        return Graph(*arrays, torch.ones(graph.num_nodes, 1), graph.labels, undirected=True)
+    case = CASES[name]
+    return None if case.missing else case.load()
+
+
+def random_features(graph: Graph, width: int) -> Tensor:
+    """Draw dense features, on the small pages that torch takes."""
+    return torch.randn(graph.num_nodes, width, generator=seeded(0, "features"))
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Let torch, and so every kernel, use so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def by_torch(matrix: Tensor, features: Tensor, *, large: bool) -> Tensor:
+    """Return the product with Â written out, in new memory from torch or from ``room``."""
+    out = room(len(features), like=features) if large else torch.empty_like(features)
+    return torch.addmm(out, matrix, features, beta=0, out=out)
+
+
+def by_mkl(matrix: Tensor, features: Tensor) -> Contender | None:
+    """Return the product by the full MKL, if it is installed."""
+    found = sorted(Path(sys.prefix, "lib").glob("libmkl_rt.so*"))
+    if found:
+        os.environ.setdefault("MKL_RT", str(found[0]))
+    try:
+        from sparse_dot_mkl import dot_product_mkl, mkl_set_num_threads_local
+    except (ImportError, OSError):
+        return None
+    parts = (matrix.values(), matrix.col_indices(), matrix.crow_indices())
+    csr = scipy.sparse.csr_matrix(tuple(p.numpy() for p in parts), shape=tuple(matrix.shape))
+
+    def multiply() -> Tensor:
+        mkl_set_num_threads_local(torch.get_num_threads())
+        out = room(len(features), like=features)
+        dot_product_mkl(csr, features.numpy(), out=out.numpy(), out_scalar=0.0)
+        return out
+
+    return multiply
+
+
+def contenders(graph: Graph, width: int) -> dict[str, Contender]:
+    """Return one hop by every kernel that is installed, Â at hand for those that need it."""
+    matrix, features = normalised(graph), random_features(graph, width)
+    found: dict[str, Contender] = {
+        BASE: partial(by_torch, matrix, features, large=False),
+        LARGE: partial(by_torch, matrix, features, large=True),
+    }
+    mkl = by_mkl(matrix, features)
+    if mkl is not None:
+        found[MKL] = mkl
+    if numba_works():
+        found[NUMBA] = partial(smoother(graph, kernel="numba").product, features)
+    check(found)
+    return found
+
+
+def check(found: dict[str, Contender]) -> None:
+    """Raise unless all contenders agree; what they compile or start is then done, too."""
+    expected = found[BASE]()
+    for name, contender in found.items():
+        difference = float((contender() - expected).abs().max())
+        if not difference <= AGREE:
+            raise ValueError(f"{name} differs from {BASE} by {difference}, more than {AGREE}")
+
+
+def choice(graph: Graph) -> str:
+    """Return the contender that the library would take."""
+    return NUMBA if smoother(graph).kernel == "numba" else LARGE
+
+
+def hop_rows(widths: dict[str, tuple[int, ...]], *, rounds: int, count: int) -> list[Row]:
+    """Measure one hop on every graph at every width, on so many threads."""
+    rows = []
+    for name, wanted in widths.items():
+        graph = load(name)
+        for width in wanted if graph is not None else ():
+            assert graph is not None
+            with threads(count):
+                seconds = interleaved(contenders(graph, width), rounds=rounds, limit=30.0)
+            rows.append(Row(name, width, choice(graph), seconds))
+            print(rows[-1], file=sys.stderr)
+    return rows
+
+
+def hop_table(rows: Iterable[Row], count: int) -> Table:
+    """Return how much faster than torch CSR each kernel is."""
+    cells = [
+        [row.graph, str(row.width), ms(row.seconds[BASE]), *(row.ratio(name) for name in NAMES[1:])]
+        for row in rows
+    ]
+    return Table(
+        f"One hop, {count} threads: times as fast as {BASE} (best round; contenders take turns)",
+        ("graph", "width", f"{BASE} (ms)", *NAMES[1:]),
+        cells,
+        (f"In bold what is chosen: numba from {NUMBA_PAYS_FROM:,} entries on, self-loops counted.",
+         f"{BASE}: Â written out before the clock starts, the product into new memory of torch's. "
+         "large pages: the same into memory from `room`, as MKL and numba do. numba needs no Â.",
+         "- : not installed."),
+    )  # fmt: skip
+
+
+def two_hops(graph: Graph, features: Tensor, kernel: Kernel) -> Tensor:
+    """Return Â² X from the graph alone, as ``SGC.encode`` does."""
+    *_, last = walk(smoother(graph, kernel=kernel), features, hops=HOPS)
+    return last
+
+
+def before(graph: Graph, features: Tensor) -> Tensor:
+    """Return the same as it was done before there was a choice."""
+    matrix = normalised(graph)
+    for _ in range(HOPS):
+        features = by_torch(matrix, features, large=False)
+    return features
+
+
+def encode_row(name: str, graph: Graph, width: int, *, rounds: int) -> Row:
+    """Measure two hops, with all that comes before them."""
+    features = random_features(graph, width)
+    found: dict[str, Contender] = {
+        BASE: partial(before, graph, features),
+        LARGE: partial(two_hops, graph, features, "torch"),
+    }
+    if numba_works():
+        found[NUMBA] = partial(two_hops, graph, features, "numba")
+    check(found)
+    return Row(name, width, choice(graph), interleaved(found, rounds=rounds, limit=30.0))
+
+
+def encode_table(rows: Iterable[tuple[Graph, Row]], title: str, *notes: str) -> Table:
+    """Return how much faster two hops are, Â included where one is written out."""
+    cells = [
+        [row.graph, f"{graph.num_edges + graph.num_nodes:,}", str(row.width),
+         ms(row.seconds[BASE]), row.ratio(LARGE), row.ratio(NUMBA)]
+        for graph, row in rows
+    ]  # fmt: skip
+    return Table(
+        f"{title}: times as fast as {BASE} ({torch.get_num_threads()} threads)",
+        ("graph", "entries", "width", f"{BASE} (ms)", LARGE, NUMBA),
+        cells,
+        notes,
+    )
+
+
+def first_use() -> float:
+    """Return the seconds from nothing to the first product by numba; in a process of its own."""
+    graph = CASES["synthetic-500"].load()
+    start = time.perf_counter()
+    smoother(graph, kernel="numba").product(graph.features)
+    return time.perf_counter() - start
+
+
+def edge_table(*, rounds: int, sizes: Iterable[int]) -> Table:
+    """Return two hops on graphs around the size from which numba is chosen."""
+    rows = []
+    for nodes in sizes:
+        graph = synthetic(nodes, mean_degree=10.0)
+        rows.append((graph, encode_row(f"synthetic-{nodes}", graph, 128, rounds=rounds)))
+    started = in_own_process(first_use)
+    note = f"The first product by numba in a process, its code kept on disk: {ms(started)} ms more."
+    return encode_table(rows, "Two hops around the edge", note)
+
+
+def orders(graph: Graph) -> dict[str, Callable[[], Tensor]]:
+    """Return ways to number the nodes anew."""
+    nodes = graph.num_nodes
+
+    def cuthill_mckee() -> Tensor:
+        ones = np.ones(graph.num_edges, dtype=np.int8)
+        parts = (ones, graph.indices.numpy(), graph.indptr.numpy())
+        matrix = scipy.sparse.csr_matrix(parts, shape=(nodes, nodes))
+        return torch.from_numpy(reverse_cuthill_mckee(matrix, symmetric_mode=True).astype(np.int64))
+
+    return {
+        "reverse Cuthill-McKee": cuthill_mckee,
+        "degree, falling": lambda: graph.degrees.argsort(descending=True),
+        "random": lambda: torch.randperm(nodes, generator=seeded(0, "order")),
+    }
+
+
+def order_rows(name: str, graph: Graph, width: int, *, rounds: int) -> Iterator[list[str]]:
+    """Measure two hops in every order, and what it costs to get there and back."""
+    features = random_features(graph, width)
+    cost, hops = {}, {"as given": _hops(smoother(graph), features)}
+    for order, number in orders(graph).items():
+        start = time.perf_counter()
+        nodes = number()
+        moved, there = graph.subgraph(nodes), features[nodes]
+        torch.empty_like(there)[nodes] = there  # the way back
+        cost[order] = time.perf_counter() - start
+        hops[order] = _hops(smoother(moved), there)
+    seconds = interleaved(hops, rounds=rounds, limit=30.0)
+    given = seconds["as given"]
+    for order, paid in cost.items():
+        saved = (given - seconds[order]) / HOPS
+        back = f"{paid / saved:,.0f} hops" if saved > 0 else "never"
+        yield [name, str(width), order, ms(given), times(given / seconds[order]), ms(paid), back]
+
+
+def _hops(operator: Smoother, features: Tensor) -> Contender:
+    def last() -> Tensor:
+        *_, step = walk(operator, features, hops=HOPS)
+        return step
+
+    return last
+
+
+def order_table(widths: dict[str, int], *, rounds: int) -> Table:
+    """Return whether another order of the nodes pays back what it costs."""
+    rows: list[list[str]] = []
+    for name, width in widths.items():
+        graph = load(name)
+        if graph is not None:
+            rows.extend(order_rows(name, graph, width, rounds=rounds))
+    return Table(
+        f"Another order of nodes ({torch.get_num_threads()} threads, the chosen kernel)",
+        ("graph", "width", "order", "as given, 2 hops (ms)", "times as fast", "cost (ms)",
+         "pays back after"),
+        rows,
+        ("cost: to find the order, to move adjacency and features, and to move the result back.",
+         "An embedding is 2 hops, so the library reorders nothing: no order pays that soon."),
+    )  # fmt: skip
+
+
+def with_weights(graph: Graph) -> Graph:
+    """Return the graph with a weight between 0.5 and 1.5 on every entry."""
+    weights = torch.rand(graph.num_edges, generator=seeded(0, "weights")) + 0.5
+    return replace(graph, weights=weights)
+
+
+def weighted_rows(widths: dict[str, int], *, rounds: int) -> Iterator[list[str]]:
+    """Measure one hop, and making Â, with weights and without, by either kernel."""
+    kernels: tuple[Kernel, ...] = ("torch", "numba") if numba_works() else ("torch",)
+    for name, width in widths.items():
+        graph = load(name)
+        for kernel in kernels if graph is not None else ():
+            assert graph is not None
+            features = random_features(graph, width)
+            found: dict[str, Callable[[], object]] = {}
+            for kind, some in ((PLAIN, graph), (WEIGHTED, with_weights(graph))):
+                operator = smoother(some, kernel=kernel)
+                operator.product(features)  # what it compiles or writes out is done then
+                found[kind] = partial(operator.product, features)
+                found[f"Â, {kind}"] = partial(smoother, some, kernel=kernel)
+            taken = interleaved(found, rounds=rounds, limit=30.0, clock=time.process_time)
+            yield [
+                name, str(width), kernel, ms(taken[PLAIN]), times(taken[WEIGHTED] / taken[PLAIN]),
+                ms(taken[f"Â, {PLAIN}"]), ms(taken[f"Â, {WEIGHTED}"]),
+            ]  # fmt: skip
+
+
+def weighted_table(widths: dict[str, int], *, rounds: int) -> Table:
+    """Return what weights of edges cost."""
+    return Table(
+        f"Weights of edges: one hop, CPU seconds of {torch.get_num_threads()} threads",
+        ("graph", "width", "kernel", "no weights (ms)", "with weights", "Â (ms)",
+         "Â with weights (ms)"),
+        list(weighted_rows(widths, rounds=rounds)),
+        ("with weights: times the CPU seconds of the same hop without.",
+         "Â: what is looked at before the first hop: degrees, or the sums of weights."),
+    )  # fmt: skip
+
+
+def held_row(name: str, graph: Graph, width: int, *, rounds: int) -> list[str]:
+    """Measure one hop by numba with every kind of rows, beside how fast memory is copied."""
+    features = random_features(graph, width)
+    found: dict[str, Callable[[], object]] = {}
+    for held in ROW_TYPES:
+        operator = smoother(graph, kernel="numba", held=held)
+        operator.product(features)  # what is compiled is compiled then
+        found[held] = partial(operator.product, features)
+    copied = room(len(features), like=features)
+    found["copy"] = partial(copied.copy_, features)
+    taken = interleaved(found, rounds=rounds, limit=30.0, clock=time.process_time)
+    gathered = 4 * width * (graph.num_edges + graph.num_nodes)
+    return [
+        name, str(width), ms(taken["float32"]), times(taken["float32"] / taken["float16"]),
+        times(taken["float32"] / taken["bfloat16"]), f"{gathered / taken['float32'] / 1e9:.1f}",
+        f"{2 * features.nbytes / taken['copy'] / 1e9:.1f}",
+    ]  # fmt: skip
+
+
+def held_table(widths: dict[str, tuple[int, ...]], *, rounds: int) -> Table:
+    """Return whether rows in half numbers are summed faster."""
+    rows = []
+    for name, wanted in widths.items() if numba_works() else ():
+        graph = load(name)
+        if graph is not None:
+            rows += [held_row(name, graph, width, rounds=rounds) for width in wanted]
+    return Table(
+        f"Rows in half numbers: one hop by numba, CPU seconds of {torch.get_num_threads()} threads",
+        ("graph", "width", "float32 (ms)", "float16", "bfloat16", "float32 gathers (GB/s)",
+         "copy (GB/s)"),
+        rows,
+        ("float16, bfloat16: times as fast; rounding the rows first is counted.",
+         "gathers: bytes of neighbours' rows in a second of one core, caches included; copy: bytes "
+         "read and written in a second when features are copied in their order."),
+    )  # fmt: skip
+
+
+def tables(options: Options) -> list[Table]:
+    """Measure everything."""
+    widths, rounds = (QUICK, 3) if options.quick else (WIDTHS, 9)
+    counts = sorted({torch.get_num_threads(), 1}, reverse=True)
+    found = [hop_table(hop_rows(widths, rounds=rounds, count=count), count) for count in counts]
+    rows = []
+    for name, wanted in widths.items():
+        graph = load(name)
+        for width in wanted if graph is not None else ():
+            assert graph is not None
+            rows.append((graph, encode_row(name, graph, width, rounds=rounds)))
+    found.append(encode_table(rows, "Two hops from the graph alone", WRITTEN))
+    found.append(edge_table(rounds=rounds, sizes=EDGE[:2] if options.quick else EDGE))
+    widest = {name: wanted[-1] for name, wanted in widths.items()}
+    found.append(weighted_table(widest, rounds=rounds))
+    found.append(held_table(QUICK if options.quick else HELD, rounds=rounds))
+    found.append(order_table(widest, rounds=min(rounds, 5)))
+    return found
+
+
+if __name__ == "__main__":
+    run("kernels", "Kernels: one hop and two", tables)

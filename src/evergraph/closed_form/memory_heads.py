@@ -1,0 +1,259 @@
+"""Heads on a memory of embeddings: kernel ridge regression on some nodes of every class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from evergraph.closed_form.kernel_map import KernelMap
+from evergraph.closed_form.node_sample import NodeSample, draw_order
+from evergraph.closed_form.views import View, ViewRows
+
+if TYPE_CHECKING:
+    from evergraph.closed_form.answers import Answers
+    from evergraph.closed_form.engine import ViewEngine
+
+# λ in question, relative to the kernel of a node with itself.
+LADDER = (5.0, 1.0, 0.2, 0.04, 0.008, 0.0016)
+# λ is chosen with so many of the nodes, cheap however many are kept, and more of them take a
+# stronger one: measured in decision 99.
+CHOICE_NODES, STRONGER = 512, 2.0
+# λ without any answer held back.
+UNKNOWN = 0.1
+# Added to K's diagonal, since two nodes may be equal up to rounding.
+JITTER = 1e-6
+
+
+def memory_views(views: Sequence[View]) -> tuple[View, ...]:
+    """Return how heads on a memory look at its nodes, which show all parts of some views.
+
+    Everything near with class codes, everything without, a node's own features, and features two
+    hops away, as far as the views have them.
+
+    >>> from evergraph.closed_form.views import parse_views
+    >>> [str(view) for view in memory_views(parse_views(["0|1|2|4|r+y", "0|s", "32"]))]
+    ['0|1|2|4|r|s+y', '0|1|2|4|32|r|s', '0|s', '2|r']
+    >>> [str(view) for view in memory_views(parse_views(["2"]))]
+    ['2']
+    """
+    hops = tuple(sorted({hop for view in views for hop in view.hops}))
+    coded, related, shaped = (
+        any(getattr(view, name) for view in views) for name in ("codes", "related", "shaped")
+    )
+    whole = View(hops, related=related, shaped=shaped)
+    near = tuple(hop for hop in hops if not View((hop,)).is_far)
+    wanted = [replace(whole, hops=near, codes=True)] if coded else []
+    wanted.append(whole)
+    wanted += [View((0,), shaped=shaped)] if 0 in hops else []
+    wanted += [View((2,), related=related)] if 2 in hops else []
+    return tuple(dict.fromkeys(view for view in wanted if view.parts))
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryHeads:
+    """s_v(x) = α_vᵀ k_v(Z, x) for every view v, with the nodes Z of a memory.
+
+    A memory of n embeddings a class is all that there is of the nodes of earlier tasks, so their
+    kernel is used as it is: α = (K(Z, Z) + λ W⁻¹)⁻¹ Y minimises Σ_i w_i ‖y_i - s(z_i)‖² + λ ‖s‖²
+    (Saunders et al. 1998). A kept node stands for all nodes of its class: its weight w is the
+    weight of the class over the number of nodes that are kept of it.
+
+    Attributes:
+        map: k of every view.
+        heads: α of every view.  float32 [kept, classes] each
+        weights: a of every view, for nodes without and with class codes.  float64 [2, views]
+        strengths: λ of every view, relative to the mean of w.
+    """
+
+    map: KernelMap
+    heads: Sequence[Tensor]
+    weights: Tensor
+    strengths: Sequence[float] = ()
+
+    @classmethod
+    def fitted(
+        cls,
+        kernels: KernelMap,
+        labels: Tensor,
+        rows: ViewRows,
+        answers: Tensor,
+        *,
+        masses: Tensor,
+        order: Tensor,
+    ) -> tuple[MemoryHeads, Tensor]:
+        """Return heads, and their scores of nodes that were held back.  -> [n, classes, views]
+
+        λ is the one of ``LADDER`` with the least squared error on nodes held back, with the first
+        ``CHOICE_NODES`` of the memory alone, times ``STRONGER`` if there are more.
+
+        labels: of the memory.  int64 [kept]; rows, answers: of nodes held back, and their classes;
+        masses: weight of every class, equal ones or their sizes.  float [classes];
+        order: of the memory, a mixture of its classes.  int64 [kept]
+        """
+        labels, masses = labels.to(kernels.device), masses.to(kernels.device, torch.float64)
+        few, views = order[:CHOICE_NODES].to(kernels.device), kernels.views
+        between = replace(kernels, columns=None).projected(kernels.landmarks)
+        asked = [kernels.seen_of(block, views) for block in kernels.blocks(rows)]
+        heads, scores, strengths = [], [], []
+        for view in views:
+            gram = kernels.features(view, between)
+            values = torch.cat([gram[:0], *(kernels.features(view, block) for block in asked)])
+            strength = UNKNOWN
+            if len(answers):
+                narrow = gram[few][:, few], labels[few], masses
+                solved = [kernel_ridge(*narrow, strength=each) for each in LADDER]
+                errors = [squared_error(values[:, few] @ a, answers, masses) for a in solved]
+                strength = LADDER[errors.index(min(errors))]
+                strength *= STRONGER if len(labels) > CHOICE_NODES else 1.0
+            head = kernel_ridge(gram, labels, masses, strength=strength)
+            heads.append(head)
+            scores.append(values @ head)
+            strengths.append(strength)
+        alike = torch.ones(2, len(views), dtype=torch.float64)
+        return cls(kernels, heads, alike, strengths), torch.stack(scores, 2)
+
+    def used(self, *, coded: bool) -> list[View]:
+        """Return the views that have weight, for nodes with or without class codes."""
+        weights = self.weights[int(coded)].tolist()
+        return [view for view, weight in zip(self.map.views, weights, strict=True) if weight]
+
+    def scores(self, rows: ViewRows) -> Tensor:
+        """Return Σ_v a_v s_v.  -> [n, classes]"""
+        coded = rows.codes is not None
+        total = torch.zeros(len(rows), self.heads[0].shape[1], device=self.map.device)
+        used = self.used(coded=coded)
+        if not used:
+            return total
+        seen = self.map.seen_of(rows, used)
+        for view, head, weight in zip(
+            self.map.views, self.heads, self.weights[int(coded)].tolist(), strict=True
+        ):
+            if weight:
+                total += weight * self.map.scores(view, seen, head.t())
+        return total
+
+
+class NodeMemory(NodeSample):
+    """Training nodes of every class, and heads on them beside those of an engine.
+
+    Attributes:
+        heads: None before they are solved for, and if no node is kept.
+    """
+
+    def clear(self) -> None:
+        """Remove all nodes."""
+        super().clear()
+        self.heads: MemoryHeads | None = None
+
+    def solve(
+        self,
+        kernels: Callable[[ViewRows], KernelMap],
+        engine: ViewEngine,
+        answers: Answers,
+        scores: Tensor,
+        mixtures: list[Tensor],
+    ) -> list[Tensor]:
+        """Set the heads, and return the weights of the views of an engine beside them.
+
+        Engine and memory keep the shares of their own mixtures, and two weights are fitted to how
+        these answer: few answers say little about many weights at once.
+
+        kernels: returns the map on rows; scores: of the answers by the engine's views.
+        [n, classes, views]; mixtures: weights of these, for nodes without and with class codes
+        """
+        self.heads = None
+        if not len(self):
+            return mixtures
+        sizes = engine.sums_[0].counts_
+        assert isinstance(answers.rows, ViewRows)
+        heads, own = MemoryHeads.fitted(
+            kernels(self.rows_),
+            self.labels_,
+            answers.rows,
+            answers.labels,
+            masses=torch.ones_like(sizes) if engine.balanced else sizes,
+            order=draw_order(self.nodes_).argsort(),
+        )
+        mine, theirs = [], []
+        for coded, weights in enumerate(mixtures):
+            # What a far view and class codes are for: see ``ViewEngine.solve``.
+            suited = [
+                place
+                for place, view in enumerate(heads.map.views)
+                if not (view.is_far if coded else view.codes)
+            ]
+            groups = [weights, engine.mixture(own, answers, suited).weights]
+            shares = [each / each.sum().clamp_min(1e-12) for each in groups]
+            pairs = zip((scores, own), shares, strict=True)
+            joint = torch.stack([each.double() @ share for each, share in pairs], 2)
+            top = engine.mixture(joint, answers, [0, 1]).weights
+            theirs.append(shares[0] * top[0])
+            mine.append(shares[1] * top[1])
+        self.heads = replace(heads, weights=torch.stack(mine).cpu())
+        return theirs
+
+    @property
+    def sharpness(self) -> Tensor:
+        """How much the heads add to the sharpness of the mixtures.  float64 [2]"""
+        return torch.zeros(2).double() if self.heads is None else self.heads.weights.sum(1)
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes kept, without heads, which sums do not count either."""
+        return sum(tensor.nbytes for tensor in super().state().values())
+
+    def state(self) -> dict[str, Tensor]:
+        """Return everything kept, by name."""
+        if self.heads is None:
+            return super().state()
+        heads = {"heads": torch.stack([*self.heads.heads]), "weights": self.heads.weights}
+        return super().state() | {f"solved_{name}": rows for name, rows in heads.items()}
+
+    def restored(
+        self, state: dict[str, Tensor], kernels: Callable[[ViewRows], KernelMap]
+    ) -> MemoryHeads | None:
+        """Restore what ``state`` returned; return the heads."""
+        solved = {name: rows for name, rows in state.items() if name.startswith("solved_")}
+        self.restore({name: rows for name, rows in state.items() if name not in solved})
+        self.heads = None
+        if solved:
+            stacked, weights = solved["solved_heads"], solved["solved_weights"]
+            kernel = kernels(self.rows_)
+            self.heads = MemoryHeads(kernel, [*stacked.to(kernel.device)], weights)
+        return self.heads
+
+
+def kernel_ridge(kernel: Tensor, labels: Tensor, masses: Tensor, *, strength: float) -> Tensor:
+    """Return α = (K + λ w̄ W⁻¹)⁻¹ Y with λ = ``strength`` and w̄ the mean weight of a node.
+
+    kernel: K, [n, n]; labels: int64 [n]; masses: weight of each class, spread over its nodes.
+    float64 [classes] -> float32 [n, classes]
+
+    Two nodes that are apart, of two classes that weigh alike: (1 + λ)⁻¹ on the diagonal.
+
+    >>> kernel_ridge(torch.eye(2), torch.tensor([0, 1]), torch.ones(2).double(), strength=1.0)
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.5000]])
+    """
+    weights = (masses / torch.bincount(labels, minlength=len(masses)))[labels]
+    matrix = kernel.to(torch.float64, copy=True)
+    matrix.diagonal().add_(strength * weights.mean() / weights + JITTER)
+    right = torch.nn.functional.one_hot(labels, len(masses)).to(matrix.dtype)
+    factor = torch.linalg.cholesky(matrix)
+    return torch.cholesky_solve(right, factor).float()
+
+
+def squared_error(scores: Tensor, labels: Tensor, masses: Tensor) -> float:
+    """Return Σ_c m_c/n_c Σ_{i∈c} ‖y_i - s_i‖² with class weights m.
+
+    >>> squared_error(torch.tensor([[1., 0.], [1., 0.]]), torch.tensor([0, 1]), torch.ones(2))
+    2.0
+    """
+    labels = labels.to(scores.device)
+    weights = (masses / torch.bincount(labels, minlength=len(masses)).clamp_min(1))[labels]
+    right = torch.nn.functional.one_hot(labels, scores.shape[1])
+    return float(weights @ (scores - right).square().sum(1).to(weights.dtype))

@@ -1,0 +1,197 @@
+"""Target ``labels``: any number of labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import DataError
+from evergraph.core.targets.base import (
+    Key,
+    Label,
+    NodeTarget,
+    Tallies,
+    Target,
+    are_names,
+    check_id,
+    target_kinds,
+)
+from evergraph.core.targets.measures import THRESHOLD, Metric, average_precision, macro_f1, micro_f1
+from evergraph.core.targets.shares import Matrix, Rows, sigmoid
+
+
+@dataclass(frozen=True)
+class LabelsPrediction:
+    """The labels of a node."""
+
+    id: Label
+    labels: list[Label]  # those with a probability above one half
+    probabilities: list[float]  # of these; or of all, in the order of ``classes``, if requested
+
+
+@target_kinds.register
+class Labels(Target):
+    """Several labels for each node, or none, each with a probability of its own."""
+
+    name = "labels"
+    column = "labels"
+    plural = "labels"
+    described = "several labels"
+    prediction = LabelsPrediction
+    is_named = True
+    measure, main = "micro F1", "micro_f1"
+    rows: ClassVar[Mapping[str, Metric]] = {"micro_f1": micro_f1, "macro_f1": macro_f1}
+    beside: ClassVar[Mapping[str, Metric]] = {"average_precision": average_precision}
+    score, balanced_score = "micro_f1", "macro_f1"
+    running = "micro F1"
+
+    def check(self, value: object) -> None:
+        """Raise unless a value is a list of texts or integers.
+
+        >>> Labels().check("art")
+        Traceback (most recent call last):
+        evergraph.core.errors.DataError: labels of a node must be a list, not 'art'
+        """
+        if not isinstance(value, list | tuple):
+            raise DataError(f"labels of a node must be a list, not {value!r}")
+        for label in value:
+            check_id("label", label)
+
+    def are_sound(self, values: Sequence[Any]) -> bool:
+        """Whether all values are lists of texts or integers."""
+        return set(map(type, values)) <= {list, tuple} and are_names([*chain(*values)])
+
+    def read(self, value: Any) -> NodeTarget | None:
+        """Return a list of labels, whatever held them; None or NaN for unknown ones."""
+        if isinstance(value, list | tuple | set | frozenset | np.ndarray):
+            value = [v.item() if isinstance(v, np.generic) else v for v in value]
+        return super().read(value)
+
+    def of_array(self, values: Tensor | np.ndarray[Any, Any]) -> list[Any]:
+        """Return labels: of a matrix of 0 and 1, a column for each label, t0, t1 and so on.
+
+        >>> Labels().of_array(torch.tensor([[0, 1], [1, 1]]))
+        [['t1'], ['t0', 't1']]
+        """
+        if values.ndim == 1:
+            return list(values.tolist())
+        matrix = torch.as_tensor(np.asarray(values, dtype=np.float32))
+        sound, rule = self.check_matrix(matrix)
+        if matrix.dim() != 2 or not bool((sound | matrix.isnan()).all()):
+            shape = tuple(values.shape)
+            raise DataError(f"labels have shape {shape}: expected a list a node, or {rule}")
+        return [*self.of_matrix(matrix, [f"t{column}" for column in range(matrix.shape[1])])]
+
+    def of_matrix(self, values: Tensor, names: Sequence[str]) -> list[NodeTarget | None]:
+        """Return the labels of nodes, which must be known or unknown all together."""
+        known = ~values.isnan()
+        half = known.any(1) & ~known.all(1)
+        if bool(half.any()):
+            node = int(half.nonzero()[0, 0])
+            raise DataError(f"the labels of node {node} must be known or unknown all together")
+        rows = zip(values.tolist(), known[:, 0].tolist(), strict=True)
+        return [
+            [name for name, has in zip(names, row, strict=True) if has] if is_known else None
+            for row, is_known in rows
+        ]
+
+    def check_matrix(self, values: Tensor) -> tuple[Tensor, str]:
+        """Return where values are 0 or 1."""
+        return (values == 0) | (values == 1), "0 or 1"
+
+    def counts(self, values: Tensor) -> Tensor:
+        """Return how many nodes have each label."""
+        return (values == 1).sum(0)
+
+    def names(self, value: Sequence[Label]) -> Sequence[Label]:
+        """Return the labels."""
+        return value
+
+    def key(self, value: Sequence[Label]) -> Key:
+        """Return the labels once each, sorted, numbers beside texts.
+
+        >>> Labels().key(["law", "art", "law"])
+        ('art', 'law')
+        """
+        return tuple(sorted(set(value), key=lambda label: (str(label), str(type(label)))))
+
+    def cell(self, key: Sequence[Label]) -> Label:
+        """Return the labels in one text."""
+        return "; ".join(map(str, key))
+
+    def matrix(self, keys: Sequence[Any], columns: Mapping[Label, int]) -> Tensor:
+        """Return 1 for every label that a node has.
+
+        >>> Labels().matrix([("b",), ("a", "b")], {"a": 0, "b": 1})
+        tensor([[0., 1.],
+                [1., 1.]])
+        """
+        values = torch.zeros(len(keys), len(columns))
+        rows = torch.arange(len(keys)).repeat_interleave(torch.tensor([*map(len, keys)]).long())
+        values[rows, torch.tensor([columns[label] for key in keys for label in key]).long()] = 1.0
+        return values
+
+    def shares(self, scores: Rows) -> Rows:
+        """Return the logistic function of each score."""
+        return sigmoid(scores)
+
+    def decide(self, scores: Any) -> Any:
+        """Return which labels have a probability above one half."""
+        return self.shares(scores) > THRESHOLD
+
+    def leading(self, scores: Tensor, count: int) -> Tensor:
+        """Return the likeliest labels."""
+        return scores.argsort(descending=True, stable=True)[:count]
+
+    def uncertainty(self, shares: Tensor) -> Tensor:
+        """Return one minus the margin of the most doubtful label.
+
+        >>> Labels().uncertainty(torch.tensor([[0.9, 0.25]]))
+        tensor([0.5000])
+        """
+        if not shares.shape[1]:
+            return super().uncertainty(shares)
+        return torch.amax(1 - (2 * shares - 1).abs(), 1)
+
+    def tally(self, given: Tensor, right: Tensor) -> Tallies:
+        """Count labels; the true ones may have more columns, too new to be predicted.
+
+        One label is predicted correctly and one wrongly: 2 tp = 2 of 2 tp + fp + fn = 3.
+
+        >>> found = Labels().tally(torch.tensor([[True, True]]), torch.tensor([[1., 0.]]))
+        >>> found.asked, found.right, found.faultless
+        (tensor([3]), tensor([2]), tensor([0]))
+        """
+        found = torch.zeros(right.shape, dtype=torch.bool)
+        found[:, : given.shape[1]] = given
+        hits, wrong = (found & (right == 1)).sum(1), (found != (right == 1)).sum(1)
+        none = torch.zeros(len(right), 0, dtype=torch.int64)
+        return Tallies(2 * hits + wrong, 2 * hits, (wrong == 0).long(), none)
+
+    def compared(self, predicted: Sequence[Any], right: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        """Return a column for every label that is in either."""
+        met = dict.fromkeys(chain.from_iterable((*predicted, *right)))
+        columns = {label: column for column, label in enumerate(met)}
+        return self.matrix(predicted, columns), self.matrix(right, columns)
+
+    def answers(
+        self, ids: Sequence[Any], scores: Matrix, names: Sequence[Label], *, every: bool
+    ) -> tuple[LabelsPrediction, ...]:
+        """Return the labels of each node with their probabilities."""
+        rows = zip(ids, self.decide(scores).tolist(), self.shares(scores).tolist(), strict=True)
+        found = []
+        for node, has, shares in rows:
+            columns = [column for column, one in enumerate(has) if one]
+            given = shares if every else [shares[column] for column in columns]
+            found.append(LabelsPrediction(node, [names[column] for column in columns], given))
+        return tuple(found)
+
+    def array(self, found: Sequence[Sequence[Label]]) -> list[list[Label]]:
+        """Return a list of lists."""
+        return [list(labels) for labels in found]

@@ -1,0 +1,117 @@
+"""Target ``numbers``: a number to predict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import DataError
+from evergraph.core.targets.base import Key, Label, NodeTarget, Tallies, Target, target_kinds
+from evergraph.core.targets.measures import Metric, mean_absolute_error, r2
+from evergraph.core.targets.shares import Matrix, Rows
+
+
+@dataclass(frozen=True)
+class NumberPrediction:
+    """The number of a node."""
+
+    id: Label
+    target: float
+
+
+@target_kinds.register
+class Numbers(Target):
+    """A number for each node."""
+
+    name = "numbers"
+    column = "target"
+    plural = "numbers"
+    described = "numbers"
+    prediction: ClassVar[type] = NumberPrediction
+    has_probabilities = False
+    measure, main = "R2", "r2"
+    rows: ClassVar[Mapping[str, Metric]] = {"r2": r2}
+    beside: ClassVar[Mapping[str, Metric]] = {"mae": mean_absolute_error}
+    score = "r2"
+    running = "mean absolute error"
+    rises = True
+
+    def check(self, value: object) -> None:
+        """Raise unless a value is a finite number."""
+        if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
+            raise DataError(f"a target must be a finite number, not {value!r}")
+
+    def are_sound(self, values: Sequence[Any]) -> bool:
+        """Whether all values are finite numbers."""
+        return set(map(type, values)) <= {int, float} and all(map(math.isfinite, values))
+
+    def of_matrix(self, values: Tensor, names: Sequence[str]) -> list[NodeTarget | None]:
+        """Return the numbers of a matrix of one column."""
+        if len(names) > 1:
+            raise DataError(f"nodes have {len(names)} numbers ({', '.join(names)}): expected one")
+        return [self.read(value) for value in values.flatten().tolist()]
+
+    def names(self, value: float) -> tuple[Label, ...]:
+        """Return (): numbers have no names."""
+        return ()
+
+    def key(self, value: float) -> Key:
+        """Return the number."""
+        return float(value)
+
+    def cell(self, key: float) -> float:
+        """Return the number."""
+        return key
+
+    def matrix(self, keys: Sequence[Any], columns: Mapping[Label, int]) -> Tensor:
+        """Return one column; a number beyond float32 counts as its largest one."""
+        most = torch.finfo(torch.float32).max
+        return torch.tensor(keys, dtype=torch.float64).clamp(-most, most).float()[:, None]
+
+    def shares(self, scores: Rows) -> Rows:
+        """Return the numbers."""
+        return scores
+
+    def decide(self, scores: Any) -> Any:
+        """Return the numbers."""
+        return scores
+
+    def leading(self, scores: Tensor, count: int) -> Tensor:
+        """Return the one column."""
+        return torch.zeros(1, dtype=torch.int64)
+
+    def tally(self, given: Tensor, right: Tensor) -> Tallies:
+        """Add up absolute errors.
+
+        >>> Numbers().tally(torch.tensor([[1.5]]), torch.tensor([[2.]])).right
+        tensor([0.5000])
+        """
+        ones = torch.ones(len(right), dtype=torch.int64)
+        none = torch.zeros(len(right), 0, dtype=torch.int64)
+        return Tallies(ones, (given - right).abs().flatten(), torch.zeros_like(ones), none)
+
+    def compared(self, predicted: Sequence[Any], right: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        """Return one column."""
+        given, true = (torch.tensor(p, dtype=torch.float64)[:, None] for p in (predicted, right))
+        return given, true
+
+    def answers(
+        self, ids: Sequence[Any], scores: Matrix, names: Sequence[Label], *, every: bool
+    ) -> tuple[Any, ...]:
+        """Return the number of each node."""
+        numbers = self.decide(scores)[:, 0].tolist()
+        return tuple(self.prediction(*pair) for pair in zip(ids, numbers, strict=True))
+
+    def array(self, found: Sequence[float]) -> np.ndarray[Any, Any]:
+        """Return float32."""
+        return np.array(found, dtype=np.float32)
+
+    def shown(self, value: float) -> str:
+        """Return the mean absolute error in its own unit."""
+        return f"{value:.4g}"

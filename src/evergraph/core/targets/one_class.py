@@ -1,0 +1,175 @@
+"""Target ``class``: one of several classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import DataError
+from evergraph.core.targets.base import (
+    Key,
+    Label,
+    NodeTarget,
+    Tallies,
+    Target,
+    are_names,
+    check_id,
+    target_kinds,
+)
+from evergraph.core.targets.measures import Metric, balanced_accuracy, plain_accuracy
+from evergraph.core.targets.shares import Matrix, Rows, softmax
+
+UNLABELLED = -1
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The class of a node."""
+
+    id: Label
+    label: Label  # the likeliest class
+    probability: float  # of that class
+    probabilities: list[float] | None = None  # of all, in the order of ``classes``, if requested
+
+
+@target_kinds.register
+class OneClass(Target):
+    """One class for each node.
+
+    >>> import numpy as np
+    >>> scores = np.array([[0.0, np.log(3.0)]], np.float32)
+    >>> OneClass().answers(["a"], scores, ["x", "y"], every=False)
+    (Prediction(id='a', label='y', probability=0.75, probabilities=None),)
+    """
+
+    name = "class"
+    column = "label"
+    plural = "classes"
+    described = "one class"
+    prediction = Prediction
+    is_class = True
+    is_named = True
+    measure, main = "accuracy", "balanced"
+    rows: ClassVar[Mapping[str, Metric]] = {"balanced": balanced_accuracy, "plain": plain_accuracy}
+    score, balanced_score = "plain", "balanced"
+    running = "accuracy"
+
+    def check(self, value: object) -> None:
+        """Raise unless a value is a text or an integer."""
+        check_id("label", value)
+
+    def are_sound(self, values: Sequence[Any]) -> bool:
+        """Whether all values are texts or integers."""
+        return are_names(values)
+
+    def read(self, value: Any) -> NodeTarget | None:
+        """Return a class; booleans by name, and whole floats, as of a table with gaps, as integers.
+
+        >>> OneClass().read(True), OneClass().read(2.0), OneClass().read(float("nan"))
+        ('true', 2, None)
+        """
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return super().read(int(value) if isinstance(value, float) and value % 1 == 0 else value)
+
+    def of_array(self, values: Tensor | np.ndarray[Any, Any]) -> list[Any]:
+        """Return classes; in a tensor -1 means unknown."""
+        if not isinstance(values, Tensor):
+            return list(values.tolist())
+        if values.is_floating_point():
+            raise DataError(f"labels hold {values.dtype}: expected integers or booleans")
+        listed = values.reshape(-1).tolist()
+        is_unknown = values.dtype != torch.bool
+        return [None if is_unknown and v == UNLABELLED else v for v in listed]
+
+    def of_matrix(self, values: Tensor, names: Sequence[str]) -> list[NodeTarget | None]:
+        """Raise: a graph has classes as labels."""
+        raise DataError(f"nodes have {', '.join(names)}: expected one class")
+
+    def names(self, value: Label) -> tuple[Label]:
+        """Return the class."""
+        return (value,)
+
+    def key(self, value: Label) -> Key:
+        """Return the class."""
+        return value
+
+    def cell(self, key: Label) -> Label:
+        """Return the class."""
+        return key
+
+    def shares(self, scores: Rows) -> Rows:
+        """Return the softmax."""
+        return softmax(scores)
+
+    def decide(self, scores: Any) -> Any:
+        """Return the class with the highest score; of equal ones, the one that arrived first."""
+        return scores.argmax(1)
+
+    def leading(self, scores: Tensor, count: int) -> Tensor:
+        """Return the likeliest classes that have nodes."""
+        count = min(count, int(scores.isfinite().sum()))
+        return likeliest(scores[None], top=count)[0][0]
+
+    def uncertainty(self, shares: Tensor) -> Tensor:
+        """Return one minus the margin between the two likeliest classes.
+
+        >>> OneClass().uncertainty(torch.tensor([[0.7, 0.2, 0.1], [0.4, 0.4, 0.2]]))
+        tensor([0.5000, 1.0000])
+        """
+        if shares.shape[1] < 2:
+            return super().uncertainty(shares)
+        best = shares.topk(2, dim=1).values
+        return 1 - (best[:, 0] - best[:, 1])
+
+    def tally(self, given: Tensor, right: Tensor) -> Tallies:
+        """Count the correct predictions."""
+        same = (given == right).long()
+        return Tallies(torch.ones_like(same), same, same, torch.stack([right, given], dim=1))
+
+    def compared(self, predicted: Sequence[Any], right: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        """Return numbers of classes."""
+        numbers = {label: number for number, label in enumerate({*right, *predicted})}
+        given, true = (torch.tensor([numbers[v] for v in part]) for part in (predicted, right))
+        return given, true
+
+    def answers(
+        self, ids: Sequence[Any], scores: Matrix, names: Sequence[Label], *, every: bool
+    ) -> tuple[Prediction, ...]:
+        """Return the likeliest class of each node."""
+        shares = self.shares(scores)
+        best, top = self.decide(scores).tolist(), shares.max(1, initial=0).tolist()
+        rows = shares.tolist() if every else [None] * len(best)
+        return tuple(
+            Prediction(node, names[number], share, row)
+            for node, number, share, row in zip(ids, best, top, rows, strict=True)
+        )
+
+    def array(self, found: Sequence[Label]) -> np.ndarray[Any, Any]:
+        """Return an array of integers, of text, or of both as objects."""
+        types = {type(label) for label in found}
+        plain = np.int64 if types == {int} else np.str_ if types == {str} else object
+        return np.array(found, dtype=plain)
+
+
+def likeliest(scores: Tensor, *, top: int = 1) -> tuple[Tensor, Tensor]:
+    """Return the classes with the highest scores, and their probabilities: softmax over all.
+
+    In case of ties the class that arrived first wins.  [n, classes] -> int64 [n, top], [n, top]
+
+    >>> import math, torch
+    >>> likeliest(torch.tensor([[0.0, math.log(3), -math.inf]]))
+    (tensor([[1]]), tensor([[0.7500]]))
+    >>> likeliest(torch.zeros(1, 4), top=2)
+    (tensor([[0, 1]]), tensor([[0.2500, 0.2500]]))
+    """
+    if top == 1:  # without a sort
+        classes = scores.argmax(dim=1, keepdim=True)
+    else:
+        classes = scores.argsort(dim=1, descending=True, stable=True)[:, :top]
+    return classes, scores.softmax(dim=1).gather(1, classes)

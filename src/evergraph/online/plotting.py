@@ -1,0 +1,257 @@
+"""Pictures of a live learner: how good it was, what it knows, what changes, what it confuses.
+
+They are drawn on axes that the caller gives, for ``plot`` and for the page of ``evergraph report``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from evergraph.core.errors import NothingLearnedError
+from evergraph.core.extras import require
+from evergraph.core.targets import Label
+from evergraph.online.monitor import Alarm, Point
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from evergraph.online.learner import OnlineLearner
+
+WINDOW = 100  # predictions behind a point of the curve, at least
+SHOWN = 12  # classes in a picture
+WRITTEN = 8  # classes up to which counts fit into the cells of a confusion matrix
+FIRST, SECOND, ALARM = "C0", "C1", "#b3261e"
+
+
+@dataclass(frozen=True)
+class LearnerHistory:
+    """What a learner has seen and predicted, to be drawn.
+
+    Attributes:
+        metric: what the curve measures, such as ``accuracy``.
+        shares: whether it is a share, of which more is better; otherwise an error.
+        curve: predictions made before their labels came.
+        class_sizes: labelled nodes of each class or label, the most frequent first.
+        latest_sizes: the same among the newest labels that were predicted: a quarter of those
+            recorded.
+        confusion: recorded predictions, the latest 2,048, by true class (row) and predicted class
+            (column), for pairs that occur.
+        alarms: the accuracy alarm while it is raised.
+    """
+
+    metric: str
+    shares: bool
+    curve: Sequence[Point]
+    class_sizes: Mapping[Label, int]
+    latest_sizes: Mapping[Label, int]
+    confusion: Mapping[tuple[Label, Label], int]
+    alarms: Sequence[Alarm] = ()
+
+
+def learner_history(learner: OnlineLearner) -> LearnerHistory:
+    """Return what is drawn of a learner."""
+    with learner.writing:
+        knowledge, record, status = learner.knowledge, learner.record, learner.status()
+        sizes: Counter[Label] = Counter()
+        pairs: Counter[tuple[Label, Label]] = Counter()
+        latest: Counter[Label] = Counter()
+        if knowledge is not None:
+            for number, count in enumerate(knowledge.labels.counts_.tolist()):
+                if count:
+                    names = learner.head.target.names(knowledge.classes.at(number))
+                    sizes.update(dict.fromkeys(names, count))
+            recorded = [
+                (knowledge.classes.at(right), knowledge.classes.at(given))
+                for right, given in record.prequential.pairs_.tolist()
+            ]
+            pairs.update(recorded)
+            latest.update(right for right, _ in recorded[-max(len(recorded) // 4, WINDOW) :])
+        return LearnerHistory(
+            metric=status.metric,
+            shares=not learner.head.target.rises,
+            curve=record.prequential.curve(),
+            class_sizes=dict(sizes.most_common()),
+            latest_sizes=latest,
+            confusion=pairs,
+            alarms=learner.alarms(),
+        )
+
+
+def windows(curve: Sequence[Point], least: int = WINDOW) -> list[tuple[int, float]]:
+    """Return the metric over at least so many predictions a window, with each one's last delta.
+
+    >>> points = [Point(seq=n, nodes=n, classes=1, asked=2, right=n % 2 + 1) for n in (1, 2, 3)]
+    >>> windows(points, least=4)  # 3 of 4, and the rest in the last window
+    [(2, 0.75), (3, 1.0)]
+    """
+    found: list[tuple[int, float]] = []
+    asked, right = 0, 0.0
+    for place, point in enumerate(curve, start=1):
+        asked, right = asked + point["asked"], right + point["right"]
+        if asked >= least or (place == len(curve) and asked):
+            found.append((point["seq"], right / asked))
+            asked, right = 0, 0.0
+    return found
+
+
+def draw_accuracy(axes: Any, history: LearnerHistory) -> None:
+    """Draw the metric over time: in windows of predictions, and over all of them so far."""
+    scale = 100 if history.shares else 1
+    newest = windows(history.curve)
+    axes.plot(
+        [seq for seq, _ in newest], [scale * value for _, value in newest],
+        color=FIRST, alpha=0.45, marker="o", markersize=3, label="since the point before",
+    )  # fmt: skip
+    asked, right, overall = 0, 0.0, []
+    for point in history.curve:
+        asked, right = asked + point["asked"], right + point["right"]
+        overall.append(scale * right / asked if asked else None)
+    seqs = [point["seq"] for point in history.curve]
+    axes.plot(seqs, overall, color=FIRST, linewidth=2, label="all so far")
+    for alarm in history.alarms:
+        axes.axvline(alarm.seq, color=ALARM, linestyle="--", linewidth=1, label="alarm")
+    unit = " (%)" if history.shares else ""
+    axes.set(xlabel="deltas", ylabel=f"{history.metric}{unit}")
+    if history.shares:
+        axes.set_ylim(-2, 102)
+    axes.legend(loc="best", frameon=False)
+
+
+def draw_growth(axes: Any, history: LearnerHistory) -> None:
+    """Draw the nodes of the graph over time, and how many classes are known."""
+    seqs = [point["seq"] for point in history.curve]
+    axes.plot(seqs, [point["nodes"] for point in history.curve], color=FIRST)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("deltas")
+    axes.set_ylabel("nodes", color=FIRST)
+    if not history.class_sizes:  # targets are numbers
+        return
+    beside = axes.twinx()
+    beside.plot(
+        seqs, [point["classes"] for point in history.curve], color=SECOND, drawstyle="steps-post"
+    )
+    beside.set_ylim(bottom=0)
+    beside.set_ylabel("classes", color=SECOND)
+    beside.spines["right"].set_visible(True)
+    beside.grid(visible=False)
+    beside.yaxis.get_major_locator().set_params(integer=True)
+
+
+def draw_classes(axes: Any, history: LearnerHistory) -> None:
+    """Draw how many labelled nodes the largest classes have."""
+    names = list(history.class_sizes)[:SHOWN]
+    axes.barh(range(len(names)), [history.class_sizes[name] for name in names], color=FIRST)
+    _name_rows(axes, names)
+    left_out = len(history.class_sizes) - len(names)
+    axes.set_xlabel(
+        f"labelled nodes{f' ({left_out} smaller classes not shown)' if left_out else ''}"
+    )
+
+
+def draw_drift(axes: Any, history: LearnerHistory) -> None:
+    """Draw each class's share of all labelled nodes, and of the latest predictions."""
+    names = list(history.class_sizes)[:SHOWN]
+    for sizes, colour, marker, label in (
+        (history.class_sizes, FIRST, "o", "of all labelled nodes"),
+        (history.latest_sizes, SECOND, "D", "of the latest labels"),
+    ):
+        total = sum(sizes.values()) or 1
+        shares = [100 * sizes.get(name, 0) / total for name in names]
+        axes.plot(shares, range(len(names)), marker, color=colour, label=label)
+    _name_rows(axes, names)
+    axes.set_xlim(left=0)
+    axes.margins(x=0.08)
+    axes.set_xlabel("share (%)")
+    axes.legend(loc="lower right", frameon=False)
+
+
+def draw_confusion(
+    axes: Any, names: Sequence[Label], counts: Sequence[Sequence[int]], *, limit: int = SHOWN
+) -> None:
+    """Draw a confusion matrix: of each class's nodes (rows), the share given each class.
+
+    names: the classes, the most frequent first, of which ``limit`` are drawn; counts: square.
+    """
+    import numpy as np
+
+    whole = np.array(counts, dtype=float).reshape(len(names), -1)
+    table, called = whole[:limit, :limit], [str(name) for name in names[:limit]]
+    shares = 100 * table / np.maximum(whole[:limit].sum(1, keepdims=True), 1)
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=100, aspect="auto")
+    if len(called) <= WRITTEN:
+        for row, column in np.argwhere(table > 0).tolist():
+            colour = "white" if shares[row, column] > 55 else "black"
+            text = f"{table[row, column]:,.0f}"
+            axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=7)
+    ticks = [_short(name) for name in called]
+    slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+    axes.set_xticks(range(len(ticks)), ticks, **slanted)
+    axes.set_yticks(range(len(ticks)), ticks)
+    axes.tick_params(length=0)
+    axes.grid(visible=False)
+    axes.set(xlabel="predicted", ylabel="true class")
+
+
+def confusion_of(history: LearnerHistory) -> tuple[list[Label], list[list[int]]]:
+    """Return the classes of the recorded predictions, the most frequent first, and their matrix."""
+    sizes: Counter[Label] = Counter()
+    for (right, given), count in history.confusion.items():
+        sizes.update({right: count})
+        sizes.update({given: 0})
+    names = [name for name, _ in sizes.most_common()]
+    return names, [[history.confusion.get((row, given), 0) for given in names] for row in names]
+
+
+def plot(learner: OnlineLearner) -> Figure:
+    """Return a figure of accuracy over time, growth, classes and confusion.
+
+    -> ``matplotlib.figure.Figure``, which notebooks show and ``savefig`` writes
+    """
+    require("matplotlib", extra="report", why="plot")
+    from matplotlib.figure import Figure
+
+    history = learner_history(learner)
+    pictures = pictures_of(history)
+    if not pictures:
+        raise NothingLearnedError("nothing can be drawn yet: label some nodes first")
+    rows = (len(pictures) + 1) // 2
+    figure = Figure(figsize=(10, 3.6 * rows), layout="constrained")
+    places = figure.subplots(rows, 2, squeeze=False).flatten()
+    for axes, (title, draw) in zip(places, pictures.items(), strict=False):
+        draw(axes)
+        axes.set_title(title, loc="left")
+    for axes in places[len(pictures) :]:
+        axes.set_axis_off()
+    return figure
+
+
+def pictures_of(history: LearnerHistory) -> dict[str, Callable[[Any], None]]:
+    """Return what draws each picture for which there is something to draw, by title."""
+    drawn: dict[str, Callable[[Any], None]] = {}
+    if history.curve:
+        drawn["Predictions before their labels came"] = partial(draw_accuracy, history=history)
+        drawn["Growth"] = partial(draw_growth, history=history)
+    if history.class_sizes:
+        drawn["Classes"] = partial(draw_classes, history=history)
+    if history.latest_sizes:
+        drawn["Drift of the classes"] = partial(draw_drift, history=history)
+        names, counts = confusion_of(history)
+        drawn["Confusion of the latest predictions"] = partial(
+            draw_confusion, names=names, counts=counts
+        )
+    return drawn
+
+
+def _name_rows(axes: Any, names: Sequence[Label]) -> None:
+    axes.set_yticks(range(len(names)), [_short(str(name)) for name in names])
+    axes.set_ylim(len(names) - 0.4, -0.6)  # the first on top
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+
+
+def _short(name: str, most: int = 18) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"

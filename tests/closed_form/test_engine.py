@@ -1,0 +1,151 @@
+"""Heads of several views from sums: penalties and a mixture chosen by answers held back."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from evergraph.closed_form import ClassStatistics, engine
+from evergraph.closed_form.answers import Answers
+from evergraph.closed_form.engine import ViewEngine
+from evergraph.closed_form.kernel_map import KernelMap
+from evergraph.closed_form.penalty_path import LADDER, choose_regularisation
+from evergraph.closed_form.ridge import balanced_ridge
+from evergraph.closed_form.view_map import RandomMap
+from evergraph.closed_form.views import CODES, View, ViewRows
+
+OWN = View((0,))
+
+
+def told(seed: int, nodes: int, *, classes: int = 2) -> tuple[Tensor, Tensor]:
+    """Return three features, of which the first tells a little of the class."""
+    draw = torch.Generator().manual_seed(seed)
+    labels = torch.arange(nodes) % classes
+    rows = torch.randn(nodes, 3, generator=draw)
+    rows[:, 0] += labels
+    return rows, labels
+
+
+def learned(features: RandomMap | KernelMap, rows: Tensor, labels: Tensor, **options) -> ViewEngine:
+    made = ViewEngine(**options)
+    made.begin(features)
+    made.count(ViewRows(rows, None), labels, weights=torch.ones(len(labels)))
+    return made
+
+
+def test_a_penalty_chosen_on_some_features_suits_all(monkeypatch):
+    """Four equal blocks of features have four times the kernel of one: so must be λ."""
+    block = torch.randn(3, 8, generator=torch.Generator().manual_seed(0))
+    whole = RandomMap((OWN,), {0: block.repeat(1, 4)})
+    rows, labels = told(0, 60)  # with noise enough that the weakest penalty is not the best
+    asked = ViewRows(rows[40:], None)
+    monkeypatch.setattr(engine, "CHOICE_WIDTH", 8)
+    made = learned(whole, rows[:40], labels[:40])
+    made.solve(Answers(asked, labels[40:]))
+
+    first = whole.narrowed(8)
+    seen, held = ClassStatistics(8, precise=True), ClassStatistics(8, precise=True)
+    seen.add(next(first(ViewRows(rows[:40], None))), labels[:40], torch.ones(40))
+    held.add(next(first(asked)), labels[40:], torch.full((20,), 0.1))
+    chosen = choose_regularisation(seen, held, LADDER)
+    assert LADDER[-1] < chosen < LADDER[0]
+    (wide,), (narrow,) = whole(asked), first(asked)
+    torch.testing.assert_close(
+        wide.double() @ balanced_ridge(made.sums_[0], float(made.strengths_)),
+        narrow.double() @ balanced_ridge(seen, chosen),
+        rtol=1e-3,
+        atol=1e-4,
+    )
+
+
+@pytest.mark.parametrize("balanced", [True, False])
+def test_answers_count_alike_unless_classes_do(balanced):
+    """Most of them are of one class: what suits it is not what suits both."""
+    draw = torch.Generator().manual_seed(47)
+    labels = (torch.arange(76) % 9 == 0).long()
+    rows = torch.randn(76, 3, generator=draw)
+    rows[:, 0] += 2 * labels
+    whole = RandomMap.drawn([OWN], {0: 3}, width=16, seed=0)
+    made = learned(whole, rows[:40], labels[:40], balanced=balanced)
+    asked, answers = ViewRows(rows[40:], None), labels[40:]
+    made.solve(Answers(asked, answers))
+    each, chosen = torch.bincount(answers)[answers], []
+    for weights in (1 / each, torch.ones(36)):
+        held = ClassStatistics(16, precise=True)
+        held.add(next(whole(asked)), answers, weights)
+        chosen.append(choose_regularisation(made.sums_[0], held, LADDER, balanced=balanced))
+    assert chosen[0] != chosen[1]
+    assert float(made.strengths_) == chosen[0 if balanced else 1]
+
+
+@pytest.mark.parametrize("names", [("0+y", "32", "0"), ("32",)])
+def test_a_far_view_takes_part_where_no_labels_are_shown(names):
+    """It alone says the class, yet is left out where labels are shown, unless it stands alone."""
+    views = tuple(map(View.parse, names))
+    draw = torch.Generator().manual_seed(0)
+    labels = torch.arange(60) % 2
+    own, codes = torch.randn(60, 2, generator=draw), torch.randn(60, 2, generator=draw)
+    rows = ViewRows(own, codes, far=torch.nn.functional.one_hot(labels).float())
+    made = ViewEngine(precise=False)
+    made.begin(RandomMap.drawn(views, {0: 2, CODES: 2, 32: 2}, width=8, seed=0))
+    made.count(rows[:40], labels[:40], weights=torch.ones(40))
+    answers = Answers(rows[40:], labels[40:])
+    _, scores = made.solve(answers)
+    plain = [place for place, name in enumerate(names) if name != "0+y"]
+    shares = dict(zip(names, made.fused_.weights.tolist(), strict=True))
+    bare = dict(zip(names, made.mixture(scores, answers, plain).weights.tolist(), strict=True))
+    assert bare["32"] == max(bare.values())
+    assert (shares["32"] > 0) == (names == ("32",))
+
+
+def test_landmarks_with_their_kernel_as_penalty_are_whitened_features():
+    """With φ = L⁻¹k and L Lᵀ = K the penalty is λI: the same scores by the same λ."""
+    rows, labels = told(3, 90, classes=3)
+    features = KernelMap.of((OWN,), {0: rows[:12]})
+    made = learned(features, rows[:60], labels[:60])
+    asked = ViewRows(rows[60:], None)
+    (head,), _ = made.solve(Answers(asked, labels[60:]))
+    (penalty,) = features.penalties().values()
+    factor = torch.linalg.cholesky(penalty.double())
+
+    def whitened(nodes: Tensor) -> Tensor:
+        (kernel,) = features(ViewRows(nodes, None))
+        return torch.linalg.solve_triangular(factor, kernel.double().t(), upper=False).t()
+
+    sums = ClassStatistics(12, precise=True)
+    sums.add(whitened(rows[:60]), labels[:60], torch.ones(60))
+    strength = float(made.strengths_) * 3 * float(penalty.diagonal().mean()) / 12
+    diagonal = float(torch.stack([sums.gram_.diagonal()]).mean())
+    assert 0 < strength < 1e3 * diagonal
+    matrix = sums.gram_.tril() + sums.gram_.tril(-1).t()
+    means = (sums.sums_ / sums.mass_[:, None]).t()
+    share = 3 / 60
+    a = share * (matrix - 20 * means @ means.t()) + means @ means.t()
+    expected = whitened(rows[60:]) @ torch.linalg.solve(a + strength * torch.eye(12), means)
+    (kernel,) = features(asked)
+    torch.testing.assert_close(kernel @ head, expected.float(), atol=1e-4, rtol=1e-3)
+
+
+def test_without_answers_views_weigh_the_same_and_the_loss_is_unknown():
+    rows, labels = told(0, 20)
+    made = learned(
+        RandomMap.drawn([OWN, View((1,))], {0: 3, 1: 3}, width=8, seed=0), rows.repeat(1, 2), labels
+    )
+    answers = Answers(ViewRows(rows[:0].repeat(1, 2), None), labels[:0])
+    _, scores = made.solve(answers)
+    assert made.fused_.weights.tolist() == [5.0, 5.0]
+    assert made.loss(scores, answers) == float("inf")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_engines_of_other_nodes_merge_into_one_of_all(seed):
+    rows, labels = told(seed, 80)
+    features = RandomMap.drawn([OWN], {0: 3}, width=8, seed=1)
+    asked = Answers(ViewRows(rows[60:], None), labels[60:])
+    whole, first, second = (
+        learned(features, rows[part], labels[part])
+        for part in (slice(60), slice(25), slice(25, 60))
+    )
+    first.merge(second)
+    (found, _), (expected, _) = first.solve(asked), whole.solve(asked)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
+    assert first.solve(asked) is None  # nothing has changed

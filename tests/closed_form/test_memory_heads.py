@@ -1,0 +1,100 @@
+"""Heads on a memory of embeddings: the kernel ridge regression that they stand for."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from evergraph.closed_form.kernel_map import KernelMap
+from evergraph.closed_form.memory_heads import (
+    LADDER,
+    UNKNOWN,
+    MemoryHeads,
+    kernel_ridge,
+    memory_views,
+)
+from evergraph.closed_form.ridge import balanced_ridge
+from evergraph.closed_form.statistics import ClassStatistics
+from evergraph.closed_form.views import View, ViewRows, parse_views
+from evergraph.core.seeding import seeded
+
+ONE = (View((0,)),)
+NO_ROWS, NO_ANSWERS = ViewRows(torch.empty(0, 2), None), torch.empty(0, dtype=torch.int64)
+
+
+def unit(*shape: int, seed: int) -> torch.Tensor:
+    return torch.nn.functional.normalize(torch.randn(*shape, generator=seeded(seed)), dim=-1)
+
+
+def fitted(rows, labels, *, held_back=NO_ROWS, answers=NO_ANSWERS, masses=None, views=ONE):
+    kernels = KernelMap.of(views, rows.parts((0,)))
+    masses = torch.ones(int(labels.max()) + 1) if masses is None else masses
+    order = torch.randperm(len(labels), generator=seeded(0))
+    return MemoryHeads.fitted(kernels, labels, held_back, answers, masses=masses, order=order)
+
+
+def test_two_orthogonal_nodes_by_hand():
+    """K = [[1, 1/π], [1/π, 1]], since the kernel of two orthogonal unit vectors is 1/π."""
+    heads, _ = fitted(ViewRows(torch.eye(2), None), torch.tensor([0, 1]))
+    across, own = 1 / torch.pi, 1 + UNKNOWN
+    expected = torch.tensor([[own, -across], [-across, own]]) / (own**2 - across**2)
+    torch.testing.assert_close(heads.heads[0], expected, atol=1e-4, rtol=0)
+    twice = replace(heads, weights=2 * heads.weights)
+    scores = twice.scores(ViewRows(torch.tensor([[0.0, 1.0]]), None))
+    wanted = 2 * torch.tensor([[across, 1.0]]) @ expected
+    torch.testing.assert_close(scores, wanted, atol=1e-4, rtol=0)
+
+
+def test_a_kept_node_stands_for_its_class_whatever_is_kept_of_others():
+    """The same problem as class-balanced ridge regression on features whose products are K."""
+    features = torch.randn(9, 4, generator=seeded(1)).double()
+    labels = torch.tensor([0, 0, 0, 0, 0, 0, 1, 1, 2])
+    sums = ClassStatistics(4, precise=True)
+    sums.add(features, labels, torch.bincount(labels)[labels].reciprocal())
+    strength = 0.3
+    # balanced_ridge takes λ relative to the mean of A's diagonal, kernel_ridge to the mean weight
+    relative = strength * (3 / 9) / float(sums.gram_.diagonal().mean())
+    expected = features @ balanced_ridge(sums, relative)
+    gram = features @ features.t()
+    found = gram @ kernel_ridge(gram, labels, torch.ones(3).double(), strength=strength).double()
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
+
+
+def test_the_penalty_is_the_one_that_answers_held_back_ask_for():
+    rows, labels = unit(60, 8, seed=2), torch.arange(60) % 2
+    signal = ViewRows(rows + 2 * torch.eye(8)[labels], None)
+    clean, _ = fitted(signal, labels, held_back=signal, answers=labels)
+    noise, _ = fitted(ViewRows(rows, None), labels, held_back=signal, answers=1 - labels)
+    assert clean.strengths[0] < noise.strengths[0] == max(LADDER)
+
+
+def test_scores_of_nodes_held_back_are_those_of_any_node():
+    rows = ViewRows(unit(12, 5, seed=3), None)
+    asked = ViewRows(unit(4, 5, seed=4), None)
+    answers = torch.tensor([0, 1, 2, 0])
+    heads, scores = fitted(rows, torch.arange(12) % 3, held_back=asked, answers=answers)
+    torch.testing.assert_close(heads.scores(asked), scores[:, :, 0])
+
+
+def test_views_of_weight_nothing_are_not_computed():
+    """So nodes without class codes can be asked, if only views without codes have weight."""
+    rows = ViewRows(unit(6, 4, seed=5), unit(6, 3, seed=6))
+    views = (View((0,), True), View((0,)))
+    heads, _ = fitted(rows, torch.arange(6) % 2, held_back=rows[:0], views=views)
+    heads = replace(heads, weights=torch.tensor([[0.0, 1.0], [0.0, 0.0]]))
+    assert heads.used(coded=False) == [views[1]]
+    assert heads.scores(ViewRows(rows.hops, None)).any()
+    assert not heads.scores(rows).any()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["2", "4"], ["2|4", "2"]),
+        (["y"], ["y"]),
+        (["0|2+y"], ["0|2+y", "0|2", "0", "2"]),
+        (["0", "32"], ["0|32", "0"]),
+    ],
+)
+def test_views_of_a_memory_show_what_its_nodes_have(given, expected):
+    assert [str(view) for view in memory_views(parse_views(given))] == expected

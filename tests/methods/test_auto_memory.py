@@ -1,0 +1,131 @@
+"""What auto keeps of the training nodes of graphs that are gone, and what it is good for."""
+
+import pytest
+import torch
+
+from auto_learners import auto, close, final_graph, learned, never_labelled, scores_of
+from evergraph.closed_form.byte_budget import KeptNodes
+from evergraph.closed_form.view_features import ViewFeatures
+from evergraph.core.seeding import seeded
+from evergraph.datasets import load
+from evergraph.graphs import Graph
+from evergraph.methods import load_learner
+from evergraph.streams import GraphStream, Task
+
+
+@pytest.fixture(scope="module")
+def whole(small_graph: Graph) -> Task:
+    """A task of all classes at once."""
+    return GraphStream(small_graph, classes_per_task=6).open(0)
+
+
+def by_label(scores, stream):
+    """Return scores with a column for each of the dataset's labels, ascending."""
+    return scores[:, torch.tensor(stream.classes).argsort()]
+
+
+def test_the_order_of_tasks_changes_neither_what_is_kept_nor_the_answers(small_graph):
+    answers, kept = [], []
+    for order in ([0, 1, 2, 3, 4, 5], [3, 2, 5, 4, 1, 0], [4, 5, 0, 1, 2, 3]):
+        stream = GraphStream(small_graph, order=order, known_labels="everywhere")
+        learner = learned(stream, budget=7)
+        graphs = [stream.exams(2, "local")[order.index(c) // 2].graph for c in (0, 2, 4)]
+        answers.append(by_label(torch.cat([scores_of(learner, g) for g in graphs]), stream))
+        kept.append(learner.embeddings_.nodes_.sort().values)
+        assert torch.bincount(learner.embeddings_.labels_).tolist() == [7] * 6
+    for each in (1, 2):
+        assert kept[each].equal(kept[0])
+        close(answers[each], answers[0], 1e-4)
+
+
+def test_nodes_beside_the_sums_answer_where_random_features_are_few():
+    """Features as wide as there are words, and sums too narrow for them."""
+    graph = load("synthetic", nodes=600, classes=4, homophily=0.5, noise=0.7, features=64)
+    stream = GraphStream(graph, known_labels="nowhere")
+    right = []
+    for budget in (0, 60):
+        learner = learned(stream, "0|1|2+y", "0|2", width=16, budget=budget)
+        exams = stream.exams(1, "local")
+        hits = [learner.logits(e.graph, e.nodes).argmax(1).eq(e.labels).float() for e in exams]
+        right.append(float(torch.cat(hits).mean()))
+    assert right[1] > right[0] + 0.05
+
+
+@pytest.mark.parametrize("objective", ["balanced", "plain"])
+def test_a_learner_with_a_memory_is_saved_and_loaded(objective, small_graph, tmp_path):
+    stream = GraphStream(small_graph, known_labels="everywhere")
+    learner, other = (auto(budget=5, objective=objective) for _ in range(2))
+    for task in stream:
+        learner.fit_task(task)
+    assert learner.embeddings_.heads is None  # nothing is solved before somebody asks
+    other.restore(learner.state(), learner.label_space_)
+    graph = final_graph(stream)
+    for seen in (graph, graph.structure):
+        assert scores_of(other, seen).equal(scores_of(learner, seen))
+    learner.save(tmp_path / "learner.safetensors")
+    again = load_learner(tmp_path / "learner.safetensors")
+    assert scores_of(again, graph).equal(scores_of(learner, graph))
+    assert again.usage == learner.usage
+
+
+def test_forgetting_is_never_having_met(whole):
+    gone = torch.rand(whole.graph.num_nodes, generator=seeded(0, "gone")) < 0.3
+    learner, never = (auto(ledger=True, budget=6) for _ in range(2))
+    learner.fit_task(whole)
+    forgotten = whole.ids[gone]
+    assert bool(torch.isin(learner.embeddings_.nodes_, forgotten).any())
+    learner.forget(forgotten, whole.graph, known_as=whole.ids)
+    rest = never_labelled(whole, gone)
+    never.fit_task(rest)
+    close(scores_of(learner, rest.graph), scores_of(never, rest.graph), 1e-5)
+    for name, tensor in never.embeddings_.state().items():
+        close(learner.embeddings_.state()[name].float(), tensor.float(), 1e-4)
+
+
+def test_forgetting_in_a_graph_of_one_task(small_graph):
+    """The classes of the other task keep their nodes, these fill up from the graph given."""
+    stream = GraphStream(small_graph, classes_per_task=3)
+    learner, never, task = learned(stream, ledger=True, budget=6), auto(budget=6), stream.open(0)
+    before = learner.embeddings_.nodes_
+    gone = torch.rand(task.graph.num_nodes, generator=seeded(1)) < 0.25
+    learner.forget(task.ids[gone], task.graph, known_as=task.ids)
+    for index in range(2):
+        never.fit_task(never_labelled(task, gone) if index == 0 else stream.open(index))
+    assert learner.embeddings_.nodes_.sort().values.equal(never.embeddings_.nodes_.sort().values)
+    others = torch.isin(before, stream.open(1).ids)
+    assert bool(torch.isin(before[others], learner.embeddings_.nodes_).all())
+
+
+def test_learners_of_other_nodes_merge(small_graph):
+    stream = GraphStream(small_graph, classes_per_task=3, known_labels="everywhere")
+    other = GraphStream(small_graph, classes_per_task=3, order=[5, 3, 4, 0, 1, 2])
+    both, ours, theirs = learned(stream, budget=5), auto(budget=5), auto(budget=5)
+    ours.fit_task(stream.open(0))
+    theirs.fit_task(other.open(0))  # the dataset's 5, 3 and 4 are its 0, 1 and 2
+    ours.merge(theirs, classes=torch.tensor([5, 3, 4]))
+    assert ours.embeddings_.nodes_.sort().values.equal(both.embeddings_.nodes_.sort().values)
+    graph = stream.exams(1, "local")[0].graph
+    close(scores_of(ours, graph), scores_of(both, graph), 1e-4)
+
+
+def test_a_memory_where_the_graph_is_kept_is_of_the_graph_as_it_is(small_graph):
+    """Random features with refresh: what is kept is seen anew too."""
+    stream = GraphStream(small_graph, edges="all")
+    learner = learned(stream, refresh="embeddings", budget=5)
+    seen = learner.backbone.prepare(stream.open(2).graph)
+    ids = stream.open(2).ids
+    expected = seen.of(torch.searchsorted(ids, learner.embeddings_.nodes_)).taken("cpu")
+    close(learner.embeddings_.rows_.hops.float(), expected.hops, 1e-3)
+
+
+def test_a_limit_is_divided_among_sums_memory_and_probes():
+    small, large = (
+        KeptNodes.within(size, ViewFeatures(), classes=10, dims=3_000, landmarks=0)
+        for size in (42_000_000, 60_000_000)
+    )
+    assert 0 < small.probes < large.probes
+    assert small.embeddings == large.embeddings == 102  # all that is worth its time
+    few = KeptNodes.within(2_000_000, ViewFeatures(width=64), classes=10, dims=3_000, landmarks=0)
+    assert few.embeddings < 102
+    free = KeptNodes.within(None, ViewFeatures(), classes=2_000, dims=3_000, landmarks=0)
+    assert free.embeddings == 1
