@@ -17,6 +17,7 @@ from torch import Tensor
 from evergraph.core.checks import check_integer
 from evergraph.core.display import Shown
 from evergraph.core.errors import StoppedError
+from evergraph.core.sizes import shown
 from evergraph.core.targets import Target
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray
@@ -273,7 +274,7 @@ class LearnerView(Shown):
         status = self.status()
         found = "-" if status.accuracy is None else f"{status.accuracy:.3f}"
         before = {f"{status.metric} before labels came": f"{found} of {status.predicted}"}
-        return self._repr_facts() | before | {"bytes": status.memory}
+        return self._repr_facts() | before | {"memory": shown(status.memory)}
 
 
 class _Torn:
