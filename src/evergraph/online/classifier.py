@@ -394,8 +394,14 @@ class ContinualNodeClassifier(Estimator):
         return conversion.matrix_like(ids, self.learner_.embed(conversion.as_ids(ids, "ids")))
 
     def explain(self, node: Any, *, top: int = 3, limit: int = 20) -> Explanation:
-        """Explain a prediction by at most ``limit`` nodes, for its ``top`` likeliest classes."""
-        return self.learner_.explain(conversion.as_ids([node], "ids")[0], top=top, limit=limit)
+        """Explain a prediction by at most ``limit`` nodes and columns, for ``top`` classes."""
+        scheme = self._home.columns
+        return self.learner_.explain(
+            conversion.as_ids([node], "ids")[0],
+            top=top,
+            limit=limit,
+            columns=() if scheme is None else scheme.columns_of_features,
+        )
 
     def suggest(self, n: int, *, among: Any = None) -> tuple[Suggestion, ...]:
         """Return at most n unlabelled nodes, of all or ``among`` some, to label next, and why."""

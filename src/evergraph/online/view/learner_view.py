@@ -131,6 +131,15 @@ class LearnerView(Shown):
         page, positions, vectors = self.taken(ids)
         return page.answer(ids, positions, vectors, every=every_class)
 
+    def answer_beside_known(
+        self, ids: Sequence[NodeId], *, every_class: bool = False
+    ) -> tuple[Answer, tuple[Any, ...]]:
+        """Return what ``answer`` does, and the target that is known of each node, or None."""
+        with self.pinned(ids) as pinned:
+            rows = pinned.positions.numpy(), pinned.vectors(pinned.positions).numpy()
+            found = pinned.page.answer(ids, *rows, every=every_class)
+            return found, pinned.published.known(pinned.positions) if len(ids) else ()
+
     def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
         """Return the classes and the probability of each.  -> float32 [ids, classes]"""
         page, positions, vectors = self.taken(ids)
@@ -198,13 +207,16 @@ class LearnerView(Shown):
         with self._lock:
             return self._ids.page(start, limit)
 
-    def explain(self, node: NodeId, *, top: int = 3, limit: int = 20) -> Explanation:
-        """Explain the prediction for a node by the contributions of the nodes around it.
+    def explain(
+        self, node: NodeId, *, top: int = 3, limit: int = 20, columns: Sequence[str] = ()
+    ) -> Explanation:
+        """Explain the prediction for a node by what nodes around it and columns contribute.
 
-        top: how many classes; limit: how many nodes at most.
+        top: how many classes; limit: how many nodes, and columns, at most; columns: the user's
+        column of each feature.
         """
         with self.pinned([node]) as pinned:
-            return explain(pinned, node, top=top, limit=limit)
+            return explain(pinned, node, top=top, limit=limit, columns=columns)
 
     def neighbourhood(
         self, node: NodeId, *, hops: int | None = None, limit: int = 60
@@ -216,14 +228,16 @@ class LearnerView(Shown):
         with self.pinned([node]) as pinned:
             return neighbourhood(pinned, hops=hops, limit=limit)
 
-    def looked_up(self, node: NodeId, *, top: int, limit: int) -> tuple[Neighbourhood, Explanation]:
+    def looked_up(
+        self, node: NodeId, *, top: int, limit: int, columns: Sequence[str] = ()
+    ) -> tuple[Neighbourhood, Explanation]:
         """Return the neighbourhood and the explanation of a node, both from the same delta.
 
         limit: how many neighbours and how many contributions at most.
         """
         with self.pinned([node]) as pinned:
             around = neighbourhood(pinned, hops=None, limit=limit)
-            return around, explain(pinned, node, top=top, limit=limit)
+            return around, explain(pinned, node, top=top, limit=limit, columns=columns)
 
     def suggest(self, n: int, *, among: Sequence[NodeId] | None = None) -> tuple[Suggestion, ...]:
         """Return unlabelled nodes that are worth labelling next, the best first.
