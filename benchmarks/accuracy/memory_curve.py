@@ -18,7 +18,7 @@ from benchmarks.measure import Options, Table, run
 
 GRAPHS = ("computers", "actor", "uai2010")
 SIZES = (1, 2, 5, 10, 20, 50, 100)  # MB
-LEAST_WIDTH = 64
+CHOICE_WIDTH = 1024  # of ``analytic``
 
 
 def values_of(method: str, megabytes: float, classes: int, dims: int) -> Mapping[str, Any]:
@@ -29,7 +29,8 @@ def values_of(method: str, megabytes: float, classes: int, dims: int) -> Mapping
     if method == "tem":  # float32 embeddings, labels, ids and ranks
         kept = max(int(room / (classes * (4 * dims + 24))), 1)
         return {"method": "tem", "memory": {"budget": kept}}
-    width = max(int((room / 2) ** 0.5), LEAST_WIDTH)  # the triangle of one Gram matrix
+    # The triangle of a Gram matrix, and of one for validation nodes that is at most so wide.
+    width = max(int((room / 4) ** 0.5), int(max(room / 2 - CHOICE_WIDTH**2, 0) ** 0.5))
     return {"method": "analytic", "backbone": {"name": "random-features", "width": width}}
 
 

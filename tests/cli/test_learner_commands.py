@@ -66,6 +66,10 @@ def test_held_out_nodes_are_scored_and_nothing_is_written(call, learner):
     assert "true class" in out
     assert "note" not in err
     assert digest(learner) == before
+    # Columns may have other names.
+    Path("named.csv").write_text(HELD_OUT.replace("id,label", "who,kind"))
+    named = ("--nodes", "named.csv", "--id", "who", "--label", "kind", *tables[2:])
+    assert json.loads(call("evaluate", "learner", *named, "--json")[0]) == told
     # As after adding the nodes without their labels.
     Path("unlabelled.csv").write_text("id,f,g\nnew1,1,0\nnew2,0,1\n")
     shutil.copytree(learner, "added")

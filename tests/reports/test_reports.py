@@ -35,15 +35,15 @@ def test_a_row_says_what_the_result_says(runs):
     assert rows[0]["AA global"] == f"{mean:.1f}"  # a single seed has no deviation
     assert rows[0]["method"] == finished[0].method
     assert [(row["memory"], row["covered"]) for row in rows[1:]] == [("-", "-"), ("all data", "-")]
-    # The memory table counts floats, edges and bytes.
+    # The memory table counts floats, edges and all.
     table = memory_comparison(finished)
     tem, finetune, joint = (dict(zip(table.headings, row, strict=True)) for row in table.texts)
     kept = first["memory"]
     assert kept["floats"] == kept["samples"] == 4 * 5 * 8  # classes, budget, features
     assert tem["floats"] == tem["samples"] == "160"
-    assert tem["bytes"] == f"{kept['bytes'] / 1e3:.1f} kB"
+    assert tem["size"] == f"{kept['bytes'] / 1e3:.1f} kB"
     assert {finetune[part] for part in table.headings[3:]} == {"-"}
-    assert joint["bytes"] == "all data"
+    assert joint["size"] == "all data"
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -56,9 +56,9 @@ def test_real_results_and_a_single_one_make_a_report(runs):
         )
 
 
-def test_in_early_results_the_method_tells_whether_all_data_is_kept(tmp_path, write_run, change):
-    for method in ("joint", "finetune"):
-        change(write_run(tmp_path, method, [0.5], kept=0), config={"method": {"name": method}})
+def test_a_method_that_receives_everything_again_keeps_all_data(tmp_path, write_run, change):
+    for method, again in (("joint", True), ("finetune", False)):
+        change(write_run(tmp_path, method, [0.5], kept=0), cumulative=again)
     rows = comparison(collect(tmp_path)).texts
     assert {row[0]: row[-3] for row in rows} == {"joint": "all data", "finetune": "-"}
 
@@ -92,7 +92,7 @@ def test_folders_without_results_are_said(tmp_path):
     (tmp_path / "half" / "seed-0" / "progress.json").write_text("{}")
     with pytest.raises(ResultsError, match=r"no finished run \(1 unfinished: --resume continues"):
         collect(tmp_path / "half")
-    for content, message in (("{", "not a result"), ("[]", "no 'average_accuracy'")):
+    for content, message in (("{", "not a result"), ("[]", "no 'metric'")):
         (tmp_path / "result.json").write_text(content)
         with pytest.raises(ResultsError, match=message):
             collect(tmp_path)

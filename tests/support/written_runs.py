@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from evergraph.evaluation.yardstick import spread
@@ -22,6 +23,14 @@ def result_of(
 
     rows = [accuracies[: i + 1] for i in range(len(accuracies))]
     return {
+        "metric": {"name": "accuracy", "key": "balanced"},
+        "protocol": None,
+        "headline": None,
+        "anytime_accuracy": ways(spread([sum(map(mean, rows)) / len(rows)] * seeds)),
+        "tested_after": list(range(1, len(rows) + 1)),
+        "measures": {"local": {}, "global": {}},
+        "cumulative": False,
+        "machine": {},
         "average_accuracy": ways(spread([sum(accuracies) / len(accuracies)] * seeds)),
         "average_forgetting": ways(spread([-0.01] * seeds)),
         "average_accuracy_curve": ways([sum(row) / len(row) for row in rows]),

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib import import_module, resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -16,7 +16,7 @@ from evergraph.cli import inputs, options
 from evergraph.cli.inputs import columns_named, parse_columns, tables_of
 from evergraph.cli.learner_commands import show_learner
 from evergraph.cli.learner_target import is_learner
-from evergraph.cli.options import argument, flag, option, parse_settings, renamed, resources_of
+from evergraph.cli.options import argument, flag, option, parse_settings, resources_of
 from evergraph.cli.output import print_json, print_table, stops_with
 from evergraph.cli.progress import StageProgress, spinner
 from evergraph.core.checks import check_choice
@@ -138,7 +138,6 @@ def embed_command(
     hops: int = option("L, the hops that an embedding covers.", default=2),
     nodes: str = option("all, or labelled: only labelled nodes, without edges.", default="all"),
     dtype: str | None = option("Number format: float32, float16 or bfloat16 (default: float32)."),
-    rows: Annotated[str | None, typer.Option(hidden=True)] = None,
     settings: list[str] = option(
         "Settings of f_topo, such as topology.alpha=0.2.", "--set", default=[], metavar="KEY=VALUE"
     ),
@@ -164,7 +163,6 @@ def embed_command(
         named = min(others)
         raise ConfigurationError(f"--set must begin with topology. for embed, not with {named!r}")
     chosen = dict(given.get("topology", {})) | {"name": topology, "hops": hops}
-    dtype = renamed("--rows", rows, "--dtype", dtype)
     # Some f_topo do not take it.
     chosen |= {} if dtype in (None, "float32") else {"dtype": dtype}
     with stops_with("run the same command again to continue"):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evergraph.cli import inputs, options
-from evergraph.cli.inputs import tables_of
+from evergraph.cli.inputs import columns_named, tables_of
 from evergraph.cli.learner_target import is_learner, opened
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
@@ -141,6 +141,12 @@ def evaluate_command(
     integers: bool = flag("--integers", "Ids in a CSV are integers."),
     delimiter: inputs.Delimiter = ",",
     decimal: inputs.Decimal = ".",
+    encoding: inputs.Encoding = "utf-8",
+    id_column: inputs.IdColumn = None,
+    label_column: inputs.LabelColumn = None,
+    source_column: inputs.SourceColumn = None,
+    target_column: inputs.TargetColumn = None,
+    weight_column: inputs.WeightColumn = None,
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
@@ -156,7 +162,9 @@ def evaluate_command(
     if page is not None:
         require("matplotlib", extra="report", why="evaluate --out")
     load_plugins(plugins)
-    tables = tables_of(nodes, edges, database=database, delimiter=delimiter, decimal=decimal)
+    names = columns_named(id_column, label_column, source_column, target_column, weight_column)
+    how: dict[str, Any] = {"delimiter": delimiter, "decimal": decimal, "encoding": encoding}
+    tables = tables_of(nodes, edges, database=database, names=names, **how)
     with ExitStack() as stack:
         with spinner(FINDING):
             from evergraph.online.codecs.tables import read_deltas

@@ -83,6 +83,10 @@ class DuplicateNodeError(DataError):
     """An id is already in the graph, or is given twice."""
 
 
+class InvalidRowsError(DataError, ValueError, TypeError):
+    """Rows or targets given in scikit-learn's manner are not valid."""
+
+
 class NothingLearnedError(DataError):
     """A prediction is requested before any label."""
 

@@ -31,7 +31,6 @@ from torch import Tensor
 from evergraph.core.errors import LockedError, ResultsError
 from evergraph.core.file_lock import LOCK_FILE, FileLock
 from evergraph.core.written_aside import results_written, written_aside
-from evergraph.evaluation.yardstick import measured
 from evergraph.experiments.config import RunConfig, comparable, merged, read_toml
 from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import RunResult, SeedResult
@@ -111,7 +110,7 @@ class ResultStore:
         missing = [key for key in ("average_accuracy", "accuracy_matrix") if key not in content]
         if missing:
             raise ResultsError(f"{path} is not a result of evergraph: it has no {missing[0]!r}")
-        return measured(content)
+        return content
 
     def keep_result(self, result: RunResult) -> None:
         """Write the result, which marks the run as finished; an existing one is kept."""

@@ -2,46 +2,36 @@
 
 from __future__ import annotations
 
-import logging
+import copy
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.checks import check_choice
-from evergraph.core.component import Part
-from evergraph.core.errors import ConfigurationError, DataError, did_you_mean
-from evergraph.core.file_lock import Closing
-from evergraph.core.notices import say
-from evergraph.core.targets import OneClass, target_kinds, target_of
-from evergraph.datasets.doors import holds_graph, named_graph
-from evergraph.graphs.pyg import is_hetero
-from evergraph.graphs.repeats import say_repeated
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.targets import target_kinds, target_of
 from evergraph.online import conversion
-from evergraph.online.codecs.tables import read_rows
-from evergraph.online.conversion import is_numbered, read_frame
+from evergraph.online.additions import AdditionReader, addition
 from evergraph.online.delta import Delta, NodeId, NodeTarget
-from evergraph.online.folder.in_memory import InMemoryLearner
+from evergraph.online.estimator import Estimator
 from evergraph.online.folder.markers import check_chosen
 from evergraph.online.heads import OnlineHead
-from evergraph.online.labels import as_targets, target_score
+from evergraph.online.labels import as_targets
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.learner_state import PATIENCE, PLAIN, TOLERANCE
 from evergraph.online.monitor import Alarm, OnAlarm, report
 from evergraph.online.plotting import plot
-from evergraph.online.upsert import without_repeats, without_unknown
+from evergraph.online.rows import are_rows_with_targets, is_rows
 from evergraph.online.view import Explanation, Status, Suggestion
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of
-from evergraph.tables.columns import RELATION, WEIGHT
-from evergraph.tables.edges import UNKNOWN_EDGES, say_skipped
-from evergraph.tables.frames import arrow_table, is_pyg, is_table
-from evergraph.tables.names import ColumnNames, of_edges, renamed
-from evergraph.tables.scheme import NodeFeatures
+from evergraph.tables.edges import UNKNOWN_EDGES
+from evergraph.tables.names import ColumnNames
 from evergraph.topology import TopologyEncoder
 from evergraph.topology.cached import Scaling
 from evergraph.training.trainer import Objective
@@ -50,16 +40,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from typing_extensions import Unpack
 
-    from evergraph.online.folder.learner_folder import LearnerFolder
 
-logger = logging.getLogger(__name__)
-ARRAY = (
-    "an array has no column names: its columns are matched by position and not scaled, unlike the "
-    "columns of a table"
-)
-
-
-class ContinualNodeClassifier(Part, Closing):
+class ContinualNodeClassifier(Estimator):
     """Classifier for the nodes of a growing graph, updated instead of retrained.
 
     Nodes have the user's own ids, text or integers. They arrive with ``partial_fit``, with or
@@ -89,9 +71,12 @@ class ContinualNodeClassifier(Part, Closing):
             solves after every delta.
         on_alarm: called once with the ``Alarm`` that a delta raises, after the delta is learned
             and, in a folder, on disk.
+        random_state: another name for ``seed``, as scikit-learn has it; if given, it counts.
 
     Attributes:
-        classes_: known classes or labels in order of arrival: the columns of ``predict_proba``.
+        classes_: known classes or labels: the columns of ``predict_proba``, sorted after ``fit``,
+            in order of arrival otherwise.
+        n_features_in_, feature_names_in_: number and names of the columns of the first rows.
         applied_: the result of the last delta.
         reading_: how each column of the last DataFrame was read, one row per column; empty for
             plain numbers.
@@ -102,15 +87,14 @@ class ContinualNodeClassifier(Part, Closing):
     >>> model.predict(["c"])
     array(['x'], dtype='<U1')
 
-    With several labels per node:
+    A table without edges, as in scikit-learn:
 
-    >>> model = ContinualNodeClassifier(width=64, targets="labels")
-    >>> model = model.partial_fit(["a", "b"], torch.eye(2), [["x", "y"], ["y"]])
-    >>> model.predict(["a", "b"]), model.classes_.tolist()
-    ([['x', 'y'], ['y']], ['x', 'y'])
+    >>> model.fit([[0.0, 1.0], [1.0, 0.0]], ["up", "right"]).predict([[0.1, 0.9]])
+    array(['up'], dtype='<U2')
     """
 
-    _kept: InMemoryLearner | LearnerFolder | None = None  # from the first data on
+    _reading: Sequence[dict[str, str]] = ()
+    _noted_positions = False  # whether the notice that names are ignored was given
 
     def __init__(
         self,
@@ -128,6 +112,7 @@ class ContinualNodeClassifier(Part, Closing):
         tolerance: float = TOLERANCE,
         patience: int = PATIENCE,
         on_alarm: OnAlarm | None = None,
+        random_state: Any = None,
     ) -> None:
         self.topology, self.head, self.width = topology, head, width
         self.head_options, self.objective = head_options, objective
@@ -135,8 +120,7 @@ class ContinualNodeClassifier(Part, Closing):
         self.undirected, self.seed, self.columns = undirected, seed, columns
         self.targets = targets
         self.tolerance, self.patience, self.on_alarm = tolerance, patience, on_alarm
-        self.reading_: list[dict[str, str]] = []
-        self._noted_positions = False  # whether the notice that names are ignored was given
+        self.random_state = random_state
 
     @classmethod
     def open(
@@ -150,6 +134,8 @@ class ContinualNodeClassifier(Part, Closing):
         from evergraph.online.folder.learner_folder import LearnerFolder, parameters_of_model
 
         model = cls(**parameters)
+        if model.random_state is not None:
+            parameters["seed"] = parameters.pop("random_state")
         chosen = columns_of(model.columns)
         model._kept = LearnerFolder.open(
             path,
@@ -175,22 +161,11 @@ class ContinualNodeClassifier(Part, Closing):
             setattr(model, name, getattr(learner, name))
         return model
 
-    @property
-    def learner_(self) -> OnlineLearner:
-        """The underlying learner."""
-        return self._home.learner
-
-    @property
-    def _home(self) -> InMemoryLearner | LearnerFolder:
-        if self._kept is not None:
-            return self._kept
-        # Of threads that come here first, all get the same: ``setdefault`` is one step.
-        kept: InMemoryLearner = vars(self).setdefault("_kept", InMemoryLearner(self._made()))
-        return kept
-
-    @property
-    def _begun(self) -> bool:
-        return self.learner_.status().features > 0
+    @classmethod
+    def load(cls, path: Path | str) -> ContinualNodeClassifier:
+        """Return the model that ``save`` wrote, or that a learner's folder holds, in memory."""
+        with cls.open(path, readonly=True) as opened:
+            return copy.deepcopy(opened)
 
     def _made(self) -> OnlineLearner:
         check_choice("targets", self.targets, target_kinds.names())
@@ -212,19 +187,12 @@ class ContinualNodeClassifier(Part, Closing):
             topology=self.topology,
             head=head,
             targets=self.targets,
-            **{name: getattr(self, name) for name in PLAIN},
-        )
-
-    def fit(self, *given: Any, **named: Any) -> NoReturn:
-        """Raise: there is no fit that starts over; see ``partial_fit``."""
-        raise ConfigurationError(
-            "ContinualNodeClassifier has no fit: call partial_fit(nodes, features, labels, edges), "
-            "which adds to what was learned; create a new ContinualNodeClassifier to start over"
+            **{name: getattr(self, name) for name in PLAIN} | {"seed": self._drawn_seed},
         )
 
     def partial_fit(
         self,
-        nodes: Any,
+        nodes: Any = None,
         features: Any = None,
         labels: Any = None,
         edges: Any = None,
@@ -236,20 +204,24 @@ class ContinualNodeClassifier(Part, Closing):
         unknown_edges: str = "refuse",
         repeated: str = "last",
         key: str | None = None,
+        classes: Any = None,
         **names: Unpack[ColumnNames],
     ) -> ContinualNodeClassifier:
         """Add nodes, with labels where known, and edges between any nodes.
 
         Args:
-            nodes: ids of the new nodes, empty to add edges only. Or an object that holds
-                everything: a PyG ``Data`` or ``HeteroData`` (with nodes named ``paper/0`` and so
-                on), a NetworkX graph, a SciPy adjacency (with ``features`` and ``labels``), a table
-                of nodes with ``id``, ``label`` (or ``labels``, or ``target``), ``type`` and
-                features of any kind (and ``edges`` as a table), or a pair (nodes, edges).
+            nodes: ids of the new nodes, empty to add edges only; without it, the new nodes are
+                those of ``edges``, and labels are by id. Or rows of features, with their labels
+                next, as in ``fit``. Or an object that holds everything: a PyG ``Data`` or
+                ``HeteroData`` (with nodes named ``paper/0`` and so on), a NetworkX graph, a SciPy
+                adjacency (with ``features`` and ``labels``), a table of nodes with ``id``,
+                ``label`` (or ``labels``, or ``target``), ``type`` and features of any kind (and
+                ``edges`` as a table), or a pair (nodes, edges).
             features: one row per node; in a DataFrame, columns of any kind, see ``reading_``.
-            labels: one per node; None or NaN if unknown, in a tensor also -1. A list per node if
-                targets are labels, a number if they are numbers.
-            edges: pairs of ids, new or known; or a tensor [2, edges] of ids as in PyG.
+            labels: one per node, or by id; None or NaN if unknown, in a tensor also -1. If targets
+                are labels, a list per node or a matrix of 0 and 1; a number if they are numbers.
+            edges: pairs of ids, new or known, or triples with a weight; or a tensor [2, edges] of
+                ids as in PyG.
             edge_weights: one per edge, unless edges are a DataFrame with a column ``weight``.
                 Without weights, new edges weigh 1 and known ones keep their weight; weight 0
                 removes an edge.
@@ -264,121 +236,41 @@ class ContinualNodeClassifier(Part, Closing):
                 ``sum`` or ``mean`` of the weights, or the ``count`` of the rows, or ``refuse``. An
                 edge that is known gets the new weight, whatever the rule.
             key: of the call; a call with a known key is not applied again.
+            classes: not needed; scikit-learn's tools may give it.
             names: of the columns of tables, as ``id="customer_id"``; ``label``, ``source``,
                 ``target`` and ``weight`` likewise.
         """
         check_choice("unknown_edges", unknown_edges, UNKNOWN_EDGES)
-        given = nodes, features, labels, edges, edge_weights, relations, types, ids
+        options = {
+            "edges": edges, "edge_weights": edge_weights, "relations": relations, "types": types,
+            "unknown_edges": unknown_edges, "repeated": repeated, "key": key,
+        }  # fmt: skip
         # The first rows decide how columns are read: threads that bring them come one by one.
         with nullcontext() if self._begun else self._home.lock:
-            skip = unknown_edges == "skip"
-            delta = self._delta(*given, names, skip=skip, repeated=repeated, key=key)
-            return self._submit(delta)
+            if labels is None and are_rows_with_targets(nodes, features):
+                return self._learn_rows(nodes, features, **options, **names)
+            reader = self._reader()
+            given = {"nodes": nodes, "features": features, "labels": labels, "ids": ids}
+            delta, scheme = reader.delta(addition(**given, **options, **names))
+            self._noted_positions = reader.noted
+            return self._add(delta, scheme)
 
-    def _delta(
-        self,
-        nodes: Any,
-        features: Any,
-        labels: Any,
-        edges: Any,
-        edge_weights: Any,
-        relations: Any,
-        types: Any,
-        ids: Any,
-        names: Mapping[str, object],
-        *,
-        skip: bool,
-        repeated: str,
-        key: str | None,
-    ) -> Delta:
-        """Return what ``partial_fit`` was given as a delta, and keep how its columns are read."""
-        if isinstance(nodes, tuple) and len(nodes) == 2 and is_table(nodes[0]):
-            nodes, edges = nodes
-        if is_table(edges) and (theirs := of_edges(names)):
-            edges = renamed(arrow_table(edges), theirs)
-        read: NodeFeatures | None = None
-        if is_table(nodes):
-            if features is not None or labels is not None:
-                raise ConfigurationError("features and labels are columns of a table of nodes")
-            table = conversion.table_of_nodes(nodes, names, self.targets)
-            columns, noted = self._reading, self._noted_positions
-            told = read_rows(table, columns, self.targets, where="nodes", noted=noted)
-            self._noted_positions = noted or columns is None
-            if types is not None and told.types is not None:
-                raise ConfigurationError("types are told, but nodes have a column 'type' as well")
-            types = types if told.types is None else told.types.to_pylist()
-            nodes, labels, read = told.ids.to_pylist(), told.targets(), told.features
-        if is_pyg(nodes):
-            make = conversion.delta_of_hetero if is_hetero(nodes) else conversion.delta_of_data
-            delta = make(nodes, ids, key, self.targets, repeated)
-            if edge_weights is not None:
-                raise ConfigurationError("edge_weights are part of a Data object: give them there")
-        elif holds_graph(nodes):
-            given = {"features": features, "labels": labels, "edges": edges}
-            given = {k: v for k, v in given.items() if v is not None}
-            named = named_graph(nodes, repeated=repeated, **given)
-            delta = conversion.delta_of_named(named, ids, key, self.targets)
-            scheme, known = named.graph.columns, self._home.columns if self._begun else None
-            raw = known is None and scheme is not None and set(scheme.kinds.values()) == {"raw"}
-            if self._begun and scheme not in (None, known) and not raw:
-                raise DataError(
-                    "the columns of this graph are scaled by its own table: expected the scale of "
-                    "the first, so load it with columns=first.columns, or give its tables (nodes, "
-                    "edges)"
-                )
-            self._keep_columns(scheme, delta)
-        elif ids is not None:
-            raise ConfigurationError("ids are for a Data object: give nodes alone")
-        else:
-            new = conversion.as_ids(nodes)
-            targets = as_targets(self.targets, labels, len(new))
-            read = self._read(features, len(new), targets) if read is None else read
-            delta = Delta(
-                nodes=new,
-                features=read.features,
-                labels=targets,
-                edges=conversion.as_edges(edges),
-                weights=conversion.beside_edges(edge_weights, edges, WEIGHT),
-                relations=conversion.beside_edges(relations, edges, RELATION),
-                types=conversion.as_types(types),
-                key=key,
-            )
-            if skip:
-                delta, skipped = without_unknown(delta, self.learner_.knows_nodes)
-                say_skipped("edges", skipped)
-            rows, both_ways = len(delta.edges), self.undirected and not isinstance(edges, Tensor)
-            delta, again = without_repeats(delta, repeated, both_ways=both_ways)
-            say_repeated("edges", again, rows, repeated)
-            self._keep_columns(read.scheme, delta)
-        return delta
+    def _reader(self) -> AdditionReader:
+        columns = self._home.columns if self._begun else columns_of(self.columns)
+        return AdditionReader(self.learner_, columns, self.targets, self._noted_positions)
 
-    @property
-    def _reading(self) -> Columns | Scheme | None:
-        """How columns are read: as the first were, or by the user's choices."""
-        return self._home.columns if self._begun else columns_of(self.columns)
-
-    def _read(self, features: Any, count: int, labels: Sequence[NodeTarget | None]) -> NodeFeatures:
-        """Return features as numbers; columns of other kinds are read like the first ones."""
-        columns = self._reading
-        free = isinstance(columns, Columns) and not columns.kinds
-        if is_table(features) and not (free and is_numbered(features)):
-            noted = self._noted_positions
-            self._noted_positions = noted or columns is None
-            return read_frame(features, count, columns, labels, noted=noted)
-        if count and not self._noted_positions:
-            self._noted_positions = True
-            if isinstance(columns, Scheme):
-                say("features", ARRAY)
-            else:
-                logger.info("features: %s", ARRAY)
-        return NodeFeatures(conversion.as_features(features, count), None)
-
-    def _keep_columns(self, scheme: Scheme | None, delta: Delta) -> None:
-        """Store how columns are read, once the first delta is known to be valid."""
-        self.reading_ = [] if scheme is None else scheme.rows()
+    def _add(self, delta: Delta, scheme: Scheme | None) -> ContinualNodeClassifier:
+        """Apply a delta; how columns are read is stored once the first one is known to be valid."""
+        self._reading = () if scheme is None else scheme.rows()
         if len(delta.nodes) and not self._begun:
             self.learner_.check(delta)
             self._home.keep_columns(scheme)
+        return self._submit(delta)
+
+    @property
+    def reading_(self) -> list[dict[str, str]]:
+        """How each column of the last DataFrame was read; empty for plain numbers."""
+        return list(self._reading)
 
     def remove_edges(self, edges: Any, *, key: str | None = None) -> ContinualNodeClassifier:
         """Remove edges; embeddings are then as if they had never existed."""
@@ -389,7 +281,7 @@ class ContinualNodeClassifier(Part, Closing):
     ) -> ContinualNodeClassifier:
         """Replace the features of known nodes, as if they had always had these."""
         nodes = conversion.as_ids(ids, "ids")
-        rows = self._read(features, len(nodes), ()).features
+        rows = self._reader().read(features, len(nodes)).features
         return self._submit(Delta(updated=nodes, updated_features=rows, key=key))
 
     def label(self, ids: Any, labels: Any, *, key: str | None = None) -> ContinualNodeClassifier:
@@ -399,8 +291,7 @@ class ContinualNodeClassifier(Part, Closing):
     def _labelled(self, ids: Any, labels: Any) -> list[tuple[NodeId, NodeTarget]]:
         nodes = conversion.as_ids(ids, "ids")
         targets = as_targets(self.targets, labels, len(nodes))
-        if None in targets:
-            raise DataError(f"label of node {nodes[targets.index(None)]!r} is missing")
+        conversion.check_labelled(nodes, targets)
         return [(n, label) for n, label in zip(nodes, targets, strict=True) if label is not None]
 
     def forget(self, ids: Any, *, key: str | None = None) -> ContinualNodeClassifier:
@@ -430,42 +321,87 @@ class ContinualNodeClassifier(Part, Closing):
         """Apply deltas that the writing process has added, if ``readonly``; return how many."""
         return 0 if self._kept is None else self._kept.refresh()
 
-    @property
-    def classes_(self) -> np.ndarray[Any, Any]:
-        """Known classes or labels, in order of arrival; empty for numbers."""
-        return OneClass().array(self.learner_.classes)
+    @overload
+    def predict(self, X: Tensor, **asked: Any) -> Tensor | NDArray[Any]: ...
+    @overload
+    def predict(self, X: Sequence[Any] | NDArray[Any], **asked: Any) -> NDArray[Any]: ...
+    @overload
+    def predict(self, X: Any = None, **asked: Any) -> Any: ...
 
-    def predict(self, ids: Any) -> Any:
-        """Return the most likely class of each node, or a list of its labels, or its number."""
-        return conversion.targets_like(
-            self.targets, ids, self.learner_.predict(conversion.as_ids(ids, "ids"))
-        )
+    def predict(self, X: Any = None, *, rows: Any = None, edges: Any = None, **named: Any) -> Any:
+        """Return the most likely class of each node, or a list of its labels, or its number.
 
-    def predict_proba(self, ids: Any) -> Any:
-        """Return the probability of each class, or label, one column per class.
+        Nothing is added to the model: answers about new nodes are those of adding them, asking, and
+        forgetting them.
+
+        Args:
+            X: ids of nodes; or features of new nodes, a row each.
+            rows: new nodes, as a table with ``id`` or an index, or as rows of features by id.
+            edges: between any nodes, as in ``partial_fit``.
+            named: what else ``partial_fit`` takes about edges and nodes.
+        """
+        learner, ids, like = self._asked(X, rows, edges=edges, **named)
+        return conversion.targets_like(self.targets, like, learner.predict(ids))
+
+    @overload
+    def predict_proba(self, X: Tensor, **asked: Any) -> Tensor: ...
+    @overload
+    def predict_proba(self, X: Sequence[Any] | NDArray[Any], **asked: Any) -> NDArray[Any]: ...
+    @overload
+    def predict_proba(self, X: Any = None, **asked: Any) -> Any: ...
+
+    def predict_proba(
+        self, X: Any = None, *, rows: Any = None, edges: Any = None, **named: Any
+    ) -> Any:
+        """Return the probability of each class, or label, one column per class; see ``predict``.
 
         -> [ids, classes]; labels have independent probabilities, so rows do not add up to 1
         """
         target = target_of(self.targets)
         if not target.has_probabilities:
             raise ConfigurationError(f"predict_proba needs classes or labels, not {target.plural}")
-        classes, matrix = self.learner_.predict_proba(conversion.as_ids(ids, "ids"))
-        return conversion.matrix_like(ids, matrix, classes)
+        learner, ids, like = self._asked(X, rows, edges=edges, **named)
+        classes, matrix = learner.predict_proba(ids)
+        return conversion.matrix_like(like, matrix, classes)
+
+    def _asked(
+        self, X: Any, rows: Any, *, edges: Any = None, **named: Any
+    ) -> tuple[OnlineLearner, list[NodeId], Any]:
+        """Return the learner to ask, the ids to ask it about, and what has the answer's type."""
+        self._check_learned()
+        if rows is None and is_rows(X):
+            X, rows = None, X
+        like = X if rows is None else rows
+        ids = None if X is None else conversion.asked_ids(X)
+        if rows is None and edges is None:
+            return self.learner_, conversion.asked_ids(X), X
+        reader = self._reader()
+        delta = reader.question(ids, rows, edges=edges, name=type(self).__name__, **named)
+        asked = list(delta.nodes) if ids is None else ids
+        if edges is None and self.learner_.holds(delta.nodes, delta.features):
+            return self.learner_, asked, like
+        return self.learner_.after(delta), asked, like
+
+    @overload
+    def embed(self, ids: Tensor) -> Tensor: ...
+    @overload
+    def embed(self, ids: Sequence[Any] | NDArray[Any]) -> NDArray[Any]: ...
+    @overload
+    def embed(self, ids: Any) -> Any: ...
 
     def embed(self, ids: Any) -> Any:
         """Return the topology-aware embeddings of nodes.  -> [ids, dims]"""
         return conversion.matrix_like(ids, self.learner_.embed(conversion.as_ids(ids, "ids")))
 
-    def score(self, ids: Any, labels: Any, *, balanced: bool = False) -> float:
-        """Return the accuracy, micro F1 of labels or R²; balanced: averaged over classes."""
-        pairs = self._labelled(ids, labels)
-        found = self.learner_.predict([node for node, _ in pairs])
-        known = [target for _, target in pairs]
-        return target_score(self.targets, found, known, balanced=balanced)
-
     def explain(self, node: Any, *, top: int = 3, limit: int = 20) -> Explanation:
-        """Explain a prediction by at most ``limit`` nodes, for its ``top`` likeliest classes."""
-        return self.learner_.explain(conversion.as_ids([node], "ids")[0], top=top, limit=limit)
+        """Explain a prediction by at most ``limit`` nodes and columns, for ``top`` classes."""
+        scheme = self._home.columns
+        return self.learner_.explain(
+            conversion.as_ids([node], "ids")[0],
+            top=top,
+            limit=limit,
+            columns=() if scheme is None else scheme.columns_of_features,
+        )
 
     def suggest(self, n: int, *, among: Any = None) -> tuple[Suggestion, ...]:
         """Return at most n unlabelled nodes, of all or ``among`` some, to label next, and why."""
@@ -489,22 +425,3 @@ class ContinualNodeClassifier(Part, Closing):
         if self._kept is None:
             return super()._repr_html_()
         return f"<p><code>{escape(repr(self))}</code></p>{self.learner_._repr_html_()}"
-
-    def set_params(self, **parameters: Any) -> ContinualNodeClassifier:
-        """Change parameters, before the first data."""
-        known = self.get_params()
-        for name, value in parameters.items():
-            if name not in known:
-                raise ConfigurationError(
-                    f"ContinualNodeClassifier has no parameter {name!r}: "
-                    f"{did_you_mean(name, known)}it takes {', '.join(known)}"
-                )
-            if self._kept is not None:
-                raise ConfigurationError(f"{name} cannot change after the first data")
-            setattr(self, name, value)
-        return self
-
-    def close(self) -> None:
-        """Close the folder, if there is one, so that another process can open it."""
-        if self._kept is not None:
-            self._kept.close()

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import DataError
-from evergraph.core.notices import say_ignored
+from evergraph.core.errors import ConfigurationError, DataError, InvalidRowsError
+from evergraph.core.notices import say, say_ignored
 from evergraph.core.targets import target_of
 from evergraph.datasets.doors import NamedGraph
 from evergraph.graphs import Graph
@@ -40,8 +40,31 @@ from evergraph.tables.scheme import NodeFeatures, Scheme
 def as_ids(values: Any, name: str = "nodes") -> list[NodeId]:
     """Return ids as text and integers, from a list, an array, a Series, an Index or a tensor."""
     ids = plain_values(values, name)
+    if ids and all(type(value) is float and value.is_integer() for value in ids):
+        say(name, f"ids are whole numbers with a decimal point: {ids[0]!r} is read as {ids[0]:.0f}")
+        ids = [int(value) for value in ids]
     check_ids(f"id in {name}", ids)
     return ids
+
+
+def asked_ids(values: Any) -> list[NodeId]:
+    """Return the ids of nodes to be asked about."""
+    if values is None:
+        raise ConfigurationError("give ids of nodes, or rows of new ones, to ask about")
+    if hasattr(values, "ndim") and values.ndim == 1 and getattr(values.dtype, "kind", "") == "f":
+        wrong = [value for value in values.tolist() if not float(value).is_integer()]
+        if wrong:
+            raise InvalidRowsError(
+                f"ids of nodes must be text or whole numbers, not {wrong[0]!r}. Reshape your data "
+                "to [1, features] if this is a row of features"
+            )
+    return as_ids(values, "ids")
+
+
+def check_labelled(ids: Sequence[NodeId], targets: Sequence[NodeTarget | None]) -> None:
+    """Raise unless every node has a target."""
+    if None in targets:
+        raise DataError(f"label of node {ids[targets.index(None)]!r} is missing")
 
 
 def as_features(values: Any, count: int) -> Tensor:
@@ -50,9 +73,7 @@ def as_features(values: Any, count: int) -> Tensor:
     -> float32 [count, dims]
     """
     if values is None:
-        if count:
-            raise DataError(f"features must be given for {count} new nodes, one row per node")
-        return torch.zeros(0, 0)
+        return torch.zeros(count, 0)
     if hasattr(values, "toarray"):  # scipy's sparse matrices
         values = values.toarray()
     if isinstance(values, Tensor):
@@ -117,6 +138,31 @@ def as_edges(values: Any) -> Sequence[tuple[NodeId, NodeId]]:
             pairs.append((ends[0], ends[1]))
         return pairs
     return EdgeColumns(*(as_ids(side, "edges") for side in sides))
+
+
+def weighted_edges(edges: Any, weights: Any) -> tuple[Any, Any]:
+    """Return edges as pairs and their weights, which triples (u, v, w) hold.
+
+    >>> weighted_edges([("a", "b", 0.5), ("b", "c", 2)], None)
+    ([('a', 'b'), ('b', 'c')], [0.5, 2])
+    """
+    ends: Any
+    triples = isinstance(edges, np.ndarray) and edges.ndim == 2 and edges.shape[1] == 3
+    if triples and (edges.dtype.kind == "f" or len(edges) != 2):  # [2, edges] is meant otherwise
+        ends, own = edges[:, :2], edges[:, 2].astype(np.float64).tolist()
+        if ends.dtype.kind == "f" and (ends == np.floor(ends)).all():
+            ends = ends.astype(np.int64)
+    elif (
+        isinstance(edges, list | tuple)
+        and edges
+        and all(isinstance(edge, list | tuple) and len(edge) == 3 for edge in edges)
+    ):
+        ends, own = [(edge[0], edge[1]) for edge in edges], [edge[2] for edge in edges]
+    else:
+        return edges, weights
+    if weights is not None:
+        raise ConfigurationError("edge_weights are given, but edges hold weights as well")
+    return ends, own
 
 
 def beside_edges(values: Any, edges: Any, name: str) -> list[Any]:
@@ -205,9 +251,9 @@ def delta_of_data(
 
     kind: of the model's targets; repeated: for edges that it lists several times in one direction.
     """
-    if getattr(data, "x", None) is None:
-        raise DataError("the Data object must have features in 'x'")
-    nodes = _renamed(range(len(data.x)), ids, "rows of x")
+    features = getattr(data, "x", None)
+    count = int(data.num_nodes) if features is None else len(features)
+    nodes = _renamed(range(count), ids, "nodes" if features is None else "rows of x")
     rows = torch.empty(2, 0, dtype=torch.int64) if data.edge_index is None else data.edge_index
     check_edges(rows, len(nodes))
     named, weights = given_weights(data.to_dict())
@@ -218,7 +264,7 @@ def delta_of_data(
     rows, weights = rows[:, edges.rows], edges.checked_weights()
     delta = Delta(
         nodes=nodes,
-        features=as_features(data.x, len(nodes)),
+        features=as_features(features, len(nodes)),
         labels=targets_of_y(kind, data.y, len(nodes)),
         edges=_between(nodes, rows),
         weights=[] if weights is None else weights.tolist(),
@@ -241,13 +287,6 @@ def delta_of_hetero(
     indices = [index for name in data.node_types for index in range(kinds.count(name))]
     own = [f"{name}/{index}" for name, index in zip(kinds, indices, strict=True)]
     return delta_of_named(NamedGraph(graph, own), ids, key, kind)
-
-
-def label_array(labels: Sequence[Label]) -> np.ndarray[Any, Any]:
-    """Return labels as an array of integers, of text, or of both as objects."""
-    kinds = {type(label) for label in labels}
-    plain = np.int64 if kinds == {int} else np.str_ if kinds == {str} else object
-    return np.array(labels, dtype=plain)
 
 
 def targets_like(kind: str, ids: Any, found: Sequence[Any]) -> Any:
@@ -276,8 +315,8 @@ def matrix_like(ids: Any, matrix: Tensor, columns: Sequence[Label] | None = None
 
 
 def _index(ids: Any) -> Any:
-    """Return the index of a result: that of a Series, or the ids of an Index."""
-    return getattr(ids, "index", ids) if type(ids).__name__ == "Series" else ids
+    """Return the index of a result: that of a Series or a DataFrame, or the ids of an Index."""
+    return getattr(ids, "index", ids) if type(ids).__name__ in ("Series", "DataFrame") else ids
 
 
 WHERE = "features"  # prefix of messages

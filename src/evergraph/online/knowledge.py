@@ -300,7 +300,8 @@ class Knowledge:
         traced = ~(marked & stay) if self._cut else marked & ~stay
         self._urgent |= self.head.let_go(nodes if self._forgotten else nodes[traced])
         counts = self.labels.counts_
-        anew = self.head.landmarks_wanted(counts, changed=bool(len(nodes)), refit=refit)
+        labelled = bool(((old != UNLABELLED) | (new != UNLABELLED)).any())
+        anew = self.head.landmarks_wanted(counts, changed=labelled, refit=refit)
         if self.counted.tolerance and not exactly and (stored := self._stored()):
             near = self.counted.surely_near(nodes[stay], stored, updated=self._updated)
             stay[stay.clone()] = ~torch.from_numpy(near)

@@ -28,6 +28,7 @@ from evergraph.online.view import Answer, Page
 
 if TYPE_CHECKING:
     import pyarrow
+    from typing_extensions import Self
 
 
 class OnlineLearner(LearnerState):
@@ -115,6 +116,22 @@ class OnlineLearner(LearnerState):
                 target=self.head.target,
                 undirected=self.undirected,
             )
+
+    @property
+    def next_number(self) -> int:
+        """How many nodes have ever been added: a number for the next that has no id."""
+        return self._ids.base + self._ids.next
+
+    def holds(self, ids: Sequence[NodeId], features: Tensor) -> bool:
+        """Return whether all of these are known nodes with these features, in a graph with edges.
+
+        Without edges a known node is answered like a new one.
+        """
+        with self.writing:
+            known = self._knowledge
+            if known is None or not known.graph.num_edges or not all(self.knows_nodes(ids)):
+                return False
+            return known.graph.features[self._ids.positions(ids)].equal(features)
 
     def every_id(self) -> list[NodeId]:
         """Return the ids of all nodes, in order of arrival."""
@@ -209,10 +226,15 @@ class OnlineLearner(LearnerState):
         ('y', 2)
         """
         asked = list(delta.nodes) if ids is None else ids
+        later = self.after(delta)
+        answer = later.answer(asked, every_class=every_class)
+        return replace(answer, seq=later.status().seq - 1)
+
+    def after(self, delta: Delta) -> Self:
+        """Return a copy of the learner to which a delta was applied."""
         copied = self.copy()
-        seq = copied.status().seq
         copied.apply(delta)
-        return replace(copied.answer(asked, every_class=every_class), seq=seq)
+        return copied
 
     def _applied(
         self, delta: CheckedDelta, parts: Sequence[CheckedDelta]

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from evergraph.core.errors import ResultsError
-from evergraph.evaluation.yardstick import main_key, measured, spread
+from evergraph.evaluation.yardstick import main_key
 
 RESULT, PROGRESS, SEARCH = "result.json", "progress.json", "search"
 TESTINGS = ("local", "global")
@@ -21,8 +20,9 @@ ALL = "all data"  # kept by a run that receives every earlier task again
 Points = Iterable[tuple[float, float]]
 """(cost, value) pairs, one per run."""
 NEEDED = (
-    "average_accuracy", "average_forgetting", "average_accuracy_curve", "accuracy_matrix",
-    "coverage_ratio", "memory", "seconds", "config", "versions",
+    "metric", "protocol", "headline", "average_accuracy", "average_forgetting",
+    "anytime_accuracy", "average_accuracy_curve", "tested_after", "measures", "accuracy_matrix",
+    "coverage_ratio", "cumulative", "memory", "seconds", "config", "versions", "machine",
 )  # fmt: skip
 
 
@@ -69,8 +69,9 @@ class Finished:
 
     @property
     def protocol(self) -> str | None:
-        """The paper whose rules it follows; None if there is none, as in earlier versions."""
-        return self.result.get("protocol")
+        """The paper whose rules it follows; None if there is none."""
+        protocol: str | None = self.result["protocol"]
+        return protocol
 
     @property
     def headline(self) -> tuple[str, str]:
@@ -80,20 +81,11 @@ class Finished:
     @property
     def metric(self) -> str:
         """The metric of predictions, such as ``accuracy``."""
-        return str(self.result.get("metric", {}).get("name", "accuracy"))
+        return str(self.result["metric"]["name"])
 
     def main(self, what: str, testing: str) -> Any:
         """Return the main metric of a part of the result, such as its averages."""
         return self.result[what][testing][main_key(self.result)]
-
-    def anytime(self, testing: str) -> dict[str, Any]:
-        """Return the mean of AA over all tests, computed from the rows for early results."""
-        for name in ("anytime_accuracy", "area_under_curve"):
-            if name in self.result:
-                found: dict[str, Any] = self.main(name, testing)
-                return found
-        matrices = [s[testing][main_key(self.result)] for s in self.result["accuracy_matrix"]]
-        return spread([fmean(map(fmean, rows)) for rows in matrices])
 
     @property
     def step(self) -> str:
@@ -103,19 +95,12 @@ class Finished:
     @property
     def tested_after(self) -> list[int]:
         """The number of tasks learned before each test, or of steps if tasks come in batches."""
-        tests = len(self.main("average_accuracy_curve", "local"))
-        return list(self.result.get("tested_after", range(1, tests + 1)))
+        return list(self.result["tested_after"])
 
     @property
     def keeps_everything(self) -> bool:
         """Whether the method receives all earlier tasks again, like ``joint``."""
-        told = self.result.get("cumulative")
-        if told is not None:
-            return bool(told)
-        from evergraph.methods import methods  # loads torch: for results of earlier versions only
-
-        name = self.result["config"]["method"]["name"]
-        return name in methods.names() and methods.resolve(name).cumulative
+        return bool(self.result["cumulative"])
 
 
 def way_of(
@@ -123,13 +108,14 @@ def way_of(
 ) -> tuple[str, str]:
     """Return how a stored result is read: as given, else as its protocol reports.
 
-    >>> way_of({}), way_of({"headline": {"testing": "global", "averaging": "plain"}}, "local")
-    (('local', 'balanced'), ('local', 'plain'))
+    >>> result = {"headline": None, "metric": {"name": "accuracy", "key": "balanced"}}
+    >>> way_of(result), way_of(result, "global", "plain")
+    (('local', 'balanced'), ('global', 'plain'))
     """
-    told = result.get("headline") or {}
+    told = result["headline"] or {}
     return (
         testing or told.get("testing", TESTINGS[0]),
-        averaging or told.get("averaging", main_key(result)),
+        averaging or told.get("averaging") or main_key(result),
     )
 
 
@@ -187,7 +173,7 @@ def _read(path: Path) -> dict[str, Any]:
         dict(content["versions"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise ResultsError(f"{wrong}{type(error).__name__}: {error}") from None
-    return measured(content)
+    return content
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,8 @@ def _type(schema: Schema) -> str:
     kind = schema.get("type", "any value")
     if kind == "array":
         inner = _type(schema.get("items", {}))
-        return f"list of ({inner})" if " or " in inner else f"list of {inner}"
+        several = " or " in inner and not inner.startswith("[")
+        return f"list of ({inner})" if several else f"list of {inner}"
     least, most = schema.get("minimum"), schema.get("maximum")
     bounded = least is not None and most is not None and most < 2**53
     return f"{kind}, {least:,} to {most:,}" if bounded else str(kind)

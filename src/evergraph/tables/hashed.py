@@ -8,7 +8,7 @@ vector without refitting. A missing category is a row of zeros.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from hashlib import blake2b
@@ -54,19 +54,6 @@ def hashes_of(names: Iterable[str]) -> tuple[str, ...]:
     ('0de917af2f0a48a3', '4cee66ee49ec62e8')
     """
     return tuple(sorted(blake2b(name.encode(), digest_size=8).hexdigest() for name in names))
-
-
-def without_names(fitted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an encoder's saved state, with hashes in place of the names of an earlier version.
-
-    >>> without_names({"dims": 8, "known": ["red"]})
-    {'dims': 8, 'hashes': ('0de917af2f0a48a3',)}
-    """
-    kept = dict(fitted)
-    if "known" in kept:
-        names = kept.pop("known")
-        kept["hashes"] = None if names is None else hashes_of(names)
-    return kept
 
 
 class _HashEncoder(WideEncoder):

@@ -20,7 +20,7 @@ from evergraph.graphs import Graph
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Encoder, OwnEncoder
 from evergraph.tables.columns import column
-from evergraph.tables.hashed import TextEncoder, without_names
+from evergraph.tables.hashed import TextEncoder
 from evergraph.tables.values import Block, ColumnEncoder, LeftOut, Rule, column_kinds
 
 if TYPE_CHECKING:
@@ -178,6 +178,11 @@ first table did not have: expected age
             for place in range(each.encoder.width)
         ]
 
+    @property
+    def columns_of_features(self) -> list[str]:
+        """The column that each feature comes from."""
+        return [each.name for each in self.columns for _ in range(each.encoder.width)]
+
     def encode(self, table: pa.Table, *, before: int = 0) -> Tensor:
         """Return the features of a table's rows, as ``read`` does.  -> float32 [rows, width]"""
         return self.read(table, before=before).features
@@ -265,11 +270,10 @@ first table did not have: expected age
             check_once("names of columns", [each.name for each in stored.columns])
             columns = []
             for each in stored.columns:
-                fitted = without_names(each.encoder)
                 if each.kind == OwnEncoder.name:
-                    encoder: ColumnEncoder = OwnEncoder.from_json(fitted, encoders)
+                    encoder: ColumnEncoder = OwnEncoder.from_json(each.encoder, encoders)
                 else:
-                    encoder = _read_back(column_kinds.resolve(each.kind), fitted)
+                    encoder = _read_back(column_kinds.resolve(each.kind), each.encoder)
                 columns.append(Column(each.name, encoder, each.gaps))
             return cls(tuple(columns), stored.strict, stored.refuse_gaps)
         except (UnknownNameError, KeyError, TypeError, ValueError) as error:

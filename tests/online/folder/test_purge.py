@@ -21,7 +21,6 @@ from evergraph.online.folder.backup import backup
 from evergraph.online.folder.checkup import checkup
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.markers import COLUMNS_FILE, stored_columns, with_check
 from evergraph.online.folder.snapshot import SnapshotShelf
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
@@ -179,32 +178,6 @@ def test_no_category_tag_or_word_of_a_forgotten_node_is_in_any_file(tmp_path):
     with LearnerFolder.open(tmp_path) as folder:  # and what is new is still noticed
         block = folder.columns.read(pa.table(LATER)).blocks
         assert [list(block[name].new) for name in ("town", "tags")] == [["Oslo"], ["oslo"]]
-
-
-def test_names_that_an_earlier_version_kept_go_with_a_purge(tmp_path):
-    """The file as it was written before: categories by name."""
-    with mixed_folder(tmp_path) as folder:
-        fresh = folder.columns
-    path = tmp_path / COLUMNS_FILE
-    content = json.loads(path.read_text())
-    for each in content["columns"]:
-        names = {"town": ["Bern", "Rome", "Secretville"]}.get(each["name"])
-        names = {"tags": ["bern", "rome", "secrettag", "staff"]}.get(each["name"], names)
-        if names:
-            each["encoder"] = {k: v for k, v in each["encoder"].items() if k != "hashes"}
-            each["encoder"]["known"] = names
-    path.write_text(json.dumps(with_check(content)))
-    with LearnerFolder.open(tmp_path) as folder:
-        assert folder.columns == fresh
-        assert columns_secrets(tmp_path) >= {b"secretville", b"secrettag"}
-        folder.purge()
-        assert columns_secrets(tmp_path) == set()
-    with LearnerFolder.open(tmp_path) as folder:
-        assert folder.columns == fresh
-        assert stored_columns(tmp_path) == fresh
-        written = path.stat().st_mtime_ns
-        folder.purge()
-        assert path.stat().st_mtime_ns == written  # once is enough
 
 
 def test_killed_at_any_step_the_folder_opens_as_it_was_or_is_to_be(tmp_path, monkeypatch):

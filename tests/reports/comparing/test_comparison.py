@@ -264,7 +264,7 @@ def test_a_protocol_says_how_results_are_read():
     result = {"headline": {"testing": "global", "averaging": "plain"}}
     assert way_of(result) == ("global", "plain")
     assert way_of(result, "local", "balanced") == ("local", "balanced")
-    assert way_of({"metric": {"key": "r2"}}) == ("local", "r2")
+    assert way_of({"headline": None, "metric": {"key": "r2"}}) == ("local", "r2")
 
 
 def test_results_in_memory_are_compared():

@@ -62,7 +62,7 @@ def test_a_column_for_each_measure_that_any_run_has(tmp_path, write_run, change)
     write_run(tmp_path, "old", [0.5])
     change(
         write_run(tmp_path, "new", [0.75]),
-        area_under_curve={way: {"balanced": {"mean": 0.875, "std": 0.125}} for way in WAYS},
+        anytime_accuracy={way: {"balanced": {"mean": 0.875, "std": 0.125}} for way in WAYS},
         measures={
             "local": {"calibration_error": {"mean": 0.0625, "std": None}, "forward_transfer": None},
             "global": {"calibration_error": {"mean": 0.25, "std": 0.0}, "forward_transfer": None},
@@ -73,7 +73,7 @@ def test_a_column_for_each_measure_that_any_run_has(tmp_path, write_run, change)
     assert names == ["AAA local", "ECE local", "AAA global", "ECE global"]
     assert [[cell.text for cell in row[3:]] for row in table.rows] == [
         ["87.5 ± 12.5", "6.2", "87.5 ± 12.5", "25.0 ± 0.0"],
-        ["50.0 ± 0.0", "-", "50.0 ± 0.0", "-"],  # of its rows
+        ["50.0 ± 0.0", "-", "50.0 ± 0.0", "-"],
     ]
     # What is missing is empty in CSV and sorts in HTML.
     new, old = csv.DictReader(io.StringIO(csv_text(table)))

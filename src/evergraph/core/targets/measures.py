@@ -13,7 +13,7 @@ THRESHOLD = 0.5  # a node gets the labels with a higher probability
 
 def plain_accuracy(predicted: Tensor, labels: Tensor) -> float:
     """Return the share of correctly classified nodes.  int64 [n], int64 [n] -> 0..1"""
-    return float((predicted == labels).float().mean())
+    return float((predicted == labels).double().mean())
 
 
 def balanced_accuracy(predicted: Tensor, labels: Tensor) -> float:

@@ -413,7 +413,6 @@ def import_graph(
 
 def _there_already(out: Path, inputs: Inputs) -> ImportReport:
     about = read_facts(out).get("about", {}) if is_graph_folder(out) else {}
-    # What earlier versions wrote lacks some inputs, which had their defaults then.
     if "inputs" not in about or TypeAdapter(Inputs).validate_python(about["inputs"]) != inputs:
         raise DataError(
             f"{out}: exists and is not a graph of these tables: choose another folder, or "

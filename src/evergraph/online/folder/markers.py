@@ -22,7 +22,6 @@ from evergraph.core.file_lock import LOCK_FILE, FileLock
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import written_aside
 from evergraph.tables.choices import OTHERS, Columns, Encoder, registered
-from evergraph.tables.hashed import without_names
 from evergraph.tables.scheme import Scheme
 from evergraph.topology import topologies
 
@@ -194,7 +193,7 @@ def acknowledged_in(path: Path) -> int:
 
 # How the columns of tables are read, fitted on the first table. It is written before the first
 # delta that uses it, and stays: a learner that has nodes but no such file began with plain numbers
-# and stays with them. It stores hashes of categories; an earlier version stored their names.
+# and stays with them. It stores hashes of categories.
 COLUMNS_FILE = "columns.json"
 _FIELDS = {"format", "columns", "strict", "refuse_gaps", CHECK}
 
@@ -220,22 +219,8 @@ def store_columns(folder: Path, scheme: Scheme | None) -> None:
     if scheme is None:
         (folder / COLUMNS_FILE).unlink(missing_ok=True)
     else:
-        _write_columns(folder, scheme.to_json())
-
-
-def _write_columns(folder: Path, content: Mapping[str, Any]) -> None:
-    with disk_is_enough(folder), written_aside(folder / COLUMNS_FILE) as file:
-        file.write(json.dumps(with_check(content)).encode())
-
-
-def drop_names(folder: Path) -> None:
-    """Rewrite the file if an earlier version left the names of categories in it."""
-    # It is read as JSON, not as a scheme, which may need encoders that are not available.
-    if (folder / COLUMNS_FILE).exists():
-        content = read_checked(folder / COLUMNS_FILE)
-        kept = [each | {"encoder": without_names(each["encoder"])} for each in content["columns"]]
-        if kept != content["columns"]:
-            _write_columns(folder, content | {"columns": kept})
+        with disk_is_enough(folder), written_aside(folder / COLUMNS_FILE) as file:
+            file.write(json.dumps(with_check(scheme.to_json())).encode())
 
 
 def columns_for(folder: Path, choices: Columns) -> Scheme | Columns | None:

@@ -342,7 +342,6 @@ class FolderWriter:
                     for name in (markers.FORMAT_FILE, markers.COLUMNS_FILE):
                         for path in self.path.glob(f".{name}-*"):  # left by a killed process
                             path.unlink(missing_ok=True)
-                    markers.drop_names(self.path)  # of categories, which earlier versions stored
                     markers.sync(self.path)
                 self._count_anew()
                 emptied = self._journal.begin_anew(self.seq, keys=keys)

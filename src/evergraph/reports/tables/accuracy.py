@@ -145,11 +145,8 @@ def beyond_table(groups: Sequence[Group]) -> Table:
     """Return a row for each run and a column for each measure that any run has."""
 
     def found(run: Finished, name: str, testing: str) -> dict[str, Any] | None:
-        if name == "anytime_accuracy":
-            return run.anytime(testing)
-        # Earlier versions have accuracies only.
-        spread: dict[str, Any] | None = run.result.get("measures", {}).get(testing, {}).get(name)
-        return spread
+        measured: dict[str, Any] = run.result["measures"][testing]
+        return run.main(name, testing) if name == "anytime_accuracy" else measured.get(name)
 
     def cell(run: Finished, name: str, testing: str) -> Cell:
         spread = found(run, name, testing)
@@ -181,7 +178,7 @@ def memory_table(groups: Sequence[Group]) -> Table:
     """Return one row per run: values of each kind, their sum, edges and bytes."""
     caption = (
         "Kept between tasks: samples, gradients and importance are float32 values as the paper "
-        "counts them, floats is their sum, edges are adjacency entries, bytes are the actual size. "
+        "counts them, floats is their sum, edges are adjacency entries, size is in memory. "
         "A method that receives all earlier tasks again keeps all data, which is not counted."
     )
 
@@ -189,12 +186,13 @@ def memory_table(groups: Sequence[Group]) -> Table:
         counts = [run.result["memory"].get(part, 0) for part in COUNTED]
         return [*(Cell(count_of(count), (count,)) for count in counts), kept_cell(run)]
 
-    return Table("memory", caption, (*NAMED, *numbers((*COUNTED, "bytes"))), rows_of(groups, cells))
+    columns = (*NAMED, *numbers(COUNTED), TableColumn("size", ("bytes",)))
+    return Table("memory", caption, columns, rows_of(groups, cells))
 
 
 def memory_comparison(runs: Sequence[Finished]) -> Table:
     """Return the same for runs outside a report, in their order."""
-    caption = "kept between tasks: float32 values as the paper counts them, edges, bytes"
+    caption = "kept between tasks: float32 values as the paper counts them, edges, size"
     return replace(memory_table(alone(runs)), caption=caption)
 
 
@@ -228,16 +226,15 @@ def machine_table(groups: Sequence[Group]) -> Table:
         "The machine as far as it is recorded, the requested device, and the largest resident "
         "memory of a participating process."
     )
-    columns = (*NAMED, *map(TableColumn, ("machine", "device")), *numbers(("peak bytes",)))
+    peak = TableColumn("peak memory", ("peak bytes",))
+    columns = (*NAMED, *map(TableColumn, ("machine", "device")), peak)
 
     def cells(run: Finished) -> tuple[Cell, ...]:
         peak = run.result.get("peak_rss_bytes")
         device = str(run.result["config"].get("device", "-"))
         told = Cell(size(peak), (peak,)) if peak else Cell("-")
-        machine = run.result.get("machine") or "-"
-        if isinstance(machine, dict):
-            machine = ", ".join(f"{name} {value}" for name, value in machine.items())
-        return Cell(str(machine)), Cell(device), told
+        machine = ", ".join(f"{name} {value}" for name, value in run.result["machine"].items())
+        return Cell(machine or "-"), Cell(device), told
 
     return Table("machine", caption, columns, rows_of(groups, cells))
 

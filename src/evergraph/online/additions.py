@@ -1,0 +1,280 @@
+"""Nodes and edges as users hold them, read as a delta."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.notices import say
+from evergraph.core.targets import target_of
+from evergraph.datasets.doors import holds_graph, named_graph
+from evergraph.graphs.pyg import is_hetero
+from evergraph.graphs.repeats import say_repeated
+from evergraph.online import conversion
+from evergraph.online.codecs.tables import read_rows
+from evergraph.online.conversion import is_numbered, read_frame
+from evergraph.online.delta import Delta, NodeId, NodeTarget
+from evergraph.online.labels import as_targets
+from evergraph.online.learner import OnlineLearner
+from evergraph.online.rows import checked_rows, is_rows, names_of_rows, row_ids
+from evergraph.online.upsert import without_repeats, without_unknown
+from evergraph.tables import Columns, Scheme
+from evergraph.tables.columns import RELATION, TYPE, WEIGHT
+from evergraph.tables.edges import say_skipped
+from evergraph.tables.frames import arrow_table, is_pyg, is_sparse, is_table
+from evergraph.tables.names import of_edges, renamed
+from evergraph.tables.scheme import NodeFeatures
+
+logger = logging.getLogger(__name__)
+ARRAY = (
+    "an array has no column names: its columns are matched by position and not scaled, unlike the "
+    "columns of a table"
+)
+FEATURELESS = (
+    "there are no features: a column of ones is used, and nodes are classified by the labels "
+    "nearby and by their degrees"
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Addition:
+    """The arguments of ``ContinualNodeClassifier.partial_fit``, as they were given."""
+
+    nodes: Any
+    features: Any = None
+    labels: Any = None
+    edges: Any = None
+    edge_weights: Any = None
+    relations: Any = None
+    types: Any = None
+    ids: Any = None
+    unknown_edges: str = "refuse"
+    repeated: str = "last"
+    key: str | None = None
+    names: Mapping[str, object] = field(default_factory=dict)  # of columns of tables
+
+
+def addition(**given: Any) -> Addition:
+    """Return an addition of its arguments, of which those that it has no field for name columns."""
+    own = {name: value for name, value in given.items() if name in _FIELDS}
+    return Addition(**own, names={k: v for k, v in given.items() if k not in own})
+
+
+_FIELDS = {each.name for each in fields(Addition)}
+
+
+@dataclass(eq=False)
+class AdditionReader:
+    """Reads additions to a model.
+
+    Attributes:
+        learner: that they are for.
+        columns: how its columns are read, None for plain numbers; choices before the first nodes.
+        targets: kind of the model's targets.
+        noted: whether the notice about columns by position was given.
+    """
+
+    learner: OnlineLearner
+    columns: Columns | Scheme | None
+    targets: str
+    noted: bool
+
+    @property
+    def begun(self) -> bool:
+        """Whether the learner has features."""
+        return self.learner.status().features > 0
+
+    def delta(self, given: Addition) -> tuple[Delta, Scheme | None]:
+        """Return an addition as a delta, and how its columns were read."""
+        nodes = given.nodes
+        if isinstance(nodes, tuple) and len(nodes) == 2 and is_table(nodes[0]):
+            given = replace(given, nodes=nodes[0], edges=nodes[1])
+        if is_table(given.edges) and (theirs := of_edges(given.names)):
+            given = replace(given, edges=renamed(arrow_table(given.edges), theirs))
+        if is_table(given.nodes):
+            given = self._of_table(given)
+        if is_pyg(given.nodes):
+            delta, scheme = self._of_pyg(given), None
+        elif holds_graph(given.nodes):
+            delta, scheme = self._of_graph(given)
+        elif given.ids is not None:
+            raise ConfigurationError("ids are for a Data object: give nodes alone")
+        else:
+            delta, scheme = self._of_columns(given)
+        if len(delta.nodes) and not delta.features.shape[1]:
+            delta = replace(delta, features=self._ones(len(delta.nodes)))
+        return delta, scheme
+
+    def rows(
+        self, X: Any, labels: Sequence[NodeTarget | None], *, name: str, **given: Any
+    ) -> tuple[Delta, Scheme | None]:
+        """Return rows of features as a delta, with their index or the next numbers as ids.
+
+        labels: one per row, or empty; name: of the estimator; given: as in ``Addition``
+        """
+        width = self.learner.status().features or None
+        values = checked_rows(
+            X, width=None if isinstance(self.columns, Scheme) else width, name=name
+        )
+        ids = row_ids(values, start=self.learner.next_number)
+        given = {"nodes": ids, "features": values, "labels": labels or None} | given
+        return self.delta(addition(**given))
+
+    def _checked(self, X: Any, name: str) -> Any:
+        named = isinstance(self.columns, Scheme)
+        width = None if named else self.learner.status().features or None
+        return checked_rows(X, width=width, name=name)
+
+    def question(
+        self, ids: Sequence[NodeId] | None, rows: Any, *, edges: Any, name: str, **given: Any
+    ) -> Delta:
+        """Return what is to be added to a copy of the learner, without labels.
+
+        ids: of the nodes asked about; rows: new nodes, if there are any
+        """
+        given = given | {"edges": edges}
+        if rows is None:
+            known = self.learner.knows_nodes(ids or ())
+            new = [node for node, there in zip(ids or (), known, strict=True) if not there]
+            return self.delta(addition(nodes=new, **given))[0]
+        if isinstance(rows, dict) and not is_sparse(rows):
+            nodes, features = list(rows), list(rows.values())
+            return self.delta(addition(nodes=nodes, features=features, **given))[0]
+        if names_of_rows(rows) or (holds_graph(rows) and not is_rows(rows)):
+            return replace(self.delta(addition(nodes=rows, **given))[0], labels=())
+        rows = self._checked(rows, name)
+        delta = self.rows(rows, (), name=name, **given)[0]
+        if edges is not None:
+            return delta
+        # Numbers of rows by themselves may be those of other nodes, unless they are the same rows.
+        nodes = row_ids(rows)
+        if not self.learner.holds(nodes, delta.features):
+            nodes = [f"row {number} of a question" for number in range(len(nodes))]
+        return replace(delta, nodes=nodes)
+
+    def _of_table(self, given: Addition) -> Addition:
+        """Return the columns of a table of nodes."""
+        if given.features is not None or given.labels is not None:
+            raise ConfigurationError("features and labels are columns of a table of nodes")
+        table = conversion.table_of_nodes(given.nodes, given.names, self.targets)
+        label = target_of(self.targets).column
+        if "id" in table.column_names and not set(table.column_names) - {"id", label, TYPE}:
+            columns = {name: table[name].to_pylist() for name in table.column_names}
+            types = columns.get(TYPE, given.types)
+            nodes, labels = columns["id"], columns.get(label)
+            return replace(given, nodes=nodes, labels=labels, types=types)
+        told = read_rows(table, self.columns, self.targets, where="nodes", noted=self.noted)
+        self.noted = self.noted or self.columns is None
+        if given.types is not None and told.types is not None:
+            raise ConfigurationError("types are given, but nodes have a column 'type' as well")
+        types = given.types if told.types is None else told.types.to_pylist()
+        return replace(
+            given,
+            nodes=told.ids.to_pylist(),
+            features=told.features,
+            labels=told.targets(),
+            types=types,
+        )
+
+    def _of_pyg(self, given: Addition) -> Delta:
+        if given.edge_weights is not None:
+            raise ConfigurationError("edge_weights are part of a Data object: give them there")
+        data = given.nodes
+        make = conversion.delta_of_hetero if is_hetero(data) else conversion.delta_of_data
+        return make(data, given.ids, given.key, self.targets, given.repeated)
+
+    def _of_graph(self, given: Addition) -> tuple[Delta, Scheme | None]:
+        options = {name: getattr(given, name) for name in ("features", "labels", "edges")}
+        options = {name: value for name, value in options.items() if value is not None}
+        named = named_graph(given.nodes, repeated=given.repeated, **options)
+        delta = conversion.delta_of_named(named, given.ids, given.key, self.targets)
+        scheme, known = named.graph.columns, self.columns if self.begun else None
+        raw = known is None and scheme is not None and set(scheme.kinds.values()) == {"raw"}
+        if self.begun and scheme not in (None, known) and not raw:
+            raise DataError(
+                "the columns of this graph are scaled by its own table: expected the scale of "
+                "the first, so load it with columns=first.columns, or give its tables (nodes, "
+                "edges)"
+            )
+        return delta, scheme
+
+    def _of_columns(self, given: Addition) -> tuple[Delta, Scheme | None]:
+        edges, weights = conversion.weighted_edges(given.edges, given.edge_weights)
+        ends = conversion.as_edges(edges)
+        labels: Any = given.labels
+        late: list[tuple[NodeId, NodeTarget]] = []
+        if given.nodes is None:
+            nodes, labels, late = self._of_edges(ends, labels)
+        else:
+            nodes = conversion.as_ids(given.nodes)
+        if isinstance(labels, Mapping):
+            labels = [labels.get(node) for node in nodes]
+        targets = as_targets(self.targets, labels, len(nodes))
+        read = self.read(given.features, len(nodes), targets)
+        delta = Delta(
+            nodes=nodes,
+            features=read.features,
+            labels=targets,
+            late=late,
+            edges=ends,
+            weights=conversion.beside_edges(weights, edges, WEIGHT),
+            relations=conversion.beside_edges(given.relations, edges, RELATION),
+            types=conversion.as_types(given.types),
+            key=given.key,
+        )
+        if given.unknown_edges == "skip":
+            delta, skipped = without_unknown(delta, self.learner.knows_nodes)
+            say_skipped("edges", skipped)
+        rows = len(delta.edges)
+        both_ways = self.learner.undirected and not isinstance(edges, Tensor)
+        delta, again = without_repeats(delta, given.repeated, both_ways=both_ways)
+        say_repeated("edges", again, rows, given.repeated)
+        return delta, read.scheme
+
+    def _of_edges(
+        self, edges: Sequence[tuple[NodeId, NodeId]], labels: Any
+    ) -> tuple[list[NodeId], list[Any], list[tuple[NodeId, NodeTarget]]]:
+        """Return the new nodes of edges, their labels, and the labels of known nodes."""
+        by_id: dict[NodeId, Any] = {} if labels is None else dict(labels.items())
+        met = list(dict.fromkeys([*(end for edge in edges for end in edge), *by_id]))
+        known = self.learner.knows_nodes(met)
+        new = [node for node, there in zip(met, known, strict=True) if not there]
+        targets = as_targets(self.targets, [by_id.get(node) for node in met], len(met))
+        rows = list(zip(met, targets, known, strict=True))
+        late = [(node, target) for node, target, there in rows if there and target is not None]
+        return new, [target for _, target, there in rows if not there], late
+
+    def _ones(self, count: int) -> Tensor:
+        """Return the features of nodes of a graph without any.  -> float32 [count, 1]"""
+        knowledge = self.learner.knowledge
+        if knowledge is None:
+            say("nodes", FEATURELESS)
+        elif not bool((knowledge.graph.features[knowledge.graph.alive] == 1).all()):
+            width = knowledge.graph.num_features
+            raise DataError(f"features must be given for {count} new nodes, {width} a node")
+        return torch.ones(count, 1)
+
+    def read(
+        self, features: Any, count: int, labels: Sequence[NodeTarget | None] = ()
+    ) -> NodeFeatures:
+        """Return features as numbers; columns of other kinds are read like the first ones."""
+        if isinstance(features, NodeFeatures):  # of a table of nodes
+            return features
+        columns = self.columns
+        free = isinstance(columns, Columns) and not columns.kinds
+        if is_table(features) and not (free and is_numbered(features)):
+            noted, self.noted = self.noted, self.noted or columns is None
+            return read_frame(features, count, columns, labels, noted=noted)
+        if count and features is not None and not self.noted:
+            self.noted = True
+            if isinstance(columns, Scheme):
+                say("features", ARRAY)
+            else:
+                logger.info("features: %s", ARRAY)
+        return NodeFeatures(conversion.as_features(features, count), None)

@@ -1,0 +1,253 @@
+"""What scikit-learn's tools ask of an estimator, for a model of a growing graph."""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evergraph.core.component import Part
+from evergraph.core.errors import (
+    ConfigurationError,
+    InvalidRowsError,
+    NothingLearnedError,
+    did_you_mean,
+)
+from evergraph.core.file_lock import Closing
+from evergraph.core.targets import OneClass, target_of
+from evergraph.datasets.doors import holds_graph
+from evergraph.online import conversion
+from evergraph.online.additions import AdditionReader
+from evergraph.online.delta import Delta
+from evergraph.online.folder.in_memory import InMemoryLearner
+from evergraph.online.folder.saved import save_learner
+from evergraph.online.labels import as_targets, target_score
+from evergraph.online.learner import OnlineLearner
+from evergraph.online.rows import checked_rows, is_rows, row_targets, sorted_by_class
+from evergraph.tables.frames import is_a
+from evergraph.tables.scheme import Scheme
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from evergraph.online.folder.learner_folder import LearnerFolder
+
+
+class Estimator(Part, Closing):
+    """The habits of scikit-learn: begin anew with ``fit``, parameters, scores, copies.
+
+    Nothing here imports scikit-learn unless it asks for its own tags.
+    """
+
+    seed: int
+    random_state: Any
+    targets: str
+    _kept: InMemoryLearner | LearnerFolder | None = None  # from the first data on
+
+    @abstractmethod
+    def _made(self) -> OnlineLearner:
+        """Return an empty learner with the parameters of this model."""
+
+    @abstractmethod
+    def _reader(self) -> AdditionReader:
+        """Return what reads nodes and edges for this model."""
+
+    @abstractmethod
+    def _add(self, delta: Delta, scheme: Scheme | None) -> Self:
+        """Apply a delta that adds nodes."""
+
+    @abstractmethod
+    def _asked(self, X: Any, rows: Any, **named: Any) -> tuple[OnlineLearner, list[Any], Any]:
+        """Return a learner, the ids to ask it about, and what has the type of the answer."""
+
+    @abstractmethod
+    def partial_fit(self, nodes: Any, *given: Any, **named: Any) -> Self:
+        """Add nodes."""
+
+    @property
+    def learner_(self) -> OnlineLearner:
+        """The underlying learner."""
+        return self._home.learner
+
+    @property
+    def _home(self) -> InMemoryLearner | LearnerFolder:
+        if self._kept is not None:
+            return self._kept
+        # Of threads that come here first, all get the same: ``setdefault`` is one step.
+        kept: InMemoryLearner = vars(self).setdefault("_kept", InMemoryLearner(self._made()))
+        return kept
+
+    @property
+    def _begun(self) -> bool:
+        return self._kept is not None and self.learner_.status().features > 0
+
+    @property
+    def _drawn_seed(self) -> int:
+        if self.random_state is None:
+            return self.seed
+        if hasattr(self.random_state, "randint"):  # NumPy's RandomState
+            return int(self.random_state.randint(2**31 - 1))
+        return int(self.random_state)
+
+    def fit(self, X: Any = None, y: Any = None, *, edges: Any = None, **named: Any) -> Self:
+        """Begin anew and learn rows, nodes of a graph or tables; ``partial_fit`` goes on.
+
+        Args:
+            X: a row of features per node: an array, a sparse matrix or a DataFrame, whose index
+                then has the ids; otherwise ids are 0, 1, 2, ... Or all that ``partial_fit`` takes
+                in one object, without y.
+            y: the target of each row; None or NaN if unknown. ``classes_`` are sorted.
+            edges: between ids, as in ``partial_fit``; a table without edges needs none.
+            named: further arguments of ``partial_fit``.
+        """
+        if "sample_weight" in named:
+            raise InvalidRowsError(
+                "sample_weight cannot be given: every labelled node counts alike "
+                "(objective='plain'), or every class (objective='balanced')"
+            )
+        if not isinstance(self._kept, InMemoryLearner | None):
+            raise ConfigurationError(
+                "fit begins anew, which a model in a folder cannot: use partial_fit, or another "
+                "folder"
+            )
+        for name in ("_kept", "applied_", "_reading", "_noted_positions"):
+            vars(self).pop(name, None)
+        if y is None and X is not None and (holds_graph(X) or edges is not None):
+            return self.partial_fit(X, edges=edges, **named)
+        if X is None:
+            return self.partial_fit(None, labels=y, edges=edges, **named)
+        return self._learn_rows(X, y, edges=edges, **named)
+
+    def _learn_rows(self, X: Any, y: Any, **named: Any) -> Self:
+        name = type(self).__name__
+        X = checked_rows(X, width=None, name=name)
+        labels = row_targets(self.targets, y, len(X), name=name)
+        delta, scheme = self._reader().rows(X, labels, name=name, **named)
+        return self._add(
+            sorted_by_class(delta) if target_of(self.targets).is_class else delta, scheme
+        )
+
+    @property
+    def classes_(self) -> np.ndarray[Any, Any]:
+        """Known classes or labels, in order of arrival; empty for numbers."""
+        return OneClass().array(self.learner_.classes)
+
+    @property
+    def n_features_in_(self) -> int:
+        """How many columns the first rows had."""
+        self._check_begun("n_features_in_")
+        scheme = self._home.columns
+        return self.learner_.status().features if scheme is None else len(scheme.columns)
+
+    @property
+    def feature_names_in_(self) -> np.ndarray[Any, Any]:
+        """Names of the columns of the first rows, if they had names."""
+        self._check_begun("feature_names_in_")
+        if (scheme := self._home.columns) is None:
+            raise AttributeError("feature_names_in_: the first rows had no column names")
+        return np.array([each.name for each in scheme.columns], dtype=object)
+
+    def _check_begun(self, name: str) -> None:
+        if not self._begun:
+            raise AttributeError(f"{name} is known after fit or partial_fit")
+
+    def predict_log_proba(self, X: Any = None, **asked: Any) -> Any:
+        """Return the logarithms of ``predict_proba``, with the same arguments."""
+        return self._logarithms(self.predict_proba(X, **asked))
+
+    @abstractmethod
+    def predict_proba(self, X: Any = None, **asked: Any) -> Any:
+        """Return the probability of each class."""
+
+    @staticmethod
+    def _logarithms(shares: Any) -> Any:
+        least = np.finfo(np.float32).tiny
+        return shares.clip(least).log() if hasattr(shares, "log") else np.log(shares.clip(least))
+
+    def decision_function(self, X: Any = None, **asked: Any) -> Any:
+        """Return a score per class, or how much likelier the second of two classes is, as a log.
+
+        Arguments are those of ``predict_proba``.  -> [n, classes], or [n] for two classes
+        """
+        scores = self.predict_log_proba(X, **asked)
+        if not target_of(self.targets).is_class or scores.shape[1] != 2:
+            return scores
+        sides = scores.iloc if is_a(scores, "pandas") else scores
+        return sides[:, 1] - sides[:, 0]
+
+    def score(self, X: Any, y: Any, *, balanced: bool = False) -> float:
+        """Return the accuracy, micro F1 of labels or R² of ids or rows; balanced: over classes."""
+        learner, ids, _ = self._asked(X, None)
+        if is_rows(X):
+            right = row_targets(self.targets, y, len(ids), name=type(self).__name__)
+        else:
+            right = as_targets(self.targets, y, len(ids))
+        conversion.check_labelled(ids, right)
+        return target_score(self.targets, learner.predict(ids), right, balanced=balanced)
+
+    def _check_learned(self) -> None:
+        """Raise what scikit-learn expects of an estimator that has learned nothing."""
+        if self._begun:
+            return
+        said = f"{type(self).__name__} has no nodes yet: call fit or partial_fit first"
+        if (known := sys.modules.get("sklearn.exceptions")) is None:
+            raise NothingLearnedError(said)
+        raise type("NotFittedError", (NothingLearnedError, known.NotFittedError), {})(said)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._begun
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn import utils
+
+        numbers = not target_of(self.targets).is_named
+        return utils.Tags(
+            estimator_type="regressor" if numbers else "classifier",
+            target_tags=utils.TargetTags(required=True),
+            classifier_tags=None if numbers else utils.ClassifierTags(),
+            regressor_tags=utils.RegressorTags() if numbers else None,
+            input_tags=utils.InputTags(sparse=True, allow_nan=False),
+        )
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Change parameters, also of a part (``topology__hops``); ``fit`` then uses them.
+
+        The parameters of a folder cannot change.
+        """
+        known = self.get_params(deep=True)
+        for name, value in parameters.items():
+            if name not in known:
+                raise ConfigurationError(
+                    f"{type(self).__name__} has no parameter {name!r}: "
+                    f"{did_you_mean(name, known)}it takes {', '.join(known)}"
+                )
+            if not isinstance(self._kept, InMemoryLearner | None):
+                raise ConfigurationError(f"{name} cannot change: the model is in a folder")
+            own, _, inner = name.partition("__")
+            if inner:
+                part = getattr(self, own)
+                value = type(part)(**part.get_params() | {inner: value})
+            setattr(self, own, value)
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(vars(self))
+        if not isinstance(self._kept, InMemoryLearner | None):  # a copy of a folder is in memory
+            state["_kept"] = InMemoryLearner(self.learner_)
+            state["_kept"].columns = self._home.columns
+        return state
+
+    def save(self, path: Path | str) -> None:
+        """Write the model to a new folder, without pickle: safe to open from strangers.
+
+        ``load`` reads it into memory, and ``open`` and the command line go on with it in place.
+        """
+        save_learner(Path(path), self.learner_, self._home.columns)
+
+    def close(self) -> None:
+        """Close the folder, if there is one, so that another process can open it."""
+        if self._kept is not None:
+            self._kept.close()
