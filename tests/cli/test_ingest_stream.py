@@ -46,7 +46,7 @@ def test_a_stream_then_all_predictions(piped, call):
     assert table["id"].to_pylist() == [f"n{i}" for i in range(7)]
     assert table["label"].to_pylist()[6] == "x"
     told, _ = call("predict", "learner", "--all")
-    assert told.splitlines()[0] == "id,label,probability"
+    assert told.splitlines()[0] == "id,label,probability,known"
     assert len(told.splitlines()) == 8
     call("predict", "learner", "all.parquet", "--out", "all.csv")  # ids of a table, too
     assert Path("all.csv").read_text() == told
@@ -63,7 +63,7 @@ def test_all_is_written_in_blocks(piped, call, monkeypatch):
     assert table["id"].to_pylist() == [*range(7)]
     assert str(table["label"].type) == "int64"
     _, err = call("predict", "learner", expect=2)
-    assert err == "error: predict needs either a file of ids or --all\n"
+    assert err == "error: predict needs one of a file of ids, --all and --dry\n"
 
 
 def test_lines_that_are_known_can_be_skipped(piped):

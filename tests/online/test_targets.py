@@ -135,6 +135,32 @@ def test_a_live_model_learns_forgets_stores_and_answers_any_kind(target, tmp_pat
     assert isinstance(why.predictions[0], target.prediction)
 
 
+@pytest.mark.parametrize("kind", ["class", "labels", "numbers"])
+def test_an_explanation_adds_up_and_names_the_column_that_tells(kind):
+    pd = pytest.importorskip("pandas")
+    draw = np.random.default_rng(0)
+    amount = np.repeat([1.0, 9.0], 20) + 0.1 * draw.normal(size=40)
+    high = amount > 5
+    rows = pd.DataFrame({"amount": amount, "noise": draw.normal(size=40)})
+    labels = {
+        "class": np.where(high, "y", "x").tolist(),
+        "labels": [["y", "z"] if one else ["x"] for one in high],
+        "numbers": amount.tolist(),
+    }[kind]
+    model = ContinualNodeClassifier(targets=kind, width=32)
+    model.partial_fit([f"n{n}" for n in range(40)], rows, labels, [("n38", "n39")])
+    why = model.explain("n39", top=2, limit=40)
+    assert why.classes == {"class": ("y", "x"), "labels": why.classes, "numbers": ()}[kind]
+    assert (why.probabilities == ()) == (kind == "numbers")
+    sums = np.sum([voice.says for voice in why.voices], axis=0) + why.others + why.rest
+    assert np.allclose(sums, why.scores, atol=1e-4)
+    assert {one.column for one in why.columns} == {"amount", "noise"}
+    assert why.columns[0].column == "amount"
+    if kind == "class":
+        first, second = why.columns[0].says
+        assert first > second
+
+
 def test_an_argument_that_reaches_no_learner_is_refused(tmp_path):
     from evergraph.online.folder.learner_folder import parameters_of_model
 

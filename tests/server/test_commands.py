@@ -1,5 +1,6 @@
 """``evergraph ingest``, ``predict`` and ``serve`` as a user meets them."""
 
+import csv
 import io
 import json
 from collections.abc import Callable
@@ -214,3 +215,54 @@ def test_a_csv_may_be_written_another_way(call, tmp_path):
     assert "is not a graph of these tables" in err
     _, err = call("ingest", "l", "--nodes", "n.parquet", *written, expect=2)
     assert "--delimiter and --decimal need a CSV table" in err
+
+
+@pytest.mark.usefixtures("filled")
+def test_all_probabilities_and_known_labels_stand_beside_the_predicted_label(call):
+    import pyarrow.parquet as parquet
+
+    rows = [*csv.DictReader(io.StringIO(call("predict", "learner", "--all", "--probabilities")[0]))]
+    assert list(rows[0]) == [
+        "id",
+        "label",
+        "probability",
+        "probability_x",
+        "probability_y",
+        "known",
+    ]
+    for row in rows:
+        number = int(row["id"][1:])
+        assert row["known"] == ("" if number % 5 == 4 else "xy"[number % 2])
+        both = float(row["probability_x"]), float(row["probability_y"])
+        assert sum(both) == pytest.approx(1, abs=2e-6)
+        assert (float(row["probability"]), row["label"]) == max(zip(both, "xy", strict=True))
+    call("predict", "learner", "--all", "--probabilities", "--out", "told.parquet")
+    told = parquet.read_table("told.parquet").to_pylist()
+    assert list(told[0]) == list(rows[0])
+    assert [row["known"] or "" for row in told] == [row["known"] for row in rows]
+    assert {type(row["probability_x"]) for row in told} == {float}
+
+
+@pytest.mark.usefixtures("filled")
+def test_asking_about_new_nodes_adds_nothing_and_answers_as_if_they_were_there(
+    call, filled_service
+):
+    Path("new.csv").write_text("id,label,f,g\nnew,x,1,0\nother,,0,1\n")
+    Path("near.csv").write_text("source,target\nnew,n1\nnew,n3\nother,new\n")
+    url, with_token = filled_service
+    asked = ("--dry", "--nodes", "new.csv", "--edges", "near.csv", "--probabilities")
+    before = call("predict", "learner", "--all")
+    dry = call("predict", "learner", *asked)[0].splitlines()
+    assert call("predict", url, *asked, *with_token)[0].splitlines() == dry
+    assert dry[0] == "id,label,probability,probability_x,probability_y"
+    assert [line.split(",")[:2] for line in dry[1:]] == [["new", "y"], ["other", "x"]]
+    assert call("predict", "learner", "--all") == before
+    Path("new.csv").write_text("id,f,g\nnew,1,0\nother,0,1\n")
+    call("ingest", "learner", "--nodes", "new.csv", "--edges", "near.csv")
+    Path("ids").write_text("new\nother\n")
+    added = call("predict", "learner", "ids", "--probabilities")[0].splitlines()
+    assert [line.removesuffix(",") for line in added[1:]] == dry[1:]
+    _, err = call("predict", "learner", "--nodes", "new.csv", "ids", expect=2)
+    assert "--dry, --nodes and --edges belong together" in err
+    _, err = call("predict", "learner", *asked, expect=2)
+    assert "node 'new' is in the graph already" in err

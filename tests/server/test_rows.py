@@ -201,6 +201,28 @@ def test_a_label_in_arrow_is_read_as_the_learner_has_labels(kind, told, label, t
         assert (delta.labels, scheme is None) == ((label,), False)
 
 
+@pytest.mark.parametrize("kind", ["labels", "numbers"])
+def test_a_question_with_rows_changes_nothing_and_known_targets_are_told(kind, tmp_path):
+    with client(kind, tmp_path / "learner") as asked:
+        column = {"labels": "labels", "numbers": "target"}[kind]
+        body = {"nodes": ["a", "b", "c", "d"], "features": FEATURES, "labels": TOLD[kind]}
+        asked.post("/v1/deltas", json=body)
+        before = asked.get("/v1/status").json()
+        new = {"nodes": ["e"], "features": [[1.0, 0.0]], "edges": [["a", "e"]]}
+        dry = asked.post("/v1/predictions", json=new).json()
+        assert (dry["seq"], asked.get("/v1/status").json()) == (before["seq"], before)
+        asked.post("/v1/deltas", json=new)
+        told = asked.post("/v1/predictions", json={"ids": ["e", "b"], "known": True}).json()
+        [added, old] = told["predictions"]
+        assert added.pop("known") is None
+        assert old["known"] == TOLD[kind][1]
+        assert dry["predictions"][0][column] == pytest.approx(added[column], abs=1e-5)
+        for wrong, rule in (({}, "ids"), (new | {"known": True}, "known must be false")):
+            answer = asked.post("/v1/predictions", json=wrong)
+            assert (answer.status_code, rule in answer.json()["error"]) == (422, True)
+        assert asked.post("/v1/predictions", json=new).status_code == 409
+
+
 @pytest.mark.parametrize("kind", ["json", "arrow"])
 def test_a_service_takes_the_names_and_kinds_of_a_first_body_as_parameters(kind, serve):
     client = serve()

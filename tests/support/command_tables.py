@@ -14,6 +14,6 @@ def summary(out: str) -> str:
 
 def predicted(text: str) -> dict[str, str]:
     rows = [line.split(",") for line in text.splitlines()]
-    assert rows[0] == ["id", "class", "probability"]
+    assert rows[0] == ["id", "label", "probability", "known"]
     assert all(0.5 <= float(row[2]) <= 1 for row in rows[1:])
     return {row[0]: row[1] for row in rows[1:]}

@@ -7,8 +7,9 @@ import io
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evergraph.cli import options
 from evergraph.cli.inputs import read_ids
@@ -16,16 +17,21 @@ from evergraph.cli.learner_target import Target, opened
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import spinner
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import require
 from evergraph.core.plugins import load_plugins
 from evergraph.core.written_aside import written_aside
 
+if TYPE_CHECKING:
+    from evergraph.online.delta import Delta
+
 AT_ONCE = 1_000  # ids in one question
+MOST_SHARES = 500_000  # probabilities in one answer
+SHARE = "probability"
 SUFFIXES = (".csv", ".parquet")
 Rows = Sequence[dict[str, Any]]  # predictions as the service returns them
 SHOWN = 3  # classes shown in a table
-PARTS = ("id", "known", "classes", "probabilities", "scores", "voices", "others", "rest")
+PARTS = ("id", "known", "classes", "probabilities", "scores", "voices", "others", "rest", "columns")
 COLUMNS = ("id", "gain", "reach", "uncertainty", "first", "second")
 
 
@@ -36,41 +42,85 @@ def predict_command(
         default=None,
     ),
     everything: bool = flag("--all", "Predict every node of the learner."),
+    dry: bool = flag("--dry", "Predict the nodes of --nodes as if they were added; add nothing."),
+    nodes: str | None = option("With --dry: a .csv or .parquet of nodes (default: none)."),
+    edges: str | None = option("With --dry: a .csv or .parquet of their edges (default: none)."),
+    every_class: bool = flag("--probabilities", "Write the probability of every class or label."),
     out: Path | None = option("The .csv or .parquet to write (default: CSV on stdout)."),
     integers: bool = flag("--integers", "Ids are integers, not text."),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
     plugins: options.Plugins = [],
 ) -> None:
-    """Write each node's id, class and probability, as CSV or Parquet.
+    """Write each node's id, predicted label, its probability, and the label that is known of it.
 
-    Multi-label learners write every label with its probability; regression writes the value.
+    Multi-label learners write labels with their probabilities; regression writes the target.
+    --probabilities adds a column for each class.
     """
     if out is not None and out.suffix not in SUFFIXES:
         raise ConfigurationError(f"--out must end in {' or '.join(SUFFIXES)}, not {out.name!r}")
-    if (ids is None) != everything:
-        raise ConfigurationError("predict needs either a file of ids or --all")
+    if [ids is not None, everything, dry].count(True) != 1:
+        raise ConfigurationError("predict needs one of a file of ids, --all and --dry")
+    if dry != (nodes is not None) or (edges is not None and not dry):
+        raise ConfigurationError(
+            "--dry, --nodes and --edges belong together: --dry --nodes new.csv, perhaps with "
+            "--edges; evergraph ingest adds tables"
+        )
     wanted = None if ids is None else read_ids(ids, integers=integers)
     with _asked(target, token_file, ca, plugins) as learner:
-        known = learner.every_id() if wanted is None else wanted
-        starts = range(0, len(known), AT_ONCE)
-        blocks: Iterable[Rows] = (learner.predict(known[at : at + AT_ONCE]) for at in starts)
-        if wanted is not None:
-            blocks = list(blocks)  # nothing is written if any id is unknown
-            classes = [row.get("label", "") for block in blocks for row in block]
+        names = _names(learner) if every_class else ()
+        known: Sequence[str | int]
+        blocks: Iterable[Rows]
+        if nodes is not None:
+            delta = _asked_about(learner, nodes, edges, integers=integers)
+            known, blocks = delta.nodes, [learner.ask(delta, every_class=every_class)]
         else:
-            classes = learner.classes()
+            known = learner.every_id() if wanted is None else wanted
+            step = max(min(AT_ONCE, MOST_SHARES // max(len(names), 1)), 1)
+            more = {"every_class": every_class, "known": True}
+            starts = range(0, len(known), step)
+            blocks = (learner.predict(known[at : at + step], **more) for at in starts)
+            if wanted is not None:
+                blocks = list(blocks)  # nothing is written if any id is unknown
         blocks = blocks or [[]]
         if out is not None and out.suffix == ".parquet":
-            _write_parquet(out, blocks, known, classes)
+            _write_parquet(out, blocks, known, learner.classes(), names)
             return
         with _csv_writer(out) as writer:
-            for number, table in enumerate(map(_columns, blocks)):
+            for number, rows in enumerate(blocks):
+                table = _columns(rows, names)
                 if not number:
                     writer.writerow(table)
-                if "probability" in table:
-                    table["probability"] = [f"{share:.6f}" for share in table["probability"]]
+                for name in table:
+                    if name.startswith(SHARE):
+                        table[name] = [f"{share:.6f}" for share in table[name]]
                 writer.writerows(zip(*table.values(), strict=True))
+
+
+def _names(learner: Target) -> Sequence[str | int]:
+    if not (names := learner.classes()):
+        raise ConfigurationError("--probabilities needs a learner that has met classes or labels")
+    return names
+
+
+def _asked_about(learner: Target, nodes: str, edges: str | None, *, integers: bool) -> Delta:
+    """Return new nodes with their edges as one delta, without labels."""
+    from evergraph.cli.inputs import tables_of
+    from evergraph.online.codecs.tables import read_deltas
+    from evergraph.online.delta import Delta
+    from evergraph.tables.arrow import pa
+
+    tables = tables_of(nodes, edges, database=None, delimiter=",", decimal=".")
+    deltas = read_deltas(*tables, columns=learner.columns(), integers=integers)
+    if not learner.status()["relations"]:
+        deltas = deltas.without_relations()
+    deltas, _ = learner.unknown(deltas)
+    unknown = pa.nulls(len(deltas.nodes), deltas.labels.type)
+    whole = replace(deltas, labels=unknown, batch=max(len(deltas.nodes), 1))
+    delta = next(iter(whole), Delta())
+    if deltas.features is None or len(whole) != 1 or len(delta.updated):
+        raise DataError(f"{nodes}: --dry takes new nodes with features, and new edges only")
+    return delta
 
 
 @contextmanager
@@ -97,45 +147,70 @@ def _csv_writer(out: Path | None) -> Iterator[Any]:
         text.detach()
 
 
-def _columns(rows: Rows) -> dict[str, list[Any]]:
-    """Return predictions as columns: classes, or labels and values in the format of node tables."""
-    ids = [row["id"] for row in rows]
-    if not rows or "label" in rows[0]:
-        classes, shares = ([row[name] for row in rows] for name in ("label", "probability"))
-        return {"id": ids, "label": classes, "probability": shares}
-    if "target" in rows[0]:
-        return {"id": ids, "target": [row["target"] for row in rows]}
-    shares = [";".join(f"{share:.6f}" for share in row["probabilities"]) for row in rows]
-    labels = [";".join(map(str, row["labels"])) or ";" for row in rows]
-    return {"id": ids, "labels": labels, "probabilities": shares}
+def _columns(rows: Rows, names: Sequence[str | int] = ()) -> dict[str, list[Any]]:
+    """Return predictions as columns, in the format of a table of nodes.
+
+    names: of the classes whose probabilities are wanted
+
+    >>> _columns([{"id": "a", "label": "x", "probability": 0.5, "known": None}])
+    {'id': ['a'], 'label': ['x'], 'probability': [0.5], 'known': [None]}
+    """
+    table: dict[str, list[Any]] = {"id": [row["id"] for row in rows]}
+    kept = [name for name in ("label", "labels", "target") if rows and name in rows[0]]
+    for name in kept or ["label"]:
+        table[name] = [_cell(row[name]) for row in rows]
+    if "label" in table:
+        table[SHARE] = [row[SHARE] for row in rows]
+    elif "labels" in table and not names:
+        shares = ([f"{share:.6f}" for share in row["probabilities"]] for row in rows)
+        table["probabilities"] = [*map(";".join, shares)]
+    for column, label in enumerate(names):
+        table[f"{SHARE}_{label}"] = [row["probabilities"][column] for row in rows]
+    if rows and "known" in rows[0]:
+        table["known"] = [_cell(row["known"]) for row in rows]
+    return table
+
+
+def _cell(value: Any) -> Any:
+    """Return labels as one text, as a table of nodes has them."""
+    return ";".join(map(str, value)) or ";" if isinstance(value, list | tuple) else value
 
 
 def _write_parquet(
-    path: Path, blocks: Iterable[Rows], ids: Sequence[str | int], classes: Sequence[str | int]
+    path: Path,
+    blocks: Iterable[Rows],
+    ids: Sequence[str | int],
+    classes: Sequence[str | int],
+    names: Sequence[str | int],
 ) -> None:
     """Write a table; ids and classes are integers if all of them are, else text."""
     require("pyarrow", extra="tables", why=f"writing {path}")
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    text, number = pa.string(), pa.float64()
-    kinds = {"target": number, "labels": text, "probabilities": text, "probability": number}
-    for name, known in (("id", ids), ("label", classes)):
-        whole = known and all(type(value) is int for value in known)
-        kinds[name] = pa.int64() if whole else text
+    def type_of(values: Sequence[str | int]) -> pa.DataType:
+        whole = len(values) and all(type(value) is int for value in values)
+        return pa.int64() if whole else pa.string()
 
-    def column(name: str, values: list[Any]) -> pa.Array:
-        kind = kinds[name]
-        return pa.array(map(str, values) if kind == text else values, kind)
+    def array(name: str, values: list[Any]) -> pa.Array:
+        types = {"id": type_of(ids), "label": type_of(classes), "target": pa.float64()}
+        types |= {"labels": pa.string(), "probabilities": pa.string()}
+        if name.startswith(SHARE) and name not in types:
+            return pa.array(values, pa.float64())
+        target = next(each for each in ("label", "labels", "target") if each in table)
+        kind = types[target if name == "known" else name]
+        if kind == pa.string():
+            values = [None if value is None else str(value) for value in values]
+        return pa.array(values, kind)
 
     with written_aside(path) as file, ExitStack() as stack:
         writer = None
         for rows in blocks:
-            found = {name: column(name, values) for name, values in _columns(rows).items()}
+            table = _columns(rows, names)
+            found = pa.table({name: array(name, values) for name, values in table.items()})
             if writer is None:
-                schema = pa.schema([(name, kinds[name]) for name in found])
-                writer = stack.enter_context(parquet.ParquetWriter(file, schema))
-            writer.write_table(pa.table(found))
+                writer = stack.enter_context(parquet.ParquetWriter(file, found.schema))
+            writer.write_table(found)
 
 
 def explain_command(
@@ -149,10 +224,10 @@ def explain_command(
     ca: options.CA = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show how much each nearby node adds to the class scores.
+    """Show how much each nearby node, and each column of the table, adds to the scores.
 
-    The last line is the sum of the lines above it: the scores. Their softmax over all classes
-    gives the probabilities.
+    The last line for nodes is the sum of the lines above it: the scores. Their softmax over all
+    classes gives the probabilities. Columns count the node's own values and those around it.
     """
     with _asked(target, token_file, ca, new=False) as learner:
         found = learner.explain(node, integer=integer, limit=count)
@@ -161,15 +236,21 @@ def explain_command(
         print_json(found)
         return
     known = "" if found.get("known") is None else f"; it is labelled {found['known']}"
-    share = 100 * found["probabilities"][0]
-    say(f"{found['id']}: {found['classes'][0]} with a probability of {share:.1f} %{known}")
+    if found["classes"]:
+        share = 100 * found["probabilities"][0]
+        say(f"{found['id']}: {found['classes'][0]} with a probability of {share:.1f} %{known}")
+    else:
+        say(f"{found['id']}: {found['scores'][0]:.4g}{known}")
     if found.get("voices") is None:
         say("with this learner's topology and head, scores are not a sum over nodes")
         return
-    columns = [str(name) for name in found["classes"][:SHOWN]]
+    columns = [str(name) for name in found["classes"][:SHOWN]] or ["number"]
     coded = any(voice.get("by_label") for voice in found["voices"])
-    by_label = [f"{columns[0]}, by label"] if coded else []
+    by_label = [f"{columns[0]}, for its label"] if coded else []
     print_table(("node", "label", *columns, *by_label), _rows(found, coded=coded))
+    if found.get("columns"):
+        rows = [[one["column"], *_numbers(one["says"])] for one in found["columns"]]
+        print_table(("column", *columns), rows)
 
 
 def _rows(found: dict[str, Any], *, coded: bool) -> list[list[str]]:
@@ -178,19 +259,19 @@ def _rows(found: dict[str, Any], *, coded: bool) -> list[list[str]]:
     >>> _rows({"voices": [{"id": "b", "label": "x", "says": [0.5], "by_label": [0.25]}],
     ...        "others": [0.125], "rest": [0.0], "scores": [0.625]}, coded=True)
     [['b', 'x', '0.500', '0.250'], ['all other nodes', '', '0.125', ''],
-     ['no single node', '', '0.000', ''], ['sum', '', '0.625', '']]
+     ['every node alike', '', '0.000', ''], ['sum', '', '0.625', '']]
     """
-
-    def numbers(values: Sequence[float], most: int = SHOWN) -> list[str]:
-        return [f"{value + 0.0:.3f}" for value in values[:most]]  # without a sign before zero
-
     rows = []
     for voice in found["voices"]:
         label = "" if voice.get("label") is None else str(voice["label"])
-        by_label = numbers(voice.get("by_label") or [0.0], 1) if coded else []
-        rows.append([str(voice["id"]), label, *numbers(voice["says"]), *by_label])
-    sums = (("all other nodes", "others"), ("no single node", "rest"), ("sum", "scores"))
-    return rows + [[name, "", *numbers(found[part]), *[""] * coded] for name, part in sums]
+        by_label = _numbers(voice.get("by_label") or [0.0], 1) if coded else []
+        rows.append([str(voice["id"]), label, *_numbers(voice["says"]), *by_label])
+    sums = (("all other nodes", "others"), ("every node alike", "rest"), ("sum", "scores"))
+    return rows + [[name, "", *_numbers(found[part]), *[""] * coded] for name, part in sums]
+
+
+def _numbers(values: Sequence[float], most: int = SHOWN) -> list[str]:
+    return [f"{round(value, 3) + 0.0:.3f}" for value in values[:most]]  # no sign before zero
 
 
 def suggest_command(

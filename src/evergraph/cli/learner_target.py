@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from evergraph.online.upsert import EdgesBeyond
     from evergraph.server.auth import Scope
     from evergraph.server.client import Client
+    from evergraph.tables import Scheme
 
 FORMAT_FILE = "evergraph-learner.json"  # of ``folder.markers``, which imports torch
 # Both have the methods that the commands call.
@@ -97,9 +98,18 @@ class _InFolder:
         done = self._folder.upsert(delta)
         return asdict(done.applied) | {"news": asdict(done.news)}
 
-    def predict(self, ids: Sequence[NodeId]) -> list[dict[str, Any]]:
-        told = self._folder.learner.answer(ids).predictions
-        return [{k: v for k, v in asdict(p).items() if v is not None} for p in told]
+    def predict(
+        self, ids: Sequence[NodeId], *, every_class: bool = False, known: bool = False
+    ) -> list[dict[str, Any]]:
+        answer, targets = self._folder.learner.answer_beside_known(ids, every_class=every_class)
+        told = map(asdict, answer.predictions)
+        return [row | {"known": target} for row, target in zip(told, targets, strict=True)]
+
+    def ask(self, delta: Delta, *, every_class: bool = False) -> list[dict[str, Any]]:
+        return [*map(asdict, self._folder.learner.ask(delta, every_class=every_class).predictions)]
+
+    def columns(self) -> Scheme | None:
+        return self._folder.columns
 
     def every_id(self) -> list[NodeId]:
         return self._folder.learner.every_id()
@@ -122,7 +132,11 @@ class _InFolder:
         if integer or not learner.knows_nodes([node])[0]:  # then it may be an integer id
             with suppress(ValueError):
                 name = int(node)
-        found: dict[str, Any] = to_json(learner.explain(name, top=CLASSES, limit=limit))
+        scheme = self._folder.columns
+        columns = () if scheme is None else scheme.columns_of_features
+        found: dict[str, Any] = to_json(
+            learner.explain(name, top=CLASSES, limit=limit, columns=columns)
+        )
         return found
 
     def status(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ Arrow tables of nodes and edges.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from torch import Tensor
 from evergraph.core.display import Shown, listed
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import require
-from evergraph.core.notices import say_ignored
+from evergraph.core.notices import say, say_ignored
 from evergraph.datasets.files.table_folder import graph_of_tables
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import csr_tensor
@@ -227,7 +227,8 @@ def from_networkx(
         source: the graph.
         features: the attribute with a node's features as a list, or the names of attributes with
             one number each; by default ``x``, or no features if it is missing.
-        labels: the attribute with the class; by default ``label``, else ``y``. Nodes may lack it.
+        labels: the attribute with the class; by default ``label``, else ``y``, else the only one
+            with few texts. Nodes may lack it.
         weight: the attribute of edges with their weight.
         undirected: whether to add the reverse of directed edges.
         repeated: for parallel edges of a multigraph, as in ``load``.
@@ -245,7 +246,8 @@ def from_networkx(
     there = {name for held in nodes.values() for name in held}
     if labels is not None and labels not in there:
         raise DataError(f"labels must name an attribute of nodes, but no node has {labels!r}")
-    label = labels or next((name for name in LABELS if name in there), LABELS[0])
+    label = labels or next((name for name in LABELS if name in there), None)
+    label = label or _likely_label(nodes, {VECTOR, TIME, *_names(features)})
     numbers, classes = numbered_labels([held.get(label) for held in nodes.values()])
     times = [held.get(TIME) for held in nodes.values()]
     ends, weights = _edges(source, list(nodes), weight)
@@ -259,13 +261,31 @@ def from_networkx(
         repeated=repeated,
         where=WHERE,
     )
-    used = [features or VECTOR] if isinstance(features, str | None) else [*features]
+    used = _names(features)
     unread = sorted(map(str, there - {*used, label, TIME}))
     why = f"only {', '.join(used)}, {label} and {TIME} of nodes are used"
     say_ignored(WHERE, "attribute", unread, why)
     others = {name for *_, held in source.edges(data=True) for name in held} - {weight}
     say_ignored(WHERE, "attribute", sorted(map(str, others)), f"only {weight} of edges is used")
     return NamedGraph(graph, list(nodes), classes)
+
+
+def _names(features: str | Sequence[str] | None) -> list[str]:
+    return [features or VECTOR] if isinstance(features, str | None) else [*features]
+
+
+def _likely_label(nodes: Attributes, used: Collection[str]) -> str:
+    """Return the only attribute with few texts, and say so; the usual name if there is none."""
+    likely = []
+    for name in dict.fromkeys(name for held in nodes.values() for name in held):
+        values = [held[name] for held in nodes.values() if name in held]
+        texts = {value for value in values if isinstance(value, str)}
+        if name not in used and all(isinstance(value, str) for value in values):
+            likely += [str(name)] * (2 <= len(texts) <= len(values) / 4)
+    if len(likely) != 1:
+        return LABELS[0]
+    say(WHERE, f"the attribute {likely[0]!r} is taken as the label: labels= names another one")
+    return likely[0]
 
 
 def _features(nodes: Attributes, features: str | Sequence[str] | None) -> Tensor:

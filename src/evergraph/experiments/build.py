@@ -8,6 +8,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import torch
+
 from evergraph.closed_form.views import View
 from evergraph.core.component import SURROUNDINGS
 from evergraph.core.device import choose_device
@@ -53,10 +55,17 @@ _OF_TARGETS: dict[str, Any] = {
 
 
 def load_graph(config: RunConfig) -> Graph:
-    """Load the configured dataset."""
+    """Load the configured dataset, with a column of ones if it has no features."""
     load_plugins(config.plugins)
     how: dict[str, Any] = config.model_dump(include={"undirected", "directions"})
-    return load(config.dataset.name, **how, **config.dataset.parameters)
+    graph = load(config.dataset.name, **how, **config.dataset.parameters)
+    if graph.num_features or not graph.num_nodes:
+        return graph
+    say(
+        config.dataset.name,
+        "there are no features: a column of ones is used, and methods see edges and labels alone",
+    )
+    return graph.with_features(torch.ones(graph.num_nodes, 1))
 
 
 def build_stream(

@@ -251,7 +251,9 @@ class ContinualNodeClassifier(Estimator):
                 return self._learn_rows(nodes, features, **options, **names)
             reader = self._reader()
             given = {"nodes": nodes, "features": features, "labels": labels, "ids": ids}
-            return self._add(*reader.delta(addition(**given, **options, **names)))
+            delta, scheme = reader.delta(addition(**given, **options, **names))
+            self._noted_positions = reader.noted
+            return self._add(delta, scheme)
 
     def _reader(self) -> AdditionReader:
         columns = self._home.columns if self._begun else columns_of(self.columns)
@@ -259,7 +261,6 @@ class ContinualNodeClassifier(Estimator):
 
     def _add(self, delta: Delta, scheme: Scheme | None) -> ContinualNodeClassifier:
         """Apply a delta; how columns are read is stored once the first one is known to be valid."""
-        self._noted_positions = True
         self._reading = () if scheme is None else scheme.rows()
         if len(delta.nodes) and not self._begun:
             self.learner_.check(delta)
@@ -393,8 +394,14 @@ class ContinualNodeClassifier(Estimator):
         return conversion.matrix_like(ids, self.learner_.embed(conversion.as_ids(ids, "ids")))
 
     def explain(self, node: Any, *, top: int = 3, limit: int = 20) -> Explanation:
-        """Explain a prediction by at most ``limit`` nodes, for its ``top`` likeliest classes."""
-        return self.learner_.explain(conversion.as_ids([node], "ids")[0], top=top, limit=limit)
+        """Explain a prediction by at most ``limit`` nodes and columns, for ``top`` classes."""
+        scheme = self._home.columns
+        return self.learner_.explain(
+            conversion.as_ids([node], "ids")[0],
+            top=top,
+            limit=limit,
+            columns=() if scheme is None else scheme.columns_of_features,
+        )
 
     def suggest(self, n: int, *, among: Any = None) -> tuple[Suggestion, ...]:
         """Return at most n unlabelled nodes, of all or ``among`` some, to label next, and why."""

@@ -347,14 +347,22 @@ class RefitBody(Payload):
         return Delta(refit=True, key=self.key)
 
 
-class PredictionsBody(Payload):
-    """Nodes to classify."""
+class PredictionsBody(UpsertBody):
+    """Nodes to classify, as they are or as they would be after a change, which is not made."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"ids": ["paper-2"]}})
-    ids: Listed[Id]
+    ids: Listed[Id] = Field([], description="Ids of nodes; by default those that would be new.")
     all: bool = Field(
         False, strict=True, description="Whether to return the probability of every class."
     )
+    known: bool = Field(
+        False, strict=True, description="Whether to return what is known of each node."
+    )
+
+    @property
+    def asks(self) -> bool:
+        """Whether it asks about a change."""
+        return bool(self.model_fields_set - {"ids", "all", "known"})
 
 
 def _matrix(name: str, rows: list[list[float]]) -> Tensor:
@@ -472,6 +480,7 @@ DELTAS: Mapping[str, type[UpsertBody | LabelsBody | ForgetBody | RefitBody]] = {
     "labels": LabelsBody,
     "forget": ForgetBody,
     "refit": RefitBody,
+    "question": PredictionsBody,
 }
 
 
@@ -479,6 +488,10 @@ def read_question(body: bytes, *, most: int) -> Steps[PredictionsBody]:
     """Parse a request for predictions; reject one that is malformed or names too many nodes."""
     question = yield from parse_in_steps(PredictionsBody, body)
     check_named("request", len(question.ids), most)
+    if not question.asks and "ids" not in question.model_fields_set:
+        raise RefusedError(422, "ids: a field is required: ids of nodes, or rows that are new")
+    if question.asks and question.known:
+        raise RefusedError(422, "known must be false beside a change: ask for known labels alone")
     return question
 
 

@@ -102,17 +102,40 @@ class Client:
         """Send a delta that may be known in part, and return what was new; safe to repeat."""
         return self._send("/v1/upsert", delta, None)
 
-    def predict(self, ids: Sequence[NodeId], *, after: int = 0) -> list[dict[str, Any]]:
+    def predict(
+        self,
+        ids: Sequence[NodeId],
+        *,
+        every_class: bool = False,
+        known: bool = False,
+        after: int = 0,
+    ) -> list[dict[str, Any]]:
         """Return the predictions for nodes, in their order.
 
+        every_class: with the probabilities of all classes; known: with what is known of them;
         after: ``seq`` of a delta that they must include, to read one's own writes from a read-only
         process.
         """
         path = f"/v1/predictions?after={after}" if after else "/v1/predictions"
         found: list[dict[str, Any]] = []
         for start in range(0, len(ids), IDS):
-            some = json.dumps({"ids": list(ids[start : start + IDS])}).encode()
-            found += self._ask(path, some)["predictions"]
+            asked = {"ids": list(ids[start : start + IDS]), "all": every_class, "known": known}
+            found += self._ask(path, json.dumps(asked).encode())["predictions"]
+        return found
+
+    def ask(self, delta: Delta, *, every_class: bool = False) -> list[dict[str, Any]]:
+        """Return the predictions for a delta's new nodes, without adding them."""
+        asked: dict[str, Any] = {
+            "nodes": list(delta.nodes),
+            "features": delta.features.tolist(),
+            "edges": [list(edge) for edge in delta.edges],
+            "weights": [float(weight) for weight in delta.weights],
+            "relations": list(delta.relations),
+            "types": list(delta.types),
+            "all": every_class,
+        }
+        found: list[dict[str, Any]]
+        found = self._ask("/v1/predictions", json.dumps(asked).encode())["predictions"]
         return found
 
     def every_id(self) -> list[NodeId]:

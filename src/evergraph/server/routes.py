@@ -91,7 +91,11 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         return lambda endpoint: in_query(in_path(endpoint))
 
     async def predictions(request: Request, after: int = AFTER) -> Response:
-        """Predict the classes of nodes, from what was learned up to the last delta."""
+        """Predict the classes of nodes, from what was learned up to the last delta.
+
+        With `rows`, `nodes`, `edges` or another part of a delta: as they would be after that
+        change, which is applied to a copy of the learner only.
+        """
         guard.admit(request, "read")
         media_type(request, JSON)
         async with service.bodies.of(request) as body:
@@ -102,9 +106,16 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
                 wanted = await service.pools["bodies"].run(read, size=len(body))
             if query := request.scope["query_string"]:
                 await service.wait_for(after_in(query))
-            found = await service.predictions(
-                wanted.ids, every_class=wanted.all, gone=request.receive
-            )
+            if wanted.asks:
+                read_change = service.reader.read(body, model="question", kind=JSON)
+                change, _ = await service.pools["bodies"].run(read_change, size=len(body))
+                found = await service.ask(change, wanted.ids or None, every_class=wanted.all)
+            elif wanted.known:
+                found = await service.beside_known(wanted.ids, every_class=wanted.all)
+            else:
+                found = await service.predictions(
+                    wanted.ids, every_class=wanted.all, gone=request.receive
+                )
         return Response(found, media_type=JSON)
 
     router.add_api_route(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hin
 import orjson
 from pydantic import BaseModel, Field, create_model
 
+from evergraph.core.targets import target_kinds, target_of
 from evergraph.online.delta import DeltaResult, Label, NodeId
 from evergraph.online.folder.status import FolderStatus
 from evergraph.online.monitor import Alarm
@@ -45,6 +46,14 @@ def predictions_json(found: Answer | Sequence[Any]) -> bytes:
     """
     text = orjson.dumps(found).replace(b',"probabilities":null', b"")
     return text.replace(b',"classes":null', b"")
+
+
+def with_known(found: Answer, known: Sequence[Any]) -> dict[str, Any]:
+    """Return predictions as JSON can hold them, each with the target that is known of its node."""
+    told: dict[str, Any] = to_json(found)
+    for prediction, target in zip(told["predictions"], known, strict=True):
+        prediction["known"] = target
+    return told
 
 
 def to_json(record: Any) -> Any:
@@ -184,7 +193,21 @@ AlarmsReply = create_model(
 )
 AppliedReply = described(DeltaResult, "Applied")
 UpsertedReply = described(DeltaResult, "Upserted", news=(described(News, "News"), ...))
-PredictionsReply = described(Answer, "Predictions")
+
+
+def _prediction_model() -> Any:
+    """Return the model of a prediction, of any kind of targets."""
+    known = Field(None, description="What is known of the node, null if nothing is; if requested.")
+    records = dict.fromkeys(target_of(kind).prediction for kind in target_kinds.names())
+    models = (described(record, record.__name__, known=(Any, known)) for record in records)
+    return Union[tuple(models)]  # noqa: UP007
+
+
+PredictionsReply = described(
+    Answer,
+    "Predictions",
+    predictions=(list[_prediction_model()], ...),  # type: ignore[misc]
+)
 HistoryReply = described(History, "History")
 StatusReply = described(
     Status,
@@ -203,8 +226,8 @@ StatusReply = described(
 NodeReply = described(
     Explanation,
     "Node",
-    label=(Label, Field(description="The predicted class.")),
-    probability=(float, Field(description="Probability of the predicted class.")),
+    label=(Label | float, Field(description="The predicted class, likeliest label, or number.")),
+    probability=(float | None, Field(description="Its probability; null for a number.")),
     neighbours=(list[Neighbour], Field(description="The node itself, then those around it.")),
     edges=(list[tuple[int, int]], Field(description="Pairs of indices into `neighbours`.")),
     weights=(
@@ -215,19 +238,22 @@ NodeReply = described(
 )
 
 
-def node_reply(view: LearnerView, node: NodeId, limit: int) -> dict[str, Any]:
+def node_reply(
+    view: LearnerView, node: NodeId, limit: int, columns: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the explanation of a node with its neighbourhood, as JSON can hold it.
 
-    limit: how many nodes around it are listed, and how many contributions.
+    limit: how many nodes around it are listed, and how many contributions; columns: the user's
+    column of each feature.
     """
-    around, why = view.looked_up(node, top=CLASSES, limit=limit)
+    around, why = view.looked_up(node, top=CLASSES, limit=limit, columns=columns)
     weights = {voice.node: voice.weight for voice in why.voices or ()}
     listed = zip(around.nodes, around.distances, around.labels, strict=True)
     return {
         "voices": None,
         **to_json(why),
-        "label": why.classes[0],
-        "probability": why.probabilities[0],
+        "label": why.classes[0] if why.classes else why.scores[0],
+        "probability": why.probabilities[0] if why.probabilities else None,
         "neighbours": [  # as in ``Neighbour``
             {"id": n, "hops": hops, "label": label, "weight": weights.get(n)}
             for n, hops, label in listed

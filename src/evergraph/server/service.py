@@ -15,6 +15,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
+import orjson
 
 from evergraph.core.errors import EvergraphError, UnknownNodeError
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
@@ -174,18 +175,43 @@ class Service:
         A few are made on the event loop, which is cheaper than a thread; many, or with a slow head
         any, on a thread in slices, for which callers take turns. gone: see ``Pool.run``.
         """
-        classes, most = len(self.view.classes), self.limits.answers
-        if every_class and len(ids) * classes > most:
-            raise RefusedError(
-                413,
-                f"an answer must hold at most {most} probabilities, not {len(ids)} of {classes} "
-                f"classes: request at most {max(most // classes, 1)} nodes at a time",
-            )
+        self._check_size(len(ids), every_class=every_class)
+        classes = len(self.view.classes)
         numbers = len(ids) * (classes if every_class else 4)
         if len(ids) <= self._together.most and numbers <= LITTLE:
             return schema.predictions_json(await self._together.ask(ids, every_class))
         in_slices = self._in_slices(ids, every_class)
         return await self.pools["predictions"].run(in_slices, size=numbers, gone=gone)
+
+    def _check_size(self, nodes: int, *, every_class: bool) -> None:
+        classes, most = len(self.view.classes), self.limits.answers
+        if every_class and nodes * classes > most:
+            raise RefusedError(
+                413,
+                f"an answer must hold at most {most} probabilities, not {nodes} of {classes} "
+                f"classes: request at most {max(most // classes, 1)} nodes at a time",
+            )
+
+    async def beside_known(self, ids: Sequence[NodeId], *, every_class: bool) -> bytes:
+        """Return predictions as JSON, with the target that is known of each node."""
+        self._check_size(len(ids), every_class=every_class)
+
+        def found() -> bytes:
+            return orjson.dumps(
+                schema.with_known(*self.view.answer_beside_known(ids, every_class=every_class))
+            )
+
+        return await self.pools["look-ups"].run(found)
+
+    async def ask(self, delta: Delta, ids: Sequence[NodeId] | None, *, every_class: bool) -> bytes:
+        """Return the predictions that a delta would lead to as JSON, by a copy of the learner."""
+        self._check_size(len(delta.nodes if ids is None else ids), every_class=every_class)
+        learner = self.folder.learner
+
+        def found() -> bytes:
+            return schema.predictions_json(learner.ask(delta, ids, every_class=every_class))
+
+        return await self.pools["questions"].run(found)
 
     def _predict(self, ids: Sequence[NodeId], every_class: bool) -> Answer:
         return self._timed(len(ids), partial(self.view.answer, ids, every_class=every_class))
@@ -269,12 +295,14 @@ class Service:
         whether it can only be an integer.
         """
         view, (first, second) = self.view, ids_of(text, integer)
+        scheme = self.folder.columns
+        columns = () if scheme is None else scheme.columns_of_features
         try:
-            return schema.node_reply(view, first, limit)
+            return schema.node_reply(view, first, limit, columns)
         except UnknownNodeError:
             if second is None:
                 raise
-            return schema.node_reply(view, second, limit)
+            return schema.node_reply(view, second, limit, columns)
 
     def close(self) -> None:
         """Finish queued changes, and close the folder."""

@@ -279,6 +279,7 @@ KINDS = {
     "predictions": 256,  # other than those that the event loop makes
     "look-ups": 128,
     "suggestions": 8,
+    "questions": 8,  # about changes, each of which takes a copy of the learner
     "requests for facts": 128,
     "compactions": 2,
 }

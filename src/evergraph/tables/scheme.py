@@ -178,6 +178,11 @@ first table did not have: expected age
             for place in range(each.encoder.width)
         ]
 
+    @property
+    def columns_of_features(self) -> list[str]:
+        """The column that each feature comes from."""
+        return [each.name for each in self.columns for _ in range(each.encoder.width)]
+
     def encode(self, table: pa.Table, *, before: int = 0) -> Tensor:
         """Return the features of a table's rows, as ``read`` does.  -> float32 [rows, width]"""
         return self.read(table, before=before).features

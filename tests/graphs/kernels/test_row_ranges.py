@@ -1,5 +1,9 @@
 """Rows cut into tiles and ranges: threads do not show, and what is streamed is the same product."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from hypothesis import given
@@ -102,3 +106,25 @@ def test_features_on_a_gpu_and_the_adjacency_in_host_memory():
     found = operator.product(graph.features.cuda())
     assert found.is_cuda
     torch.testing.assert_close(found.cpu(), operator.product(graph.features))
+
+
+def test_who_waits_for_a_compiler_is_told_once_and_not_when_code_is_ready(tmp_path):
+    pytest.importorskip("numba")
+    loop = (
+        "import numpy as np\n"
+        "from evergraph.online.graph import list_kernels as kernels\n"
+        "none = np.empty(0, np.int64)\n"
+        "kernels.drop(none, none, none, none, none)\n"
+        "kernels.merge(none, none, none, none, none, none)\n"
+    )
+    said = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", loop],
+            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        said.append(done.stderr.count("kernels: compiling for this machine, once"))
+    assert said == [1, 0]

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.device import available_threads, fixed_sums
+from evergraph.core.notices import say_once
 
 # A thread takes many ranges, so that none waits long for one that was given the hubs.
 RANGES_PER_THREAD = 16
@@ -142,11 +143,28 @@ def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
     """Compile loops over arrays to machine code, cached on disk, that releases Python's lock."""
     from numba import njit
 
+    _announce_compiling()
     try:  # Python calls it, and C does not
         fast: Callable[..., Any] = njit(nogil=True, no_cfunc_wrapper=True, cache=True)(loop)
     except RuntimeError:  # no writable folder
         fast = njit(nogil=True, no_cfunc_wrapper=True)(loop)
     return fast
+
+
+@cache
+def _announce_compiling() -> None:
+    """Say so, once, if code of ours is compiled: it takes seconds, the first time on a machine."""
+    from numba.core import event
+
+    class Announcer(event.Listener):  # type: ignore[misc]
+        def on_start(self, event: Any) -> None:
+            if event.data["dispatcher"].py_func.__module__.startswith("evergraph."):
+                say_once("kernels", "compiling for this machine, once: it takes some seconds")
+
+        def on_end(self, event: Any) -> None:
+            """Say nothing."""
+
+    event.register("numba:compile", Announcer())
 
 
 def unsigned(array: Tensor) -> npt.NDArray[Any]:

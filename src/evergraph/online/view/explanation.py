@@ -11,9 +11,6 @@ import torch
 from torch import Tensor
 
 from evergraph.core.display import ShownRecord
-from evergraph.core.errors import DataError
-from evergraph.core.targets import likeliest
-from evergraph.core.targets.shares import softmax
 from evergraph.graphs.csr import repeat
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import FrozenRows
@@ -47,6 +44,19 @@ class Voice:
 
 
 @dataclass(frozen=True)
+class ColumnContribution:
+    """What a column of the features adds to scores: the node's own values, and those around it.
+
+    Attributes:
+        column: its name in the user's table, or its number.
+        says: its contribution to the score of each explained class.
+    """
+
+    column: str
+    says: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Explanation(ShownRecord):
     """A prediction as a sum: scores[c] = Σ says[c] over voices + others[c] + rest[c].
 
@@ -64,14 +74,17 @@ class Explanation(ShownRecord):
     Attributes:
         node: its id.
         label: its class, if known.
-        classes: the likeliest classes, the prediction first.
-        probabilities: of these classes.
-        scores: of these classes; probabilities are the softmax over the scores of all classes.
+        classes: the likeliest classes or labels, the prediction first; none for a number.
+        probabilities: of these.
+        scores: of these; probabilities are the softmax over the scores of all classes, or the
+            logistic function of each label's. The number, if that is predicted.
         voices: the nodes that contribute most to any of these scores, largest first; None if f_topo
             is not linear or the head has no slopes.
         others: the contribution of all other nodes.
         rest: what no node contributes: the intercept, which says how likely a class is before
             anything is known of a node, and rounding.
+        columns: what columns of features add, largest first; the rest of a score is due to labels,
+            degrees, relations and the intercept.
     """
 
     node: NodeId
@@ -82,6 +95,7 @@ class Explanation(ShownRecord):
     voices: tuple[Voice, ...] | None = None
     others: tuple[float, ...] = ()
     rest: tuple[float, ...] = ()
+    columns: tuple[ColumnContribution, ...] | None = None
 
 
 def said(weights: Tensor, features: Tensor, slopes: Tensor, *, unit: bool) -> Tensor:
@@ -142,23 +156,24 @@ def powers_of(embeddings: LiveEmbeddings) -> list[list[float]] | None:
     return None if powers is None else [powers]
 
 
-def explain(pinned: Pinned, node: NodeId, *, top: int, limit: int) -> Explanation:
+def explain(
+    pinned: Pinned, node: NodeId, *, top: int, limit: int, columns: Sequence[str] = ()
+) -> Explanation:
     """Explain the prediction for the one pinned node; see ``Explanation``.
 
-    top: how many classes; limit: how many contributions at most.
+    top: how many classes; limit: how many contributions at most; columns: the user's column of each
+    feature, by default its number.
     """
-    page, published = pinned.page, pinned.published
-    if not page.target.is_class:
-        raise DataError(f"explain needs a learner of classes, not of {page.target.plural}")
+    page, published, target = pinned.page, pinned.published, pinned.page.target
     vectors = pinned.vectors(pinned.positions)
     scores = torch.from_numpy(page.scores(pinned.positions.numpy(), vectors.numpy()))[0]
-    best = likeliest(scores[None], top=min(top, int(page.met.sum())))[0][0]
-    shares = softmax(scores[None].numpy())[0, best.numpy()]  # as ``predict_proba`` has them
+    best = target.leading(scores, top)
+    shares = target.shares(scores[None].numpy())[0, best.numpy()]  # as ``predict_proba`` has them
     plain = Explanation(
         node=node,
         label=published.named_labels(pinned.positions)[0],
-        classes=tuple(page.classes[number] for number in best.tolist()),
-        probabilities=tuple(shares.tolist()),
+        classes=tuple(page.classes[number] for number in best.tolist() if target.is_named),
+        probabilities=tuple(shares.tolist()) if target.has_probabilities else (),
         scores=tuple(scores[best].tolist()),
     )
     slopes = None if page.scorer is None else page.scorer.slopes(vectors[0])
@@ -179,6 +194,7 @@ def explain(pinned: Pinned, node: NodeId, *, top: int, limit: int) -> Explanatio
         ),
         others=tuple(says[others].sum(0).tolist()),
         rest=tuple((scores[best] - says.sum(0)).tolist()),
+        columns=_column_contributions(flows, slopes[best], columns)[:limit],
     )
 
 
@@ -236,6 +252,27 @@ def _flows(pinned: Pinned, vector: Tensor) -> list[_Flow] | None:
             rows = factors * of(shown, nodes)
             flows.append(_Flow(nodes, torch.ones(len(nodes)), rows, of_labels=True))
     return flows
+
+
+def _column_contributions(
+    flows: Sequence[_Flow], slopes: Tensor, names: Sequence[str]
+) -> tuple[ColumnContribution, ...]:
+    """Return what each column of features adds to the scores, the largest first."""
+    parts = slopes.double().split([flow.rows.shape[1] for flow in flows], dim=1)
+    by_feature = torch.zeros(1)
+    for flow, part in zip(flows, parts, strict=True):
+        if flow.weighs:
+            shown = flow.weights.double() @ flow.rows.double()
+            if flow.unit:
+                shown = shown / shown.norm().clamp_min(torch.finfo(shown.dtype).tiny)
+            by_feature = by_feature + shown * part  # [classes, features]
+    if len(names) != by_feature.shape[-1]:
+        names = [str(number) for number in range(by_feature.shape[-1])]
+    sums: dict[str, Tensor] = {}
+    for name, says in zip(names, by_feature.t(), strict=True):
+        sums[name] = sums.get(name, torch.zeros(len(says), dtype=torch.float64)) + says
+    order = sorted(sums, key=lambda name: -float(sums[name].abs().max()))
+    return tuple(ColumnContribution(name, tuple(sums[name].tolist())) for name in order)
 
 
 def _summed_contributions(

@@ -17,6 +17,7 @@ from torch import Tensor
 from evergraph.core.checks import check_integer
 from evergraph.core.display import Shown
 from evergraph.core.errors import StoppedError
+from evergraph.core.sizes import shown
 from evergraph.core.targets import Target
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray
@@ -130,6 +131,15 @@ class LearnerView(Shown):
         page, positions, vectors = self.taken(ids)
         return page.answer(ids, positions, vectors, every=every_class)
 
+    def answer_beside_known(
+        self, ids: Sequence[NodeId], *, every_class: bool = False
+    ) -> tuple[Answer, tuple[Any, ...]]:
+        """Return what ``answer`` does, and the target that is known of each node, or None."""
+        with self.pinned(ids) as pinned:
+            rows = pinned.positions.numpy(), pinned.vectors(pinned.positions).numpy()
+            found = pinned.page.answer(ids, *rows, every=every_class)
+            return found, pinned.published.known(pinned.positions) if len(ids) else ()
+
     def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
         """Return the classes and the probability of each.  -> float32 [ids, classes]"""
         page, positions, vectors = self.taken(ids)
@@ -197,13 +207,16 @@ class LearnerView(Shown):
         with self._lock:
             return self._ids.page(start, limit)
 
-    def explain(self, node: NodeId, *, top: int = 3, limit: int = 20) -> Explanation:
-        """Explain the prediction for a node by the contributions of the nodes around it.
+    def explain(
+        self, node: NodeId, *, top: int = 3, limit: int = 20, columns: Sequence[str] = ()
+    ) -> Explanation:
+        """Explain the prediction for a node by what nodes around it and columns contribute.
 
-        top: how many classes; limit: how many nodes at most.
+        top: how many classes; limit: how many nodes, and columns, at most; columns: the user's
+        column of each feature.
         """
         with self.pinned([node]) as pinned:
-            return explain(pinned, node, top=top, limit=limit)
+            return explain(pinned, node, top=top, limit=limit, columns=columns)
 
     def neighbourhood(
         self, node: NodeId, *, hops: int | None = None, limit: int = 60
@@ -215,14 +228,16 @@ class LearnerView(Shown):
         with self.pinned([node]) as pinned:
             return neighbourhood(pinned, hops=hops, limit=limit)
 
-    def looked_up(self, node: NodeId, *, top: int, limit: int) -> tuple[Neighbourhood, Explanation]:
+    def looked_up(
+        self, node: NodeId, *, top: int, limit: int, columns: Sequence[str] = ()
+    ) -> tuple[Neighbourhood, Explanation]:
         """Return the neighbourhood and the explanation of a node, both from the same delta.
 
         limit: how many neighbours and how many contributions at most.
         """
         with self.pinned([node]) as pinned:
             around = neighbourhood(pinned, hops=None, limit=limit)
-            return around, explain(pinned, node, top=top, limit=limit)
+            return around, explain(pinned, node, top=top, limit=limit, columns=columns)
 
     def suggest(self, n: int, *, among: Sequence[NodeId] | None = None) -> tuple[Suggestion, ...]:
         """Return unlabelled nodes that are worth labelling next, the best first.
@@ -273,7 +288,7 @@ class LearnerView(Shown):
         status = self.status()
         found = "-" if status.accuracy is None else f"{status.accuracy:.3f}"
         before = {f"{status.metric} before labels came": f"{found} of {status.predicted}"}
-        return self._repr_facts() | before | {"bytes": status.memory}
+        return self._repr_facts() | before | {"memory": shown(status.memory)}
 
 
 class _Torn:

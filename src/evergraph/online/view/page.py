@@ -108,10 +108,14 @@ class Published(NamedTuple):
     classes: IdTable | TargetTable  # targets that were met, which are only ever added
     target: Target
 
+    def known(self, nodes: Tensor) -> tuple[Any, ...]:
+        """Return the targets of nodes, None for those that are not known."""
+        numbers = self.labels.of(nodes.numpy()).tolist()
+        return tuple(None if number < 0 else self.classes.at(number) for number in numbers)
+
     def named_labels(self, nodes: Tensor) -> tuple[Label | float | None, ...]:
-        """Return the targets of nodes, None for unlabelled ones; several labels as one text."""
-        numbers, cell = self.labels.of(nodes.numpy()).tolist(), self.target.cell
-        return tuple(None if number < 0 else cell(self.classes.at(number)) for number in numbers)
+        """Return the same for people: several labels as one text."""
+        return tuple(None if key is None else self.target.cell(key) for key in self.known(nodes))
 
 
 NEWEST = 10  # classes in the confusion matrix
