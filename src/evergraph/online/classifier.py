@@ -251,7 +251,9 @@ class ContinualNodeClassifier(Estimator):
                 return self._learn_rows(nodes, features, **options, **names)
             reader = self._reader()
             given = {"nodes": nodes, "features": features, "labels": labels, "ids": ids}
-            return self._add(*reader.delta(addition(**given, **options, **names)))
+            delta, scheme = reader.delta(addition(**given, **options, **names))
+            self._noted_positions = reader.noted
+            return self._add(delta, scheme)
 
     def _reader(self) -> AdditionReader:
         columns = self._home.columns if self._begun else columns_of(self.columns)
@@ -259,7 +261,6 @@ class ContinualNodeClassifier(Estimator):
 
     def _add(self, delta: Delta, scheme: Scheme | None) -> ContinualNodeClassifier:
         """Apply a delta; how columns are read is stored once the first one is known to be valid."""
-        self._noted_positions = True
         self._reading = () if scheme is None else scheme.rows()
         if len(delta.nodes) and not self._begun:
             self.learner_.check(delta)

@@ -157,7 +157,7 @@ def test_options_that_make_no_sense_are_refused():
     # In an embedding of one part the nearest hop is the furthest.
     head = FusedHead(width=8)
     head.begin(4, topology=SGC(hops=3), generator=seeded(0, "head"))
-    assert [str(view) for view in head.parsed] == ["3|s", "3", "3|s+y"]
+    assert [str(view) for view in head.parsed] == ["3", "3|s+y"]
     assert (head.code_width, begun(width=8, views=["2"]).code_width) == (64, 0)
 
 

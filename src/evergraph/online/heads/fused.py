@@ -64,7 +64,7 @@ class FusedHead(OnlineHead):
     on the same landmarks and has chosen its penalties at the same time.
 
     Args:
-        views: inputs of the regressions, such as ``2``, ``0|s`` and ``0|1|2|s+y``, see ``View``;
+        views: inputs of the regressions, such as ``0``, ``2`` and ``0|1|2|s+y``, see ``View``;
             hops must be those of the f_topo. By default ``default_views``, without that of the
             furthest hop alone once landmarks are chosen among more than 8,192 labelled nodes.
         width: m, the number of features per view; memory is 4 m² bytes per view, and as much again
@@ -156,8 +156,7 @@ class FusedHead(OnlineHead):
         """Draw φ."""
         self._hops, self._dims, self._related = kept_hops(topology), dims, related
         if self.views is None:
-            few = 0 in self._hops and dims // len(self._hops) <= FEW_COLUMNS
-            self.parsed = default_views(self._hops, self.basis, related=related, measured=few)
+            self.parsed = default_views(self._hops, self.basis, related=related)
         for view in self.parsed:
             if not set(view.hops) <= set(self._hops):
                 raise ConfigurationError(
@@ -355,24 +354,20 @@ def kept_hops(topology: TopologyEncoder) -> tuple[int, ...]:
     return tuple(topology.kept) if isinstance(topology, MixHop) else (topology.hops,)
 
 
-def default_views(
-    hops: Sequence[int], basis: Basis, *, related: bool = False, measured: bool = False
-) -> tuple[View, ...]:
+def default_views(hops: Sequence[int], basis: Basis, *, related: bool = False) -> tuple[View, ...]:
     """Return the nearest hop, the furthest one, and all of them with class codes.
 
-    On landmarks the nearest and all have a node's degree and feature length beside them; the
-    nearest does not if features are a few columns, whose magnitude ``KernelMap`` keeps. Random
-    features, which represent a wide hop poorly, have all hops without codes instead of the nearest.
+    On landmarks all have a node's degree and feature length beside them. Random features, which
+    represent a wide hop poorly, have all hops without codes instead of the nearest.
 
-    related: whether views of all hops include features along relations; measured: whether features
-    are a few columns
+    related: whether views of all hops include features along relations
 
     >>> [str(view) for view in default_views((0, 1, 2), "landmarks")]
-    ['0|s', '2', '0|1|2|s+y']
+    ['0', '2', '0|1|2|s+y']
     >>> [str(view) for view in default_views((0, 2), "random")]
     ['2', '0|2', '0|2+y']
     """
-    near, far = View((min(hops),), shaped=not measured), View((max(hops),))
+    near, far = View((min(hops),)), View((max(hops),))
     whole = View(tuple(hops), related=related, shaped=basis == "landmarks")
     alone = {"landmarks": (near, far), "random": (far, whole)}[basis]
     return tuple(dict.fromkeys((*alone, replace(whole, codes=True))))
