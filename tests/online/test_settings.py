@@ -35,7 +35,7 @@ LEAST: list[tuple[Callable[..., Any], str, float, float]] = [
     (Prequential, "points", 2, 1),
 ]
 DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
-    (AnalyticHead, {"width": 1024, "regularisation": 0.01, "activation": "relu"}),
+    (AnalyticHead, {"width": 1024, "regularisation": None}),
     (FusedHead, {"views": None, "width": 768, "regularisation": None, "codes": 64}),
     (OnlineLearner, {"scaling": "unit", "undirected": True, "seed": 0}),
     (Prequential, {"points": 512, "latest": 2048}),

@@ -143,7 +143,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
 
     @router.get("/v1/status", responses=schema.answers(schema.StatusReply, *REFUSED), **may_read)
     async def status() -> Response:
-        """Return the learner's status: nodes, edges, classes, prequential accuracy."""
+        """Return the learner's status: nodes, edges, classes, accuracy before labels came."""
         return await reply(FACTS, service.status)
 
     @router.get("/v1/columns", responses=schema.answers(schema.ColumnsReply, *REFUSED), **may_read)

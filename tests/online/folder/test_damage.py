@@ -30,7 +30,8 @@ from evergraph.online.folder.markers import (
 )
 from evergraph.online.folder.recovery import make_folder
 from evergraph.online.folder.snapshot import read_snapshot, remove_snapshot
-from evergraph.tables.scheme import BooleanEncoder, Column, Scheme
+from evergraph.tables.measured import BooleanEncoder
+from evergraph.tables.scheme import Column, Scheme
 from stand_in import bits, filled, holds, opened, twin, write_snapshot
 
 Plant = Callable[[Path], object]

@@ -72,11 +72,11 @@ const titled = text => `${text[0].toUpperCase()}${text.slice(1)}`;
 
 function measured(status) {
   if (status.metric === "accuracy")
-    return ["Prequential accuracy", percent(status.accuracy), `of ${whole(status.predicted)} predictions`];
+    return ["Accuracy", percent(status.accuracy), `of ${whole(status.predicted)} predictions before labels came`];
   const error = status.metric === "mean absolute error";
   const value = status.accuracy === null ? "–" : error ? `${+status.accuracy.toPrecision(4)}` : percent(status.accuracy);
-  return [`Prequential ${status.metric}`, value,
-    error ? `of ${whole(status.predicted)} numbers` : `of ${whole(status.predicted)} labels`];
+  return [titled(status.metric), value,
+    `of ${whole(status.predicted)} ${error ? "numbers" : "labels"}, predicted before they came`];
 }
 
 function showStatus(status) {
@@ -374,8 +374,8 @@ function showWhy(found, hues) {
   const label = found.known === null ? "It is not labelled." :
     key(found.known) === key(found.label) ? "That is its label." : `Its label is ${found.known}.`;
   const parts = [
-    element("p", { class: "verdict" }, `${short(found.id, 40)} is classified as ${found.label}`),
-    element("p", { class: "soft" }, `With probability ${percent(found.probability)}. ${label}`),
+    element("p", { class: "verdict" }, `${short(found.id, 40)} is ${found.probability === null ? "predicted to be" : "classified as"} ${found.label}`),
+    element("p", { class: "soft" }, found.probability === null ? label : `With probability ${percent(found.probability)}. ${label}`),
     bars(found.classes.map((label, i) => ({ name: label, share: found.probabilities[i], text: percent(found.probabilities[i]), hue: hues(label) }))),
   ];
   byId("why").replaceChildren(...parts, ...(found.voices ? voices(found, hues) : [element("p", { class: "soft" },
@@ -400,7 +400,7 @@ function voices(found, hues) {
   const groups = [...sums.values()].sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, 5);
   const loudest = Math.max(...groups.map(g => Math.abs(g.value)), 1e-9);
   return [
-    element("h3", {}, `Contributions to ${short(found.label, 24)}, by class of the neighbour`),
+    element("h3", {}, `Contributions to ${short(`${found.label}`, 24)}, by class of the neighbour`),
     bars(groups.map(g => ({ name: g.name, share: Math.abs(g.value) / loudest, text: signed(g.value), hue: hues(g.label) }))),
     element("h3", {}, "The nodes that contribute most"),
     bars(lines),
