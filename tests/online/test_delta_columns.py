@@ -1,8 +1,6 @@
 """A delta looked at in columns is what it is looked at one by one, mistakes and their words too."""
 
-import importlib
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,18 +16,12 @@ from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
 from evergraph.online.delta import Delta, EdgeColumns, edge_columns, in_columns
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.identifiers import MANY, IdTable, check_id
+from loop_checking import loop_check
 
 KNOWN = ("a", "b", "c", 0, 1, 2, "1", 10**12)
 NEW = ("x", "y", 7, -3, "7")
 MISTAKES = (True, 1.0, None, 2**63, "\ud800", "nobody", 99)
 POSITIONS = ("ends", "cut", "renewed", "labelled", "gone")
-
-
-@pytest.fixture(scope="module")
-def loop_check() -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).resolve().parents[2]))
-        return importlib.import_module("benchmarks.loop_checking").loop_check
 
 
 def grown() -> tuple[IdTable, GrowingGraph]:
@@ -87,7 +79,7 @@ def outcome(look: Any) -> Any:
 
 @given(deltas(), st.booleans())
 @settings(suppress_health_check=[HealthCheck.too_slow])
-def test_columns_say_what_loops_say(loop_check, delta, undirected):
+def test_columns_say_what_loops_say(delta, undirected):
     ids, graph = grown()
     delta = Delta(**vars(delta) | {"features": torch.zeros(len(delta.nodes), 1)})
     known = {node: place + 1 for place, node in enumerate(KNOWN)}
