@@ -252,7 +252,7 @@ def check_row(row: BookRow, plan: BookPlan | None = None, *, where: str | None =
         raise ResultsError(f"{where or row}: {wrong}")
 
 
-def _complaints(row: BookRow, plan: BookPlan) -> Iterator[str]:
+def _complaints(row: BookRow, plan: BookPlan) -> Iterator[str]:  # noqa: C901
     if row.format != FORMAT:
         yield f"format must be {FORMAT}, not {row.format!r}"
     known = sorted({dataset for dataset, _ in plan.expected})

@@ -66,7 +66,7 @@ class OpenedRun:
             lock.close()
 
 
-def run(
+def run(  # noqa: PLR0913
     source: RunConfig | Graph | Data | str | Path | None = None,
     method: str | Mapping[str, Any] | None = None,
     *,

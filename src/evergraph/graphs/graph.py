@@ -334,7 +334,7 @@ class Graph(Shown):
         return self.with_relations(self._as_relation(self.weights))
 
     @classmethod
-    def from_edges(
+    def from_edges(  # noqa: PLR0913
         cls,
         edge_index: Tensor,
         *,

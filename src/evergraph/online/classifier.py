@@ -96,7 +96,7 @@ class ContinualNodeClassifier(Estimator):
     _reading: Sequence[dict[str, str]] = ()
     _noted_positions = False  # whether the notice that names are ignored was given
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         *,
         topology: TopologyEncoder | str | Mapping[str, Any] | None = None,
@@ -190,7 +190,7 @@ class ContinualNodeClassifier(Estimator):
             **{name: getattr(self, name) for name in PLAIN} | {"seed": self._drawn_seed},
         )
 
-    def partial_fit(
+    def partial_fit(  # noqa: PLR0913
         self,
         nodes: Any = None,
         features: Any = None,

@@ -67,7 +67,7 @@ READINESS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRouter:
+def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRouter:  # noqa: C901
     """Return the routes for callers with read access, and those open to everyone."""
     router = http.router(tags=["ask"], route_class=http.IdRoute)
     may_read: dict[str, Any] = {"dependencies": [Depends(guard.needs("read"))]}

@@ -212,7 +212,7 @@ def server_for(
     return uvicorn.Server(config)
 
 
-def _protocol(limits: Limits) -> type[asyncio.Protocol]:
+def _protocol(limits: Limits) -> type[asyncio.Protocol]:  # noqa: C901
     """Return uvicorn's protocol class with time limits for heads of requests and unread answers.
 
     uvicorn limits the time between two requests, but not the time to the first byte, nor that of a

@@ -132,7 +132,7 @@ class GraphStream(Shown):
     [2, 2, 2, 2, 2, 2]
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         graph: Any,
         *,

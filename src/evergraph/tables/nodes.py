@@ -157,7 +157,7 @@ def read_nodes(
     return NodeTable(known, read, roles, labels, missing, lists, goals, types, when, dated)
 
 
-def read_features(
+def read_features(  # noqa: PLR0913
     table: pa.Table,
     columns: Columns | Scheme | None,
     names: list[str] | None = None,

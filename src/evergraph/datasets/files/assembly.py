@@ -42,7 +42,7 @@ def fitting_layout(features: Tensor) -> Tensor:
     return features if dense else features.to_dense()
 
 
-def assemble(
+def assemble(  # noqa: PLR0913
     path: object,
     *,
     edge_index: Tensor,

@@ -323,7 +323,7 @@ def _report(out: Path, *, new: bool) -> ImportReport:
     return ImportReport(**about["report"], checksum=facts["sha256"], new=new, columns=told)
 
 
-def import_graph(
+def import_graph(  # noqa: PLR0913
     edges: Source,
     nodes: Source,
     out: Path,

@@ -83,7 +83,7 @@ class LearnerFolder(Closing, Shown):
         return "" if self._closed else self.learner._repr_html_()
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913
         cls,
         path: Path | str,
         given: Mapping[str, Any] | None = None,
