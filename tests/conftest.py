@@ -49,23 +49,23 @@ Call = Callable[..., tuple[str, str]]
 # Every run writes down which versions it had: the record of a package is read once, not a thousand
 # times.
 metadata.version = cache(metadata.version)
-# What takes seconds to start or to compile, in each process that needs it: the files that name it
-# are given to one worker.
+# What takes seconds to start, in each process that needs it: the files that name it are given to
+# one worker.
 COSTLY = {
-    "ray_engine": "ray", "chromium": "browser", "seen_as": "browser", "kernel": "slow to import",
-    "numba": "slow to import", "is_compiled": "slow to import", "learned": "bench",
-    "all_figures": "browser", "reported": "browser", "finished": "book",
-}  # fmt: skip
-# PyG and scikit-learn, imported by a test or by what it tests, go with numba: some files need both.
-IMPORTS = re.compile(r"torch_geometric|sklearn|from pyg |miniatures|fig6|TSNE")
+    "ray_engine": "ray",
+    "chromium": "browser",
+    "seen_as": "browser",
+    "learned": "bench",
+    "all_figures": "browser",
+    "reported": "browser",
+    "finished": "book",
+}
 ARGUMENTS = re.compile(r"def \w+\(([^)]*)")
 
 
 def group_of(file: Path) -> str:
     """Return the name of the worker's share that a file of tests belongs to."""
     text = file.read_text("utf-8")
-    if IMPORTS.search(text):
-        return "slow to import"
     named = " ".join(ARGUMENTS.findall(text))
     used = (one for one in COSTLY if re.search(rf"\b{one}\b", named) or f'"{one}"' in text)
     return COSTLY.get(next(used, ""), str(file))
