@@ -131,11 +131,11 @@ def test_from_a_table_to_predictions_in_two_commands(kind, tmp_path):
     assert (again["new_labels"], again["changed_labels"]) == (0, 0)
     header, near, far = called("predict", learner, str(tmp_path / "ids.txt")).splitlines()
     if kind == "labels":
-        assert header == "id,labels,probabilities"
+        assert header == "id,labels,probabilities,known"
         assert near.startswith("e,x;y,0.9")
-        assert far == "c,;,"
+        assert far.startswith("c,;,")
     else:
-        assert header == "id,target"
+        assert header == "id,target,known"
         assert float(near.split(",")[1]) == pytest.approx(5, abs=1)
         assert float(far.split(",")[1]) == pytest.approx(-3, abs=1)
 

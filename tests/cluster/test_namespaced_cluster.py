@@ -34,7 +34,7 @@ RUN = [
 @pytest.fixture(scope="module")
 def tools() -> Iterator[Any]:
     sys.path.insert(0, str(ROOT))
-    yield importlib.import_module("benchmarks.namespaces")
+    yield importlib.import_module("benchmarks.cluster.namespaces")
     sys.path.remove(str(ROOT))
 
 

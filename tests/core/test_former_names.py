@@ -5,20 +5,14 @@ import warnings
 from typing import Any
 
 import pytest
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 
 import evergraph as eg
-from evergraph.closed_form import ViewFeatures
 from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
-from evergraph.core.seeding import seeded
 from evergraph.experiments.build import resolved
 from evergraph.experiments.store import ResultStore
-from evergraph.methods import Auto
 from evergraph.topology import APPNP, PPR, SGC, MixHop, Reservoir, topologies
-from evergraph.training import Trainer
 
 QUICK: dict[str, Any] = {"device": "cpu", "progress": False}
 
@@ -27,15 +21,8 @@ QUICK: dict[str, Any] = {"device": "cpu", "progress": False}
     ("make", "old", "new", "value"),
     [
         *((make, "rows", "dtype", "float16") for make in (SGC, PPR, APPNP, MixHop, Reservoir)),
-        (ViewFeatures, "rows", "dtype", "bfloat16"),
         (MixHop, "keep", "kept_hops", (0, 2)),
         (Resources, "memory", "memory_limit", 10**9),
-        (
-            lambda **given: Auto(trainer=Trainer(device="cpu"), generator=seeded(0), **given),
-            "keep",
-            "memory",
-            "1MB",
-        ),
     ],
 )
 def test_a_part_takes_a_parameter_by_its_former_name(make, old, new, value):
@@ -67,17 +54,6 @@ def test_a_run_takes_keep_for_either_of_its_meanings(small_graph):
     assert result.learner is not None
 
 
-def test_a_configuration_may_have_former_names(caplog):
-    config = eg.RunConfig.of(
-        {"topology": {"name": "sgc", "rows": "bfloat16"}, "method": {"name": "auto", "keep": "1MB"}}
-    )
-    found = resolved(config)
-    assert found.topology.parameters["dtype"] == "bfloat16"
-    assert found.method.parameters["memory"] == "1MB"
-    assert "rows" not in found.topology.parameters
-    assert caplog.text.count("topology sgc: rows is now called dtype") <= 1  # once in a process
-
-
 def test_a_results_folder_with_former_names_can_be_resumed(tmp_path):
     config = resolved(eg.RunConfig.of({"method": {"name": "auto", "memory": "1MB"}}))
     old = (
@@ -87,21 +63,6 @@ def test_a_results_folder_with_former_names_can_be_resumed(tmp_path):
     assert 'keep = "1MB"' in old
     (tmp_path / "config.toml").write_text(old)
     ResultStore(tmp_path).open(config, resume=True)
-
-
-def test_a_saved_learner_with_former_names_is_loaded(small_graph, tmp_path):
-    learner = eg.run(small_graph, "auto", memory="200KB", **QUICK).learner
-    path = tmp_path / "learner"
-    learner.save(path)
-    with safe_open(path, framework="pt") as file:
-        about = json.loads(file.metadata()["evergraph"])
-    method = about["method"]
-    method["keep"] = method.pop("memory")
-    method["backbone"]["rows"] = method["backbone"].pop("dtype")
-    save_file(load_file(path), tmp_path / "old", metadata={"evergraph": json.dumps(about)})
-    loaded = eg.load_learner(tmp_path / "old")
-    assert loaded.get_params()["memory"] == "200KB"
-    assert loaded.predict(small_graph).equal(learner.predict(small_graph))
 
 
 def test_a_folder_has_one_opener(tmp_path):

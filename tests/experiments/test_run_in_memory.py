@@ -60,7 +60,7 @@ def test_the_last_seeds_learner_is_kept_unless_told(small_graph):
     assert isinstance(result.learner, eg.methods.Finetune)
     exam = eg.GraphStream(small_graph).exams(2, "local")[2]
     right = result.learner.answer(exam.graph, exam.nodes, exam.tasks).classes == exam.labels
-    assert float(right.float().mean()) == result.seeds[1].rows[2]["local"]["plain"][2]
+    assert float(right.double().mean()) == result.seeds[1].rows[2]["local"]["plain"][2]
     assert eg.run(small_graph, "finetune", keep_learner=False, **QUICK).learner is None
     assert "learner" not in result.to_dict()
 

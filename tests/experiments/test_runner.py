@@ -137,12 +137,11 @@ def test_a_damaged_checkpoint_is_said_not_guessed_around(tmp_path):
         run(small(), out=tmp_path / "out", resume=True)
 
 
-def test_a_graph_without_features_is_refused_before_anything_is_written(tmp_path):
-    path = tmp_path / "bare.npz"
-    np.savez(path, edge_index=np.zeros((2, 0), np.int32), y=np.arange(40, dtype=np.int16) % 4)
-    with pytest.raises(DataError, match="no features"):
-        run(small(dataset=str(path)), out=tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+def test_a_graph_without_features_has_a_column_of_ones_and_says_so(tmp_path, caplog):
+    path, ends = tmp_path / "bare.npz", np.arange(80, dtype=np.int32)
+    np.savez(path, edge_index=np.stack([ends, np.roll(ends, 4)]), y=(ends % 4).astype(np.int16))
+    assert run(small(dataset=str(path))).seeds
+    assert "column of ones" in caplog.text
 
 
 def test_split_seeds_are_shared_by_repeats_unless_asked():

@@ -25,11 +25,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "a-gem": {"sample": 256},
     "adr": {"merging": 1e-3, "regularisation": 1e-2},
     "analytic": {
-        "regularisation": "validation", "weights": "class-sizes", "rank": None, "ledger": False,
+        "regularisation": "validation", "weights": "class-sizes", "ledger": False,
         "refresh": "none",
     },
     "auto": {
-        "probes": 100, "fusing": "fitted", "weights": "class-sizes",
+        "probes": 100, "budget": 400, "weights": "class-sizes",
         "objective": "balanced", "ledger": False, "refresh": "none", "self_training": True,
     },
     "ewc": {"strength": 1e5, "anchors": "task", "decay": 0.9, "fisher": "samples", "probes": 32},

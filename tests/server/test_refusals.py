@@ -31,7 +31,7 @@ TWICE = " must come once in an object, not twice"
         ("/v1/predictions", {"ids": ["nobody"]}, 404, "node 'nobody' is not in the graph"),
         ("/v1/predictions", {"ids": [True]}, 422, "ids[0]: must be a string"),
         ("/v1/predictions", {"ids": [""]}, 422, "ids[0]: must be a string of 1 to 1024 characters"),
-        ("/v1/predictions", {}, 422, "ids: field required"),
+        ("/v1/predictions", {}, 422, "ids: a field is required"),
         ("/v1/predictions", {"ids": ["a"], "every": 1}, 422, "every: extra inputs"),
         ("/v1/forget", {"ids": ["nobody"]}, 404, "'nobody'"),
         ("/v1/forget", {"ids": ["a", "a"]}, 409, "'a' comes twice"),

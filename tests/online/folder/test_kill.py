@@ -39,14 +39,14 @@ def kills(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
     threads, forks = torch.get_num_threads(), multiprocessing.get_context("fork")
     monkeypatch.setattr(multiprocessing, "get_context", lambda _: forks)
-    yield importlib.import_module("benchmarks.kills")
+    yield importlib.import_module("benchmarks.service.kills")
     torch.set_num_threads(threads)
 
 
 @pytest.fixture
 def quick(kills, monkeypatch):
     """The same with a head that takes a third of the time."""
-    for module in (kills, importlib.import_module("benchmarks.kill_writer")):
+    for module in (kills, importlib.import_module("benchmarks.service.kill_writer")):
         monkeypatch.setattr(module, "make", lambda: OnlineLearner(head=AnalyticHead(width=16)))
     return kills
 
