@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evergraph.core.errors import ConfigurationError, DataError, ResultsError
+from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.experiments.build import build_stream, load_graph
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.result import RunResult
