@@ -89,6 +89,7 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     tmp_path, request, monkeypatch
 ):
     monkeypatch.setattr(pool, "get_context", lambda _: get_context("fork"))  # others import torch
+    monkeypatch.setattr(pool, "threads_of", lambda _: 1)  # a fork waits for threads it has not
     broken = tmp_path / "broken.npz"
     broken.write_bytes(b"PK")
     synthetic = {"name": "synthetic", "nodes": 300, "classes": 6, "features": 8}
