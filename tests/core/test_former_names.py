@@ -47,7 +47,8 @@ def test_a_run_takes_keep_for_either_of_its_meanings(small_graph):
         DeprecationWarning, match=r"run\(keep=...\) is now called keep_learner"
     ) as said:
         assert eg.run(small_graph, "slda", keep=False, **QUICK).learner is None
-    assert [one.filename for one in said] == [__file__]
+    ours = [one for one in said if "keep" in str(one.message)]  # torch may warn beside it
+    assert [one.filename for one in ours] == [__file__]
     with pytest.warns(DeprecationWarning, match=r"run\(keep=...\) is now called memory"):
         result = eg.run(small_graph, "auto", keep="200KB", **QUICK)
     assert result.config.method.parameters["memory"] == "200KB"
