@@ -16,9 +16,22 @@ from evergraph.reports.runs import ALL, percent, size
 
 AVERAGE = "balanced"  # the one that the page shows; rows have the plain one too
 HEADINGS = (
-    "dataset", "setting", "method", "AA local", "AF local", "AA global", "AF global", "seeds",
-    "seconds a seed", "kept", "peak", "machine", "commit", "date", "command",
-)  # fmt: skip
+    "dataset",
+    "setting",
+    "method",
+    "AA local",
+    "AF local",
+    "AA global",
+    "AF global",
+    "seeds",
+    "seconds a seed",
+    "kept",
+    "peak",
+    "machine",
+    "commit",
+    "date",
+    "command",
+)
 SHOWN = ("wordnet", "computers", "coauthor-cs", "actor")  # the real graphs, in this order
 FILTERS = {"dataset": 0, "setting": 1, "method": 2}
 

@@ -221,8 +221,15 @@ def read_plan(path: Path = PLAN) -> BookPlan:
 
 # Options fixed by the book; all others are the method's own.
 DECIDED = (
-    "dataset.", "stream.", "seeds", "undirected", "directions", "part", "protocol", "test_every"
-)  # fmt: skip
+    "dataset.",
+    "stream.",
+    "seeds",
+    "undirected",
+    "directions",
+    "part",
+    "protocol",
+    "test_every",
+)
 CLOSE = 2e-5  # numbers are rounded to five digits
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 

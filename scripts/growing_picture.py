@@ -117,23 +117,38 @@ def drawn(
         for of, size, face in ((~asked, 9, shades), (asked & right, 26, shades)):
             ax.scatter(*at[frame.known[of]].T, s=size, c=face[of], lw=0, zorder=2)
         wrong = asked & ~right
-        ax.scatter(*at[frame.known[wrong]].T, s=34, c=shades[wrong], marker="X",
-                   edgecolors=INK, lw=0.7, zorder=3)  # fmt: skip
+        ax.scatter(
+            *at[frame.known[wrong]].T,
+            s=34,
+            c=shades[wrong],
+            marker="X",
+            edgecolors=INK,
+            lw=0.7,
+            zorder=3,
+        )
         share = 100 * (asked & right).sum() / asked.sum()
         met = len(set(kinds[frame.known]))
         ax.set_title(
-            f"{len(frame.known)} verbs, {met} kinds\n"
-            f"{share:.0f} % of the unlabelled right",
-            color=INK, fontsize=12,
-        )  # fmt: skip
+            f"{len(frame.known)} verbs, {met} kinds\n{share:.0f} % of the unlabelled right",
+            color=INK,
+            fontsize=12,
+        )
         ax.set(xlim=(at[:, 0].min() - 0.05, at[:, 0].max() + 0.05), aspect="equal")
         ax.set_ylim(at[:, 1].min() - 0.05, at[:, 1].max() + 0.05)
         ax.axis("off")
     entries = [_key(kind, "o", 8, colour) for kind, colour in COLOURS.items()]
     entries += [_key("came with its label", "o", 4), _key("predicted", "o", 8)]
     entries += [_key("predicted wrongly", "X", 8)]
-    figure.legend(handles=entries, loc="lower center", ncols=len(entries), frameon=False,
-                  labelcolor=INK, fontsize=11, handletextpad=0.2, columnspacing=1.4)  # fmt: skip
+    figure.legend(
+        handles=entries,
+        loc="lower center",
+        ncols=len(entries),
+        frameon=False,
+        labelcolor=INK,
+        fontsize=11,
+        handletextpad=0.2,
+        columnspacing=1.4,
+    )
     figure.subplots_adjust(left=0.01, right=0.99, top=0.86, bottom=0.1, wspace=0.03)
     return figure
 

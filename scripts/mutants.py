@@ -63,17 +63,41 @@ PRELOADED = {
 }
 THIRD_PARTY = ("torch", "scipy.sparse", "numba", "hypothesis", "pytest", "torch_geometric")
 SWAPPED_COMPARISONS: dict[type[ast.cmpop], str] = {
-    ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
-    ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
-}  # fmt: skip
+    ast.Lt: "<=",
+    ast.LtE: "<",
+    ast.Gt: ">=",
+    ast.GtE: ">",
+    ast.Eq: "!=",
+    ast.NotEq: "==",
+    ast.Is: "is not",
+    ast.IsNot: "is",
+    ast.In: "not in",
+    ast.NotIn: "in",
+}
 SWAPPED_OPERATORS: dict[type[ast.operator], str] = {
-    ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "//",
-    ast.Pow: "*", ast.BitAnd: "|", ast.BitOr: "&", ast.MatMult: "*",
-}  # fmt: skip
+    ast.Add: "-",
+    ast.Sub: "+",
+    ast.Mult: "/",
+    ast.Div: "*",
+    ast.FloorDiv: "*",
+    ast.Mod: "//",
+    ast.Pow: "*",
+    ast.BitAnd: "|",
+    ast.BitOr: "&",
+    ast.MatMult: "*",
+}
 SWAPPED_NAMES = {
-    "any": "all", "all": "any", "min": "max", "max": "min", "argmin": "argmax", "argmax": "argmin",
-    "amin": "amax", "amax": "amin", "minimum": "maximum", "maximum": "minimum",
-}  # fmt: skip
+    "any": "all",
+    "all": "any",
+    "min": "max",
+    "max": "min",
+    "argmin": "argmax",
+    "argmax": "argmin",
+    "amin": "amax",
+    "amax": "amin",
+    "minimum": "maximum",
+    "maximum": "minimum",
+}
 ELSEWHERE = {"ray_engine", "kills"}  # fixtures that start other processes
 EXIT_USAGE, EXIT_NO_TESTS = 4, 5
 Lines = dict[str, list[int]]  # path in the tree: line numbers
@@ -245,8 +269,10 @@ class Mutator(ast.NodeVisitor):
         for keyword in node.keywords:
             # zip(strict=) guards an invariant, as an assertion does
             if keyword.arg not in (None, "strict"):
-                kept = [f"({self._text(a)})" if not isinstance(a, ast.Starred) else self._text(a)
-                        for a in node.args]  # fmt: skip
+                kept = [
+                    f"({self._text(a)})" if not isinstance(a, ast.Starred) else self._text(a)
+                    for a in node.args
+                ]
                 kept += [self._text(k) for k in node.keywords if k is not keyword]
                 called = f"{self._text(node.func)}({', '.join(kept)})"
                 self._replace("keyword", node, called, shown=f"{keyword.arg}= left out")
@@ -323,10 +349,17 @@ class Mutator(ast.NodeVisitor):
         whole = self._source[first:last].decode()
         changed = (self._source[first:start] + text.encode() + self._source[end:last]).decode()
         mutant = Mutant(
-            path=self._path, line=node.lineno, statement_line=self._statement_line,
-            where=".".join(self._names) or "module", at_import=self._functions == 0, kind=kind,
-            start=first, end=last, before=whole, after=changed,
-        )  # fmt: skip
+            path=self._path,
+            line=node.lineno,
+            statement_line=self._statement_line,
+            where=".".join(self._names) or "module",
+            at_import=self._functions == 0,
+            kind=kind,
+            start=first,
+            end=last,
+            before=whole,
+            after=changed,
+        )
         if shown is not None:  # what a key says of a long call
             mutant = replace(mutant, kind=f"{kind} {shown}")
         number = self._seen[mutant.key] = self._seen.get(mutant.key, -1) + 1

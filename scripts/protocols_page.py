@@ -15,9 +15,16 @@ from evergraph.studies.comparison import METHODS, PAPERS
 from evergraph.studies.protocols import ORDER
 
 PROTOCOL_COLUMNS = (
-    "protocol", "tested", "averaged", "answers", "classes a task", "nodes arrive", "learns from",
-    "split", "memory",
-)  # fmt: skip
+    "protocol",
+    "tested",
+    "averaged",
+    "answers",
+    "classes a task",
+    "nodes arrive",
+    "learns from",
+    "split",
+    "memory",
+)
 EDGES = {"within": "the task's own subgraph", "all": "the graph so far"}
 
 
@@ -109,10 +116,14 @@ def _of_the_paper() -> Iterator[PublishedNumber]:
                 if name in known:
                     told = published(name)
                     yield PublishedNumber(
-                        called, dataset, setting, told["average_accuracy"]["mean"], "paper",
+                        called,
+                        dataset,
+                        setting,
+                        told["average_accuracy"]["mean"],
+                        "paper",
                         f"Table {table.removeprefix('table')}",
                         told.get("average_forgetting", {}).get("mean"),
-                    )  # fmt: skip
+                    )
 
 
 def published_table(setting: str) -> Table:

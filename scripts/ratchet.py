@@ -62,9 +62,12 @@ def circles() -> list[list[str]]:
     modules = sorted(graph.modules)
     number = {name: i for i, name in enumerate(modules)}
     imports = np.array(
-        [(number[name], number[other]) for name in modules
-         for other in graph.find_modules_directly_imported_by(name)]
-    ).T  # fmt: skip
+        [
+            (number[name], number[other])
+            for name in modules
+            for other in graph.find_modules_directly_imported_by(name)
+        ]
+    ).T
     adjacency = csr_matrix((np.ones(imports.shape[1]), imports), shape=(len(modules), len(modules)))
     count, component = connected_components(adjacency, connection="strong")
     members = [[modules[i] for i in np.flatnonzero(component == c)] for c in range(count)]

@@ -45,7 +45,7 @@ KINDS: dict[str, tuple[Resolver[Any], str]] = {
         "`--dataset NAME`, `[dataset]` in a config, `evergraph.load(NAME)`. Graphs that are "
         "neither bundled nor generated are downloaded on first use.",
     ),
-}  # fmt: skip
+}
 # What every method, or every dataset, takes besides its own parameters.
 SHARED = {"backbone", "trainer", "generator", "cache", "resources"}
 PARTS_HEAD = """# Parts by name

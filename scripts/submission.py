@@ -29,9 +29,16 @@ from evergraph.streams.stream import TESTINGS
 
 # Options on which the defaults of others depend; they are given first.
 _CHOICES = (
-    "dataset.name", "method.name", "backbone.name", "topology.name", "memory.sampler.name",
-    "protocol", "seeds", "device", "plugins",
-)  # fmt: skip
+    "dataset.name",
+    "method.name",
+    "backbone.name",
+    "topology.name",
+    "memory.sampler.name",
+    "protocol",
+    "seeds",
+    "device",
+    "plugins",
+)
 _OPTIONS = {
     "dataset.name": "--dataset",
     "method.name": "--method",
@@ -188,8 +195,10 @@ def _kept(rows: Sequence[Sequence[float]]) -> dict[str, list[float]]:
     """
     matrix = matrix_of(rows)
     kept = {
-        "curve": average_accuracy_curve(matrix), "learned": matrix.diagonal(), "final": matrix[-1]
-    }  # fmt: skip
+        "curve": average_accuracy_curve(matrix),
+        "learned": matrix.diagonal(),
+        "final": matrix[-1],
+    }
     return {name: np.round(values, book_rows.DIGITS).tolist() for name, values in kept.items()}
 
 

@@ -24,9 +24,13 @@ from evergraph.online.heads import heads
 from evergraph.topology import topologies
 
 SPACES: dict[str, Resolver[object]] = {
-    "methods": methods, "samplers": samplers, "topologies": topologies, "backbones": backbones,
-    "datasets": datasets, "online.heads": heads,
-}  # fmt: skip
+    "methods": methods,
+    "samplers": samplers,
+    "topologies": topologies,
+    "backbones": backbones,
+    "datasets": datasets,
+    "online.heads": heads,
+}
 
 
 @pytest.mark.parametrize("space", SPACES)

@@ -77,10 +77,7 @@ ABLATIONS: dict[str, Values] = {
         "backbone": {"name": "landmark-features", "views": ["0|s", "0", "4", "2|r"]}
     },
     "no degrees and lengths": {
-        "backbone": {
-            "name": "landmark-features",
-            "views": ["0|2|4|r+y", "0", "4", "2|r", "0|2+y"],
-        }
+        "backbone": {"name": "landmark-features", "views": ["0|2|4|r+y", "0", "4", "2|r", "0|2+y"]}
     },
 }
 
@@ -352,10 +349,13 @@ def grids(*, quick: bool = False) -> list[Grid]:
             "joint, tuned": ("once", name, values(TUNED)),
         }
         return Grid(
-            f"Tested {name}: balanced AA / AF, CPU seconds, MB kept", contenders, _shown,
+            f"Tested {name}: balanced AA / AF, CPU seconds, MB kept",
+            contenders,
+            _shown,
             f"Test nodes, {note}. Tuned networks are trained on everything at the end, so they "
-            "have no AF; they keep all data.", seeds,
-        )  # fmt: skip
+            "have no AF; they keep all data.",
+            seeds,
+        )
 
     def rate(share: float) -> Grid:
         laid = {"stream": {"labelled": share}}
@@ -366,8 +366,11 @@ def grids(*, quick: bool = False) -> list[Grid]:
         }
         return Grid(
             f"Tested global, {share:.0%} of the labels: balanced accuracy, CPU seconds, MB kept",
-            contenders, _shown, f"Test nodes, everything learned at once, {note}.", seeds,
-        )  # fmt: skip
+            contenders,
+            _shown,
+            f"Test nodes, everything learned at once, {note}.",
+            seeds,
+        )
 
     evenly = {"objective": "plain"}
     objective = Grid(
@@ -378,14 +381,16 @@ def grids(*, quick: bool = False) -> list[Grid]:
             "joint, tuned, plain": ("once", "global", values(TUNED, **evenly)),
         },
         lambda found: f"{_mean(found, 'pooled')}, {_mean(found, 'accuracy')}",
-        f"Test nodes, everything learned at once, {note}.", seeds,
-    )  # fmt: skip
+        f"Test nodes, everything learned at once, {note}.",
+        seeds,
+    )
     bases = Grid(
         "Landmarks beside random features: balanced AA, MB kept",
         {
             "global, landmarks": ("stream", "global", values(AUTO)),
             "global, random features": (
-                "stream", "global",
+                "stream",
+                "global",
                 values(REFRESHED, backbone="view-features"),
             ),
             "local, five views of 1,984": ("stream", "local", values(AUTO)),
@@ -396,8 +401,9 @@ def grids(*, quick: bool = False) -> list[Grid]:
             "global, edges within, seven views": ("stream", "global, edges within", values(BEFORE)),
         },
         lambda found: f"{_mean(found, 'accuracy')}, {mean(c.kept for c in found) / 1e6:.0f} MB",
-        f"Test nodes, {note}. Landmarks need the graph: with all edges alone.", seeds,
-    )  # fmt: skip
+        f"Test nodes, {note}. Landmarks need the graph: with all edges alone.",
+        seeds,
+    )
     parts = Grid(
         "What each part adds: balanced accuracy, calibration error",
         {
@@ -405,14 +411,17 @@ def grids(*, quick: bool = False) -> list[Grid]:
             for name, laid in ABLATIONS.items()
         },
         lambda found: f"{_mean(found, 'accuracy')}, {_mean(found, 'error')}",
-        "Validation nodes, tested global, one seed, everything learned at once.", SEEDS[:1],
-    )  # fmt: skip
+        "Validation nodes, tested global, one seed, everything learned at once.",
+        SEEDS[:1],
+    )
     auc = Grid(
         "minesweeper on its published splits: ROC AUC, CPU seconds, MB kept",
         {"auto": ("published", "global", values(AUTO, **evenly))},
-        _shown, "Test nodes of ten splits, objective plain, everything learned at once.",
-        seeds if quick else range(10), ("minesweeper",),
-    )  # fmt: skip
+        _shown,
+        "Test nodes of ten splits, objective plain, everything learned at once.",
+        seeds if quick else range(10),
+        ("minesweeper",),
+    )
     return [auc, column("global"), column("local"), *map(rate, RATES), objective, bases, parts]
 
 

@@ -58,13 +58,17 @@ def claims(dataset: int, labelled: float | None) -> list[tuple[bool, bool]]:
     for seeds in SEEDS:
         first, second = (
             Trials(
-                name, "simulated", "class-il", "accuracy", ("local", "plain"),
+                name,
+                "simulated",
+                "class-il",
+                "accuracy",
+                ("local", "plain"),
                 {"dataset": {"name": "simulated"}, "method": {"name": name}, "stream": stream},
                 {seed: score for seed, score in mine.items() if seed < seeds},
                 facts={"nodes": NODES, "classes": 2},
             )
             for name, mine in zip(names, scores, strict=True)
-        )  # fmt: skip
+        )
         pairs = [*first.scores.values()], [*second.scores.values()]
         before = paired_difference(*pairs, least_spread=first.resolution).p_value < 0.05
         found.append((before, compare_trials(first, second).verdict in ("better", "worse")))

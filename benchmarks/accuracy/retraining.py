@@ -92,13 +92,26 @@ def compared(growth: Growth, known: int, deltas: int) -> Table:
     mean = sum(taken) / len(taken)
     rows = [
         ("a delta learned", ms(mean), "1.00x", *accuracies(growth, learner, asked)),
-        ("all embedded and the same head fitted again", ms(seconds), times(seconds / mean),
-         *accuracies(growth, again, asked)),
-        ("the same, every node counting alike", ms(once), times(once / mean),
-         *accuracies(growth, alike, asked)),
-        (f"all embedded and a network trained, {EPOCHS} epochs", ms(trained),
-         times(trained / mean), f"{100 * network:.1f}", "-"),
-    ]  # fmt: skip
+        (
+            "all embedded and the same head fitted again",
+            ms(seconds),
+            times(seconds / mean),
+            *accuracies(growth, again, asked),
+        ),
+        (
+            "the same, every node counting alike",
+            ms(once),
+            times(once / mean),
+            *accuracies(growth, alike, asked),
+        ),
+        (
+            f"all embedded and a network trained, {EPOCHS} epochs",
+            ms(trained),
+            times(trained / mean),
+            f"{100 * network:.1f}",
+            "-",
+        ),
+    ]
     return Table(
         f"WordNet, {known:,} nodes known, deltas of {BATCH} nodes in random order",
         ("what a user does after a delta", "CPU ms", "to ours", *ACCURACIES),

@@ -142,9 +142,11 @@ def peer(make: Callable[[bool], Any], case: Case, train: np.ndarray, test: np.nd
 
 def linear(number: bool) -> Any:
     """Return a linear model with its penalty chosen, classes balanced."""
-    fitted = RidgeCV(np.logspace(-3, 3, 13)) if number else LogisticRegression(
-        class_weight="balanced", max_iter=2000
-    )  # fmt: skip
+    fitted = (
+        RidgeCV(np.logspace(-3, 3, 13))
+        if number
+        else LogisticRegression(class_weight="balanced", max_iter=2000)
+    )
     return make_pipeline(StandardScaler(), fitted)
 
 

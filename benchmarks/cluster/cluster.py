@@ -161,15 +161,18 @@ def tables(options: Options) -> list[Table]:
             f"{HOPS}-hop embedding of {name}, {graph.num_nodes:,} nodes, {graph.num_edges:,} "
             f"entries, {graph.num_features} columns",
             encoded,
-            (f"One process on one thread adds up {speed:.2f} billion entries x columns a second.",
-             f"The largest difference from one process is {difference:.0e}."),
+            (
+                f"One process on one thread adds up {speed:.2f} billion entries x columns a second.",
+                f"The largest difference from one process is {difference:.0e}.",
+            ),
         ),
         scaling_table(
-            f"Statistics of {rows:,} nodes at width {width:,}", counted,
+            f"Statistics of {rows:,} nodes at width {width:,}",
+            counted,
             ("On one machine threads do the same without Ray; workers are for more machines.",),
         ),
         overhead_table(two, started),
-    ]  # fmt: skip
+    ]
     two.close()
     return found
 

@@ -61,10 +61,17 @@ def scaling_table(local: Mapping[str, Answer], cells: Mapping[Cell, Answer], sca
     for (kind, count, link), found in cells.items():
         one = cells[kind, 1, LINKS[0]]["seconds"]
         rows.append(
-            [kind, str(count), "-" if count == 1 else link, f"{found['seconds']:.1f}",
-             times(one / found["seconds"]), times(local[kind]["seconds"] / found["seconds"]),
-             megabytes(found["bytes"]), same(local[kind], found)]
-        )  # fmt: skip
+            [
+                kind,
+                str(count),
+                "-" if count == 1 else link,
+                f"{found['seconds']:.1f}",
+                times(one / found["seconds"]),
+                times(local[kind]["seconds"] / found["seconds"]),
+                megabytes(found["bytes"]),
+                same(local[kind], found),
+            ]
+        )
     heads = ("work", "nodes", "link", "s", "against one node", "against no Ray", "MB sent", "bits")
     notes = (
         "Half a core and one worker a node; the program that asks runs on the first node and "
@@ -88,8 +95,12 @@ def killed(cluster: Namespaces, driver: Driver, local: Answer) -> list[str]:
     time.sleep(usual / 2)
     cluster.call("kill", NODES)
     found = told(driver.end(), "a killed node")
-    return ["a node killed in the middle", f"{found['seconds']:.1f}",
-            times(usual / found["seconds"]), same(local, found)]  # fmt: skip
+    return [
+        "a node killed in the middle",
+        f"{found['seconds']:.1f}",
+        times(usual / found["seconds"]),
+        same(local, found),
+    ]
 
 
 def joined(cluster: Namespaces, driver: Driver, local: Answer) -> list[str]:
@@ -98,8 +109,12 @@ def joined(cluster: Namespaces, driver: Driver, local: Answer) -> list[str]:
     cluster.call("join")
     first, found = told(driver.end(), "a late node"), told(driver.ask("naps"), "the next")
     name = f"a node joined in the middle: the next by {found['workers']} workers"
-    return [name, f"{found['seconds']:.1f}", times(first["seconds"] / found["seconds"]),
-            same(local, found)]  # fmt: skip
+    return [
+        name,
+        f"{found['seconds']:.1f}",
+        times(first["seconds"] / found["seconds"]),
+        same(local, found),
+    ]
 
 
 def slowed(cluster: Namespaces, driver: Driver, local: Answer) -> list[str]:
@@ -108,8 +123,12 @@ def slowed(cluster: Namespaces, driver: Driver, local: Answer) -> list[str]:
     cluster.call("link", SLOW)
     found = told(driver.ask("columns"), SLOW)
     cluster.call("link", LINKS[0])
-    return [f"columns, links of {SLOW}", f"{found['seconds']:.1f}",
-            times(usual / found["seconds"]), same(local, found)]  # fmt: skip
+    return [
+        f"columns, links of {SLOW}",
+        f"{found['seconds']:.1f}",
+        times(usual / found["seconds"]),
+        same(local, found),
+    ]
 
 
 def spilled(scale: float, local: Answer) -> list[str]:
@@ -118,8 +137,12 @@ def spilled(scale: float, local: Answer) -> list[str]:
     with Namespaces(**limits) as cluster, Driver(cluster, str(scale)) as driver:
         driver.ask("warm")
         found = told(driver.ask("columns"), f"stores of {SMALL_STORE}")
-    return [f"columns, object stores of {SMALL_STORE}", f"{found['seconds']:.1f}", "-",
-            same(local, found)]  # fmt: skip
+    return [
+        f"columns, object stores of {SMALL_STORE}",
+        f"{found['seconds']:.1f}",
+        "-",
+        same(local, found),
+    ]
 
 
 def tables(options: Options) -> Sequence[Table]:

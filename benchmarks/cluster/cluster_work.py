@@ -94,18 +94,20 @@ class Kinds:
     def run(self, engine: Engine) -> Iterable[Tensor]:
         """A whole stream of the twin, by the closed form; its folder is one that all share."""
         values = {
-            "dataset": {"name": "products-twin", "scale": self.scale}, "method": "analytic",
+            "dataset": {"name": "products-twin", "scale": self.scale},
+            "method": "analytic",
             "backbone": {"name": "random-features", "width": 512},
-        }  # fmt: skip
+        }
         found = run(RunConfig.of(values), resources=Resources(engine=engine))
         return [digits([seed.rows for seed in found.seeds])]
 
     def bench(self, engine: Engine) -> Iterable[Tensor]:
         """Six runs at once, in a folder that all machines share."""
         values = {
-            "repeats": 6, "methods": [{"name": "analytic"}],
+            "repeats": 6,
+            "methods": [{"name": "analytic"}],
             "datasets": [{"name": "synthetic", "nodes": 3000}],
-        }  # fmt: skip
+        }
         with tempfile.TemporaryDirectory() as folder:
             opened = open_bench(BenchConfig.of(values), out=Path(folder, "out"))
             pool = partial(run_work, engine=engine) if isinstance(engine, RayEngine) else None

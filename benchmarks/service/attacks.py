@@ -122,8 +122,9 @@ class Siege:
         first, self.next = self.next, self.next + 250_000
         self.service.reset_peak()
         before = self.service.memory()[0]
-        attacker = self._client("attackers.py", "--attack", name, "--token", ATTACKER,
-                                "--first", str(first))  # fmt: skip
+        attacker = self._client(
+            "attackers.py", "--attack", name, "--token", ATTACKER, "--first", str(first)
+        )
         assert attacker.stdin is not None
         assert attacker.stdout is not None
         assert attacker.stdout.readline() == "ready\n", f"{name} could not be prepared"
@@ -144,15 +145,28 @@ class Siege:
         return row
 
     def _client(self, script: str, *more: str) -> subprocess.Popen[str]:
-        command = [sys.executable, str(Path(__file__).with_name(script)), "--port",
-                   str(self.port), "--nodes", str(self.size.nodes), "--seconds",
-                   str(self.size.seconds), *more]  # fmt: skip
+        command = [
+            sys.executable,
+            str(Path(__file__).with_name(script)),
+            "--port",
+            str(self.port),
+            "--nodes",
+            str(self.size.nodes),
+            "--seconds",
+            str(self.size.seconds),
+            *more,
+        ]
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def _takes_a_delta(self, node: int) -> float | None:
         """Return how long a delta takes, sent until it is taken in; None where it never is."""
-        body = {"nodes": [node], "features": [[0.5] * FEATURES], "labels": ["class 1"],
-                "edges": [[node, 0]], "key": f"after {node}"}  # fmt: skip
+        body = {
+            "nodes": [node],
+            "features": [[0.5] * FEATURES],
+            "labels": ["class 1"],
+            "edges": [[node, 0]],
+            "key": f"after {node}",
+        }
         begun = time.perf_counter()
         while time.perf_counter() - begun < AFTER and self.service.alive:
             try:
@@ -212,25 +226,41 @@ def table(rows: Sequence[Row], size: Size, where: str = "the service itself") ->
     return Table(
         f"One client does its worst, {where}, {size.nodes:,} nodes known: asked: predictions p99 < "
         f"{1e3 * ASKED['predictions']:.0f} ms, healthz < {1e3 * ASKED['healthz']:.0f} ms",
-        ("attack", "held", "predictions p50 ms", "p99 ms", "max ms", "healthz p99 ms", "max ms",
-         "besides p99 ms", "the victim's failures", "what the attacker was told",
-         "memory: before / most MB",
-         "a delta afterwards, s", "start after SIGKILL, s", "same as before"),
+        (
+            "attack",
+            "held",
+            "predictions p50 ms",
+            "p99 ms",
+            "max ms",
+            "healthz p99 ms",
+            "max ms",
+            "besides p99 ms",
+            "the victim's failures",
+            "what the attacker was told",
+            "memory: before / most MB",
+            "a delta afterwards, s",
+            "start after SIGKILL, s",
+            "same as before",
+        ),
         [_cells(row) for row in rows],
-        (f"each attack goes on for {size.seconds:.0f} s. The victim asks for 50 predictions a "
-         "second on one connection and for /healthz 20 times a second on new ones, from 127.0.0.2; "
-         "attackers come from 127.0.0.1. Every wait counts from when the question was due.",
-         "besides: " + "; ".join(
-             f"{name}: {also}, asked p99 < {1e3 * most:.0f} ms"
-             for name, (also, most) in ALSO.items()
-         ) + ". Hundreds: 100 predictions 5 times a second; writes: a change twice a second.",
-         "all share two cores with the service; attackers run with nice 5.",
-         f"the default head, {FEATURES} features, {KINDS} classes; the service may hold "
-         f"{MEMORY >> 30} GB.",
-         "held: every p99 is as asked, the victim was never refused, the service grew by at most "
-         "1 GB, a delta is taken in afterwards, and a start after SIGKILL comes back with the "
-         "same."),
-    )  # fmt: skip
+        (
+            f"each attack goes on for {size.seconds:.0f} s. The victim asks for 50 predictions a "
+            "second on one connection and for /healthz 20 times a second on new ones, from 127.0.0.2; "
+            "attackers come from 127.0.0.1. Every wait counts from when the question was due.",
+            "besides: "
+            + "; ".join(
+                f"{name}: {also}, asked p99 < {1e3 * most:.0f} ms"
+                for name, (also, most) in ALSO.items()
+            )
+            + ". Hundreds: 100 predictions 5 times a second; writes: a change twice a second.",
+            "all share two cores with the service; attackers run with nice 5.",
+            f"the default head, {FEATURES} features, {KINDS} classes; the service may hold "
+            f"{MEMORY >> 30} GB.",
+            "held: every p99 is as asked, the victim was never refused, the service grew by at most "
+            "1 GB, a delta is taken in afterwards, and a start after SIGKILL comes back with the "
+            "same.",
+        ),
+    )
 
 
 def _cells(row: Row) -> list[str]:

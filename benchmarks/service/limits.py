@@ -168,33 +168,64 @@ def nodes_table(found: Sequence[Cost]) -> Table:
     """Return what nodes cost."""
     return Table(
         f"Nodes, {FEATURES} features, {KINDS} classes, {EDGES} edges of each new node",
-        ("nodes", "bytes a node", "resident MB", "a delta of 100, CPU s", "wall s", "slowest s",
-         "such deltas a second", "one prediction, CPU ms"),
+        (
+            "nodes",
+            "bytes a node",
+            "resident MB",
+            "a delta of 100, CPU s",
+            "wall s",
+            "slowest s",
+            "such deltas a second",
+            "one prediction, CPU ms",
+        ),
         [
-            [f"{c.nodes:,}", f"{c.held / c.nodes:,.0f}", f"{c.resident / 1e6:,.0f}",
-             f"{c.cpu:.3f}", f"{c.wall:.3f}", f"{c.slowest:.3f}", f"{1 / c.wall:,.1f}",
-             ms(c.predicted)]
+            [
+                f"{c.nodes:,}",
+                f"{c.held / c.nodes:,.0f}",
+                f"{c.resident / 1e6:,.0f}",
+                f"{c.cpu:.3f}",
+                f"{c.wall:.3f}",
+                f"{c.slowest:.3f}",
+                f"{1 / c.wall:,.1f}",
+                ms(c.predicted),
+            ]
             for c in found
         ],
-        ("bytes a node: graph, embeddings and head; resident: what the process holds besides the "
-         "libraries, room to grow included.",
-         f"without a folder: what learning takes. A delta is the mean of {ROUNDS}, among them "
-         "the one with which scores are solved for."),
-    )  # fmt: skip
+        (
+            "bytes a node: graph, embeddings and head; resident: what the process holds besides the "
+            "libraries, room to grow included.",
+            f"without a folder: what learning takes. A delta is the mean of {ROUNDS}, among them "
+            "the one with which scores are solved for.",
+        ),
+    )
 
 
 def classes_table(found: Sequence[Cost]) -> Table:
     """Return what classes cost."""
     return Table(
         "Classes",
-        ("classes", "nodes", "held MB", "a delta of 100, CPU s", "wall s", "slowest s",
-         "one prediction, CPU ms"),
+        (
+            "classes",
+            "nodes",
+            "held MB",
+            "a delta of 100, CPU s",
+            "wall s",
+            "slowest s",
+            "one prediction, CPU ms",
+        ),
         [
-            [f"{c.classes:,}", f"{c.nodes:,}", f"{c.held / 1e6:,.0f}", f"{c.cpu:.3f}",
-             f"{c.wall:.3f}", f"{c.slowest:.3f}", ms(c.predicted)]
+            [
+                f"{c.classes:,}",
+                f"{c.nodes:,}",
+                f"{c.held / 1e6:,.0f}",
+                f"{c.cpu:.3f}",
+                f"{c.wall:.3f}",
+                f"{c.slowest:.3f}",
+                ms(c.predicted),
+            ]
             for c in found
         ],
-    )  # fmt: skip
+    )
 
 
 def deltas_table(found: dict[int, tuple[float, float]], known: int) -> Table:
@@ -214,14 +245,19 @@ def restarts_table(found: Sequence[Restart]) -> Table:
     """Return how long restarts take."""
     return Table(
         "Restarts of a service, until it is ready",
-        ("nodes", "deltas in the journal", "after SIGKILL, s", "the stop itself, s",
-         "after a graceful stop, s"),
+        (
+            "nodes",
+            "deltas in the journal",
+            "after SIGKILL, s",
+            "the stop itself, s",
+            "after a graceful stop, s",
+        ),
         [
             [f"{r.nodes:,}", str(r.journal), f"{r.killed:.1f}", f"{r.stop:.1f}", f"{r.stopped:.1f}"]
             for r in found
         ],
         ("some seconds of each are Python and torch; deltas in the journal are of 100 nodes.",),
-    )  # fmt: skip
+    )
 
 
 def tables(options: Options) -> list[Table]:

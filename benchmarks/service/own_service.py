@@ -88,9 +88,18 @@ class OwnService:
 
     def start(self, *, wait: bool = True) -> float:
         """Start it; return how many seconds passed until it was ready."""
-        command = [sys.executable, "-m", "evergraph.cli.app", "serve", str(self.folder), "--port",
-                   str(self.port), "--token-file",
-                   str(write_tokens(self.log.with_suffix(".tokens"))), *self._options]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "evergraph.cli.app",
+            "serve",
+            str(self.folder),
+            "--port",
+            str(self.port),
+            "--token-file",
+            str(write_tokens(self.log.with_suffix(".tokens"))),
+            *self._options,
+        ]
         begun = time.perf_counter()
         with self.log.open("a") as log:
             self.process = subprocess.Popen(

@@ -97,8 +97,14 @@ class Load:
 
     def start(self, port: int, nodes: int, seconds: float) -> subprocess.Popen[str]:
         """Begin to ask."""
-        options = {"port": port, "nodes": nodes, "seconds": seconds, "ids": self.ids,
-                   "pace": self.pace, "connections": self.connections}  # fmt: skip
+        options = {
+            "port": port,
+            "nodes": nodes,
+            "seconds": seconds,
+            "ids": self.ids,
+            "pace": self.pace,
+            "connections": self.connections,
+        }
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         command = [sys.executable, str(Path(__file__).with_name("ask_service.py")), *words]
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -123,8 +129,17 @@ def teach(port: int, bodies: Iterator[bytes], until: Event, taken: list[float]) 
 @contextmanager
 def serving(folder: Path) -> Iterator[tuple[int, psutil.Process]]:
     """Start ``evergraph serve`` and return its port and process, once all of it answers."""
-    command = [sys.executable, "-m", "evergraph.cli.app", "serve", str(folder), "--port", "0",
-               "--rate", "1000000"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "evergraph.cli.app",
+        "serve",
+        str(folder),
+        "--port",
+        "0",
+        "--rate",
+        "1000000",
+    ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
@@ -221,18 +236,30 @@ def table(rows: Sequence[Row], size: Size) -> Table:
 
     return Table(
         f"Predictions, {size.nodes:,} nodes known",
-        ("asked for", "while", "p50 ms", "p95 ms", "p95 / idle", "answers a second",
-         "CPU of the service, us an answer", "CPU of the client, us an answer", "delta ms",
-         "memory of the service: early / most / end", "not answered"),
+        (
+            "asked for",
+            "while",
+            "p50 ms",
+            "p95 ms",
+            "p95 / idle",
+            "answers a second",
+            "CPU of the service, us an answer",
+            "CPU of the client, us an answer",
+            "delta ms",
+            "memory of the service: early / most / end",
+            "not answered",
+        ),
         [_cells(row, quiet(row)) for row in rows],
-        (f"deltas of {NEW} nodes with {EDGES} edges each, half of them labelled, as Arrow, one a "
-         "second; every one is on the disk before it is answered.",
-         f"the paced stretch with deltas lasts {size.loaded:.0f} s.",
-         "the client is one process on the same machine, with raw sockets that are kept open; "
-         "paced questions are timed from when they were due, on two connections, others come on "
-         "eight.",
-         "CPU an answer is that of all processes of the service, learning included."),
-    )  # fmt: skip
+        (
+            f"deltas of {NEW} nodes with {EDGES} edges each, half of them labelled, as Arrow, one a "
+            "second; every one is on the disk before it is answered.",
+            f"the paced stretch with deltas lasts {size.loaded:.0f} s.",
+            "the client is one process on the same machine, with raw sockets that are kept open; "
+            "paced questions are timed from when they were due, on two connections, others come on "
+            "eight.",
+            "CPU an answer is that of all processes of the service, learning included.",
+        ),
+    )
 
 
 def _cells(row: Row, quiet: Row) -> list[str]:

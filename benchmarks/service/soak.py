@@ -95,8 +95,10 @@ class Soak:
     def run(self) -> None:
         """Go on as long as asked, restarts not counted; kills come in the first half."""
         stop = Event()
-        threads = [Thread(target=self.window.run, args=(stop,), daemon=True),
-                   Thread(target=self.questions.run, args=(stop,), daemon=True)]  # fmt: skip
+        threads = [
+            Thread(target=self.window.run, args=(stop,), daemon=True),
+            Thread(target=self.questions.run, args=(stop,), daemon=True),
+        ]
         for thread in threads:
             thread.start()
         draw, total = random.Random(0), 60 * self.size.minutes
@@ -195,23 +197,41 @@ def looks_table(soak: Soak) -> Table:
     step = max(1, len(soak.looks) // 30)
     return Table(
         f"{soak.size.minutes:g} minutes, about {soak.size.nodes:,} nodes at any time",
-        ("minute", "memory MB", "open files", "threads", "journal MB", "folder MB", "predictions",
-         "p50 ms", "p99 ms", "changes", "a change, ms"),
+        (
+            "minute",
+            "memory MB",
+            "open files",
+            "threads",
+            "journal MB",
+            "folder MB",
+            "predictions",
+            "p50 ms",
+            "p99 ms",
+            "changes",
+            "a change, ms",
+        ),
         [_cells(look) for look in soak.looks[::step]],
-        ("a stretch of time a row: counts and times are those since the look before it.",
-         "load: deltas of 100 nodes as JSON and as Arrow, late labels, as many nodes forgotten as "
-         "came, upserts, 20 predictions a second, look-ups, suggestions, a compaction a minute "
-         "where the service has a route for it."),
-    )  # fmt: skip
+        (
+            "a stretch of time a row: counts and times are those since the look before it.",
+            "load: deltas of 100 nodes as JSON and as Arrow, late labels, as many nodes forgotten as "
+            "came, upserts, 20 predictions a second, look-ups, suggestions, a compaction a minute "
+            "where the service has a route for it.",
+        ),
+    )
 
 
 def kills_table(soak: Soak) -> Table:
     """Return what every kill left."""
     rows = [
-        [f"{kill.at / 60:.1f}", str(kill.seq), f"{kill.seconds:.1f}",
-         "yes" if kill.seconds <= READY else "**no**", kill.wrong]
+        [
+            f"{kill.at / 60:.1f}",
+            str(kill.seq),
+            f"{kill.seconds:.1f}",
+            "yes" if kill.seconds <= READY else "**no**",
+            kill.wrong,
+        ]
         for kill in soak.kills
-    ]  # fmt: skip
+    ]
     return Table(
         f"Killed with SIGKILL; asked: ready within {READY:.0f} s, nothing acknowledged is lost",
         ("minute", "deltas acknowledged", "seconds until ready", "in time", "what was wrong"),
@@ -226,15 +246,23 @@ def flatness_table(soak: Soak) -> Table:
     hours = (looks[-1].at - looks[0].at) / 3600
     for name, unit in RISING.items():
         rise, mean = slope(looks, name)
-        rows.append([f"{name}, MB" if unit > 1 else name, f"{mean / unit:,.1f}",
-                     f"{rise * hours / unit:+,.1f}", f"{rise / unit:+,.1f}"])  # fmt: skip
+        rows.append(
+            [
+                f"{name}, MB" if unit > 1 else name,
+                f"{mean / unit:,.1f}",
+                f"{rise * hours / unit:+,.1f}",
+                f"{rise / unit:+,.1f}",
+            ]
+        )
     return Table(
         "How flat it is: a line through the later half of the time since the last restart",
         ("figure", "mean", f"rise in these {60 * hours:.0f} minutes", "that is, in an hour"),
         rows,
-        ("the journal rises and falls with every snapshot: an hour's rise means something once the "
-         "stretch is much longer than the time between two of them.",),
-    )  # fmt: skip
+        (
+            "the journal rises and falls with every snapshot: an hour's rise means something once the "
+            "stretch is much longer than the time between two of them.",
+        ),
+    )
 
 
 def tables(options: Options) -> list[Table]:

@@ -161,15 +161,28 @@ def time_table(rows: Iterable[Row], notes: Sequence[str] = ()) -> Table:
     """Return milliseconds and ratios."""
     return Table(
         f"Time, {torch.get_num_threads()} threads (ms, best round; contenders take turns)",
-        ("graph", "nodes", "entries", "features", *MAKERS, "ours / floor", "normalisation in ours",
-         "PyG scatter / ours", "PyG CSR / ours", "largest difference"),
+        (
+            "graph",
+            "nodes",
+            "entries",
+            "features",
+            *MAKERS,
+            "ours / floor",
+            "normalisation in ours",
+            "PyG scatter / ours",
+            "PyG CSR / ours",
+            "largest difference",
+        ),
         [_time_cells(row) for row in rows],
-        ("floor: `A @ (A @ X)`, A already normalised, X already dense, int32 indices. "
-         "Targets: ours / floor at most 1.15 where features are dense, PyG scatter / ours at least "
-         "8 on arxiv.",
-         "Where features are CSR, ours starts from CSR and the floor from the dense copy.",
-         f"- : PyG's messages would take more than {MESSAGE_LIMIT / 1e9:.0f} GB.", *notes),
-    )  # fmt: skip
+        (
+            "floor: `A @ (A @ X)`, A already normalised, X already dense, int32 indices. "
+            "Targets: ours / floor at most 1.15 where features are dense, PyG scatter / ours at least "
+            "8 on arxiv.",
+            "Where features are CSR, ours starts from CSR and the floor from the dense copy.",
+            f"- : PyG's messages would take more than {MESSAGE_LIMIT / 1e9:.0f} GB.",
+            *notes,
+        ),
+    )
 
 
 def _time_cells(row: Row) -> list[str]:
@@ -214,19 +227,23 @@ def memory_table(graphs: Iterable[tuple[str, Graph]]) -> Table:
     rows = []
     for name, graph in graphs:
         peaks = {c: in_own_process(peak, name, c) for c in runnable(graph)}
-        rows.append([
-            name,
-            *(megabytes(peaks[c]) if c in peaks else "-" for c in MAKERS),
-            times(peaks["ours"] / peaks["floor"]),
-            *(_over(peaks.get(c), peaks["ours"]) for c in ("PyG scatter", "PyG CSR")),
-        ])  # fmt: skip
+        rows.append(
+            [
+                name,
+                *(megabytes(peaks[c]) if c in peaks else "-" for c in MAKERS),
+                times(peaks["ours"] / peaks["floor"]),
+                *(_over(peaks.get(c), peaks["ours"]) for c in ("PyG scatter", "PyG CSR")),
+            ]
+        )
     return Table(
         "Peak resident memory beyond graph and inputs (MB, a process each)",
         ("graph", *MAKERS, "ours / floor", "PyG scatter / ours", "PyG CSR / ours"),
         rows,
-        ("The result counts. Â counts for ours and PyG, who make it, not for the floor; the dense "
-         "copy of CSR features counts for ours only.",),
-    )  # fmt: skip
+        (
+            "The result counts. Â counts for ours and PyG, who make it, not for the floor; the dense "
+            "copy of CSR features counts for ours only.",
+        ),
+    )
 
 
 def tables(options: Options) -> list[Table]:

@@ -139,9 +139,14 @@ def table(rows: list[Row]) -> Table:
         for row in rows
     ]
     columns = [
-        "edges", "ids", "import, s per million", "in memory, s per million", "import / in memory",
-        "import, peak MB", "in memory, peak MB",
-    ]  # fmt: skip
+        "edges",
+        "ids",
+        "import, s per million",
+        "in memory, s per million",
+        "import / in memory",
+        "import, peak MB",
+        "in memory, peak MB",
+    ]
     notes = [
         f"memory limit {megabytes(LIMIT)} MB; {PER_NODE} edges and {FEATURES} features a node; "
         "every edge both ways",

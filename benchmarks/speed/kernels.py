@@ -198,11 +198,13 @@ def hop_table(rows: Iterable[Row], count: int) -> Table:
         f"One hop, {count} threads: times as fast as {BASE} (best round; contenders take turns)",
         ("graph", "width", f"{BASE} (ms)", *NAMES[1:]),
         cells,
-        (f"In bold what is chosen: numba from {NUMBA_PAYS_FROM:,} entries on, self-loops counted.",
-         f"{BASE}: Â written out before the clock starts, the product into new memory of torch's. "
-         "large pages: the same into memory from `room`, as MKL and numba do. numba needs no Â.",
-         "- : not installed."),
-    )  # fmt: skip
+        (
+            f"In bold what is chosen: numba from {NUMBA_PAYS_FROM:,} entries on, self-loops counted.",
+            f"{BASE}: Â written out before the clock starts, the product into new memory of torch's. "
+            "large pages: the same into memory from `room`, as MKL and numba do. numba needs no Â.",
+            "- : not installed.",
+        ),
+    )
 
 
 def two_hops(graph: Graph, features: Tensor, kernel: Kernel) -> Tensor:
@@ -235,10 +237,16 @@ def encode_row(name: str, graph: Graph, width: int, *, rounds: int) -> Row:
 def encode_table(rows: Iterable[tuple[Graph, Row]], title: str, *notes: str) -> Table:
     """Return how much faster two hops are, Â included where one is written out."""
     cells = [
-        [row.graph, f"{graph.num_edges + graph.num_nodes:,}", str(row.width),
-         ms(row.seconds[BASE]), row.ratio(LARGE), row.ratio(NUMBA)]
+        [
+            row.graph,
+            f"{graph.num_edges + graph.num_nodes:,}",
+            str(row.width),
+            ms(row.seconds[BASE]),
+            row.ratio(LARGE),
+            row.ratio(NUMBA),
+        ]
         for graph, row in rows
-    ]  # fmt: skip
+    ]
     return Table(
         f"{title}: times as fast as {BASE} ({torch.get_num_threads()} threads)",
         ("graph", "entries", "width", f"{BASE} (ms)", LARGE, NUMBA),
@@ -319,12 +327,21 @@ def order_table(widths: dict[str, int], *, rounds: int) -> Table:
             rows.extend(order_rows(name, graph, width, rounds=rounds))
     return Table(
         f"Another order of nodes ({torch.get_num_threads()} threads, the chosen kernel)",
-        ("graph", "width", "order", "as given, 2 hops (ms)", "times as fast", "cost (ms)",
-         "pays back after"),
+        (
+            "graph",
+            "width",
+            "order",
+            "as given, 2 hops (ms)",
+            "times as fast",
+            "cost (ms)",
+            "pays back after",
+        ),
         rows,
-        ("cost: to find the order, to move adjacency and features, and to move the result back.",
-         "An embedding is 2 hops, so the library reorders nothing: no order pays that soon."),
-    )  # fmt: skip
+        (
+            "cost: to find the order, to move adjacency and features, and to move the result back.",
+            "An embedding is 2 hops, so the library reorders nothing: no order pays that soon.",
+        ),
+    )
 
 
 def with_weights(graph: Graph) -> Graph:
@@ -349,21 +366,35 @@ def weighted_rows(widths: dict[str, int], *, rounds: int) -> Iterator[list[str]]
                 found[f"Â, {kind}"] = partial(smoother, some, kernel=kernel)
             taken = interleaved(found, rounds=rounds, limit=30.0, clock=time.process_time)
             yield [
-                name, str(width), kernel, ms(taken[PLAIN]), times(taken[WEIGHTED] / taken[PLAIN]),
-                ms(taken[f"Â, {PLAIN}"]), ms(taken[f"Â, {WEIGHTED}"]),
-            ]  # fmt: skip
+                name,
+                str(width),
+                kernel,
+                ms(taken[PLAIN]),
+                times(taken[WEIGHTED] / taken[PLAIN]),
+                ms(taken[f"Â, {PLAIN}"]),
+                ms(taken[f"Â, {WEIGHTED}"]),
+            ]
 
 
 def weighted_table(widths: dict[str, int], *, rounds: int) -> Table:
     """Return what weights of edges cost."""
     return Table(
         f"Weights of edges: one hop, CPU seconds of {torch.get_num_threads()} threads",
-        ("graph", "width", "kernel", "no weights (ms)", "with weights", "Â (ms)",
-         "Â with weights (ms)"),
+        (
+            "graph",
+            "width",
+            "kernel",
+            "no weights (ms)",
+            "with weights",
+            "Â (ms)",
+            "Â with weights (ms)",
+        ),
         list(weighted_rows(widths, rounds=rounds)),
-        ("with weights: times the CPU seconds of the same hop without.",
-         "Â: what is looked at before the first hop: degrees, or the sums of weights."),
-    )  # fmt: skip
+        (
+            "with weights: times the CPU seconds of the same hop without.",
+            "Â: what is looked at before the first hop: degrees, or the sums of weights.",
+        ),
+    )
 
 
 def held_row(name: str, graph: Graph, width: int, *, rounds: int) -> list[str]:
@@ -379,10 +410,14 @@ def held_row(name: str, graph: Graph, width: int, *, rounds: int) -> list[str]:
     taken = interleaved(found, rounds=rounds, limit=30.0, clock=time.process_time)
     gathered = 4 * width * (graph.num_edges + graph.num_nodes)
     return [
-        name, str(width), ms(taken["float32"]), times(taken["float32"] / taken["float16"]),
-        times(taken["float32"] / taken["bfloat16"]), f"{gathered / taken['float32'] / 1e9:.1f}",
+        name,
+        str(width),
+        ms(taken["float32"]),
+        times(taken["float32"] / taken["float16"]),
+        times(taken["float32"] / taken["bfloat16"]),
+        f"{gathered / taken['float32'] / 1e9:.1f}",
         f"{2 * features.nbytes / taken['copy'] / 1e9:.1f}",
-    ]  # fmt: skip
+    ]
 
 
 def held_table(widths: dict[str, tuple[int, ...]], *, rounds: int) -> Table:
@@ -394,13 +429,22 @@ def held_table(widths: dict[str, tuple[int, ...]], *, rounds: int) -> Table:
             rows += [held_row(name, graph, width, rounds=rounds) for width in wanted]
     return Table(
         f"Rows in half numbers: one hop by numba, CPU seconds of {torch.get_num_threads()} threads",
-        ("graph", "width", "float32 (ms)", "float16", "bfloat16", "float32 gathers (GB/s)",
-         "copy (GB/s)"),
+        (
+            "graph",
+            "width",
+            "float32 (ms)",
+            "float16",
+            "bfloat16",
+            "float32 gathers (GB/s)",
+            "copy (GB/s)",
+        ),
         rows,
-        ("float16, bfloat16: times as fast; rounding the rows first is counted.",
-         "gathers: bytes of neighbours' rows in a second of one core, caches included; copy: bytes "
-         "read and written in a second when features are copied in their order."),
-    )  # fmt: skip
+        (
+            "float16, bfloat16: times as fast; rounding the rows first is counted.",
+            "gathers: bytes of neighbours' rows in a second of one core, caches included; copy: bytes "
+            "read and written in a second when features are copied in their order.",
+        ),
+    )
 
 
 def tables(options: Options) -> list[Table]:

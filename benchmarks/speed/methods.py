@@ -97,13 +97,15 @@ def _accepts(method: str, backbone: str) -> bool:
 
 def recipe(method: str, backbone: str, epochs: int, **stream: object) -> RunConfig:
     """Return a method and a backbone with their defaults, for a few epochs a task on the CPU."""
-    return RunConfig.of({
-        "method": method,
-        "backbone": backbone,
-        "training": {"epochs": epochs},
-        "stream": stream,
-        "device": "cpu",
-    })  # fmt: skip
+    return RunConfig.of(
+        {
+            "method": method,
+            "backbone": backbone,
+            "training": {"epochs": epochs},
+            "stream": stream,
+            "device": "cpu",
+        }
+    )
 
 
 def opened(config: RunConfig, graph: Graph) -> tuple[BackboneLearner, GraphStream]:
@@ -239,9 +241,7 @@ def ours(graph: Graph, backbone: str, epochs: int) -> Loop:
     learner.begin_task(task)  # so that there are weights
     layers: Any = learner.backbone.convolutions
     return Loop(
-        lambda: learner.fit_task(task),
-        lambda: learner.logits(task.graph, task.train),
-        list(layers),
+        lambda: learner.fit_task(task), lambda: learner.logits(task.graph, task.train), list(layers)
     )
 
 
@@ -382,25 +382,37 @@ def method_table(
     for (method, backbone), its in costs.items():
         plain = costs["finetune", backbone]
         in_all = its.before + its.train + its.after
-        rows.append([
-            f"{method}, {backbone}",
-            ms(its.epoch),
-            times(its.epoch / plain.epoch),
-            *(f"{seconds:.3f}" for seconds in (its.before, its.after, its.train, in_all)),
-            times(its.whole / plain.whole),
-            f"{its.usage.floats:,}",
-            f"{its.usage.bytes:,}",
-            *(_size(size) for size in peaks.get((name, method, backbone), (None, None))),
-        ])  # fmt: skip
+        rows.append(
+            [
+                f"{method}, {backbone}",
+                ms(its.epoch),
+                times(its.epoch / plain.epoch),
+                *(f"{seconds:.3f}" for seconds in (its.before, its.after, its.train, in_all)),
+                times(its.whole / plain.whole),
+                f"{its.usage.floats:,}",
+                f"{its.usage.bytes:,}",
+                *(_size(size) for size in peaks.get((name, method, backbone), (None, None))),
+            ]
+        )
     count = costs["finetune", "gcn"].tasks
     return Table(
         f"{name}: class-IL, {count} tasks (mean of a task; best round of each, methods take turns)",
-        ("method, backbone", "per epoch ms", "x finetune per epoch", "once before a task s",
-         "once after a task s", "task s, epochs alone", "task s, in all",
-         "x finetune, recipe's epochs", "kept floats", "kept bytes", "peak beyond graph MB",
-         "process peak MB"),
+        (
+            "method, backbone",
+            "per epoch ms",
+            "x finetune per epoch",
+            "once before a task s",
+            "once after a task s",
+            "task s, epochs alone",
+            "task s, in all",
+            "x finetune, recipe's epochs",
+            "kept floats",
+            "kept bytes",
+            "peak beyond graph MB",
+            "process peak MB",
+        ),
         rows,
-    )  # fmt: skip
+    )
 
 
 def _size(size: float | None) -> str:
@@ -439,28 +451,39 @@ def race_table(races: Iterable[Race], notes: Sequence[str] = ()) -> Table:
     rows = []
     for found in races:
         seconds = found.seconds
-        rows.append([
-            f"{found.graph}, {found.backbone}",
-            found.features,
-            *(ms(seconds[way]) if way in seconds else "-" for way in LOOPS),
-            *(times(own / seconds[PYG]) for own in (seconds[OURS], dense_or_ours(seconds))),
-            f"{found.difference:.0e}",
-        ])  # fmt: skip
+        rows.append(
+            [
+                f"{found.graph}, {found.backbone}",
+                found.features,
+                *(ms(seconds[way]) if way in seconds else "-" for way in LOOPS),
+                *(times(own / seconds[PYG]) for own in (seconds[OURS], dense_or_ours(seconds))),
+                f"{found.difference:.0e}",
+            ]
+        )
     return Table(
         "An epoch on a whole graph beside a bare loop over PyG's layers (ms, best round)",
-        ("graph, backbone", "features", *LOOPS, "ours / PyG", "ours / PyG, both dense",
-         "largest difference"),
+        (
+            "graph, backbone",
+            "features",
+            *LOOPS,
+            "ours / PyG",
+            "ours / PyG, both dense",
+            "largest difference",
+        ),
         rows,
-        ("Target: gcn at most 1.2x. PyG: `GCNConv(normalize=False)` over our normalised adjacency "
-         "as a `torch.sparse_csr` tensor; `GATConv` over an edge list with self-loops, a message "
-         "an edge. 2 layers of 256 (gat: 8 heads of 32), ReLU between, fused Adam, cross-entropy "
-         "over all training nodes, denormals flushed.",
-         "ours: `finetune` through the trainer, everything it does in a task included, matrices "
-         "that are made once a graph excepted; they are made for PyG beforehand too.",
-         "PyG takes no CSR features: it has the dense copy. `ours` has them as the library holds "
-         "them, `ours, dense` as PyG has.",
-         "largest difference: of scores at equal weights, before training.", *notes),
-    )  # fmt: skip
+        (
+            "Target: gcn at most 1.2x. PyG: `GCNConv(normalize=False)` over our normalised adjacency "
+            "as a `torch.sparse_csr` tensor; `GATConv` over an edge list with self-loops, a message "
+            "an edge. 2 layers of 256 (gat: 8 heads of 32), ReLU between, fused Adam, cross-entropy "
+            "over all training nodes, denormals flushed.",
+            "ours: `finetune` through the trainer, everything it does in a task included, matrices "
+            "that are made once a graph excepted; they are made for PyG beforehand too.",
+            "PyG takes no CSR features: it has the dense copy. `ours` has them as the library holds "
+            "them, `ours, dense` as PyG has.",
+            "largest difference: of scores at equal weights, before training.",
+            *notes,
+        ),
+    )
 
 
 def loop_memory_table(peaks: Mapping[Gauged, int]) -> Table:
@@ -468,18 +491,22 @@ def loop_memory_table(peaks: Mapping[Gauged, int]) -> Table:
     rows = []
     for name in dict.fromkeys(name for name, _, _ in peaks):
         sizes = {way: size for (graph, _, way), size in peaks.items() if graph == name}
-        rows.append([
-            f"{name}, {REMEMBERED}",
-            *(_size(sizes.get(way)) for way in LOOPS),
-            *(times(sizes[PYG] / max(1, own)) for own in (sizes[OURS], dense_or_ours(sizes))),
-        ])  # fmt: skip
+        rows.append(
+            [
+                f"{name}, {REMEMBERED}",
+                *(_size(sizes.get(way)) for way in LOOPS),
+                *(times(sizes[PYG] / max(1, own)) for own in (sizes[OURS], dense_or_ours(sizes))),
+            ]
+        )
     return Table(
         "Peak resident memory of the same beyond the graph (MB, a process each)",
         ("graph, backbone", *LOOPS, "PyG / ours", "PyG / ours, both dense"),
         rows,
-        ("Everything that training needs counts: matrices or edge list, dense copies, weights, "
-         "Adam, one epoch.",),
-    )  # fmt: skip
+        (
+            "Everything that training needs counts: matrices or edge list, dense copies, weights, "
+            "Adam, one epoch.",
+        ),
+    )
 
 
 def tables(options: Options) -> list[Table]:

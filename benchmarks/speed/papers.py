@@ -176,13 +176,26 @@ def cost_table(costs: Sequence[Cost]) -> Table:
     ]
     return Table(
         "Cost (a process each)",
-        ("stage", "scale", "features", "million entries", "seconds", "CPU seconds",
-         "seconds a billion entries", "CPU seconds a billion", "MB read", "MB written", "peak MB",
-         "of the limit"),
+        (
+            "stage",
+            "scale",
+            "features",
+            "million entries",
+            "seconds",
+            "CPU seconds",
+            "seconds a billion entries",
+            "CPU seconds a billion",
+            "MB read",
+            "MB written",
+            "peak MB",
+            "of the limit",
+        ),
         rows,
-        ("read, written: from and to the disk, by /proc/self/io; what the system had cached is not "
-         "counted. peak: of the whole process, pages of files included.",),
-    )  # fmt: skip
+        (
+            "read, written: from and to the disk, by /proc/self/io; what the system had cached is not "
+            "counted. peak: of the whole process, pages of files included.",
+        ),
+    )
 
 
 def projected(costs: Sequence[Cost], entries: int, of: Callable[[Cost], float]) -> float:
@@ -220,10 +233,12 @@ def projection_table(costs: Sequence[Cost]) -> Table:
         f"Projection to {entries / 1e9:.2f} billion entries of {width} features",
         ("stage", "from scales", "times the entries", "times as wide", "hours", "CPU hours"),
         rows,
-        ("A line through the smallest and the largest scale, from 0 if there is one scale only; of "
-         "an embedding, times the width. A disk that holds the files but not in the system's cache "
-         "adds the time to read them: compare the bytes read.",),
-    )  # fmt: skip
+        (
+            "A line through the smallest and the largest scale, from 0 if there is one scale only; of "
+            "an embedding, times the width. A disk that holds the files but not in the system's cache "
+            "adds the time to read them: compare the bytes read.",
+        ),
+    )
 
 
 def tables(cases: Sequence[Case], stages: Sequence[str]) -> list[Table]:

@@ -67,9 +67,7 @@ class Walker:
 
     def __init__(self, graph: Graph, sample: int) -> None:
         indptr, indices = graph.indptr.tolist(), graph.indices.tolist()
-        self._neighbours = [
-            indices[a:b] for a, b in pairwise(indptr)
-        ]  # fmt: skip
+        self._neighbours = [indices[a:b] for a, b in pairwise(indptr)]
         order = torch.randperm(graph.num_nodes, generator=seeded(0, "sample"))
         self.nodes = order[:sample].tolist()
         self.scale = _walks(graph, every_node(graph)) / _walks(graph, order[:sample])
@@ -160,15 +158,27 @@ def size_table(rows: Sequence[tuple[Row, int]], notes: Sequence[str] = ()) -> Ta
     ]
     return Table(
         f"Exact {HOPS}-hop reach of every node",
-        ("graph", "nodes (largest)", "mean reach", "ours s", "Python search s, extrapolated",
-         "search / ours", "ours peak MB", "dense N x N, MB on paper", "dense / ours"),
+        (
+            "graph",
+            "nodes (largest)",
+            "mean reach",
+            "ours s",
+            "Python search s, extrapolated",
+            "search / ours",
+            "ours peak MB",
+            "dense N x N, MB on paper",
+            "dense / ours",
+        ),
         cells,
-        ("Python search: breadth-first from a random sample of nodes, sizes equal to ours; its "
-         "time is scaled by the adjacency entries that all nodes' searches would read over those "
-         "of the sample's.",
-         "dense: N² bytes of booleans for the largest graph of the row, never allocated.",
-         "peak: resident memory beyond the graph's, in a process of its own.", *notes),
-    )  # fmt: skip
+        (
+            "Python search: breadth-first from a random sample of nodes, sizes equal to ours; its "
+            "time is scaled by the adjacency entries that all nodes' searches would read over those "
+            "of the sample's.",
+            "dense: N² bytes of booleans for the largest graph of the row, never allocated.",
+            "peak: resident memory beyond the graph's, in a process of its own.",
+            *notes,
+        ),
+    )
 
 
 def greedy_case(nodes: int) -> tuple[Candidates, dict[int, int]]:
@@ -240,16 +250,22 @@ def greedy_table(nodes: int, *, rounds: int) -> Table:
     counts = lazy_evaluations(candidates, budgets), naive.evaluations
     cells = [
         ["gains measured", f"{counts[0]:,}", f"{counts[1]:,}", times(counts[1] / counts[0])],
-        ["seconds", f"{seconds['lazy']:.3f}", f"{seconds['naive']:.3f}",
-         times(seconds["naive"] / seconds["lazy"])],
-    ]  # fmt: skip
+        [
+            "seconds",
+            f"{seconds['lazy']:.3f}",
+            f"{seconds['naive']:.3f}",
+            times(seconds["naive"] / seconds["lazy"]),
+        ],
+    ]
     return Table(
         f"Greedy coverage, {sum(budgets.values())} of {nodes:,} nodes of a synthetic graph",
         ("", "ours (lazy)", "naive", "naive / ours"),
         cells,
-        ("Every pick of ours was checked to be a best pick at its step. The naive way is given "
-         "all ego-subnetworks beforehand, which takes memory that ours does not.",),
-    )  # fmt: skip
+        (
+            "Every pick of ours was checked to be a best pick at its step. The naive way is given "
+            "all ego-subnetworks beforehand, which takes memory that ours does not.",
+        ),
+    )
 
 
 def tables(options: Options) -> list[Table]:

@@ -335,9 +335,16 @@ def measured(
     updates = size * rounds
     tail = float(np.quantile(taken, 0.95))
     row = Row(
-        case, hops, contender.name, size, statistics.median(moved), updates / sum(taken),
-        1000 * sum(spent) / updates, statistics.median(taken), tail,
-    )  # fmt: skip
+        case,
+        hops,
+        contender.name,
+        size,
+        statistics.median(moved),
+        updates / sum(taken),
+        1000 * sum(spent) / updates,
+        statistics.median(taken),
+        tail,
+    )
     print(row, file=sys.stderr)
     return row
 
@@ -382,19 +389,29 @@ def table(rows: Sequence[Row]) -> Table:
     published = ", ".join(f"{rate:,} ({name})" for name, rate in PUBLISHED.items())
     return Table(
         "Batches of updates: edges that come, edges that go, other features, a third each",
-        ("graph, what follows it", "updates a batch", "embeddings moved", "updates a second",
-         "CPU s a 1,000 updates", "median ms", "p95 ms", "CPU against the engine"),
+        (
+            "graph, what follows it",
+            "updates a batch",
+            "embeddings moved",
+            "updates a second",
+            "CPU s a 1,000 updates",
+            "median ms",
+            "p95 ms",
+            "CPU against the engine",
+        ),
         cells,
-        ("engine: graph and SGC embeddings, exact, without scaling; means: normalised by rows, as "
-         "RIPPLE's are. Learning: the default head on "
-         f"its own topology, {CLASSES} random classes, {LABELLED:.0%} of the nodes labelled; its "
-         "recounting of moved nodes is the larger part. Disk: every batch is safe when answered.",
-         "all anew: encoding the whole graph, ready as CSR. frontier, PyG: k_hop_subgraph, encode, "
-         "scatter.",
-         f"RIPPLE++ reports {published} at batches of 1,000 with sums and means, where an edge "
-         "changes nobody's weight but its target's; with symmetric normalisation it changes that "
-         "of the target in all that gather from it."),
-    )  # fmt: skip
+        (
+            "engine: graph and SGC embeddings, exact, without scaling; means: normalised by rows, as "
+            "RIPPLE's are. Learning: the default head on "
+            f"its own topology, {CLASSES} random classes, {LABELLED:.0%} of the nodes labelled; its "
+            "recounting of moved nodes is the larger part. Disk: every batch is safe when answered.",
+            "all anew: encoding the whole graph, ready as CSR. frontier, PyG: k_hop_subgraph, encode, "
+            "scatter.",
+            f"RIPPLE++ reports {published} at batches of 1,000 with sums and means, where an edge "
+            "changes nobody's weight but its target's; with symmetric normalisation it changes that "
+            "of the target in all that gather from it.",
+        ),
+    )
 
 
 def tables(options: Options) -> list[Table]:

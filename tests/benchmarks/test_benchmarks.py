@@ -60,14 +60,26 @@ ZEROS, ONES = (lambda: torch.zeros(2)), (lambda: torch.ones(2))
 @pytest.mark.parametrize(
     ("name", "check", "given", "said"),
     [
-        ("embedding", "disagreement", ({"floor": ZEROS, "ours": ONES},),
-         "ours differs from the floor by 1"),
-        ("kernels", "check", ({"torch CSR": ZEROS, "numba": ONES},),
-         "numba differs from torch CSR by 1"),
-        ("cluster", "disagreement", ({"one process, 1 thread": ZEROS, "Ray": ONES},),
-         "Ray differs from one process by 1"),
+        (
+            "embedding",
+            "disagreement",
+            ({"floor": ZEROS, "ours": ONES},),
+            "ours differs from the floor by 1",
+        ),
+        (
+            "kernels",
+            "check",
+            ({"torch CSR": ZEROS, "numba": ONES},),
+            "numba differs from torch CSR by 1",
+        ),
+        (
+            "cluster",
+            "disagreement",
+            ({"one process, 1 thread": ZEROS, "Ray": ONES},),
+            "Ray differs from one process by 1",
+        ),
     ],
-)  # fmt: skip
+)
 def test_contenders_that_disagree_are_refused(load, name, check, given, said):
     with pytest.raises(ValueError, match=said):
         getattr(load(name), check)(*given)
@@ -125,8 +137,10 @@ def test_updates_come_in_thirds_and_none_twice(load):
     loaded = {tuple(pair) for pair in stream.loaded.T.tolist()}
     batches = [stream.batch(9) for _ in range(2)]
     assert [(b.added.shape[1], b.cut.shape[1], len(b.nodes)) for b in batches] == [(3, 3, 3)] * 2
-    came, went = ([tuple(p) for b in batches for p in ends(b)] for ends in (
-        lambda b: b.added.T.tolist(), lambda b: b.cut.T.tolist()))  # fmt: skip
+    came, went = (
+        [tuple(p) for b in batches for p in ends(b)]
+        for ends in (lambda b: b.added.T.tolist(), lambda b: b.cut.T.tolist())
+    )
     assert len({*came, *went}) == 12
     assert not loaded & {*came}
     assert loaded >= {*went}
@@ -176,8 +190,13 @@ def row(bench, *, wait: float = 0.01, wrong=None, grown: int = 0, delta=0.1, sam
 def test_an_attack_holds_only_if_all_does_and_waits_are_ranked(load):
     bench = load("attacks")
     assert row(bench).held
-    broken = (row(bench, wait=0.2), row(bench, wrong={"503": 1}), row(bench, grown=2 << 30),
-              row(bench, delta=None), row(bench, same=False))  # fmt: skip
+    broken = (
+        row(bench, wait=0.2),
+        row(bench, wrong={"503": 1}),
+        row(bench, grown=2 << 30),
+        row(bench, delta=None),
+        row(bench, same=False),
+    )
     slow = row(bench, also=1.0), row(bench, wait=0.05, also=0.1)
     assert [replace(one, name="large predictions").held for one in slow] == [False, True]
     assert not any(one.held for one in broken)

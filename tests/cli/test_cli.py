@@ -16,13 +16,35 @@ from waiting import until
 
 Call = Callable[..., tuple[str, str]]
 SMALL = [
-    "--dataset", "synthetic", "--set", "dataset.nodes=240", "--set", "dataset.classes=6",
-    "--epochs", "2", "--budget", "5", "--device", "cpu", "--method", "tem",
-]  # fmt: skip
+    "--dataset",
+    "synthetic",
+    "--set",
+    "dataset.nodes=240",
+    "--set",
+    "dataset.classes=6",
+    "--epochs",
+    "2",
+    "--budget",
+    "5",
+    "--device",
+    "cpu",
+    "--method",
+    "tem",
+]
 TINY = [
-    "run", "--dataset", "synthetic", "--set", "dataset.nodes=60", "--set", "dataset.classes=4",
-    "--epochs", "1", "--device", "cpu", "--json",
-]  # fmt: skip
+    "run",
+    "--dataset",
+    "synthetic",
+    "--set",
+    "dataset.nodes=60",
+    "--set",
+    "dataset.classes=4",
+    "--epochs",
+    "1",
+    "--device",
+    "cpu",
+    "--json",
+]
 WITHOUT_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
 
 
@@ -45,18 +67,51 @@ def test_json_is_one_object_and_a_run_lands_below_runs(call, tmp_path):
 
 def test_every_option_reaches_the_configuration(call):
     out, _ = call(
-        "run", *SMALL, "--method", "tem", "--setting", "task-il", "--edges", "all",
-        "--topology", "ppr", "--hops", "3", "--sampler", "degree", "--budget", "2%",
-        "--classes-per-task", "3", "--epochs", "1", "--lr", "0.01", "--weight-decay", "0.1",
-        "--batch-size", "full", "--seed", "5", "--directed", "--set", "topology.alpha=0.3",
-        "--preset", "paper", "--json"
-    )  # fmt: skip
+        "run",
+        *SMALL,
+        "--method",
+        "tem",
+        "--setting",
+        "task-il",
+        "--edges",
+        "all",
+        "--topology",
+        "ppr",
+        "--hops",
+        "3",
+        "--sampler",
+        "degree",
+        "--budget",
+        "2%",
+        "--classes-per-task",
+        "3",
+        "--epochs",
+        "1",
+        "--lr",
+        "0.01",
+        "--weight-decay",
+        "0.1",
+        "--batch-size",
+        "full",
+        "--seed",
+        "5",
+        "--directed",
+        "--set",
+        "topology.alpha=0.3",
+        "--preset",
+        "paper",
+        "--json",
+    )
     config = json.loads(out)["config"]
     stream = {key: config["stream"][key] for key in ("setting", "edges", "classes_per_task")}
     assert stream == {"setting": "task-il", "edges": "all", "classes_per_task": 3}
     assert config["topology"] == {
-        "name": "ppr", "hops": 3, "alpha": 0.3, "self_loops": True, "dtype": "float32",
-    }  # fmt: skip
+        "name": "ppr",
+        "hops": 3,
+        "alpha": 0.3,
+        "self_loops": True,
+        "dtype": "float32",
+    }
     assert config["memory"] == {"budget": 0.02, "sampler": {"name": "degree"}}
     assert config["training"]["epochs"] == 1  # an option wins over the preset
     assert config["training"]["batch_size"] == "full"

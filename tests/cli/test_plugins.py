@@ -61,8 +61,10 @@ def forget() -> None:
     """Be like a fresh process, which has imported no plugin."""
     plugins._files.clear()
     for resolver, name in (
-        (methods, "anchored"), (samplers, "low-degree"), (topologies, "residual"),
-    ):  # fmt: skip
+        (methods, "anchored"),
+        (samplers, "low-degree"),
+        (topologies, "residual"),
+    ):
         resolver._classes.pop(name, None)
 
 
@@ -80,10 +82,27 @@ def test_parts_of_a_plugin_are_listed(call, files):
 
 def test_a_run_takes_parts_of_several_plugins_and_resumes(call, files):
     options = [
-        "run", "--plugin", "parts/my_parts.py", "--plugin", "village.py", "--dataset", "village",
-        "--method", "anchored", "--topology", "residual", "--set", "method.strength=0.5",
-        "--epochs", "1", "--device", "cpu", "--json", "--out", "out",
-    ]  # fmt: skip
+        "run",
+        "--plugin",
+        "parts/my_parts.py",
+        "--plugin",
+        "village.py",
+        "--dataset",
+        "village",
+        "--method",
+        "anchored",
+        "--topology",
+        "residual",
+        "--set",
+        "method.strength=0.5",
+        "--epochs",
+        "1",
+        "--device",
+        "cpu",
+        "--json",
+        "--out",
+        "out",
+    ]
     config = json.loads(call(*options)[0])["config"]
     assert config["method"] == {"name": "anchored", "strength": 0.5}
     assert config["topology"]["name"] == "residual"

@@ -103,8 +103,23 @@ def test_what_is_wrong_is_one_sentence_before_any_work(call, server, tmp_path, m
 @pytest.mark.usefixtures("learned_here")
 def test_files_carried_by_hand(call, server, tmp_path):
     miniatures.written(tmp_path / "stick")
-    call("reproduce", "paper", "--from", "stick", "--quick", "--methods", "tem", "--out", "out",
-         "--tables", "table3", "--datasets", "reddit", "--device", "cpu")  # fmt: skip
+    call(
+        "reproduce",
+        "paper",
+        "--from",
+        "stick",
+        "--quick",
+        "--methods",
+        "tem",
+        "--out",
+        "out",
+        "--tables",
+        "table3",
+        "--datasets",
+        "reddit",
+        "--device",
+        "cpu",
+    )
     assert server.requests == []
 
 
@@ -119,8 +134,17 @@ def test_killed_runs_are_tried_again_alone(call, monkeypatch):
             on_event(Event("failed", job, seed, None, dead) if workers > 1 else learn(job, seed))
 
     monkeypatch.setattr(benchmark, "run_work", kill)
-    _, err = call(*COMMAND, "--datasets", "corafull", "--methods", "tem", "--tables", "table3",
-                  "--workers", "2")  # fmt: skip
+    _, err = call(
+        *COMMAND,
+        "--datasets",
+        "corafull",
+        "--methods",
+        "tem",
+        "--tables",
+        "table3",
+        "--workers",
+        "2",
+    )
     assert "1 run was killed; retrying one at a time" in err
     assert seen == [2, 1]
 

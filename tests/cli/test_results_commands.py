@@ -18,10 +18,13 @@ SCORES = {"tem": [0.80, 0.81, 0.82], "finetune": [0.20, 0.19, 0.22], "late": [0.
 
 def result(scores: list[float], dataset: str) -> dict[str, Any]:
     matrices = [
-        {"seed": seed, "local": {"balanced": [[x]], "plain": [[x - 0.1]]},
-         "global": {"balanced": [[x / 2]], "plain": [[x / 2]]}}
+        {
+            "seed": seed,
+            "local": {"balanced": [[x]], "plain": [[x - 0.1]]},
+            "global": {"balanced": [[x / 2]], "plain": [[x / 2]]},
+        }
         for seed, x in enumerate(scores)
-    ]  # fmt: skip
+    ]
     return result_of([sum(scores) / len(scores)], dataset=dataset) | {"accuracy_matrix": matrices}
 
 
@@ -106,10 +109,20 @@ def test_rows_of_a_book_are_compared(call, tmp_path):
     for label, scores in SCORES.items():
         values = {"balanced": {"average_accuracy": scores}}
         BookRow(
-            dataset="rings", setting="class-il", label=label, method=label, protocol=None,
-            config=result(scores, "rings")["config"], command="", commit="", versions={},
-            machine="", date="", seeds=(0, 1, 2), values={"local": values, "global": values},
-        ).write(tmp_path / "book")  # fmt: skip
+            dataset="rings",
+            setting="class-il",
+            label=label,
+            method=label,
+            protocol=None,
+            config=result(scores, "rings")["config"],
+            command="",
+            commit="",
+            versions={},
+            machine="",
+            date="",
+            seeds=(0, 1, 2),
+            values={"local": values, "global": values},
+        ).write(tmp_path / "book")
     out, _ = call("compare", "tem", "finetune", "--in", "book")
     assert out.startswith("tem is better than finetune on rings, class-il: 81.0 against 20.3")
     _, err = call("compare", "tem", "finetune", "--in", "book", "--averaging", "plain", expect=2)

@@ -75,9 +75,17 @@ def test_options_replace_what_a_file_says(call, seen, tmp_path):
 
 
 TINY = [
-    "--dataset", "synthetic", "--set", "dataset.nodes=90", "--set", "dataset.classes=6",
-    "--epochs", "1", "--device", "cpu",
-]  # fmt: skip
+    "--dataset",
+    "synthetic",
+    "--set",
+    "dataset.nodes=90",
+    "--set",
+    "dataset.classes=6",
+    "--epochs",
+    "1",
+    "--device",
+    "cpu",
+]
 BENCH = """\
 datasets = [{ name = "synthetic", nodes = 90, classes = 6 }]
 common = { device = "cpu", training = { epochs = 1 }, stream = { edges = "all" } }

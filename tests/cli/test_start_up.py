@@ -24,9 +24,20 @@ Call = Callable[..., tuple[str, str]]
 EXTRAS = {"torch_geometric", "matplotlib", "pyarrow", "pandas", "ogb", "ray", "fastapi", "sklearn"}
 HEAVY = EXTRAS | {"torch", "numpy", "scipy", "numba", "psutil", "safetensors"}
 TINY = [
-    "run", "--dataset", "synthetic", "--set", "dataset.nodes=60", "--set", "dataset.classes=4",
-    "--memory", "500KB", "--device", "cpu", "--out", "out",
-]  # fmt: skip
+    "run",
+    "--dataset",
+    "synthetic",
+    "--set",
+    "dataset.nodes=60",
+    "--set",
+    "dataset.classes=4",
+    "--memory",
+    "500KB",
+    "--device",
+    "cpu",
+    "--out",
+    "out",
+]
 
 
 LISTED = {
@@ -76,8 +87,11 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, set[str]]
     steps = json.dumps([words for words, _ in STEPS])
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, steps],
-        cwd=tmp_path_factory.mktemp("fresh"), check=True, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=tmp_path_factory.mktemp("fresh"),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     return [(out, set(names)) for out, names in json.loads(done.stdout)]
 
 

@@ -126,9 +126,12 @@ def test_a_node_that_alone_is_labelled_sees_nothing(undirected):
 
 
 @given(
-    pairs=any_pairs, labels=labels_of_six, undirected=st.booleans(),
-    node=st.integers(0, NODES - 1), other=st.integers(UNLABELLED, 3),
-)  # fmt: skip
+    pairs=any_pairs,
+    labels=labels_of_six,
+    undirected=st.booleans(),
+    node=st.integers(0, NODES - 1),
+    other=st.integers(UNLABELLED, 3),
+)
 def test_a_label_moves_others_within_two_hops_and_never_its_own_node(
     pairs, labels, undirected, node, other
 ):

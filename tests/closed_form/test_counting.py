@@ -68,7 +68,7 @@ def test_every_block_counts_once(rows, blocks, monkeypatch):
 
 @given(
     rows=st.integers(1, 40), block=st.integers(1, 16), seed=st.integers(0, 9), precise=st.booleans()
-)  # fmt: skip
+)
 def test_one_process_counts_like_several(rows, block, seed, precise):
     draw = torch.Generator().manual_seed(seed)
     expand = Expansion(torch.randn(3, 8, generator=draw), torch.zeros(8), "relu")
@@ -77,11 +77,13 @@ def test_one_process_counts_like_several(rows, block, seed, precise):
         patch.setattr(counting, "BLOCK_ROWS", block)
         one, many = (
             count_views(
-                [ClassStatistics(8, precise=precise)], *given_rows,
-                expand=expand, resources=Resources(engine=engine),
+                [ClassStatistics(8, precise=precise)],
+                *given_rows,
+                expand=expand,
+                resources=Resources(engine=engine),
             )[0]
             for engine in (LocalEngine(), Several())
-        )  # fmt: skip
+        )
     assert all(torch.equal(one.state()[name], many.state()[name]) for name in one.state())
 
 
@@ -91,9 +93,13 @@ def test_what_is_counted_in_float64_stays_so(monkeypatch):
     tiny = torch.tensor([[1.0], [1e-5]])  # whose square is below float32's rounding of 1
     for resources in (Resources(engine=Several()), None):
         (counted,) = count_views(
-            [ClassStatistics(1, precise=True)], tiny, torch.zeros(2, dtype=torch.long),
-            torch.ones(2), expand=expand, resources=resources,
-        )  # fmt: skip
+            [ClassStatistics(1, precise=True)],
+            tiny,
+            torch.zeros(2, dtype=torch.long),
+            torch.ones(2),
+            expand=expand,
+            resources=resources,
+        )
         assert float(counted.gram_) > float(torch.tensor(2**0.5).square())
 
 
@@ -123,9 +129,14 @@ def counted_views(engine: LocalEngine | None = None) -> list[ClassStatistics]:
     rows, labels, weights = seen()
     statistics = count_views(statistics, rows, labels, weights, expand=views(), resources=resources)
     return count_views(
-        statistics, rows[:20], labels[:20], weights[:20],
-        expand=views(), resources=resources, sign=-1,
-    )  # fmt: skip
+        statistics,
+        rows[:20],
+        labels[:20],
+        weights[:20],
+        expand=views(),
+        resources=resources,
+        sign=-1,
+    )
 
 
 def assert_close(one: ClassStatistics, other: ClassStatistics) -> None:

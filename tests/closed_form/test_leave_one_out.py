@@ -94,10 +94,7 @@ def test_one_decomposition_leaves_nodes_out_as_a_solution_for_every_penalty_does
     scale = RidgeProblem.of(statistics, balanced=balanced).scale(penalty)
     ladder = [0.01, 1.0]
     problem, masses = RidgeProblem.of(statistics, balanced=balanced), statistics.mass_
-    path, tried = (
-        PenaltyPath.of(problem.matrix(), penalty),
-        [scale * v for v in ladder],
-    )
+    path, tried = (PenaltyPath.of(problem.matrix(), penalty), [scale * v for v in ladder])
     found = left_out_errors(path, problem, sample, masses, tried, balanced=balanced)
     for value, error in zip(ladder, found, strict=True):
         solution = problem.solution(value, penalty)

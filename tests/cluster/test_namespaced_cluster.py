@@ -24,11 +24,22 @@ pytestmark = [
 ]
 ADDRESS = "10.77.0.1:6379"
 RUN = [
-    sys.executable, "-c", "from evergraph.cli.app import main; main()", "run", "--plugin",
-    str(ROOT / "benchmarks" / "speed" / "twin_graphs.py"), "--dataset", "products-twin",
-    "--set", "dataset.scale=0.02", "--method", "analytic", "--engine", "ray",
+    sys.executable,
+    "-c",
+    "from evergraph.cli.app import main; main()",
+    "run",
+    "--plugin",
+    str(ROOT / "benchmarks" / "speed" / "twin_graphs.py"),
+    "--dataset",
+    "products-twin",
+    "--set",
+    "dataset.scale=0.02",
+    "--method",
+    "analytic",
+    "--engine",
+    "ray",
     "--address",
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +65,11 @@ def driver(tools: Any, cluster: Any) -> Iterator[Any]:
 def said(cluster: Any, address: str, **environment: str) -> tuple[int, str]:
     """Return how a command on the first node ends, and the last thing that it says."""
     program = cluster.popen(
-        [*RUN, address], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        [*RUN, address],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         env=os.environ | environment,
-    )  # fmt: skip
+    )
     lines = program.communicate(timeout=120)[1].strip().splitlines()
     return program.returncode, lines[-1]
 

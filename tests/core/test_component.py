@@ -149,7 +149,9 @@ def test_numbers_within_the_bounds_pass_and_nothing_else():
 def test_a_number_without_upper_bound_may_be_large_but_not_infinite():
     check_number("lr", 1e300, least=0.0)
     for value in (math.inf, -1.0):
-        with pytest.raises(ConfigurationError, match=f"lr must be a number of at least 0.0, not {value}"):  # fmt: skip  # noqa: E501
+        with pytest.raises(
+            ConfigurationError, match=f"lr must be a number of at least 0.0, not {value}"
+        ):
             check_number("lr", value, least=0.0)
 
 

@@ -74,9 +74,13 @@ def stored(content: bytes) -> dict[str, np.ndarray]:
 def test_nodes_come_in_the_order_of_the_files_with_those_as_labels(folder):
     keys = [synset.key for synset in script.read_synsets(folder)]
     assert keys == [
-        ("n", "00001740"), ("n", "00001930"), ("v", "00001740"),
-        ("a", "00001740"), ("a", "00002098"), ("r", "00001740"),
-    ]  # fmt: skip
+        ("n", "00001740"),
+        ("n", "00001930"),
+        ("v", "00001740"),
+        ("a", "00001740"),
+        ("a", "00002098"),
+        ("r", "00001740"),
+    ]
     assert stored(script.build(folder))["labels"].tolist() == LABELS
 
 
@@ -85,8 +89,11 @@ def test_a_pair_keeps_what_joins_it_and_which_way(folder):
     assert [list(pair) for pair in joined] == PAIRS  # without doubles, directions or loops
     # 1 has the hypernym 0, which says so backwards as well; the derivation is said by both
     assert list(joined.values()) == [
-        "hypernym<", "derived-from< derived-from>", "attribute<", "similar-to< similar-to>",
-    ]  # fmt: skip
+        "hypernym<",
+        "derived-from< derived-from>",
+        "attribute<",
+        "similar-to< similar-to>",
+    ]
     arrays = stored(script.build(folder))
     lines = arrays["kinds"].tobytes().decode().split("\n")
     assert [lines[place] for place in arrays["edge_kinds"]] == list(joined.values())

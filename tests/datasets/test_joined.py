@@ -30,8 +30,14 @@ def test_graphs_stand_side_by_side_by_hand(tiny, other):
     assert graph.time.tolist() == [0, 0, 0, 0, 1, 1, 1]  # the graphs' own times are given up
     assert graph.labels.tolist() == [1, 0, 1, -1, 0, 2, 0]  # a class means the same everywhere
     assert [graph.neighbours(node).tolist() for node in range(7)] == [
-        [], [0], [0, 3], [], [6], [], [],
-    ]  # fmt: skip
+        [],
+        [0],
+        [0, 3],
+        [],
+        [6],
+        [],
+        [],
+    ]
     assert graph.features[4:].equal(other.features)
     assert tiny.time.tolist() == [2001, 2002, 2003, 2004]
 

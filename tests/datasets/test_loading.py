@@ -67,10 +67,14 @@ def test_a_registered_name_wins_over_a_file_and_says_so(tmp_path, timeless, monk
         ("missing.npz", DataError, "no such file or folder: missing.npz"),
         (Path("missing"), DataError, "no such file or folder: missing"),
         (Path(__file__), DataError, r"'\.py' is not supported: expected \.npz or \.pt, or a f"),
-        ("coraful", UnknownNameError, "unknown dataset, and no file or folder, called 'coraful'.*"
-                                      "did you mean 'corafull'?.*synthetic"),
+        (
+            "coraful",
+            UnknownNameError,
+            "unknown dataset, and no file or folder, called 'coraful'.*"
+            "did you mean 'corafull'?.*synthetic",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_found(source, error, said):
     with pytest.raises(error, match=said):
         load(source)

@@ -19,9 +19,15 @@ from evergraph.datasets.ogb import Arxiv, Papers, Products, ogb_master
 from evergraph.datasets.published import KEPT
 
 TINY: Any = {
-    "title": "tiny", "nodes": 3, "edges": 4, "features": 2, "classes": 3, "tasks": 1,
-    "directed": False, "source": "there",
-}  # fmt: skip
+    "title": "tiny",
+    "nodes": 3,
+    "edges": 4,
+    "features": 2,
+    "classes": 3,
+    "tasks": 1,
+    "directed": False,
+    "source": "there",
+}
 RAW = {
     "edge": "0,1\n2,1\n2,2\n",
     "num-node-list": "3\n",

@@ -63,11 +63,12 @@ def around(graph: Graph) -> list[list[int]]:
 @pytest.mark.parametrize(
     ("save", "edges", "values", "years"),
     [
-        (np.savez, EDGES, 1, YEARS), (np.savez, np.asfortranarray(EDGES), 3, None),
+        (np.savez, EDGES, 1, YEARS),
+        (np.savez, np.asfortranarray(EDGES), 3, None),
         (np.savez_compressed, EDGES, 3, YEARS),
         (np.savez_compressed, np.asfortranarray(EDGES), 1 << 22, YEARS),
     ],
-)  # fmt: skip
+)
 def test_it_is_read_in_pieces(tmp_path, save, edges, values, years, monkeypatch):
     monkeypatch.setattr(binary, "_VALUES", values)
     kind = np.float32 if years is not None else np.float16  # half floats become floats
@@ -97,8 +98,11 @@ def test_both_ways_has_its_own_folder_and_the_same_features(tmp_path, caplog):
     assert around(directed) == LISTED
     root = tmp_path / "papers"
     assert {path.name for path in root.iterdir()} == {
-        "papers100M-bin", SUMS, "both-ways", "as-listed",
-    }  # fmt: skip
+        "papers100M-bin",
+        SUMS,
+        "both-ways",
+        "as-listed",
+    }
     for name in ("features", "labels", "time"):
         one, other = (root / folder / f"{name}.npy" for folder in Papers.folders)
         assert one.samefile(other), name

@@ -129,9 +129,12 @@ def test_relations_parts_of_speech_and_depth_by_hand(small, tmp_path):
     ends, relations = graph.relations.edges()
     named = zip(*ends.tolist(), (graph.relations.names[r] for r in relations), strict=True)
     assert sorted(named) == [
-        (0, 1, "part-of"), (0, 3, "antonym"), (2, 3, "part-of"), (3, 0, "antonym"),
+        (0, 1, "part-of"),
+        (0, 3, "antonym"),
+        (2, 3, "part-of"),
+        (3, 0, "antonym"),
         (3, 0, "part-of"),
-    ]  # fmt: skip
+    ]
     assert graph.types.of(torch.arange(4)) == ["noun", "noun", "adjective", "adverb"]
     graph = wordnet.WordNet(dims=2, classes="parts-of-speech").load(small)
     assert graph.labels.tolist() == [0, 0, 2, 4]  # noun, noun, adjective, adverb
@@ -149,10 +152,27 @@ def test_relations_parts_of_speech_and_depth_by_hand(small, tmp_path):
         ("wordnet-relations", None),
         ("wordnet-pos", [82_115, 13_767, 7_463, 10_693, 3_621]),
         # counted by walking up from every synset in scripts of our own: the last is 13 to 18
-        ("wordnet-depth", [560, 3289, 3949, 3229, 3611, 6978, 12_625, 19_085, 14_215, 11_105,
-                           7239, 4278, 2506, 3213]),
+        (
+            "wordnet-depth",
+            [
+                560,
+                3289,
+                3949,
+                3229,
+                3611,
+                6978,
+                12_625,
+                19_085,
+                14_215,
+                11_105,
+                7239,
+                4278,
+                2506,
+                3213,
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_ways_agree_with_the_catalogue(name, sizes):
     outline = load_outline(name)
     check_facts(name, outline)

@@ -122,9 +122,23 @@ def test_a_machine_runs_on_a_cluster_of_its_own_and_asks_for_the_token(made, tmp
     script = tmp_path / "script.sh"
     script.write_text(SCRIPT)
     done = subprocess.run(
-        ["buildah", "run", "--isolation", "chroot", "-v", f"{script}:/script.sh:ro", "--env",
-         f"RAY_AUTH_TOKEN={'t' * 64}", made("EVERGRAPH_CLUSTER_IMAGE"), "--", "bash", "/script.sh"],
-        capture_output=True, text=True, timeout=540,
-    )  # fmt: skip
+        [
+            "buildah",
+            "run",
+            "--isolation",
+            "chroot",
+            "-v",
+            f"{script}:/script.sh:ro",
+            "--env",
+            f"RAY_AUTH_TOKEN={'t' * 64}",
+            made("EVERGRAPH_CLUSTER_IMAGE"),
+            "--",
+            "bash",
+            "/script.sh",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=540,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "analytic on synthetic" in done.stdout

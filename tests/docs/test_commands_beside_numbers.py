@@ -111,9 +111,12 @@ def test_what_is_listed_is_on_its_page(entry):
 
 @pytest.fixture
 def printed(
-    tmp_path: Path, real: Callable[[str], Path], call: Callable[..., tuple[str, str]],
-    learned_here: None, undrawn: None,
-) -> Callable[[str], str]:  # fmt: skip
+    tmp_path: Path,
+    real: Callable[[str], Path],
+    call: Callable[..., tuple[str, str]],
+    learned_here: None,
+    undrawn: None,
+) -> Callable[[str], str]:
     """Run a command of a page in a folder of its own, and return what it prints."""
 
     def run(command: str) -> str:
@@ -123,8 +126,11 @@ def printed(
             return "".join(call(*graphs[1:]))  # progress is told on stderr
         done = subprocess.run(
             [sys.executable, str(ROOT / words[1]), *graphs[2:]],
-            cwd=tmp_path, env=os.environ | {"COLUMNS": "200"}, capture_output=True, text=True,
-        )  # fmt: skip
+            cwd=tmp_path,
+            env=os.environ | {"COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout + done.stderr
 

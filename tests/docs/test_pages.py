@@ -55,9 +55,13 @@ def test_a_decision_says_what_it_is_and_when_it_was_made():
 
 @pytest.mark.parametrize(
     ("page", "resolver"),
-    [("methods", methods), ("memory", samplers), ("topology", topologies),
-     ("nn closed_form", backbones)],
-)  # fmt: skip
+    [
+        ("methods", methods),
+        ("memory", samplers),
+        ("topology", topologies),
+        ("nn closed_form", backbones),
+    ],
+)
 def test_every_registered_part_has_a_heading_of_its_own(page, resolver):
     pages = [DOCS / "reference" / f"{each}.md" for each in page.split()]
     lines = [line for each in pages for line in each.read_text("utf-8").splitlines()]

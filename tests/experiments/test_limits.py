@@ -45,15 +45,21 @@ def told(*names: str, **limits: float) -> list[tuple[str, int]]:
 @pytest.mark.usefixtures("slow")
 def test_work_that_is_late_takes_its_like_along_and_no_other():
     assert told("slow", "quick", "slow", limit=0.01) == [
-        ("started", 0), ("failed", 0), ("failed", 2), ("started", 1), ("done", 1),
-    ]  # fmt: skip
+        ("started", 0),
+        ("failed", 0),
+        ("failed", 2),
+        ("started", 1),
+        ("done", 1),
+    ]
 
 
 @pytest.mark.usefixtures("slow")
 def test_what_is_left_when_time_is_up_neither_fails_nor_is_done():
     assert told("quick", "slow", "quick", until=time.monotonic() + 0.1) == [
-        ("started", 0), ("done", 0), ("started", 1),
-    ]  # fmt: skip
+        ("started", 0),
+        ("done", 0),
+        ("started", 1),
+    ]
     assert told("quick", until=time.monotonic()) == []
 
 

@@ -130,15 +130,33 @@ def test_a_frame_has_a_row_an_observation(learned):
     frame = learned.to_frame()
     assert len(frame) == 2 * 2 * 2 * 3  # seeds, testings, averages, entries of the triangle
     assert [*frame.columns] == [
-        "dataset", "method", "setting", "seed", "testing", "average", "after", "task", "accuracy"
-    ]  # fmt: skip
+        "dataset",
+        "method",
+        "setting",
+        "seed",
+        "testing",
+        "average",
+        "after",
+        "task",
+        "accuracy",
+    ]
     assert frame.iloc[0].tolist() == [
-        "wordnet", "tem", "class-il", 0, "local", "balanced", 0, 0, 1.0
-    ]  # fmt: skip
+        "wordnet",
+        "tem",
+        "class-il",
+        0,
+        "local",
+        "balanced",
+        0,
+        0,
+        1.0,
+    ]
     local = frame[(frame.testing == "local") & (frame.average == "plain") & (frame.seed == 1)]
     assert local[["after", "task", "accuracy"]].to_numpy().tolist() == [
-        [0, 0, 0.8], [1, 0, 0.7], [1, 1, 0.5]
-    ]  # fmt: skip
+        [0, 0, 0.8],
+        [1, 0, 0.7],
+        [1, 1, 0.5],
+    ]
     last = frame[(frame.after == frame.after.max()) & (frame.average == "balanced")]
     means = last.groupby("testing").accuracy.mean()
     assert means["local"] == pytest.approx(learned.average_accuracy()) == pytest.approx(0.65)

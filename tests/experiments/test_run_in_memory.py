@@ -24,8 +24,11 @@ def test_a_graph_in_hand_gives_what_the_same_dataset_gives(small_graph):
     assert [s.rows for s in here.seeds] == [s.rows for s in named.seeds]
     assert here.dataset == named.dataset
     assert here.config.dataset.parameters == {
-        "nodes": 360, "edges": small_graph.num_edges, "features": 16, "classes": 6
-    }  # fmt: skip
+        "nodes": 360,
+        "edges": small_graph.num_edges,
+        "features": 16,
+        "classes": 6,
+    }
     assert (here.config.dataset.name, here.config.seeds) == ("in memory", (0, 1))
     assert here.config.method.name == "finetune"
     assert repr(here).startswith("RunResult(method='finetune', dataset='in memory', setting='task-")

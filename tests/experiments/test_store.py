@@ -87,8 +87,10 @@ def test_an_old_state_goes_only_when_the_progress_names_the_new_one(tmp_path, mo
     monkeypatch.setattr(os, "unlink", removed)
     run(small(), out=tmp_path / "out")
     assert calls[3:6] == [
-        "write state-0001.safetensors", "write progress.json", "drop state-0000.safetensors",
-    ]  # fmt: skip
+        "write state-0001.safetensors",
+        "write progress.json",
+        "drop state-0000.safetensors",
+    ]
 
 
 FILES = ["config.toml", "state-0001", "accuracy.npz"]

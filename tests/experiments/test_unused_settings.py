@@ -16,14 +16,27 @@ from evergraph.training import Learner
 
 # A value of every setting that is no method's default, or both values.
 OTHER: dict[str, Any] = {
-    "training__epochs": 3, "training__lr": 0.02, "training__weight_decay": 0.1,
-    "training__batch_size": 7, "training__momentum": ("carried", "fresh"),
-    "training__schedule": ("constant", "cosine"), "training__decay": ("coupled", "decoupled"),
-    "training__smoothing": 0.3, "training__patience": 1, "training__evaluate_every": 9,
-    "training__objective": "plain", "memory__budget": 3, "memory__sampler": "degree",
-    "head__hidden": [5], "head__bias": False, "head__dropout": 0.1, "head__scaling": "none",
-    "head__storage": "float16", "topology": "ppr", "hops": 3,
-}  # fmt: skip
+    "training__epochs": 3,
+    "training__lr": 0.02,
+    "training__weight_decay": 0.1,
+    "training__batch_size": 7,
+    "training__momentum": ("carried", "fresh"),
+    "training__schedule": ("constant", "cosine"),
+    "training__decay": ("coupled", "decoupled"),
+    "training__smoothing": 0.3,
+    "training__patience": 1,
+    "training__evaluate_every": 9,
+    "training__objective": "plain",
+    "memory__budget": 3,
+    "memory__sampler": "degree",
+    "head__hidden": [5],
+    "head__bias": False,
+    "head__dropout": 0.1,
+    "head__scaling": "none",
+    "head__storage": "float16",
+    "topology": "ppr",
+    "hops": 3,
+}
 NAMES = methods.names()
 SMALL = {
     "analytic": {"name": "random-features", "width": 32},
@@ -35,9 +48,12 @@ SMALL = {
 def made(name: str, **settings: Any) -> tuple[RunConfig, Learner]:
     # Few stored nodes, so that samplers have a choice.
     base = {
-        "method": name, "device": "cpu", "training": {"epochs": 6, "lr": 0.1},
-        "head": {"hidden": (8,)}, "memory": {"budget": 2},
-    }  # fmt: skip
+        "method": name,
+        "device": "cpu",
+        "training": {"epochs": 6, "lr": 0.1},
+        "head": {"hidden": (8,)},
+        "memory": {"budget": 2},
+    }
     small = {"backbone": SMALL[name]} if name in SMALL else {}
     config = resolved(configured(RunConfig.of(base | small), settings))
     return config, check(config)

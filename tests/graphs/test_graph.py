@@ -185,13 +185,22 @@ NAN = torch.tensor([[1.0, 0.0], [0.0, float("nan")]])
 
 REFUSED = {
     "edge 1 joins 1 and 2, but nodes are numbered 0 to 1": (
-        edge_index([(0, 1), (1, 2), (5, 5)]), EYE, LABELS, None,
+        edge_index([(0, 1), (1, 2), (5, 5)]),
+        EYE,
+        LABELS,
+        None,
     ),
     "edge 0 joins 2 and 0, but nodes are numbered 0 to 1": (
-        edge_index([(2, 0)]), EYE, LABELS, None,
+        edge_index([(2, 0)]),
+        EYE,
+        LABELS,
+        None,
     ),
     "edge 0 joins -1 and 0, but nodes are numbered 0 to 1": (
-        edge_index([(-1, 0)]), EYE, LABELS, None,
+        edge_index([(-1, 0)]),
+        EYE,
+        LABELS,
+        None,
     ),
     "edge_index has shape (1, 2): expected [2, edges]": (torch.zeros(1, 2), EYE, LABELS, None),
     "edge_index has shape (4,): expected [2, edges]": (torch.zeros(4), EYE, LABELS, None),
@@ -201,14 +210,17 @@ REFUSED = {
     "features hold NaN or infinity, first in row 1": (EDGE, NAN, LABELS, None),
     "features hold NaN or infinity, first in row 0": (EDGE, torch.inf * EYE[:, :1], LABELS, None),
     "features hold NaN or infinity, first in stored value 1": (
-        EDGE, NAN.to_sparse_csr(), LABELS, None,
+        EDGE,
+        NAN.to_sparse_csr(),
+        LABELS,
+        None,
     ),
     "labels have shape (2, 1), but the graph has 2 nodes": (EDGE, EYE, LABELS[:, None], None),
     "node 1 has label -2": (EDGE, EYE, torch.tensor([0, -2]), None),
     "labels hold torch.float32": (EDGE, EYE, LABELS.float(), None),
     "features hold NaN or infinity": (EDGE, EYE.double() * 1e300, LABELS, None),  # in float32
     "time has shape (3,), but the graph has 2 nodes": (EDGE, EYE, LABELS, torch.arange(3)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("message", REFUSED)

@@ -113,8 +113,14 @@ def arguments(operation: str, operator: SparseOperator, dims: int, seed: int) ->
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @few_each
-@given(seed=seeds, m=heights, n=heights, dims=st.integers(0, 3), backwards=st.booleans(),
-       turned=st.booleans())  # fmt: skip
+@given(
+    seed=seeds,
+    m=heights,
+    n=heights,
+    dims=st.integers(0, 3),
+    backwards=st.booleans(),
+    turned=st.booleans(),
+)
 def test_values_gradients_and_their_gradients_equal_the_dense_ones(
     operation, seed, m, n, dims, backwards, turned
 ):
@@ -126,15 +132,21 @@ def test_values_gradients_and_their_gradients_equal_the_dense_ones(
     inputs = arguments(operation, operator, dims, seed)
     close(ours(*inputs), dense(*inputs))
     probe = noise(seed + 7, *dense(*inputs).shape)
-    first = [torch.autograd.grad((form(*inputs) * probe).sum(), [*inputs, probe],
-                                 create_graph=True) for form in (ours, dense)]  # fmt: skip
+    first = [
+        torch.autograd.grad((form(*inputs) * probe).sum(), [*inputs, probe], create_graph=True)
+        for form in (ours, dense)
+    ]
     close(*first)
     weights = [noise(seed + 11 + place, *part.shape) for place, part in enumerate(first[0])]
     second = [
-        torch.autograd.grad(sum((w * g).sum() for w, g in zip(weights, grads, strict=True)),
-                            [*inputs, probe], allow_unused=True, materialize_grads=True)
+        torch.autograd.grad(
+            sum((w * g).sum() for w, g in zip(weights, grads, strict=True)),
+            [*inputs, probe],
+            allow_unused=True,
+            materialize_grads=True,
+        )
         for grads in first
-    ]  # fmt: skip
+    ]
     close(*second)
 
 

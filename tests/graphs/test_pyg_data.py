@@ -43,9 +43,11 @@ def test_sparse_features_come_from_pyg_as_csr_and_go_back(layout):
 
 def test_pyg_columns_of_labels_and_years_are_flattened():
     data = pyg_data(
-        x=torch.eye(2), edge_index=edge_index([(0, 1)]), y=torch.tensor([[1], [0]]),
+        x=torch.eye(2),
+        edge_index=edge_index([(0, 1)]),
+        y=torch.tensor([[1], [0]]),
         node_year=torch.tensor([[2013], [2017]]),
-    )  # fmt: skip
+    )
     graph = Graph.from_data(data, undirected=True)
     assert graph.labels.tolist() == [1, 0]
     assert graph.time.tolist() == [2013, 2017]
@@ -137,9 +139,7 @@ def test_equal_widths_share_columns_others_have_their_own_and_equal_names_their_
     data["author"].x = torch.tensor([[5.0], [6.0]])
     data["author", "cites", "author"].edge_index = torch.tensor([[0], [1]])
     graph = Graph.from_data(data)
-    assert graph.features.tolist() == [
-        [1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 5], [0, 0, 6],
-    ]  # fmt: skip
+    assert graph.features.tolist() == [[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 5], [0, 0, 6]]
     assert graph.relations.names == ("writes", "paper__cites__paper", "author__cites__author")
 
 

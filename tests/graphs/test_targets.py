@@ -84,13 +84,17 @@ def table(folder: Path, nodes: str) -> Graph:
 
 TABLES = {
     "id,age,labels\nu,1,art;law\nv,2,;\nw,3,\n": (
-        "labels", ("art", "law"), "[[1.0, 1.0], [0.0, 0.0], [nan, nan]]",
+        "labels",
+        ("art", "law"),
+        "[[1.0, 1.0], [0.0, 0.0], [nan, nan]]",
     ),
     "id,age,target\nu,1,0.5\nv,2,\nw,3,7\n": ("numbers", ("target",), "[[0.5], [nan], [7.0]]"),
     "id,age,target_a,target_b\nu,1,0.5,1\nv,2,,2\nw,3,7,3\n": (
-        "numbers", ("a", "b"), "[[0.5, 1.0], [nan, 2.0], [7.0, 3.0]]",
+        "numbers",
+        ("a", "b"),
+        "[[0.5, 1.0], [nan, 2.0], [7.0, 3.0]]",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("nodes", TABLES)

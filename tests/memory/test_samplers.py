@@ -137,13 +137,15 @@ def copies() -> Candidates:
     offsets = 8 * torch.arange(COPIES)
     sources, targets = (torch.tensor(side) for side in zip(*COPY, strict=True))
     graph = Graph.from_edges(
-        torch.stack([
-            (sources[None] + offsets[:, None]).flatten(),
-            (targets[None] + offsets[:, None]).flatten(),
-        ]),
+        torch.stack(
+            [
+                (sources[None] + offsets[:, None]).flatten(),
+                (targets[None] + offsets[:, None]).flatten(),
+            ]
+        ),
         features=torch.zeros(8 * COPIES, 1),
         labels=torch.full((8 * COPIES,), -1),
-    )  # fmt: skip
+    )
     nodes = (torch.arange(3)[None] + offsets[:, None]).flatten()
     return Candidates(graph, nodes, nodes // 8, torch.zeros(len(nodes), 1), hops=2)
 

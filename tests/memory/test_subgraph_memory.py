@@ -231,9 +231,12 @@ def test_sparsified_ones_stay_within_the_budget(seed, hops, neighbours):
     graph = graph_of(torch.randint(30, (120, 2), generator=draw).tolist(), 30)
     centres = torch.randperm(30, generator=draw)[:2]
     kept = ego_networks(
-        graph, centres, hops=hops, neighbours=neighbours,
+        graph,
+        centres,
+        hops=hops,
+        neighbours=neighbours,
         rank=lambda e: torch.rand(len(e), generator=draw),
-    )  # fmt: skip
+    )
     original = numbers(kept.graph)
     for row in range(kept.graph.num_nodes):
         columns = [original[c] for c in kept.graph.neighbours(row).tolist()]

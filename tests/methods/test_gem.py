@@ -63,9 +63,12 @@ def test_a_margin_gives_every_earlier_task_at_least_that_weight(seed, margin):
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
 def test_steps_harm_no_stored_task(make, small_graph, name, setting):
     learner = make(
-        name, backbone=GCN(hidden=8), epochs=20, memory=SubgraphMemory(budget=10),
+        name,
+        backbone=GCN(hidden=8),
+        epochs=20,
+        memory=SubgraphMemory(budget=10),
         **({"margin": 0.0} if name == "gem" else {"sample": 1000}),
-    )  # fmt: skip
+    )
     stream = GraphStream(small_graph, setting=setting)
     learner.fit_task(stream.open(0))
     learner.fit_task(stream.open(1))

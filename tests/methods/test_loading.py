@@ -47,9 +47,7 @@ def rewritten(path: Path, **changes: Any) -> Path:
 def test_the_header_tells_what_the_learner_is_made_of(learner, tmp_path):
     learner.save(tmp_path / "m")
     told = about(tmp_path / "m")
-    assert told["label_space"] == {
-        "setting": "class-il", "sizes": [2, 2], "labels": [5, 0, 3, 1]
-    }  # fmt: skip
+    assert told["label_space"] == {"setting": "class-il", "sizes": [2, 2], "labels": [5, 0, 3, 1]}
     assert told["method"]["name"] == "tem"
     assert told["method"]["memory"] == {"budget": 7, "sampler": {"name": "degree"}}
     assert told["method"]["backbone"]["topology"]["alpha"] == 0.3

@@ -25,12 +25,19 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "a-gem": {"sample": 256},
     "adr": {"merging": 1e-3, "regularisation": 1e-2},
     "analytic": {
-        "regularisation": "validation", "weights": "class-sizes", "ledger": False,
+        "regularisation": "validation",
+        "weights": "class-sizes",
+        "ledger": False,
         "refresh": "none",
     },
     "auto": {
-        "probes": 100, "budget": 400, "weights": "class-sizes",
-        "objective": "balanced", "ledger": False, "refresh": "none", "self_training": True,
+        "probes": 100,
+        "budget": 400,
+        "weights": "class-sizes",
+        "objective": "balanced",
+        "ledger": False,
+        "refresh": "none",
+        "self_training": True,
     },
     "ewc": {"strength": 1e5, "anchors": "task", "decay": 0.9, "fisher": "samples", "probes": 32},
     "gem": {"margin": 0.5},
@@ -38,18 +45,21 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "mas": {"strength": 1e4},
     "ocgl": {"shrinkage": 0.1, "weights": "equal", "ledger": False},
     "sem": {"neighbours": 5},
-    "slda": {
-        "shrinkage": 0.1, "weights": "class-sizes", "ledger": False, "refresh": "none",
-    },
+    "slda": {"shrinkage": 0.1, "weights": "class-sizes", "ledger": False, "refresh": "none"},
     "ssm": {"neighbours": 5, "choice": "degree"},
     "taam": {"steps": 2, "anchor": 0.1, "distance": "angle"},
     "tem": {
-        "weighting": "class-balanced", "replay_weight": 1.0, "store": "after", "arrivals": 1,
-        "refresh": "none", "pseudo_labels": None, "restart": False,
+        "weighting": "class-balanced",
+        "replay_weight": 1.0,
+        "store": "after",
+        "arrivals": 1,
+        "refresh": "none",
+        "pseudo_labels": None,
+        "restart": False,
     },
     "tpp": {"steps": 2, "distance": "angle"},
     "twp": {"loss_strength": 1e4, "topology_strength": 1e2, "beta": 1e-4},
-}  # fmt: skip
+}
 PARTS = {"memory", "backbone", "trainer", "generator"}
 
 

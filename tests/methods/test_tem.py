@@ -53,13 +53,21 @@ def loss_of(setting: Any, weighting: Any, **options: Any) -> tuple[Tensor, Tenso
     """Return the loss of two tasks of two classes, and the scores that it is of."""
     logits = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
     examples = make_examples(
-        logits, None, TARGETS, label_space=LabelSpace(setting, (2, 2)), stored=3,
-        weighting=weighting, **options,
-    )  # fmt: skip
+        logits,
+        None,
+        TARGETS,
+        label_space=LabelSpace(setting, (2, 2)),
+        stored=3,
+        weighting=weighting,
+        **options,
+    )
     loss = masked_cross_entropy(
-        logits, TARGETS, weights=examples.weights, allowed=examples.allowed,
+        logits,
+        TARGETS,
+        weights=examples.weights,
+        allowed=examples.allowed,
         offsets=examples.offsets,
-    )  # fmt: skip
+    )
     return loss, logits
 
 

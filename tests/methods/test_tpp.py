@@ -195,13 +195,7 @@ def test_what_is_kept_is_counted(make, two_pairs):
 
 
 def modulated(make: Any, graph: Graph, **backbone: Any) -> TAAM:
-    options = {
-        "hidden": (3,),
-        "dropout": 0.0,
-        "pairs": 2,
-        "rank": 2,
-        "task_dims": 3,
-    } | backbone
+    options = {"hidden": (3,), "dropout": 0.0, "pairs": 2, "rank": 2, "task_dims": 3} | backbone
     learner = make("taam", epochs=80, lr=0.05, backbone=Modulated(**options))
     for task in GraphStream(graph):
         learner.fit_task(task)

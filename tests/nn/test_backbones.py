@@ -186,8 +186,13 @@ def test_a_score_looks_as_far_as_it_says(name):
 
 @every_gnn
 @few_each
-@given(edges=edges, undirected=st.booleans(), node=st.integers(0, 5), seed=seeds,
-       layers=st.sampled_from([1, 3]))  # fmt: skip
+@given(
+    edges=edges,
+    undirected=st.booleans(),
+    node=st.integers(0, 5),
+    seed=seeds,
+    layers=st.sampled_from([1, 3]),
+)
 def test_a_score_depends_on_what_is_within_reach_alone(name, edges, undirected, node, seed, layers):
     graph = graph_of(edges, features=X, undirected=undirected)
     backbone, rows = ready(name, graph, layers=layers), torch.tensor([node])

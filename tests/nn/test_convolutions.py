@@ -169,8 +169,11 @@ def test_every_head_attends_over_its_own_part(seed, undirected, heads):
     ours = layer(SparseOperator.of(matrix), graph.features)
     close(ours, expected)
     weights, probe = list(layer.parameters()), torch.randn(12, 8, generator=generator(seed))
-    close(*(torch.autograd.grad((out * probe).sum(), weights) for out in (ours, expected)),
-          atol=1e-4, rtol=1e-4)  # fmt: skip
+    close(
+        *(torch.autograd.grad((out * probe).sum(), weights) for out in (ours, expected)),
+        atol=1e-4,
+        rtol=1e-4,
+    )
 
 
 @given(seed=seeds)

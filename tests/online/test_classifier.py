@@ -371,9 +371,12 @@ def test_what_is_not_used_is_said(caplog):
     model = small().partial_fit(["a", "b"], torch.eye(2), ["x", "y"], edges)
     assert model.status().edges == 1
     data = pyg_data(
-        x=torch.eye(2), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0, 1]),
-        edge_weight=torch.ones(1), time=torch.tensor([1, 2]),
-    )  # fmt: skip
+        x=torch.eye(2),
+        edge_index=torch.tensor([[0], [1]]),
+        y=torch.tensor([0, 1]),
+        edge_weight=torch.ones(1),
+        time=torch.tensor([1, 2]),
+    )
     small().partial_fit(data)
     said = [record for record in caplog.records if record.levelname == "WARNING"]
     assert [record.getMessage() for record in said] == [

@@ -170,8 +170,11 @@ def test_many_are_found_as_few_are():
     assert table.where([3, -1, 10**9, 4]).tolist() == [51, 52, 50, -1]
     new = {number: 60 + number for number in range(4, MANY + 4)}
     assert table.where(np.array([3, 4, MANY + 3, MANY + 4]), new).tolist() == [
-        51, 64, MANY + 63, -1,
-    ]  # fmt: skip
+        51,
+        64,
+        MANY + 63,
+        -1,
+    ]
     table.remove([3])
     assert table.where([3, 10**9]).tolist() == [-1, 50]
     twin = IdTable()

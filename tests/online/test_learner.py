@@ -27,9 +27,14 @@ def test_what_a_delta_does():
     one = learner()
     done = one.apply(first())
     assert dataclasses.asdict(done) == {
-        "seq": 1, "new_nodes": 4, "classes": 2, "recomputed": 4, "predicted": 0, "right": 0,
+        "seq": 1,
+        "new_nodes": 4,
+        "classes": 2,
+        "recomputed": 4,
+        "predicted": 0,
+        "right": 0,
         "counted": 3,
-    }  # fmt: skip
+    }
     status = one.status()
     assert (status.seq, status.nodes, status.edges, status.labelled) == (1, 4, 2, 3)
     assert (status.classes, status.features, status.exact_forgetting) == (2, 4, True)
@@ -214,7 +219,18 @@ def test_half_of_g_the_sums_and_the_solution():
 
 def test_a_learner_that_has_seen_nothing_keeps_nothing():
     assert dataclasses.asdict(OnlineLearner().status()) == {
-        "seq": 0, "nodes": 0, "edges": 0, "classes": 0, "labelled": 0, "features": 0, "memory": 0,
-        "predicted": 0, "accuracy": None, "exact_forgetting": True, "metric": "accuracy",
-        "relations": True, "solved": 0, "undirected": True,
-    }  # fmt: skip
+        "seq": 0,
+        "nodes": 0,
+        "edges": 0,
+        "classes": 0,
+        "labelled": 0,
+        "features": 0,
+        "memory": 0,
+        "predicted": 0,
+        "accuracy": None,
+        "exact_forgetting": True,
+        "metric": "accuracy",
+        "relations": True,
+        "solved": 0,
+        "undirected": True,
+    }

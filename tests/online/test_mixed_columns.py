@@ -83,8 +83,13 @@ def test_later_rows_have_the_embeddings_of_one_graph(call, tmp_path, door):
     else:
         one = fitted(model(), 0, NODES)
         assert [row["read as"] for row in one.reading_] == [
-            "text", "category", "date", "number", "list", "boolean",
-        ]  # fmt: skip
+            "text",
+            "category",
+            "date",
+            "number",
+            "list",
+            "boolean",
+        ]
         for node in range(NODES, MORE):
             fitted(one, node, node + 1)
         found, scheme = one.learner_.embed(IDS), one._kept.columns

@@ -24,7 +24,7 @@ EXCEPTED = {
     "check_fit_score_takes_y": (
         "partial_fit takes ids, features, labels and edges in this order, and rows with y as well: "
         "the check looks at the name of the second argument"
-    ),
+    )
 }
 
 

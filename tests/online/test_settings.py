@@ -39,10 +39,7 @@ DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (FusedHead, {"views": None, "width": 768, "regularisation": None, "codes": 64}),
     (OnlineLearner, {"scaling": "unit", "undirected": True, "seed": 0}),
     (Prequential, {"points": 512, "latest": 2048}),
-    (
-        ContinualNodeClassifier,
-        {"head": "auto", "scaling": "unit", "undirected": True, "seed": 0},
-    ),
+    (ContinualNodeClassifier, {"head": "auto", "scaling": "unit", "undirected": True, "seed": 0}),
     (
         LearnerFolder.open,
         {"readonly": False, "snapshot_every": 1000, "snapshot_bytes": 2**26, "retry": 30.0},
@@ -87,8 +84,12 @@ def test_folders_and_published_numbers_rest_on_these_defaults(made, expected):
 def test_a_learner_is_the_live_form_of_auto_unless_told():
     learner = OnlineLearner()
     assert learner.parameters["topology"] == {
-        "name": "mixhop", "hops": 2, "self_loops": True, "kept_hops": None, "unit": True,
-    }  # fmt: skip
+        "name": "mixhop",
+        "hops": 2,
+        "self_loops": True,
+        "kept_hops": None,
+        "unit": True,
+    }
     assert learner.head.name == "auto"
 
 

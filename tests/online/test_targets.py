@@ -90,10 +90,15 @@ def test_what_is_decided_is_what_is_answered_tallied_and_led_with(target):
     assert [type(one) for one in found] == [target.prediction] * 2
     assert [list(vars(one))[:2] for one in found] == [["id", target.column]] * 2
     predicted = [getattr(one, target.column) for one in found]
-    assert predicted == {
-        "class": ["y", "x"], "labels": [["x", "y"], ["x", "z"]],
-        "numbers": [0.5, 4.0], "stars": [1.0, 4.0],
-    }[target.name]  # fmt: skip
+    assert (
+        predicted
+        == {
+            "class": ["y", "x"],
+            "labels": [["x", "y"], ["x", "z"]],
+            "numbers": [0.5, 4.0],
+            "stars": [1.0, 4.0],
+        }[target.name]
+    )
     target.check_all([*predicted] if target.is_named else [])
     lead = target.leading(torch.from_numpy(scores)[0], 2)
     assert int(lead[0]) == int(np.argmax(scores[0]))
@@ -112,8 +117,11 @@ def test_what_is_decided_is_what_is_answered_tallied_and_led_with(target):
 
 def test_a_live_model_learns_forgets_stores_and_answers_any_kind(target, tmp_path):
     values = {
-        "class": ["x", "y"], "labels": [["a"], ["a", "b"]], "numbers": [1.0, 3.0], "stars": [2, 5],
-    }[target.name]  # fmt: skip
+        "class": ["x", "y"],
+        "labels": [["a"], ["a", "b"]],
+        "numbers": [1.0, 3.0],
+        "stars": [2, 5],
+    }[target.name]
     sides, ids = torch.arange(12) % 2, [f"n{n}" for n in range(12)]
     rows = torch.eye(2)[sides] + 0.01 * torch.arange(12)[:, None]
     labels = [values[side] if n < 10 else None for n, side in enumerate(sides.tolist())]

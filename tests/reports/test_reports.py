@@ -26,8 +26,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_row_says_what_the_result_says(runs):
     finished = collect(runs)
     assert {f.folder.name for f in finished} == {
-        "tem-class-il", "finetune-class-il", "joint-task-il",
-    }  # fmt: skip
+        "tem-class-il",
+        "finetune-class-il",
+        "joint-task-il",
+    }
     table = comparison(finished)
     rows = [dict(zip(table.headings, row, strict=True)) for row in table.texts]
     first = finished[0].result

@@ -67,8 +67,10 @@ def test_a_column_says_what_is_done_with_each_row():
     assert (delta.nodes, delta.features.tolist(), delta.forgotten) == (("b",), [[2.0]], ("c",))
     assert (delta.updated, delta.updated_features.tolist()) == (("a",), [[1.0]])
     assert (delta.late, delta.edges, delta.removed_edges) == (
-        (("a", "x"),), (("a", "c"),), (("a", "b"),)
-    )  # fmt: skip
+        (("a", "x"),),
+        (("a", "c"),),
+        (("a", "b"),),
+    )
     with pytest.raises(EvergraphError, match="row 1 has 'drop' in column 'op': expected add or"):
         delta_from_arrow(stream({"source": ["a"], "target": ["b"], "op": ["drop"]}))
 

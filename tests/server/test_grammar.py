@@ -25,12 +25,53 @@ from evergraph.server.limits import Limits
 
 KNOWN: tuple[str | int, ...] = ("a", "b", "c", 1, 2, 3)
 ODD: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1.5, 1e308, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63) - 1, 10**40,
-    "", " ", "0", "z", "\0", "ü" * 3, "\ud800", "\u202e", "x" * 1024, "x" * 1025, "null", "NaN",
-    float("nan"), float("inf"), float("-inf"), [], {}, [[]], [None], {"": None}, [[[[[[]]]]]],
-)  # fmt: skip
-JUNK = (b"[" * 5_000, b'{"nodes":' * 500, b"\xff\xfe", b"null", b"[]", b'"a"', b"1e999", b"",
-        b'{"ids":[' + b"9" * 5_000 + b"]}", b"ARROW1\0\0")  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1.5,
+    1e308,
+    2**31,
+    2**53 + 1,
+    2**63 - 1,
+    2**63,
+    -(2**63) - 1,
+    10**40,
+    "",
+    " ",
+    "0",
+    "z",
+    "\0",
+    "ü" * 3,
+    "\ud800",
+    "\u202e",
+    "x" * 1024,
+    "x" * 1025,
+    "null",
+    "NaN",
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+    [],
+    {},
+    [[]],
+    [None],
+    {"": None},
+    [[[[[[]]]]]],
+)
+JUNK = (
+    b"[" * 5_000,
+    b'{"nodes":' * 500,
+    b"\xff\xfe",
+    b"null",
+    b"[]",
+    b'"a"',
+    b"1e999",
+    b"",
+    b'{"ids":[' + b"9" * 5_000 + b"]}",
+    b"ARROW1\0\0",
+)
 
 
 class Grammar:
@@ -113,9 +154,15 @@ class Grammar:
         table = pa.ipc.open_stream(body).read_all()
         place, rows, names = draw.randrange(table.num_columns), table.num_rows, table.column_names
         spoiled.append(stream(table.drop([names[place]])))
-        values = (pa.nulls(rows), pa.array([b"\xff"] * rows), pa.array([1.5] * rows),
-                  pa.array([[["x"]]] * rows), pa.array([{"a": 1}] * rows), pa.array([True] * rows),
-                  pa.array(["x" * 2_000] * rows).dictionary_encode())  # fmt: skip
+        values = (
+            pa.nulls(rows),
+            pa.array([b"\xff"] * rows),
+            pa.array([1.5] * rows),
+            pa.array([[["x"]]] * rows),
+            pa.array([{"a": 1}] * rows),
+            pa.array([True] * rows),
+            pa.array(["x" * 2_000] * rows).dictionary_encode(),
+        )
         spoiled += [
             stream(table.set_column(place, names[place], v)) for v in draw.choices(values, k=2)
         ]

@@ -228,9 +228,14 @@ def test_a_full_queue_and_a_late_turn_are_503_and_change_nothing(serve, monkeypa
     until(lambda: not service.get("/v1/status").json()["waiting"])  # dropped at its turn
     send("running")
     assert answers["running"].json() == {
-        "seq": 1, "new_nodes": 1, "classes": 0, "recomputed": 1, "predicted": 0, "right": 0,
+        "seq": 1,
+        "new_nodes": 1,
+        "classes": 0,
+        "recomputed": 1,
+        "predicted": 0,
+        "right": 0,
         "counted": 0,
-    }  # fmt: skip
+    }
     assert service.get("/v1/status").json()["nodes"] == 1
 
 

@@ -56,8 +56,12 @@ def test_only_what_is_new_of_an_upsert_counts(client, first):
     assert (told["seq"], told["predicted"], told["right"]) == (2, 1, 0)
     assert len(told["news"]) == 13
     assert {name: count for name, count in told["news"].items() if count} == {
-        "known_nodes": 6, "new_edges": 1, "known_edges": 1, "new_labels": 1, "forgotten": 1,
-    }  # fmt: skip
+        "known_nodes": 6,
+        "new_edges": 1,
+        "known_edges": 1,
+        "new_labels": 1,
+        "forgotten": 1,
+    }
     keyed = {"headers": {"Idempotency-Key": "k"}}
     refused = client.post("/v1/upsert", json={"edges": [["a", 3]]}, **keyed)
     assert (refused.status_code, "takes no key" in refused.json()["error"]) == (422, True)

@@ -39,11 +39,29 @@ def certificate(folder: Path, name: str = "cert", *, password: str | None = None
     cert, key = folder / f"{name}.pem", folder / f"{name}.key"
     locked = ["-nodes"] if password is None else ["-passout", f"pass:{password}"]
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", *locked,
-         "-keyout", str(key), "-out", str(cert), "-days", "2", "-subj", f"/CN={name}",
-         "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            *locked,
+            "-keyout",
+            str(key),
+            "-out",
+            str(cert),
+            "-days",
+            "2",
+            "-subj",
+            f"/CN={name}",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1,DNS:localhost",
+        ],
+        check=True,
+        capture_output=True,
+    )
     key.chmod(0o600)
     if password is None:
         return Tls(cert, key)

@@ -117,8 +117,12 @@ def test_callers_take_turns_and_the_small_work_of_each_comes_first():
     async def main():
         pool = Pool("sums", places=8, seconds=20)
         held = asyncio.ensure_future(run(pool, lambda: gate.wait(5), "third"))
-        asked = [("one", "large", 3), ("one", "large as well", 3), ("one", "small", 1),
-                 ("other", "other", 2)]  # fmt: skip
+        asked = [
+            ("one", "large", 3),
+            ("one", "large as well", 3),
+            ("one", "small", 1),
+            ("other", "other", 2),
+        ]
         waiting = [
             asyncio.ensure_future(run(pool, steps(name, count), caller, size=count))
             for caller, name, count in asked
@@ -132,9 +136,16 @@ def test_callers_take_turns_and_the_small_work_of_each_comes_first():
     assert asyncio.run(main()) == [True, "large", "large as well", "small", "other"]
     # What has begun is ended before the next of the same caller begins: less is held at a time.
     assert done == [
-        "small 0", "other 0", "other 1", "large 0", "large 1", "large 2",
-        "large as well 0", "large as well 1", "large as well 2",
-    ]  # fmt: skip
+        "small 0",
+        "other 0",
+        "other 1",
+        "large 0",
+        "large 1",
+        "large 2",
+        "large as well 0",
+        "large as well 1",
+        "large as well 2",
+    ]
 
 
 def test_no_caller_takes_more_than_half_of_the_places():

@@ -100,7 +100,9 @@ def test_an_order_with_doubles_strangers_or_small_classes_is_refused(order):
         order_classes(torch.tensor([5, 5, 1]), per_task=1, order=order)
     assert "order must name each class at most once" in str(caught.value)
     assert str(order) in str(caught.value)
-    with pytest.raises(ConfigurationError, match="order must be 'label', 'size', 'shuffled' or classes, not 'age'"):  # fmt: skip  # noqa: E501
+    with pytest.raises(
+        ConfigurationError, match="order must be 'label', 'size', 'shuffled' or classes, not 'age'"
+    ):
         order_classes(equal(4), per_task=2, order="age")
 
 

@@ -111,14 +111,21 @@ def test_a_class_too_small_to_cut_is_named(size):
         *(
             ({"shares": shares}, "split must be")
             for shares in (
-                (0.6, 0.2, 0.1), (0.8, 0.2, 0.0), (0.5, 0.5), (0.5, 0.2, 0.2, 0.1),
-                (1.2, -0.1, -0.1), (), (8, 0, 4), (8, 2, -1), (8, 2, 0.5),
+                (0.6, 0.2, 0.1),
+                (0.8, 0.2, 0.0),
+                (0.5, 0.5),
+                (0.5, 0.2, 0.2, 0.1),
+                (1.2, -0.1, -0.1),
+                (),
+                (8, 0, 4),
+                (8, 2, -1),
+                (8, 2, 0.5),
             )
         ),
         *(({"labelled": share}, "labelled must be") for share in (0.0, 1.0, -0.1, 5)),
         ({"labelled": 0.1, "shares": (0.5, 0.25, 0.25)}, "leave out one of them"),
     ],
-)  # fmt: skip
+)
 def test_shares_that_cut_nothing_are_refused(options, said):
     with pytest.raises(ConfigurationError, match=said):
         split_classes(labels_of(20), (0,), **options)

@@ -81,8 +81,9 @@ def test_tasks_arrive_in_the_order_given():
     stream = stream_of(setting="task-il", classes_per_task=4)
     assert stream.setting == "task-il"
     assert [task.label_space for task in stream] == [
-        LabelSpace("task-il", (4,)), LabelSpace("task-il", (4, 2)),
-    ]  # fmt: skip
+        LabelSpace("task-il", (4,)),
+        LabelSpace("task-il", (4, 2)),
+    ]
 
 
 @given(
@@ -292,8 +293,10 @@ def test_options_reach_the_order_and_the_split():
     halves = stream_of(split=(0.5, 0.25, 0.25))
     # of seven: a quarter is 1.75, one node; five train
     assert [len(getattr(halves.splits[0], p)) for p in ("train", "validation", "test")] == [
-        10, 2, 2,
-    ]  # fmt: skip
+        10,
+        2,
+        2,
+    ]
 
 
 def test_the_whole_graph_comes_back_unchanged():

@@ -34,13 +34,18 @@ def told(labels: list[str]) -> object:
         rows = []
         for job in expand(config, out=folder):
             labels.append(job.label)
-            means = {t: {a: {"mean": m, "std": None} for a, m in of.items()}
-                     for t, of in READINGS.items()}  # fmt: skip
+            means = {
+                t: {a: {"mean": m, "std": None} for a, m in of.items()}
+                for t, of in READINGS.items()
+            }
             matrix = {t: {a: [[m], [m, m]] for a, m in of.items()} for t, of in READINGS.items()}
-            result = {"average_accuracy": means, "average_forgetting": means,
-                      "accuracy_matrix": [{"seed": 0, **matrix}],
-                      "headline": {"testing": "local", "averaging": "balanced"},
-                      "config": resolved(job.config).to_dict()}  # fmt: skip
+            result = {
+                "average_accuracy": means,
+                "average_forgetting": means,
+                "accuracy_matrix": [{"seed": 0, **matrix}],
+                "headline": {"testing": "local", "averaging": "balanced"},
+                "config": resolved(job.config).to_dict(),
+            }
             rows.append(Row(job, result, None))
         return rows
 
@@ -54,12 +59,21 @@ def test_protocols_that_ask_for_the_same_run_share_it(tmp_path):
     assert set(results) == {(m, p) for m in ("tem", "analytic", "tpp") for p in ORDER}
     run = [label for label in labels if not label.endswith("ocgl")]  # which needs other streams
     assert run == [
-        "tem+paper", "tem+delome", "tem+puma", "tem+llm4gcl",  # a budget each, and other tasks
-        "analytic+paper", "analytic+llm4gcl",  # it has no memory to be limited
-        "tpp+paper", "tpp+tpp", "tpp+llm4gcl",  # test sets are answered by another method
-    ]  # fmt: skip
-    reported = {p: headline(r)["mean"] for (m, p), r in results.items()
-                if m == "tem" and isinstance(r, dict)}  # fmt: skip
+        "tem+paper",
+        "tem+delome",
+        "tem+puma",
+        "tem+llm4gcl",  # a budget each, and other tasks
+        "analytic+paper",
+        "analytic+llm4gcl",  # it has no memory to be limited
+        "tpp+paper",
+        "tpp+tpp",
+        "tpp+llm4gcl",  # test sets are answered by another method
+    ]
+    reported = {
+        p: headline(r)["mean"]
+        for (m, p), r in results.items()
+        if m == "tem" and isinstance(r, dict)
+    }
     assert reported["paper"] == reported["cglb"] == reported["tpp"] == 0.9
     assert reported["puma"] == 0.8  # plain
     assert reported["llm4gcl"] == 0.5  # global and plain
@@ -100,8 +114,11 @@ def test_by_hand(values, expected):
     assert tuple(shares(np.array(values, dtype=float))) == pytest.approx(expected)
 
 
-@given(hnp.arrays(float, hnp.array_shapes(min_dims=3, max_dims=3, max_side=4),
-                  elements=st.floats(0, 100)))  # fmt: skip
+@given(
+    hnp.arrays(
+        float, hnp.array_shapes(min_dims=3, max_dims=3, max_side=4), elements=st.floats(0, 100)
+    )
+)
 def test_nothing_is_lost(values):
     found = shares(values)
     whole = sum(found)

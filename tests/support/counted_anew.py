@@ -57,9 +57,7 @@ def given_at_once(learner: OnlineLearner, twin: OnlineLearner, knowledge: Knowle
         ends, weights = ends[:, once], weights[torch.from_numpy(once)]
     fresh.extend(["" if name is None else name for name in learner._ids._ids])
     fresh.change(
-        graph.features.clone(),
-        torch.from_numpy(ends),
-        weights=weights if graph.weighted else None,
+        graph.features.clone(), torch.from_numpy(ends), weights=weights if graph.weighted else None
     )
     fresh.number(list(knowledge.classes))
     labelled = (knowledge.labels.every != UNLABELLED).nonzero().flatten()

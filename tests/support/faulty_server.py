@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
-FAULTS = (
-    "cut", "reset", "503", "429", "too-long", "changed", "redirect", "unsized", "chunk-cut",
-)  # fmt: skip
+FAULTS = ("cut", "reset", "503", "429", "too-long", "changed", "redirect", "unsized", "chunk-cut")
 
 
 class FaultyServer(ThreadingHTTPServer):

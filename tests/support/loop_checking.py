@@ -105,10 +105,7 @@ def _ends(edges: Sequence[tuple[NodeId, NodeId]], places: tuple[Positions, Posit
 
 
 def _cut(
-    delta: Delta,
-    both: tuple[Positions, Positions],
-    graph: GrowingGraph | None,
-    undirected: bool,
+    delta: Delta, both: tuple[Positions, Positions], graph: GrowingGraph | None, undirected: bool
 ) -> Tensor:
     name: Callable[[tuple[NodeId, NodeId]], object] = frozenset if undirected else tuple
     weights = delta.weights or [1.0] * len(delta.edges)

@@ -10,8 +10,12 @@ import scipy.sparse
 import tomli_w
 
 NODES, CLASSES, WIDTH = 96, 4, 12
-FILES = {"corafull": "cora.npz", "arxiv": "arxiv.zip", "reddit": "reddit.zip",
-         "products": "products.zip"}  # fmt: skip
+FILES = {
+    "corafull": "cora.npz",
+    "arxiv": "arxiv.zip",
+    "reddit": "reddit.zip",
+    "products": "products.zip",
+}
 FACTS = {"nodes": NODES, "features": WIDTH, "classes": CLASSES, "tasks": 2}
 
 
@@ -29,18 +33,28 @@ def parts() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def published() -> dict[str, bytes]:
     """Return what each publisher sends, by the name of its file."""
-    return {"cora.npz": _cora(), "arxiv.zip": _ogb("arxiv"), "reddit.zip": _reddit(),
-            "products.zip": _ogb("products")}  # fmt: skip
+    return {
+        "cora.npz": _cora(),
+        "arxiv.zip": _ogb("arxiv"),
+        "reddit.zip": _reddit(),
+        "products.zip": _ogb("products"),
+    }
 
 
 def catalogue(url: str) -> str:
     """Return the catalogue of the miniatures at an address, to be laid over the real one."""
     edges = parts()[0].shape[1]
     told = {
-        name: FACTS | {"urls": [f"{url}/{file}"], "edges": edges * (1 if name == "arxiv" else 2),
-                       "download": 10_000, "room": 100_000, "sha256": {}}
+        name: FACTS
+        | {
+            "urls": [f"{url}/{file}"],
+            "edges": edges * (1 if name == "arxiv" else 2),
+            "download": 10_000,
+            "room": 100_000,
+            "sha256": {},
+        }
         for name, file in FILES.items()
-    }  # fmt: skip
+    }
     told["products"]["kept_edges"] = told["products"]["edges"]
     return tomli_w.dumps(told)
 
@@ -88,9 +102,12 @@ def _ogb(name: str) -> bytes:
     edges, features, labels = parts()
     split = {"arxiv": "time", "products": "sales_ranking"}[name]
     raw = {
-        "edge": edges.T, "num-node-list": [[NODES]], "num-edge-list": [[edges.shape[1]]],
-        "node-feat": features, "node-label": labels[:, None],
-    }  # fmt: skip
+        "edge": edges.T,
+        "num-node-list": [[NODES]],
+        "num-edge-list": [[edges.shape[1]]],
+        "node-feat": features,
+        "node-label": labels[:, None],
+    }
     if name == "arxiv":
         raw["node_year"] = 2010 + np.arange(NODES)[:, None] // 10
     held = {f"{name}/raw/{file}.csv.gz": _csv(rows) for file, rows in raw.items()}

@@ -27,9 +27,12 @@ from evergraph.tables.names import check_columns
 from evergraph.tables.sources import CsvTable, Query
 
 NAMES = {
-    "id": "customer_id", "label": "segment", "source": "payer", "target": "payee",
+    "id": "customer_id",
+    "label": "segment",
+    "source": "payer",
+    "target": "payee",
     "weight": "amount",
-}  # fmt: skip
+}
 OPTIONS = [part for ours, theirs in NAMES.items() for part in (f"--{ours}", theirs)]
 NODES = pd.DataFrame(
     {
@@ -83,10 +86,14 @@ def polars(table: pd.DataFrame) -> Any:
 
 
 WAYS = {
-    "csv": folder_of("csv"), "parquet": folder_of("parquet"), "import": imported, "sql": queried,
-    "pandas": framed(lambda table: table), "arrow": framed(pa.Table.from_pandas),
+    "csv": folder_of("csv"),
+    "parquet": folder_of("parquet"),
+    "import": imported,
+    "sql": queried,
+    "pandas": framed(lambda table: table),
+    "arrow": framed(pa.Table.from_pandas),
     "polars": framed(polars),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -53,12 +53,16 @@ def test_affected_nodes_on_a_path(new, hops, expected):
 
 @every_topology
 @few_each
-@given(pairs=pairs, new=arrivals, undirected=st.booleans(), hops=st.integers(0, 3),
-       weighted=st.booleans())  # fmt: skip
+@given(
+    pairs=pairs,
+    new=arrivals,
+    undirected=st.booleans(),
+    hops=st.integers(0, 3),
+    weighted=st.booleans(),
+)
 def test_grown_embeddings_are_those_computed_from_scratch(
-    name, pairs, new, undirected, hops,
-    weighted
-):  # fmt: skip
+    name, pairs, new, undirected, hops, weighted
+):
     graph, old = graph_of(pairs, features=X, undirected=undirected), others(new)
     if weighted:
         graph = replace(graph, weights=1 + torch.arange(graph.num_edges) % 7 / 2)

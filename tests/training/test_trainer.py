@@ -252,9 +252,13 @@ class Path(Line):
 def test_early_stopping_keeps_the_best_weights_and_ends_the_task(small_graph):
     epochs = []
     trainer = Trainer(
-        epochs=50, lr=0.1, weight_decay=0.0, patience=2, device="cpu",
+        epochs=50,
+        lr=0.1,
+        weight_decay=0.0,
+        patience=2,
+        device="cpu",
         on_epoch=lambda task, epoch: epochs.append(epoch),
-    )  # fmt: skip
+    )
     learner = Path(trainer=trainer)
     learner.fit_task(GraphStream(small_graph).open(0))
     assert learner.looked == [0.1, 0.2, 0.3, 0.4, 0.5]  # two epochs without a better one

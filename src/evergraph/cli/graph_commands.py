@@ -41,8 +41,11 @@ KINDS = (*_RESOLVERS, "presets", "protocols", "benches")
 # Optional fields of a dataset in the catalogue.
 _UNKNOWN: dict[str, Any] = {
     **dict.fromkeys(("kept_edges", "homophily", "terms", "paper", "labelled")),
-    "urls": [], "download": 0, "room": 0, "sha256": {},
-}  # fmt: skip
+    "urls": [],
+    "download": 0,
+    "room": 0,
+    "sha256": {},
+}
 
 
 def import_command(
@@ -98,10 +101,17 @@ def import_command(
         else:
             edges, nodes = edges_query, nodes_query
         tables = tables_of(
-            nodes, edges, database=database, delimiter=delimiter, decimal=decimal,
-            encoding=encoding, pipe=pipe, names=columns_named(id_column, label_column,
-            source_column, target_column, weight_column),
-        )  # fmt: skip
+            nodes,
+            edges,
+            database=database,
+            delimiter=delimiter,
+            decimal=decimal,
+            encoding=encoding,
+            pipe=pipe,
+            names=columns_named(
+                id_column, label_column, source_column, target_column, weight_column
+            ),
+        )
         of_nodes, of_edges = (cast("Source", table) for table in tables)  # both are given
         units = ["rows" if t.suffix == ".parquet" else "bytes" for t in (of_edges, of_nodes)]
         resources = resources_of(memory_limit, None)
@@ -110,10 +120,17 @@ def import_command(
         with StageProgress({"nodes": units[1], "edges": units[0]}) as progress:
             chosen = parse_columns(columns, gaps=gaps, strict=False)
             report = import_graph(
-                of_edges, of_nodes, out, undirected=not directed, resources=resources(),
-                on_progress=progress.on_progress, overwrite=overwrite, columns=chosen,
-                unknown_edges=unknown_edges, repeated=repeated or "last",
-            )  # fmt: skip
+                of_edges,
+                of_nodes,
+                out,
+                undirected=not directed,
+                resources=resources(),
+                on_progress=progress.on_progress,
+                overwrite=overwrite,
+                columns=chosen,
+                unknown_edges=unknown_edges,
+                repeated=repeated or "last",
+            )
     if as_json:
         print_json(asdict(report))
         return
@@ -179,9 +196,15 @@ def embed_command(
             able = resources()
         with StageProgress({"embed": "columns"}) as progress:
             new = embed(
-                graph, out, topology=encoder, nodes=cast("Any", nodes), name=dataset,
-                resources=able, on_progress=progress.on_progress, overwrite=overwrite,
-            )  # fmt: skip
+                graph,
+                out,
+                topology=encoder,
+                nodes=cast("Any", nodes),
+                name=dataset,
+                resources=able,
+                on_progress=progress.on_progress,
+                overwrite=overwrite,
+            )
     made = open_graph_folder(out)
     if as_json:
         size = {"nodes": made.num_nodes, "width": made.num_features}

@@ -36,10 +36,20 @@ if TYPE_CHECKING:
     from evergraph.tables.sources import Source
 
 SUMMED = (
-    "new_nodes", "known_nodes", "other_features", "new_edges", "known_edges", "new_labels",
-    "changed_labels", "forgotten", "changed_weights", "removed_edges", "missing_edges",
-    "updated_nodes", "missing_nodes",
-)  # fmt: skip
+    "new_nodes",
+    "known_nodes",
+    "other_features",
+    "new_edges",
+    "known_edges",
+    "new_labels",
+    "changed_labels",
+    "forgotten",
+    "changed_weights",
+    "removed_edges",
+    "missing_edges",
+    "updated_nodes",
+    "missing_nodes",
+)
 CHANGES = (  # other than additions: the count, what is counted, what happened to it
     ("changed_weights", "weight", "changed"),
     ("removed_edges", "edge", "removed"),
@@ -132,9 +142,15 @@ def ingest_command(
         tables: tuple[Source | None, Source | None] = (None, None)
         if nodes or edges:
             tables = tables_of(
-                nodes, edges, database=database, delimiter=delimiter, decimal=decimal,
-                encoding=encoding, pipe=pipe, names=names,
-            )  # fmt: skip
+                nodes,
+                edges,
+                database=database,
+                delimiter=delimiter,
+                decimal=decimal,
+                encoding=encoding,
+                pipe=pipe,
+                names=names,
+            )
         check_choice("--unknown-edges", unknown_edges, ("refuse", "skip"))
         if allow_emptying and not sync:
             raise ConfigurationError("--allow-emptying needs --sync")

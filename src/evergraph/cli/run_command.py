@@ -111,20 +111,30 @@ def run_command(
     )
     given = {
         "dataset": {"name": dataset, "repeated": repeated} | named,
-        "undirected": False if directed else None, "backbone": backbone,
+        "undirected": False if directed else None,
+        "backbone": backbone,
         "topology": {"name": topology, "hops": hops},
         "stream": {
-            "setting": setting, "by": by, "edges": edges, "labelled": labelled,
+            "setting": setting,
+            "by": by,
+            "edges": edges,
+            "labelled": labelled,
             "classes_per_task": classes_per_task,
         },
         "memory": {"budget": options.parse_budget(budget), "sampler": sampler},
         "training": {
-            "epochs": epochs, "lr": lr, "weight_decay": weight_decay, "batch_size": batch,
+            "epochs": epochs,
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "batch_size": batch,
             "objective": objective,
         },
-        "seeds": options.seeds_of(seed, seeds, repeats), "test_every": test_every,
-        "device": device, "plugins": plugins, "protocol": protocol,
-    }  # fmt: skip
+        "seeds": options.seeds_of(seed, seeds, repeats),
+        "test_every": test_every,
+        "device": device,
+        "plugins": plugins,
+        "protocol": protocol,
+    }
     if report:
         require("matplotlib", extra="report", why="--report")
     auto = options.options_of_auto(options.renamed("--keep", keep, "--memory", memory), views)
@@ -289,10 +299,16 @@ def plan_command(
     columns = ("nodes", "tasks", "processor", "clock", "memory", "GPU memory")
     costs = [(f"{cost.share * plan.nodes:,.0f}", cost) for cost in plan.copies]
     rows = [
-        (nodes, str(c.tasks), _time(c.processor), _time(c.clock), shown(c.memory),
-         shown(c.device_memory))
+        (
+            nodes,
+            str(c.tasks),
+            _time(c.processor),
+            _time(c.clock),
+            shown(c.memory),
+            shown(c.device_memory),
+        )
         for nodes, c in (*costs, (f"{plan.nodes:,} (estimated)", plan.seed))
-    ]  # fmt: skip
+    ]
     used = 6 if plan.seed.device_memory else 5
     title = f"{config.method.name} on {dataset}, one seed"
     print_table(columns[:used], [row[:used] for row in rows], title)

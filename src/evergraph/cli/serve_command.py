@@ -190,10 +190,16 @@ def serve_command(
         said = f"--read-only cannot change the learner: leave out {next(iter(given))}"
         raise ConfigurationError(said)
     limits = Limits(
-        body=parse_size(body_limit), json=parse_size(json_limit), held=parse_size(held_limit),
-        rate=rate, burst=max(1, round(2 * rate)), seconds=timeout, connections=connections,
-        header_seconds=header_timeout, idle_seconds=idle_timeout,
-    )  # fmt: skip
+        body=parse_size(body_limit),
+        json=parse_size(json_limit),
+        held=parse_size(held_limit),
+        rate=rate,
+        burst=max(1, round(2 * rate)),
+        seconds=timeout,
+        connections=connections,
+        header_seconds=header_timeout,
+        idle_seconds=idle_timeout,
+    )
     if check_config:
         for option, name in option_names(context.command).items():  # as TOML
             value = context.params[name]
@@ -223,9 +229,15 @@ def serve_command(
             load_plugins(plugins)
         with advising("give --read-only"):
             folder = LearnerFolder.open(
-                path, given, readonly=read_only, key_age=key_age, replay_seconds=replay_seconds,
-                threads=threads, bounds=Bounds(delta_classes, memory), progress=progress,
-            )  # fmt: skip
+                path,
+                given,
+                readonly=read_only,
+                key_age=key_age,
+                replay_seconds=replay_seconds,
+                threads=threads,
+                bounds=Bounds(delta_classes, memory),
+                progress=progress,
+            )
         return create_app(folder, tokens=tokens, limits=limits, access_log=access_log)
 
     memory = None if delta_memory is None else parse_size(delta_memory)

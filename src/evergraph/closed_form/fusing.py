@@ -166,8 +166,10 @@ class _Problem:
         expected = torch.empty_like(self.right)
         hessian = at.weights.new_zeros(known, known)
         spread, cross, corner = (
-            hessian[:heads, :heads], hessian[heads:, :heads], hessian[heads:, heads:],
-        )  # fmt: skip
+            hessian[:heads, :heads],
+            hessian[heads:, :heads],
+            hessian[heads:, heads:],
+        )
         sums = at.offsets.new_zeros(known - heads)  # Σ_i w_i (p_ic - y_ic)
         for rows in self.blocks:
             scores, chances = self.scores[rows], self._mixed(at, rows).softmax(1)

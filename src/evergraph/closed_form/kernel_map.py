@@ -13,13 +13,7 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.statistics import over_few_rows
-from evergraph.closed_form.view_map import (
-    BLOCK_VALUES,
-    GPU_BLOCK_VALUES,
-    Parts,
-    Product,
-    ViewMap,
-)
+from evergraph.closed_form.view_map import BLOCK_VALUES, GPU_BLOCK_VALUES, Parts, Product, ViewMap
 from evergraph.closed_form.views import CODE_HOPS, CODES, FAR, LENGTH, RELATIONS, View
 from evergraph.graphs.kernels.row_ranges import tiled_product
 from evergraph.topology.rowwise import Matrix, Panels

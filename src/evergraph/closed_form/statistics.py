@@ -89,11 +89,7 @@ class ClassStatistics:
     """
 
     def __init__(
-        self,
-        width: int,
-        *,
-        precise: bool = False,
-        device: torch.device | str = "cpu",
+        self, width: int, *, precise: bool = False, device: torch.device | str = "cpu"
     ) -> None:
         self.width = width
         self.precise = precise

@@ -91,12 +91,7 @@ class TargetStatistics:
     """
 
     def __init__(
-        self,
-        width: int,
-        *,
-        targets: int,
-        precise: bool = False,
-        device: torch.device | str = "cpu",
+        self, width: int, *, targets: int, precise: bool = False, device: torch.device | str = "cpu"
     ) -> None:
         self.width, self.targets, self.precise = width, targets, precise
         self.device = torch.device(device)

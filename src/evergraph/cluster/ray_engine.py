@@ -132,8 +132,10 @@ class RayEngine(Closing):
                     logger.warning(
                         "workers need arrays of %s, but the smallest object store of a machine "
                         "holds %s: Ray writes what does not fit to disk, which is slower (ray "
-                        "start --object-store-memory)", shown(held), shown(store),
-                    )  # fmt: skip
+                        "start --object-store-memory)",
+                        shown(held),
+                        shown(store),
+                    )
                 made = task.remote(*head, given_out, *refs)
                 waiting.append((made, made.future()))
             while waiting:

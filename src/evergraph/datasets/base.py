@@ -123,10 +123,11 @@ def check_facts(name: str, graph: Graph) -> None:
     listed = int(about.get("listed_edges", graph.num_edges))
     edges = facts.edges if facts.kept_edges is None else facts.kept_edges
     compared = {
-        "nodes": (facts.nodes, graph.num_nodes), "edges": (edges, listed),
+        "nodes": (facts.nodes, graph.num_nodes),
+        "edges": (edges, listed),
         "features": (facts.features, graph.num_features),
         "classes": (facts.classes, graph.num_classes),
-    }  # fmt: skip
+    }
     differ = ((fact, *pair) for fact, pair in compared.items() if pair[0] != pair[1])
     wrong = [f"{fact} should be {due:,} but are {found:,}" for fact, due, found in differ]
     if wrong:

@@ -35,9 +35,7 @@ Arrays = Mapping[str, IntArray]
 BUNDLED = importlib.resources.files("evergraph.datasets") / "bundled" / "wordnet.npz"
 
 # Exceptions of zipfile and numpy for a damaged file.
-DAMAGE = (
-    zipfile.BadZipFile, zlib.error, OSError, EOFError, LookupError, ValueError, MemoryError
-)  # fmt: skip
+DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, LookupError, ValueError, MemoryError)
 
 # Increment it if the computation of features changes, so that older cached ones are not read.
 RECIPE = 1

@@ -29,9 +29,25 @@ from evergraph.evaluation.evaluator import (
 )
 
 __all__ = [
-    "AVERAGES", "MEASURES", "AccuracyMatrix", "Evaluation", "Predictor",
-    "anytime_accuracy", "area_under_curve", "average_accuracy", "average_accuracy_curve",
-    "average_forgetting", "average_forgetting_curve", "average_precision", "balanced_accuracy",
-    "evaluate", "expected_calibration_error", "macro_f1", "mean_absolute_error", "micro_f1",
-    "plain_accuracy", "r2", "rejection_auroc",
-]  # fmt: skip
+    "AVERAGES",
+    "MEASURES",
+    "AccuracyMatrix",
+    "Evaluation",
+    "Predictor",
+    "anytime_accuracy",
+    "area_under_curve",
+    "average_accuracy",
+    "average_accuracy_curve",
+    "average_forgetting",
+    "average_forgetting_curve",
+    "average_precision",
+    "balanced_accuracy",
+    "evaluate",
+    "expected_calibration_error",
+    "macro_f1",
+    "mean_absolute_error",
+    "micro_f1",
+    "plain_accuracy",
+    "r2",
+    "rejection_auroc",
+]

@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 
 NAMES = {
-    "balanced": "accuracy, class-balanced", "plain": "accuracy", "micro_f1": "micro F1",
-    "macro_f1": "macro F1", "average_precision": "average precision", "r2": "R2",
+    "balanced": "accuracy, class-balanced",
+    "plain": "accuracy",
+    "micro_f1": "micro F1",
+    "macro_f1": "macro F1",
+    "average_precision": "average precision",
+    "r2": "R2",
     "mae": "mean absolute error",
-}  # fmt: skip
+}
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:

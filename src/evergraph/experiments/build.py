@@ -50,8 +50,10 @@ PARTS = {"topology", "head", "memory", "training"}  # sections that some methods
 _METHOD_PARTS = ("trainer", "generator", "memory", "backbone")
 _PDGNN_PARTS = ("topology", *HeadConfig.model_fields)
 _OF_TARGETS: dict[str, Any] = {
-    "method": Component(name="analytic"), "backbone": None, "training": TrainingConfig(),
-}  # fmt: skip
+    "method": Component(name="analytic"),
+    "backbone": None,
+    "training": TrainingConfig(),
+}
 
 
 def load_graph(config: RunConfig) -> Graph:

@@ -43,13 +43,19 @@ if TYPE_CHECKING:
 
 NEEDED, OPTIONAL = ("evergraph", "torch", "numpy", "scipy"), ("torch-geometric",)
 COLUMNS = [
-    "dataset", "method", "setting", "seed", "testing", "average", "after", "task", "accuracy"
-]  # fmt: skip
+    "dataset",
+    "method",
+    "setting",
+    "seed",
+    "testing",
+    "average",
+    "after",
+    "task",
+    "accuracy",
+]
 Metric = Callable[[AccuracyMatrix], float]
 PHASES = ("embed", "train", "evaluate")
-KEPT = (
-    "floats", "bytes", "samples", "gradients", "importance", "models", "edges", "statistics"
-)  # fmt: skip
+KEPT = ("floats", "bytes", "samples", "gradients", "importance", "models", "edges", "statistics")
 
 
 def describe(graph: Graph, stream: GraphStream) -> dict[str, Any]:
@@ -67,8 +73,10 @@ def describe(graph: Graph, stream: GraphStream) -> dict[str, Any]:
     if graph.targets is not None:
         known = float(graph.targets.known.float().mean())
         facts["targets"] = {
-            "kind": graph.targets.kind, "names": list(graph.targets.names), "known": known
-        }  # fmt: skip
+            "kind": graph.targets.kind,
+            "names": list(graph.targets.names),
+            "known": known,
+        }
     return facts
 
 

@@ -11,7 +11,20 @@ from evergraph.graphs.targets import Targets
 from evergraph.graphs.validation import UNLABELLED
 
 __all__ = [
-    "UNLABELLED", "Graph", "NodeTypes", "Relations", "Smoother", "Targets", "covered_nodes",
-    "estimate_reach_sizes", "forman_curvature", "homophily", "normalised", "propagate", "reach",
-    "reach_sizes", "smoother", "walk",
-]  # fmt: skip
+    "UNLABELLED",
+    "Graph",
+    "NodeTypes",
+    "Relations",
+    "Smoother",
+    "Targets",
+    "covered_nodes",
+    "estimate_reach_sizes",
+    "forman_curvature",
+    "homophily",
+    "normalised",
+    "propagate",
+    "reach",
+    "reach_sizes",
+    "smoother",
+    "walk",
+]

@@ -218,9 +218,14 @@ class Graph(Shown):
         """
         nodes = nodes.to(self.device)
         indptr, indices, weights = induced_adjacency(
-            self.indptr, self.indices, nodes,
-            weights=self.weights, keep=keep, groups=groups, resources=resources,
-        )  # fmt: skip
+            self.indptr,
+            self.indices,
+            nodes,
+            weights=self.weights,
+            keep=keep,
+            groups=groups,
+            resources=resources,
+        )
         related = self.relations
         if related is not None:
             related = related.subgraph(nodes.to(related.device)).within(indptr, indices)

@@ -69,8 +69,10 @@ class Smoother(ScaledRows):
         """
         shape, whole = (len(self.left), features.shape[1]), (len(self.right), features.shape[1])
         for name, given, wanted in (
-            ("features", features, whole), ("add", add, shape), ("out", out, shape)
-        ):  # fmt: skip
+            ("features", features, whole),
+            ("add", add, shape),
+            ("out", out, shape),
+        ):
             if given is not None and tuple(given.shape) != wanted:
                 raise DataError(f"{name} must have shape {wanted} here, not {tuple(given.shape)}")
         operator, features = self.holding(features)

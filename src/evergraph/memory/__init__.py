@@ -6,6 +6,16 @@ from evergraph.memory.samplers import Candidates, Sampler, samplers
 from evergraph.memory.subgraph_memory import EgoNetworks, SubgraphMemory, ego_networks, isolated
 
 __all__ = [
-    "Budget", "Candidates", "EgoNetworks", "EmbeddingMemory", "MemoryUsage", "Sampler",
-    "SubgraphMemory", "class_budgets", "coverage_ratio", "ego_networks", "isolated", "samplers",
-]  # fmt: skip
+    "Budget",
+    "Candidates",
+    "EgoNetworks",
+    "EmbeddingMemory",
+    "MemoryUsage",
+    "Sampler",
+    "SubgraphMemory",
+    "class_budgets",
+    "coverage_ratio",
+    "ego_networks",
+    "isolated",
+    "samplers",
+]

@@ -41,9 +41,7 @@ or a fraction between 0 and 1 (of the dataset), not 1.5
 
 
 def class_budgets(
-    budget: Budget,
-    sizes: Mapping[int, int],
-    available: Mapping[int, int],
+    budget: Budget, sizes: Mapping[int, int], available: Mapping[int, int]
 ) -> dict[int, int]:
     """Return the number of nodes that each class keeps.
 

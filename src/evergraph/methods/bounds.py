@@ -81,9 +81,12 @@ class Joint(BackboneLearner):
         chosen = candidates[best[1]]
         logger.info(
             "joint: task %d: %s of %d layers is best on validation nodes: %.1f %% (tried: %s)",
-            task.index, chosen.kind, chosen.layers, 100 * self.tried_[best[1]],
+            task.index,
+            chosen.kind,
+            chosen.layers,
+            100 * self.tried_[best[1]],
             ", ".join(f"{100 * found:.1f}" for found in self.tried_),
-        )  # fmt: skip
+        )
 
     def _take(self, candidate: Tuned) -> None:
         """Continue with a candidate, with its own weights if it has any."""

@@ -88,11 +88,7 @@ def make_examples(
     tasks = label_space.task_of(targets)
     from_memory = torch.arange(len(targets), device=targets.device) >= len(targets) - stored
     weights = example_weights(
-        weighting,
-        targets,
-        from_memory,
-        label_space.terms(tasks),
-        replay_weight=replay_weight,
+        weighting, targets, from_memory, label_space.terms(tasks), replay_weight=replay_weight
     )
     adjusted = weighting == "logit-adjusted"
     offsets = log_prior(targets, label_space.num_classes) if adjusted else None

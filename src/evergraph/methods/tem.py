@@ -185,9 +185,15 @@ class TEM(BackboneLearner):
         current, hops = self._embedded(task, nodes), self.backbone.hops
         residuals = self.residuals(current, targets)
         candidates = Candidates(
-            task.graph, nodes, targets.cpu(), current, hops, residuals, task.ids[nodes],
+            task.graph,
+            nodes,
+            targets.cpu(),
+            current,
+            hops,
+            residuals,
+            task.ids[nodes],
             self.resources,
-        )  # fmt: skip
+        )
         order = torch.arange(len(candidates))
         if self.arrivals > 1:
             order = torch.randperm(len(candidates), generator=self.generator)
@@ -279,8 +285,9 @@ class FGN(TEM):
         if not self.backbone.begun and task.graph.num_features > self.backbone.width:
             logger.info(
                 "fgn: %d features are projected at random to %d: a node costs their square",
-                task.graph.num_features, self.backbone.width,
-            )  # fmt: skip
+                task.graph.num_features,
+                self.backbone.width,
+            )
         return super().begin_task(task)
 
     @classmethod

@@ -11,7 +11,25 @@ from evergraph.nn.random_features import LinearHead, RandomFeatures, UntrainedGC
 from evergraph.nn.residual import Residual, Tuned
 
 __all__ = [
-    "GAT", "GCN", "GIN", "MLP", "PDGNN", "Backbone", "FeatureGraph", "GraphSAGE", "LinearHead",
-    "Modulated", "PrototypeNetwork", "RandomFeatures", "Recipe", "Residual", "SimpleConvolution",
-    "Tuned", "UntrainedGCN", "backbones", "check_head", "masked_cross_entropy", "term_weights",
-]  # fmt: skip
+    "GAT",
+    "GCN",
+    "GIN",
+    "MLP",
+    "PDGNN",
+    "Backbone",
+    "FeatureGraph",
+    "GraphSAGE",
+    "LinearHead",
+    "Modulated",
+    "PrototypeNetwork",
+    "RandomFeatures",
+    "Recipe",
+    "Residual",
+    "SimpleConvolution",
+    "Tuned",
+    "UntrainedGCN",
+    "backbones",
+    "check_head",
+    "masked_cross_entropy",
+    "term_weights",
+]

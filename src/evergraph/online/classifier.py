@@ -242,9 +242,14 @@ class ContinualNodeClassifier(Estimator):
         """
         check_choice("unknown_edges", unknown_edges, UNKNOWN_EDGES)
         options = {
-            "edges": edges, "edge_weights": edge_weights, "relations": relations, "types": types,
-            "unknown_edges": unknown_edges, "repeated": repeated, "key": key,
-        }  # fmt: skip
+            "edges": edges,
+            "edge_weights": edge_weights,
+            "relations": relations,
+            "types": types,
+            "unknown_edges": unknown_edges,
+            "repeated": repeated,
+            "key": key,
+        }
         # The first rows decide how columns are read: threads that bring them come one by one.
         with nullcontext() if self._begun else self._home.lock:
             if labels is None and are_rows_with_targets(nodes, features):

@@ -16,12 +16,7 @@ from evergraph.datasets.doors import NamedGraph
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import densify
 from evergraph.graphs.repeats import combined, say_repeated
-from evergraph.graphs.validation import (
-    check_edges,
-    checked_weights,
-    given_weights,
-    say_unread,
-)
+from evergraph.graphs.validation import check_edges, checked_weights, given_weights, say_unread
 from evergraph.online.checking import LARGEST_FEATURE
 from evergraph.online.codecs.tables import TOMORROW
 from evergraph.online.delta import Delta, EdgeColumns, Label, NodeId, NodeTarget

@@ -84,9 +84,13 @@ class Delta:
 
 
 PARTS = {
-    "nodes": "nodes", "edges": "edges", "removed_edges": "removed edges", "updated": "updated",
-    "late": "late labels", "forgotten": "forgotten",
-}  # fmt: skip
+    "nodes": "nodes",
+    "edges": "edges",
+    "removed_edges": "removed edges",
+    "updated": "updated",
+    "late": "late labels",
+    "forgotten": "forgotten",
+}
 """Parts of a delta that change something, and what they are called."""
 
 

@@ -278,8 +278,10 @@ class LearnerState(LearnerView):
                 logger.warning(
                     "the snapshot was learned with %d threads and this process uses %d: the last "
                     "digits of results may differ from those with %d threads",
-                    before, self.threads, before,
-                )  # fmt: skip
+                    before,
+                    self.threads,
+                    before,
+                )
             known = self._fitting_arrays(state, about)
             self._seq = int(about["seq"])
             self._solved = int(about.get("solved", self._seq))

@@ -103,9 +103,14 @@ def draw_accuracy(axes: Any, history: LearnerHistory) -> None:
     scale = 100 if history.shares else 1
     newest = windows(history.curve)
     axes.plot(
-        [seq for seq, _ in newest], [scale * value for _, value in newest],
-        color=FIRST, alpha=0.45, marker="o", markersize=3, label="since the point before",
-    )  # fmt: skip
+        [seq for seq, _ in newest],
+        [scale * value for _, value in newest],
+        color=FIRST,
+        alpha=0.45,
+        marker="o",
+        markersize=3,
+        label="since the point before",
+    )
     asked, right, overall = 0, 0.0, []
     for point in history.curve:
         asked, right = asked + point["asked"], right + point["right"]

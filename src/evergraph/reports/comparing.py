@@ -147,17 +147,27 @@ class Comparison:
         """Return everything as plain values; scores are fractions."""
         found, spread = self.difference, self.pairing.shows_spread
         return {
-            "a": self.a.name, "b": self.b.name, "dataset": self.a.dataset,
-            "setting": self.a.setting, "metric": self.a.metric,
-            "testing": self.a.way[0], "averaging": self.a.way[1],
-            "verdict": self.verdict, "sentence": self.sentence,
-            "mean_a": self.mean_a, "mean_b": self.mean_b, "difference": found.mean,
+            "a": self.a.name,
+            "b": self.b.name,
+            "dataset": self.a.dataset,
+            "setting": self.a.setting,
+            "metric": self.a.metric,
+            "testing": self.a.way[0],
+            "averaging": self.a.way[1],
+            "verdict": self.verdict,
+            "sentence": self.sentence,
+            "mean_a": self.mean_a,
+            "mean_b": self.mean_b,
+            "difference": found.mean,
             "confidence": self.confidence,
-            "low": found.low if spread else None, "high": found.high if spread else None,
-            "p_value": found.p_value if spread else None, "corrected_p": self.corrected_p,
-            "over": self.pairing.basis, "seeds_a": list(self.pairing.ours),
+            "low": found.low if spread else None,
+            "high": found.high if spread else None,
+            "p_value": found.p_value if spread else None,
+            "corrected_p": self.corrected_p,
+            "over": self.pairing.basis,
+            "seeds_a": list(self.pairing.ours),
             "seeds_b": list(self.pairing.theirs),
-        }  # fmt: skip
+        }
 
 
 def compare(
@@ -262,10 +272,16 @@ class OverDatasets:
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
         return {
-            "a": self.a, "b": self.b, "setting": self.setting, "datasets": list(self.datasets),
-            "verdict": self.verdict, "sentence": self.sentence, "wins": self.ranks.wins,
-            "losses": self.ranks.losses, "p_value": self.ranks.p_value,
-        }  # fmt: skip
+            "a": self.a,
+            "b": self.b,
+            "setting": self.setting,
+            "datasets": list(self.datasets),
+            "verdict": self.verdict,
+            "sentence": self.sentence,
+            "wins": self.ranks.wins,
+            "losses": self.ranks.losses,
+            "p_value": self.ranks.p_value,
+        }
 
 
 def over_datasets(comparisons: Sequence[Comparison]) -> list[OverDatasets]:

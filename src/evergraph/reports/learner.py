@@ -191,10 +191,7 @@ def evaluation_tables(scores: HeldOutScores) -> list[Table]:
 
 
 def write_learner_report(
-    name: str,
-    status: Mapping[str, Any],
-    history: LearnerHistory,
-    path: Path,
+    name: str, status: Mapping[str, Any], history: LearnerHistory, path: Path
 ) -> Path:
     """Write the page of a learner: accuracy over time, classes and their drift, confusion.
 

@@ -20,10 +20,24 @@ ALL = "all data"  # kept by a run that receives every earlier task again
 Points = Iterable[tuple[float, float]]
 """(cost, value) pairs, one per run."""
 NEEDED = (
-    "metric", "protocol", "headline", "average_accuracy", "average_forgetting",
-    "anytime_accuracy", "average_accuracy_curve", "tested_after", "measures", "accuracy_matrix",
-    "coverage_ratio", "cumulative", "memory", "seconds", "config", "versions", "machine",
-)  # fmt: skip
+    "metric",
+    "protocol",
+    "headline",
+    "average_accuracy",
+    "average_forgetting",
+    "anytime_accuracy",
+    "average_accuracy_curve",
+    "tested_after",
+    "measures",
+    "accuracy_matrix",
+    "coverage_ratio",
+    "cumulative",
+    "memory",
+    "seconds",
+    "config",
+    "versions",
+    "machine",
+)
 
 
 @dataclass(frozen=True)

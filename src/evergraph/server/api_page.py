@@ -62,9 +62,13 @@ def api_page(document: Schema) -> str:
     )
     info = document["info"]
     return PAGE.format(
-        title=escape(info["title"]), version=escape(info["version"]),
-        about=_prose(info["description"]), menu=menu, sections=sections, records=records,
-    )  # fmt: skip
+        title=escape(info["title"]),
+        version=escape(info["version"]),
+        about=_prose(info["description"]),
+        menu=menu,
+        sections=sections,
+        records=records,
+    )
 
 
 def _article(method: str, path: str, route: Schema) -> str:
@@ -95,8 +99,13 @@ def _article(method: str, path: str, route: Schema) -> str:
         for status, reply in route["responses"].items()
     ]
     open_ = "" if "parameters" in route or "requestBody" in route else " open"
-    return "\n".join([*parts, f"<details{open_}><summary>Answers</summary>{_table(rows)}</details>",
-                      "</article>"])  # fmt: skip
+    return "\n".join(
+        [
+            *parts,
+            f"<details{open_}><summary>Answers</summary>{_table(rows)}</details>",
+            "</article>",
+        ]
+    )
 
 
 def _answer(reply: Schema) -> str:

@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 # Modules that the first deltas of a large graph and the first table would load. Nobody is answered
 # while an extension module is loaded, which for all of these takes up to a second.
 NEEDED_LATER = (
-    "scipy.special", "pyarrow.compute", "pandas", "pyarrow.pandas_compat",
+    "scipy.special",
+    "pyarrow.compute",
+    "pandas",
+    "pyarrow.pandas_compat",
     "evergraph.online.graph.live_kernels",
-)  # fmt: skip
+)
 ABOUT = """A classifier for the nodes of a growing graph.
 
 A rejected request changes nothing; its answer is `{"error": "one sentence"}`."""

@@ -263,9 +263,17 @@ EXAMPLE: dict[str, Any] = {
 
 MATRICES = ("features", "updated_features")
 LISTS = (
-    "nodes", "labels", "edges", "weights", "relations", "types", "removed_edges", "updated", "late",
+    "nodes",
+    "labels",
+    "edges",
+    "weights",
+    "relations",
+    "types",
+    "removed_edges",
+    "updated",
+    "late",
     "forgotten",
-)  # fmt: skip
+)
 
 
 class UpsertBody(Payload):

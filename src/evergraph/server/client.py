@@ -46,12 +46,7 @@ class Client:
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        token: str | None = None,
-        seconds: float = 60.0,
-        ca: Path | None = None,
+        self, url: str, *, token: str | None = None, seconds: float = 60.0, ca: Path | None = None
     ) -> None:
         self.url = url.rstrip("/")
         self.token = token

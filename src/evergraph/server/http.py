@@ -53,12 +53,7 @@ class RefusedError(errors.EvergraphError):
     """
 
     def __init__(
-        self,
-        status: int,
-        sentence: str,
-        *,
-        retry_after: float | None = None,
-        hang_up: bool = False,
+        self, status: int, sentence: str, *, retry_after: float | None = None, hang_up: bool = False
     ) -> None:
         super().__init__(sentence)
         self.status = status

@@ -32,8 +32,14 @@ JSON_NAMES: dict[type, dict[str, str]] = {
     Explanation: {"node": "id", "label": "known"},
 }
 OF_THE_FOLDER = (
-    "snapshot", "keys", "stopped", "snapshot_error", "snapshot_time", "stopped_since", "set_aside",
-)  # fmt: skip
+    "snapshot",
+    "keys",
+    "stopped",
+    "snapshot_error",
+    "snapshot_time",
+    "stopped_since",
+    "set_aside",
+)
 CLASSES = 5  # that an explanation compares
 MOST_NAMES = 1_000  # names of classes in a status; its ``classes`` counts all of them
 

@@ -360,8 +360,10 @@ def arrange_classes(
         verb = "is" if len(small) == 1 else "are"
         logger.info(
             "%s %s left out: fewer than %d nodes (min_class_size)",
-            called(small, names), verb, min_size,
-        )  # fmt: skip
+            called(small, names),
+            verb,
+            min_size,
+        )
     if order == "label":
         return large
     if order == "size":

@@ -9,6 +9,21 @@ from evergraph.studies.table2 import Strategies, Table2
 from evergraph.studies.theorem import Theorem
 
 __all__ = [
-    "Fig4", "Fig5", "Fig6", "Homophily", "Options", "Paper", "Protocols", "Sheet", "Strategies",
-    "Study", "Table1", "Table2", "Table3", "Table4", "Table5", "Theorem", "studies",
-]  # fmt: skip
+    "Fig4",
+    "Fig5",
+    "Fig6",
+    "Homophily",
+    "Options",
+    "Paper",
+    "Protocols",
+    "Sheet",
+    "Strategies",
+    "Study",
+    "Table1",
+    "Table2",
+    "Table3",
+    "Table4",
+    "Table5",
+    "Theorem",
+    "studies",
+]

@@ -22,10 +22,19 @@ from evergraph.studies.base import DatasetStudy, Options, Sheet, Study, studies
 
 PAPERS = ("corafull", "arxiv", "reddit", "products")
 METHODS = {
-    "finetune": "Fine-tune", "ewc": "EWC", "mas": "MAS", "gem": "GEM", "twp": "TWP", "lwf": "LwF",
-    "er-gnn": "ER-GNN", "ssm": "SSM", "sem": "SEM-curvature", "joint": "Joint",
-    "joint-pdgnn": "Joint, PDGNN's backbone", "tem": "PDGNNs-TEM",
-}  # fmt: skip
+    "finetune": "Fine-tune",
+    "ewc": "EWC",
+    "mas": "MAS",
+    "gem": "GEM",
+    "twp": "TWP",
+    "lwf": "LwF",
+    "er-gnn": "ER-GNN",
+    "ssm": "SSM",
+    "sem": "SEM-curvature",
+    "joint": "Joint",
+    "joint-pdgnn": "Joint, PDGNN's backbone",
+    "tem": "PDGNNs-TEM",
+}
 UPPER_BOUNDS = ("joint", "joint-pdgnn")
 QUICK_EPOCHS, QUICK_TASKS = 2, 6
 WITHIN = "within tolerance"
@@ -33,8 +42,13 @@ COLUMNS = ("method", "AA", "AF", "AA global", "paper's AA", "difference", WITHIN
 SHOWN = ("tem", "er-gnn", "lwf", "finetune")
 TABLES = ("table3", "table5")
 SUMMARY = (
-    "table and dataset", "methods", "within tolerance", "outside", "failed", "not run because",
-)  # fmt: skip
+    "table and dataset",
+    "methods",
+    "within tolerance",
+    "outside",
+    "failed",
+    "not run because",
+)
 
 
 class MethodsTable(DatasetStudy):

@@ -128,14 +128,18 @@ def consumption(graph: Graph, papers: str | None) -> list[tuple[str, str, float,
         degree = 2 * known["edges"] / known["nodes"]
     return [
         ("full subnetworks", "full-subgraph", whole * width, "ego sizes x features"),
-        ("full, n·d^L", "full-subgraph", vectors * classes * degree**HOPS * width,
-         f"{vectors} a class x {degree:.1f}^2 x features"),
+        (
+            "full, n·d^L",
+            "full-subgraph",
+            vectors * classes * degree**HOPS * width,
+            f"{vectors} a class x {degree:.1f}^2 x features",
+        ),
         ("GEM, a gradient a task", "gem", gradients + stored * width, "parameters x tasks"),
         ("GEM, a gradient a memory", "gem", MEMORIES * gradients, "the paper's count"),
         ("ER-GNN", "er-gnn", stored * width, f"{nodes} nodes a class"),
         ("SSM and SEM", "ssm", few * width, f"{NEIGHBOURS} neighbours a hop, at most"),
         ("PDGNNs-TEM", "tem", embeddings * width, f"{vectors} embeddings a class"),
-    ]  # fmt: skip
+    ]
 
 
 def _stored(stream: GraphStream, budget: int) -> tuple[float, float, float]:

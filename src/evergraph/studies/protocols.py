@@ -194,9 +194,16 @@ def _draw(name: str, title: str, looks: Mapping[str, Look], results: Results) ->
         axes.set(xlabel="average accuracy after the last task (%)")
         axes.set_title(title, pad=24)
         axes.legend(
-            loc="lower left", bbox_to_anchor=(0, 1), ncols=len(looks), frameon=False,
-            borderaxespad=0.1, borderpad=0.2, handletextpad=0.1, columnspacing=1.2, fontsize=8,
-        )  # fmt: skip
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=len(looks),
+            frameon=False,
+            borderaxespad=0.1,
+            borderpad=0.2,
+            handletextpad=0.1,
+            columnspacing=1.2,
+            fontsize=8,
+        )
 
     return drawn(name, title, Frame(6.2, 3.0, left=0.75, top=0.6), draw)
 

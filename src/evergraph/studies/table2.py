@@ -31,9 +31,15 @@ HOPS = 2
 Found = dict[tuple[str, str], dict[str, Any] | None]
 """A mean and deviation by sampler and ratio."""
 STRATEGIES = {
-    "sgc": "S1", "s2gc": "S2", "ppr": "S3", "appnp": "S3 as released (APPNP)",
-    "reservoir": "reservoir", "mixhop": "MixHop", "h2gcn": "H2GCN", "identity": "no topology",
-}  # fmt: skip
+    "sgc": "S1",
+    "s2gc": "S2",
+    "ppr": "S3",
+    "appnp": "S3 as released (APPNP)",
+    "reservoir": "reservoir",
+    "mixhop": "MixHop",
+    "h2gcn": "H2GCN",
+    "identity": "no topology",
+}
 STRATEGY_HOPS = (1, 2, 3, 4, 5, 6)
 FIXED = {"h2gcn": (2,), "identity": (0,)}  # strategies with a fixed number of hops
 
@@ -82,11 +88,25 @@ def _learned(name: str, ratios: list[str], options: Options) -> list[Sheet]:
         coverage[key] = mean
     notes = options.differences("The paper's recipe; local testing; two hops.")
     return [
-        _sheet(f"table2-{stem}-aa", f"Table 2, {stem}: AA, percent", name, accuracy, ratios,
-               "average_accuracy", notes),
-        _sheet(f"table2-{stem}-coverage", f"Table 2, {stem}: coverage ratio, percent", name,
-               coverage, ratios, "coverage_ratio", notes),
-    ]  # fmt: skip
+        _sheet(
+            f"table2-{stem}-aa",
+            f"Table 2, {stem}: AA, percent",
+            name,
+            accuracy,
+            ratios,
+            "average_accuracy",
+            notes,
+        ),
+        _sheet(
+            f"table2-{stem}-coverage",
+            f"Table 2, {stem}: coverage ratio, percent",
+            name,
+            coverage,
+            ratios,
+            "coverage_ratio",
+            notes,
+        ),
+    ]
 
 
 def _covered(name: str, undirected: bool, ratios: list[str], options: Options) -> Sheet:
@@ -144,9 +164,14 @@ def coverage_of(stream: GraphStream, sampler: str, budget: float, *, seed: int) 
 
 
 def _sheet(
-    name: str, title: str, dataset: str, found: Found, ratios: list[str], metric: str,
+    name: str,
+    title: str,
+    dataset: str,
+    found: Found,
+    ratios: list[str],
+    metric: str,
     notes: tuple[str, ...],
-) -> Sheet:  # fmt: skip
+) -> Sheet:
     """Return our values and the paper's, a row per sampler, a column per ratio."""
     theirs_too = (f"paper's {ratio} % (ours minus it)" for ratio in ratios)
     columns = ("sampler", *(f"{ratio} %" for ratio in ratios), *theirs_too)

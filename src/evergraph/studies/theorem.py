@@ -53,9 +53,15 @@ class Theorem(DatasetStudy):
             e for seed in options.repeats() for e in pseudo_training(graph, count, seed=seed)
         ]
         columns = (
-            "homophily of the ego", "replays", "in the ego", "outside", "ratio",
-            "its class, in the ego", "its class, outside", "ego moves more in",
-        )  # fmt: skip
+            "homophily of the ego",
+            "replays",
+            "in the ego",
+            "outside",
+            "ratio",
+            "its class, in the ego",
+            "its class, outside",
+            "ego moves more in",
+        )
         rows = [_band(effects, low, high) for low, high in (*BANDS, (0.0, 1.01))]
         notes = (
             f"One gradient step of {STEP} on one stored embedding, a linear f_out trained on the "

@@ -25,15 +25,7 @@ from evergraph.tables.names import (
     say_replaced,
     without_replaced,
 )
-from evergraph.tables.sources import (
-    CsvTable,
-    Query,
-    Renamed,
-    Source,
-    StoredFile,
-    as_csv,
-    reason,
-)
+from evergraph.tables.sources import CsvTable, Query, Renamed, Source, StoredFile, as_csv, reason
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 # Columns of a CSV that are read as text: their kind depends on all rows.
@@ -185,11 +177,7 @@ def _read_csv(
 
 
 def _first(
-    source: CsvTable,
-    block: bytes,
-    types: Mapping[str, Any],
-    perhaps: Sequence[str],
-    called: Names,
+    source: CsvTable, block: bytes, types: Mapping[str, Any], perhaps: Sequence[str], called: Names
 ) -> pa.Table:
     """Return the rows of a block that begins with the header, under our names."""
     table = _parse(source, block, types, perhaps)

@@ -35,11 +35,9 @@ _MOST_WATCHED = 64  # numeric columns checked for leaks
 _AS_NAMES = {"category": "read as a category", "text": "read as text", "id": "left out as an id"}
 _LEFT_OUT = {"id": "looks like an id", "empty": "the first rows have no value"}
 _MISREAD = {  # what texts look like, and how to write them
-    r"[-+]?\d*,\d+": (
-        "numbers with a decimal comma, such as", "write 3.5, or give --decimal ,"
-    ),
+    r"[-+]?\d*,\d+": ("numbers with a decimal comma, such as", "write 3.5, or give --decimal ,"),
     r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)": ("dates such as", "write them as 2024-12-31"),
-}  # fmt: skip
+}
 
 
 def guess(values: pa.Array, *, typed: bool) -> str:

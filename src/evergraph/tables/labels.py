@@ -22,14 +22,7 @@ from evergraph.core.errors import DataError, nearest
 from evergraph.core.notices import say
 from evergraph.graphs import UNLABELLED
 from evergraph.tables.arrow import pa, pc
-from evergraph.tables.columns import (
-    as_integers,
-    is_number,
-    is_text,
-    mixed,
-    parsed,
-    wrong_value,
-)
+from evergraph.tables.columns import as_integers, is_number, is_text, mixed, parsed, wrong_value
 
 # Common names of label columns elsewhere.
 MEANT = ("class", "classes", "target", "targets", "y", "category", "group", "outcome", "labels")

@@ -19,10 +19,18 @@ Names = Mapping[str, str]
 """Our names of columns, by the names that they have in a table."""
 # What the two ends of an edge are often called; a further word may follow, as in ``from_id``.
 _PAIRS = (
-    ("from", "to"), ("src", "dst"), ("src", "dest"), ("u", "v"), ("head", "tail"),
-    ("start", "end"), ("sender", "receiver"), ("payer", "payee"), ("parent", "child"),
-    ("citing", "cited"), ("a", "b"),
-)  # fmt: skip
+    ("from", "to"),
+    ("src", "dst"),
+    ("src", "dest"),
+    ("u", "v"),
+    ("head", "tail"),
+    ("start", "end"),
+    ("sender", "receiver"),
+    ("payer", "payee"),
+    ("parent", "child"),
+    ("citing", "cited"),
+    ("a", "b"),
+)
 _REPLACED = "\0"  # marks a column whose name another one takes
 
 

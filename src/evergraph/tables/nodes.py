@@ -148,9 +148,16 @@ def read_nodes(
     if labels is not None and pa.types.is_union(labels.type):
         known_labels = pa.array([v if v is None else str(v) for v in labels.to_pylist()])
     read = read_features(
-        table, columns, roles.features,
-        where=where, written=written, labels=known_labels, before=before, piece=piece, most=most,
-    )  # fmt: skip
+        table,
+        columns,
+        roles.features,
+        where=where,
+        written=written,
+        labels=known_labels,
+        before=before,
+        piece=piece,
+        most=most,
+    )
     if not piece:
         say_missing(where, missing)
     types = filled_texts(table, TYPE, before=before) if roles.types else None

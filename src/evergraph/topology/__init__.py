@@ -6,6 +6,16 @@ from evergraph.topology.mixhop import H2GCN, MixHop
 from evergraph.topology.sgc import APPNP, PPR, S2GC, SGC, Identity, Reservoir
 
 __all__ = [
-    "APPNP", "H2GCN", "PPR", "S2GC", "SGC", "EmbeddingCache", "Identity", "MixHop", "Reservoir",
-    "Stepwise", "TopologyEncoder", "topologies",
-]  # fmt: skip
+    "APPNP",
+    "H2GCN",
+    "PPR",
+    "S2GC",
+    "SGC",
+    "EmbeddingCache",
+    "Identity",
+    "MixHop",
+    "Reservoir",
+    "Stepwise",
+    "TopologyEncoder",
+    "topologies",
+]

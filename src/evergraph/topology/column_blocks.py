@@ -90,9 +90,15 @@ def encoded_blocks(
     if graph.entry_bytes > resources.left // beside:
         engine, beside = LocalEngine(), 1
     blocks = _column_blocks(
-        topology, graph, embeddings, resources, device,
-        at_once=beside, least=engine.workers, first=first,
-    )  # fmt: skip
+        topology,
+        graph,
+        embeddings,
+        resources,
+        device,
+        at_once=beside,
+        least=engine.workers,
+        first=first,
+    )
     logger.info(
         "encoding %d columns in %d blocks: %s of memory left, embeddings %s",
         graph.num_features - first,

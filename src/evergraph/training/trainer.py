@@ -310,7 +310,16 @@ class Adam:
         torch._foreach_add_(steps, 1)
         moments = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq"))
         self._kernel(
-            moved, [parameter.grad for parameter in moved], *moments, [], steps,
-            lr=self.lr, beta1=0.9, beta2=0.999, weight_decay=self.weight_decay, eps=1e-8,
-            amsgrad=False, maximize=False,
-        )  # fmt: skip
+            moved,
+            [parameter.grad for parameter in moved],
+            *moments,
+            [],
+            steps,
+            lr=self.lr,
+            beta1=0.9,
+            beta2=0.999,
+            weight_decay=self.weight_decay,
+            eps=1e-8,
+            amsgrad=False,
+            maximize=False,
+        )

@@ -272,6 +272,9 @@ def test_edges_of_different_relations_or_directions_of_one_are_different_edges(w
     names = [graph.relations.names[kind] for kind in kinds.tolist()]
     found = zip(*ends.tolist(), names, graph.relations.edge_weights().tolist(), strict=True)
     assert sorted(found) == [
-        (0, 2, "knows", 1), (0, 2, "pays", 350), (1, 2, "knows", 7), (2, 0, "pays", 49)
-    ]  # fmt: skip
+        (0, 2, "knows", 1),
+        (0, 2, "pays", 350),
+        (1, 2, "knows", 7),
+        (2, 0, "pays", 49),
+    ]
     assert graph.weights.tolist() == [49, 7, 1, 7]  # of two relations the last

@@ -28,10 +28,7 @@ def folder_of(path: Path, nodes: str | None = NODES, edges: str | None = EDGES) 
 
 def write_tables(folder: Path, graph: Graph, kinds: tuple[str, str], ids: list[Any]) -> None:
     sources, targets = graph.indices.tolist(), graph.edge_rows().tolist()
-    nodes = {
-        "id": ids,
-        "label": [None if label < 0 else label for label in graph.labels.tolist()],
-    }
+    nodes = {"id": ids, "label": [None if label < 0 else label for label in graph.labels.tolist()]}
     if graph.time is not None:
         nodes["time"] = graph.time.tolist()
     nodes |= {f"f{i}": graph.features[:, i].tolist() for i in range(graph.num_features)}

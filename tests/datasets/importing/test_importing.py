@@ -110,10 +110,8 @@ def test_same_as_in_memory(tmp_path_factory, assert_same, data):
 @pytest.mark.usefixtures("in_small_pieces")
 @pytest.mark.parametrize(
     ("node_kind", "edge_kind", "numbers"),
-    [
-        ("csv", "parquet", True), ("parquet", "csv.gz", True), ("csv.gz", "parquet", False),
-    ],
-)  # fmt: skip
+    [("csv", "parquet", True), ("parquet", "csv.gz", True), ("csv.gz", "parquet", False)],
+)
 def test_every_kind_of_file(tmp_path, assert_same, node_kind, edge_kind, numbers):
     ids = [10, 20, 30, 7] if numbers else ["a", "b", "007", "7"]
     nodes = {"id": ids, "label": [3, None, 0, 1], "time": [2, 1, 0, 9], "f": [1.0, 2.0, 3.0, 4.0]}
@@ -169,18 +167,30 @@ MANY = "source,target\n" + "ann,bob\n" * 50
         (NODES, MANY + "cid\n", r"edges\.csv: cannot be read .*row 51: Expected 2 columns, got 1"),
         (NODES, MANY + "cid,dan\n", r"edges\.csv: row 51 has target 'dan': expected the id of a"),
         (NODES + "ann,,1,2\n", EDGES, r"nodes\.csv: row 4 repeats id 'ann' of row 1"),
-        (NODES + "d,,1,2\n" * 9 + "e,,1,x\n", EDGES,
-         r"nodes\.csv: row 13 has 'x' in column 'f': expected a number"),
-        ("id,label\na,0\n", "source,target,relation\n" + "a,a,r\n" * 30 + "a,a,\n",
-         r"edges\.csv: row 31 has no value in column 'relation'"),
-        ("id,label,type\n" + "".join(f"{n},0,t\n" for n in range(30)) + "30,0,\n", EDGES,
-         r"nodes\.csv: row 31 has no value in column 'type'"),
-        ("id,target\n" + "".join(f"{n},\n" for n in range(30)) + "30,inf\n", EDGES,
-         r"nodes\.csv: row 31 has inf in column 'target': expected a finite number, or no value"),
+        (
+            NODES + "d,,1,2\n" * 9 + "e,,1,x\n",
+            EDGES,
+            r"nodes\.csv: row 13 has 'x' in column 'f': expected a number",
+        ),
+        (
+            "id,label\na,0\n",
+            "source,target,relation\n" + "a,a,r\n" * 30 + "a,a,\n",
+            r"edges\.csv: row 31 has no value in column 'relation'",
+        ),
+        (
+            "id,label,type\n" + "".join(f"{n},0,t\n" for n in range(30)) + "30,0,\n",
+            EDGES,
+            r"nodes\.csv: row 31 has no value in column 'type'",
+        ),
+        (
+            "id,target\n" + "".join(f"{n},\n" for n in range(30)) + "30,inf\n",
+            EDGES,
+            r"nodes\.csv: row 31 has inf in column 'target': expected a finite number, or no value",
+        ),
         ("id,labels\na,\nb,;\n", EDGES, r"nodes\.csv: column 'labels' holds no label"),
         ("id,labels,target_x\na,b,1\n", EDGES, r"nodes\.csv: has columns 'labels' and 'target_x'"),
     ],
-)  # fmt: skip
+)
 def test_bad_tables_are_one_sentence(tmp_path, nodes, edges, said):
     """What one row shows is tried in memory, in test_table_folder.py: there is one reader."""
     with pytest.raises(DataError, match=said) as caught:

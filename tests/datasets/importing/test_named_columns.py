@@ -44,11 +44,13 @@ def test_hand_made(tmp_path):
 
 @pytest.mark.usefixtures("in_small_pieces")
 def test_parquet_has_lists_and_categories(tmp_path, assert_same):
-    nodes = pa.table({
-        "id": list(range(12)),
-        "labels": [["b", "a"], None, []] * 4,
-        "type": pa.array(["x", "y", "x"] * 4).dictionary_encode(),
-    })  # fmt: skip
+    nodes = pa.table(
+        {
+            "id": list(range(12)),
+            "labels": [["b", "a"], None, []] * 4,
+            "type": pa.array(["x", "y", "x"] * 4).dictionary_encode(),
+        }
+    )
     pyarrow.parquet.write_table(nodes, tmp_path / "nodes.parquet", row_group_size=5)
     edges = pa.table({"source": [1, 2, 3], "target": [2, 3, 1], "relation": [7, 8, 7]})
     pyarrow.parquet.write_table(edges, tmp_path / "edges.parquet")

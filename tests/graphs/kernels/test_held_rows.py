@@ -12,11 +12,7 @@ from evergraph.core.errors import DataError, UnknownNameError
 from evergraph.graphs import Graph, normalised, smoother
 from evergraph.graphs.kernels import products
 from evergraph.graphs.kernels.products import torch_product
-from evergraph.graphs.kernels.scaled_rows import (
-    ROW_TYPES,
-    RowType,
-    held_rows,
-)
+from evergraph.graphs.kernels.scaled_rows import ROW_TYPES, RowType, held_rows
 from graphs_to_draw import few_each, graph_of, path_pairs, random_graph
 
 HALVES: list[RowType] = ["float16", "bfloat16"]

@@ -71,8 +71,10 @@ def test_hashes_are_those_of_splitmix64():
     # the first three outputs of the published generator from the state 0
     numbers = splitmix64(np.arange(3, dtype=np.uint64), SEED)
     assert [hex(n) for n in numbers.tolist()] == [
-        "0xe220a8397b1dcdaf", "0x6e789e6aa1b965f4", "0x6c45d188009454f",
-    ]  # fmt: skip
+        "0xe220a8397b1dcdaf",
+        "0x6e789e6aa1b965f4",
+        "0x6c45d188009454f",
+    ]
     column, rank = hashed(3, 16)
     assert column.tolist() == [0xF, 0x4, 0xF]  # the last digit of each
     assert rank.tolist() == [1, 2, 6]  # 1 + leading zeros: 0xe, 0x6 and 0x06

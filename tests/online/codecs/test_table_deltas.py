@@ -135,8 +135,10 @@ def test_a_column_says_what_is_done_with_each_row(tables):
     assert len(deltas) == 4
     first, second, cut, gone = deltas
     assert (first.nodes, first.features.tolist(), first.labels) == (
-        ("a", "d"), [[1.0], [4.0]], ("x", None)
-    )  # fmt: skip
+        ("a", "d"),
+        [[1.0], [4.0]],
+        ("x", None),
+    )
     assert (first.updated, first.updated_features.tolist()) == (("b",), [[2.0]])
     assert (first.late, first.edges) == ((("b", "y"),), (("a", "b"), ("a", "d")))
     assert first.weights == (0.5, 2.0)

@@ -90,9 +90,13 @@ def test_a_backup_holds_the_newest_snapshot_and_a_journal_without_a_wal(tmp_path
     assert told[-1] == ("copy", done.bytes, done.bytes)
     files = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
     assert sorted(str(path.relative_to(tmp_path / "copy")) for path in files) == [
-        "acknowledged", "evergraph-learner.json", "journal.sqlite", "snapshot-4/about.json",
-        "snapshot-4/manifest.json", "snapshot-4/state.safetensors",
-    ]  # fmt: skip
+        "acknowledged",
+        "evergraph-learner.json",
+        "journal.sqlite",
+        "snapshot-4/about.json",
+        "snapshot-4/manifest.json",
+        "snapshot-4/state.safetensors",
+    ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "learner"]
     restore(tmp_path / "copy", tmp_path / "made", on_progress=lambda *stage: told.append(stage))
     assert told[-1][0] == "verify"

@@ -99,9 +99,19 @@ def test_of_the_format_file(folder):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"[]", b"1", b"\xff\xfe", b"[" * 100_000, b'{"format": 4}', b'{"format": 2}',
-     b'{"format": 4, "parameters": [1]}', b'{"format": [], "parameters": {}}', b"\0" * 200],
-)  # fmt: skip
+    [
+        b"",
+        b"[]",
+        b"1",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"format": 4}',
+        b'{"format": 2}',
+        b'{"format": 4, "parameters": [1]}',
+        b'{"format": [], "parameters": {}}',
+        b"\0" * 200,
+    ],
+)
 def test_what_is_no_format_file_is_refused_in_one_sentence(tmp_path, content):
     (tmp_path / FORMAT_FILE).write_bytes(content)
     with pytest.raises(DataError, match=FORMAT_FILE):
@@ -237,8 +247,17 @@ def check(whole: Whole, place: Path, count: int, seed: int) -> set[str]:
 
 def test_the_folder_has_all_kinds_of_files_and_no_flip_means_the_same(whole, tmp_path):
     names = {p.name for p in whole.path.rglob("*") if p.is_file() and p.stat().st_size}
-    wanted = {"journal.sqlite", "journal.sqlite-wal", FORMAT_FILE, "acknowledged", "columns.json",
-              "lock", "state.safetensors", "about.json", "manifest.json"}  # fmt: skip
+    wanted = {
+        "journal.sqlite",
+        "journal.sqlite-wal",
+        FORMAT_FILE,
+        "acknowledged",
+        "columns.json",
+        "lock",
+        "state.safetensors",
+        "about.json",
+        "manifest.json",
+    }
     assert names >= wanted
     lock = "lock", 0, 0  # whoever comes writes it anew
     assert whole.after_a(lock, tmp_path / "flipped", readonly=False) == MARK["same"]

@@ -79,14 +79,19 @@ def other(name: str, **content: object) -> Plant:
 # What is damaged of a folder of nine deltas; the snapshot that is gone on with, and what is said.
 MENDED = {
     "the newest snapshot": (
-        (2, 5, 8), flip("snapshot-8/state.safetensors", 0.99), 5,
+        (2, 5, 8),
+        flip("snapshot-8/state.safetensors", 0.99),
+        5,
         "snapshot-8/state.safetensors: its contents have changed since it was written",
     ),
     "a manifest at the last delta": (
-        (2, 9), gone("snapshot-9/manifest.json"), 2, "snapshot-9/manifest.json: cannot be read",
+        (2, 9),
+        gone("snapshot-9/manifest.json"),
+        2,
+        "snapshot-9/manifest.json: cannot be read",
     ),
     "the only snapshot": ((4,), gone("snapshot-4/about.json"), 0, "snapshot-4/about.json"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MENDED)
@@ -112,30 +117,39 @@ CHANGED = (
 # What is damaged of a folder of five deltas and some snapshots; and why it is refused.
 REFUSED = {
     "no intact snapshot": (
-        (2, 4), gone("snapshot-2/about.json", "snapshot-4/about.json"),
+        (2, 4),
+        gone("snapshot-2/about.json", "snapshot-4/about.json"),
         r"no intact snapshot \(.*snapshot-4/about.json.*delta 3:",
     ),
     "a gap": (
-        (), sql("DELETE FROM deltas WHERE seq = 3"),
+        (),
+        sql("DELETE FROM deltas WHERE seq = 3"),
         "journal.sqlite: delta 3 is missing, the next one is 4",
     ),
     "a row": ((), sql(CHANGED.format(4)), "delta 4 cannot be read: a delta's checksum is wrong"),
     "the journal's end": (
-        (), sql("DELETE FROM deltas WHERE seq = 5"), "ends with delta 4, but 5 were acknowledged",
+        (),
+        sql("DELETE FROM deltas WHERE seq = 5"),
+        "ends with delta 4, but 5 were acknowledged",
     ),
     "the journal's end, with snapshots": (
-        (2, 4), sql("DELETE FROM deltas WHERE seq = 5"), "ends with delta 4, but 5 were acknowl",
+        (2, 4),
+        sql("DELETE FROM deltas WHERE seq = 5"),
+        "ends with delta 4, but 5 were acknowl",
     ),
     "a journal older than the snapshot": (
-        (4,), lambda f: (sql("DELETE FROM deltas WHERE seq > 2")(f), gone(ACKNOWLEDGED_FILE)(f)),
+        (4,),
+        lambda f: (sql("DELETE FROM deltas WHERE seq > 2")(f), gone(ACKNOWLEDGED_FILE)(f)),
         "ends with delta 2, but 4 were acknowledged",
     ),
     "no journal": ((), gone(JOURNAL), "journal.sqlite: is missing"),
     "no format": ((), gone(FORMAT_FILE), "evergraph-learner.json: is missing, but the journal"),
     "a later format": (
-        (), other(FORMAT_FILE, format=99, evergraph="9.1"), "format 99, .* evergraph 9.1, which",
+        (),
+        other(FORMAT_FILE, format=99, evergraph="9.1"),
+        "format 99, .* evergraph 9.1, which",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -281,20 +295,22 @@ FORGED = {
     ),
     "a hop": (forged(lambda arrays, _: arrays.pop("embeddings.state_1")), "state_1' is missing"),
     "nobody's array": (
-        forged(lambda arrays, _: arrays.update(other=torch.zeros(1))), "'other' is not one of",
+        forged(lambda arrays, _: arrays.update(other=torch.zeros(1))),
+        "'other' is not one of",
     ),
     "NaN": (state("graph.features", (0, 0), float("nan")), "features' must hold finite numbers"),
     "a name": (state("ids.lengths", 0, 9), "ids.lengths' must add up to 24 bytes"),
     "no name": (state("ids.lengths", 0, -1), "must hold values of 0 or more, not -1"),
     "other features": (
-        forged(lambda _, about: about.update(num_features=10**12)), "features are not",
+        forged(lambda _, about: about.update(num_features=10**12)),
+        "features are not",
     ),
     "a number of the head": (
         forged(lambda arrays, _: arrays.update({"head.view_0.weights": torch.zeros(9, 2)})),
         "cannot be the state of this learner",
     ),
     "letters": (state("ids.bytes", 0, 255), "UnicodeDecodeError"),
-}  # fmt: skip
+}
 
 
 def linked(folder: Path) -> None:
@@ -318,7 +334,8 @@ OF_FILES = {
     "a bit of acknowledged": (flip(ACKNOWLEDGED_FILE, 0.6), ACKNOWLEDGED_FILE, "checksum"),
     "the end of the journal": (  # which who copies the file alone leaves in the WAL
         sql("DELETE FROM deltas WHERE seq > 5", "DELETE FROM keys WHERE seq > 5"),
-        JOURNAL, "7 were acknowledged",
+        JOURNAL,
+        "7 were acknowledged",
     ),
     "a gap": (sql("DELETE FROM deltas WHERE seq = 5"), JOURNAL, "delta 5 is missing"),
     "other bytes": (sql(CHANGED.format(5)), JOURNAL, "delta 5 cannot be read"),
@@ -328,7 +345,9 @@ OF_FILES = {
     "a result": (sql("UPDATE keys SET result = '{}' WHERE seq = 4"), JOURNAL, "the result of"),
     "another manifest": (other("snapshot-5/manifest.json", seq=6), "snapshot-5", "to snapshot-6"),
     "too much acknowledged": (
-        write(ACKNOWLEDGED_FILE, acknowledgement(9)), JOURNAL, "9 were acknowledged",
+        write(ACKNOWLEDGED_FILE, acknowledgement(9)),
+        JOURNAL,
+        "9 were acknowledged",
     ),
     "too little": (write(ACKNOWLEDGED_FILE, acknowledgement(6)), ACKNOWLEDGED_FILE, "holds 6"),
     "nothing acknowledged": (gone(ACKNOWLEDGED_FILE), ACKNOWLEDGED_FILE, "missing"),
@@ -336,24 +355,28 @@ OF_FILES = {
     "an unknown file": (write("notes.txt", b""), "notes.txt", "not belong"),
     "rights": (lambda folder: (folder / JOURNAL).chmod(0o666), JOURNAL, "everybody"),
     "a trigger": (
-        sql("CREATE TRIGGER t AFTER INSERT ON deltas BEGIN DELETE FROM keys; END"), JOURNAL, "'t'",
+        sql("CREATE TRIGGER t AFTER INSERT ON deltas BEGIN DELETE FROM keys; END"),
+        JOURNAL,
+        "'t'",
     ),
     "a foreign table": (sql("CREATE TABLE notes (x)"), JOURNAL, "table 'notes'"),
     "a link": (linked, "snapshot-3", "symbolic link"),
-}  # fmt: skip
+}
 # Found by who opens the folder: its columns are of another width, its history is not replayed.
 OF_THE_LEARNER = {
     "width": (
         lambda folder: store_columns(folder, Scheme((Column("f", BooleanEncoder(flag=True)),))),
-        "columns.json", "gives 2 features",
+        "columns.json",
+        "gives 2 features",
     ),
     "history": (state("prequential.curve", (0, 1), 5, 5), "snapshot-5", "from snapshot-3"),
     "another result": (
         sql("UPDATE keys SET result = replace(result, '\"new_nodes\": 2', '\"new_nodes\": 3')"),
-        JOURNAL, "not what delta 4 gives",
+        JOURNAL,
+        "not what delta 4 gives",
     ),
     "no result": (sql("UPDATE keys SET result = NULL"), JOURNAL, "not what delta 4 gives"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", [*OF_FILES, *OF_THE_LEARNER])

@@ -155,8 +155,10 @@ def test_comes_back_bit_for_bit_and_does_not_hang_on_the_file(tmp_path):
     path = write(tmp_path, 12)
     assert path == tmp_path / "snapshot-12"
     assert sorted(p.name for p in path.iterdir()) == [
-        "about.json", "manifest.json", "state.safetensors",
-    ]  # fmt: skip
+        "about.json",
+        "manifest.json",
+        "state.safetensors",
+    ]
     back = read_snapshot(path)
     (path / snapshot.STATE).write_bytes(b"")
     assert (back.seq, back.about) == (12, ABOUT)

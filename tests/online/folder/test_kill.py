@@ -74,11 +74,7 @@ def test_kills_at_every_step(quick, tmp_path):
 
 
 # What of the third batch is done: half of it applied; nothing; all but the note of it.
-FATAL_IN_A_BATCH = [
-    (SETTLE, 3, 4),
-    (f"{FOLDER}.journal:JournalKeys.insert", 3, 0),
-    (NOTE, 3, 4),
-]
+FATAL_IN_A_BATCH = [(SETTLE, 3, 4), (f"{FOLDER}.journal:JournalKeys.insert", 3, 0), (NOTE, 3, 4)]
 
 
 def test_kills_within_batches(quick, tmp_path):

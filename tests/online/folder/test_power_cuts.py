@@ -104,8 +104,22 @@ def trace(folder: Path, *careless: str) -> list[Step]:
         write(folder, marks, careless)
 
     child = begun(work)
-    watch = ["strace", "-f", "-y", "-p", str(child), "-o", str(noted), "-xx", "-s", "100000000",
-             "-e", f"trace={CALLS}", "-e", "signal=none"]  # fmt: skip
+    watch = [
+        "strace",
+        "-f",
+        "-y",
+        "-p",
+        str(child),
+        "-o",
+        str(noted),
+        "-xx",
+        "-s",
+        "100000000",
+        "-e",
+        f"trace={CALLS}",
+        "-e",
+        "signal=none",
+    ]
     try:
         with subprocess.Popen(watch, stderr=subprocess.PIPE, text=True) as watching:
             said = watching.stderr.readline()

@@ -26,10 +26,15 @@ def trials(name: str, scores: Any, tasks: Any = (), **over: Any) -> Trials:
     stream = {"setting": "class-il"} | over.pop("stream", {})
     config = {"dataset": {"name": "rings"}, "method": {"name": name}, "stream": stream}
     given = {
-        "name": name, "dataset": "rings", "setting": "class-il", "metric": "accuracy",
-        "way": ("local", "balanced"), "config": config | over.pop("config", {}),
-        "scores": by_seed, "tasks": dict(tasks),
-    }  # fmt: skip
+        "name": name,
+        "dataset": "rings",
+        "setting": "class-il",
+        "metric": "accuracy",
+        "way": ("local", "balanced"),
+        "config": config | over.pop("config", {}),
+        "scores": by_seed,
+        "tasks": dict(tasks),
+    }
     return Trials(**given | over)
 
 
@@ -242,9 +247,11 @@ def test_many_comparisons_are_corrected():
 @given(st.lists(st.lists(st.tuples(scores, scores), min_size=2, max_size=4), max_size=5))
 def test_an_interval_says_what_the_corrected_p_says(drawn):
     found = corrected(
-        [compare_trials(*(trials(n, [p[i] for p in pairs]) for i, n in enumerate("ab")))
-         for pairs in drawn]
-    )  # fmt: skip
+        [
+            compare_trials(*(trials(n, [p[i] for p in pairs]) for i, n in enumerate("ab")))
+            for pairs in drawn
+        ]
+    )
     for each in found:
         if each.pairing.shows_spread and abs(each.p_value - 0.05) > 1e-9:
             without_0 = each.difference.low > 0 or each.difference.high < 0
@@ -269,9 +276,14 @@ def test_a_protocol_says_how_results_are_read():
 
 def test_results_in_memory_are_compared():
     small = {
-        "setting": "class-il", "repeats": 2, "epochs": 1, "device": "cpu",
-        "dataset__nodes": 80, "dataset__classes": 4, "dataset__features": 8,
-    }  # fmt: skip
+        "setting": "class-il",
+        "repeats": 2,
+        "epochs": 1,
+        "device": "cpu",
+        "dataset__nodes": 80,
+        "dataset__classes": 4,
+        "dataset__features": 8,
+    }
     a, b = (eg.run("synthetic", method=method, **small) for method in ("adr", "finetune"))
     found = eg.compare(a, b)
     assert found.difference.mean == pytest.approx(a.average_accuracy() - b.average_accuracy())

@@ -22,9 +22,11 @@ from evergraph.reports.runs import grouped
 
 def test_every_group_and_every_run_is_drawn(all_figures):
     assert {kind: len(pictures) for kind, pictures in all_figures.items()} == {
-        "curves": 3, "matrices": 5, "ranks": 0,
+        "curves": 3,
+        "matrices": 5,
+        "ranks": 0,
         "frontier": 2,  # bytes and seconds of the one group of several runs
-    }  # fmt: skip
+    }
     pictures = [picture for kind in all_figures.values() for picture in kind]
     assert len({picture.name for picture in pictures}) == len(pictures)
     for picture in pictures:
@@ -100,8 +102,9 @@ def test_every_method_hangs_at_its_mean_rank(axes):
     assert sorted(float(line.get_xdata()[0]) for line in hung) == [1, 2, 3, 4, 5]
     for line in hung:  # the end of a line is where its name begins, which tells the rank
         rank, _, edge = line.get_xdata()
-        (name,) = [t for t in drawn.texts if f"{rank:.2f}" in t.get_text() and "crit" not in
-                   t.get_text()]  # fmt: skip
+        (name,) = [
+            t for t in drawn.texts if f"{rank:.2f}" in t.get_text() and "crit" not in t.get_text()
+        ]
         assert name.get_position()[1] == line.get_ydata()[2]
         assert (edge < 1) == (rank <= 3)  # the better half at the left
     rows = [text.get_position()[::-1] for text in drawn.texts]

@@ -69,8 +69,14 @@ def test_the_page_is_well_formed_and_loads_nothing(page):
     # What users wrote is told and escaped.
     for bare in ("a <b> & c", "a<b>", "other_&_graph"):
         assert bare not in page
-    for told in ("<title>a &lt;b&gt; &amp; c", "a&lt;b&gt;&amp;&quot;", "3.11.7", "2.13.0",
-                 "1.5 GB", "name = &quot;data/rings.npz&quot;"):  # fmt: skip
+    for told in (
+        "<title>a &lt;b&gt; &amp; c",
+        "a&lt;b&gt;&amp;&quot;",
+        "3.11.7",
+        "2.13.0",
+        "1.5 GB",
+        "name = &quot;data/rings.npz&quot;",
+    ):
         assert told in page
 
 

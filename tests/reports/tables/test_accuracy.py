@@ -45,12 +45,15 @@ def test_runs_under_a_protocol_stand_apart_with_their_own_number(write_run, chan
     runs = collect(tmp_path)
     groups = grouped(runs, tmp_path)
     assert [group.setting for group in groups] == [
-        "class-il", "class-il, protocol llm4gcl", "class-il, protocol puma"
-    ]  # fmt: skip
+        "class-il",
+        "class-il, protocol llm4gcl",
+        "class-il, protocol puma",
+    ]
     table = tables_of(groups)["headline"]
     assert [row[3:5] for row in table.texts] == [
-        ["global, plain", "47.0 ± 0.0"], ["local, plain", "61.0 ± 0.0"]
-    ]  # fmt: skip
+        ["global, plain", "47.0 ± 0.0"],
+        ["local, plain", "61.0 ± 0.0"],
+    ]
     assert next(iter(tables_of(groups))) == "headline"
     told = headline_table(alone(runs))
     assert len(told.rows) == 2

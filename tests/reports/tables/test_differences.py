@@ -152,9 +152,10 @@ def test_methods_are_ranked_over_datasets(seven_datasets):
     told = [(row[0].text, row[2].text, row[4].text, row[7].text) for row in table.rows[:3]]
     # CD = 2.343 · √(12/42) = 1.25: 1 and 3 are told apart, 1 and 2 are not
     assert told == [
-        ("best", "local", "1.00", "best"), ("near", "local", "2.00", "cannot tell"),
+        ("best", "local", "1.00", "best"),
+        ("near", "local", "2.00", "cannot tell"),
         ("far", "local", "3.00", "worse"),
-    ]  # fmt: skip
+    ]
     assert (
         "Left out, since not run on every dataset or not comparable: once and pooled."
         in table.caption
@@ -170,8 +171,9 @@ def test_the_page_has_diagrams_where_there_are_datasets(seven_datasets):
     groups = groups_of(seven_datasets)
     pictures = tuple(map(critical_difference, standings(groups)))
     assert [picture.name for picture in pictures] == [
-        "critical_difference-class-il-local", "critical_difference-class-il-global",
-    ]  # fmt: skip
+        "critical_difference-class-il-local",
+        "critical_difference-class-il-global",
+    ]
     (section,) = shown(groups, pictures)
     assert section.content.count("<figure>") == 2
     assert "Not enough" not in section.content

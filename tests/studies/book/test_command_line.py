@@ -13,9 +13,11 @@ from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig, merged
 
 OPTIONS = {
-    "--dataset": "dataset", "--backbone": "backbone", "--setting": "stream.setting",
+    "--dataset": "dataset",
+    "--backbone": "backbone",
+    "--setting": "stream.setting",
     "--device": "device",
-}  # fmt: skip
+}
 
 
 def typed(command: str) -> RunConfig:

@@ -140,19 +140,27 @@ def reconfigured(**sections: Any) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
-        (edited(at("average_accuracy.local.balanced.mean", lambda mean: mean + 0.01)),
-         r"average_accuracy, local, balanced, is .* matrices give"),
+        (
+            edited(at("average_accuracy.local.balanced.mean", lambda mean: mean + 0.01)),
+            r"average_accuracy, local, balanced, is .* matrices give",
+        ),
         (edited(set_matrix), r"seed 0, local, balanced, is not the one in seed-0/accuracy\.npz"),
-        (edited(at("accuracy_matrix.0.local.plain.0.0", float("nan"))),
-         r"seed 0, local, plain, must hold finite numbers"),
+        (
+            edited(at("accuracy_matrix.0.local.plain.0.0", float("nan"))),
+            r"seed 0, local, plain, must hold finite numbers",
+        ),
         (edited(at("accuracy_matrix.0.local.balanced.0")), r"must have a row for each task"),
         (edited(at("accuracy_matrix.1")), r"seed 1 is missing"),
         (edited(at("versions", {})), r"versions must include evergraph"),
-        (edited(at("dataset.edges", 238)),
-         r"graph differs from the book's: edges must be 240, not 238"),
+        (
+            edited(at("dataset.edges", 238)),
+            r"graph differs from the book's: edges must be 240, not 238",
+        ),
         (edited(at("seconds.train", -1)), r"seconds\.train must be a number of at least 0, not -1"),
-        (edited(at("config.stream.split", [0.8, 0.1, 0.1])),
-         r"stream\.split is .* in result\.json and .* in config"),
+        (
+            edited(at("config.stream.split", [0.8, 0.1, 0.1])),
+            r"stream\.split is .* in result\.json and .* in config",
+        ),
         (lambda run: shutil.rmtree(run / "seed-1"), r"seed-1/accuracy\.npz is missing"),
         (lambda run: (run / "result.json").unlink(), r"is not finished: it has no result\.json"),
         (lambda run: (run / "config.toml").unlink(), r"is not a results folder"),
@@ -164,7 +172,7 @@ def reconfigured(**sections: Any) -> Callable[[Path], None]:
         (reconfigured(stream={"setting": "task-il"}), r"no dataset 'synthetic' in setting task-il"),
         (reconfigured(topology={"hops": 1}), r"topology\.hops must be 2 .* book's slda.*--label"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_run_is_refused_with_one_sentence(mine, plan, tmp_path, spoil, sentence):
     spoil(mine)
     with pytest.raises(EvergraphError, match=sentence) as refused:

@@ -19,7 +19,20 @@ from evergraph.core.targets.numbers import NumberPrediction, Numbers
 from evergraph.core.targets.one_class import OneClass, Prediction, likeliest
 
 __all__ = [
-    "LARGEST", "Key", "Label", "Labels", "LabelsPrediction", "NodeTarget", "NumberPrediction",
-    "Numbers", "OneClass", "Prediction", "Tallies", "Target", "check_id", "likeliest",
-    "target_kinds", "target_of",
-]  # fmt: skip
+    "LARGEST",
+    "Key",
+    "Label",
+    "Labels",
+    "LabelsPrediction",
+    "NodeTarget",
+    "NumberPrediction",
+    "Numbers",
+    "OneClass",
+    "Prediction",
+    "Tallies",
+    "Target",
+    "check_id",
+    "likeliest",
+    "target_kinds",
+    "target_of",
+]

@@ -30,9 +30,17 @@ from evergraph.graphs.targets import read_y
 from evergraph.tables.sources import naming, reason
 
 KEYS = (
-    "edge_index", "y", "y_names", "x", "x_indptr", "x_indices", "x_shape", "x_data", "year",
+    "edge_index",
+    "y",
+    "y_names",
+    "x",
+    "x_indptr",
+    "x_indices",
+    "x_shape",
+    "x_data",
+    "year",
     "edge_weight",
-)  # fmt: skip
+)
 Arrays = dict[str, npt.NDArray[np.generic]]
 
 

@@ -53,9 +53,12 @@ _WEIGHED = """
     WHERE weight > 0 GROUP BY key ORDER BY key"""
 # Only what is asked for later is stored: columns of nulls would take longer than all others.
 _TYPES = {
-    "row": "BIGINT", "source": "INTEGER", "target": "INTEGER", "weight": "FLOAT",
+    "row": "BIGINT",
+    "source": "INTEGER",
+    "target": "INTEGER",
+    "weight": "FLOAT",
     "relation": "VARCHAR",
-}  # fmt: skip
+}
 _PLAIN = "SELECT key FROM ({ways}) ORDER BY key"  # duplicates are dropped while writing
 # The weight of an edge that is listed several times, as in ``graphs.repeats``.
 _TOTAL, _ROWS = "sum(weight::DOUBLE ORDER BY row)", "count(*) FILTER (weight > 0)"

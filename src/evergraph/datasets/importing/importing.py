@@ -273,12 +273,17 @@ class _Stages:
         inputs = self.progress.inputs
         distinct = entries // 2 if inputs.undirected else entries
         report = {
-            "nodes": found.nodes, "edges": edges.rows,
+            "nodes": found.nodes,
+            "edges": edges.rows,
             "doubles": edges.rows - edges.unknown - edges.loops - distinct,
-            "loops": edges.loops, "entries": entries, "classes": found.classes,
-            "features": found.features, "seconds": round(time.monotonic() - self._began, 3),
-            "unknown_edges": edges.unknown, "repeats": edges.repeats,
-        }  # fmt: skip
+            "loops": edges.loops,
+            "entries": entries,
+            "classes": found.classes,
+            "features": found.features,
+            "seconds": round(time.monotonic() - self._began, 3),
+            "unknown_edges": edges.unknown,
+            "repeats": edges.repeats,
+        }
         about: dict[str, Any] = {"inputs": asdict(inputs), "report": report, "loud": found.loud}
         if found.columns is not None:
             about["columns"] = found.columns

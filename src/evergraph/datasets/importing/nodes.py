@@ -25,13 +25,7 @@ from evergraph.tables.columns import TYPE, column, ids, is_number, is_typed
 from evergraph.tables.fitting import SAMPLE, fit_scheme, say_zeros
 from evergraph.tables.hashed import MOST_KEPT
 from evergraph.tables.names import say_replaced
-from evergraph.tables.nodes import (
-    NodeRoles,
-    NodeTable,
-    read_nodes,
-    say_index,
-    texts_of,
-)
+from evergraph.tables.nodes import NodeRoles, NodeTable, read_nodes, say_index, texts_of
 from evergraph.tables.scheme import Scheme, say_new
 from evergraph.tables.sources import Renamed, Source
 from evergraph.tables.values import texts
@@ -149,8 +143,9 @@ class _NodeFiles:
     def open(self, first: pa.Table) -> Iterator[None]:
         """Create the files, and complete them at the end.  first: the first rows"""
         wanted: dict[str, tuple[type[np.number], int | None]] = {
-            "features": (np.float32, self.width), "labels": (np.int64, None)
-        }  # fmt: skip
+            "features": (np.float32, self.width),
+            "labels": (np.int64, None),
+        }
         if "time" in first.column_names:
             wanted["time"] = np.int64, None
         if self._roles.types:

@@ -29,9 +29,13 @@ from evergraph.experiments.build import resolved
 from evergraph.experiments.store import CHOICE, FAILURE, ResultStore, locked, write_whole
 
 _TOLD = (
-    "average_accuracy", "average_forgetting", "coverage_ratio", "memory", "seconds",
+    "average_accuracy",
+    "average_forgetting",
+    "coverage_ratio",
+    "memory",
+    "seconds",
     "peak_rss_bytes",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)

@@ -164,9 +164,13 @@ def choose(
         for trial, result in tried
     ]
     search = {
-        "part": "validation", "testing": options.testing, "seed": best.config.seeds[0],
-        "combinations": combinations, "chosen": best.trial, "values": dict(best.tried),
-    }  # fmt: skip
+        "part": "validation",
+        "testing": options.testing,
+        "seed": best.config.seeds[0],
+        "combinations": combinations,
+        "chosen": best.trial,
+        "values": dict(best.tried),
+    }
     return replace(job, config=laid_over(job.config, best.tried), grid={}), search
 
 

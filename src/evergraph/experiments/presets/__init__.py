@@ -45,8 +45,10 @@ def read_preset(name: str, method: str | None = None) -> dict[str, Any]:
     for other in sorted(others - known.keys()):  # misspelt, or of a plug-in
         logger.warning(
             "preset %s: [methods.%s] is not used: %sno method has that name",
-            name, other, did_you_mean(other, known),
-        )  # fmt: skip
+            name,
+            other,
+            did_you_mean(other, known),
+        )
     own = with_seeds(tables.get(method, {}), where=f"preset {name}")
     base = values.pop("extends", None)
     values = values if base is None else merged(read_preset(base, method), values)

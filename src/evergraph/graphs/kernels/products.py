@@ -26,16 +26,27 @@ class Product(Protocol):
     """Fills ``out`` with scale · Â features + add_scale · add."""
 
     def __call__(
-        self, smoother: ScaledRows, features: Tensor, out: Tensor, *,
-        add: Tensor | None, scale: float, add_scale: float,
-    ) -> None:  # fmt: skip
+        self,
+        smoother: ScaledRows,
+        features: Tensor,
+        out: Tensor,
+        *,
+        add: Tensor | None,
+        scale: float,
+        add_scale: float,
+    ) -> None:
         """features: [columns, dims]; out, add: [rows, dims]."""
 
 
 def numba_product(
-    smoother: ScaledRows, features: Tensor, out: Tensor, *,
-    add: Tensor | None, scale: float, add_scale: float,
-) -> None:  # fmt: skip
+    smoother: ScaledRows,
+    features: Tensor,
+    out: Tensor,
+    *,
+    add: Tensor | None,
+    scale: float,
+    add_scale: float,
+) -> None:
     """Fill ``out`` in one pass without materialising weights or self-loops.
 
     features: float32, float16 or bfloat16 [columns, dims]; out, add: float32 [rows, dims]
@@ -76,9 +87,14 @@ def listed_product(rows: ListedRows, features: Tensor, out: Tensor) -> None:
 
 
 def torch_product(
-    smoother: ScaledRows, features: Tensor, out: Tensor, *,
-    add: Tensor | None, scale: float, add_scale: float,
-) -> None:  # fmt: skip
+    smoother: ScaledRows,
+    features: Tensor,
+    out: Tensor,
+    *,
+    add: Tensor | None,
+    scale: float,
+    add_scale: float,
+) -> None:
     """Fill ``out`` by a product with Â as a matrix; if it is mapped, one range of rows at a time.
 
     Half-precision features are widened first, since torch only multiplies equal types.
@@ -126,9 +142,14 @@ def _flat(matrix: Tensor) -> Flat:
 
 
 def streamed_product(
-    smoother: ScaledRows, features: Tensor, out: Tensor, *,
-    add: Tensor | None, scale: float, add_scale: float,
-) -> None:  # fmt: skip
+    smoother: ScaledRows,
+    features: Tensor,
+    out: Tensor,
+    *,
+    add: Tensor | None,
+    scale: float,
+    add_scale: float,
+) -> None:
     """Fill ``out`` on the features' device; rows of the adjacency are sent a range at a time.
 
     While the device sums one range, the processor reads the next from memory or a file. The kernel

@@ -37,8 +37,10 @@ log = logging.getLogger(__name__)
 _LINE = 64  # bytes of a cache line
 RowType = Literal["float32", "float16", "bfloat16"]
 ROW_TYPES: dict[RowType, torch.dtype] = {
-    "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16,
-}  # fmt: skip
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
 LARGEST = torch.finfo(torch.float16).max
 ROUNDED = 1 << 19  # values at a time on a CPU: 2 MB of memory besides the result
 # Bytes of a row that a GPU program sums: whole rows if they are short. For longer ones a narrow

@@ -65,7 +65,7 @@ def triton_product(
 @triton.jit  # type: ignore[untyped-decorator]
 def row_at(  # type: ignore[no-untyped-def]  # Triton reads annotations: it knows its own only
     features, place, units, columns, inside, UNIT: tl.constexpr
-):  # fmt: skip
+):
     """Return some columns of one row.
 
     units: distance of rows in vectors, which tells the compiler that they begin at multiples of
@@ -77,11 +77,27 @@ def row_at(  # type: ignore[no-untyped-def]  # Triton reads annotations: it know
 
 @triton.jit  # type: ignore[untyped-decorator]
 def sum_rows(  # type: ignore[no-untyped-def]
-    indptr, indices, weights, features, left, out, add,
-    dims, units, out_stride, add_stride, first, scale, add_scale,
-    OWN: tl.constexpr, WEIGHTED: tl.constexpr, ADDED: tl.constexpr,
-    UNIT: tl.constexpr, BLOCK: tl.constexpr, UNROLLED: tl.constexpr,
-):  # fmt: skip
+    indptr,
+    indices,
+    weights,
+    features,
+    left,
+    out,
+    add,
+    dims,
+    units,
+    out_stride,
+    add_stride,
+    first,
+    scale,
+    add_scale,
+    OWN: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    ADDED: tl.constexpr,
+    UNIT: tl.constexpr,
+    BLOCK: tl.constexpr,
+    UNROLLED: tl.constexpr,
+):
     """Fill some columns of one row; programs of the same columns run in parallel."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)

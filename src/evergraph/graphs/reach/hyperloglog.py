@@ -132,8 +132,12 @@ def estimate_reach_sizes(
     rows, back = nodes.unique(return_inverse=True)
     column, rank = (part.to(graph.device) for part in hashed(graph.num_nodes, registers))
     shared = {
-        "sweep": RowSweep.of(graph), "rows": rows, "hops": hops, "column": column, "rank": rank,
-    }  # fmt: skip
+        "sweep": RowSweep.of(graph),
+        "rows": rows,
+        "hops": hops,
+        "column": column,
+        "rank": rank,
+    }
     resources = resources or Resources()
     blocks = _blocks(graph, registers, resources)
     sums = torch.zeros(2, len(rows), dtype=torch.int64, device=graph.device)
@@ -162,9 +166,14 @@ def _blocks(graph: Graph, registers: int, resources: Resources) -> list[tuple[in
 
 
 def sum_registers(
-    block: tuple[int, int], *, sweep: RowSweep, rows: Tensor, hops: int,
-    column: Tensor, rank: Tensor,
-) -> Tensor:  # fmt: skip
+    block: tuple[int, int],
+    *,
+    sweep: RowSweep,
+    rows: Tensor,
+    hops: int,
+    column: Tensor,
+    rank: Tensor,
+) -> Tensor:
     """Return what the first and number of some registers add to the sums.  -> int64 [2, rows]"""
     indptr, indices = sweep.plain
     kind = choose_kernel(entries=len(indices), device=indices.device)
@@ -227,9 +236,16 @@ class NumbaMax:
 
 
 def fill_first(
-    indptr: Array, indices: Array, rows: Array, column: Array, rank: Array, low: int,
-    out: Array, start: int, stop: int,
-) -> None:  # fmt: skip
+    indptr: Array,
+    indices: Array,
+    rows: Array,
+    column: Array,
+    rank: Array,
+    low: int,
+    out: Array,
+    start: int,
+    stop: int,
+) -> None:
     """Fill ``out[start:stop]`` from the one register that each neighbour fills."""
     for i in range(start, stop):
         v = rows[i]
@@ -244,9 +260,8 @@ def fill_first(
 
 
 def fill_maxima(
-    indptr: Array, indices: Array, rows: Array, registers: Array,
-    out: Array, start: int, stop: int,
-) -> None:  # fmt: skip
+    indptr: Array, indices: Array, rows: Array, registers: Array, out: Array, start: int, stop: int
+) -> None:
     """Raise ``out[start:stop]``; four neighbours at a time keep as many reads in flight."""
     one, two, three, four = np.uintp(1), np.uintp(2), np.uintp(3), np.uintp(4)
     for i in range(start, stop):

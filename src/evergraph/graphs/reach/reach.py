@@ -291,8 +291,13 @@ def choose(
         logging.INFO if chosen == "estimated" else logging.DEBUG,
         "reach of %d nodes within %d hops: %s sizes, since %s (predicted for two cores: exact "
         "%.3g s, estimated %.3g s)",
-        len(nodes), hops, chosen, reason, exact, estimated,
-    )  # fmt: skip
+        len(nodes),
+        hops,
+        chosen,
+        reason,
+        exact,
+        estimated,
+    )
     return chosen
 
 

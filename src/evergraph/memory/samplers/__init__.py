@@ -20,8 +20,18 @@ from evergraph.memory.samplers.er_gnn import (
 from evergraph.memory.samplers.stepwise import GreedyCoverageSampler, HerdingSampler, KCentreSampler
 
 __all__ = [
-    "Candidates", "CoverageSampler", "DegreeSampler", "DistributionMatchingSampler",
-    "EmbeddingCoverageSampler", "GradientMatchingSampler", "GreedyCoverageSampler",
-    "HerdingSampler", "InfluenceSampler", "KCentreSampler", "MeanFeatureSampler", "Sampler",
-    "UniformSampler", "samplers",
-]  # fmt: skip
+    "Candidates",
+    "CoverageSampler",
+    "DegreeSampler",
+    "DistributionMatchingSampler",
+    "EmbeddingCoverageSampler",
+    "GradientMatchingSampler",
+    "GreedyCoverageSampler",
+    "HerdingSampler",
+    "InfluenceSampler",
+    "KCentreSampler",
+    "MeanFeatureSampler",
+    "Sampler",
+    "UniformSampler",
+    "samplers",
+]

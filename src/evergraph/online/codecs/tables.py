@@ -52,12 +52,7 @@ Rows = npt.NDArray[np.bool_]
 
 
 def read_rows(
-    table: pa.Table,
-    columns: Columns | Scheme | None,
-    kind: str,
-    *,
-    where: str,
-    noted: bool = False,
+    table: pa.Table, columns: Columns | Scheme | None, kind: str, *, where: str, noted: bool = False
 ) -> NodeTable:
     """Return the rows of a table of nodes for a live learner, from a frame, JSON or lines.
 

@@ -54,10 +54,7 @@ class Finding:
 
 
 def checkup(
-    folder: Path,
-    *,
-    quick: bool = False,
-    on_progress: OnProgress | None = None,
+    folder: Path, *, quick: bool = False, on_progress: OnProgress | None = None
 ) -> list[Finding]:
     """Return all faults of a folder; nothing is changed.
 

@@ -17,10 +17,7 @@ from evergraph.online.codecs.delta_bytes import delta_from_bytes
 from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal, JournalEntry, named
-from evergraph.online.folder.markers import (
-    ACKNOWLEDGED_FILE,
-    FORMAT_FILE,
-)
+from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, FORMAT_FILE
 from evergraph.online.folder.snapshot import STATE, read_snapshot, snapshots_in
 from evergraph.online.folder.status import Progress, Replaying
 from evergraph.online.learner import OnlineLearner

@@ -180,9 +180,17 @@ class HopStates(KeptArrays):
             found = differences(*given, compiled=graph.compiled)
         last = hop + 1 == self.topology.hops or self._messages[hop + 1] is not None
         return correct(
-            graph, self.smoother, self._source(hop), found, pushed, states, self._drifts[hop].array,
-            new=change.new, most=self._most, onward=None if last else direct,
-        )  # fmt: skip
+            graph,
+            self.smoother,
+            self._source(hop),
+            found,
+            pushed,
+            states,
+            self._drifts[hop].array,
+            new=change.new,
+            most=self._most,
+            onward=None if last else direct,
+        )
 
     def _sum_anew(self, nodes: Tensor, hop: int) -> None:
         """Recompute hop + 1 of some nodes from all their in-neighbours."""

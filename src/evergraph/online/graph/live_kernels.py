@@ -83,9 +83,21 @@ def list_met(tally, rows):  # type: ignore[no-untyped-def]
 
 @compiled
 def fill_pushed(  # type: ignore[no-untyped-def]
-    nodes, starts, counts, pool, weights, direct_rows, direct_places, direct_weights,
-    loops, rows, tally, indptr, places, given,
-):  # fmt: skip
+    nodes,
+    starts,
+    counts,
+    pool,
+    weights,
+    direct_rows,
+    direct_places,
+    direct_weights,
+    loops,
+    rows,
+    tally,
+    indptr,
+    places,
+    given,
+):
     """List for every row the differences that reach it: along edges, its own, direct ones.
 
     Clears ``tally``.
@@ -174,9 +186,22 @@ def _fetch(values, rows, i, stop, width):  # type: ignore[no-untyped-def]
 
 @compiled
 def differ(  # type: ignore[no-untyped-def]
-    nodes, former, sent, before, width, values, left, known, were, symmetric, place, out, sizes,
-    start, stop,
-):  # fmt: skip
+    nodes,
+    former,
+    sent,
+    before,
+    width,
+    values,
+    left,
+    known,
+    were,
+    symmetric,
+    place,
+    out,
+    sizes,
+    start,
+    stop,
+):
     """Fill rows of ``out``, from ``place`` on, with what messages of nodes differ by, and peaks.
 
     former: instead, with the messages as they were; sent, before: nodes whose values changed, and
@@ -373,9 +398,31 @@ def _columns(  # type: ignore[no-untyped-def]
 
 @compiled
 def correct(  # type: ignore[no-untyped-def]
-    rows, indptr, places, weights, differences, sizes, left, known, were, lists, right, source,
-    loops, first, symmetric, most, rounding, width, values, drift, out, peaks, start, stop,
-):  # fmt: skip
+    rows,
+    indptr,
+    places,
+    weights,
+    differences,
+    sizes,
+    left,
+    known,
+    were,
+    lists,
+    right,
+    source,
+    loops,
+    first,
+    symmetric,
+    most,
+    rounding,
+    width,
+    values,
+    drift,
+    out,
+    peaks,
+    start,
+    stop,
+):
     """Correct rows of ``values``, or sum them anew where that costs as much or rounding may show.
 
     differences, source: ``Flat``; left: the diagonal of L; known, were: nodes for which it changed,

@@ -24,12 +24,7 @@ from evergraph.online.graph.growing_array import (
 )
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import ROWS
-from evergraph.online.graph.neighbour_lists import (
-    Entries,
-    FrozenLists,
-    NeighbourLists,
-    distinct,
-)
+from evergraph.online.graph.neighbour_lists import Entries, FrozenLists, NeighbourLists, distinct
 from evergraph.online.identifiers import IdTable
 from evergraph.online.pieces import Pieces
 from evergraph.topology.rowwise import block_product, unit_rows

@@ -251,9 +251,15 @@ class Direct(NamedTuple):
 
 
 def differences(
-    smoother: LiveSmoother, sent: ChangedRows, nodes: Array, values: Tensor, direct: Direct,
-    states: GrowingArray, *, compiled: bool,
-) -> Differences:  # fmt: skip
+    smoother: LiveSmoother,
+    sent: ChangedRows,
+    nodes: Array,
+    values: Tensor,
+    direct: Direct,
+    states: GrowingArray,
+    *,
+    compiled: bool,
+) -> Differences:
     """Return what messages differ by.
 
     sent: messages that changed; nodes: of these, and those whose factor r did, ascending, int64
@@ -269,9 +275,18 @@ def differences(
 
 
 def _differ(
-    smoother: LiveSmoother, sent: Array, before: Array, values: Array, found: Differences,
-    nodes: Array, place: int, states: GrowingArray, *, former: bool, compiled: bool,
-) -> None:  # fmt: skip
+    smoother: LiveSmoother,
+    sent: Array,
+    before: Array,
+    values: Array,
+    found: Differences,
+    nodes: Array,
+    place: int,
+    states: GrowingArray,
+    *,
+    former: bool,
+    compiled: bool,
+) -> None:
     """Fill in some differences from a place on; former: the old messages of nodes instead.
 
     sent, before: nodes whose values changed, ascending, and their old ones
@@ -282,10 +297,18 @@ def _differ(
 
             width = values.shape[1]
             given = (
-                nodes, former, sent, before.reshape(-1), width, values.reshape(-1),
-                *smoother.changed, smoother.scheme == "symmetric", place, found.rows.reshape(-1),
+                nodes,
+                former,
+                sent,
+                before.reshape(-1),
+                width,
+                values.reshape(-1),
+                *smoother.changed,
+                smoother.scheme == "symmetric",
+                place,
+                found.rows.reshape(-1),
                 found.sizes,
-            )  # fmt: skip
+            )
 
             def work(some: slice, given: tuple[Any, ...] = given, at: int = part.start) -> None:
                 differ(*given, at + some.start, at + some.stop)
@@ -307,9 +330,18 @@ def _differ(
 
 
 def correct(
-    graph: GrowingGraph, smoother: LiveSmoother, source: Tensor, found: Differences, pushed: Pushed,
-    states: GrowingArray, drift: Array, *, new: Tensor, most: float, onward: Direct | None,
-) -> ChangedRows:  # fmt: skip
+    graph: GrowingGraph,
+    smoother: LiveSmoother,
+    source: Tensor,
+    found: Differences,
+    pushed: Pushed,
+    states: GrowingArray,
+    drift: Array,
+    *,
+    new: Tensor,
+    most: float,
+    onward: Direct | None,
+) -> ChangedRows:
     """Correct rows of ``states`` in place, and return them.
 
     Rows are recomputed instead where correcting them would cost as much, where they are new, and
@@ -337,9 +369,18 @@ def correct(
 
 
 def _correct(
-    graph: GrowingGraph, smoother: LiveSmoother, source: Tensor, found: Differences, pushed: Pushed,
-    first: int, most: float, values: Array, drift: Array, after: Differences, part: slice,
-) -> None:  # fmt: skip
+    graph: GrowingGraph,
+    smoother: LiveSmoother,
+    source: Tensor,
+    found: Differences,
+    pushed: Pushed,
+    first: int,
+    most: float,
+    values: Array,
+    drift: Array,
+    after: Differences,
+    part: slice,
+) -> None:
     """Correct some rows; see the compiled form."""
     nodes, starts = pushed.rows[part], pushed.indptr[part.start : part.stop + 1]
     pairs = slice(starts[0], starts[-1])
@@ -371,20 +412,39 @@ def _correct(
 
 
 def _correct_compiled(
-    graph: GrowingGraph, smoother: LiveSmoother, source: Tensor, found: Differences, pushed: Pushed,
-    first: int, most: float, values: Array, drift: Array, after: Differences, part: slice,
-) -> None:  # fmt: skip
+    graph: GrowingGraph,
+    smoother: LiveSmoother,
+    source: Tensor,
+    found: Differences,
+    pushed: Pushed,
+    first: int,
+    most: float,
+    values: Array,
+    drift: Array,
+    after: Differences,
+    part: slice,
+) -> None:
     from evergraph.graphs.kernels.numba_sum import Flat
     from evergraph.online.graph import live_kernels
 
     width, (*lists, weights) = values.shape[1], graph.into.lying()
     flat = (values.reshape(-1), drift, after.rows.reshape(-1), after.sizes)
     given = (
-        *pushed, Flat(found.rows.reshape(-1), width), found.sizes, *smoother.changed,
-        (*lists, () if weights is None else weights), smoother.columns,
-        Flat(source.numpy().reshape(-1), width), int(smoother.self_loops), first,
-        smoother.scheme == "symmetric", np.float32(most), ROUNDING, width, *flat,
-    )  # fmt: skip
+        *pushed,
+        Flat(found.rows.reshape(-1), width),
+        found.sizes,
+        *smoother.changed,
+        (*lists, () if weights is None else weights),
+        smoother.columns,
+        Flat(source.numpy().reshape(-1), width),
+        int(smoother.self_loops),
+        first,
+        smoother.scheme == "symmetric",
+        np.float32(most),
+        ROUNDING,
+        width,
+        *flat,
+    )
     in_parts(
         lambda some: live_kernels.correct(*given, part.start + some.start, part.start + some.stop),
         np.diff(pushed.indptr[part.start : part.stop + 1]) + 3,

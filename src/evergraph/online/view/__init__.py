@@ -5,7 +5,4 @@ from evergraph.online.view.learner_view import LearnerView
 from evergraph.online.view.page import FEW, Answer, History, Page, Status
 from evergraph.online.view.suggestions import Suggestion
 
-__all__ = [
-    "FEW", "Answer", "Explanation", "History", "LearnerView", "Page", "Status",
-    "Suggestion",
-]  # fmt: skip
+__all__ = ["FEW", "Answer", "Explanation", "History", "LearnerView", "Page", "Status", "Suggestion"]

@@ -34,15 +34,18 @@ class Price:
 
 
 BYTES = Price(
-    "bytes", "kept between tasks",
+    "bytes",
+    "kept between tasks",
     lambda entry: inf if entry.run.keeps_everything else float(entry.run.result["memory"]["bytes"]),
-    lambda amount: size(round(amount)).replace(".0", ""), (1e5, 5e8),
-)  # fmt: skip
+    lambda amount: size(round(amount)).replace(".0", ""),
+    (1e5, 5e8),
+)
 SECONDS = Price(
-    "seconds", "learning: embed and train, one seed",
+    "seconds",
+    "learning: embed and train, one seed",
     lambda entry: sum(seconds_a_seed(entry.run, phase) for phase in ("embed", "train")),
     lambda amount: f"{amount:,.10g} s",
-)  # fmt: skip
+)
 
 
 def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
@@ -98,10 +101,19 @@ def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
             marks: dict[str, Any] = {"color": look.colour, "marker": look.marker, "markersize": 5}
             handles.append(Line2D([], [], linestyle=lines[name], **marks))
         figure.legend(  # of families, at the bottom, in two columns
-            handles, [picture.shortened(name, 28) for name in named], loc="lower left",
-            bbox_to_anchor=(figure.subplotpars.left - 0.02, 0), ncols=2, frameon=False, fontsize=8,
-            borderaxespad=0.2, borderpad=0.2, labelspacing=0.3, columnspacing=1.4, handlelength=2.4,
-        )  # fmt: skip
+            handles,
+            [picture.shortened(name, 28) for name in named],
+            loc="lower left",
+            bbox_to_anchor=(figure.subplotpars.left - 0.02, 0),
+            ncols=2,
+            frameon=False,
+            fontsize=8,
+            borderaxespad=0.2,
+            borderpad=0.2,
+            labelspacing=0.3,
+            columnspacing=1.4,
+            handlelength=2.4,
+        )
 
     name = f"frontier-{price.name}-{group.slug}"
     return picture.drawn(name, f"{group.title}, {price.name}", frame, draw, rows=2)

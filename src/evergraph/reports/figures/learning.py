@@ -38,19 +38,34 @@ def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
         for entry, (testing, line) in product(group.entries, LINES.items()):
             look, local, curve = looks[entry.name], testing == "local", _curve(entry, testing)
             axes.plot(
-                entry.run.tested_after, curve, linestyle=line, color=look.colour,
-                marker=look.marker, markevery=max(1, len(curve) // 6),
+                entry.run.tested_after,
+                curve,
+                linestyle=line,
+                color=look.colour,
+                marker=look.marker,
+                markevery=max(1, len(curve) // 6),
                 markerfacecolor=look.colour if local else "white",
-                linewidth=1.5 if local else 1.0, alpha=1.0 if local else 0.75, clip_on=False,
-            )  # fmt: skip
+                linewidth=1.5 if local else 1.0,
+                alpha=1.0 if local else 0.75,
+                clip_on=False,
+            )
         low, high = axes.get_ylim()
         inches = height - frame.top - frame.bottom
         _name_ends(axes, group, looks, gap=(high - low) * LABEL / inches)
         lines = [axes.plot([], [], linestyle=line, color=picture.INK)[0] for line in LINES.values()]
         axes.legend(  # between title and axes
-            lines, list(LINES), loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False,
-            borderaxespad=0.1, borderpad=0.2, handletextpad=0.4, columnspacing=1.2, fontsize=8,
-        )  # fmt: skip
+            lines,
+            list(LINES),
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=2,
+            frameon=False,
+            borderaxespad=0.1,
+            borderpad=0.2,
+            handletextpad=0.4,
+            columnspacing=1.2,
+            fontsize=8,
+        )
 
     return picture.drawn(f"learning_curves-{group.slug}", group.title, frame, draw)
 

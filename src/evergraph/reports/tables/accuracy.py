@@ -37,10 +37,13 @@ SUMMARY_METRICS = tuple(
     for short, metric in (("AA", "average_accuracy"), ("AF", "average_forgetting"))
 )
 MEASURES = (
-    ("AAA", "anytime_accuracy"), ("ECE", "calibration_error"),
-    ("AUROC", "rejection_auroc"), ("FWT", "forward_transfer"),
-    ("AP", "average_precision"), ("MAE", "mae"),
-)  # fmt: skip
+    ("AAA", "anytime_accuracy"),
+    ("ECE", "calibration_error"),
+    ("AUROC", "rejection_auroc"),
+    ("FWT", "forward_transfer"),
+    ("AP", "average_precision"),
+    ("MAE", "mae"),
+)
 BEYOND = tuple(
     (short, name, testing) for testing in ("local", "global") for short, name in MEASURES
 )

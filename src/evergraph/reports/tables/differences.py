@@ -29,10 +29,12 @@ DIFFERENCE_COLUMNS = (
     ),
 )
 RANK_COLUMNS = (
-    TableColumn("method"), TableColumn("setting"), TableColumn("testing"),
+    TableColumn("method"),
+    TableColumn("setting"),
+    TableColumn("testing"),
     *numbers(("datasets", "mean rank", "critical difference", "Friedman p")),
     TableColumn("from the best"),
-)  # fmt: skip
+)
 
 
 def differences_table(groups: Sequence[Group], against: str | None = None) -> Table | None:
@@ -106,11 +108,17 @@ def ranks_table(groups: Sequence[Group]) -> Table | None:
             zip(standing.methods, ranks.mean_ranks, strict=True)
         ):
             verdict = "worse" if ranks.differ(0, place) else "cannot tell"
-            rows.append((
-                Cell(method), Cell(standing.setting), Cell(standing.testing),
-                Cell(str(count), (count,)), Cell(f"{rank:.2f}", (rank,)),
-                Cell(f"{ranks.critical_difference:.2f}", (ranks.critical_difference,)),
-                Cell(p_value, (ranks.friedman_p,)), Cell(verdict if place else "best"),
-            ))  # fmt: skip
+            rows.append(
+                (
+                    Cell(method),
+                    Cell(standing.setting),
+                    Cell(standing.testing),
+                    Cell(str(count), (count,)),
+                    Cell(f"{rank:.2f}", (rank,)),
+                    Cell(f"{ranks.critical_difference:.2f}", (ranks.critical_difference,)),
+                    Cell(p_value, (ranks.friedman_p,)),
+                    Cell(verdict if place else "best"),
+                )
+            )
         blocks.append(tuple(rows))
     return Table("ranks", caption, RANK_COLUMNS, tuple(blocks))

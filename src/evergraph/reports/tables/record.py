@@ -14,10 +14,15 @@ from evergraph.reports.runs import Entry, Finished, Group
 _MARKDOWN_MARKS = {0: "{}", 1: "**{}**", 2: "<u>{}</u>"}
 _LATEX_MARKS = {0: "%s", 1: r"\textbf{%s}", 2: r"\underline{%s}"}
 ESCAPES = {
-    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "±": r"$\pm$", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-}  # fmt: skip
+}
 LONG = 18  # characters from which a cell may be wrapped
 FIRST = ' class="first"'  # the first row of a block, which has a rule above it
 _HTML_MARKS = {0: "{}", 1: "<b>{}</b>", 2: "<u>{}</u>"}
@@ -161,12 +166,21 @@ def latex(table: Table) -> str:
         for block in table.blocks
     )
     lines = [
-        r"% needs \usepackage{booktabs}", r"\begin{table}", r"\centering",
-        f"\\caption{{{escaped_latex(table.caption)}}}", f"\\label{{tab:{table.name}}}",
-        f"\\begin{{tabular}}{{{alignment}}}", r"\toprule",
-        line(escaped_latex(column.name) for column in table.columns), r"\midrule",
-        body, r"\bottomrule", r"\end{tabular}", r"\end{table}", "",
-    ]  # fmt: skip
+        r"% needs \usepackage{booktabs}",
+        r"\begin{table}",
+        r"\centering",
+        f"\\caption{{{escaped_latex(table.caption)}}}",
+        f"\\label{{tab:{table.name}}}",
+        f"\\begin{{tabular}}{{{alignment}}}",
+        r"\toprule",
+        line(escaped_latex(column.name) for column in table.columns),
+        r"\midrule",
+        body,
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+        "",
+    ]
     return "\n".join(lines)
 
 
