@@ -1,6 +1,8 @@
 """What ``import evergraph as eg`` offers, and what somebody types who has read nothing."""
 
 import ast
+import inspect
+import pkgutil
 import re
 import subprocess
 import sys
@@ -96,6 +98,25 @@ def test_entry_points_are_imported_for_what_nothing_has():
     with pytest.raises(errors.UnknownNameError):
         methods.resolve("nobody")
     assert plugins._installed_loaded
+
+
+def test_every_public_method_is_described_here_or_by_a_parent():
+    bare = []
+    for module in pkgutil.walk_packages(evergraph.__path__, "evergraph."):
+        if module.name in {"evergraph.__main__", "evergraph.graphs.kernels.triton_sum"}:
+            continue
+        for cls in vars(import_module(module.name)).values():
+            ours = inspect.isclass(cls) and cls.__module__ == module.name
+            if not ours or cls.__name__.startswith("_"):
+                continue
+            for name, member in vars(cls).items():
+                own = getattr(member, "__name__", name) == name  # not a default that is a function
+                method = (inspect.isfunction(member) and own) or isinstance(
+                    member, property | classmethod
+                )
+                if method and not name.startswith("_") and not inspect.getdoc(getattr(cls, name)):
+                    bare.append(f"{module.name}.{cls.__name__}.{name}")
+    assert not bare
 
 
 def test_a_class_has_a_name_of_its_own():

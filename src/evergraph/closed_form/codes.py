@@ -100,7 +100,6 @@ class ClassCodes(TopologyEncoder):
         return torch.cat([near, far], dim=1)
 
     def scaled(self, rows: Tensor, *, together: bool = False) -> Tensor:
-        """Return embeddings scaled to unit length, hop by hop."""
         hops = rows.tensor_split(self.hops, dim=1)
         return torch.cat([unit_rows(hop.contiguous(), together=together) for hop in hops], dim=1)
 

@@ -90,7 +90,6 @@ class KernelMap(ViewMap):
 
     @property
     def sizes(self) -> Mapping[int, int]:
-        """Width of each part."""
         return {part: rows.shape[1] for part, rows in self.landmarks.items()}
 
     @property
@@ -110,7 +109,6 @@ class KernelMap(ViewMap):
         return min(super().at_a_time, max(values // sum(self.sizes.values()), 1))
 
     def narrowed(self, width: int) -> Self:
-        """Return the map of the first landmarks."""
         return replace(self, landmarks={part: z[:width] for part, z in self.landmarks.items()})
 
     def without(self, places: Tensor) -> Self:
@@ -141,7 +139,6 @@ class KernelMap(ViewMap):
         return {part: _squared(rows) for part, rows in self.landmarks.items()}
 
     def cut(self, vectors: Tensor) -> dict[int, Tensor]:
-        """Return the parts that views need from concatenated vectors, with the constant."""
         return beside_constant(super().cut(vectors), self.level)
 
     def with_constant(self, vectors: Matrix) -> Matrix:

@@ -145,7 +145,6 @@ class NodeMemory(NodeSample):
     """
 
     def clear(self) -> None:
-        """Remove all nodes."""
         super().clear()
         self.heads: MemoryHeads | None = None
 
@@ -207,7 +206,6 @@ class NodeMemory(NodeSample):
         return sum(tensor.nbytes for tensor in super().state().values())
 
     def state(self) -> dict[str, Tensor]:
-        """Return everything kept, by name."""
         if self.heads is None:
             return super().state()
         heads = {"heads": torch.stack([*self.heads.heads]), "weights": self.heads.weights}

@@ -73,7 +73,6 @@ class RelationHops(TopologyEncoder):
         return 2 * self.parts + 1
 
     def inputs(self, graph: Graph) -> Graph:
-        """Return the graph with the features to propagate."""
         features = widened(graph.features, self.width)
         if graph.types is not None:
             features += type_codes(graph, self.width)
@@ -98,7 +97,6 @@ class RelationHops(TopologyEncoder):
         return torch.cat(states, dim=1)
 
     def scaled(self, rows: Tensor, *, together: bool = False) -> Tensor:
-        """Return embeddings scaled to unit length, part by part."""
         parts = rows.tensor_split(self.parts, dim=1)
         return torch.cat([unit_rows(part.contiguous(), together=together) for part in parts], dim=1)
 

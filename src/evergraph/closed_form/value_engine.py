@@ -51,7 +51,6 @@ class ValueEngine(ViewEngine):
 
     @property
     def nodes(self) -> int:
-        """Number of nodes counted."""
         return int(self.sums_[0].mass_.max()) if len(self.sums_[0].mass_) else 0
 
     def grow(self, classes: int) -> None:
@@ -73,7 +72,6 @@ class ValueEngine(ViewEngine):
         return sums.moments(list(range(sums.targets)))
 
     def solution(self, place: int) -> RidgeSolution:
-        """Return V of a view with what leaving nodes out needs."""
         problem = self._moments(self.sums_[place]).problem(centred=True)
         penalty = self.penalty(self.map.views[place])
         return problem.solution(float(self.strengths_[place]), penalty)

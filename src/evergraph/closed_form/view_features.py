@@ -118,7 +118,6 @@ class ViewFeatures(Backbone):
         self.place(self.device)
 
     def place(self, device: torch.device, resources: Resources | None = None) -> None:
-        """Move weights to a device, and compute hops and codes there, within ``resources``."""
         super().place(device, resources)
         self._caches = tuple(
             EmbeddingCache(topology, device=device, storage=self.storage, resources=resources)
@@ -279,7 +278,6 @@ class ViewFeatures(Backbone):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Return class scores of some nodes.  -> [rows, classes]"""
         assert self.head is not None
         asked = inputs if rows is None else inputs.of(rows)
         weights = self._weights(coded=inputs.codes is not None)

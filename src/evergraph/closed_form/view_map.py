@@ -246,12 +246,10 @@ class RandomMap(ViewMap):
 
     @property
     def width(self) -> int:
-        """Number of features per view."""
         return next(iter(self.matrices.values())).shape[1]
 
     @property
     def sizes(self) -> Mapping[int, int]:
-        """Width of each part."""
         return {part: len(matrix) for part, matrix in self.matrices.items()}
 
     @property
@@ -265,7 +263,6 @@ class RandomMap(ViewMap):
         return next(iter(self.matrices.values())).device
 
     def narrowed(self, width: int) -> Self:
-        """Return the map of the first features of every view, with unchanged values."""
         first = {part: matrix[:, :width] for part, matrix in self.matrices.items()}
         return replace(self, matrices=first, total=self.total or self.width)
 
@@ -274,7 +271,6 @@ class RandomMap(ViewMap):
         return {part: product(rows, self.matrices[part]) for part, rows in parts.items()}
 
     def features(self, view: View, projected: Parts) -> Tensor:
-        """Return φ_v.  -> [n, m]"""
         first, *others = (projected[part] for part in self.needed(view))
         out, scale = torch.empty_like(first), self.scale(view)
 
@@ -294,7 +290,6 @@ class RandomMap(ViewMap):
         return math.sqrt(2 / ((self.total or self.width) * count))
 
     def slopes(self, view: View, projected: Parts, weights: Tensor, parts: Parts) -> Parts:
-        """Return Wᵀ diag(Σ_b x_b R_b > 0) R_bᵀ of every part, with the scale of φ_v."""
         passed = self.features(view, projected) > 0  # [1, m]
         through = (weights.t() * passed).mul_(self.scale(view))  # [classes, m]
         return {part: through @ self.matrices[part].t() for part in self.needed(view)}

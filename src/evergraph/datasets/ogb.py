@@ -52,7 +52,6 @@ class OgbDataset(PublishedDataset):
         ogb_master(self.ogb_name)
 
     def read(self, folder: Path) -> Graph:
-        """Return the graph of OGB's raw files."""
         master = ogb_master(self.ogb_name)
         with redirect_stdout(sys.stderr):  # ogb prints its progress
             return read_raw(folder / master["download_name"] / "raw", master)
@@ -92,11 +91,9 @@ class Papers(OgbDataset):
     folders: ClassVar[tuple[str, str]] = ("as-listed", "both-ways")
 
     def load(self, cache: Path, how: Fetch | None = None) -> Graph:
-        """Return the graph as published."""
         return self._kept(cache / self.name, undirected=False, how=how)
 
     def load_both_ways(self, cache: Path) -> Graph:
-        """Return the undirected graph."""
         return self._kept(cache / self.name, undirected=True)
 
     def load_outline(self, cache: Path) -> Graph:

@@ -96,7 +96,6 @@ class PygDataset(PublishedDataset):
         require("torch_geometric", extra="pyg", why=f"reading dataset {self.name!r}")
 
     def read(self, folder: Path) -> Graph:
-        """Return the graph that PyG parses from the raw files."""
         self.check_reader()
         import torch_geometric.datasets
 

@@ -152,7 +152,6 @@ class Synthetic(Part, Dataset):
                 raise ConfigurationError(said)
 
     def load(self, cache: Path) -> Graph:
-        """Draw the graph; nothing is kept under ``cache``."""
         sizes = class_sizes(self.nodes, self.classes, self.class_imbalance)
         model = BlockModel(sizes, self._weights(), generator=seeded(self.seed, "edges"))
         edges = round(self.nodes * self.mean_degree / 2)

@@ -136,14 +136,12 @@ class ADR(BackboneLearner):
         return sum((sums.usage for sums in self.layers_), self.statistics_.usage)
 
     def state(self) -> dict[str, Tensor]:
-        """Return everything that later tasks depend on, as named CPU tensors."""
         parts = {f"layers.{place}": sums.state() for place, sums in enumerate(self.layers_)}
         parts["statistics"] = self.statistics_.state()
         named = {f"{part}.{k}": v.cpu() for part, kept in parts.items() for k, v in kept.items()}
         return super().state() | named
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        """Restore what ``state`` returned."""
         super().restore(state, label_space)
         for place, sums in enumerate(self.layers_):
             sums.restore(part_of(state, f"layers.{place}."))

@@ -346,7 +346,6 @@ class Analytic(WholeTaskLearner):
 
     @property
     def recomputed(self) -> tuple[int, int] | None:
-        """Number of old embeddings recomputed, and the number of all old embeddings."""
         return self.growing_.cost if self.refresh == "embeddings" else None
 
     @property
@@ -356,7 +355,6 @@ class Analytic(WholeTaskLearner):
         return usage + self.validation_.usage if self.regularisation == "validation" else usage
 
     def state(self) -> dict[str, Tensor]:
-        """Return everything that later tasks depend on, as named CPU tensors."""
         self.solve()
         parts = {"statistics": self.statistics_.state(), "ledger": self.ledger_.state()}
         if self.regularisation == "validation":
@@ -368,7 +366,6 @@ class Analytic(WholeTaskLearner):
         return super().state() | kept | self.growing_.state()
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        """Restore what ``state`` returned."""
         super().restore(state, label_space)
         self._take_targets(label_space)
         answers = part_of(state, "answers.")

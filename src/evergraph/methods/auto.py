@@ -130,7 +130,6 @@ class Auto(WholeTaskLearner):
 
     @classmethod
     def backbone_by_default(cls, **parameters: Any) -> str:
-        """Return the name of the backbone that suits the other parameters."""
         on_landmarks = parameters.get("refresh", "none") == "embeddings"
         return LandmarkFeatures.name if on_landmarks else cls.default_backbone
 
@@ -347,7 +346,6 @@ class Auto(WholeTaskLearner):
         self.probes_.copy_from(other.probes_, classes)
 
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
-        """Return the mixed scores of all classes learned so far.  -> [nodes, classes]"""
         self.solve()
         return super().logits(graph, nodes)
 
@@ -375,7 +373,6 @@ class Auto(WholeTaskLearner):
         return sum((statistics.usage for statistics in self.engine_.sums_), kept)
 
     def state(self) -> dict[str, Tensor]:
-        """Return everything that later tasks depend on, as named CPU tensors."""
         self.solve()
         kept = {"ledger": self.ledger_.state(), "probes": self.probes_.state()}
         if isinstance(self.backbone, LandmarkFeatures):
@@ -389,7 +386,6 @@ class Auto(WholeTaskLearner):
         return super().state() | named | {"sharpness": self.sharpness_}
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        """Restore what ``state`` returned."""
         super().restore(state, label_space)
         if isinstance(self.backbone, LandmarkFeatures):
             known = part_of(state, "landmarks/")

@@ -90,7 +90,6 @@ class BackboneLearner(Learner):
 
     @property
     def sight(self) -> int | None:
-        """Hops around its nodes that a task's graph is read; None for all of it, to refresh."""
         return self.backbone.hops if getattr(self, "refresh", "none") == "none" else None
 
     def begin_task(self, task: Task) -> int:
@@ -125,7 +124,6 @@ class BackboneLearner(Learner):
         return self.classification_loss(self.scores(batch), batch)
 
     def step_work(self, examples: int) -> int | None:
-        """Return about how many multiplications a step on this many examples takes."""
         return self.backbone.step_work(examples)
 
     def scores(self, batch: Batch) -> Tensor:
@@ -154,7 +152,6 @@ class BackboneLearner(Learner):
 
     @torch.no_grad()
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
-        """Return the scores of all classes learned so far.  -> [nodes, classes]"""
         self.backbone.eval()
         scores: Tensor = self.backbone(*self.backbone.asked(graph, nodes))
         self.backbone.train()
@@ -191,11 +188,9 @@ class BackboneLearner(Learner):
 
     @property
     def embed_seconds(self) -> float:
-        """Seconds spent computing embeddings so far."""
         return self.backbone.embed_seconds
 
     def state(self) -> dict[str, Tensor]:
-        """Return everything that later tasks depend on, as named CPU tensors."""
         state = super().state()
         state["dims"] = torch.tensor(self._dims)
         if self._noise is not self.generator:
@@ -203,7 +198,6 @@ class BackboneLearner(Learner):
         return state
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        """Restore what ``state`` returned."""
         self._make_room(int(state["dims"]), label_space.num_classes)
         self.backbone.load_state_dict(part_of(state, "model.backbone."))
         super().restore(state, label_space)

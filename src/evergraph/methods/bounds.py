@@ -95,12 +95,10 @@ class Joint(BackboneLearner):
         self.trainer.restore({})  # Adam's moments belong to another network
 
     def state(self) -> dict[str, Tensor]:
-        """Return everything that later tasks depend on, as named CPU tensors."""
         chosen = {"choice": torch.tensor(self._choice)} if self._choice[0] >= 0 else {}
         return super().state() | chosen
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        """Restore what ``state`` returned."""
         if "choice" in state and isinstance(self.backbone, Tuned):
             index, nodes = state["choice"].tolist()
             self._choice = index, nodes

@@ -102,13 +102,11 @@ class ConsolidatingLearner(BackboneLearner):
         )
 
     def state(self) -> dict[str, Tensor]:
-        """Return everything that later tasks depend on, as named CPU tensors."""
         kept = {f"importance.{name}": value.cpu() for name, value in self.importance_.items()}
         kept |= {f"anchor.{name}": value.cpu() for name, value in self.anchor_.items()}
         return super().state() | kept
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        """Restore what ``state`` returned."""
         super().restore(state, label_space)
         for kind in ("importance", "anchor"):
             values = part_of(state, f"{kind}.").items()

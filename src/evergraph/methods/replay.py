@@ -74,12 +74,10 @@ class RememberingLearner(BackboneLearner):
         return self.memory.usage
 
     def state(self) -> dict[str, Tensor]:
-        """Return everything that later tasks depend on, as named CPU tensors."""
         kept = {f"memory.{name}": value.cpu() for name, value in self.memory.state().items()}
         return super().state() | kept
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        """Restore what ``state`` returned."""
         super().restore(state, label_space)
         self.memory.restore(part_of(state, "memory."))
 
@@ -92,7 +90,6 @@ class ReplayingLearner(RememberingLearner):
     """
 
     def examples(self, task: Task) -> Examples:
-        """Return the task's training nodes and all stored nodes."""
         if self.memory.graph_ is None:
             return super().examples(task)
         graph = disjoint_union([task.graph, self.memory.graph_.to(task.graph.device)])
@@ -219,7 +216,6 @@ class GradientMemoryLearner(RememberingLearner):
         return count
 
     def end_task(self, task: Task) -> None:
-        """Store some of the task's nodes."""
         self._stored = None
         super().end_task(task)
 

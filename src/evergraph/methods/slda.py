@@ -71,7 +71,6 @@ class SLDA(Analytic):
         self.backbone.set_head(*discriminants(self.statistics_, regularisation))
 
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
-        """Return the scores of all classes learned so far.  -> [nodes, classes]"""
         return WholeTaskLearner.logits(self, graph, nodes)
 
     def novelty(self, graph: Graph, nodes: Tensor, *, logits: Tensor | None = None) -> Tensor:

@@ -147,7 +147,6 @@ class TEM(BackboneLearner):
         return super().begin_task(task)
 
     def examples(self, task: Task) -> Examples:
-        """Return the task's training nodes and all stored embeddings."""
         if self.store != "after":
             self._remember(task)
         # The memory alone may be what is trained on.
@@ -203,7 +202,6 @@ class TEM(BackboneLearner):
 
     @property
     def recomputed(self) -> tuple[int, int] | None:
-        """Number of old embeddings recomputed, and the number of all old embeddings."""
         return self.growing_.cost if self.refresh == "embeddings" else None
 
     @property
@@ -213,16 +211,13 @@ class TEM(BackboneLearner):
 
     @property
     def coverage_ratio(self) -> float | None:
-        """Coverage ratio R_c of the memory."""
         return self.memory.coverage_ratio
 
     def state(self) -> dict[str, Tensor]:
-        """Return everything that later tasks depend on, as named CPU tensors."""
         kept = {f"memory.{name}": value.cpu() for name, value in self.memory.state().items()}
         return super().state() | kept | self.growing_.state()
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        """Restore what ``state`` returned."""
         super().restore(state, label_space)
         self.growing_.restore(state)
         self.memory.restore(part_of(state, "memory."))

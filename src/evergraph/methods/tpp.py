@@ -225,7 +225,6 @@ class TPP(BackboneLearner):
         )
 
     def state(self) -> dict[str, Tensor]:
-        """Return everything that later tasks depend on, as named CPU tensors."""
         state = super().state() | {"profiles": self.profiles_}
         state |= {f"classes.{task}": classes for task, classes in enumerate(self.classes_)}
         for task, head in enumerate(self.heads_[:-1]):  # the last one is the backbone's
@@ -233,7 +232,6 @@ class TPP(BackboneLearner):
         return state
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        """Restore what ``state`` returned."""
         self.profiles_ = state["profiles"]
         self.classes_, self.heads_ = [], []
         for task in range(len(self.profiles_)):
@@ -305,7 +303,6 @@ class TAAM(TPP):
     anchor: float = number(0.1, least=0.0, most=1.0)
 
     def profile(self, graph: Graph, nodes: Tensor) -> Tensor:
-        """Return the mean of z over some nodes.  int64 [n] -> float32 [features]"""
         return APPNP(hops=self.steps, alpha=self.anchor).encode(graph)[nodes].mean(0)
 
     def likeness(self, graph: Graph, nodes: Tensor) -> Tensor:

@@ -172,7 +172,6 @@ class FeatureGraph(PDGNN):
         return inputs.shape[1] // (self.hops + 1)
 
     def step_work(self, rows: int) -> int | None:
-        """Return the number of multiplications for the feature graphs of this many rows."""
         if self.head is None:
             return None
         wide = self.head.dims**2 * self.hops * (1 + sum(self.channels))

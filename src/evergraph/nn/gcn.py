@@ -55,7 +55,6 @@ class GraphConvolution(Convolution):
         self.linear = Linear(inputs, outputs, bias=bias, generator=generator)
 
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return the next layer's states.  [nodes, d] -> [nodes, width]"""
         return self.linear.plus_bias(gather(adjacency, state, self.linear.weight))
 
 
@@ -85,7 +84,6 @@ class IsomorphismConvolution(Convolution):
         self.second = Linear(width, outputs, generator=generator)
 
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return the next layer's states.  [nodes, d] -> [nodes, width]"""
         summed = self.first.plus_bias(gather(adjacency, state, self.first.weight))
         scores: Tensor = self.second(torch.relu_(summed))
         return scores
@@ -117,7 +115,6 @@ class MeanConvolution(Convolution):
         self.near = Linear(inputs, outputs, bias=False, generator=generator)
 
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return the next layer's states.  [nodes, d] -> [nodes, width]"""
         near = gather(adjacency, state, self.near.weight)
         return self.own.plus_bias(times(state, self.own.weight) + near)
 
@@ -173,7 +170,6 @@ class HeadAttention(Convolution):
         self.key = nn.Parameter(_vectors(heads, width, generator=generator))
 
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return the next layer's states.  [nodes, d] -> [nodes, heads · width]"""
         mapped = times(state, self.linear.weight)
         scores = self._scores(adjacency, mapped)
         parts = mapped.chunk(self.heads, dim=1)

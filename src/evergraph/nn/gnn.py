@@ -129,7 +129,6 @@ class GNN(Backbone):
         self.convolutions = nn.ModuleList([*hidden, last]).to(self.device)
 
     def place(self, device: torch.device, resources: Resources | None = None) -> None:
-        """Move weights to a device, and prepare graphs there, within ``resources``."""
         super().place(device, resources)
         self._prepared = WeakKeyDictionary()
 
@@ -159,7 +158,6 @@ class GNN(Backbone):
     def forward(
         self, inputs: Any, rows: Tensor | None = None, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Return class scores.  -> [rows, classes]"""
         scores = self._scores(inputs, partial(self._between, generator=generator))
         return scores if rows is None else scores[rows]
 
@@ -184,13 +182,11 @@ class GNN(Backbone):
         return state * dropout_mask(state.shape, self.dropout, generator=generator)
 
     def hidden_states(self, inputs: Any, rows: Tensor | None = None) -> Tensor:
-        """Return the inputs of the last layer; with one layer, the features.  -> [rows, width]"""
         state = self._states(inputs, torch.relu)[-1]
         dense = densify(inputs.raw) if isinstance(state, SparseOperator) else state
         return dense if rows is None else dense[rows]
 
     def edge_scores(self, inputs: Any) -> list[Tensor] | None:
-        """Return the score of each edge, layer by layer; None without edges."""
         if not self.scores_edges:
             return None
         pairs = zip(self._layers(), self._states(inputs, torch.relu), strict=False)

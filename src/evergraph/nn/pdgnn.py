@@ -89,7 +89,6 @@ class MLP(GrowingHead):
         self.out = Linear(widths[-1], 0, bias=bias, generator=generator)
 
     def hidden_states(self, embeddings: Tensor, *, generator: Generator | None = None) -> Tensor:
-        """Return the last hidden layer."""
         state = embeddings
         for layer in self.hidden:
             state = self._dropped(torch.relu_(layer(state)), generator)

@@ -142,7 +142,6 @@ class RandomFeatures(PDGNN):
         *,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Return φ(e) V of some embeddings.  -> [rows, classes]"""
         assert self.head is not None
         if not self.training:
             return torch.cat([self.head(part) for part in self._parts(inputs, rows)])
@@ -168,12 +167,10 @@ class RandomFeatures(PDGNN):
         return found
 
     def step_work(self, rows: int) -> int | None:
-        """Return the number of multiplications of φ(e) V for this many rows."""
         of_head = super().step_work(rows)
         return None if of_head is None else of_head + rows * self._dims * self.width
 
     def hidden_states(self, inputs: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Return φ(e).  -> [rows, width]"""
         return self.expand(self.taken(inputs, rows))
 
     def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:

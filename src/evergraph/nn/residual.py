@@ -88,7 +88,6 @@ class Residual(GNN):
         return ResidualLayer(inputs, outputs, near=near, generator=generator)
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
-        """Create the layers."""
         width = self.hidden
         self.entry = Linear(dims, width, generator=generator).to(self.device)
         self.convolutions = nn.ModuleList(
@@ -116,7 +115,6 @@ class Residual(GNN):
         return scores
 
     def _states(self, inputs: GraphInputs, between: Between) -> list[Any]:
-        """Return the outputs of the input layer and of each layer after it."""
         assert self.entry is not None, "call begin first"
         states = [between(self.entry.plus_bias(times(inputs.features, self.entry.weight)))]
         for layer in self._layers():
@@ -163,7 +161,6 @@ class ResidualLayer(Convolution):
         self.shift = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return the next layer's states, before ReLU.  [nodes, d] -> [nodes, width]"""
         assert isinstance(state, Tensor), "states are dense after the input layer"
         total: Tensor = self.own(state)
         if self.near is not None:
@@ -172,7 +169,6 @@ class ResidualLayer(Convolution):
         return layer_norm(total, total.shape[1:]) * self.scale + self.shift
 
     def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return the score of each edge.  -> [entries] or [entries, heads]"""
         assert self.near is not None, "a layer without edges has no edge scores"
         return self.near.edge_scores(adjacency, state)
 

@@ -372,7 +372,6 @@ class ContinualNodeClassifier(Estimator):
     def _asked(
         self, X: Any, rows: Any, *, edges: Any = None, **named: Any
     ) -> tuple[OnlineLearner, list[NodeId], Any]:
-        """Return the learner to ask, the ids to ask it about, and what has the answer's type."""
         self._check_learned()
         if rows is None and is_rows(X):
             X, rows = None, X

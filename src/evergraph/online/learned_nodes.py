@@ -86,11 +86,9 @@ class NodeLabels(KeptArrays):
         self._numbers.write(positions, labels)
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return everything kept, by name."""
         return super().pieces() | {"counts": self.counts_}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned."""
         super().restore(state)
         self.counts_ = state["counts"]
 
@@ -137,7 +135,6 @@ class Counted(KeptArrays):
         self.kept = {"slots": self._slots, "rows": self._rows, "marks": self._marks}
 
     def arrays(self) -> Iterator[GrowingArray]:
-        """Yield all arrays that are as long as the graph, or as its counted nodes."""
         yield from (*super().arrays(), self._reaches)
 
     def of(self, nodes: Tensor) -> Tensor:
@@ -261,11 +258,9 @@ class Counted(KeptArrays):
         return near
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return everything kept, by name."""
         return super().pieces() | {"free": torch.from_numpy(self._free.copy())}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned."""
         super().restore(state)
         rows = state["rows"].numpy()
         self._reaches.extend(len(rows) - len(self._reaches))

@@ -144,7 +144,6 @@ class NumberEncoder(_ScaledEncoder):
 
     @classmethod
     def fit(cls, values: pa.Array, name: str, choices: Columns | None = None) -> Self:
-        """Take median and quartiles, unless all known values are 0 or 1."""
         found = numbers(values, name)
         gaps = np.isnan(found)
         if not gaps.all() and np.isin(found[~gaps], (0.0, 1.0)).all():
@@ -196,7 +195,6 @@ class DateEncoder(_ScaledEncoder):
 
     @property
     def width(self) -> int:
-        """The number of features per value."""
         return 1 + 2 * len(self._periods) + self.flag
 
     def __str__(self) -> str:

@@ -109,7 +109,6 @@ class WideEncoder(ColumnEncoder):
 
     @property
     def width(self) -> int:
-        """The number of features per value."""
         return self.dims
 
 
@@ -131,7 +130,6 @@ class LeftOut(ColumnEncoder):
         return f"left out: {self.why}"
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
-        """Return no features."""
         rows = len(values)
         return Block(np.zeros((rows, 0), np.float32), gaps=np.zeros(rows, dtype=bool))
 

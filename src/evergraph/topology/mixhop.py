@@ -65,7 +65,6 @@ class MixHop(Stepwise, TopologyEncoder):
         return self.hops + 1 + self.parts
 
     def scaled(self, rows: Tensor, *, together: bool = False) -> Tensor:
-        """Return embeddings scaled to unit length, hop by hop if ``unit``."""
         if not self.unit:
             return super().scaled(rows, together=together)
         unit = torch.empty_like(rows)

@@ -106,11 +106,9 @@ class Labels(Target):
         return (values == 0) | (values == 1), "0 or 1"
 
     def counts(self, values: Tensor) -> Tensor:
-        """Return how many nodes have each label."""
         return (values == 1).sum(0)
 
     def names(self, value: Sequence[Label]) -> Sequence[Label]:
-        """Return the labels."""
         return value
 
     def key(self, value: Sequence[Label]) -> Key:
@@ -183,7 +181,6 @@ class Labels(Target):
     def answers(
         self, ids: Sequence[Any], scores: Matrix, names: Sequence[Label], *, every: bool
     ) -> tuple[LabelsPrediction, ...]:
-        """Return the labels of each node with their probabilities."""
         rows = zip(ids, self.decide(scores).tolist(), self.shares(scores).tolist(), strict=True)
         found = []
         for node, has, shares in rows:
@@ -193,5 +190,4 @@ class Labels(Target):
         return tuple(found)
 
     def array(self, found: Sequence[Sequence[Label]]) -> list[list[Label]]:
-        """Return a list of lists."""
         return [list(labels) for labels in found]

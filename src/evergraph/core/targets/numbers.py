@@ -43,7 +43,6 @@ class Numbers(Target):
     rises = True
 
     def check(self, value: object) -> None:
-        """Raise unless a value is a finite number."""
         if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
             raise DataError(f"a target must be a finite number, not {value!r}")
 
@@ -62,7 +61,6 @@ class Numbers(Target):
         return ()
 
     def key(self, value: float) -> Key:
-        """Return the number."""
         return float(value)
 
     def cell(self, key: float) -> float:
@@ -75,11 +73,9 @@ class Numbers(Target):
         return torch.tensor(keys, dtype=torch.float64).clamp(-most, most).float()[:, None]
 
     def shares(self, scores: Rows) -> Rows:
-        """Return the numbers."""
         return scores
 
     def decide(self, scores: Any) -> Any:
-        """Return the numbers."""
         return scores
 
     def leading(self, scores: Tensor, count: int) -> Tensor:
@@ -104,7 +100,6 @@ class Numbers(Target):
     def answers(
         self, ids: Sequence[Any], scores: Matrix, names: Sequence[Label], *, every: bool
     ) -> tuple[Any, ...]:
-        """Return the number of each node."""
         numbers = self.decide(scores)[:, 0].tolist()
         return tuple(self.prediction(*pair) for pair in zip(ids, numbers, strict=True))
 

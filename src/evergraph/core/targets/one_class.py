@@ -60,7 +60,6 @@ class OneClass(Target):
     running = "accuracy"
 
     def check(self, value: object) -> None:
-        """Raise unless a value is a text or an integer."""
         check_id("label", value)
 
     def are_sound(self, values: Sequence[Any]) -> bool:

@@ -302,17 +302,14 @@ class GrowingGraph(KeptArrays):
         return self.induced(nodes), nodes
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return everything kept, by name, neighbour lists in pieces."""
         return super().pieces() | self.into.pieces()
 
     def arrays(self) -> Iterator[GrowingArray]:
-        """Yield all arrays that are as long as the graph."""
         yield from (*super().arrays(), self._marks)
         for lists in self._both:
             yield from lists.arrays()
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned."""
         super().restore(state)
         self._marks.restore(torch.zeros(len(state["alive"]), dtype=torch.int64))
         self._tally.restore(torch.zeros(len(state["alive"]), dtype=torch.int32))

@@ -246,7 +246,6 @@ class LiveCodes(KeptArrays):
         return self._shown.frozen()
 
     def arrays(self) -> Iterator[GrowingArray]:
-        """Yield all arrays that are as long as the graph."""
         yield from (*super().arrays(), self._shown, self._coded)
 
     def restore(self, state: dict[str, Tensor]) -> None:

@@ -291,7 +291,6 @@ class HopStates(KeptArrays):
             self._sum_anew(alive, self.topology.hops - 1)
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned."""
         for name, array in self.kept.items():
             if name in state:
                 array.restore(state[name])
@@ -365,7 +364,6 @@ class Surroundings(KeptArrays):
             self.update(graph, everyone, everyone.renewed, None)
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned."""
         if "unscaled" in state:
             super().restore(state)
 

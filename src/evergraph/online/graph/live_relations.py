@@ -250,13 +250,11 @@ class LiveRelations(KeptArrays):
         return [StoredPart(self._vectors.array)]
 
     def arrays(self) -> Iterator[GrowingArray]:
-        """Yield all arrays that are as long as the graph."""
         yield from super().arrays()
         for part in chain.from_iterable(self._lists):
             yield from part.arrays()
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return everything kept, by name, neighbour lists in pieces."""
         found: dict[str, Tensor | Pieces] = {}
         found |= {f"names.{name}": value for name, value in self.names.state().items()}
         found |= {f"types.{name}": value for name, value in self.types.state().items()}
@@ -266,7 +264,6 @@ class LiveRelations(KeptArrays):
         return found | super().pieces()
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned."""
         super().restore(state)
         self.names.restore(part_of(state, "names."))
         self.types.restore(part_of(state, "types."))

@@ -161,7 +161,6 @@ class LiveSmoother(KeptArrays):
         return found if out is None else out.copy_(found)
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned."""
         super().restore(state)
         if self.scheme != "symmetric":
             self._right.restore(torch.ones(len(self._left)))

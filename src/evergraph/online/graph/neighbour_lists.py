@@ -359,7 +359,6 @@ class NeighbourLists(KeptArrays):
         return kept
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned."""
         counts = state["indptr"].diff()
         self._starts.restore(state["indptr"][:-1])
         self._counts.restore(counts)

@@ -39,12 +39,10 @@ class AnalyticHead(FusedHead):
         super().__init__(width=width, regularisation=regularisation, basis="random")
 
     def default_topology(self) -> TopologyEncoder:
-        """Return the mean features of two hops."""
         return SGC()
 
     def begin(
         self, dims: int, *, topology: TopologyEncoder, generator: Generator, related: bool = False
     ) -> None:
-        """Draw φ."""
         self.views, self.parsed = (), (View(kept_hops(topology)),)
         super().begin(dims, topology=topology, generator=generator, related=related)

@@ -183,11 +183,9 @@ class FusedHead(OnlineHead):
 
     @property
     def num_classes(self) -> int:
-        """How many classes there is room for."""
         return self.engine.num_classes
 
     def grow(self, classes: int) -> None:
-        """Make room for classes."""
         self.engine.grow(classes)
 
     def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
@@ -220,7 +218,6 @@ class FusedHead(OnlineHead):
         return int(late.sum())
 
     def stand_on(self, nodes: Tensor, vectors: Tensor, *, counts: Tensor) -> None:
-        """Use nodes as landmarks, with the vectors they are counted as; empties the sums."""
         parts = self._cut(vectors)
         level = level_of(parts[LENGTH]) if self.measured else None
         self._stand_on(nodes, beside_constant(parts, level), counts, level)
@@ -263,7 +260,6 @@ class FusedHead(OnlineHead):
         return torch.stack([each.gram_.diagonal().sum() for each in self.engine.sums_])
 
     def restart(self) -> None:
-        """Empty the sums."""
         self.engine.clear()
 
     @property
@@ -310,7 +306,6 @@ class FusedHead(OnlineHead):
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it keeps."""
         landmarks = 0
         if isinstance(self.engine.map, KernelMap):
             # with their kernel matrix, computed when it is needed
@@ -339,7 +334,6 @@ class FusedHead(OnlineHead):
         return found
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned."""
         self.seed = state["seed"]
         self._draw()
         if "landmarks" in state:

@@ -26,7 +26,6 @@ class FusedScorer(Scorer):
     offsets: Tensor  # b.  float32 [classes]
 
     def __call__(self, ids: Ids, vectors: Matrix) -> Matrix:
-        """Return the scores.  [n, dims] -> [n, classes]"""
         dims, panels = self._panels
         if missing := dims - vectors.shape[1]:  # no label is nearby
             vectors = np.pad(vectors, ((0, 0), (0, missing)))

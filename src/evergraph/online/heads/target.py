@@ -69,14 +69,12 @@ class TargetHead(FusedHead):
         self.engine.grow(1 + len(self.names_))
 
     def meet(self, answers: Sequence[Key]) -> None:
-        """Register the next targets, in the order of their numbers."""
         self._met += answers
         for answer in answers:
             for label in self.target.names(answer):
                 self.names_.setdefault(label, len(self.names_))
 
     def values(self, answers: Tensor) -> Tensor:
-        """Return the targets of these numbers.  int64 [n] -> float32 [n, targets]"""
         return self.target.matrix([self._met[answer] for answer in answers.tolist()], self.names_)
 
     def _counted(self, answers: Tensor) -> Tensor:
@@ -86,7 +84,6 @@ class TargetHead(FusedHead):
 
     @property
     def names(self) -> Collection[Label]:
-        """Names of labels."""
         return self.names_.keys()
 
     def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
@@ -95,12 +92,10 @@ class TargetHead(FusedHead):
             self.engine.count(vectors[rows], self._counted(labels[rows]))
 
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
-        """Subtract nodes from the sums."""
         for rows in row_blocks(len(labels), self.engine.targets):
             self.engine.count(vectors[rows], self._counted(labels[rows]), -1)
 
     def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
-        """Replace nodes in the sums of the views in which their vectors differ."""
         for rows in row_blocks(len(labels), self.engine.targets):
             self.engine.exchange(before[rows], after[rows], self._counted(labels[rows]))
 
@@ -109,12 +104,10 @@ class TargetHead(FusedHead):
         return 0
 
     def weigh(self, nodes: Tensor, vectors: Tensor, labels: Tensor) -> None:
-        """Set the learned nodes to be left out in turn."""
         values = self._counted(labels) if len(labels) else torch.zeros(0, self.engine.targets)
         self._answers = Answers(vectors, values, self._places(nodes))
 
     def sizes(self) -> Tensor | None:
-        """Return Σ ‖φ_v‖² of every view, and Σ y² for numbers."""
         sizes = []
         for sums in self.engine.sums_:
             sizes += [each.gram_.diagonal().sum() for each in sums.patterns_.values()]
