@@ -60,6 +60,10 @@ def run_command(
     ),
     keep: Annotated[str | None, typer.Option(hidden=True)] = None,
     views: str | None = option("Node views of auto, such as '2,0|2,0|2+y' (default: five views)."),
+    split: str | None = option(
+        "Training, validation and test nodes: masks (train_mask, val_mask and test_mask of the "
+        "graph), shares or numbers per class, such as 0.5,0.25,0.25 (default: 0.6,0.2,0.2)."
+    ),
     labelled: float | None = option(
         "Fraction of each class that is labelled, such as 0.05 (default: 0.6)."
     ),
@@ -118,6 +122,7 @@ def run_command(
             "setting": setting,
             "by": by,
             "edges": edges,
+            "split": options.parse_split(split),
             "labelled": labelled,
             "classes_per_task": classes_per_task,
         },
