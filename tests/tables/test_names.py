@@ -144,6 +144,23 @@ def test_commands_take_the_names_as_options(people, call):
     assert json.loads(call("info", "graph", "--json")[0])["class_sizes"] == facts["class_sizes"]
 
 
+def test_a_question_takes_the_names_and_the_dialect_of_a_table(people, call):
+    call("ingest", "learner", "--nodes", "nodes.csv", "--edges", "edges.csv", *OPTIONS)
+    new = NODES.drop(columns="id").assign(customer_id=["eva", "fay", "gus", "jürgen"])
+    new.to_csv("new.csv", index=False, sep=";", encoding="latin-1")
+    asked = ("predict", "learner", "--dry", "--nodes", "new.csv", *OPTIONS)
+    out, _ = call(*asked, "--delimiter", ";", "--encoding", "latin-1")
+    assert [line.split(",")[0] for line in out.splitlines()] == [
+        "id",
+        "eva",
+        "fay",
+        "gus",
+        "jürgen",
+    ]
+    _, err = call("predict", "learner", "--all", "--id", "customer_id", expect=2)
+    assert "need --dry and --nodes" in err
+
+
 def test_other_names_are_hinted_at_by_the_options_that_give_them(people, call):
     NODES.drop(columns="id").to_csv("nodes.csv", index=False)
     _, err = call("ingest", "learner", "--nodes", "nodes.csv", expect=2)
@@ -294,10 +311,10 @@ def fitted(nodes: pd.DataFrame, edges: pd.DataFrame, root: Path) -> None:
 
 
 BY_PLACE = [fitted]  # which takes columns out of its tables, and counts their values
-WAYS = [loaded, imported_tables, frames, ingested, sent_as_arrow, fitted]
+READERS = [loaded, imported_tables, frames, ingested, sent_as_arrow, fitted]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", READERS)
 @pytest.mark.parametrize(
     ("table", "name", "value"),
     [
