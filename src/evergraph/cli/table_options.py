@@ -51,14 +51,16 @@ class TableOptions(ColumnOptions):
         self, nodes: str | None, edges: str | None, **source: str | None
     ) -> tuple[Source | None, Source | None]:
         """Return the tables of nodes and of edges; source: ``database`` or ``pipe``."""
-        how = {name: getattr(self, name) for name in ("delimiter", "decimal", "encoding")}
+        how: dict[str, Any] = {
+            name: getattr(self, name) for name in ("delimiter", "decimal", "encoding")
+        }
         return tables_of(nodes, edges, names=self.names, **how, **source)
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
     """Spread each parameter of a command that is a record of options into these options."""
     hints = get_type_hints(command, include_extras=True)
-    records = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    records: dict[str, Any] = {n: kind for n, kind in hints.items() if is_dataclass(kind)}
     parameters = []
     for parameter in inspect.signature(command).parameters.values():
         if (record := records.get(parameter.name)) is None:
@@ -78,7 +80,7 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
         }
         command(**given, **made)
 
-    del called.__wrapped__  # type: ignore[attr-defined]
+    del called.__wrapped__
     called.__annotations__ = {each.name: each.annotation for each in parameters}
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return called

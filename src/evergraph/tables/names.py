@@ -127,7 +127,7 @@ def worded(names: Names) -> Iterator[None]:
         said = str(error)
         for theirs, ours in names.items():
             named = re.compile(rf"(\bcolumn '|\brow \d+ has |\brepeats ){ours}\b")
-            said = named.sub(lambda found, name=theirs: found[1] + name, said)
+            said = named.sub(r"\g<1>" + theirs.replace("\\", r"\\"), said)
         if said == str(error):
             raise
         raise DataError(said) from error
