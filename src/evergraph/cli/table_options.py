@@ -48,13 +48,24 @@ class TableOptions(ColumnOptions):
     encoding: Annotated[str, typer.Option(help="Encoding of a CSV, such as latin-1.")] = "utf-8"
 
     def tables(
-        self, nodes: str | None, edges: str | None, **source: str | None
+        self,
+        nodes: str | None,
+        edges: str | None,
+        *,
+        database: str | None = None,
+        pipe: str | None = None,
     ) -> tuple[Source | None, Source | None]:
-        """Return the tables of nodes and of edges; source: ``database`` or ``pipe``."""
-        how: dict[str, Any] = {
-            name: getattr(self, name) for name in ("delimiter", "decimal", "encoding")
-        }
-        return tables_of(nodes, edges, names=self.names, **how, **source)
+        """Return the tables of nodes and of edges; database, pipe: as in ``tables_of``."""
+        return tables_of(
+            nodes,
+            edges,
+            database=database,
+            delimiter=self.delimiter,
+            decimal=self.decimal,
+            encoding=self.encoding,
+            pipe=pipe,
+            names=self.names,
+        )
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
