@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import numpy as np
 import scipy
@@ -11,7 +12,7 @@ from torch import Tensor
 
 # Words of a node, the largest of them, with a column and a value of 4 bytes each.
 MOST_WORDS, WORD_BYTES = 256, 8
-Words = scipy.sparse.csr_matrix  # float32 [nodes, features]
+Words: TypeAlias = scipy.sparse.csr_matrix  # float32 [nodes, features]
 
 
 def unit_words(words: Words) -> Words:
