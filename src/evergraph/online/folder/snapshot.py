@@ -269,7 +269,8 @@ class Compactor:
         # The seconds are those that a restart would spend on these deltas. They count only once
         # they are three times the duration of the last snapshot, so that snapshots triggered by
         # them take at most a quarter of the time.
-        deltas, size, seconds = map(sum, zip(self.counted, more, strict=True))
+        deltas, size, seconds = self.counted
+        deltas, size, seconds = deltas + more.deltas, size + more.bytes, seconds + more.seconds
         self.counted = JournalLoad(deltas, size, seconds)
         heavy = seconds >= max(self.most.seconds, SHARE * self.took)
         if deltas >= self.most.deltas or size >= self.most.bytes or heavy:
