@@ -8,15 +8,10 @@ import torch
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import smoother
 from evergraph.online.graph import live_embeddings
+from evergraph.online.graph.correcting import ChangedRows, Direct, differences
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import HopStates, LiveEmbeddings
-from evergraph.online.graph.live_smoother import (
-    DRIFT,
-    ChangedRows,
-    Direct,
-    LiveSmoother,
-    differences,
-)
+from evergraph.online.graph.live_smoother import DRIFT, LiveSmoother
 from evergraph.online.graph.pushing import push
 from evergraph.online.view.explanation import contributions, powers_of
 from evergraph.topology import SGC, EmbeddingCache, topologies

@@ -13,16 +13,10 @@ from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.graphs.normalisation import Normalisation
+from evergraph.online.graph.correcting import ChangedRows, Direct, correct, differences
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks, taken
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
-from evergraph.online.graph.live_smoother import (
-    DRIFT,
-    ChangedRows,
-    Direct,
-    LiveSmoother,
-    correct,
-    differences,
-)
+from evergraph.online.graph.live_smoother import DRIFT, LiveSmoother
 from evergraph.online.graph.pushing import push
 from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
@@ -45,7 +39,7 @@ class HopStates(KeptArrays):
     H_{l+1} of a node changes if H_l of the node or of an in-neighbour changed; H_1 also if the
     degree of an in-neighbour changed, as degrees are part of Â. So a change costs its frontier. A
     row of the frontier is corrected by the differences that reach it, or recomputed from all its
-    in-neighbours, whichever is cheaper; ``live_smoother`` tells why rounding does not accumulate.
+    in-neighbours, whichever is cheaper; ``correcting`` tells why rounding does not accumulate.
     If nodes or edges go, all affected rows are recomputed, so that no trace of them stays. If a
     change affects most of the graph, all rows are recomputed without looking for a frontier.
 
