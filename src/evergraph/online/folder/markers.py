@@ -132,7 +132,6 @@ def check_parameters(folder: Path, stored: Mapping[str, Any], given: Mapping[str
 
 
 ACKNOWLEDGED_FILE = "acknowledged"
-_DIGITS_ALONE = 21  # bytes
 _WITHOUT = (
     "restore it from a backup, or remove it if the journal is known to be complete: its number "
     "shows whether the journal has lost its end"
@@ -181,12 +180,11 @@ def acknowledged_in(path: Path) -> int:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     if not text.strip(b"\0"):  # created, but the power failed before its bytes were on disk
         return 0
-    # Earlier versions wrote digits only; a power cut while upgrading may leave the same.
-    found = re.fullmatch(rb"([0-9]{20})(?:[ \n]| [0-9a-f]{8}\n)", text)
+    found = re.fullmatch(rb"([0-9]{20}) [0-9a-f]{8}\n", text)
     if found is None:
         raise DataError(f"{path}: must hold a number, not {text[:40]!r}: {_WITHOUT}")
     seq = int(found[1])
-    if len(text) > _DIGITS_ALONE and text != acknowledgement(seq):
+    if text != acknowledgement(seq):
         raise DataError(f"{path}: does not match its checksum: {_WITHOUT}")
     return seq
 
