@@ -57,19 +57,6 @@ def test_the_header_tells_what_the_learner_is_made_of(learner, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
-def test_learners_that_sampled_neighbours_are_read(small_graph, tmp_path):
-    trainer = eg.Trainer(epochs=2, device="cpu")
-    learner = eg.methods.Finetune(
-        backbone=eg.backbones.GCN(hidden=8), trainer=trainer, generator=seeded(0, "learner")
-    )
-    learner.fit_task(eg.GraphStream(small_graph).open(0))
-    learner.save(tmp_path / "m")
-    method = about(tmp_path / "m")["method"]
-    method["backbone"]["fanout"] = [5, 5]  # a parameter of earlier versions
-    read = eg.load_learner(rewritten(tmp_path / "m", method=method))
-    assert read.predict(small_graph).equal(learner.predict(small_graph))
-
-
 def test_predictions_are_the_datasets_labels(learner, small_graph):
     seen = torch.isin(small_graph.labels, torch.tensor([5, 0, 3, 1]))
     predicted = learner.predict(small_graph)

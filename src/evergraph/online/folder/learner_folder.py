@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.checks import check_integer, check_number
-from evergraph.core.component import warn_renamed
 from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError, DataError, StoppedError, did_you_mean
 from evergraph.core.file_lock import Closing
@@ -169,12 +168,6 @@ class LearnerFolder(Closing, Shown):
         opened = cls(files)
         opened._encoders = needed
         return opened
-
-    @classmethod
-    def of(cls, path: Path | str, *given: Any, **settings: Any) -> LearnerFolder:
-        """Open a folder; the former name of ``open``."""
-        warn_renamed("LearnerFolder.of(...)", "LearnerFolder.open(...)")
-        return cls.open(path, *given, **settings)
 
     @property
     def columns(self) -> Scheme | None:

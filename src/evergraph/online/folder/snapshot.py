@@ -151,8 +151,8 @@ def is_whole(folder: Path, seq: int) -> bool:
 def read_manifest(path: Path) -> dict[str, Any]:
     """Return the manifest of a snapshot; raise ``DataError`` if it is damaged."""
     place = path / MANIFEST
-    manifest = read_checked(place, checked=FORMAT)
-    if manifest.get("format") not in (1, FORMAT):
+    manifest = read_checked(place)
+    if manifest.get("format") != FORMAT:
         raise DataError(
             f"{place}: is of format {manifest.get('format')!r}, this version of "
             f"evergraph reads {FORMAT}"

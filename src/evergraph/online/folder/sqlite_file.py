@@ -6,8 +6,7 @@ the last delta before the journal, if it began after a snapshot. ``set_aside`` h
 not be applied. ``rewritten`` has numbers from which on the journal was rewritten, for readers that
 have applied them; ``trying`` the batch that a recovery is applying.
 
-This is layout 4, which SQLite stores as ``user_version``. Earlier layouts lack tables and columns:
-a writer adds them, a reader does so in a copy. So all other code knows one layout only.
+This is layout 4, which SQLite stores as ``user_version``; any other is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import os
 import shutil
 import sqlite3
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -39,15 +37,12 @@ _SCHEMA = (
         WITHOUT ROWID""",
     "CREATE TABLE IF NOT EXISTS start (seq INTEGER NOT NULL)",
     "CREATE INDEX IF NOT EXISTS keys_by_seq ON keys (seq)",
-    # No longer written; the previous version, which has the same layout, expects it.
-    "CREATE TABLE IF NOT EXISTS costs (seq INTEGER PRIMARY KEY, seconds REAL NOT NULL)",
     """CREATE TABLE IF NOT EXISTS set_aside (
         seq INTEGER NOT NULL, key BLOB, bytes BLOB NOT NULL, why TEXT NOT NULL,
         time REAL NOT NULL)""",
     "CREATE TABLE IF NOT EXISTS rewritten (seq INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS trying (seq INTEGER NOT NULL)",
 )
-_LATER = {"deltas": "batch INTEGER", "keys": "time REAL"}
 
 
 def stamps(path: Path) -> list[tuple[int, int]]:
@@ -76,7 +71,7 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA secure_delete = ON")
     try:
-        bring_up_to_date(connection)
+        create_tables(connection)
     except BaseException:
         connection.close()
         raise
@@ -90,8 +85,8 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open a file for reading that another process may write to, even on a read-only disk."""
     # There the helper files of the WAL cannot be created. While they are missing nobody writes, so
-    # the file can be opened as immutable; or a copy of it, if it has a WAL but no index. A file of
-    # an earlier layout is copied too, and the copy is upgraded.
+    # the file can be opened as immutable; or a copy of it, if it has a WAL but no index. A file
+    # without tables, which a writer is creating, is copied too, and the copy gets them.
     address = path.absolute().as_uri()
     wal, index = (path.with_name(f"{path.name}-{each}") for each in ("wal", "shm"))
     connection = _connection(f"{address}?mode=ro")
@@ -112,7 +107,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def _copied(source: Path | sqlite3.Connection) -> sqlite3.Connection:
-    """Open an upgraded copy, whose file is already unlinked when this returns."""
+    """Open a copy with all tables, whose file is already unlinked when this returns."""
     # A file that nobody writes to is copied with its WAL; one that may be written to, by SQLite.
     try:
         with tempfile.TemporaryDirectory(prefix="evergraph-") as scratch:
@@ -124,7 +119,7 @@ def _copied(source: Path | sqlite3.Connection) -> sqlite3.Connection:
                 if isinstance(source, sqlite3.Connection):
                     source.backup(own)
                 own.execute("PRAGMA journal_mode = DELETE")  # merges the WAL into the file
-                bring_up_to_date(own)
+                create_tables(own)
             connection = _connection(f"{path.as_uri()}?mode=ro&immutable=1")
             layout_of(connection)  # opens the file
             return connection
@@ -188,12 +183,12 @@ def has_no_room(path: Path, size: int, error: sqlite3.Error) -> bool:
 
 
 def layout_of(connection: sqlite3.Connection) -> int:
-    """Return the layout of a journal, 0 if it has no number; reject later layouts."""
+    """Return the layout of a journal, 0 if it has no tables yet; reject other layouts."""
     layout = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if layout > LAYOUT:
+    if layout not in (0, LAYOUT):
         raise DataError(
-            f"the journal is of layout {layout}, this version of evergraph reads {LAYOUT} and "
-            "earlier ones: open it with the version that wrote it"
+            f"the journal is of layout {layout}, this version of evergraph reads {LAYOUT}: open "
+            "it with the version that wrote it"
         )
     return layout
 
@@ -207,17 +202,12 @@ def foreign(connection: sqlite3.Connection) -> list[tuple[str, str]]:
         return sorted({*connection.execute(listed)} - {*own.execute(listed)})
 
 
-def bring_up_to_date(connection: sqlite3.Connection) -> None:
-    """Create the tables, or add what earlier versions lack."""
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Create the tables unless they are there."""
     if layout_of(connection) == LAYOUT:
         return
     connection.execute("BEGIN IMMEDIATE")  # rolled back if it is closed before the end
     for statement in _SCHEMA:
         connection.execute(statement)
-    for table, column in _LATER.items():
-        known = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-        if column.split()[0] not in known:
-            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
-    connection.execute("UPDATE keys SET time = ? WHERE time IS NULL", (time.time(),))
     connection.execute(f"PRAGMA user_version = {LAYOUT}")
     connection.execute("COMMIT")

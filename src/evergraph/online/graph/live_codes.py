@@ -236,10 +236,6 @@ class LiveCodes(KeptArrays):
     def attach(self, graph: GrowingGraph) -> None:
         """Attach the graph, once both were restored and before it changes."""
         self._hops.attach(graph)
-        if not len(self._own):  # a snapshot of an earlier version
-            self._own.extend(graph.num_nodes)
-            every = graph.alive.nonzero().flatten()
-            self._remove_own(graph, every, every)
 
     def frozen(self) -> FrozenRows:
         """Return the current C, readable while it changes."""
