@@ -17,10 +17,10 @@ from evergraph.training.learner import description
 @pytest.fixture(scope="module")
 def learner(small_graph):
     """TEM after two of three tasks, classes in an order of their own, with parts of its own."""
-    learner = eg.TEM(
-        memory=eg.EmbeddingMemory(budget=7, sampler=eg.DegreeSampler()),
-        backbone=eg.PDGNN(topology=eg.PPR(alpha=0.3), hidden=(16,)),
-        trainer=eg.Trainer(epochs=20, lr=0.02, device="cpu", momentum="fresh"),
+    learner = eg.methods.TEM(
+        memory=eg.memory.EmbeddingMemory(budget=7, sampler=eg.samplers.DegreeSampler()),
+        backbone=eg.backbones.PDGNN(topology=eg.topologies.PPR(alpha=0.3), hidden=(16,)),
+        trainer=eg.training.Trainer(epochs=20, lr=0.02, device="cpu", momentum="fresh"),
         generator=seeded(0, "learner"),
     )
     stream = eg.GraphStream(small_graph, order=[5, 0, 3, 1, 4, 2])
@@ -109,7 +109,7 @@ def test_a_learner_of_a_gpu_is_loaded_where_there_is_none(learner, small_graph, 
 
 
 def test_unsavable_learners_are_refused(tmp_path, learner, monkeypatch):
-    untaught = eg.Finetune(generator=torch.Generator())
+    untaught = eg.methods.Finetune(generator=torch.Generator())
     with pytest.raises(ConfigurationError, match="fit_task first"):
         untaught.save(tmp_path / "m")
     monkeypatch.setattr(learner, "replay_weight", torch.ones(1))
@@ -133,7 +133,7 @@ def test_what_is_no_learner_is_refused(tmp_path, learner):
     unknown = about(tmp_path / "m")["method"] | {"name": "temm"}
     with pytest.raises(UnknownNameError, match="did you mean 'tem'"):
         eg.load_learner(rewritten(tmp_path / "m", method=unknown))
-    wide = description(eg.PDGNN(hidden=(9,)))
+    wide = description(eg.backbones.PDGNN(hidden=(9,)))
     with pytest.raises(DataError, match="does not hold a whole learner"):
         eg.load_learner(
             rewritten(tmp_path / "m", method=about(tmp_path / "m")["method"] | {"backbone": wide})
@@ -142,9 +142,9 @@ def test_what_is_no_learner_is_refused(tmp_path, learner):
 
 def test_merging_keeps_the_labels_of_both(small_graph):
     def taught(classes):
-        learner = eg.Analytic(
-            backbone=eg.RandomFeatures(width=32),
-            trainer=eg.Trainer(device="cpu"),
+        learner = eg.methods.Analytic(
+            backbone=eg.backbones.RandomFeatures(width=32),
+            trainer=eg.training.Trainer(device="cpu"),
             generator=seeded(0, "learner"),
         )
         order = [*classes, *(c for c in range(6) if c not in classes)]
