@@ -31,7 +31,7 @@ REAL = ("features", "weights", "targets", "relation_weights")
 MATRICES = ("features", "targets")
 # Names that belong to some arrays, stored in graph.json.
 NAMED = ("targets", "types", "relations")
-_BLOCK = 1 << 24
+_BYTES_PER_BLOCK = 1 << 24
 
 
 def is_graph_folder(folder: Path) -> bool:
@@ -173,7 +173,7 @@ def checksum(path: Path) -> str:
     """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
+        while block := file.read(_BYTES_PER_BLOCK):
             digest.update(block)
     return digest.hexdigest()
 
@@ -211,7 +211,7 @@ class GraphFolderWriter:
         """Write the values of an array, which may be larger than memory, or sparse."""
         target = self.create(name, tuple(array.shape), array.dtype)
         width = 1 if array.dim() == 1 else array.shape[1]
-        step = max(_BLOCK // (4 * max(width, 1)), 1)
+        step = max(_BYTES_PER_BLOCK // (4 * max(width, 1)), 1)
         for start in range(0, len(array), step):
             stop = min(start + step, len(array))
             if array.layout == torch.strided:
