@@ -1,14 +1,19 @@
 """What auto keeps of the training nodes of graphs that are gone, and what it is good for."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from auto_learners import auto, close, final_graph, learned, never_labelled, scores_of
 from evergraph.closed_form.byte_budget import KeptNodes
+from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.view_features import ViewFeatures
+from evergraph.closed_form.views import View
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.graphs import Graph
+from evergraph.graphs.csr import as_csr
 from evergraph.methods import load_learner
 from evergraph.streams import GraphStream, Task
 
@@ -116,6 +121,51 @@ def test_a_memory_where_the_graph_is_kept_is_of_the_graph_as_it_is(small_graph):
     ids = stream.open(2).ids
     expected = seen.of(torch.searchsorted(ids, learner.embeddings_.nodes_)).taken("cpu")
     close(learner.embeddings_.rows_.hops.float(), expected.hops, 1e-3)
+
+
+@pytest.fixture(scope="module")
+def texts() -> Graph:
+    """A graph of twelve words a node, out of more than hops are wide."""
+    graph = load("synthetic", nodes=240, classes=4, features=3000, homophily=0.5)
+    rarest = graph.features.topk(12, dim=1).indices
+    words = torch.zeros_like(graph.features).scatter_(1, rarest, 1.0)
+    return graph.with_features(as_csr(words))
+
+
+def test_own_words_are_kept_as_they_are(texts, tmp_path):
+    """Hops are projected; the kernel of kept nodes is of the words themselves."""
+    stream = GraphStream(texts, known_labels="everywhere")
+    learner = learned(stream, backbone=ViewFeatures(width=48), budget=5)
+    words = learner.embeddings_.rows_.words
+    own = texts.features.to_dense()[learner.embeddings_.nodes_] / 12**0.5
+    close(torch.from_numpy(words.toarray()), own, 1e-6)
+    size = learner.embeddings_.nbytes
+    learner.embeddings_.rows_ = replace(learner.embeddings_.rows_, words=None)
+    assert size - learner.embeddings_.nbytes == 20 * 12 * 8 + 21 * 4 + 8
+    learner.embeddings_.rows_ = replace(learner.embeddings_.rows_, words=words)
+    graph = final_graph(stream)
+    kernel = learner.backbone.kernels(learner.embeddings_.rows_)
+    asked = learner.backbone.prepare(graph).of(torch.arange(7))
+    view = View((0,))
+    expected = KernelMap.of((view,), {0: own})
+    given = texts.features.to_dense()[:7] / 12**0.5
+    close(
+        kernel.features(view, kernel.seen_of(asked, [view])),
+        expected.features(view, expected.projected({0: given})),
+        1e-5,
+    )
+    learner.save(tmp_path / "learner.safetensors")
+    again = load_learner(tmp_path / "learner.safetensors")
+    assert scores_of(again, graph).equal(scores_of(learner, graph))
+
+
+def test_the_order_of_tasks_leaves_no_trace_in_words(texts):
+    answers = []
+    for order in ([0, 1, 2, 3], [2, 3, 0, 1]):
+        stream = GraphStream(texts, order=order, known_labels="everywhere")
+        learner = learned(stream, backbone=ViewFeatures(width=48), budget=9)
+        answers.append(by_label(scores_of(learner, texts.structure), stream))
+    close(answers[0], answers[1], 1e-4)
 
 
 def test_a_limit_is_divided_among_sums_memory_and_probes():

@@ -17,6 +17,7 @@ from evergraph.cli.learner_target import Target, opened
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import spinner
+from evergraph.cli.table_options import TableOptions, with_shared_options
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import require
 from evergraph.core.plugins import load_plugins
@@ -24,6 +25,7 @@ from evergraph.core.written_aside import written_aside
 
 if TYPE_CHECKING:
     from evergraph.online.delta import Delta
+    from evergraph.tables.sources import Source
 
 AT_ONCE = 1_000  # ids in one question
 MOST_SHARES = 500_000  # probabilities in one answer
@@ -35,6 +37,7 @@ PARTS = ("id", "known", "classes", "probabilities", "scores", "voices", "others"
 COLUMNS = ("id", "gain", "reach", "uncertainty", "first", "second")
 
 
+@with_shared_options
 def predict_command(
     target: options.LearnerTarget,
     ids: str | None = argument(
@@ -48,6 +51,7 @@ def predict_command(
     every_class: bool = flag("--probabilities", "Write the probability of every class or label."),
     out: Path | None = option("The .csv or .parquet to write (default: CSV on stdout)."),
     integers: bool = flag("--integers", "Ids are integers, not text."),
+    written: TableOptions = TableOptions(),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
     plugins: options.Plugins = [],
@@ -66,13 +70,15 @@ def predict_command(
             "--dry, --nodes and --edges belong together: --dry --nodes new.csv, perhaps with "
             "--edges; evergraph ingest adds tables"
         )
+    if not dry and written != TableOptions():
+        raise ConfigurationError("options of tables, such as --id, need --dry and --nodes")
     wanted = None if ids is None else read_ids(ids, integers=integers)
     with _asked(target, token_file, ca, plugins) as learner:
         names = _names(learner) if every_class else ()
         known: Sequence[str | int]
         blocks: Iterable[Rows]
         if nodes is not None:
-            delta = _asked_about(learner, nodes, edges, integers=integers)
+            delta = _asked_about(learner, written.tables(nodes, edges), integers=integers)
             known, blocks = delta.nodes, [learner.ask(delta, every_class=every_class)]
         else:
             known = learner.every_id() if wanted is None else wanted
@@ -103,14 +109,14 @@ def _names(learner: Target) -> Sequence[str | int]:
     return names
 
 
-def _asked_about(learner: Target, nodes: str, edges: str | None, *, integers: bool) -> Delta:
+def _asked_about(
+    learner: Target, tables: tuple[Source | None, Source | None], *, integers: bool
+) -> Delta:
     """Return new nodes with their edges as one delta, without labels."""
-    from evergraph.cli.inputs import tables_of
     from evergraph.online.codecs.tables import read_deltas
     from evergraph.online.delta import Delta
     from evergraph.tables.arrow import pa
 
-    tables = tables_of(nodes, edges, database=None, delimiter=",", decimal=".")
     deltas = read_deltas(*tables, columns=learner.columns(), integers=integers)
     if not learner.status()["relations"]:
         deltas = deltas.without_relations()
@@ -119,7 +125,7 @@ def _asked_about(learner: Target, nodes: str, edges: str | None, *, integers: bo
     whole = replace(deltas, labels=unknown, batch=max(len(deltas.nodes), 1))
     delta = next(iter(whole), Delta())
     if deltas.features is None or len(whole) != 1 or len(delta.updated):
-        raise DataError(f"{nodes}: --dry takes new nodes with features, and new edges only")
+        raise DataError(f"{tables[0]}: --dry takes new nodes with features, and new edges only")
     return delta
 
 

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from evergraph.cli import inputs, options
-from evergraph.cli.inputs import columns_named, parse_columns, tables_of
+from evergraph.cli.inputs import parse_columns
 from evergraph.cli.learner_commands import show_learner
 from evergraph.cli.learner_target import is_learner
 from evergraph.cli.options import argument, flag, option, parse_settings, resources_of
 from evergraph.cli.output import print_json, print_table, stops_with
 from evergraph.cli.progress import StageProgress, spinner
+from evergraph.cli.table_options import ColumnOptions, TableOptions, with_shared_options
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.extras import tomllib
@@ -48,6 +49,7 @@ _UNKNOWN: dict[str, Any] = {
 }
 
 
+@with_shared_options
 def import_command(
     edges: str | None = argument(
         "A .csv, .csv.gz or .parquet with source, target (default: see --from).", default=None
@@ -68,15 +70,8 @@ def import_command(
     overwrite: options.Overwrite = False,
     unknown_edges: inputs.UnknownEdges = "refuse",
     repeated: inputs.Repeated = None,
-    delimiter: inputs.Delimiter = ",",
-    decimal: inputs.Decimal = ".",
-    encoding: inputs.Encoding = "utf-8",
     pipe: inputs.Format = None,
-    id_column: inputs.IdColumn = None,
-    label_column: inputs.LabelColumn = None,
-    source_column: inputs.SourceColumn = None,
-    target_column: inputs.TargetColumn = None,
-    weight_column: inputs.WeightColumn = None,
+    written: TableOptions = TableOptions(),
     columns: inputs.ColumnKinds = [],
     gaps: inputs.Gaps = "flag",
     plugins: options.Plugins = [],
@@ -100,18 +95,7 @@ def import_command(
             raise ConfigurationError("--from needs the queries --nodes and --edges, without files")
         else:
             edges, nodes = edges_query, nodes_query
-        tables = tables_of(
-            nodes,
-            edges,
-            database=database,
-            delimiter=delimiter,
-            decimal=decimal,
-            encoding=encoding,
-            pipe=pipe,
-            names=columns_named(
-                id_column, label_column, source_column, target_column, weight_column
-            ),
-        )
+        tables = written.tables(nodes, edges, database=database, pipe=pipe)
         of_nodes, of_edges = (cast("Source", table) for table in tables)  # both are given
         units = ["rows" if t.suffix == ".parquet" else "bytes" for t in (of_edges, of_nodes)]
         resources = resources_of(memory_limit, None)
@@ -275,16 +259,13 @@ def _cell(value: Any) -> str:
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
+@with_shared_options
 def info_command(
     dataset: str = argument("A dataset's name, or the path of a graph or of a learner."),
     classes_per_task: int = option("Classes per task.", default=2),
     verify: bool = flag("--verify", "Read an imported graph completely and compare checksums."),
     repeated: inputs.Repeated = None,
-    id_column: inputs.IdColumn = None,
-    label_column: inputs.LabelColumn = None,
-    source_column: inputs.SourceColumn = None,
-    target_column: inputs.TargetColumn = None,
-    weight_column: inputs.WeightColumn = None,
+    columns: ColumnOptions = ColumnOptions(),
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
@@ -307,7 +288,7 @@ def info_command(
             open_graph_folder(Path(dataset), verify=True)
     with spinner(f"loading {dataset}"):
         load_plugins(plugins)
-        names = columns_named(id_column, label_column, source_column, target_column, weight_column)
+        names = columns.names
         how = {"repeated": "last" if repeated is None else repeated} | names
         facts = _recorded(dataset, classes_per_task) or _facts(dataset, classes_per_task, how)
     if as_json:

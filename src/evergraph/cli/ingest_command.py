@@ -10,18 +10,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from evergraph.cli import inputs, options
-from evergraph.cli.inputs import (
-    arriving_lines,
-    columns_named,
-    parse_columns,
-    read_ids,
-    seconds_of,
-    tables_of,
-)
+from evergraph.cli.inputs import arriving_lines, parse_columns, read_ids, seconds_of
 from evergraph.cli.learner_target import opened
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, stops_with
 from evergraph.cli.progress import StageProgress, spinner
+from evergraph.cli.table_options import TableOptions, with_shared_options
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.notices import say
@@ -59,6 +53,7 @@ CHANGES = (  # other than additions: the count, what is counted, what happened t
 STREAM_COUNTS = ("lines", "known", "deltas", "new_nodes", "predicted", "right")
 
 
+@with_shared_options
 def ingest_command(
     target: options.LearnerTarget,
     stream: str | None = argument(
@@ -90,15 +85,8 @@ def ingest_command(
     skip_known: bool = flag("--skip-known", "In a stream, skip what the learner already knows."),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
-    delimiter: inputs.Delimiter = ",",
-    decimal: inputs.Decimal = ".",
-    encoding: inputs.Encoding = "utf-8",
     pipe: inputs.Format = None,
-    id_column: inputs.IdColumn = None,
-    label_column: inputs.LabelColumn = None,
-    source_column: inputs.SourceColumn = None,
-    target_column: inputs.TargetColumn = None,
-    weight_column: inputs.WeightColumn = None,
+    written: TableOptions = TableOptions(),
     columns: inputs.ColumnKinds = [],
     gaps: inputs.Gaps = "flag",
     strict: bool = flag("--strict", "Reject categories that the first table did not have."),
@@ -123,7 +111,6 @@ def ingest_command(
     """
     chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
     learner, rule = _Receiver(target, token_file, chosen, ca), repeated or "last"
-    names = columns_named(id_column, label_column, source_column, target_column, weight_column)
     if stream == "-" and pipe is not None and nodes is None:
         stream, nodes = None, "-"
     if stream is not None:
@@ -132,6 +119,7 @@ def ingest_command(
             raise ConfigurationError(said)
         way: dict[str, Any] = {"batch": batch, "every": seconds_of(every), "prefix": key_prefix}
         load_plugins(plugins)
+        names = written.names
         if others := names.keys() - {"label", "weight"}:
             raise ConfigurationError(f"--{min(others)} names a column of tables, not of lines")
         way |= {"skip_known": skip_known, "repeated": rule, "names": names}
@@ -141,16 +129,7 @@ def ingest_command(
         load_plugins(plugins)
         tables: tuple[Source | None, Source | None] = (None, None)
         if nodes or edges:
-            tables = tables_of(
-                nodes,
-                edges,
-                database=database,
-                delimiter=delimiter,
-                decimal=decimal,
-                encoding=encoding,
-                pipe=pipe,
-                names=names,
-            )
+            tables = written.tables(nodes, edges, database=database, pipe=pipe)
         check_choice("--unknown-edges", unknown_edges, ("refuse", "skip"))
         if allow_emptying and not sync:
             raise ConfigurationError("--allow-emptying needs --sync")

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -45,32 +45,11 @@ Database = Annotated[
         help="sqlite:FILE, duckdb:FILE or adbc:DRIVER:URI instead of files (default: none).",
     ),
 ]
-Delimiter = Annotated[str, typer.Option(help="Column separator of a CSV, such as ;.")]
-Decimal = Annotated[str, typer.Option(help="Decimal mark of a CSV: . or ,")]
-Encoding = Annotated[str, typer.Option(help="Encoding of a CSV, such as latin-1.")]
 Format = Annotated[
     str | None,
     typer.Option(
         "--format", metavar="FORMAT", help="What a pipe or - holds: csv or parquet (default: csv)."
     ),
-]
-IdColumn = Annotated[
-    str | None, typer.Option("--id", metavar="COLUMN", help="Column of node ids (default: id).")
-]
-LabelColumn = Annotated[
-    str | None, typer.Option("--label", metavar="COLUMN", help="Column of labels (default: label).")
-]
-SourceColumn = Annotated[
-    str | None,
-    typer.Option("--source", metavar="COLUMN", help="Column where edges begin (default: source)."),
-]
-TargetColumn = Annotated[
-    str | None,
-    typer.Option("--target", metavar="COLUMN", help="Column where edges end (default: target)."),
-]
-WeightColumn = Annotated[
-    str | None,
-    typer.Option("--weight", metavar="COLUMN", help="Column of edge weights (default: weight)."),
 ]
 UnknownEdges = Annotated[
     str,
@@ -88,12 +67,6 @@ Repeated = Annotated[
 TICK = 0.1  # seconds to wait for a line before None is yielded
 LONGEST = 1 << 26  # bytes of a line
 _UNITS = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0}
-
-
-def columns_named(*columns: str | None) -> ColumnNames:
-    """Return the columns that ``--id``, ``--label``, ``--source``, ... name, in this order."""
-    named = zip(("id", "label", "source", "target", "weight"), columns, strict=True)
-    return cast("ColumnNames", {ours: theirs for ours, theirs in named if theirs is not None})
 
 
 def tables_of(

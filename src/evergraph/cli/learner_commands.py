@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evergraph.cli import inputs, options
-from evergraph.cli.inputs import columns_named, tables_of
 from evergraph.cli.learner_target import is_learner, opened
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import spinner
+from evergraph.cli.table_options import TableOptions, with_shared_options
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import require
 from evergraph.core.plugins import load_plugins
@@ -130,6 +130,7 @@ def _page(out: Path | None, folder: Path, what: str) -> Path:
     return out
 
 
+@with_shared_options
 def evaluate_command(
     folder: Path = argument("A learner's folder."),
     nodes: str = option(
@@ -139,14 +140,7 @@ def evaluate_command(
     database: inputs.Database = None,
     out: Path | None = option("The page to write, an .html (default: none)."),
     integers: bool = flag("--integers", "Ids in a CSV are integers."),
-    delimiter: inputs.Delimiter = ",",
-    decimal: inputs.Decimal = ".",
-    encoding: inputs.Encoding = "utf-8",
-    id_column: inputs.IdColumn = None,
-    label_column: inputs.LabelColumn = None,
-    source_column: inputs.SourceColumn = None,
-    target_column: inputs.TargetColumn = None,
-    weight_column: inputs.WeightColumn = None,
+    written: TableOptions = TableOptions(),
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
@@ -162,9 +156,7 @@ def evaluate_command(
     if page is not None:
         require("matplotlib", extra="report", why="evaluate --out")
     load_plugins(plugins)
-    names = columns_named(id_column, label_column, source_column, target_column, weight_column)
-    how: dict[str, Any] = {"delimiter": delimiter, "decimal": decimal, "encoding": encoding}
-    tables = tables_of(nodes, edges, database=database, names=names, **how)
+    tables = written.tables(nodes, edges, database=database)
     with ExitStack() as stack:
         with spinner(FINDING):
             from evergraph.online.codecs.tables import read_deltas

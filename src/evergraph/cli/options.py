@@ -265,6 +265,22 @@ def parse_budget(text: str | None) -> int | float | None:
         raise ConfigurationError(said) from None
 
 
+def parse_split(text: str | None) -> str | list[int] | list[float] | None:
+    """Read a split: a name, or three numbers.
+
+    >>> parse_split("masks"), parse_split("200,50,200"), parse_split("0.5,0.25,0.25")
+    ('masks', [200, 50, 200], [0.5, 0.25, 0.25])
+    """
+    if text is None or "," not in text:
+        return text
+    try:
+        parts = text.split(",")
+        return [int(part) for part in parts] if "." not in text else [float(part) for part in parts]
+    except ValueError:
+        said = f"--split must be masks or three numbers such as 0.6,0.2,0.2, not {text!r}"
+        raise ConfigurationError(said) from None
+
+
 def seeds_of(seed: int | None, seeds: str | None, repeats: int | None) -> list[int] | None:
     """Return the seeds of ``--seed``, ``--seeds`` or ``--repeats``, None if none is given.
 

@@ -22,6 +22,7 @@ from evergraph.cli.options import (
 )
 from evergraph.cli.output import print_json, print_table, say, stops_with
 from evergraph.cli.progress import BenchProgress, spinner
+from evergraph.cli.table_options import ColumnOptions, with_shared_options
 from evergraph.core.engine import check_engine
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.core.extras import require
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from evergraph.experiments.result import RunResult
 
 
+@with_shared_options
 def run_command(
     dataset: str | None = option("A name, or a path (default: wordnet)."),
     method: str | None = option(
@@ -59,6 +61,10 @@ def run_command(
         "backbone's own)."
     ),
     views: str | None = option("Node views of auto, such as '2,0|2,0|2+y' (default: five views)."),
+    split: str | None = option(
+        "Training, validation and test nodes: masks (train_mask, val_mask and test_mask of the "
+        "graph), shares or numbers per class, such as 0.5,0.25,0.25 (default: 0.6,0.2,0.2)."
+    ),
     labelled: float | None = option(
         "Fraction of each class that is labelled, such as 0.05 (default: 0.6)."
     ),
@@ -82,11 +88,7 @@ def run_command(
     worker_threads: options.WorkerThreads = None,
     directed: options.Directed = False,
     repeated: inputs.Repeated = None,
-    id_column: inputs.IdColumn = None,
-    label_column: inputs.LabelColumn = None,
-    source_column: inputs.SourceColumn = None,
-    target_column: inputs.TargetColumn = None,
-    weight_column: inputs.WeightColumn = None,
+    columns: ColumnOptions = ColumnOptions(),
     settings: options.Settings = [],
     preset: options.Preset = None,
     protocol: options.Protocol = None,
@@ -105,11 +107,8 @@ def run_command(
     methods are compared, each with its own folder below --out.
     """
     batch = int(batch_size) if batch_size and batch_size.isdigit() else batch_size
-    named = inputs.columns_named(
-        id_column, label_column, source_column, target_column, weight_column
-    )
     given = {
-        "dataset": {"name": dataset, "repeated": repeated} | named,
+        "dataset": {"name": dataset, "repeated": repeated, **columns.names},
         "undirected": False if directed else None,
         "backbone": backbone,
         "topology": {"name": topology, "hops": hops},
@@ -117,6 +116,7 @@ def run_command(
             "setting": setting,
             "by": by,
             "edges": edges,
+            "split": options.parse_split(split),
             "labelled": labelled,
             "classes_per_task": classes_per_task,
         },

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.own_words import Words, inner_products
 from evergraph.closed_form.statistics import over_few_rows
 from evergraph.closed_form.view_map import BLOCK_VALUES, GPU_BLOCK_VALUES, Parts, Product, ViewMap
-from evergraph.closed_form.views import CODE_HOPS, CODES, FAR, LENGTH, RELATIONS, View
+from evergraph.closed_form.views import CODE_HOPS, CODES, FAR, LENGTH, RELATIONS, WORDS, View
 from evergraph.graphs.kernels.row_ranges import tiled_product
 from evergraph.topology.rowwise import Matrix, Panels
 
@@ -80,7 +81,9 @@ class KernelMap(ViewMap):
         parts: [landmarks, part dims] each; units: where they differ from the default; level: c, if
         own features have it beside them already, see ``beside_constant``
         """
-        weighed = {part: _weighed(part, rows, columns).contiguous() for part, rows in parts.items()}
+        weighed = {part: _weighed(part, rows, columns) for part, rows in parts.items()}
+        for part in weighed.keys() - {WORDS}:
+            weighed[part] = weighed[part].contiguous()
         return cls(tuple(views), weighed, {**UNITS, **(units or {})}, columns, level)
 
     @property
@@ -123,9 +126,10 @@ class KernelMap(ViewMap):
         """Return inner products with every landmark, then the row's own.  -> [n, landmarks + 1]"""
         found = {}
         for part, rows in parts.items():
-            rows = _weighed(part, rows, self.columns)
-            own = _squared(rows)[:, None]
-            found[part] = torch.cat([product(rows, self.landmarks[part].t()), own], 1)
+            landmarks, rows = self.landmarks[part], _weighed(part, rows, self.columns)
+            sparse = part == WORDS
+            products = inner_products(rows, landmarks) if sparse else product(rows, landmarks.t())
+            found[part] = torch.cat([products, _squared(rows)[:, None]], 1).to(self.device)
         return found
 
     def together(self, view: View) -> tuple[int, Tensor]:
@@ -136,7 +140,7 @@ class KernelMap(ViewMap):
 
     @cached_property
     def _squares(self) -> Parts:
-        return {part: _squared(rows) for part, rows in self.landmarks.items()}
+        return {part: _squared(rows).to(self.device) for part, rows in self.landmarks.items()}
 
     def cut(self, vectors: Tensor) -> dict[int, Tensor]:
         return beside_constant(super().cut(vectors), self.level)
@@ -272,8 +276,10 @@ def beside_constant(parts: Parts, level: float | None) -> dict[int, Tensor]:
     return {**parts, 0: parts[0] * (lengths / whole), LENGTH: level / whole}
 
 
-def _squared(rows: Tensor) -> Tensor:
+def _squared(rows: Tensor | Words) -> Tensor:
     """Return squared lengths; on a CPU their bits do not depend on other rows.  [n, d] -> [n]"""
+    if not isinstance(rows, Tensor):
+        return torch.from_numpy(np.asarray(rows.multiply(rows).sum(1))).flatten().float()
     if rows.device.type != "cpu":
         return rows.square().sum(1)
     values = rows.numpy()

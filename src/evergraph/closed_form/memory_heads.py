@@ -96,7 +96,8 @@ class MemoryHeads:
         """
         labels, masses = labels.to(kernels.device), masses.to(kernels.device, torch.float64)
         few, views = order[:CHOICE_NODES].to(kernels.device), kernels.views
-        between = replace(kernels, columns=None).projected(kernels.landmarks)
+        parts = {part: kernels.landmarks[part] for part in kernels.needed(*views)}
+        between = replace(kernels, columns=None).projected(parts)
         asked = [kernels.seen_of(block, views) for block in kernels.blocks(rows)]
         heads, scores, strengths = [], [], []
         for view in views:

@@ -94,7 +94,7 @@ class NodeSample:
         """Restore what ``state`` returned."""
         rows = dict(state)
         self.labels_, self.nodes_ = rows.pop("labels"), rows.pop("nodes")
-        self.rows_ = ViewRows(**rows)
+        self.rows_ = ViewRows.restored(rows)
 
 
 def first_of_each(nodes: Tensor, labels: Tensor, count: int) -> Tensor:

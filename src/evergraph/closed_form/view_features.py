@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -13,6 +14,7 @@ from torch import Tensor
 from evergraph.closed_form.codes import ClassCodes
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.memory_heads import MemoryHeads, memory_views
+from evergraph.closed_form.own_words import Words
 from evergraph.closed_form.relations import RelationCodes, RelationHops
 from evergraph.closed_form.relations import related as relations_of
 from evergraph.closed_form.shape import SHAPE_WIDTH, shape_of
@@ -31,6 +33,7 @@ from evergraph.closed_form.views import (
 from evergraph.core.component import integer, number
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
+from evergraph.graphs.csr import as_scipy
 from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.nn.backbone import Backbone, Recipe, backbones
 from evergraph.nn.linear import Linear, dropout_mask
@@ -232,7 +235,16 @@ class ViewFeatures(Backbone):
             relations=asked(along(graph)) if self._sees_along else None,
             shape=shape_of(graph, nodes).to(self.device) if self.shaped else None,
             far=asked(beyond(graph)) if self.far and far else None,
+            words=self._words(graph, nodes),
         )
+
+    def _words(self, graph: Graph, nodes: Tensor | None) -> Words | None:
+        """Return own features of wide and sparse ones, which near hops are projections of."""
+        features = graph.features
+        if features.layout == torch.strided or features.shape[1] <= (self.widest or sys.maxsize):
+            return None
+        words = as_scipy(features.cpu())
+        return words if nodes is None else words[nodes.cpu().numpy()]
 
     def shows_codes(self, graph: Graph) -> bool:
         """Return whether a view reads class codes and the graph shows labels to make them of."""

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.statistics import over_few_rows
-from evergraph.closed_form.views import CODE_HOPS, CODES, RELATIONS, View, ViewRows
+from evergraph.closed_form.views import CODE_HOPS, CODES, RELATIONS, WORDS, View, ViewRows
 from evergraph.graphs.kernels.row_ranges import tiled_product
 from evergraph.topology.rowwise import Matrix, Panels, block_product
 
@@ -140,6 +140,8 @@ class ViewMap(ABC):
         """Return the existing parts that some views need, each once."""
         there = self.sizes
         named = dict.fromkeys(part for view in views for part in view.parts)
+        if WORDS in there:  # they say what hop 0 is an estimate of
+            named.pop(0, None)
         return tuple(part for part in named if part in there)
 
     def __call__(self, rows: ViewRows | Tensor) -> Iterator[Tensor]:
@@ -159,8 +161,9 @@ class ViewMap(ABC):
 
     def seen_of(self, rows: ViewRows, views: Sequence[View]) -> Parts:
         """Return the shared values that some views need of rows, see ``projected``."""
-        parts = rows.taken(self.device).parts([part for part in self.sizes if part >= 0])
         needed = self.needed(*views)
+        rows = rows if WORDS in needed else replace(rows, words=None)
+        parts = rows.taken(self.device).parts([part for part in self.sizes if part >= 0])
         assert parts.keys() >= set(needed), "rows must have the relations of the training graph"
         return self.projected({part: parts[part] for part in needed})
 

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import scipy
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.own_words import (
+    MOST_WORDS,
+    WORD_BYTES,
+    Words,
+    restored_words,
+    stored_words,
+    unit_words,
+)
 from evergraph.core.checks import check_once
 from evergraph.core.errors import ConfigurationError
 
 # The parts of a node: hops are named by their numbers; the others are class codes, features along
-# relations, class codes along relations, a node's shape, and the length of its own features, which
-# brings a constant beside them (see ``KernelMap``).
-CODES, RELATIONS, RELATION_CODES, SHAPE, LENGTH = -1, -2, -3, -4, -5
+# relations, class codes along relations, a node's shape, the length of its own features, which
+# brings a constant beside them (see ``KernelMap``), and its own words, which stand for hop 0 where
+# a memory has them.
+CODES, RELATIONS, RELATION_CODES, SHAPE, LENGTH, WORDS = -1, -2, -3, -4, -5, -6
 CODE_HOPS = 2
 # Hops beyond this are far: they are computed for a few projected columns, see ``ViewFeatures``.
 FAR = 8
@@ -69,10 +79,10 @@ class View:
     @property
     def parts(self) -> tuple[int, ...]:
         """The parts of the view; a graph may not have all of them."""
-        length = (LENGTH,) if 0 in self.hops else ()
+        own = (WORDS, LENGTH) if 0 in self.hops else ()
         codes = (CODES, RELATION_CODES) if self.codes else ()
         others = ((RELATIONS,) if self.related else ()) + ((SHAPE,) if self.shaped else ())
-        return (*self.hops, *length, *others, *codes)
+        return (*self.hops, *own, *others, *codes)
 
     def __str__(self) -> str:
         others = ["r"] * self.related + ["s"] * self.shaped
@@ -94,7 +104,7 @@ def hops_of(views: Sequence[View]) -> tuple[int, ...]:
     return tuple(sorted({hop for view in views for hop in view.hops}))
 
 
-# The attributes of ``ViewRows`` with one row per node.
+# The dense attributes of ``ViewRows`` with one row per node.
 STORED = ("hops", "codes", "relations", "shape", "far")
 
 
@@ -112,6 +122,8 @@ class ViewRows:
     shape: Tensor | None = None
     # all nodes' far hops, concatenated; None if no view has one. [nodes, hops x 128 or less] | None
     far: Tensor | None = None
+    # all nodes' own features, if they are sparse, and hops are of projected ones; None if not
+    words: Words | None = None
 
     def __len__(self) -> int:
         return len(self.hops) if self.nodes is None else len(self.nodes)
@@ -119,7 +131,8 @@ class ViewRows:
     def __getitem__(self, part: slice) -> ViewRows:
         if self.nodes is not None:
             return replace(self, nodes=self.nodes[part])
-        return self._each(lambda rows: rows[part])
+        words = None if self.words is None else self.words[part]
+        return replace(self._each(lambda rows: rows[part]), words=words)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> ViewRows:
         def changed(name: str) -> Any:
@@ -134,24 +147,37 @@ class ViewRows:
 
     @property
     def dims(self) -> int:
-        """Number of values per node, without codes."""
+        """Most values of two bytes per node, without codes."""
         parts = (self.hops, self.relations, self.shape, self.far)
-        return sum(rows.shape[1] for rows in parts if rows is not None)
+        words = 0 if self.words is None else MOST_WORDS * WORD_BYTES // 2
+        return words + sum(rows.shape[1] for rows in parts if rows is not None)
 
     def taken(self, device: torch.device, dtype: torch.dtype = torch.float32) -> ViewRows:
-        """Return the selected rows in memory, on a device."""
+        """Return the selected rows in memory, on a device; words of unit length."""
 
         def rows(tensor: Tensor) -> Tensor:
             if self.nodes is not None:
                 tensor = tensor.index_select(0, self.nodes.to(tensor.device))
             return tensor.to(device, dtype)
 
-        return self._each(rows)
+        words = self.words
+        if words is not None and self.nodes is not None:
+            words = words[self.nodes.cpu().numpy()]
+        return replace(self._each(rows), words=None if words is None else unit_words(words))
 
     def stored(self) -> dict[str, Tensor]:
         """Return the rows of all nodes by name, without those that there are not."""
         named = {name: getattr(self, name) for name in STORED}
+        words = {} if self.words is None else stored_words(self.words)
+        named |= {f"words_{name}": rows for name, rows in words.items()}
         return {name: rows for name, rows in named.items() if rows is not None}
+
+    @classmethod
+    def restored(cls, stored: Mapping[str, Tensor]) -> ViewRows:
+        """Return the rows that ``stored`` returned."""
+        words = {name.removeprefix("words_"): stored[name] for name in stored if "words_" in name}
+        rows = {name: stored[name] for name in STORED if name in stored}
+        return cls(**rows, words=restored_words(words) if words else None)
 
     def joined(self, other: ViewRows) -> ViewRows:
         """Return the rows of both, all of them in memory; class codes may be missing: zeros.
@@ -160,20 +186,24 @@ class ViewRows:
         >>> ViewRows(torch.ones(1, 1)).joined(coded).codes.tolist()
         [[0.0, 0.0], [1.0, 1.0]]
         """
-        mine, theirs = self.stored(), other.stored()
+        named = [{n: getattr(each, n) for n in STORED} for each in (self, other)]
+        mine, theirs = ({n: t for n, t in each.items() if t is not None} for each in named)
         for here, there in ((mine, theirs), (theirs, mine)):
             if "codes" in there and "codes" not in here:
                 here["codes"] = there["codes"].new_zeros(len(here["hops"]), there["codes"].shape[1])
         rows = {name: torch.cat([mine[name], theirs[name]]) for name in mine}
-        return ViewRows(**rows)
+        if self.words is None or other.words is None:
+            return ViewRows(**rows)
+        return ViewRows(**rows, words=scipy.sparse.vstack([self.words, other.words], "csr"))
 
-    def parts(self, hops: Sequence[int]) -> dict[int, Tensor]:
+    def parts(self, hops: Sequence[int]) -> dict[int, Any]:
         """Return rows in memory by part; hops: the hops that they hold."""
         near, far = ([h for h in hops if (h > FAR) is beyond] for beyond in (False, True))
         found = dict(zip(near, self.hops.tensor_split(len(near), dim=1), strict=True))
         if self.far is not None:
             found |= zip(far, self.far.tensor_split(len(far), dim=1), strict=True)
         others = {CODES: self.codes, RELATIONS: self.relations, SHAPE: self.shape}
+        others[WORDS] = self.words
         return found | {part: rows for part, rows in others.items() if rows is not None}
 
     def split(self, rows: int) -> Iterator[ViewRows]:

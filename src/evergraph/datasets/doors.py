@@ -38,7 +38,7 @@ from evergraph.tables.names import (
     of_nodes,
     renamed,
 )
-from evergraph.tables.sources import naming
+from evergraph.tables.sources import named, naming
 
 if TYPE_CHECKING:
     import networkx
@@ -348,14 +348,15 @@ def from_tables(
     (Graph(nodes=2, edges=1, features=1, classes=1), ['a', 'b'], ['art'])
     """
     require("pyarrow", extra="tables", why="a graph from tables")
-    with naming(NODES):
+    paths = named(NODES, of_nodes(names)), named(EDGES, of_edges(names))
+    with naming(paths[0]):
         table = renamed(arrow_table(_indexed(nodes)), of_nodes(names))
         check_columns(table.column_names, ("id",), lambda: table)
         known = ids(table, "id").to_pylist()
-    with naming(EDGES):
+    with naming(paths[1]):
         pairs = renamed(arrow_table(_indexed(edges)), of_edges(names))
         check_columns(pairs.column_names, ENDS, lambda: pairs)
-    chosen, paths = columns if isinstance(columns, Scheme) else columns_of(columns), (NODES, EDGES)
+    chosen = columns if isinstance(columns, Scheme) else columns_of(columns)
     how = {"unknown_edges": unknown_edges, "repeated": repeated}
     graph = graph_of_tables(table, pairs, chosen, paths=paths, undirected=undirected, **how)
     graph = graph.to_undirected() if undirected else graph

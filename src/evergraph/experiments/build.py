@@ -32,12 +32,14 @@ from evergraph.experiments.config import (
 )
 from evergraph.experiments.protocols import POOLED, read_protocol
 from evergraph.graphs import Graph
+from evergraph.graphs.masks import MASKS
 from evergraph.memory import samplers
 from evergraph.methods import methods
 from evergraph.methods.backbone_learner import BackboneLearner, WholeTaskLearner
 from evergraph.methods.refresh import NEEDS_ALL_EDGES
 from evergraph.nn import Backbone, Recipe, backbones
 from evergraph.streams import GraphStream
+from evergraph.streams.splits import SHARES
 from evergraph.streams.ways import without_classes
 from evergraph.topology import topologies
 from evergraph.topology.embedding_folder import embedding_in
@@ -373,6 +375,11 @@ def say_unseen(config: RunConfig, graph: Graph) -> None:
     parts: list[Any] = [made]
     if "topology" in parts_used(config):
         parts.append(topologies.resolve(config.topology.name))
+    if graph.masks is not None and config.stream.split == SHARES:
+        say(
+            config.dataset.name,
+            f"{', '.join(MASKS)} are not used: split='masks' (--split) uses them",
+        )
     unseen = []
     if graph.weights is not None and not all(part.sees_weights for part in parts):
         unseen.append("edge weights")

@@ -91,7 +91,11 @@ class Component(Part, BaseModel):
 
 
 class StreamConfig(Section):
-    """How the graph is cut into tasks; see ``GraphStream``."""
+    """How the graph is cut into tasks; see ``GraphStream``.
+
+    ``split_seed``: of the split; with ``split = "masks"`` the column of the masks. ``run`` is the
+    run's own seed.
+    """
 
     by: str = "class"
     tasks: int | None = None
@@ -101,7 +105,7 @@ class StreamConfig(Section):
     order: Literal["label", "size", "shuffled"] | list[int] = "label"
     edges: str = "within"
     setting: str = "class-il"
-    split: tuple[int, int, int] | tuple[float, float, float] = (0.6, 0.2, 0.2)
+    split: tuple[int, int, int] | tuple[float, float, float] | Literal["masks"] = (0.6, 0.2, 0.2)
     labelled: float | None = None
     split_seed: int | Literal["run"] = 0
     min_class_size: int = 3

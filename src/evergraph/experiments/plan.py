@@ -46,6 +46,7 @@ from evergraph.experiments.runner import learn_seed_by_task, open_run
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import row_entries, take_rows
 from evergraph.graphs.relations import Relations
+from evergraph.streams.splits import BY_MASKS, SHARES
 
 FIRST_NODES = 2_000  # nodes of the first copy
 LEAST_GROWTH, MOST_GROWTH = 4, 16  # of the next one
@@ -138,6 +139,10 @@ def plan_run(
     check_number("seconds", seconds, least=0)
     check(resolved(config))
     graph = load(config)
+    if config.stream.split == BY_MASKS and graph.masks is not None:  # which copies do not have
+        shares = graph.masks.shares(0)
+        cut = {"split": tuple(share / sum(shares) for share in shares)}
+        config = config.model_copy(update={"stream": config.stream.model_copy(update=cut)})
     share = min(max(FIRST_NODES / max(graph.num_nodes, 1), 1e-6), LARGEST_SHARE / LEAST_GROWTH)
     copies: list[LearnedCopy] = []
     began = time.monotonic()
@@ -245,7 +250,8 @@ def _learned(config: RunConfig, graph: Graph, share: float, seconds: float) -> L
     every = steps_apart(len(stream), len(stream.tasks), opened.config.test_every)
     sizes = stream.step_sizes
     between = tuple(sum(sizes[at : at + every]) for at in range(0, len(sizes), every))
-    labelled = config.stream.labelled or config.stream.split[0]
+    split = SHARES if isinstance(config.stream.split, str) else config.stream.split
+    labelled = config.stream.labelled or split[0]
     if isinstance(labelled, int):  # nodes per class
         labelled *= len(stream.classes) / graph.num_nodes
     kept = per_class / labelled * len(stream.classes) / len(between)

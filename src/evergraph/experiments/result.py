@@ -35,6 +35,7 @@ from evergraph.experiments.display import matrix_table, plot_curves
 from evergraph.experiments.protocols import read_protocol
 from evergraph.graphs import Graph, homophily
 from evergraph.streams import GraphStream
+from evergraph.streams.splits import BY_MASKS
 from evergraph.streams.stream import TESTINGS
 from evergraph.training import Learner
 
@@ -58,7 +59,7 @@ PHASES = ("embed", "train", "evaluate")
 KEPT = ("floats", "bytes", "samples", "gradients", "importance", "models", "edges", "statistics")
 
 
-def describe(graph: Graph, stream: GraphStream) -> dict[str, Any]:
+def describe(graph: Graph, stream: GraphStream, config: RunConfig) -> dict[str, Any]:
     """Return the facts of a graph and its stream as plain values."""
     facts: dict[str, Any] = {
         "nodes": graph.num_nodes,
@@ -77,6 +78,9 @@ def describe(graph: Graph, stream: GraphStream) -> dict[str, Any]:
             "names": list(graph.targets.names),
             "known": known,
         }
+    if graph.masks is not None and config.stream.split == BY_MASKS:
+        seed = config.stream.split_seed
+        facts["split"] = graph.masks.shares(config.seeds[0] if seed == "run" else seed)
     return facts
 
 

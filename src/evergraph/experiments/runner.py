@@ -192,7 +192,7 @@ def open_run(
         stream = cut(config, graph, resources)
     build.say_unseen(config, graph)
     facts = {
-        "dataset": describe(graph, stream),
+        "dataset": describe(graph, stream, config),
         "versions": versions(),
         "machine": machine(config.device),
     }

@@ -22,6 +22,7 @@ from evergraph.graphs.csr import (
     repeat,
     take_rows,
 )
+from evergraph.graphs.masks import Masks
 from evergraph.graphs.pyg import is_hetero, read_data, read_hetero, write_data, write_hetero
 from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.repeats import combined, say_repeated
@@ -63,6 +64,7 @@ class Graph(Shown):
         types: optional, the type of each node.
         targets: several labels or numbers per node instead of one class; ``labels`` are then all
             ``UNLABELLED``.
+        masks: optional, published training, validation and test nodes, see ``Masks``.
         class_names: names of the labels, by number, if they were strings; else empty.
         columns: the ``Scheme`` by which the columns of its table were read, used by ``load`` and a
             learner to read later tables in the same way; None if features came as an array.
@@ -87,6 +89,7 @@ class Graph(Shown):
     relations: Relations | None = None
     types: NodeTypes | None = None
     targets: Targets | None = None
+    masks: Masks | None = None
     columns: Any = field(default=None, repr=False)
     class_names: tuple[str, ...] = ()
 
@@ -100,6 +103,7 @@ class Graph(Shown):
             ("relations", None if self.relations is None else self.relations.num_nodes),
             ("types", None if self.types is None else len(self.types.numbers)),
             ("targets", None if self.targets is None else len(self.targets)),
+            ("masks", None if self.masks is None else len(self.masks)),
         ):
             if rows is not None and rows != nodes:
                 raise DataError(f"{name} have {rows} rows, but the graph has {nodes} nodes")
@@ -143,6 +147,8 @@ class Graph(Shown):
             found["relations"] = listed(self.relations.names)
         if self.types is not None:
             found["types"] = listed(self.types.names)
+        if self.masks is not None:
+            found["masks of splits"] = self.masks.splits
         edges = ["both ways" if self.undirected else "one way"]
         return found | {"edges run": ", ".join(edges + ["weighted"] * (self.weights is not None))}
 
@@ -240,6 +246,7 @@ class Graph(Shown):
             relations=related,
             types=None if self.types is None else self.types.each(lambda numbers: numbers[nodes]),
             targets=None if self.targets is None else self.targets.take(nodes),
+            masks=None if self.masks is None else self.masks.each(lambda mask: mask[nodes]),
             columns=self.columns,
             class_names=self.class_names,
         )
@@ -262,13 +269,13 @@ class Graph(Shown):
         return self if self.bare is None else self.bare
 
     def without_labels(self) -> Graph:
-        """Return the same graph with every label and every target hidden."""
+        """Return the same graph with every label and every target hidden, and without masks."""
         if self.bare is not None:
             return self.bare
         nothing = torch.full_like(self.labels[:1], UNLABELLED)
         # One shared value if the graph is in files, and may have too many nodes for memory.
         hidden = nothing.expand(self.num_nodes) if self.mapped else nothing.repeat(self.num_nodes)
-        return replace(self, labels=hidden, bare=None, targets=None)
+        return replace(self, labels=hidden, bare=None, targets=None, masks=None)
 
     def showing(self, labels: Tensor) -> Graph:
         """Return this graph with some labels shown; its ``structure`` is this graph.
@@ -292,7 +299,7 @@ class Graph(Shown):
         arrays = ("indptr", "indices", "features", "labels", "time", "weights")
         changed: dict[str, Any] = {name: getattr(self, name) for name in arrays}
         changed = {n: change(array) for n, array in changed.items() if array is not None}
-        for name in ("relations", "types", "targets"):
+        for name in ("relations", "types", "targets", "masks"):
             if (part := getattr(self, name)) is not None:
                 changed[name] = part.each(change)
         return replace(self, **changed, folder=None, bare=None)
@@ -349,6 +356,7 @@ class Graph(Shown):
         undirected: bool = False,
         weights: Tensor | None = None,
         targets: Targets | None = None,
+        masks: Masks | None = None,
         repeated: str | None = None,
         where: object = "edges",
     ) -> Graph:
@@ -356,8 +364,9 @@ class Graph(Shown):
 
         edge_index: integer [2, edges]; features: [nodes, dims]; labels: integer [nodes]; time:
         integer [nodes]; weights: non-negative numbers [edges], 1 by default; targets: instead of
-        labels, see ``Targets``; repeated: what becomes of rows with the same source and target, see
-        ``evergraph.graphs.repeats``, said with ``where`` they are from; silently ``last`` if None.
+        labels, see ``Targets``; masks: published splits; repeated: what becomes of rows with the
+        same source and target, see ``evergraph.graphs.repeats``, said with ``where`` they are from;
+        silently ``last`` if None.
         The normalisation adds self-loops if required. The last weight of a duplicate edge counts,
         and an edge of weight 0 is dropped; if undirected, (u, v) and (v, u) are the same edge.
 
@@ -391,7 +400,8 @@ class Graph(Shown):
         indptr, indices, weights = adjacency_of(edge_index, weights, nodes, undirected=undirected)
         time = None if time is None else time.long()
         nodes_of = (features, labels.long(), time)
-        return cls(indptr, indices, *nodes_of, undirected, weights=weights, targets=targets)
+        more: dict[str, Any] = {"weights": weights, "targets": targets, "masks": masks}
+        return cls(indptr, indices, *nodes_of, undirected, **more)
 
     @classmethod
     def from_data(
@@ -406,8 +416,8 @@ class Graph(Shown):
 
         ``y`` of shape [nodes, targets], or of floating-point numbers, becomes ``targets``.
         ``time``, or OGB's ``node_year``, is read if present, and so are edge weights:
-        ``edge_weight``, else an ``edge_attr`` of one column. Other attributes (such as masks) are
-        not used, and a warning is logged.
+        ``edge_weight``, else an ``edge_attr`` of one column, and ``train_mask``, ``val_mask`` and
+        ``test_mask``. Other attributes are not used, and a warning is logged.
 
         A ``HeteroData`` becomes a graph with relations and types (see ``read_hetero``); ``target``
         is the node type to classify, by default the one with a ``y``. repeated: as in
@@ -433,7 +443,8 @@ class Graph(Shown):
         """Return the graph as ``torch_geometric.data.Data``."""
         ends = torch.stack([self.indices.long(), self.edge_rows()])
         y = self.labels if self.targets is None else self.targets.values
-        return write_data(self.features, ends, y, time=self.time, weights=self.weights)
+        more: dict[str, Any] = {"time": self.time, "weights": self.weights, "masks": self.masks}
+        return write_data(self.features, ends, y, **more)
 
     def to_hetero(self) -> HeteroData:
         """Return the graph as ``HeteroData``; without relations there is one, ``edge``."""

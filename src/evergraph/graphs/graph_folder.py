@@ -17,6 +17,7 @@ from evergraph.core.mapped import create_array, disk_is_enough, is_mapped, map_a
 from evergraph.core.written_aside import written_aside
 from evergraph.graphs.csr import take_rows
 from evergraph.graphs.graph import Graph
+from evergraph.graphs.masks import MASKS, Masks
 from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.targets import Targets
 from evergraph.graphs.validation import check_csr, check_labels
@@ -25,10 +26,10 @@ FACTS = "graph.json"
 FORMAT = 2
 RELATION_ARRAYS = ("relation_indptr", "relation_indices", "relation_kinds", "relation_weights")
 PLAIN = ("indptr", "indices", "features", "labels", "time", "weights")
-ARRAYS = (*PLAIN, "targets", "types", *RELATION_ARRAYS)
+ARRAYS = (*PLAIN, "targets", "types", *MASKS, *RELATION_ARRAYS)
 # Of numbers with a fraction; the others count or name something.
 REAL = ("features", "weights", "targets", "relation_weights")
-MATRICES = ("features", "targets")
+MATRICES = ("features", "targets", *MASKS)
 # Names that belong to some arrays, stored in graph.json.
 NAMED = ("targets", "types", "relations")
 _BYTES_PER_BLOCK = 1 << 24
@@ -102,13 +103,17 @@ def _opened(folder: Path, facts: dict[str, Any], *, verify: bool) -> Graph:
     if "relations" in facts:
         parts = [arrays.pop(name, None) for name in RELATION_ARRAYS]
         named["relations"] = Relations(tuple(facts["relations"]), *parts)
+    if MASKS[0] in arrays:
+        named["masks"] = Masks(*(arrays.pop(name) for name in MASKS))
     return Graph(**arrays, **named, undirected=facts["undirected"], folder=folder)
 
 
 def _check_layout(path: Path, name: str, array: Tensor) -> None:
     """Raise unless an array has the shape and the kind of numbers that its name stands for."""
     rank, real = 1 + (name in MATRICES), name in REAL
-    widths = {"indptr": (4, 8), "indices": (4,)}.get(name.removeprefix("relation_"), (2, 4, 8))
+    widths = {"indptr": (4, 8), "indices": (4,)}.get(
+        name.removeprefix("relation_"), (1,) if name in MASKS else (2, 4, 8)
+    )
     sound = array.is_floating_point() == real and array.element_size() in widths
     if array.dim() != rank or not sound or array.is_complex():
         bits = " or ".join(str(8 * width) for width in widths)
@@ -150,6 +155,8 @@ def arrays_of(graph: Graph) -> dict[str, Tensor]:
         found["targets"] = graph.targets.values
     if graph.types is not None:
         found["types"] = graph.types.numbers
+    if graph.masks is not None:
+        found.update(zip(MASKS, graph.masks.parts, strict=True))
     if graph.relations is not None:
         fields = (name.removeprefix("relation_") for name in RELATION_ARRAYS)
         related = (getattr(graph.relations, field) for field in fields)

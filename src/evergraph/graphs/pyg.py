@@ -14,6 +14,7 @@ from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.notices import say_ignored
 from evergraph.graphs.csr import densify
+from evergraph.graphs.masks import MASKS, Masks, names_of_masks, read_masks
 from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.repeats import combined, say_repeated
 from evergraph.graphs.targets import one_column, read_y
@@ -37,19 +38,27 @@ def read_data(data: Data) -> dict[str, Any]:
         if getattr(data, name) is None:
             raise DataError(f"the Data object has no '{name}': x, edge_index and y are needed")
     time: Any = data.get("time", data.get("node_year"))
-    attribute, weights = given_weights(data.to_dict())
-    say_unread("Data", data.keys(), weights=attribute)
+    held = data.to_dict()
+    attribute, weights = given_weights(held)
+    say_unread("Data", data.keys(), weights=attribute, also=names_of_masks(held))
     return {
         "edge_index": data.edge_index,
         "features": data.x,
         **read_y(data.y),
         "time": None if time is None else one_column("time", time),
         "weights": weights,
+        "masks": read_masks(held, len(data.y)),
     }
 
 
 def write_data(
-    features: Tensor, edge_index: Tensor, y: Tensor, *, time: Tensor | None, weights: Tensor | None
+    features: Tensor,
+    edge_index: Tensor,
+    y: Tensor,
+    *,
+    time: Tensor | None,
+    weights: Tensor | None,
+    masks: Masks | None = None,
 ) -> Data:
     """Return arrays of a graph as ``Data``."""
     require("torch_geometric", extra="pyg", why="Graph.to_data()")
@@ -60,6 +69,9 @@ def write_data(
         data.time = time
     if weights is not None:
         data.edge_weight = weights
+    if masks is not None:
+        for name, mask in zip(MASKS, masks.parts, strict=True):
+            data[name] = mask if masks.splits > 1 else mask[:, 0]
     return data
 
 
@@ -98,15 +110,21 @@ def read_hetero(
     labels[starts[target] : starts[target] + len(classes)] = classes.reshape(-1)
     numbered = torch.arange(len(types), dtype=torch.int16).repeat_interleave(torch.tensor(sizes))
     for name in types:
-        unread = [key for key in data[name].to_dict() if key not in READ_OF_NODES]
+        read = (*READ_OF_NODES, *(names_of_masks(data[name].to_dict()) if name == target else ()))
+        unread = [key for key in data[name].to_dict() if key not in read]
         say_ignored(f"node type {name!r}", "attribute", unread, "only x and y are used")
     for kind in data.edge_types:
         unread = [key for key in data[kind].to_dict() if key not in READ_OF_EDGES]
         said = "only edge_index and edge_weight are used"
         say_ignored(f"edge type {'__'.join(kind)!r}", "attribute", unread, said)
-    features = _features(data, types, sizes)
+    arrays = {"edge_index": ends, "features": _features(data, types, sizes), "labels": labels}
+    masks = read_masks(data[target].to_dict(), sizes[types.index(target)])
+    if masks is not None:
+        before = starts[target]
+        after = len(labels) - before - len(masks)
+        masks = masks.each(lambda mask: torch.nn.functional.pad(mask, (0, 0, before, after)))
     return (
-        {"edge_index": ends, "features": features, "labels": labels, "weights": weights},
+        arrays | {"weights": weights, "masks": masks},
         Relations.of(ends, numbers, names, nodes=len(labels), weights=weights),
         NodeTypes(tuple(types), numbered),
     )

@@ -162,14 +162,19 @@ def given_weights(given: Mapping[str, Any]) -> tuple[str, Tensor] | tuple[None, 
 
 
 def say_unread(
-    where: object, names: Iterable[str], *, timed: bool = True, weights: str | None = None
+    where: object,
+    names: Iterable[str],
+    *,
+    timed: bool = True,
+    weights: str | None = None,
+    also: Iterable[str] = (),
 ) -> None:
     """Log which attributes of a ``Data`` object, or of a similar dict, are not used.
 
     timed: whether times of nodes are used; a growing learner does not use them. weights: the
-    attribute with the edge weights, if any.
+    attribute with the edge weights, if any; also: others that are read.
     """
-    read = (*READ, *(TIME if timed else ()), *([] if weights is None else [weights]))
+    read = (*READ, *(TIME if timed else ()), *([] if weights is None else [weights]), *also)
     used = "x, edge_index, y and time" if timed else "x, edge_index and y"
     if weights is not None:
         used = used.replace("edge_index", f"edge_index, {weights}")

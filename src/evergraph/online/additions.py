@@ -28,7 +28,7 @@ from evergraph.tables import Columns, Scheme
 from evergraph.tables.columns import RELATION, TYPE, WEIGHT
 from evergraph.tables.edges import say_skipped
 from evergraph.tables.frames import arrow_table, is_pyg, is_sparse, is_table
-from evergraph.tables.names import of_edges, renamed
+from evergraph.tables.names import of_edges, of_nodes, renamed, worded
 from evergraph.tables.scheme import NodeFeatures
 
 logger = logging.getLogger(__name__)
@@ -169,7 +169,8 @@ class AdditionReader:
             types = columns.get(TYPE, given.types)
             nodes, labels = columns["id"], columns.get(label)
             return replace(given, nodes=nodes, labels=labels, types=types)
-        told = read_rows(table, self.columns, self.targets, where="nodes", noted=self.noted)
+        with worded(of_nodes(given.names, label=label)):
+            told = read_rows(table, self.columns, self.targets, where="nodes", noted=self.noted)
         self.noted = self.noted or self.columns is None
         if given.types is not None and told.types is not None:
             raise ConfigurationError("types are given, but nodes have a column 'type' as well")

@@ -13,7 +13,7 @@ from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.experiments.config import StreamConfig, flat
 from evergraph.experiments.protocols import POOLED
 from evergraph.reports.runs import TESTINGS, Finished
-from evergraph.streams.splits import shares_of
+from evergraph.streams.splits import BY_MASKS, SHARES, shares_of
 
 LEAST_RESOLUTION = 0.001  # 0.1 points, the last displayed digit
 Way = tuple[str, str]
@@ -57,7 +57,10 @@ class Trials:
     def tested(self) -> float:
         """The share of the graph's nodes that one split tests on."""
         stream = STREAM | self.config["stream"]
-        shares = shares_of(stream["split"], stream["labelled"])
+        shares = stream["split"]
+        if shares == BY_MASKS:
+            shares = self.facts.get("split", SHARES)
+        shares = shares_of(shares, stream["labelled"])
         share = shares[1 if self.config.get("part") == "validation" else 2]
         if share < 1:
             return float(share)

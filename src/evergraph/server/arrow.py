@@ -39,7 +39,7 @@ from evergraph.tables.columns import (
 )
 from evergraph.tables.columns import features as numeric_columns
 from evergraph.tables.edges import read_edges
-from evergraph.tables.names import ENDS, missing_column, of_edges, of_nodes, renamed
+from evergraph.tables.names import ENDS, missing_column, of_edges, of_nodes, renamed, worded
 
 if TYPE_CHECKING:
     pass
@@ -98,7 +98,10 @@ def read_arrow(
         read = read and mark is not None
         scheme = scheme or (told.get("columns") if isinstance(told, dict) else None)
         with _refusing("an Arrow table cannot be read"):
-            part = _part(_in_our_words(stripped(table), names or {}))
+            table = stripped(table)
+            called = _names_in(table, names or {})
+            with worded(called):
+                part = _part(renamed(table, called))
         if twice := parts.keys() & part.keys():
             raise RefusedError(422, f"the body must hold one table of {min(twice)}, not two")
         parts |= part
@@ -109,11 +112,11 @@ def read_arrow(
     return ArrowBody(Delta(**parts), named, read=read, scheme=scheme)
 
 
-def _in_our_words(table: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    """Return a table under our names; one of edges has both of their ends."""
+def _names_in(table: pa.Table, names: Mapping[str, str]) -> dict[str, str]:
+    """Return our names of a table's columns by the user's; one of edges has both of their ends."""
     joins = all(names.get(end, end) in table.column_names for end in ENDS)
     called = (of_edges if joins else of_nodes)(names)
-    return renamed(table, {t: ours for t, ours in called.items() if t in table.column_names})
+    return {theirs: ours for theirs, ours in called.items() if theirs in table.column_names}
 
 
 def _part(table: pa.Table) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.frames import table_of_rows
 from evergraph.tables.labels import one_label, say_unlabelled
-from evergraph.tables.names import OF_NODES, of_nodes, renamed
+from evergraph.tables.names import OF_NODES, of_nodes, renamed, worded
 from evergraph.tables.nodes import say_by_position
 from evergraph.tables.scheme import Scheme
 
@@ -112,12 +112,14 @@ class DeltaReader:
             raise DataError("rows: the learner began with plain numbers: send nodes and features")
         # A column that is in no row has a gap in each, as one that is in some of them has.
         known = [each.name for each in columns.columns] if isinstance(columns, Scheme) else []
-        called = {name: name for name in OF_NODES} | of_nodes(told.names)
+        theirs = of_nodes(told.names)
+        called = {name: name for name in OF_NODES} | theirs
         words = {name: called.get(name.strip(), name.strip()) for row in rows for name in row}
         ours = [{words[name]: value for name, value in row.items()} for row in rows]
         table = table_of_rows(ours, known)
         target = {"label": kind.column} if "label" in table.column_names else {}
-        read = read_rows(renamed(table, target), columns, kind.name, where="rows")
+        with worded(theirs):
+            read = read_rows(renamed(table, target), columns, kind.name, where="rows")
         delta = replace(
             delta,
             nodes=read.ids.to_pylist(),

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_integer, check_number
+from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.seeding import seeded
+from evergraph.graphs.masks import MASKS, Masks
 from evergraph.streams.arrival import Arrival
 
 Shares = tuple[float, float, float]
 """Training, validation and test nodes: shares of a class, or numbers of nodes."""
 SHARES: Shares = (0.6, 0.2, 0.2)
+BY_MASKS = "masks"  # the split that the graph came with
 LEAST_NODES = 3  # per class: one each for training, validation and test
 PARTS = {"train": "training", "validation": "validation", "test": "test"}
 
@@ -115,9 +117,27 @@ def split_tasks(
     labels: int64 [nodes]
     """
     whole = split_classes(labels, arrival.classes, shares=shares, labelled=labelled, seed=seed)
+    more = "" if labelled is None else f", or label more than {labelled:g} (parameter labelled)"
+    return _shared_out(whole, arrival, more)
+
+
+def split_by_masks(arrival: Arrival, masks: Masks | None, split: int) -> list[Split]:
+    """Give each task the nodes of a published split that arrive with it.
+
+    Nodes outside of the three masks are in no part. split: the column of the masks.
+    """
+    if masks is None:
+        raise DataError(
+            f"split='masks' needs {', '.join(MASKS)}: the graph does not have all three"
+        )
+    arriving = [nodes[arrival.owner[nodes] >= 0] for nodes in masks.nodes(split)]
+    return _shared_out(Split(*arriving), arrival, ", or use another split")
+
+
+def _shared_out(whole: Split, arrival: Arrival, more: str) -> list[Split]:
+    """Give each task the nodes that arrive with it.  more: advice if a part of one is empty"""
     parts = [arrival.shared_out(getattr(whole, part)) for part in PARTS]
     splits = [Split(*nodes) for nodes in zip(*parts, strict=True)]
-    more = "" if labelled is None else f", or label more than {labelled:g} (parameter labelled)"
     for index, split in enumerate(splits):
         for part, called in PARTS.items():
             if not len(getattr(split, part)):
@@ -128,12 +148,14 @@ def split_tasks(
     return splits
 
 
-def check_shares(shares: Shares, labelled: float | None) -> None:
-    """Raise unless the split is three positive shares that sum to one, or three integers.
+def check_shares(shares: Shares | str, labelled: float | None) -> None:
+    """Raise unless the split is three positive shares that sum to one, three integers, or masks.
 
     ``labelled`` must be between 0 and 1, and ``split`` then be left at its default.
     """
-    if _are_counts(shares):
+    if isinstance(shares, str):
+        check_choice("split", shares, (BY_MASKS,))
+    elif _are_counts(shares):
         for count in shares:
             check_integer("split", count, least=1)
     else:

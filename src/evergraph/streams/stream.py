@@ -20,7 +20,14 @@ from evergraph.datasets.doors import as_graph
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.reach.reach import nodes_around
 from evergraph.streams import classless
-from evergraph.streams.splits import LEAST_NODES, SHARES, split_tasks
+from evergraph.streams.splits import (
+    LEAST_NODES,
+    SHARES,
+    Shares,
+    check_shares,
+    split_by_masks,
+    split_tasks,
+)
 from evergraph.streams.task import Lease, MetSizes, Task, TaskMembers
 from evergraph.streams.ways import (
     BATCH,
@@ -99,7 +106,8 @@ class GraphStream(Shown):
         setting: ``class-il`` (any class seen so far) or ``task-il`` (the classes of the node's own
             task).
         split: shares of training, validation and test nodes in every class, or numbers of nodes,
-            such as (200, 50, 200).
+            such as (200, 50, 200); or ``masks``: the graph's own ``train_mask``, ``val_mask`` and
+            ``test_mask``, of which ``seed`` is the column if they have several.
         labelled: instead of ``split``, the share of every class that is labelled for training,
             such as 0.05; as many nodes are for validation (no more than half of the rest), at
             least one of each, and all others are for test. For multi-label and regression targets,
@@ -144,7 +152,7 @@ class GraphStream(Shown):
         order: ClassOrder = "label",
         edges: Edges = "within",
         setting: Setting = "class-il",
-        split: tuple[float, float, float] = SHARES,
+        split: Shares | Literal["masks"] = SHARES,
         labelled: float | None = None,
         min_class_size: int = LEAST_NODES,
         known_labels: KnownLabels = "global",
@@ -183,11 +191,13 @@ class GraphStream(Shown):
             seed=seed,
         )
         self.tasks = arrival.new_classes
-        self.splits = (
-            split_tasks(labels, arrival, shares=split, labelled=labelled, seed=seed)
-            if targets is None
-            else classless.split_each(arrival, shares=split, labelled=labelled, seed=seed)
-        )
+        check_shares(split, labelled)
+        if isinstance(split, str):
+            self.splits = split_by_masks(arrival, whole.masks, seed)
+        elif targets is None:
+            self.splits = split_tasks(labels, arrival, shares=split, labelled=labelled, seed=seed)
+        else:
+            self.splits = classless.split_each(arrival, shares=split, labelled=labelled, seed=seed)
         if by == "online":
             arrival, self.splits = in_batches(
                 arrival, self.splits, batch=BATCH if batch is None else batch, seed=seed

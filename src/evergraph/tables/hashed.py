@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from zlib import crc32
 
 import numpy as np
@@ -60,10 +60,11 @@ class _HashEncoder(WideEncoder):
     """An encoder that keeps the hashes of the first table's categories, unless there are many."""
 
     hashes: Hashes
+    counted: ClassVar[str] = "categories"
 
     def __str__(self) -> str:
         count = f"over {MOST_KEPT:,}" if self.hashes is None else f"{len(self.hashes):,}"
-        return f"hashes of {count} categories in {self.dims} signs"
+        return f"{count} {self.counted}, as {self.dims} numbers"
 
     def _vectors(self, found: pa.Array) -> tuple[Matrix, NDArray[Any], list[str]]:
         """Return signs of distinct texts, each text's index among them (-1: null), and them."""
@@ -138,6 +139,7 @@ class ListEncoder(_HashEncoder):
     separator: Annotated[str, Rule(min_length=1)]
     hashes: Hashes
     name = "list"
+    counted = "items of lists"
 
     @classmethod
     def fit(cls, values: pa.Array, name: str, choices: Columns | None = None) -> ListEncoder:
@@ -145,9 +147,6 @@ class ListEncoder(_HashEncoder):
         separator = usual_separator(values) if is_text(values.type) else SEPARATORS[0]
         dims, hashes = _kept(lists(values, name, separator=separator)[1])
         return cls(dims, separator, hashes)
-
-    def __str__(self) -> str:
-        return f"mean of {super().__str__()}"
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return the means of the items' signs."""
@@ -210,7 +209,7 @@ class TextEncoder(WideEncoder):
         return cls(choices.text_width, known, dict(sorted(seen.items())))
 
     def __str__(self) -> str:
-        return f"TF-IDF of words, {len(self.frequencies):,} known, in {self.dims} signs"
+        return f"{len(self.frequencies):,} words, as {self.dims} numbers"
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return the projected TF-IDF vectors."""

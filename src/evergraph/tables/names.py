@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypedDict
 
 from evergraph.core.errors import ConfigurationError, DataError, did_you_mean
@@ -107,6 +108,29 @@ def renamed(table: pa.Table, names: Names) -> pa.Table:
         return table
     table = table.rename_columns(in_our_words(table.column_names, names))
     return table.select(without_replaced(table.column_names))
+
+
+@contextmanager
+def worded(names: Names) -> Iterator[None]:
+    """Let any DataError about a column call it as the user does.
+
+    Readers know columns by our names alone, so that this is the one place which knows both.
+
+    >>> with worded({"payee": "target"}):
+    ...     raise DataError("row 2 has no value in column 'target': expected one")
+    Traceback (most recent call last):
+    evergraph.core.errors.DataError: row 2 has no value in column 'payee': expected one
+    """
+    try:
+        yield
+    except DataError as error:
+        said = str(error)
+        for theirs, ours in names.items():
+            named = re.compile(rf"(\bcolumn '|\brow \d+ has |\brepeats ){ours}\b")
+            said = named.sub(r"\g<1>" + theirs.replace("\\", r"\\"), said)
+        if said == str(error):
+            raise
+        raise DataError(said) from error
 
 
 def say_replaced(where: object, columns: Iterable[str], names: Names) -> None:

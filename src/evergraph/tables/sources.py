@@ -23,7 +23,7 @@ from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import installed, require
 from evergraph.tables.arrow import csv, pa, pc
-from evergraph.tables.names import Names, delimiter_hint
+from evergraph.tables.names import Names, delimiter_hint, worded
 
 DECIMALS = (".", ",")
 _COMMA_NUMBER = r"^\s*([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)\s*$"
@@ -37,7 +37,7 @@ QueryResult: TypeAlias = "tuple[pa.Schema, int | None, Iterator[pa.RecordBatch]]
 
 @contextmanager
 def naming(path: object) -> Iterator[None]:
-    """Prefix the message of any DataError with the file's name.
+    """Prefix the message of any DataError with the file's name, in the user's names of columns.
 
     >>> with naming(Path("a.npz")):
     ...     raise DataError("has no 'y'")
@@ -45,7 +45,8 @@ def naming(path: object) -> Iterator[None]:
     evergraph.core.errors.DataError: a.npz: has no 'y'
     """
     try:
-        yield
+        with worded(path.names if isinstance(path, Renamed) else {}):
+            yield
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.graphs import Graph, Targets
 from evergraph.graphs.csr import as_csr, csr_tensor
+from evergraph.graphs.masks import Masks
 from evergraph.graphs.validation import (
     MOST_NODES,
     check_csr,
@@ -52,6 +53,7 @@ def assemble(  # noqa: PLR0913
     time: Tensor | None,
     names: Sequence[str] | None = None,
     weights: Tensor | None = None,
+    masks: Masks | None = None,
     repeated: str | None = None,
 ) -> Graph:
     """Return the graph of a file's arrays; without features the width is 0.
@@ -60,7 +62,7 @@ def assemble(  # noqa: PLR0913
 
     edge_index: integer [2, edges]; features: [nodes, dims], dense or CSR; labels: integer [nodes],
     or targets instead; time: integer [nodes]; path, names: of the file and of the feature columns,
-    for messages; weights: [edges]; repeated: as in ``Graph.from_edges``.
+    for messages; weights: [edges]; masks: published splits; repeated: as in ``Graph.from_edges``.
     """
     if labels is not None:
         check_integers("y", labels)
@@ -81,6 +83,7 @@ def assemble(  # noqa: PLR0913
         time=time,
         targets=targets,
         weights=weights,
+        masks=masks,
         repeated=repeated,
         where=path,
     )

@@ -4,8 +4,9 @@ Arrays: ``edge_index`` integer [2, edges]; ``y`` integer [nodes], or [nodes, tar
 labels (0 and 1) or numbers per node, NaN if unknown, with optional names in ``y_names`` (text
 [targets]); features as ``x`` [nodes, dims], or as CSR in ``x_indptr``, ``x_indices``, ``x_shape``
 and, unless all values are 1, ``x_data``, or none; optionally ``year`` integer [nodes], which
-becomes ``Graph.time`` (``datetime64`` becomes seconds since 1970), and ``edge_weight`` [edges], not
-negative. Other arrays are ignored with a warning.
+becomes ``Graph.time`` (``datetime64`` becomes seconds since 1970), ``edge_weight`` [edges], not
+negative, and ``train_mask``, ``val_mask`` and ``test_mask``, see
+``Masks``. Other arrays are ignored with a warning.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from evergraph.core.notices import say_ignored
 from evergraph.core.written_aside import written_aside
 from evergraph.datasets.files.assembly import assemble, checked_csr
 from evergraph.graphs import Graph
+from evergraph.graphs.masks import MASKS, PLURALS, names_of_masks, read_masks
 from evergraph.graphs.targets import read_y
 from evergraph.tables.sources import naming, reason
 
@@ -63,9 +65,14 @@ def read_npz(path: Path, *, repeated: str = "last") -> Graph:
             **answers,
             time=_tensor(arrays, "year") if "year" in arrays else None,
             weights=_tensor(arrays, "edge_weight") if "edge_weight" in arrays else None,
+            masks=read_masks(
+                {name: _tensor(arrays, name) for name in (*MASKS, *PLURALS) if name in arrays},
+                len(arrays["y"]),
+            ),
             repeated=repeated,
         )
-    say_ignored(path, "array", others, f"only {', '.join(KEYS[:-1])} and {KEYS[-1]} are read")
+    known = (*KEYS, *MASKS)
+    say_ignored(path, "array", others, f"only {', '.join(known[:-1])} and {known[-1]} are read")
     return graph
 
 
@@ -85,6 +92,8 @@ def write_npz(graph: Graph, path: Path) -> None:
         arrays["year"] = graph.time
     if graph.weights is not None:
         arrays["edge_weight"] = graph.weights
+    if graph.masks is not None:
+        arrays |= dict(zip(MASKS, graph.masks.parts, strict=True))
     with written_aside(path) as file:
         plain: Any = {key: array.cpu().numpy() for key, array in arrays.items()}
         if graph.targets is not None:
@@ -98,8 +107,9 @@ def _read_arrays(path: Path) -> tuple[Arrays, list[str]]:
         raise DataError("is not a complete .npz file: expected a zip archive of arrays")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            others = [name for name in archive.files if name not in KEYS]
-            return {key: _plain(archive, key) for key in KEYS if key in archive.files}, others
+            known = (*KEYS, *names_of_masks(dict.fromkeys(archive.files)))
+            others = [name for name in archive.files if name not in known]
+            return {key: _plain(archive, key) for key in known if key in archive.files}, others
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
         raise DataError(f"is damaged ({error}): expected a zip archive of arrays") from error
 

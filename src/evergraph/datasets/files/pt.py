@@ -16,6 +16,7 @@ from evergraph.core.extras import require
 from evergraph.datasets.files.assembly import assemble, checked_csr
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
+from evergraph.graphs.masks import names_of_masks, read_masks
 from evergraph.graphs.targets import one_column, read_y
 from evergraph.graphs.validation import TIME, check_real, given_weights, say_unread
 from evergraph.tables.sources import naming, reason
@@ -27,9 +28,9 @@ def read_pt(path: Path, *, repeated: str = "last") -> Graph:
     """Return the graph in a ``.pt`` file.
 
     The file is a ``Data``, the tuple that PyG's in-memory datasets save, or a dict. ``x`` is
-    optional, as are ``time`` (or OGB's ``node_year``) and edge weights (``edge_weight``, or an
-    ``edge_attr`` of one column). Other contents are ignored with a warning. repeated: as in
-    ``load``.
+    optional, as are ``time`` (or OGB's ``node_year``), edge weights (``edge_weight``, or an
+    ``edge_attr`` of one column) and ``train_mask``, ``val_mask`` and ``test_mask``. Other contents
+    are ignored with a warning. repeated: as in ``load``.
     """
     with naming(path):
         content = _content(path)
@@ -45,10 +46,11 @@ def read_pt(path: Path, *, repeated: str = "last") -> Graph:
             **read_y(tensors["y"]),
             time=next((one_column("time", tensors[key]) for key in TIME if key in tensors), None),
             weights=weights,
+            masks=read_masks(tensors, len(tensors["y"])),
             repeated=repeated,
         )
     held = [str(key) for key, value in content.items() if value is not None]
-    say_unread(path, held, weights=name)
+    say_unread(path, held, weights=name, also=names_of_masks(tensors))
     return graph
 
 
