@@ -36,7 +36,17 @@ def with_check(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_checked(path: Path) -> dict[str, Any]:
-    """Return the object in a file; raise ``DataError`` if it is damaged."""
+    """Return the object in a file that has its own checksum; raise ``DataError`` if damaged."""
+    content = read_object(path)
+    if CHECK not in content:
+        raise DataError(f"{path}: has lost its checksum: restore it from a backup")
+    if content != with_check(content):
+        raise DataError(f"{path}: does not match its checksum: restore it from a backup")
+    return content
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file, whose checksum may be elsewhere."""
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
@@ -46,10 +56,6 @@ def read_checked(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: is not JSON ({reason}): restore it from a backup") from None
     if not isinstance(content, dict):
         raise DataError(f"{path}: must be a JSON object, not {type(content).__name__}")
-    if CHECK not in content:
-        raise DataError(f"{path}: has lost its checksum: restore it from a backup")
-    if content != with_check(content):
-        raise DataError(f"{path}: does not match its checksum: restore it from a backup")
     return content
 
 
