@@ -66,14 +66,9 @@ def test_a_results_folder_with_former_names_can_be_resumed(tmp_path):
     ResultStore(tmp_path).open(config, resume=True)
 
 
-def test_a_folder_has_one_opener(tmp_path):
-    with pytest.warns(DeprecationWarning, match=r"LearnerFolder.of\(...\) is now called") as said:
-        eg.LearnerFolder.of(tmp_path / "one", {"seed": 3}).close()
-    assert [one.filename for one in said] == [__file__]
-    with eg.LearnerFolder.open(tmp_path / "one") as folder:  # as it was made
-        assert folder.learner.seed == 3
+def test_a_folder_is_made_of_parameters_or_by_a_function(tmp_path):
     with pytest.raises(ConfigurationError, match="only one of given and make"):
-        eg.LearnerFolder.open(tmp_path / "two", {"seed": 3}, make=eg.OnlineLearner)
+        eg.LearnerFolder.open(tmp_path, {"seed": 3}, make=eg.OnlineLearner)
 
 
 def test_options_have_former_names_too(call):

@@ -89,10 +89,7 @@ KINDS = {
         r"(solving|wear|prequential|alarms|head|held)\..+": ArrayKind(),
     }.items()
 }
-# Arrays that snapshots of earlier versions may lack, with what is computed or assumed instead.
-_LATER = re.compile(
-    r"(embeddings|codes)\.(drift_\d+|unscaled|subtracted)|(counted|solving|wear|head)\..+"
-)
+_LATER = re.compile(r"(counted|solving|wear|head)\..+")  # there once something is learned
 
 
 def kind_of(name: str) -> tuple[ArrayKind, str]:
@@ -117,9 +114,7 @@ def check_arrays(state: Mapping[str, Tensor], empty: Mapping[str, Tensor | Piece
     evergraph.core.errors.DataError: array 'labels.numbers' must hold values from -1 to -1, not 7
     """
     for name in empty.keys() - state.keys():
-        hop = re.fullmatch(r"((?:embeddings|codes)\.state_)(\d+)", name)
-        last = hop is not None and f"{hop[1]}{int(hop[2]) + 1}" not in empty
-        if not last and not _LATER.fullmatch(name):
+        if not _LATER.fullmatch(name):
             raise DataError(f"array {name!r} is missing")
     for find in (_fault, _relation_fault):  # what holds between arrays relies on each
         for name in state:

@@ -1,10 +1,8 @@
-"""Recovery and readers: the same bits, however many threads, of folders of earlier versions too."""
+"""Recovery and readers: the same bits, however many threads."""
 
 import json
 import logging
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,14 +14,13 @@ from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.delta import Delta
 from evergraph.online.folder import reader as reader_module
-from evergraph.online.folder.journal import JOURNAL_FILE
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import FORMAT_FILE, with_check
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
 from growth import bits as all_bits
 from growth import growth
-from stand_in import bits, delta, filled, opened, twin, twin_of
+from stand_in import bits, delta, filled, opened, twin_of
 
 
 def real(path: Path, *, readonly: bool = False) -> LearnerFolder:
@@ -76,29 +73,6 @@ def test_a_reader_that_polls_does_not_read_what_it_knows(tmp_path, monkeypatch):
         assert [reader.refresh() for _ in range(3)] == [2, 0, 0]
         assert len(asked) == before + 1
         assert bits(reader.learner) == twin_of([[1, 2]])
-
-
-# What the first version of this format did not write.
-BEFORE = """DROP TABLE costs; DROP TABLE set_aside; DROP TABLE rewritten; DROP TABLE trying;
-    PRAGMA user_version = 3"""
-
-
-def test_a_folder_of_a_version_before_is_read_and_brought_up_to_date(tmp_path):
-    filled(tmp_path, 3, compact_at=(2,))
-    with closing(sqlite3.connect(tmp_path / JOURNAL_FILE)) as connection:
-        connection.executescript(BEFORE)
-    with opened(tmp_path, readonly=True) as folder:
-        assert bits(folder.learner) == twin(3)
-        assert folder.status().set_aside == folder.refresh() == 0
-        with opened(tmp_path, key_age=1, keys_kept=0) as writer:
-            assert writer.submit(delta(2, key="k2")).seq == 2
-            writer.compact()
-            assert writer.status().keys == 3
-            writer.submit_many([delta(4), delta(5)])
-            assert folder.refresh() == 2  # it sees that there are other tables now
-            writer.submit(delta(6))
-            assert folder.refresh() == 1
-        assert bits(folder.learner) == twin_of([[1], [2], [3], [4, 5], [6]])
 
 
 def test_a_folder_of_another_format_is_refused_in_one_sentence(tmp_path):

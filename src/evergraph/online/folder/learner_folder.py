@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.checks import check_integer, check_number
-from evergraph.core.component import warn_renamed
 from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError, DataError, StoppedError, did_you_mean
 from evergraph.core.file_lock import Closing
@@ -27,8 +26,9 @@ from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.markers import store_columns, stored_columns, stored_parameters
 from evergraph.online.folder.queue import DeltaQueue
 from evergraph.online.folder.reader import FolderReader
+from evergraph.online.folder.snapshot import JournalLoad
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
-from evergraph.online.folder.writer import FolderWriter, JournalLoad
+from evergraph.online.folder.writer import FolderWriter
 from evergraph.online.heads import OnlineHead, heads
 from evergraph.online.intake import Bounds
 from evergraph.online.learner import OnlineLearner
@@ -169,12 +169,6 @@ class LearnerFolder(Closing, Shown):
         opened = cls(files)
         opened._encoders = needed
         return opened
-
-    @classmethod
-    def of(cls, path: Path | str, *given: Any, **settings: Any) -> LearnerFolder:
-        """Open a folder; the former name of ``open``."""
-        warn_renamed("LearnerFolder.of(...)", "LearnerFolder.open(...)")
-        return cls.open(path, *given, **settings)
 
     @property
     def columns(self) -> Scheme | None:

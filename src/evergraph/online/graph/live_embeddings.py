@@ -91,7 +91,6 @@ class HopStates(KeptArrays):
         self.kept |= {f"drift_{hop}": array for hop, array in enumerate(self._drifts, 1)}
         sent = enumerate(self._messages)
         self.kept |= {f"message_{hop}": array for hop, array in sent if array is not None}
-        self._complete = True  # whether the last hop is there; snapshots of 0.1.0 lack it
 
     @property
     def _corrects(self) -> bool:
@@ -106,7 +105,6 @@ class HopStates(KeptArrays):
         renewed: nodes whose H_0 changed, with or without new ones, ascending, int64 [renewed];
         former: their old H_0, None if there are none.  float32 [renewed, width]
         """
-        assert self._complete, "a graph is attached after restoring, before it changes"
         self._graph = graph
         for array in self.kept.values():
             array.extend(graph.num_nodes - len(array))
@@ -281,22 +279,8 @@ class HopStates(KeptArrays):
         return [self._state(hop).numpy() for hop in self.topology.assembled]
 
     def attach(self, graph: GrowingGraph) -> None:
-        """Attach a graph; in snapshots of version 0.1.0 the last hop is missing and is computed."""
+        """Attach a restored graph."""
         self._graph = graph
-        if not self._complete:
-            self._complete = True
-            last = self._states[-1]
-            last.extend(len(self._drifts[-1]) - len(last))
-            alive = graph.alive[: len(last)].nonzero().flatten()
-            self._sum_anew(alive, self.topology.hops - 1)
-
-    def restore(self, state: dict[str, Tensor]) -> None:
-        for name, array in self.kept.items():
-            if name in state:
-                array.restore(state[name])
-            elif name.startswith("drift"):  # an old snapshot, in which rows had no drift
-                array.restore(torch.zeros(len(state["scalings"])))
-        self._complete = not self._states or f"state_{len(self._states)}" in state
 
 
 def check_whole_rows(topology: TopologyEncoder) -> None:
@@ -358,14 +342,7 @@ class Surroundings(KeptArrays):
         return self._embeddings.tensor[nodes]
 
     def attach(self, graph: GrowingGraph) -> None:
-        """Attach a restored graph; after an old snapshot all nodes are encoded again."""
-        if not len(self._embeddings) and graph.num_nodes:
-            everyone = GraphChange(new=graph.alive.nonzero().flatten())
-            self.update(graph, everyone, everyone.renewed, None)
-
-    def restore(self, state: dict[str, Tensor]) -> None:
-        if "unscaled" in state:
-            super().restore(state)
+        """Do nothing: nothing of a graph is kept."""
 
 
 class LiveEmbeddings(KeptArrays):
