@@ -1,4 +1,4 @@
-"""Look-ups read what is published, never half of a delta; and what to ask next."""
+"""Predictions never see half of a delta, look-ups wait for it; and what to ask next."""
 
 import threading
 from typing import Any
@@ -16,7 +16,7 @@ from evergraph.online.delta import Delta
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.heads import AnalyticHead, FusedHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.view import LearnerView
+from evergraph.online.view import LearnerView, learner_view
 from evergraph.online.view.suggestions import SPREAD, chosen, shares_of
 from evergraph.topology import SGC, Reservoir
 from growth import growth, restored
@@ -29,17 +29,22 @@ def learner(**given: Any) -> OnlineLearner:
     return OnlineLearner(head=FusedHead(width=16), patience=1, tolerance=0.0, **given)
 
 
-def everything(view: LearnerView) -> dict[str, Any]:
-    """Return all that look-ups tell."""
+def predictions(view: LearnerView) -> dict[str, Any]:
+    """Return all that readers are told while a delta is applied."""
     ids, rest = view.ids_from(0, 100)
-    told = {str(node): view.looked_up(node, top=3, limit=6) for node in ids[::3]}
-    return told | {
+    return {
         "ids": (ids, rest),
         "embedded": view.embed(ids).tolist(),
         "predicted": view.predict_proba(ids)[1].tolist(),
-        "suggested": view.suggestions(4),
         "status": view.status().seq,
     }
+
+
+def everything(view: LearnerView) -> dict[str, Any]:
+    """Return all that look-ups tell."""
+    told = predictions(view)
+    looked_up = {str(n): view.looked_up(n, top=3, limit=6) for n in told["ids"][0][::3]}
+    return told | looked_up | {"suggested": view.suggestions(4)}
 
 
 @pytest.mark.parametrize(
@@ -58,12 +63,12 @@ def test_half_deltas_are_not_seen(given, monkeypatch):
 
     def look_and_settle(**given):
         # Graph, embeddings, labels and codes have changed by now.
-        meanwhile.append(everything(view))
+        meanwhile.append(predictions(view))
         return settle(**given)
 
     monkeypatch.setattr(knowledge, "settle", look_and_settle)
     for delta in more:
-        before = everything(view)
+        before = predictions(view)
         meanwhile.clear()
         one.apply(delta)
         assert meanwhile == [before]
@@ -78,49 +83,49 @@ def test_half_deltas_are_not_seen(given, monkeypatch):
         assert why == alone.explain(node, top=3, limit=6)
 
 
-@pytest.mark.parametrize("undirected", [True, False])
-def test_what_is_pinned_stays_whatever_comes(undirected):
+def test_predictions_in_parts_are_of_one_state_whatever_comes(monkeypatch):
+    monkeypatch.setattr(learner_view, "FEW", 4)
     first, *more = growth(3, 5, each=NODES)
-    one = learner(undirected=undirected)
+    one = learner()
     view = one.frozen()
     one.apply(first)
-    before = everything(view)
-    every = torch.arange(NODES)
-    with view.pinned() as pinned:
-        vectors, features = pinned.vectors(every), pinned.published.graph.features.every()
-        for delta in more:  # enough for lists to be packed anew
-            one.apply(delta)
-        assert list(pinned.names(range(NODES))) == before["ids"][0]
-        assert pinned.vectors(every).equal(vectors)
-        assert (pinned.published.graph.features.every() == features).all()
-        assert pinned.published.graph.alive.every().all()
-        assert not view.page.publish().graph.alive.every().all()  # some went
-        graph = pinned.published.graph
-        for place, node in list(enumerate(before["ids"][0]))[::3]:
-            near = graph.ego(place, hops=2, limit=6)
-            assert (pinned.names(near.nodes.tolist())) == before[node][0].nodes
-            told = before[node][0].weights
-            assert (None if near.weights is None else tuple(near.weights.tolist())) == told
-    assert view._pins == 0
+    ids = [*view.ids_from(0, 100)[0], "0.0", "0.1"]  # some of them twice
+    before = [*view.answers(ids)]
+    parts = view.answers(ids)
+    told = [next(parts)]
+    for delta in more:
+        one.apply(delta)
+    assert [*told, *parts] == before
+    assert [len(part.predictions) for part in before] == [4, 4, 4, 4]
+    assert view.status().seq > before[0].seq
+    assert not view._copied._loans  # nothing is saved for readers that are done
 
 
-def test_look_ups_do_not_wait_for_a_delta(monkeypatch):
+def test_predictions_do_not_wait_for_a_delta_and_look_ups_do(monkeypatch):
     one = learner()
     view = one.frozen()
     one.apply(growth(0, 1, each=NODES)[0])
     begun, gate = gated(monkeypatch, one.head, "settle")
     writer = threading.Thread(target=one.apply, args=(Delta(late=(("0.0", "w"),)),))
     writer.start()
+    answers = []
+    asks = [lambda: predictions(view), lambda: view.suggestions(4)]
+    predicting, looking = (
+        threading.Thread(target=lambda ask=ask: answers.append(ask()), daemon=True) for ask in asks
+    )
     try:
         assert begun.wait(10)
-        found = []
-        reader = threading.Thread(target=lambda: found.append(everything(view)), daemon=True)
-        reader.start()
-        reader.join(10)
-        assert [told["status"] for told in found] == [1]
+        predicting.start()
+        predicting.join(10)
+        looking.start()
+        looking.join(0.05)
+        assert [answer["status"] for answer in answers] == [1]
     finally:
         gate.set()
         writer.join()
+    looking.join(10)
+    assert answers[1] == view.suggestions(4)
+    assert answers[1][0] == 2
 
 
 def test_an_f_topo_that_is_not_linear_has_no_voices():

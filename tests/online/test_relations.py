@@ -16,7 +16,6 @@ from evergraph.online.delta import Delta, NodeId
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead, FusedHead, Scorer, heads
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.view.explanation import explain
 from evergraph.server.arrow import delta_from_arrow
 from evergraph.server.arrow_writer import arrow_from_delta
 from growth import growth
@@ -113,15 +112,11 @@ def test_every_head_that_explains_is_held_to_it():
     assert explain_themselves <= {heads.resolve(name).__module__ for name in EXPLAINING}
 
 
-def test_an_explanation_names_who_speaks_against_an_edge_and_sees_no_later_delta():
+def test_an_explanation_names_who_speaks_against_an_edge():
     learner = learner_of(undirected=False)
     learner.apply(FIRST)
-    before = learner.explain("c")
-    assert {voice.node for voice in before.voices} == {"a", "b", "c"}  # c is nobody's target
-    with learner.frozen().pinned(["c"]) as pinned:
-        learner.apply(Delta(updated=("a",), updated_features=5 * torch.ones(1, 3)))
-        learner.apply(Delta(edges=(("b", "c"),), relations=("reviews",), forgotten=("a",)))
-        assert explain(pinned, "c", top=3, limit=20) == before
+    voices = learner.explain("c").voices
+    assert {voice.node for voice in voices} == {"a", "b", "c"}  # c is nobody's target
 
 
 def test_tables_bring_relations_and_types(tmp_path):

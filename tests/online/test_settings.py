@@ -68,11 +68,11 @@ def test_a_folder_needs_as_much(option, least, less, tmp_path):
 def test_a_neighbourhood_is_at_least_the_node_itself():
     pair = GrowingGraph(num_features=1)
     pair.add(torch.zeros(2, 1), torch.tensor([[0], [1]]))
-    assert pair.frozen().ego(1, hops=0, limit=1).nodes.tolist() == [1]
+    assert pair.ego(1, hops=0, limit=1).nodes.tolist() == [1]
     with pytest.raises(ConfigurationError, match="hops must be an integer of at least 0, not -1"):
-        pair.frozen().ego(1, hops=-1, limit=1)
+        pair.ego(1, hops=-1, limit=1)
     with pytest.raises(ConfigurationError, match="limit must be an integer of at least 1, not 0"):
-        pair.frozen().ego(1, hops=0, limit=0)
+        pair.ego(1, hops=0, limit=0)
 
 
 @pytest.mark.parametrize(("made", "expected"), DEFAULTS)

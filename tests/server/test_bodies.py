@@ -30,17 +30,8 @@ from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.arrow import check_decoded, delta_from_arrow
 from evergraph.server.arrow_writer import arrow_from_delta
-from evergraph.server.bodies import (
-    BLOCK,
-    LONGEST_ID,
-    SMALL,
-    Bodies,
-    DeltaBody,
-    PredictionsBody,
-    UpsertBody,
-    parse,
-    parsed_size,
-)
+from evergraph.server.bodies import BLOCK, LONGEST_ID, DeltaBody, PredictionsBody, UpsertBody, parse
+from evergraph.server.held_bodies import SMALL, Bodies, parsed_size
 from evergraph.server.http import ARROW, CALLER, RefusedError, status_of
 from evergraph.server.limits import Limits
 from forked import in_a_child
@@ -388,8 +379,8 @@ def test_a_body_counts_as_what_it_takes_when_it_is_parsed(item):
 
 
 def test_room_comes_back_when_a_request_is_answered(monkeypatch):
-    monkeypatch.setattr("evergraph.server.bodies.ROOM_SECONDS", 0)
-    monkeypatch.setattr("evergraph.server.bodies.ROOM_PAUSE", 0.01)
+    monkeypatch.setattr("evergraph.server.held_bodies.ROOM_SECONDS", 0)
+    monkeypatch.setattr("evergraph.server.held_bodies.ROOM_PAUSE", 0.01)
 
     async def scenario():
         bodies, gate = Bodies(Limits(held=2_600_000)), asyncio.Event()
@@ -421,7 +412,7 @@ def test_room_comes_back_when_a_request_is_answered(monkeypatch):
             assert bodies.held == {"": 1_400_000}
         async with bodies.of(request(20_000)):  # of another caller
             assert bodies.held.total() == 1_440_000
-        monkeypatch.setattr("evergraph.server.bodies.ROOM_SECONDS", 20)
+        monkeypatch.setattr("evergraph.server.held_bodies.ROOM_SECONDS", 20)
         waiting = asyncio.ensure_future(answer())  # for room, unread
         await asyncio.sleep(0.01)
         assert bodies.held == {"": 1_400_000}

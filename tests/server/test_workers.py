@@ -228,6 +228,10 @@ def sent_by(number, send):
     return context.run(send)
 
 
+def called(writer: Writer, function: Any) -> Any:
+    return writer.submit(Delta(), function)
+
+
 def test_calls_run_in_turn_and_a_full_queue_refuses(folder):
     writer, gate, begun, done = Writer(folder, places=3), Event(), Event(), []
 
@@ -236,12 +240,12 @@ def test_calls_run_in_turn_and_a_full_queue_refuses(folder):
         gate.wait()
         done.append(0)
 
-    running = writer.call(first)
+    running = called(writer, first)
     begun.wait()
-    waiting = [sent_by(n, lambda n=n: writer.call(lambda: done.append(n))) for n in (1, 2, 3)]
+    waiting = [sent_by(n, lambda n=n: called(writer, lambda: done.append(n))) for n in (1, 2, 3)]
     assert writer.waiting == 3
     with pytest.raises(RefusedError, match="3 changes are waiting already") as refused:
-        writer.call(lambda: done.append(4))
+        called(writer, lambda: done.append(4))
     assert (refused.value.status, refused.value.headers) == (503, {"Retry-After": "1"})
     # What nobody waits for is dropped, unless it has begun.
     assert (running.cancel(), waiting.pop().cancel()) == (False, True)
@@ -250,14 +254,14 @@ def test_calls_run_in_turn_and_a_full_queue_refuses(folder):
         future.result()
     assert done == [0, 1, 2]
     with pytest.raises(ZeroDivisionError):  # which reaches who waits, and the thread goes on
-        writer.call(lambda: 1 // 0).result()
+        called(writer, lambda: 1 // 0).result()
     for number in (5, 6):
-        sent_by(number, lambda n=number: writer.call(lambda: done.append(n)))
+        sent_by(number, lambda n=number: called(writer, lambda: done.append(n)))
     writer.close()
     writer.close()
     assert done == [0, 1, 2, 5, 6]  # what waited is finished
     with pytest.raises(RefusedError, match="stopping"):
-        writer.call(lambda: None)
+        called(writer, lambda: None)
 
 
 def test_deltas_that_wait_are_taken_in_together_between_calls(folder):
@@ -274,13 +278,13 @@ def test_deltas_that_wait_are_taken_in_together_between_calls(folder):
         begun.set()
         gate.wait()
 
-    running = writer.call(first)
+    running = called(writer, first)
     begun.wait()
     told = [sent_by(n // 3, lambda n=n: writer.submit(delta(n))) for n in (1, 2, 3, 4)]
     with pytest.raises(RefusedError, match="2 changes of this caller are waiting") as refused:
         sent_by(0, lambda: writer.submit(delta(5)))
     assert refused.value.status == 429
-    alone = sent_by(2, lambda: writer.call(lambda: folder.seq))
+    alone = sent_by(2, lambda: called(writer, lambda: folder.seq))
     time.sleep(0.02)  # the clock may not have moved since
     assert (writer.waiting, writer.oldest > 0.0) == (5, True)
     with pytest.raises(RefusedError, match="5 changes are waiting already"):

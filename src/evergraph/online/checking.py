@@ -27,7 +27,7 @@ from evergraph.core.errors import (
 from evergraph.core.targets import OneClass, Target
 from evergraph.graphs.repeats import edge_names
 from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE
-from evergraph.online.delta import Delta, NodeId, edge_columns, in_columns
+from evergraph.online.delta import Delta, EdgeColumns, NodeId, edge_columns, in_columns
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.identifiers import IdTable, check_ids, first_repeated
 
@@ -39,6 +39,18 @@ LONGEST_KEY = 200
 CLASSES = OneClass()
 
 
+def pairs_of(delta: Delta) -> list[EdgeColumns]:
+    """Return the edges and the removed edges of a delta as columns; raise unless all are pairs."""
+    found = []
+    for what, edges in (("edge", delta.edges), ("removed edge", delta.removed_edges)):
+        columns = edge_columns(edges)
+        if columns is None:
+            number = next(number for number, edge in enumerate(edges) if len(edge) != 2)
+            raise DataError(f"{what} {number} must join two nodes, not {edges[number]!r}")
+        found.append(columns)
+    return found
+
+
 def check_parts(delta: Delta, *, num_features: int | None, target: Target = CLASSES) -> None:
     """Raise unless the parts of a delta are valid by themselves, whatever the graph is."""
     _check_features("features", delta.features, len(delta.nodes), num_features)
@@ -46,13 +58,7 @@ def check_parts(delta: Delta, *, num_features: int | None, target: Target = CLAS
     _check_features("updated_features", updated, len(delta.updated), num_features)
     _check_count("labels", delta.labels, "nodes", len(delta.nodes))
     target.check_all([label for label in delta.labels if label is not None])
-    sides = []
-    for what, edges in (("edge", delta.edges), ("removed edge", delta.removed_edges)):
-        columns = edge_columns(edges)
-        if columns is None:
-            number = next(number for number, edge in enumerate(edges) if len(edge) != 2)
-            raise DataError(f"{what} {number} must join two nodes, not {edges[number]!r}")
-        sides.append(columns.sides)
+    sides = [columns.sides for columns in pairs_of(delta)]
     check_weights(delta.weights, len(delta.edges))
     _check_count("relations", delta.relations, "edges", len(delta.edges))
     _check_names("relations", delta.relations)

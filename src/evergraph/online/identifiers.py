@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import compress, repeat
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -70,7 +69,6 @@ class IdTable:
         self._ids: list[NodeId | None] = []
         self._slots = NumberSlots()
         self.base = 0  # number of positions used before the last packing, see ``page``
-        self.gone = GoneNames()  # newest link in the chain of removed names
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -160,20 +158,6 @@ class IdTable:
         assert value is not None, f"position {position} is free"
         return value
 
-    def named(self, positions: Sequence[int], since: GoneNames) -> list[NodeId]:
-        """Return the names that positions had when ``since`` was the newest link.
-
-        Safe to call from any thread, without a lock, while names are added and removed.
-        """
-        found = [self._ids[position] for position in positions]
-        while None in found and since.following is not None:
-            for index, position in enumerate(positions):
-                if found[index] is None:
-                    found[index] = since.names.get(position)
-            since = since.following
-        assert None not in found, "a position that was free"
-        return cast("list[NodeId]", found)
-
     def has_none_of(self, values: Iterable[NodeId]) -> bool:
         """Whether all of these names are unknown."""
         return self._positions.keys().isdisjoint(values)
@@ -199,11 +183,7 @@ class IdTable:
             self._slots.put([*compress(values, numbers)], start, places=places)  # type: ignore[list-item]
 
     def remove(self, values: Sequence[NodeId]) -> None:
-        """Remove names; only readers that hold an older link still see them (``named``)."""
-        if len(values):
-            link, self.gone = self.gone, GoneNames()
-            link.names = {self._positions[value]: value for value in values}
-            link.following = self.gone  # last: a reader that sees it finds the names
+        """Remove names."""
         for value in values:
             self._ids[self._positions.pop(value)] = None
             if type(value) is int:
@@ -246,14 +226,6 @@ class IdTable:
             self._ids.append(None if kind == _GONE else int(text) if kind == _NUMBER else text)
         self._positions = {v: position for position, v in enumerate(self._ids) if v is not None}
         self._give_slots(self._ids, 0)
-
-
-@dataclass(slots=True, eq=False)
-class GoneNames:
-    """Removed names by position, and the link of those removed next, which hold all since."""
-
-    following: GoneNames | None = None
-    names: Mapping[int, NodeId] = field(default_factory=dict)
 
 
 def _looked_up(positions: Mapping[NodeId, int], names: list[NodeId]) -> NDArray[np.int64]:

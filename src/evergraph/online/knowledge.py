@@ -25,7 +25,7 @@ from evergraph.online.heads.base import Wear, row_blocks, scores_of
 from evergraph.online.labels import target_table
 from evergraph.online.learned_nodes import Counted, HeldBack, NodeLabels, Solving
 from evergraph.online.pieces import Pieces, pieces_of
-from evergraph.online.view.page import Published
+from evergraph.online.view.page import LiveParts
 from evergraph.training.learner import part_of
 
 
@@ -116,16 +116,14 @@ class Knowledge:
             return []
         return [one for part in parts for one in part or ()]
 
-    def published(self) -> Published:
-        """Return the current state for look-ups, readable while it changes."""
-        codes, relations = self.codes, self.relations
-        return Published(
-            graph=self.graph.frozen(),
-            smoother=self.embeddings.smoother.frozen(),
-            labels=self.labels.frozen(),
-            codes=None if codes is None else (codes.smoother.frozen(), codes.frozen()),
+    def parts(self) -> LiveParts:
+        """Return what explanations and suggestions read, while nothing changes it."""
+        return LiveParts(
+            graph=self.graph,
+            labels=self.labels.every,
+            codes=self.codes,
             embeddings=self.embeddings,
-            relations=None if relations is None else relations.frozen(),
+            relations=self.relations,
             shape_width=0 if self.shape is None else self.shape.dims,
             classes=self.classes,
             target=self.head.target,

@@ -16,13 +16,7 @@ from torch import Tensor
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.kernels.row_ranges import in_parts
 from evergraph.online.delta import NodeId
-from evergraph.online.graph.growing_array import (
-    FrozenRows,
-    GrowingArray,
-    KeptArrays,
-    StoredPart,
-    blocks,
-)
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks
 from evergraph.online.pieces import Pieces
 
 ROWS = 1024  # compared at a time, so that they stay in the processor's cache
@@ -66,10 +60,6 @@ class NodeLabels(KeptArrays):
     def every(self) -> Tensor:
         """The classes of all positions.  int64 [positions], a view until there are more"""
         return self._numbers.tensor
-
-    def frozen(self) -> FrozenRows:
-        """Return the current classes, readable while they change."""
-        return self._numbers.frozen()
 
     def put(self, positions: Tensor, labels: Tensor) -> None:
         """Set the classes of some nodes, each given once; ``UNLABELLED`` removes a label."""

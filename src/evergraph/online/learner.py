@@ -170,16 +170,9 @@ class OnlineLearner(LearnerState):
         are validated first, unless ``check`` returned them.
         """
         with self.changing(), exactly_threads(self.threads):
-            batch = Batch()
-            for delta in deltas:
-                if not isinstance(delta, CheckedDelta):
-                    delta = self._fitting(delta, batch.ahead)
-                    if not batch.takes(delta):
-                        raise DataError(
-                            f"{delta!r} cannot be applied together with those before it"
-                        )
-                batch.add(delta)
-            parts, whole = batch.deltas, merged(batch.deltas)
+            checked = [delta for delta in deltas if isinstance(delta, CheckedDelta)]
+            parts = checked if len(checked) == len(deltas) else self._batch(deltas)
+            whole = merged(parts)
             assert whole.first == self._ids.next, "nodes were added after the delta was checked"
             if len(whole.nodes) and self._knowledge is None:
                 related = bool(len(whole.relations) or len(whole.types))
@@ -207,6 +200,16 @@ class OnlineLearner(LearnerState):
 
             self.turn(write, (settled.nodes, settled.vectors))
             return results
+
+    def _batch(self, deltas: Sequence[Delta]) -> list[CheckedDelta]:
+        """Return deltas of a journal, each validated with those before it."""
+        batch = Batch()
+        for delta in deltas:
+            fitting = self._fitting(delta, batch.ahead)
+            if not batch.takes(fitting):
+                raise DataError(f"{delta!r} cannot be applied together with those before it")
+            batch.add(fitting)
+        return batch.deltas
 
     def ask(
         self, delta: Delta, ids: Sequence[NodeId] | None = None, *, every_class: bool = False

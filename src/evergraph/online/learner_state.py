@@ -123,7 +123,7 @@ class LearnerState(LearnerView):
         given = {name: getattr(self, name) for name in ("seed", "tolerance", "patience")}
         return Knowledge(graph, live, self.head, related=related, **given)
 
-    def _written(self, *, shared: bool = False) -> Page:
+    def _written(self) -> Page:
         """Return the page that readers see after the last delta."""
         known, record, target = self._knowledge, self._record, self.head.target
         status = Status(
@@ -144,19 +144,14 @@ class LearnerState(LearnerView):
         )
         if known is None:
             return Page(status, (), torch.zeros(0, dtype=torch.bool), None, None, 0, target)
-        publish = known.published
-        if shared or self._shared:  # frozen now, for readers that look things up while they change
-            published = publish()
-            publish = lambda: published  # noqa: E731
         scored = (known.names, known.met, self.head.scorer(), known.of, known.embeddings.dims)
-        return Page(status, *scored, target, record.watch.alarms(), publish)
+        return Page(status, *scored, target, record.watch.alarms(), known.parts)
 
     def frozen(self) -> LearnerView:
         """Return a view that any thread may read while this one learns; see ``LearnerView``."""
         with self.writing:
             if not self._shared:
                 self._copy_vectors()
-                self.turn(lambda: self._written(shared=True))
                 self._shared = True
             return self
 
@@ -219,7 +214,7 @@ class LearnerState(LearnerView):
             for name, value in found.items():
                 if isinstance(value, Tensor):
                     array = wide.get(value.data_ptr())
-                    found[name] = value.clone() if array is None else array.lend()
+                    found[name] = value.clone() if array is None else array.lend().of_all()
             return found
 
     def packed(self) -> PackedState | None:

@@ -8,22 +8,23 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import asdict, replace
 from functools import partial
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import orjson
 
 from evergraph.core.errors import EvergraphError, UnknownNodeError
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
+from evergraph.online.graph.growing_array import blocks
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.view import FEW
 from evergraph.server import schema
-from evergraph.server.bodies import Bodies, Steps
+from evergraph.server.bodies import Steps
 from evergraph.server.deltas import DeltaReader
+from evergraph.server.held_bodies import Bodies
 from evergraph.server.http import RefusedError, without_paths
 from evergraph.server.workers import Together, Writer, pools
 
@@ -97,7 +98,6 @@ class Service:
         """
         self.check_writes()
         folder = self.folder
-        future: Future[Any]
 
         def learn() -> DeltaResult | Upserted:
             if scheme is not None:  # the first rows fix it, once they are known to be valid
@@ -106,12 +106,10 @@ class Service:
                 folder.keep_columns(scheme)
             return folder.upsert(delta) if upsert else folder.submit(delta)
 
-        if upsert or (scheme is not None and not folder.learner.status().features):
-            future = self.writer.call(learn)
-        else:  # in a batch with others
-            if scheme is not None:
-                folder.check_columns(scheme)
-            future = cast("Future[Any]", self.writer.submit(delta))
+        begins = scheme is not None and not folder.learner.status().features
+        if scheme is not None and not (upsert or begins):
+            folder.check_columns(scheme)
+        future = self.writer.submit(delta, learn if upsert or begins else None)
         try:
             with anyio.fail_after(self.limits.seconds):
                 done: DeltaResult | Upserted = await asyncio.wrap_future(future)
@@ -227,23 +225,12 @@ class Service:
         return found
 
     def _in_slices(self, ids: Sequence[NodeId], every_class: bool) -> Steps[bytes]:
-        """Predict and serialise a few nodes a step, all from the state that was there at first.
-
-        As few as on the event loop, by the same arithmetic, and always as many: with other slices
-        the last digits would differ.
-        """
-        texts, start = list[bytes](), 0
-        with self.view.pinned(ids) as pinned:
-            page = pinned.page
-            while start < len(ids):
-                part = slice(start, start + FEW)
-                positions = pinned.positions[part]
-                rows = positions.numpy(), pinned.vectors(positions).numpy()
-                answer = partial(page.answer, ids[part], *rows, every=every_class)
-                found = self._timed(len(positions), answer)
-                texts.append(schema.predictions_json(found.predictions)[1:-1])
-                start = part.stop
-                yield
+        """Predict and serialise a few nodes a step."""
+        answers, texts = self.view.answers(ids, every_class=every_class), list[bytes]()
+        for part in blocks(len(ids), FEW):
+            found = self._timed(part.stop - part.start, partial(next, answers))
+            texts.append(schema.predictions_json(found.predictions)[1:-1])
+            yield
         # No name of a class can look like this: quotation marks are escaped.
         whole = schema.predictions_json(replace(found, predictions=()))
         return whole.replace(b'"predictions":[]', b'"predictions":[%s]' % b",".join(texts), 1)

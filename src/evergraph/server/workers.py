@@ -25,7 +25,7 @@ from evergraph.server.bodies import Steps
 from evergraph.server.http import CALLER, RefusedError, let_go
 
 if TYPE_CHECKING:
-    from evergraph.online.delta import Delta, DeltaResult
+    from evergraph.online.delta import Delta
     from evergraph.online.folder.learner_folder import LearnerFolder
 
 T = TypeVar("T")
@@ -37,11 +37,11 @@ STEP = 0.005  # seconds after which a thread goes on with the work of another ca
 
 
 class Writer:
-    """The thread that changes a learner, one call at a time, with a bounded queue.
+    """The thread that changes a learner, with a bounded queue: that of its folder.
 
-    Deltas wait in the folder's own queue and are applied in batches. A change whose client has gone
-    is dropped if it has not begun, so it happens entirely or not at all. ``places`` changes may
-    wait; ``busy`` are the seconds spent on changes.
+    Deltas that wait are applied in batches, calls between them. A change whose client has gone is
+    dropped if it has not begun, so it happens entirely or not at all. ``places`` changes may wait;
+    ``busy`` are the seconds spent on changes.
     """
 
     def __init__(self, folder: LearnerFolder, *, places: int) -> None:
@@ -49,71 +49,53 @@ class Writer:
         self.busy = 0.0
         self._folder = folder
         self._lock = Lock()
-        self._calls: dict[Future[Any], float] = {}  # waiting calls, and when each came
-        self._callers: dict[Future[Any], str] = {}  # of all changes that are not done
-        self._running: float | None = None  # when the oldest change now being applied came
-        self._scheduled = False  # whether the thread is about to apply the waiting deltas
+        # Of all changes that are not done, in order: who sent each, and when it came.
+        self._unfinished: dict[Future[Any], tuple[str, float]] = {}
+        self._scheduled = False  # whether the thread is about to apply what waits
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evergraph-writer")
         self._closing = False
 
     @property
     def waiting(self) -> int:
         """How many changes wait."""
-        return len(self._calls) + (0 if self._folder.readonly else len(self._folder.waiting))
+        return sum(not change.running() for change in list(self._unfinished))
 
     @property
     def oldest(self) -> float:
         """Age of the oldest unfinished change in seconds; 0 if there is none."""
-        with self._lock:
-            first = None if self._folder.readonly else self._folder.waiting.oldest
-            came = [each for each in (self._running, first, *self._calls.values()) if each]
-        return round(time.monotonic() - min(came), 3) if came else 0.0
+        came = [came for _, came in list(self._unfinished.values())]
+        return round(time.monotonic() - came[0], 3) if came else 0.0
 
-    def submit(self, delta: Delta) -> Future[DeltaResult]:
-        """Queue a delta for the next batch; reject it if the queue is full."""
+    def submit(self, delta: Delta, call: Callable[[], Any] | None = None) -> Future[Any]:
+        """Queue a delta, or a call that applies it; reject it if the queue is full."""
+        caller = CALLER.get()
         with self._lock:
-            self._check_room()
-            future = self._folder.waiting.offer(delta, CALLER.get())
+            self._check_room(caller)
+            future = self._folder.waiting.offer(delta, caller, call)
+            self._unfinished[future] = caller, time.monotonic()
             if not self._scheduled:
                 self._scheduled = True
-                self._thread.submit(self._work, self._folder.waiting.serve, deltas=True)
-        return self._counted(future)
-
-    def call(self, function: Callable[[], T]) -> Future[T]:
-        """Queue a call; reject it if the queue is full."""
-        with self._lock:
-            self._check_room()
-            future = self._thread.submit(self._work, function)
-            self._calls[future] = time.monotonic()
-        future.add_done_callback(lambda done: self._calls.pop(done, None))
-        return self._counted(future)
-
-    def _counted(self, future: Future[T]) -> Future[T]:
-        self._callers[future] = CALLER.get()
-        future.add_done_callback(lambda done: self._callers.pop(done, None))
+                self._thread.submit(self._serve)
+        future.add_done_callback(lambda done: self._unfinished.pop(done, None))
         return future
 
-    def _check_room(self) -> None:
+    def _check_room(self, caller: str) -> None:
         if self._closing:
             raise RefusedError(503, "the service is stopping", retry_after=5)
         if self.waiting >= self.places:
             sentence = f"{self.places} changes are waiting already: send this one again later"
             raise RefusedError(503, sentence, retry_after=1)
-        who, mine = CALLER.get(), list(self._callers.items())
-        waiting = sum(caller == who and not change.running() for change, caller in mine)
-        check_share("changes", waiting, self.places)
+        changes = list(self._unfinished.items())
+        own = sum(sender == caller and not change.running() for change, (sender, _) in changes)
+        check_share("changes", own, self.places)
 
-    def _work(self, function: Callable[[], T], *, deltas: bool = False) -> T:
+    def _serve(self) -> None:
         with self._lock:
-            if deltas:  # all that wait by now
-                self._scheduled, self._running = False, self._folder.waiting.oldest
-            else:  # the one that came first
-                self._running = self._calls.pop(next(iter(self._calls)))
+            self._scheduled = False
         began = time.monotonic()
         try:
-            return function()
+            self._folder.waiting.serve()
         finally:
-            self._running = None
             self.busy += time.monotonic() - began
 
     def close(self) -> None:

@@ -212,3 +212,26 @@ def test_large_deltas_of_one_caller_let_others_have_their_turn():
         queue.offer(Delta(edges=((0, 1),), key=f"small {number}"), "modest")
     queue.serve()
     assert rounds == [["small 0", "small 1", "large 0"], ["late", "large 1"], ["large 2"]]
+
+
+def test_a_call_has_its_turn_between_batches_and_its_own_delta_comes_alone():
+    taken = []
+
+    def take(waiting):
+        taken.append([each.delta.key for each in waiting])
+        for each in waiting:
+            each.future.set_result(DeltaResult(seq=len(taken)))
+
+    def call():
+        queue.offer(Delta(key="late"))
+        return queue.submit([Delta(key="own")])[0].seq
+
+    queue = DeltaQueue(threading.RLock(), take)
+    queue.offer(Delta(key="first"))
+    called = queue.offer(Delta(), call=call)
+    failed = queue.offer(Delta(), call=lambda: 1 // 0)
+    queue.offer(Delta(key="last"))
+    queue.serve()
+    assert taken == [["first"], ["own"], ["last"], ["late"]]
+    assert called.result() == 2
+    assert isinstance(failed.exception(), ZeroDivisionError)

@@ -18,10 +18,9 @@ from evergraph.online.folder import recovery, snapshot
 from evergraph.online.folder.journal import JOURNAL_FILE, STEP, Journal, JournalEntry
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import with_check
-from evergraph.online.folder.snapshot import Compactor, read_snapshot, snapshots_in
+from evergraph.online.folder.snapshot import Compactor, JournalLoad, read_snapshot, snapshots_in
 from evergraph.online.folder.sqlite_file import empty_wal, open_for_reading, open_for_writing
 from evergraph.online.folder.status import Replaying
-from evergraph.online.folder.writer import JournalLoad
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
 from stand_in import (
@@ -108,10 +107,10 @@ def test_what_cannot_be_read_is_refused(path):
     path.unlink()
     Journal(path).close()
     with sqlite3.connect(path) as later:
-        later.execute("PRAGMA user_version = 5")
+        later.execute("PRAGMA user_version = 6")
     later.close()
     for readonly in (True, False):
-        with pytest.raises(DataError, match="of layout 5, this version of evergraph reads 4"):
+        with pytest.raises(DataError, match="of layout 6, this version of evergraph reads 5"):
             Journal(path, readonly=readonly)
 
 
@@ -251,7 +250,7 @@ def test_closing_waits_for_a_snapshot_and_not_for_ever():
         compactor.due = False  # must not make it forget that it is to end
         done.append(True)
 
-    compactor = Compactor(compact, retry=0)
+    compactor = Compactor(compact, JournalLoad(), retry=0)
     compactor.wake()
     assert compacting.wait(20)
     closing = threading.Thread(target=compactor.close, daemon=True)
@@ -264,7 +263,7 @@ def test_closing_waits_for_a_snapshot_and_not_for_ever():
 
 
 def test_what_a_snapshot_waits_for_does_not_put_off_the_next():
-    compactor = Compactor(lambda: time.sleep(0.1), retry=0)
+    compactor = Compactor(lambda: time.sleep(0.1), JournalLoad(), retry=0)
     compactor.wake()
     until(lambda: compactor.took > 0)
     compactor.close()
@@ -334,16 +333,16 @@ def test_no_room_for_a_snapshot_is_said_and_tried_again(tmp_path, monkeypatch, c
 def test_snapshots_that_only_save_time_take_a_quarter_of_it_at_most(tmp_path):
     """Numbers and bytes do not wait for that."""
     with opened(tmp_path, replay_seconds=1.0, snapshot_bytes=1000) as folder:
-        writer, woken = folder._files, []
-        writer._compactor.took = 2.0
-        writer._compactor.wake = lambda: woken.append(writer._counted)
-        writer._count(JournalLoad(deltas=5, bytes=5, seconds=5.9))
+        compactor, woken = folder._files._compactor, []
+        compactor.took = 2.0
+        compactor.wake = lambda: woken.append(compactor.counted)
+        compactor.count(JournalLoad(deltas=5, bytes=5, seconds=5.9))
         assert not woken
-        writer._count(JournalLoad(seconds=0.2))
+        compactor.count(JournalLoad(seconds=0.2))
         assert [each.deltas for each in woken] == [5]
         for many in (JournalLoad(deltas=10**6), JournalLoad(bytes=1000)):
-            writer._count_anew()
-            writer._count(many)
+            compactor.count_anew()
+            compactor.count(many)
             assert woken.pop() == many
 
 

@@ -46,7 +46,7 @@ def test_a_node_that_comes_by_hand():
     live, s6 = followed(graph), 6**-0.5
     before = [1 / 2 + 2 * s6, 1 * s6 + 2 / 3 + 4 * s6, 2 * s6 + 4 / 2]
     assert all_of(live, 3) == pytest.approx(before)
-    nodes, weights = contributions(graph.frozen(), live.smoother.frozen(), 1, [0, 1])
+    nodes, weights = contributions(graph, live.smoother, 1, [0, 1])
     assert (nodes.tolist(), weights.tolist()) == ([0, 1, 2], pytest.approx([s6, 1 / 3, s6]))
     moved = live.update(graph, graph.add(torch.tensor([[8.0]]), pairs_of((2, 3))))
     assert moved.tolist() == [1, 2, 3]  # 1 because 2 counts for less: degree 3, not 2
@@ -261,10 +261,10 @@ def test_weights_tell_whose_features_an_embedding_is_made_of(name, undirected):
     live.update(graph, graph.add(torch.ones(2, 1), pairs_of((8, 3), (9, 3), (8, 9))))
     (powers,) = powers_of(live) or ([],)
     for node in (0, 3, 5, 9):
-        positions, weights = contributions(graph.frozen(), live.smoother.frozen(), node, powers)
+        positions, weights = contributions(graph, live.smoother, node, powers)
         total = weights @ graph.features[positions].double()
         torch.testing.assert_close(total.float(), live.of(torch.tensor([node]))[0])
-        reached = graph.frozen().ego(node, hops=live.topology.hops, limit=99).nodes
+        reached = graph.ego(node, hops=live.topology.hops, limit=99).nodes
         assert positions.tolist() == sorted(reached.tolist())
 
 

@@ -40,19 +40,19 @@ def test_a_removed_node_leaves_a_hole_for_ever(undirected):
 
 def test_an_ego_is_cut_off_at_its_limit_nearest_first():
     graph = path(*range(6))
-    whole = graph.frozen().ego(2, hops=2, limit=10)
+    whole = graph.ego(2, hops=2, limit=10)
     assert whole.nodes.tolist() == [2, 1, 3, 0, 4]
     assert whole.distances.tolist() == [0, 1, 1, 2, 2]
     assert sorted(map(tuple, whole.edges.T.tolist())) == [(0, 1), (1, 2), (2, 3), (3, 4)]
     assert whole.whole
-    part = graph.frozen().ego(2, hops=2, limit=4)
+    part = graph.ego(2, hops=2, limit=4)
     assert part.nodes.tolist() == [2, 1, 3, 0]
     assert not part.whole
-    assert graph.frozen().ego(2, hops=0, limit=1).whole
+    assert graph.ego(2, hops=0, limit=1).whole
 
 
 def test_an_ego_along_arrows_holds_whom_features_come_from():
-    near = path(1, 2, 3, 4, undirected=False).frozen().ego(2, hops=1, limit=9)
+    near = path(1, 2, 3, 4, undirected=False).ego(2, hops=1, limit=9)
     assert near.nodes.tolist() == [2, 1]
     assert near.edges.tolist() == [[1], [2]]
 
@@ -78,7 +78,7 @@ def test_no_weights_are_kept_before_the_first_that_is_not_1():
     graph.add(torch.empty(0, 1), pairs_of((0, 1)), torch.tensor([2.0]))
     assert graph.entry_bytes == 4 * (4 + 4)
     assert graph.to_graph()[0].weights.tolist() == [2.0, 2.0, 1.0, 1.0]
-    assert graph.frozen().ego(1, hops=1, limit=3).weights.tolist() == [2.0, 1.0]
+    assert graph.ego(1, hops=1, limit=3).weights.tolist() == [2.0, 1.0]
 
 
 steps = st.lists(

@@ -19,8 +19,8 @@ from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_shape import LiveShape
-from evergraph.topology import SGC, EmbeddingCache, MixHop, topologies
-from growing_paths import followed, pairs_of, path
+from evergraph.topology import EmbeddingCache, topologies
+from growing_paths import pairs_of, path
 
 WIDTH = 8
 
@@ -91,29 +91,6 @@ def test_a_label_moves_what_is_within_two_hops_and_nobody_else():
     assert changed.nonzero().flatten().tolist() == [2, 3, 5, 6]  # its own code does not show it
     codes.update(graph, GraphChange(), torch.tensor([4]), torch.tensor([UNLABELLED]))
     torch.testing.assert_close(codes.of(torch.arange(9)), before, atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize(
-    "topology", [SGC(), MixHop(kept_hops=(0, 2), unit=True), topologies.make("h2gcn")]
-)
-def test_a_snapshot_of_an_older_version_is_completed(topology):
-    graph = path(1, 2, 4, 8, 16)
-    live, codes = followed(graph, topology), LiveCodes(width=4)
-    codes.name(["x", "y"])
-    everyone = GraphChange(new=torch.arange(5))
-    codes.update(graph, everyone, torch.tensor([0, 3]), torch.tensor([0, 1]))
-    kept = [part.state() for part in (live, codes)]
-    new = {"drift_1", "drift_2", "state_2", "subtracted", "unscaled"}
-    other = LiveEmbeddings(topology, num_features=1, scaling="none")
-    others = LiveCodes(width=4)
-    others.name(["x", "y"])
-    for part, state in zip((other, others), kept, strict=True):
-        part.restore({name: tensor for name, tensor in state.items() if name not in new})
-    others.show(torch.tensor([0, 3]), torch.tensor([0, 1]))
-    for restored, first in ((other, live), (others, codes)):
-        restored.attach(graph)
-        assert restored.of(torch.arange(5)).equal(first.of(torch.arange(5)))
-        assert restored.state().keys() == first.state().keys()
 
 
 place = st.integers(0, 40)

@@ -185,7 +185,7 @@ def test_nodes_that_are_asked_about_are_learned_all_the_same():
     knowledge = learner._knowledge
     held = knowledge.held.first(120)
     assert len(held) == learner.status().labelled == 96
-    assert knowledge.codes.frozen().of(held.numpy()).any(1).all()
+    assert knowledge.codes.shown[held].any(1).all()
     assert int(learner.head.engine.sums_[0].counts_.sum()) == 96
 
 

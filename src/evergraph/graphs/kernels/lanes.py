@@ -1,10 +1,13 @@
 """Vectors of floats as single values, for kernels compiled by numba.
 
 numba supports only arrays and numbers, and compiles a loop over columns to sums in memory. A value
-of ``Lanes`` is an LLVM vector of floats: a sum in it stays in registers.
+of ``Lanes`` is an LLVM vector of floats: a sum in it stays in registers. As plain loops over
+columns, sums of neighbours took 2.25 times as long (torch's product 1.2 to 1.3 times) and
+corrections of a growing graph 1.65 times: measure with ``benchmarks/speed/kernels.py`` and
+``benchmarks/speed/updates.py`` before you do without them.
 
-Imported only if numba is installed. After a change here, touch ``numba_sum.py`` and
-``live_kernels.py``: numba's cache of compiled code depends on the age of these files.
+Imported only if numba is installed. After a change here, touch the files that import it: numba's
+cache of compiled code depends on the age of these.
 """
 
 from __future__ import annotations
@@ -140,6 +143,24 @@ def plus(typing: Any, lanes: Any, more: Any) -> Any:
 def minus(typing: Any, lanes: Any, less: Any) -> Any:
     """Return lanes - less."""
     return lanes(lanes, less), lambda _, builder, __, given: builder.fsub(*given)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def gap(typing: Any, one: Any, lanes: Any, other: Any, less: Any) -> Any:
+    """Return one · lanes - other · less, computed in float64 and rounded once."""
+
+    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        wide = ir.VectorType(ir.DoubleType(), lanes.count)
+        nothing, first = ir.Constant(wide, ir.Undefined), _INT(0)
+        everywhere = ir.Constant(ir.VectorType(_INT, lanes.count), None)
+        parts = []
+        for factor, floats in (given[:2], given[2:]):
+            single = builder.insert_element(nothing, factor, first)
+            factors = builder.shuffle_vector(single, nothing, everywhere)
+            parts.append(builder.fmul(factors, builder.fpext(floats, wide)))
+        return builder.fptrunc(builder.fsub(*parts), lanes.vector)
+
+    return lanes(one, lanes, other, less), code
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -20,7 +20,7 @@ import torch
 
 from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
 from evergraph.core.file_lock import LOCK_FILE, is_held, left_beside
-from evergraph.online.codecs.delta_bytes import delta_from_bytes, is_same
+from evergraph.online.codecs.delta_bytes import delta_from_bytes, digest_of
 from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers, recovery, snapshot, sqlite_file
 from evergraph.online.folder.journal import (
@@ -237,7 +237,7 @@ def _deltas(connection: sqlite3.Connection, on_delta: OnDelta | None) -> Iterato
     # an empty delta. ``_ends`` checks that snapshots hold all deltas before the first one.
     count = int(connection.execute("SELECT count(*) FROM deltas").fetchone()[0])
     before = batch = 0
-    rows = connection.execute("SELECT seq, bytes, coalesce(batch, seq) FROM deltas ORDER BY seq")
+    rows = connection.execute("SELECT seq, bytes, batch FROM deltas ORDER BY seq")
     for done, (seq, data, of) in enumerate(rows, 1):
         if before and seq != before + 1:
             yield f"delta {before + 1} is missing, the next one is {seq}"
@@ -264,7 +264,7 @@ def _keys(connection: sqlite3.Connection) -> Iterator[str]:
         if not 0 < seq <= last:
             yield f"key {name} is that of delta {seq}, and the journal ends with {last}"
             continue
-        if data is not None and not is_same(data, digest):
+        if data is not None and digest_of(data) != digest:
             yield f"key {name} is that of delta {seq}, which has other contents"
         try:
             right = result is None or json.loads(result)["seq"] == seq

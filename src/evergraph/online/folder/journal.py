@@ -11,25 +11,23 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from evergraph.core.errors import DataError, KeyReusedError, ResourceError
-from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of, is_same
+from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder import sqlite_file
-from evergraph.online.folder.sqlite_file import sound
+from evergraph.online.folder.sqlite_file import SqliteFile, sound
 
 JOURNAL_FILE = "journal.sqlite"
 STEP = 1 << 22  # bytes of deltas dropped in one transaction, while others wait
 PAGES = STEP >> 12  # of the file that are released at a time
 AT_A_TIME = 1000  # keys dropped in one transaction
 NOTHING = delta_to_bytes(Delta())  # the empty delta, which replaces a skipped one
-_NEXT = """SELECT d.seq, coalesce(d.batch, d.seq), k.key, d.bytes FROM deltas AS d
+_NEXT = """SELECT d.seq, d.batch, k.key, d.bytes FROM deltas AS d
     LEFT JOIN keys AS k ON k.seq = d.seq WHERE d.seq > ? ORDER BY d.seq LIMIT 1"""
 _UP_TO_A_STEP = """SELECT min(seq) FROM (
     SELECT seq, sum(length(bytes)) OVER (ORDER BY seq) AS total FROM deltas WHERE seq <= ?)
@@ -54,7 +52,7 @@ def named(entries: Sequence[JournalEntry]) -> str:
     return f"delta {first}" if first == last else f"deltas {first} to {last}"
 
 
-class Journal:
+class Journal(SqliteFile):
     """Deltas numbered 1, 2, ... without gaps, the batches they were applied in, and their keys.
 
     Deltas that snapshots include can be dropped from its start. Keys are kept longer, with the
@@ -71,48 +69,14 @@ class Journal:
     """
 
     def __init__(self, path: Path, *, readonly: bool = False) -> None:
-        self.path, self.readonly = path, readonly
         self._seen = sqlite_file.stamps(path)
-        with sound(path):
-            opening = sqlite_file.open_for_reading if readonly else sqlite_file.open_for_writing
-            self.connection = opening(path)
-            (_, _, opened) = self.connection.execute("PRAGMA database_list").fetchone()
+        super().__init__(path, readonly=readonly)
+        _, _, opened = self.one("PRAGMA database_list")
         self._place = path.absolute()  # wherever the process goes
         self._files = sqlite_file.identities(self._place)
         self._is_copy = Path(opened).name == sqlite_file.COPY
         self.keys = JournalKeys(self)
         self.aside = SetAsideDeltas(self)
-
-    def one(self, query: str, *values: object) -> Any:
-        """Return the first row of a result, None if there is none."""
-        with sound(self.path):
-            return self.connection.execute(query, values).fetchone()
-
-    def number(self, query: str, *values: object) -> int:
-        """Return a single number."""
-        return int(self.one(query, *values)[0])
-
-    def rows(self, query: str, *values: object) -> list[Any]:
-        """Return all rows of a result."""
-        with sound(self.path):
-            return self.connection.execute(query, values).fetchall()
-
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Commit everything done inside, or nothing; errors are those of SQLite."""
-        self.connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield self.connection
-            self.connection.execute("COMMIT")
-        finally:
-            if self.connection.in_transaction:  # after some failures SQLite has rolled back already
-                self.connection.execute("ROLLBACK")
-
-    @contextmanager
-    def change(self) -> Iterator[sqlite3.Connection]:
-        """Run a transaction, with errors of this library."""
-        with sound(self.path), self.transaction() as connection:
-            yield connection
 
     def is_outdated(self) -> bool:
         """Whether this is a copy of a file that has changed since, and must be opened again."""
@@ -269,7 +233,7 @@ class Journal:
 class JournalKeys:
     """Delta keys, by which a delta that is sent again is recognised until its key is dropped."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: SqliteFile) -> None:
         self._journal = journal
         self.pending: dict[str, tuple[int, str]] = {}  # results that are not written yet
 
@@ -301,7 +265,7 @@ class JournalKeys:
         if (row := self._journal.one(query, encoded(key))) is None:
             return None
         seq, digest, result = row
-        if not is_same(data, digest):
+        if digest_of(data) != digest:
             raise key_reused(key, seq)
         pending = self.pending.get(key, (0, ""))
         return seq, pending[1] if pending[0] == seq else result
@@ -378,7 +342,7 @@ class SetAside:
 class SetAsideDeltas:
     """The deltas of a journal that were set aside, and the batch that a recovery is applying."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: SqliteFile) -> None:
         self._journal = journal
 
     def listed(self) -> list[SetAside]:
@@ -432,6 +396,5 @@ class SetAsideDeltas:
 
 
 def _mark_rewritten(connection: sqlite3.Connection, first: int) -> None:
-    """Tell readers that deltas from a number on have changed."""
-    connection.execute("INSERT INTO rewritten VALUES (?)", (first,))
+    connection.execute("INSERT INTO rewritten VALUES (?)", (first,))  # readers look there
     connection.execute("DELETE FROM trying")

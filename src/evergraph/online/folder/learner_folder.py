@@ -26,8 +26,9 @@ from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.markers import store_columns, stored_columns, stored_parameters
 from evergraph.online.folder.queue import DeltaQueue
 from evergraph.online.folder.reader import FolderReader
+from evergraph.online.folder.snapshot import JournalLoad
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
-from evergraph.online.folder.writer import FolderWriter, JournalLoad
+from evergraph.online.folder.writer import FolderWriter
 from evergraph.online.heads import OnlineHead, heads
 from evergraph.online.intake import Bounds
 from evergraph.online.learner import OnlineLearner

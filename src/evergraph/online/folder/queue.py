@@ -1,18 +1,19 @@
-"""The queue of deltas, which are applied in batches and answered one by one."""
+"""The queue of changes: deltas are applied in batches, calls one by one."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 import threading
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
 
 from evergraph.core.errors import DataError, EvergraphError, ResourceError, StoppedError
-from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of, is_same
+from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of
 from evergraph.online.delta import PARTS, Delta, DeltaResult, in_columns
 from evergraph.online.folder.journal import Journal, JournalEntry, key_reused
 from evergraph.online.intake import Batch
@@ -23,13 +24,13 @@ ROUND = 4096  # nodes and edges of one caller, about, after which others have th
 
 @dataclass(eq=False)
 class Waiting:
-    """A delta in the queue."""
+    """A delta in the queue, or a call that makes one once all before it are applied."""
 
     delta: Delta  # as given; its edges in columns once it is encoded
     caller: str = ""  # who sent it
     data: bytes = b""  # its bytes for the journal; empty before it is encoded
-    future: Future[DeltaResult] = field(default_factory=Future)  # of its result
-    came: float = field(default_factory=time.monotonic)
+    call: Callable[[], Any] | None = None  # applies the delta, or what is new of it
+    future: Future[Any] = field(default_factory=Future)  # of its result
 
     def encode(self) -> None:
         """Encode it; reject it if that fails."""
@@ -62,9 +63,17 @@ class Waiting:
         future = self.future
         if future.done() or not (future.running() or future.set_running_or_notify_cancel()):
             return False
-        if not self.data:
+        if not self.data and self.call is None:
             self.encode()
         return not future.done()
+
+    def run(self) -> None:
+        """Call what was queued, and answer with what it returns or raises."""
+        assert self.call is not None, "a delta is applied with others"
+        try:
+            self.future.set_result(self.call())
+        except Exception as error:
+            self.refuse(error)
 
 
 class DeltaQueue:
@@ -74,6 +83,7 @@ class DeltaQueue:
     own deltas and all in the queue. Callers that arrive meanwhile wait, and the first of them leads
     next, with everything that has arrived. So there are as few commits as the disk allows. Deltas
     that ``serve`` applies are taken in rounds, in which no caller has more than one large one.
+    A call has its turn between batches: what it finds is what all before it have led to.
 
     lock: held while deltas are applied; a caller that holds it already is served at once. take:
     applies deltas, and answers each of them.
@@ -90,20 +100,20 @@ class DeltaQueue:
         self._waiting: list[Waiting] = []
         self._changed = threading.Condition()  # of the queue, and of who leads
         self._led = False  # whether a caller has the lock, or is next to have it
+        self._serving = False  # whether a call may be running, whose own delta comes alone
 
     def __len__(self) -> int:
         """How many deltas are in the queue."""
         return len(self._waiting)
 
-    @property
-    def oldest(self) -> float | None:
-        """When the first delta in the queue came, by the monotonic clock."""
-        with self._changed:
-            return self._waiting[0].came if self._waiting else None
+    def offer(
+        self, delta: Delta, caller: str = "", call: Callable[[], Any] | None = None
+    ) -> Future[Any]:
+        """Queue a delta until ``serve`` is called; it can be cancelled until then.
 
-    def offer(self, delta: Delta, caller: str = "") -> Future[DeltaResult]:
-        """Queue a delta until ``serve`` is called; it can be cancelled until then."""
-        waiting = Waiting(delta, caller)
+        call: run instead of applying the delta, between batches.
+        """
+        waiting = Waiting(delta, caller, call=call)
         with self._changed:
             self._waiting.append(waiting)
         return waiting.future
@@ -164,14 +174,26 @@ class DeltaQueue:
         with self._changed:
             own = set(mine)
             others, self._waiting = [each for each in self._waiting if each not in own], []
-            if in_rounds:
+            if self._serving:
+                others, self._waiting = [], others
+            elif in_rounds:
                 others, self._waiting = one_round(others)
+        nested, self._serving = self._serving, self._serving or in_rounds
         try:
-            self._take([each for each in (*mine, *others) if each.begin()])
+            self._apply([each for each in (*mine, *others) if each.begin()])
         finally:
+            self._serving = nested
             with self._changed:  # after an interrupt, deltas without an answer go back to the queue
                 self._waiting = [each for each in others if not each.future.done()] + self._waiting
                 self._changed.notify_all()
+
+    def _apply(self, waiting: Sequence[Waiting]) -> None:
+        for is_call, run in groupby(waiting, key=lambda each: each.call is not None):
+            if is_call:
+                for each in run:
+                    each.run()
+            else:
+                self._take([*run])
 
 
 def one_round(queue: Sequence[Waiting]) -> tuple[list[Waiting], list[Waiting]]:
@@ -221,7 +243,7 @@ class Gathered:
         key, index = waiting.delta.key, len(self.entries)
         if key is not None:
             for same in (entry for entry in self.entries if entry.key == key):
-                if not is_same(waiting.data, digest_of(same.data)):
+                if digest_of(waiting.data) != digest_of(same.data):
                     raise key_reused(key, same.seq)
                 self.waiting.append((waiting, same.seq - self._first))
                 return True

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ from evergraph.online.folder.markers import read_checked, read_object, sync, wit
 from evergraph.online.pieces import PIECE, Pieces, split
 
 STATE, ABOUT, MANIFEST = "state.safetensors", "about.json", "manifest.json"
-FORMAT = 2  # 1: manifests had no checksum
+FORMAT = 2  # 1 was never released
 _NAME = re.compile(r"snapshot-(\d+)")
 ASIDE = ".aside-"
 KEPT = 2
@@ -42,6 +42,8 @@ _DTYPES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
+# Time spent on deltas triggers a snapshot once it is this many times the duration of the last one.
+SHARE = 3.0
 _LENGTH = 8  # bytes of the header's length
 logger = logging.getLogger(__name__)
 
@@ -235,14 +237,25 @@ class SnapshotShelf:
         self._good = [seq]
 
 
+class JournalLoad(NamedTuple):
+    """Deltas in the journal: their number, bytes, and the seconds spent on them."""
+
+    deltas: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+
 class Compactor:
     """A thread that takes a snapshot whenever it is woken, while deltas keep coming.
 
     A failure (most often a full disk) is logged and tried again after ``retry`` seconds.
+
+    most: what deltas since the last snapshot may amount to.
     """
 
-    def __init__(self, compact: Callable[[], object], *, retry: float) -> None:
-        self.compact, self.retry = compact, retry
+    def __init__(self, compact: Callable[[], object], most: JournalLoad, *, retry: float) -> None:
+        self.compact, self.most, self.retry = compact, most, retry
+        self.counted = JournalLoad()  # since the last snapshot
         # Processor time of the last snapshot, as that of deltas is counted. By the clock it would
         # include waiting, for a purge or a busy machine, and the next would come too late.
         self.took = 0.0
@@ -250,6 +263,23 @@ class Compactor:
         self.due = self._closing = False
         self._thread = threading.Thread(target=self._run, name="evergraph-compactor", daemon=True)
         self._thread.start()
+
+    def count(self, more: JournalLoad) -> None:
+        """Count deltas in the journal, and have a snapshot taken once there are many."""
+        # The seconds are those that a restart would spend on these deltas. They count only once
+        # they are three times the duration of the last snapshot, so that snapshots triggered by
+        # them take at most a quarter of the time.
+        deltas, size, seconds = self.counted
+        deltas, size, seconds = deltas + more.deltas, size + more.bytes, seconds + more.seconds
+        self.counted = JournalLoad(deltas, size, seconds)
+        heavy = seconds >= max(self.most.seconds, SHARE * self.took)
+        if deltas >= self.most.deltas or size >= self.most.bytes or heavy:
+            self.wake()
+
+    def count_anew(self) -> JournalLoad:
+        """Count from 0 again, as a snapshot includes the deltas; return the old count."""
+        counted, self.counted, self.due = self.counted, JournalLoad(), False
+        return counted
 
     def wake(self) -> None:
         """Have a snapshot taken."""

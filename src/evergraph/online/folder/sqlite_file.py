@@ -6,7 +6,7 @@ the last delta before the journal, if it began after a snapshot. ``set_aside`` h
 not be applied. ``rewritten`` has numbers from which on the journal was rewritten, for readers that
 have applied them; ``trying`` the batch that a recovery is applying.
 
-This is layout 4, which SQLite stores as ``user_version``; any other is refused.
+SQLite stores the number of this layout as ``user_version``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from evergraph.core.errors import DataError, ResourceError
 
@@ -28,12 +29,14 @@ MOST_TRIED = 1 << 26  # bytes written to find out whether there is space
 _FULL = "database or disk is full"  # SQLite's sentence for SQLITE_FULL
 _WAIT = 10.0  # seconds to wait for another process, which may be reading the WAL
 COPY = "copy-of-a-journal.sqlite"  # name of the copy that a reader may need
-LAYOUT = 4
+LAYOUT = 5  # 1 to 4 were never released
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS deltas (
-        seq INTEGER PRIMARY KEY, bytes BLOB NOT NULL, time REAL NOT NULL, batch INTEGER)""",
+        seq INTEGER PRIMARY KEY, bytes BLOB NOT NULL, time REAL NOT NULL,
+        batch INTEGER NOT NULL)""",
     """CREATE TABLE IF NOT EXISTS keys (
-        key BLOB PRIMARY KEY, seq INTEGER NOT NULL, digest BLOB NOT NULL, result TEXT, time REAL)
+        key BLOB PRIMARY KEY, seq INTEGER NOT NULL, digest BLOB NOT NULL, result TEXT,
+        time REAL NOT NULL)
         WITHOUT ROWID""",
     "CREATE TABLE IF NOT EXISTS start (seq INTEGER NOT NULL)",
     "CREATE INDEX IF NOT EXISTS keys_by_seq ON keys (seq)",
@@ -85,8 +88,8 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open a file for reading that another process may write to, even on a read-only disk."""
     # There the helper files of the WAL cannot be created. While they are missing nobody writes, so
-    # the file can be opened as immutable; or a copy of it, if it has a WAL but no index. A file
-    # without tables, which a writer is creating, is copied too, and the copy gets them.
+    # the file can be opened as immutable; or a copy of it, if it has a WAL but no index, or as
+    # yet no tables.
     address = path.absolute().as_uri()
     wal, index = (path.with_name(f"{path.name}-{each}") for each in ("wal", "shm"))
     connection = _connection(f"{address}?mode=ro")
@@ -107,7 +110,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def _copied(source: Path | sqlite3.Connection) -> sqlite3.Connection:
-    """Open a copy with all tables, whose file is already unlinked when this returns."""
+    """Open a copy that has all tables, whose file is already unlinked when this returns."""
     # A file that nobody writes to is copied with its WAL; one that may be written to, by SQLite.
     try:
         with tempfile.TemporaryDirectory(prefix="evergraph-") as scratch:
@@ -165,6 +168,46 @@ def sound(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: cannot be used ({error}){advice}") from error
 
 
+class SqliteFile:
+    """A SQLite file whose errors are raised as errors of this library; see ``sound``."""
+
+    def __init__(self, path: Path, *, readonly: bool) -> None:
+        self.path, self.readonly = path, readonly
+        with sound(path):
+            self.connection = open_for_reading(path) if readonly else open_for_writing(path)
+
+    def one(self, query: str, *values: object) -> Any:
+        """Return the first row of a result, None if there is none."""
+        with sound(self.path):
+            return self.connection.execute(query, values).fetchone()
+
+    def number(self, query: str, *values: object) -> int:
+        """Return a single number."""
+        return int(self.one(query, *values)[0])
+
+    def rows(self, query: str, *values: object) -> list[Any]:
+        """Return all rows of a result."""
+        with sound(self.path):
+            return self.connection.execute(query, values).fetchall()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Commit everything done inside, or nothing; errors are those of SQLite."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield self.connection
+            self.connection.execute("COMMIT")
+        finally:
+            if self.connection.in_transaction:  # after some failures SQLite has rolled back already
+                self.connection.execute("ROLLBACK")
+
+    @contextmanager
+    def change(self) -> Iterator[sqlite3.Connection]:
+        """Run a transaction, with errors of this library."""
+        with sound(self.path), self.transaction() as connection:
+            yield connection
+
+
 def has_no_room(path: Path, size: int, error: sqlite3.Error) -> bool:
     """Whether an error came from a lack of space for so many more bytes in the WAL."""
     # SQLite reports "disk I/O error" both for a quota or file size limit and for a broken disk. So
@@ -183,12 +226,12 @@ def has_no_room(path: Path, size: int, error: sqlite3.Error) -> bool:
 
 
 def layout_of(connection: sqlite3.Connection) -> int:
-    """Return the layout of a journal, 0 if it has no tables yet; reject other layouts."""
+    """Return the layout of a journal, 0 if it has no tables yet; reject others than ours."""
     layout = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if layout not in (0, LAYOUT):
         raise DataError(
-            f"the journal is of layout {layout}, this version of evergraph reads {LAYOUT}: open "
-            "it with the version that wrote it"
+            f"the journal is of layout {layout}, this version of evergraph reads {LAYOUT}: open it "
+            "with the version that wrote it"
         )
     return layout
 
@@ -203,7 +246,7 @@ def foreign(connection: sqlite3.Connection) -> list[tuple[str, str]]:
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
-    """Create the tables unless they are there."""
+    """Create the tables, unless they are there."""
     if layout_of(connection) == LAYOUT:
         return
     connection.execute("BEGIN IMMEDIATE")  # rolled back if it is closed before the end

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
 
 from torch import Tensor
 
@@ -26,23 +25,14 @@ from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.journal import JournalEntry, named
 from evergraph.online.folder.queue import DeltaQueue, Gathered, Waiting, is_of_disk
+from evergraph.online.folder.snapshot import JournalLoad
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.monitor import report, warn
 from evergraph.online.pieces import Pieces
 from evergraph.online.state_arrays import PackedState
 
-# Time spent on deltas triggers a snapshot once it is this many times the duration of the last one.
-SHARE = 3.0
 logger = logging.getLogger(__name__)
-
-
-class JournalLoad(NamedTuple):
-    """Deltas in the journal: their number, bytes, and the seconds spent on them."""
-
-    deltas: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
 
 
 class FolderWriter:
@@ -64,7 +54,7 @@ class FolderWriter:
         keys_kept: int,
         progress: Progress | None = None,
     ) -> None:
-        self.path, self.most, self.close_seconds = path, most, close_seconds
+        self.path, self.close_seconds = path, close_seconds
         self.key_age, self.keys_kept = key_age, keys_kept
         self.lock = threading.RLock()
         self.waiting = DeltaQueue(self.lock, self._take_all)
@@ -73,7 +63,6 @@ class FolderWriter:
         self._make = make
         self._process = os.getpid()
         self._one_snapshot = threading.Lock()
-        self._counted = JournalLoad()  # since the last snapshot
         self._snapshot_error: str | None = None
         self._snapshot_seconds: float | None = None
         self._stopped: str | None = None
@@ -88,7 +77,7 @@ class FolderWriter:
             self._acknowledged = markers.Acknowledged(path / markers.ACKNOWLEDGED_FILE)
             opened.callback(self._acknowledged.close)
             self._shelf = snapshot.SnapshotShelf(path, found.snapshot)
-            self._compactor = snapshot.Compactor(self.compact, retry=retry)
+            self._compactor = snapshot.Compactor(self.compact, most, retry=retry)
             opened.callback(self._compactor.close)
             with self.lock:
                 self._adopt(found)
@@ -102,25 +91,8 @@ class FolderWriter:
         self._acknowledged.note(self.seq)
         self._compactor.took = max(self._compactor.took, found.reading)
         size, deltas = self._journal.size_after(found.snapshot), self.seq - found.snapshot
-        self._count_anew()
-        self._count(JournalLoad(deltas, size, found.seconds))
-
-    def _count(self, more: JournalLoad) -> None:
-        """Count deltas in the journal, and have a snapshot taken once there are many."""
-        # The seconds are those that a restart would spend on these deltas. They count only once
-        # they are three times the duration of the last snapshot, so that snapshots triggered by
-        # them take at most a quarter of the time.
-        deltas, size, seconds = self._counted
-        deltas, size, seconds = deltas + more.deltas, size + more.bytes, seconds + more.seconds
-        self._counted = JournalLoad(deltas, size, seconds)
-        heavy = seconds >= max(self.most.seconds, SHARE * self._compactor.took)
-        if deltas >= self.most.deltas or size >= self.most.bytes or heavy:
-            self._compactor.wake()
-
-    def _count_anew(self) -> JournalLoad:
-        """Count from 0 again, as a snapshot includes the deltas; return the old count."""
-        counted, self._counted, self._compactor.due = self._counted, JournalLoad(), False
-        return counted
+        self._compactor.count_anew()
+        self._compactor.count(JournalLoad(deltas, size, found.seconds))
 
     def _renew_learner(self) -> None:
         # This process knows what it has acknowledged, even if the file could not be written: none
@@ -198,7 +170,7 @@ class FolderWriter:
         self._acknowledged.note(self.seq)
         self._keys += sum(entry.key is not None for entry in entries)
         size, seconds = sum(len(entry.data) for entry in entries), time.thread_time() - began
-        self._count(JournalLoad(len(entries), size, seconds))
+        self._compactor.count(JournalLoad(len(entries), size, seconds))
         report(self.learner.alarms(), warn, after=before)
         self.on_change()
         for each, index in batch.waiting:
@@ -268,13 +240,13 @@ class FolderWriter:
                     self._check_taking()  # after a stop the learner may hold half a delta
                     known = self.seq == self._shelf.newest
                     lent = None if known else self._lent()
-                    counted = self._count_anew()
+                    counted = self._compactor.count_anew()
                 if lent is not None:
                     try:
                         self._publish(*lent)
                     except BaseException:
                         with self.lock:
-                            self._count(counted)
+                            self._compactor.count(counted)
                         raise
                 self._drop()
             except Exception as error:
@@ -343,7 +315,7 @@ class FolderWriter:
                         for path in self.path.glob(f".{name}-*"):  # left by a killed process
                             path.unlink(missing_ok=True)
                     markers.sync(self.path)
-                self._count_anew()
+                self._compactor.count_anew()
                 emptied = self._journal.begin_anew(self.seq, keys=keys)
                 self._acknowledged.note(self.seq)
                 self._keys, self._set_aside = self._journal.keys.count(), 0
@@ -381,7 +353,7 @@ class FolderWriter:
     def status(self) -> FolderStatus:
         """Return the status of the folder."""
         self._check_there()
-        counted = self._counted
+        counted = self._compactor.counted
         return FolderStatus(
             path=str(self.path),
             readonly=False,
@@ -404,7 +376,7 @@ class FolderWriter:
         self._compactor.close()
         self._check_there()
         worth = max(self.close_seconds, self._compactor.took)  # must save more time than it takes
-        if self._stopped is None and self._counted.seconds > worth:
+        if self._stopped is None and self._compactor.counted.seconds > worth:
             try:
                 self.compact()
             except Exception as error:

@@ -1,11 +1,11 @@
-"""Growable arrays, and consistent reads of them while they change."""
+"""Arrays that grow, and are read while they change."""
 
 from __future__ import annotations
 
 import math
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +26,8 @@ class GrowingArray:
     Capacity is doubled whenever it runs out, so that over its life a row is copied about once. New
     rows are zero.
 
-    Rows that are overwritten by ``write`` stay visible to readers of an earlier ``frozen``. Who
-    overwrites wide rows in another way calls ``changing`` first: a snapshot may be reading them
-    (``lend``).
+    Who overwrites wide rows other than by ``write`` calls ``changing`` first: a snapshot may be
+    reading them (``lend``).
 
     Args:
         shape: of a row; empty for scalars.
@@ -46,8 +45,7 @@ class GrowingArray:
         self._room: Array = np.zeros((0, *shape), dtype)
         self.row_bytes = self._room.dtype.itemsize * math.prod(shape)
         self._length = 0
-        self._last = Link()
-        self._loan: Callable[[], Loan | None] = lambda: None
+        self._loans: WeakSet[Loan] = WeakSet()  # a loan is over when nobody is going to read it
 
     def __len__(self) -> int:
         return self._length
@@ -68,7 +66,7 @@ class GrowingArray:
         return self._length * self.row_bytes
 
     def _allocate(self, rows: int) -> None:
-        self._loan = lambda: None  # the borrower keeps the old room, which nobody changes any more
+        self._loans.clear()  # borrowers keep the old room, which nobody changes any more
         self._room = self._empty(rows)
 
     def _empty(self, rows: int) -> Array:
@@ -96,7 +94,7 @@ class GrowingArray:
             room = self._empty(2 * length)
             room[: self._length] = self.array
             self._room = room  # last: readers use it without a lock
-            self._loan = lambda: None
+            self._loans.clear()
         self._room[self._length : length] = 0
         self._length = length
 
@@ -107,32 +105,25 @@ class GrowingArray:
         return former
 
     def write(self, positions: Tensor, rows: Any) -> Tensor:
-        """Overwrite rows, which readers of ``frozen`` still see; return what they were.
+        """Overwrite rows, and return what they were.
 
         positions: int64 [n]
         """
         former = taken(self.tensor, positions)
         if len(positions):
-            self._last = self._last.then(positions.numpy(), former.numpy())
             self.changing(positions.numpy())
             self.tensor[positions] = rows
         return former
 
-    def frozen(self) -> FrozenRows:
-        """Return the current rows, readable while rows are added and written."""
-        return FrozenRows(self, self._last, self._length)
-
-    def lend(self) -> Pieces:
-        """Return the current rows, to be read once, slowly, while rows are added and changed."""
-        loan = Loan(self)
-        self._loan = weakref.ref(loan)  # over when nobody is going to read it
-        shape, dtype = self.tensor.shape, self.tensor.dtype
-        return Pieces(tuple(shape), dtype, loan.pieces)
+    def lend(self, some: Array | None = None) -> Loan:
+        """Return the current rows, or some, to be read slowly while rows are added and changed."""
+        loan = Loan(self, some)
+        self._loans.add(loan)
+        return loan
 
     def changing(self, positions: Array) -> None:
         """Save rows that are about to be overwritten, if they are lent.  int64 [n]"""
-        loan = self._loan()
-        if loan is not None:
+        for loan in self._loans:
             loan.save(positions, self.tensor)
 
     def room(self, rows: int) -> Tensor:
@@ -196,7 +187,7 @@ class KeptArrays:
 
 
 class Loan:
-    """The rows of an array at one moment, read once from start to end while they change.
+    """The rows of an array at one moment, or some of them, read while they change.
 
     Rows that are overwritten before they were read are saved, once each. One thread writes, one
     reads, without a lock: the reader copies rows first and then looks for saved ones, which are
@@ -206,116 +197,50 @@ class Loan:
     >>> ages.extend(2)
     >>> lent = ages.lend()
     >>> former = ages.write(torch.tensor([1]), 7)
-    >>> lent.whole(), ages.tensor
-    (tensor([0, 0]), tensor([0, 7]))
+    >>> lent.rows(np.array([1, 0])), ages.array
+    (array([0, 0]), array([0, 7]))
     """
 
-    def __init__(self, array: GrowingArray) -> None:
+    def __init__(self, array: GrowingArray, some: Array | None = None) -> None:
         self._rows = array.array  # changes with the array until that moves elsewhere
         self._step = max(PIECE // max(array.row_bytes, 1), 1)
-        self._unread = np.ones(len(array), np.bool_)  # and not saved
+        self._wanted = np.full(len(array), some is None)  # to be read, and not saved
+        if some is not None:
+            self._wanted[some] = True
         self._saved: list[tuple[Array, Array]] = []  # positions, ascending, and their rows
 
     def save(self, positions: Array, rows: Tensor) -> None:
         """Save rows that are about to be overwritten.  int64 [n]; all rows of the array"""
-        known = np.sort(positions[positions < len(self._unread)])
-        first = known[self._unread[known]]
+        known = np.sort(positions[positions < len(self._wanted)])
+        first = known[self._wanted[known]]
         if len(first):
             self._saved.append((first, rows[torch.from_numpy(first)].numpy()))
-            self._unread[first] = False
+            self._wanted[first] = False
 
-    def pieces(self) -> Iterator[Tensor]:
-        """Yield all rows as they were, in pieces."""
+    def rows(self, positions: Array) -> Array:
+        """Return a copy of some of the rows as they were.  int64 [n] -> [n, ...]"""
+        rows = self._rows[positions]
+        for saved_positions, saved in tuple(self._saved):
+            index = np.searchsorted(saved_positions, positions)
+            index = np.minimum(index, len(saved_positions) - 1)
+            changed = saved_positions[index] == positions
+            rows[changed] = saved[index[changed]]
+        return rows
+
+    def of_all(self) -> Pieces:
+        """Return all rows as they were, to be read once."""
+        rows = torch.from_numpy(self._rows)
+        return Pieces(tuple(rows.shape), rows.dtype, self._pieces)
+
+    def _pieces(self) -> Iterator[Tensor]:
         for start in range(0, len(self._rows), self._step):
             part = slice(start, start + self._step)
             rows = self._rows[part].copy()
             for positions, saved in tuple(self._saved):
                 some = slice(*np.searchsorted(positions, [start, start + len(rows)]))
                 rows[positions[some] - start] = saved[some]
-            self._unread[part] = False
+            self._wanted[part] = False
             yield torch.from_numpy(rows)
-
-
-class Link:
-    """The rows that one change overwrote, and the link of the next change.
-
-    The last link of a chain is empty until the next change comes. The holder of a link can reach
-    everything saved since; links that nobody holds are garbage collected. One thread writes, any
-    number read without a lock: a reader copies a row first and then looks for it in the chain,
-    where it finds the old row if it was overwritten meanwhile.
-
-    >>> ages, link = np.array([30, 40]), Link()
-    >>> _ = link.then(np.array([1]), ages[[1]])
-    >>> ages[1] = 41
-    >>> link.undone(np.array([0, 1]), ages[[0, 1]])
-    array([30, 40])
-    """
-
-    __slots__ = ("following", "positions", "rows")
-
-    def __init__(self) -> None:
-        self.following: Link | None = None
-        self.positions: Array = np.empty(0, np.int64)
-        self.rows: Array = np.empty(0)
-
-    def then(self, positions: Array, rows: Array) -> Link:
-        """Save a copy of rows, before they are overwritten, and return the next link.
-
-        positions: int64 [n], at least one; rows: [n, ...]
-        """
-        if bool((positions[1:] < positions[:-1]).any()):
-            order = np.argsort(positions, kind="stable")
-            positions, rows = positions[order], rows[order]
-        self.positions, self.rows = positions, rows
-        self.following = Link()  # last, so that a reader sees all of the link or nothing
-        return self.following
-
-    def undone(self, positions: Array, rows: Array) -> Array:
-        """Undo in a copy of rows everything that was saved since; return the copy.
-
-        positions: of the rows, int64 [n]; rows: [n, ...]
-        """
-        link, left = self, np.ones(len(positions), dtype=bool)
-        ascending = bool((positions[1:] > positions[:-1]).all())
-        while (following := link.following) is not None:
-            if ascending and len(link.positions) < len(positions):  # look for fewer among more
-                met = np.minimum(np.searchsorted(positions, link.positions), len(positions) - 1)
-                where = np.flatnonzero(positions[met] == link.positions)
-                found = met[where]
-            else:
-                where = np.searchsorted(link.positions, positions)
-                where = np.minimum(where, len(link.positions) - 1)
-                found = np.flatnonzero(link.positions[where] == positions)
-                where = where[found]
-            fresh = left[found]  # the oldest saved row is the one of that time
-            rows[found[fresh]] = link.rows[where[fresh]]
-            left[found] = False
-            link = following
-        return rows
-
-
-class FrozenRows(NamedTuple):
-    """An array at one moment, readable while rows are added and changed.
-
-    >>> ages = GrowingArray(dtype=np.int64)
-    >>> ages.extend(2)
-    >>> frozen = ages.frozen()
-    >>> former = ages.write(torch.tensor([1]), 7)
-    >>> frozen.of(np.array([1, 0])), frozen.every()
-    (array([0, 0]), array([0, 0]))
-    """
-
-    array: GrowingArray
-    link: Link  # the last one at that moment
-    length: int  # the number of rows at that moment
-
-    def of(self, positions: Array) -> Array:
-        """Return a copy of some rows at that moment.  int64 [n] -> [n, ...]"""
-        return self.link.undone(positions, self.array.array[positions])
-
-    def every(self) -> Array:
-        """Return a copy of all rows at that moment."""
-        return self.of(np.arange(self.length))
 
 
 class StoredPart(NamedTuple):

@@ -15,15 +15,8 @@ from evergraph.core.checks import check_integer
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import pointers_of
 from evergraph.online.graph import neighbour_lists
-from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays
-from evergraph.online.graph.neighbour_lists import (
-    Entries,
-    FrozenLists,
-    NeighbourLists,
-    distinct,
-    no_entries,
-    transposed,
-)
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
+from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct, no_entries
 from evergraph.online.pieces import Pieces
 
 Array = npt.NDArray[Any]
@@ -72,6 +65,16 @@ class GraphChange:
             entries=self.entries.and_(entries),
             former=former,
         )
+
+
+class Ego(NamedTuple):
+    """The ego-subnetwork of a node."""
+
+    nodes: Tensor  # positions, the node itself first, then the nearest.  int64 [nodes]
+    distances: Tensor  # in hops.  int64 [nodes]
+    edges: Tensor  # sources and targets among them; an undirected edge once.  int64 [2, edges]
+    whole: bool  # whether no node was left out because of the limit
+    weights: Tensor | None  # of these edges, None if all weigh 1.  float32 [edges]
 
 
 class GrowingGraph(KeptArrays):
@@ -270,10 +273,41 @@ class GrowingGraph(KeptArrays):
         """A zero per position, as scratch for code that resets it to zero.  int32 [num_nodes]"""
         return self._tally.array
 
-    def frozen(self) -> FrozenGraph:
-        """Return the current graph, readable while it changes."""
-        arrays = self._features.frozen(), self._alive.frozen()
-        return FrozenGraph(self.into.frozen(), *arrays, self.undirected)
+    def ego(self, node: int, *, hops: int, limit: int) -> Ego:
+        """Return at most ``limit`` nodes whose features reach a node within ``hops``.
+
+        Nearer nodes are taken first, and among equally near ones those that came first.
+
+        >>> path = GrowingGraph(num_features=1)
+        >>> _ = path.add(torch.zeros(4, 1), torch.tensor([[0, 1, 2], [1, 2, 3]]))
+        >>> near = path.ego(1, hops=1, limit=2)
+        >>> near.nodes.tolist(), near.edges.tolist(), near.whole
+        ([1, 0], [[0], [1]], False)
+        """
+        check_integer("hops", hops, least=0)
+        check_integer("limit", limit, least=1)
+        layers, count, whole = [np.array([node])], 1, True
+        for _ in range(hops):
+            near = self.into.rows(layers[-1])[1].astype(np.int64)
+            fresh = np.setdiff1d(near, np.concatenate(layers))
+            whole = whole and count + len(fresh) <= limit
+            layers.append(fresh[: limit - count])
+            count += len(layers[-1])
+        nodes = np.concatenate(layers)
+        hops_of = np.repeat(np.arange(len(layers)), [len(layer) for layer in layers])
+        indptr, sources = self.into.rows(nodes)
+        targets = np.repeat(nodes, np.diff(indptr))
+        kept = np.isin(sources, nodes)
+        if self.undirected:
+            kept &= sources < targets
+        edges = np.stack([sources[kept].astype(np.int64), targets[kept]])
+        return Ego(
+            torch.from_numpy(nodes),
+            torch.from_numpy(hops_of),
+            torch.from_numpy(edges),
+            whole,
+            torch.from_numpy(self.into.weights(nodes)[kept]) if self.weighted else None,
+        )
 
     def induced(self, nodes: Tensor) -> Graph:
         """Return the graph of some nodes and the edges among them, renumbered in order.
@@ -318,78 +352,12 @@ class GrowingGraph(KeptArrays):
             self.out_of.restore(transposed(state))
 
 
-class Ego(NamedTuple):
-    """The ego-subnetwork of a node."""
-
-    nodes: Tensor  # positions, the node itself first, then the nearest.  int64 [nodes]
-    distances: Tensor  # in hops.  int64 [nodes]
-    edges: Tensor  # sources and targets among them; an undirected edge once.  int64 [2, edges]
-    whole: bool  # whether no node was left out because of the limit
-    weights: Tensor | None  # of these edges, None if all weigh 1.  float32 [edges]
-
-
-@dataclass(frozen=True, eq=False)
-class FrozenGraph:
-    """Nodes and their in-neighbours at one moment, readable while later deltas change the graph.
-
-    >>> path = GrowingGraph(num_features=1)
-    >>> _ = path.add(torch.zeros(4, 1), torch.tensor([[0, 1, 2], [1, 2, 3]]))
-    >>> then = path.frozen()
-    >>> _ = path.remove(torch.tensor([0]))
-    >>> near = then.ego(1, hops=1, limit=2)
-    >>> near.nodes.tolist(), near.edges.tolist(), near.whole
-    ([1, 0], [[0], [1]], False)
-    """
-
-    into: FrozenLists
-    features: FrozenRows
-    alive: FrozenRows
-    undirected: bool
-
-    @property
-    def num_nodes(self) -> int:
-        """How many positions there are, including those of removed nodes."""
-        return self.alive.length
-
-    @property
-    def weighted(self) -> bool:
-        """Whether an edge has ever weighed anything but 1."""
-        return self.into.lists.weights is not None
-
-    def rows(self, nodes: Tensor) -> tuple[Array, Array]:
-        """Return in-neighbours of nodes as CSR.  -> int64 [nodes + 1], int32 [entries]"""
-        return self.into.rows(nodes.numpy())[:2]
-
-    def weights(self, nodes: Tensor) -> Array:
-        """Return the weights of what ``rows`` returns, in its order.  float32 [entries]"""
-        return self.into.rows(nodes.numpy())[2]
-
-    def ego(self, node: int, *, hops: int, limit: int) -> Ego:
-        """Return at most ``limit`` nodes whose features reach a node within ``hops``.
-
-        Nearer nodes are taken first, and among equally near ones those that came first.
-        """
-        check_integer("hops", hops, least=0)
-        check_integer("limit", limit, least=1)
-        layers, count, whole = [np.array([node])], 1, True
-        for _ in range(hops):
-            near = self.into.rows(layers[-1])[1].astype(np.int64)
-            fresh = np.setdiff1d(near, np.concatenate(layers))
-            whole = whole and count + len(fresh) <= limit
-            layers.append(fresh[: limit - count])
-            count += len(layers[-1])
-        nodes = np.concatenate(layers)
-        hops_of = np.repeat(np.arange(len(layers)), [len(layer) for layer in layers])
-        indptr, sources, weights = self.into.rows(nodes)
-        targets = np.repeat(nodes, np.diff(indptr))
-        kept = np.isin(sources, nodes)
-        if self.undirected:
-            kept &= sources < targets
-        edges = np.stack([sources[kept].astype(np.int64), targets[kept]])
-        return Ego(
-            torch.from_numpy(nodes),
-            torch.from_numpy(hops_of),
-            torch.from_numpy(edges),
-            whole,
-            torch.from_numpy(weights[kept]) if self.weighted else None,
-        )
+def transposed(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the state of the transposed lists."""
+    rows = len(state["indptr"]) - 1
+    owners = np.repeat(np.arange(rows, dtype=np.int32), state["indptr"].diff().numpy())
+    order = state["indices"].argsort(stable=True)
+    counts = torch.bincount(state["indices"], minlength=rows)
+    indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    kept = {"indptr": indptr, "indices": torch.from_numpy(owners)[order]}
+    return kept | {"weights": state["weights"][order]} if "weights" in state else kept

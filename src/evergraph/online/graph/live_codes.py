@@ -18,13 +18,7 @@ from evergraph.closed_form.codes import (
 )
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label
-from evergraph.online.graph.growing_array import (
-    FrozenRows,
-    GrowingArray,
-    KeptArrays,
-    StoredPart,
-    blocks,
-)
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_embeddings import REPLACED, ROWS, HopStates
 from evergraph.online.graph.live_relations import LiveRelations
@@ -155,7 +149,7 @@ class LiveCodes(KeptArrays):
         self._hops.recompute(drifted)
         own[unclear.numpy()] = 0
         for part in blocks(len(unclear), NODES_AT_A_TIME):
-            rows = partial(self.smoother.frozen().rows, graph)
+            rows = partial(self.smoother.rows, graph)
             given = (unclear[part], rows, self._shown.tensor, self._coded.array)
             self._hops.replace(unclear[part], codes_of_others(*given))
 
@@ -215,7 +209,7 @@ class LiveCodes(KeptArrays):
             sums = np.empty(len(nodes), np.float32)
             there_and_back(nodes.numpy(), *there, *back, *weights, self.smoother.scalings, sums)
             return torch.from_numpy(sums)
-        indptr, columns, values = self.smoother.frozen().rows(graph, nodes)
+        indptr, columns, values = self.smoother.rows(graph, nodes)
         squares = values.double().square().numpy()  # N_vu N_uv, as N is symmetric if undirected
         owners = np.repeat(np.arange(len(nodes)), indptr.diff().numpy())
         if not graph.undirected:  # N_vu N_uv = N_vu² (w_uv / w_vu), 0 if there is no edge back
@@ -237,16 +231,17 @@ class LiveCodes(KeptArrays):
         """Attach the graph, once both were restored and before it changes."""
         self._hops.attach(graph)
 
-    def frozen(self) -> FrozenRows:
-        """Return the current C, readable while it changes."""
-        return self._shown.frozen()
+    @property
+    def shown(self) -> Tensor:
+        """C.  float32 [positions, width], a view until there are more"""
+        return self._shown.tensor
 
     def arrays(self) -> Iterator[GrowingArray]:
         yield from (*super().arrays(), self._shown, self._coded)
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned; ``name``, ``show`` and ``attach`` restore the rest."""
-        for name in {"subtracted", "along"} & self.kept.keys() & state.keys():
+        for name in {"subtracted", "along"} & self.kept.keys():
             self.kept[name].restore(state[name])
         self.smoother.restore(state)
         self._hops.restore(state)

@@ -279,12 +279,8 @@ class HopStates(KeptArrays):
         return [self._state(hop).numpy() for hop in self.topology.assembled]
 
     def attach(self, graph: GrowingGraph) -> None:
-        """Attach a graph."""
+        """Attach a restored graph."""
         self._graph = graph
-
-    def restore(self, state: dict[str, Tensor]) -> None:
-        for name, array in self.kept.items():
-            array.restore(state[name])
 
 
 def check_whole_rows(topology: TopologyEncoder) -> None:
@@ -346,7 +342,7 @@ class Surroundings(KeptArrays):
         return self._embeddings.tensor[nodes]
 
     def attach(self, graph: GrowingGraph) -> None:
-        """Do nothing: the graph is given with each change."""
+        """Do nothing: nothing of a graph is kept."""
 
 
 class LiveEmbeddings(KeptArrays):

@@ -9,24 +9,21 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba.extending import intrinsic
 
 from evergraph.graphs.kernels.lanes import (
+    gap,
     larger,
     load,
     minus,
     peak,
-    plus,
     plus_squares,
     prefetch,
     store,
     summed,
     times,
-    times_plus,
     zeros,
 )
-from evergraph.graphs.kernels.numba_sum import WIDEST, Flat, ListedRows, inner, weighted_sums
+from evergraph.graphs.kernels.numba_sum import inner
 from evergraph.graphs.kernels.row_ranges import compiled
 
 Code = Callable[..., Any]
@@ -131,26 +128,8 @@ def fill_pushed(  # type: ignore[no-untyped-def]
         tally[row] = 0
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _gap(typing: Any, one: Any, lanes: Any, other: Any, less: Any) -> Any:
-    """Return one · lanes - other · less, computed in float64 and rounded once."""
-
-    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        wide = ir.VectorType(ir.DoubleType(), lanes.count)
-        nothing, first = ir.Constant(wide, ir.Undefined), ir.IntType(32)(0)
-        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), lanes.count), None)
-        parts = []
-        for factor, floats in (given[:2], given[2:]):
-            single = builder.insert_element(nothing, factor, first)
-            factors = builder.shuffle_vector(single, nothing, everywhere)
-            parts.append(builder.fmul(factors, builder.fpext(floats, wide)))
-        return builder.fptrunc(builder.fsub(*parts), lanes.vector)
-
-    return lanes(one, lanes, other, less), code
-
-
 @inner
-def _copy(values, place, out, begin, width):  # type: ignore[no-untyped-def]
+def copy_row(values, place, out, begin, width):  # type: ignore[no-untyped-def]
     """Copy a row between flat arrays."""
     whole = width - width % 16
     for c in range(0, whole, 16):
@@ -160,13 +139,13 @@ def _copy(values, place, out, begin, width):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _subtract(one, values, place, other, out, begin, width):  # type: ignore[no-untyped-def]
+def subtract_row(one, values, place, other, out, begin, width):  # type: ignore[no-untyped-def]
     """Replace a row of ``out`` by one · the row of values - other · itself; return its peak."""
     tops, whole = zeros(16), width - width % 16
     for c in range(0, whole, 16):
-        gap = _gap(one, load(values, place + c, 16), other, load(out, begin + c, 16))
-        store(out, begin + c, gap)
-        tops = larger(tops, gap)
+        difference = gap(one, load(values, place + c, 16), other, load(out, begin + c, 16))
+        store(out, begin + c, difference)
+        tops = larger(tops, difference)
     top = peak(tops)
     for c in range(whole, width):
         now, was = values[np.uintp(place + c)], out[np.uintp(begin + c)]
@@ -177,7 +156,7 @@ def _subtract(one, values, place, other, out, begin, width):  # type: ignore[no-
 
 
 @inner
-def _fetch(values, rows, i, stop, width):  # type: ignore[no-untyped-def]
+def fetch_row(values, rows, i, stop, width):  # type: ignore[no-untyped-def]
     """Prefetch the row of a flat array that comes i-th, if there is one."""
     if i < stop:
         for c in range(0, width, 16):
@@ -211,7 +190,7 @@ def differ(  # type: ignore[no-untyped-def]
     moved, change = np.searchsorted(sent, first), np.searchsorted(known, first)
     for i in range(start, stop):
         node, begin = nodes[i], (place + i) * width
-        _fetch(values, nodes, i + AHEAD, stop, width)
+        fetch_row(values, nodes, i + AHEAD, stop, width)
         while moved < len(sent) and sent[moved] < node:
             moved += 1
         while change < len(known) and known[change] < node:
@@ -223,10 +202,10 @@ def differ(  # type: ignore[no-untyped-def]
         if not (moved < len(sent) and sent[moved] == node):  # only its factor changed
             new, old = new - old, 0.0
         if old == 0:  # whatever it was
-            _copy(values, node * width, out, begin, width)
+            copy_row(values, node * width, out, begin, width)
         else:
-            _copy(before, moved * width, out, begin, width)
-        sizes[place + i] = _subtract(new, values, node * width, old, out, begin, width)
+            copy_row(before, moved * width, out, begin, width)
+        sizes[place + i] = subtract_row(new, values, node * width, old, out, begin, width)
 
 
 @compiled
@@ -323,148 +302,9 @@ def find_unclear(  # type: ignore[no-untyped-def]
     width, rows, labels = far.shape[1], far.reshape(-1), shown.reshape(-1)
     for i in range(len(nodes)):
         node = nodes[i]
-        _fetch(labels, nodes, i + AHEAD, len(nodes), width)
-        _fetch(rows, nodes, i + AHEAD, len(nodes), width)
+        fetch_row(labels, nodes, i + AHEAD, len(nodes), width)
+        fetch_row(rows, nodes, i + AHEAD, len(nodes), width)
         if own[node] != 0:
             top, own_top = _tops(rows, own[node], labels, node * width, width)
             little[i] = top < clear * own_top
             drifted[i] = not little[i] and drift[node] > most * top
-
-
-def _tile(half: int) -> Code:
-    """Return code that corrects ``half`` columns from ``low`` on and ``half`` from ``high`` on.
-
-    The two ranges may overlap, so that any width is covered by full vectors: both are read before
-    either is written. Sums are compensated (Kahan 1965): the error is about two roundings, however
-    many differences are added.
-    """
-
-    def tile(  # type: ignore[no-untyped-def]
-        places, weights, differences, ratio, left, values, low, high, start, stop
-    ):
-        a, b, lost_a, lost_b = zeros(half), zeros(half), zeros(half), zeros(half)
-        for pair in range(start, stop):
-            later = min(pair + PAIRS_AHEAD, len(places) - 1)
-            soon = np.intp(places[np.uintp(later)]) * differences.stride
-            prefetch(differences.values, soon + low, half)
-            prefetch(differences.values, soon + high, half)
-            weight = weights[np.uintp(pair)]
-            place = np.intp(places[np.uintp(pair)]) * differences.stride
-            more = times_plus(weight, load(differences.values, place + low, half), lost_a)
-            total = plus(a, more)
-            lost_a, a = minus(more, minus(total, a)), total
-            more = times_plus(weight, load(differences.values, place + high, half), lost_b)
-            total = plus(b, more)
-            lost_b, b = minus(more, minus(total, b)), total
-        a = times_plus(ratio, load(values.values, values.stride + low, half), times(left, a))
-        b = times_plus(ratio, load(values.values, values.stride + high, half), times(left, b))
-        store(values.values, values.stride + low, a)
-        store(values.values, values.stride + high, b)
-        return peak(larger(larger(zeros(half), a), b))
-
-    return inner(tile)
-
-
-# A wide tile reads whole rows of differences one after the other. It needs twice the registers of a
-# sum that is not compensated, which AVX-512 has.
-_64, _16, _8, _4, _2, _1 = (_tile(half) for half in (64, 16, 8, 4, 2, 1))
-
-
-@inner
-def _columns(  # type: ignore[no-untyped-def]
-    places, weights, differences, ratio, left, values, width, start, stop
-):
-    """Correct one row, which begins at ``stride`` of values."""
-    top, low = np.float32(0), 0
-    while low < width:
-        count = min(width - low, 128 if WIDEST >= 128 and width - low > 64 else 32)
-        end = low + count
-        given = (places, weights, differences, ratio, left, values, low)
-        if count > 64:
-            found = _64(*given, end - 64, start, stop)
-        elif count > 16:
-            found = _16(*given, end - 16, start, stop)
-        elif count > 8:
-            found = _8(*given, end - 8, start, stop)
-        elif count > 4:
-            found = _4(*given, end - 4, start, stop)
-        elif count > 2:
-            found = _2(*given, end - 2, start, stop)
-        else:
-            found = _1(*given, end - 1, start, stop)
-        top, low = max(top, found), end
-    return top
-
-
-@compiled
-def correct(  # type: ignore[no-untyped-def]
-    rows,
-    indptr,
-    places,
-    weights,
-    differences,
-    sizes,
-    left,
-    known,
-    were,
-    lists,
-    right,
-    source,
-    loops,
-    first,
-    symmetric,
-    most,
-    rounding,
-    width,
-    values,
-    drift,
-    out,
-    peaks,
-    start,
-    stop,
-):
-    """Correct rows of ``values``, or sum them anew where that costs as much or rounding may show.
-
-    differences, source: ``Flat``; left: the diagonal of L; known, were: nodes for which it changed,
-    and what it was; lists: in-neighbours, as in ``Lists``; values: flat; out: flat, or empty:
-    differences of the rows, with the peak of each
-    """
-    starts, counts, pool, entry_weights = lists
-    change = np.searchsorted(known, rows[start]) if start < stop else 0
-    ends, own = np.empty(1, np.int64), np.empty(loops, np.int64)
-    for i in range(start, stop):
-        node, begin = rows[i], i * width
-        row = node * width
-        _fetch(values, rows, i + AHEAD, stop, width)
-        if len(out):
-            _copy(values, row, out, begin, width)
-        while change < len(known) and known[change] < node:
-            change += 1
-        other = change < len(known) and known[change] == node
-        now = np.float64(left[node])
-        was = np.float64(were[change]) if other else now
-        begins, stops = indptr[i], indptr[i + 1]
-        due = stops - begins >= counts[node] + loops or was == 0 or node >= first
-        if not due:
-            reached = 0.0
-            for pair in range(begins, stops):
-                reached += abs(weights[np.uintp(pair)]) * sizes[np.uintp(places[np.uintp(pair)])]
-            ratio, factor = np.float32(now / was), np.float32(now)
-            there = Flat(values, row)
-            top = _columns(places, weights, differences, ratio, factor, there, width, begins, stops)
-            rounded = top if ratio == 1 else 2 * top
-            drift[node] = ratio * drift[node] + rounding * (rounded + 6 * factor * reached)
-            due = drift[node] > most * top
-        if due:
-            ends[0] = starts[node] + counts[node]
-            own[:] = node
-            here = slice(node, node + 1)
-            last, mine = len(pool) - 1, left[here]
-            listed = ListedRows(starts[here], ends, pool, mine, right, own, last, entry_weights)
-            there = Flat(values[row : row + width], width)
-            one, none = np.float32(1), np.float32(0)
-            weighted_sums(listed, source, there, there, one, none, width, 0, 1)
-            drift[node] = 0
-        if len(out):
-            new, old = (now, was) if symmetric else (1.0, 1.0)
-            peaks[i] = _subtract(new, values, row, old, out, begin, width)

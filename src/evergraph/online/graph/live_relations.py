@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,16 +15,10 @@ from evergraph.closed_form.codes import class_codes
 from evergraph.closed_form.relations import WIDTH, kind_signs
 from evergraph.core.seeding import seeded
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.growing_array import (
-    FrozenRows,
-    GrowingArray,
-    KeptArrays,
-    StoredPart,
-    blocks,
-)
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import ROWS
-from evergraph.online.graph.neighbour_lists import Entries, FrozenLists, NeighbourLists, distinct
+from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct
 from evergraph.online.identifiers import IdTable
 from evergraph.online.pieces import Pieces
 from evergraph.topology.rowwise import block_product, unit_rows
@@ -236,10 +230,41 @@ class LiveRelations(KeptArrays):
             self._signs[key] = kind_signs([kind], hop=hop, width=width)[0]
         return self._signs[key]
 
-    def frozen(self) -> FrozenRelations:
-        """Return the current relations and X, readable while they change."""
-        kinds = {kind: lists.frozen() for kind, lists in self._kinds()}
-        return FrozenRelations(kinds, self._sent.frozen())
+    @property
+    def sent(self) -> Tensor:
+        """X.  float32 [positions, width], a view until there are more"""
+        return self._sent.tensor
+
+    def flows(self, node: int, *, hops: int, width: int) -> tuple[Tensor, Tensor]:
+        """Return positions u and the factors f_u of their values in B₁V or B₂B₁V.
+
+        (B V)_v = Σ_u f_u ⊙ V_u, where f_u sums over the paths from u to v the signs of their kinds
+        times their shares in the means. One row is pushed through the graph, starting at the node.
+
+        -> int64 [nodes], float64 [nodes, width]
+        """
+        nodes, factors = np.array([node]), torch.ones(1, width, dtype=torch.float64)
+        for hop in range(hops, 0, -1):
+            listed = {
+                kind: (*lists.rows(nodes), lists.weights(nodes)) for kind, lists in self._kinds()
+            }
+            met = [columns for _, columns, _ in listed.values()]
+            near = distinct(np.concatenate([np.empty(0, np.int32), *met])).astype(np.int64)
+            found = factors.new_zeros(len(near), width)
+            for kind, (indptr, columns, weights) in listed.items():
+                if not len(columns):
+                    continue
+                owners, shares = _shares(indptr, weights)
+                indices = torch.from_numpy(np.stack([np.searchsorted(near, columns), owners]))
+                paths = torch.sparse_coo_tensor(
+                    indices,
+                    torch.from_numpy(shares),
+                    (len(near), len(nodes)),
+                    check_invariants=False,  # given explicitly to silence a warning of torch
+                )
+                found += paths @ (factors * kind_signs([kind], hop=hop, width=width))
+            nodes, factors = near, found
+        return torch.from_numpy(nodes), factors
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the vectors of some nodes.  int64 [k] -> float32 [k, dims]"""
@@ -271,42 +296,6 @@ class LiveRelations(KeptArrays):
         for number, pair in enumerate(self._lists):
             for way, part in zip(WAYS, pair, strict=True):
                 part.restore(part_of(state, f"{number}.{way}."))
-
-
-class FrozenRelations(NamedTuple):
-    """Relations and X at one moment."""
-
-    kinds: Mapping[str, FrozenLists]  # in-neighbours by kind: a relation and a direction
-    sent: FrozenRows  # X, one row per position
-
-    def flows(self, node: int, *, hops: int, width: int) -> tuple[Tensor, Tensor]:
-        """Return positions u and the factors f_u of their values in B₁V or B₂B₁V.
-
-        (B V)_v = Σ_u f_u ⊙ V_u, where f_u sums over the paths from u to v the signs of their kinds
-        times their shares in the means. One row is pushed through the graph, starting at the node.
-
-        -> int64 [nodes], float64 [nodes, width]
-        """
-        nodes, factors = np.array([node]), torch.ones(1, width, dtype=torch.float64)
-        for hop in range(hops, 0, -1):
-            listed = {kind: lists.rows(nodes) for kind, lists in self.kinds.items()}
-            met = [columns for _, columns, _ in listed.values()]
-            near = distinct(np.concatenate([np.empty(0, np.int32), *met])).astype(np.int64)
-            found = factors.new_zeros(len(near), width)
-            for kind, (indptr, columns, weights) in listed.items():
-                if not len(columns):
-                    continue
-                owners, shares = _shares(indptr, weights)
-                indices = torch.from_numpy(np.stack([np.searchsorted(near, columns), owners]))
-                paths = torch.sparse_coo_tensor(
-                    indices,
-                    torch.from_numpy(shares),
-                    (len(near), len(nodes)),
-                    check_invariants=False,  # given explicitly to silence a warning of torch
-                )
-                found += paths @ (factors * kind_signs([kind], hop=hop, width=width))
-            nodes, factors = near, found
-        return torch.from_numpy(nodes), factors
 
 
 def _shares(indptr: Array, weights: Array) -> tuple[Array, Array]:

@@ -29,8 +29,8 @@ from evergraph.graphs.kernels.row_ranges import in_parts
 from evergraph.graphs.kernels.scaled_rows import room
 from evergraph.graphs.normalisation import Normalisation
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays, blocks
-from evergraph.online.graph.growing_graph import FrozenGraph, GrowingGraph
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, blocks
+from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.neighbour_lists import Entries
 from evergraph.online.graph.pushing import Pushed
 
@@ -126,9 +126,21 @@ class LiveSmoother(KeptArrays):
             return self.left(nodes)
         return np.ones(len(nodes)), np.ones(len(nodes))
 
-    def frozen(self) -> FrozenSmoother:
-        """Return the current Â, readable while it changes."""
-        return FrozenSmoother(self._left.frozen(), self.self_loops, self.scheme == "symmetric")
+    def rows(self, graph: GrowingGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return rows of Â as CSR.  -> int32 [nodes + 1], int32 [entries], float32 [entries]"""
+        starts, columns = graph.rows(nodes)
+        weights = graph.weights(nodes) if graph.weighted else None
+        if self.self_loops:  # the last entry of its row
+            columns = np.insert(columns, starts[1:], nodes.numpy())
+            weights = None if weights is None else np.insert(weights, starts[1:], 1)
+            starts = starts + np.arange(len(starts))
+        values = np.repeat(self._left.array[nodes.numpy()], np.diff(starts))
+        if weights is not None:
+            values = values * weights
+        if self.scheme == "symmetric":
+            values = values * self._left.array[columns]
+        starts = starts.astype(np.int32)
+        return torch.from_numpy(starts), torch.from_numpy(columns), torch.from_numpy(values)
 
     def product(
         self, graph: GrowingGraph, nodes: Tensor, values: Tensor, out: Tensor | None = None
@@ -157,39 +169,13 @@ class LiveSmoother(KeptArrays):
             return out
         found = values[:0]
         if len(nodes):
-            found = ordered_product(*self.frozen().rows(graph, nodes), values)
+            found = ordered_product(*self.rows(graph, nodes), values)
         return found if out is None else out.copy_(found)
 
     def restore(self, state: dict[str, Tensor]) -> None:
         super().restore(state)
         if self.scheme != "symmetric":
             self._right.restore(torch.ones(len(self._left)))
-
-
-class FrozenSmoother(NamedTuple):
-    """Rows of Â at one moment; see ``LiveSmoother``."""
-
-    scalings: FrozenRows  # the diagonal of L
-    self_loops: bool
-    symmetric: bool  # whether R is L, else I
-
-    def rows(
-        self, graph: GrowingGraph | FrozenGraph, nodes: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return rows of Â as CSR.  -> int32 [nodes + 1], int32 [entries], float32 [entries]"""
-        starts, columns = graph.rows(nodes)
-        weights = graph.weights(nodes) if graph.weighted else None
-        if self.self_loops:  # the last entry of its row
-            columns = np.insert(columns, starts[1:], nodes.numpy())
-            weights = None if weights is None else np.insert(weights, starts[1:], 1)
-            starts = starts + np.arange(len(starts))
-        values = np.repeat(self.scalings.of(nodes.numpy()), np.diff(starts))
-        if weights is not None:
-            values = values * weights
-        if self.symmetric:
-            values = values * self.scalings.of(columns)
-        starts = starts.astype(np.int32)
-        return torch.from_numpy(starts), torch.from_numpy(columns), torch.from_numpy(values)
 
 
 def _index_in(known: Array, nodes: Array) -> Array:
@@ -424,28 +410,27 @@ def _correct_compiled(
     part: slice,
 ) -> None:
     from evergraph.graphs.kernels.numba_sum import Flat
-    from evergraph.online.graph import live_kernels
+    from evergraph.online.graph import correcting_kernels as kernels
 
     width, (*lists, weights) = values.shape[1], graph.into.lying()
-    flat = (values.reshape(-1), drift, after.rows.reshape(-1), after.sizes)
     given = (
-        *pushed,
+        pushed,
         Flat(found.rows.reshape(-1), width),
         found.sizes,
-        *smoother.changed,
-        (*lists, () if weights is None else weights),
-        smoother.columns,
         Flat(source.numpy().reshape(-1), width),
-        int(smoother.self_loops),
-        first,
-        smoother.scheme == "symmetric",
-        np.float32(most),
-        ROUNDING,
-        width,
-        *flat,
+        (*lists, () if weights is None else weights),
+        kernels.Factors(*smoother.changed, smoother.columns),
+        kernels.Rule(
+            int(smoother.self_loops),
+            first,
+            smoother.scheme == "symmetric",
+            np.float32(most),
+            ROUNDING,
+        ),
+        kernels.SumState(values.reshape(-1), drift, after.rows.reshape(-1), after.sizes, width),
     )
     in_parts(
-        lambda some: live_kernels.correct(*given, part.start + some.start, part.start + some.stop),
+        lambda some: kernels.correct(*given, part.start + some.start, part.start + some.stop),
         np.diff(pushed.indptr[part.start : part.stop + 1]) + 3,
         each=width,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 
 from evergraph.graphs.kernels.scaled_rows import NUMBA_PAYS_FROM, numba_works
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, Link
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
 from evergraph.online.pieces import Pieces
 
 Array = npt.NDArray[Any]
 
 _ROW = 32  # bits by which an entry's row is shifted, so that row and column make one sortable key
 _COLUMN = 2**_ROW - 1
-_LEAST_POOL = 64
 _ENTRIES = 1 << 20  # processed at a time in passes over all lists
 
 
@@ -61,33 +60,25 @@ def no_entries() -> Entries:
 
 
 class Lists(NamedTuple):
-    """The storage of neighbour lists, as views that are valid until a list changes."""
+    """The storage of neighbour lists."""
 
     starts: Array  # of each list in the pool.  int64 [rows]
     counts: Array  # length of each list.  int64 [rows]
     pool: Array  # columns, with gaps between lists.  int32 [room]
     weights: Array | None  # parallel to the pool, None if all are 1.  float32 [room]
 
+    def rows(self, rows: Array) -> tuple[Array, Array]:
+        """Return some rows as CSR.  -> int64 [rows + 1], int32 [entries]"""
+        starts, counts = self.starts[rows], self.counts[rows]
+        return np.concatenate([[0], np.cumsum(counts)]), self.pool[places_of(starts, counts)]
 
-class FrozenLists(NamedTuple):
-    """Neighbour lists at one moment; lists that change later are written elsewhere."""
-
-    lists: Lists
-    link: Link  # the last saved location at that moment
-
-    def rows(self, rows: Array) -> tuple[Array, Array, Array]:
-        """Return some rows as CSR, with weights.
-
-        -> int64 [rows + 1], int32 [entries], float32 [entries]
-        """
-        now = np.stack([self.lists.starts[rows], self.lists.counts[rows]], axis=1)
-        starts, counts = self.link.undone(rows, now).T
-        places, weights = places_of(starts, counts), self.lists.weights
-        return (
-            np.concatenate([[0], np.cumsum(counts)]),
-            self.lists.pool[places],
-            np.ones(len(places), np.float32) if weights is None else weights[places],
-        )
+    def weights_of(self, rows: Array) -> Array:
+        """Return the weights of the entries of some rows, in their order.  float32 [entries]"""
+        starts, counts = self.starts[rows], self.counts[rows]
+        if self.weights is None:
+            return np.ones(int(counts.sum()), np.float32)
+        weights: Array = self.weights[places_of(starts, counts)]
+        return weights
 
 
 class NeighbourLists(KeptArrays):
@@ -101,8 +92,8 @@ class NeighbourLists(KeptArrays):
     Entries weigh 1. Weights are kept, in a second pool parallel to the first, from the first weight
     that differs.
 
-    Storage that was handed to readers (``frozen``) stays readable: a list that changes afterwards
-    moves to the end of the pool first, and its old location is saved.
+    Entries that are being saved (``pieces``) stay where they are: a list that changes afterwards
+    moves to the end of the pool first.
 
     >>> lists = NeighbourLists()
     >>> lists.extend(3)
@@ -125,8 +116,7 @@ class NeighbourLists(KeptArrays):
         self._pool: Array = np.empty(0, np.int32)
         self._weights: Array | None = None  # float32, as long as the pool
         self._end = 0  # of the used part of the pool
-        self._kept = 0  # nothing before this is overwritten: readers may use it
-        self._last = Link()  # of old starts and counts.  int64 [rows, 2]
+        self._saved = 0  # nothing before this is overwritten: it may be being saved
         self.num_entries = 0
 
     @property
@@ -140,13 +130,8 @@ class NeighbourLists(KeptArrays):
         return self._weights is not None
 
     def lying(self) -> Lists:
-        """Return the storage of all lists, for compiled code."""
+        """Return the storage of all lists, as views that are valid until a list changes."""
         return Lists(self._starts.array, self._counts.array, self._pool, self._weights)
-
-    def frozen(self) -> FrozenLists:
-        """Return the current lists, readable while they change."""
-        self._kept = self._end
-        return FrozenLists(self.lying(), self._last)
 
     def extend(self, rows: int) -> None:
         """Add empty rows."""
@@ -160,17 +145,11 @@ class NeighbourLists(KeptArrays):
 
     def rows(self, rows: Array) -> tuple[Array, Array]:
         """Return some rows as CSR.  -> int64 [rows + 1], int32 [entries]"""
-        counts = self.lengths(rows)
-        indptr = np.concatenate([[0], np.cumsum(counts)])
-        return indptr, self._pool[places_of(self._starts.array[rows], counts)]
+        return self.lying().rows(rows)
 
     def weights(self, rows: Array) -> Array:
         """Return the weights of the entries of some rows, in their order.  float32 [entries]"""
-        counts = self.lengths(rows)
-        if self._weights is None:
-            return np.ones(int(counts.sum()), np.float32)
-        weights: Array = self._weights[places_of(self._starts.array[rows], counts)]
-        return weights
+        return self.lying().weights_of(rows)
 
     def weigh(self, rows: Array, columns: Array) -> Array:
         """Return the weights of columns in rows, 0 for absent entries.  -> float32 [pairs]"""
@@ -267,7 +246,6 @@ class NeighbourLists(KeptArrays):
 
     def clear(self, rows: Array) -> None:
         """Empty some rows for good."""
-        self._note(rows)
         self.num_entries -= int(self.lengths(rows).sum())
         self._counts.array[rows] = 0
         self._rooms.array[rows] = 0
@@ -289,11 +267,10 @@ class NeighbourLists(KeptArrays):
             self._weights[places] = weights
 
     def _make_room(self, rows: Array, counts: Array) -> None:
-        """Move rows to the end of the pool that lack capacity, or that readers may be using."""
-        self._note(rows)
+        """Move rows to the end of the pool that lack capacity, or that may be being saved."""
 
         def lacking() -> Array:
-            found: Array = self._starts.array[rows] < self._kept
+            found: Array = self._starts.array[rows] < self._saved
             return found | (counts > self._rooms.array[rows])
 
         tight, rooms = lacking(), _roomy(counts)
@@ -312,19 +289,13 @@ class NeighbourLists(KeptArrays):
         self._rooms.array[moved] = rooms
         self._end += int(rooms.sum())
 
-    def _note(self, rows: Array) -> None:
-        """Save the location of lists, before it changes."""
-        if self._kept and len(rows):
-            lying = np.stack([self._starts.array[rows], self._counts.array[rows]], axis=1)
-            self._last = self._last.then(rows, lying)
-
     def _repack(self, needed: int) -> None:
         """Move all lists, in order, into a pool that is half empty."""
         counts = self._counts.array
         rooms = np.where(counts > 0, _roomy(counts), 0)
         starts = np.cumsum(rooms) - rooms
         self._end = int(rooms.sum())
-        pool = np.empty(max(2 * (self._end + needed), _LEAST_POOL), np.int32)
+        pool = np.empty(2 * (self._end + needed), np.int32)
         weights = np.ones(len(pool), np.float32) if self.weighted else None
         for rows in _blocks(np.concatenate([[0], np.cumsum(counts)])):
             places = places_of(starts[rows], counts[rows])
@@ -332,11 +303,9 @@ class NeighbourLists(KeptArrays):
             if weights is not None:
                 weights[places] = self.weights(rows)
         self._pool, self._weights = pool, weights
-        # ``restore`` allocates anew, so that readers of the old pool keep its starts and counts.
-        self._counts.restore(torch.from_numpy(counts))
-        self._starts.restore(torch.from_numpy(starts))
+        self._starts.array[:] = starts
         self._rooms.array[:] = rooms
-        self._last, self._kept = Link(), 0
+        self._saved = 0
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return all rows as CSR, whatever their storage.  int64 [rows + 1], int32 [entries]
@@ -344,19 +313,21 @@ class NeighbourLists(KeptArrays):
         With weights, if one is not 1, float32 [entries]. In pieces of some rows, so that lists are
         not held twice; they show the lists of this moment.
         """
-        indptr, frozen = np.concatenate([[0], np.cumsum(self._counts.array)]), self.frozen()
+        indptr = np.concatenate([[0], np.cumsum(self._counts.array)])
+        lists = Lists(self._starts.array.copy(), np.diff(indptr), self._pool, self._weights)
+        self._saved = self._end
 
-        def entries(dtype: torch.dtype, column: int) -> Pieces:
+        def entries(dtype: torch.dtype, read: Callable[[Array], Array]) -> Pieces:
             def made() -> Iterator[Tensor]:
-                return (torch.from_numpy(frozen.rows(rows)[column]) for rows in _blocks(indptr))
+                return (torch.from_numpy(read(rows)) for rows in _blocks(indptr))
 
             return Pieces((int(indptr[-1]),), dtype, made)
 
-        kept: dict[str, Tensor | Pieces] = {"indptr": torch.from_numpy(indptr)}
-        kept["indices"] = entries(torch.int32, 1)
+        found: dict[str, Tensor | Pieces] = {"indptr": torch.from_numpy(indptr)}
+        found["indices"] = entries(torch.int32, lambda rows: lists.rows(rows)[1])
         if self.weighted:
-            kept["weights"] = entries(torch.float32, 2)
-        return kept
+            found["weights"] = entries(torch.float32, lists.weights_of)
+        return found
 
     def restore(self, state: dict[str, Tensor]) -> None:
         counts = state["indptr"].diff()
@@ -367,18 +338,7 @@ class NeighbourLists(KeptArrays):
         weights = state.get("weights")
         self._weights = None if weights is None else weights.numpy().astype(np.float32)
         self._end = self.num_entries = len(self._pool)
-        self._last, self._kept = Link(), 0
-
-
-def transposed(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the state of the transposed lists."""
-    rows = len(state["indptr"]) - 1
-    owners = np.repeat(np.arange(rows, dtype=np.int32), state["indptr"].diff().numpy())
-    order = state["indices"].argsort(stable=True)
-    counts = torch.bincount(state["indices"], minlength=rows)
-    indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    kept = {"indptr": indptr, "indices": torch.from_numpy(owners)[order]}
-    return kept | {"weights": state["weights"][order]} if "weights" in state else kept
+        self._saved = 0
 
 
 def _last_of_each(keys: Array, values: Array | None) -> tuple[Array, Array]:

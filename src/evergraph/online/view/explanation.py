@@ -13,12 +13,11 @@ from torch import Tensor
 from evergraph.core.display import ShownRecord
 from evergraph.graphs.csr import repeat
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.growing_array import FrozenRows
-from evergraph.online.graph.growing_graph import FrozenGraph
+from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_relations import PARTS
-from evergraph.online.graph.live_smoother import FrozenSmoother
-from evergraph.online.view.page import Pinned
+from evergraph.online.graph.live_smoother import LiveSmoother
+from evergraph.online.view.page import Reading
 from evergraph.topology import MixHop, Stepwise
 from evergraph.topology.base import coefficients
 
@@ -67,7 +66,7 @@ class Explanation(ShownRecord):
     Hops that are kept apart are such sums, each with its own slopes and length. So are the class
     codes near and far of ``auto``, Σ_u n_u c_u / ‖...‖ with c_u the code of u's label; the features
     that come along one and two relations, Σ_u f_u ⊙ x_u / ‖...‖, where f_u sums the paths from u
-    (see ``FrozenRelations.flows``); and class codes along relations. The node's own type, and its
+    (see ``LiveRelations.flows``); and class codes along relations. The node's own type, and its
     degree and feature length, count as its own contribution. The contributions of u in all of these
     are added up.
 
@@ -118,7 +117,7 @@ def said(weights: Tensor, features: Tensor, slopes: Tensor, *, unit: bool) -> Te
 
 
 def contributions(
-    graph: FrozenGraph, smoother: FrozenSmoother, node: int, powers: Sequence[float]
+    graph: GrowingGraph, smoother: LiveSmoother, node: int, powers: Sequence[float]
 ) -> tuple[Tensor, Tensor]:
     """Return the positions that e_v = Σ_u w_u x_u sums over, and the weights.
 
@@ -157,34 +156,34 @@ def powers_of(embeddings: LiveEmbeddings) -> list[list[float]] | None:
 
 
 def explain(
-    pinned: Pinned, node: NodeId, *, top: int, limit: int, columns: Sequence[str] = ()
+    reading: Reading, node: NodeId, *, top: int, limit: int, columns: Sequence[str] = ()
 ) -> Explanation:
-    """Explain the prediction for the one pinned node; see ``Explanation``.
+    """Explain the prediction for the one node of a reading; see ``Explanation``.
 
     top: how many classes; limit: how many contributions at most; columns: the user's column of each
     feature, by default its number.
     """
-    page, published, target = pinned.page, pinned.published, pinned.page.target
-    vectors = pinned.vectors(pinned.positions)
-    scores = torch.from_numpy(page.scores(pinned.positions.numpy(), vectors.numpy()))[0]
+    page, parts, target = reading.page, reading.parts, reading.page.target
+    vectors = reading.vectors(reading.positions)
+    scores = torch.from_numpy(page.scores(reading.positions.numpy(), vectors.numpy()))[0]
     best = target.leading(scores, top)
     shares = target.shares(scores[None].numpy())[0, best.numpy()]  # as ``predict_proba`` has them
     plain = Explanation(
         node=node,
-        label=published.named_labels(pinned.positions)[0],
+        label=parts.named_labels(reading.positions)[0],
         classes=tuple(page.classes[number] for number in best.tolist() if target.is_named),
         probabilities=tuple(shares.tolist()) if target.has_probabilities else (),
         scores=tuple(scores[best].tolist()),
     )
     slopes = None if page.scorer is None else page.scorer.slopes(vectors[0])
-    flows = None if slopes is None else _flows(pinned, vectors[0])
+    flows = None if slopes is None else _flows(reading, vectors[0])
     if slopes is None or flows is None:
         return plain
     nodes, weights, says, by_label = _summed_contributions(flows, slopes[best])
     order = says.abs().amax(1).argsort(descending=True, stable=True)
     largest, others = order[:limit], order[limit:]
-    coded = published.codes is not None
-    names = pinned.names(nodes[largest].tolist()), published.named_labels(nodes[largest])
+    coded = parts.codes is not None
+    names = reading.names(nodes[largest].tolist()), parts.named_labels(nodes[largest])
     numbers = (part[largest].tolist() for part in (weights, says, by_label))
     return replace(
         plain,
@@ -209,47 +208,44 @@ class _Flow(NamedTuple):
     weighs: bool = False  # whether its weights are those of features in the embedding
 
 
-def _flows(pinned: Pinned, vector: Tensor) -> list[_Flow] | None:
-    """Return the parts of the pinned node's vector in order, or None if one is not such a sum."""
-    published, node = pinned.published, int(pinned.positions[0])
-    graph, embeddings, related = published.graph, published.embeddings, published.relations
+def _flows(reading: Reading, vector: Tensor) -> list[_Flow] | None:
+    """Return the parts of the node's vector in order, or None if one is not such a sum."""
+    parts, node = reading.parts, int(reading.positions[0])
+    graph, embeddings, related = parts.graph, parts.embeddings, parts.relations
     powers = powers_of(embeddings)
     if powers is None:
         return None
-
-    def of(rows: FrozenRows, nodes: Tensor) -> Tensor:
-        return torch.from_numpy(rows.of(nodes.numpy()))
 
     def own(start: int, width: int) -> _Flow:
         """Return a part of the vector that is the node's own."""
         rows = vector[None, start : start + width]
         return _Flow(torch.tensor([node]), torch.ones(1), rows, unit=False)
 
-    flows, end = [], pinned.page.dims
+    flows, end = [], reading.page.dims
     for power in powers:
-        nodes, weights = contributions(graph, published.smoother, node, power)
+        nodes, weights = contributions(graph, embeddings.smoother, node, power)
         unit = embeddings.scaling == "unit"
-        flows.append(_Flow(nodes, weights, of(graph.features, nodes), unit, weighs=True))
+        flows.append(_Flow(nodes, weights, graph.features[nodes], unit, weighs=True))
     if related is not None:  # the node's type, then what reaches it along one relation and two
-        width = related.sent.array.array.shape[1]
+        width = related.sent.shape[1]
         flows.append(own(end, width))
         end += PARTS * width
         for hops in range(1, PARTS):
             nodes, factors = related.flows(node, hops=hops, width=width)
-            rows = factors * of(related.sent, nodes)
+            rows = factors * related.sent[nodes]
             flows.append(_Flow(nodes, torch.ones(len(nodes)), rows))
-    if published.shape_width:
-        flows.append(own(end, published.shape_width))
-    if published.codes is not None:
-        smoother, shown = published.codes
+    if parts.shape_width:
+        flows.append(own(end, parts.shape_width))
+    if parts.codes is not None:
+        smoother, shown = parts.codes.smoother, parts.codes.shown
         for power in ([0.0, 1.0], [0.0, 0.0, 1.0]):  # near and far
             nodes, weights = contributions(graph, smoother, node, power)
             if len(power) > 2:  # a node does not see its own label
                 weights = weights.where(nodes != node, 0.0)
-            flows.append(_Flow(nodes, weights, of(shown, nodes), of_labels=True))
+            flows.append(_Flow(nodes, weights, shown[nodes], of_labels=True))
         if related is not None:
             nodes, factors = related.flows(node, hops=1, width=flows[-1].rows.shape[1])
-            rows = factors * of(shown, nodes)
+            rows = factors * shown[nodes]
             flows.append(_Flow(nodes, torch.ones(len(nodes)), rows, of_labels=True))
     return flows
 

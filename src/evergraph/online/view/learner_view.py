@@ -20,12 +20,12 @@ from evergraph.core.errors import StoppedError
 from evergraph.core.sizes import shown
 from evergraph.core.targets import Target
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_array import GrowingArray, blocks
 from evergraph.online.heads.base import Ids
 from evergraph.online.identifiers import IdTable, check_id
 from evergraph.online.monitor import Alarm, PredictionRecord
 from evergraph.online.view.explanation import Explanation, explain
-from evergraph.online.view.page import FEW, NEWEST, Answer, History, Page, Pinned, Status
+from evergraph.online.view.page import FEW, NEWEST, Answer, History, Page, Reading, Status
 from evergraph.online.view.suggestions import Suggestion, suggest
 from evergraph.topology.rowwise import Matrix
 
@@ -34,12 +34,14 @@ class LearnerView(Shown):
     """The learner after the last whole delta, for any number of readers and one writer.
 
     A delta is applied elsewhere. At its end the writer, under a lock, turns the page: new and
-    removed ids, changed embeddings, the new scorer. A reader holds the lock only while it looks up
-    ids and copies their embeddings, and computes scores afterwards. So no reader waits for learning
-    and none sees half a delta.
+    removed ids, changed embeddings, the new scorer. A prediction holds the lock only while it looks
+    up ids and copies their embeddings, and computes scores afterwards. So no prediction waits for
+    learning and none sees half a delta.
 
-    To this end the view keeps a copy of all embeddings, made when it is first shared (``share``).
-    A learner used by one thread alone does without it; readers then wait for the writer.
+    To this end the view keeps a copy of all embeddings, made when it is first shared (``frozen``).
+    A learner used by one thread alone does without it; predictions then wait for the writer.
+    Explanations, neighbourhoods and suggestions read the graph itself: they always wait for a delta
+    that is being applied, and deltas wait for them (``reading``).
 
     Reading never changes the learner. Scores are solved by the writer, see ``Solving``.
 
@@ -60,9 +62,8 @@ class LearnerView(Shown):
         self.writing: RLock | _Torn = RLock()
         _open.add(self)
         self._changes = 0  # deltas that are being applied, one in the other
-        self._shared = False  # whether published graphs stay readable while deltas come
+        self._shared = False  # whether predictions are made while deltas come
         self._copied: GrowingArray | None = None
-        self._pins = 0  # readers of the copy without the lock, for whom its old rows are saved
 
     def renew_after_fork(self) -> None:
         """Replace locks that threads of the parent held, which no thread here will release."""
@@ -88,10 +89,8 @@ class LearnerView(Shown):
                 return
             positions, vectors = moved
             self._copied.extend(max(int(positions.max()) + 1 - len(self._copied), 0))
-            if self._pins:
-                self._copied.write(positions, vectors)
-            else:
-                self._copied.tensor[positions] = vectors
+            self._copied.changing(positions.numpy())
+            self._copied.tensor[positions] = vectors
 
     def arrays(self) -> Iterator[GrowingArray]:
         """Yield the arrays that are as long as the graph."""
@@ -135,10 +134,23 @@ class LearnerView(Shown):
         self, ids: Sequence[NodeId], *, every_class: bool = False
     ) -> tuple[Answer, tuple[Any, ...]]:
         """Return what ``answer`` does, and the target that is known of each node, or None."""
-        with self.pinned(ids) as pinned:
-            rows = pinned.positions.numpy(), pinned.vectors(pinned.positions).numpy()
-            found = pinned.page.answer(ids, *rows, every=every_class)
-            return found, pinned.published.known(pinned.positions) if len(ids) else ()
+        with self.reading(ids) as state:
+            found = self.answer(ids, every_class=every_class)
+            return found, state.parts.known(state.positions) if len(ids) else ()
+
+    def answers(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Iterator[Answer]:
+        """Yield the predictions of a view that is shared in parts of ``FEW`` nodes.
+
+        All are of the state that was there at first. As few as on the event loop, by the same
+        arithmetic, and always as many: with other parts the last digits would differ.
+        """
+        with self._lock:
+            page, positions = self.page, self._ids.positions(ids).numpy()
+            assert self._copied is not None, "the view is shared"
+            vectors = self._copied.lend(positions)
+        for part in blocks(len(ids), FEW):
+            rows = vectors.rows(positions[part])
+            yield page.answer(ids[part], positions[part], rows, every=every_class)
 
     def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
         """Return the classes and the probability of each.  -> float32 [ids, classes]"""
@@ -180,27 +192,16 @@ class LearnerView(Shown):
         return nullcontext() if self._shared else self.writing
 
     @contextmanager
-    def pinned(self, ids: Sequence[NodeId] = ()) -> Iterator[Pinned]:
-        """Hold on to the current state while the ``with`` lasts.
+    def reading(self, ids: Sequence[NodeId] = ()) -> Iterator[Reading]:
+        """Keep the learner as it is while the ``with`` lasts.
 
-        If the view is shared, deltas are applied meanwhile without being seen, and neither side
-        waits for the other. Otherwise this waits for a delta that is being applied.
+        This waits for a delta that is being applied, and deltas wait for it.
         """
-        with self._between_deltas():
-            with self._lock:
-                page, copied = self.page, self._copied
-                for node in ids:
-                    if node not in self._ids:
-                        raise self._ids.unknown(node)
-                positions = self._ids.positions(ids)
-                rows = None if copied is None else copied.frozen()
-                pinned = Pinned(page, positions, rows, self._ids, self._ids.gone)
-                self._pins += 1
-            try:
-                yield pinned
-            finally:
-                with self._lock:
-                    self._pins -= 1
+        for value in ids:
+            check_id("id of a node", value)
+        with self.writing:
+            positions = self._ids.positions(ids)
+            yield Reading(self.page, positions, self._copied, self._ids)
 
     def ids_from(self, start: int, limit: int) -> tuple[list[NodeId], int | None]:
         """Return a page of ids, and where the next starts; see ``IdTable.page``."""
@@ -215,8 +216,8 @@ class LearnerView(Shown):
         top: how many classes; limit: how many nodes, and columns, at most; columns: the user's
         column of each feature.
         """
-        with self.pinned([node]) as pinned:
-            return explain(pinned, node, top=top, limit=limit, columns=columns)
+        with self.reading([node]) as state:
+            return explain(state, node, top=top, limit=limit, columns=columns)
 
     def neighbourhood(
         self, node: NodeId, *, hops: int | None = None, limit: int = 60
@@ -225,8 +226,8 @@ class LearnerView(Shown):
 
         hops: how far, by default as far as an embedding reaches; limit: how many nodes at most.
         """
-        with self.pinned([node]) as pinned:
-            return neighbourhood(pinned, hops=hops, limit=limit)
+        with self.reading([node]) as state:
+            return neighbourhood(state, hops=hops, limit=limit)
 
     def looked_up(
         self, node: NodeId, *, top: int, limit: int, columns: Sequence[str] = ()
@@ -235,9 +236,9 @@ class LearnerView(Shown):
 
         limit: how many neighbours and how many contributions at most.
         """
-        with self.pinned([node]) as pinned:
-            around = neighbourhood(pinned, hops=None, limit=limit)
-            return around, explain(pinned, node, top=top, limit=limit, columns=columns)
+        with self.reading([node]) as state:
+            around = neighbourhood(state, hops=None, limit=limit)
+            return around, explain(state, node, top=top, limit=limit, columns=columns)
 
     def suggest(self, n: int, *, among: Sequence[NodeId] | None = None) -> tuple[Suggestion, ...]:
         """Return unlabelled nodes that are worth labelling next, the best first.
@@ -261,12 +262,12 @@ class LearnerView(Shown):
     ) -> tuple[int, tuple[Suggestion, ...]]:
         """Return the number of the last delta, and the same as ``suggest``."""
         check_integer("n", n, least=1)
-        with self.pinned(() if among is None else among) as pinned:
-            seq = pinned.page.status.seq
-            if pinned.page.publish is None:
+        with self.reading(() if among is None else among) as state:
+            seq = state.page.status.seq
+            if state.page.parts is None:
                 return seq, ()
-            candidates = None if among is None else pinned.positions.numpy()
-            return seq, suggest(pinned, n, among=candidates)
+            candidates = None if among is None else state.positions.numpy()
+            return seq, suggest(state, n, among=candidates)
 
     def history(self) -> History:
         """Return the prequential curve and the confusion of the newest classes."""
@@ -337,17 +338,17 @@ class Neighbourhood:
     weights: tuple[float, ...] | None = None
 
 
-def neighbourhood(pinned: Pinned, *, hops: int | None, limit: int) -> Neighbourhood:
-    """Return at most ``limit`` nodes within ``hops`` of the one pinned node."""
-    published = pinned.published
-    reach = published.embeddings.topology.hops if hops is None else hops
-    near = published.graph.ego(int(pinned.positions[0]), hops=reach, limit=limit)
+def neighbourhood(state: Reading, *, hops: int | None, limit: int) -> Neighbourhood:
+    """Return at most ``limit`` nodes within ``hops`` of the one node that a question names."""
+    parts = state.parts
+    reach = parts.embeddings.topology.hops if hops is None else hops
+    near = parts.graph.ego(int(state.positions[0]), hops=reach, limit=limit)
     positions = near.nodes.tolist()
     index = {position: i for i, position in enumerate(positions)}
     return Neighbourhood(
-        nodes=pinned.names(positions),
+        nodes=state.names(positions),
         distances=tuple(near.distances.tolist()),
-        labels=published.named_labels(near.nodes),
+        labels=parts.named_labels(near.nodes),
         edges=tuple((index[a], index[b]) for a, b in near.edges.t().tolist()),
         whole=near.whole,
         weights=None if near.weights is None else tuple(near.weights.tolist()),

@@ -1,7 +1,4 @@
-"""The state that readers see after a delta (``Page``), and the records they are given.
-
-A reader can hold on to a page and all that belongs to it (``Pinned``) while further deltas come.
-"""
+"""The state that readers see after a delta (``Page``), and the records they are given."""
 
 from __future__ import annotations
 
@@ -17,14 +14,14 @@ from evergraph.core.display import ShownRecord
 from evergraph.core.errors import NothingLearnedError
 from evergraph.core.targets import OneClass, Target
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.growing_array import FrozenRows
-from evergraph.online.graph.growing_graph import FrozenGraph
+from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_graph import GrowingGraph
+from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
-from evergraph.online.graph.live_relations import FrozenRelations
-from evergraph.online.graph.live_smoother import FrozenSmoother
+from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.heads import Scorer
 from evergraph.online.heads.base import Ids, scores_of
-from evergraph.online.identifiers import GoneNames, IdTable
+from evergraph.online.identifiers import IdTable
 from evergraph.online.labels import TargetTable
 from evergraph.online.monitor import Alarm, Point
 from evergraph.topology.rowwise import Matrix
@@ -89,28 +86,21 @@ class History(TypedDict):
     confusion: list[list[int]]
 
 
-class Published(NamedTuple):
-    """Graph, normalised adjacency, labels and class codes, frozen after a delta.
+class LiveParts(NamedTuple):
+    """The parts of a learner that explain predictions; they change with every delta."""
 
-    Nothing is copied up front. Later deltas save the old rows before they overwrite them (``Link``)
-    and move changed neighbour lists elsewhere. So any thread can read this without a lock, for as
-    long as it holds it.
-    """
-
-    graph: FrozenGraph
-    smoother: FrozenSmoother  # Â, from which the embeddings were made
-    labels: FrozenRows  # class number of every position
-    # The adjacency for class codes, and the visible codes; None without class codes.
-    codes: tuple[FrozenSmoother, FrozenRows] | None
-    embeddings: LiveEmbeddings  # how their parts are weighted; their state is not read
-    relations: FrozenRelations | None
+    graph: GrowingGraph
+    labels: Tensor  # class number of every position
+    codes: LiveCodes | None
+    embeddings: LiveEmbeddings
+    relations: LiveRelations | None
     shape_width: int  # of degree and feature length, after relations; 0 without these
     classes: IdTable | TargetTable  # targets that were met, which are only ever added
     target: Target
 
     def known(self, nodes: Tensor) -> tuple[Any, ...]:
         """Return the targets of nodes, None for those that are not known."""
-        numbers = self.labels.of(nodes.numpy()).tolist()
+        numbers = self.labels[nodes].tolist()
         return tuple(None if number < 0 else self.classes.at(number) for number in numbers)
 
     def named_labels(self, nodes: Tensor) -> tuple[Label | float | None, ...]:
@@ -130,11 +120,11 @@ class Page:
     classes: tuple[Label, ...]  # names of all classes, in order of arrival
     met: Tensor  # which of them have nodes.  bool [classes]
     scorer: Scorer | None  # None before the first node, as the next and the last
-    vectors: Callable[[Tensor], Tensor] | None  # by position, if the view keeps no copy
+    vectors: Callable[[Tensor], Tensor] | None  # by position, read while no delta is applied
     dims: int  # of an embedding, which is the first part of a vector
     target: Target = OneClass()  # noqa: RUF009  (it has no state)
     alarms: tuple[Alarm, ...] = ()
-    publish: Callable[[], Published] | None = None  # returns the frozen graph for look-ups
+    parts: Callable[[], LiveParts] | None = None  # read while no delta is applied
 
     @cached_property
     def has_learned(self) -> bool:
@@ -167,27 +157,29 @@ class Page:
 
 
 @dataclass(frozen=True, eq=False)
-class Pinned:
-    """A page with the vectors, names and graph that belong to it."""
+class Reading:
+    """A learner between two deltas, and the nodes that a question names.
+
+    It may be read for as long as no delta is applied: while ``LearnerView.reading`` lasts.
+    """
 
     page: Page
     positions: Tensor  # of the requested nodes.  int64 [n]
-    copied: FrozenRows | None  # all vectors; None if only one thread reads, from the page itself
+    copied: GrowingArray | None  # all vectors, if readers have a copy
     ids: IdTable  # names of all positions
-    gone: GoneNames  # newest link in the chain of removed names
 
     @cached_property
-    def published(self) -> Published:
+    def parts(self) -> LiveParts:
         """The graph, labels and codes."""
-        assert self.page.publish is not None, "a node exists, so a graph is published"
-        return self.page.publish()
+        assert self.page.parts is not None, "a node exists, so there is a graph"
+        return self.page.parts()
 
     def vectors(self, positions: Tensor) -> Tensor:
         """Return the vectors of some nodes.  int64 [n] -> float32 [n, dims]"""
         if self.copied is not None:
-            return torch.from_numpy(self.copied.of(positions.numpy()))
+            return self.copied.tensor[positions]
         return torch.zeros(0, 0) if self.page.vectors is None else self.page.vectors(positions)
 
     def names(self, positions: Sequence[int]) -> tuple[NodeId, ...]:
         """Return the ids of some nodes."""
-        return tuple(self.ids.named(positions, self.gone))
+        return tuple(map(self.ids.at, positions))

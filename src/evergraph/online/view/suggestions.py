@@ -15,8 +15,8 @@ from torch import Tensor
 
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.growing_graph import FrozenGraph, GrowingGraph
-from evergraph.online.view.page import Pinned
+from evergraph.online.graph.growing_graph import GrowingGraph
+from evergraph.online.view.page import Reading
 
 Array = npt.NDArray[Any]
 BLOCK = 512  # candidates whose neighbourhoods are scored together
@@ -48,7 +48,7 @@ class Suggestion:
     probabilities: tuple[float, ...] = ()
 
 
-def shares_of(graph: GrowingGraph | FrozenGraph) -> scipy.sparse.csr_matrix:
+def shares_of(graph: GrowingGraph) -> scipy.sparse.csr_matrix:
     """Return in row v the share of v in what each node aggregates, itself included.
 
     S[v, u] = w_vu / (1 + Σ_x w_xu) for the edges v -> u, and S[v, v] = 1 / (1 + Σ_x w_xv).
@@ -126,35 +126,35 @@ def chosen(
     return found
 
 
-def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Suggestion, ...]:
+def suggest(reading: Reading, n: int, *, among: Array | None = None) -> tuple[Suggestion, ...]:
     """Return at most n unlabelled nodes, of all or ``among`` some positions, as ``chosen`` does."""
-    page, published = pinned.page, pinned.published
+    page, parts = reading.page, reading.parts
     predicts = page.has_learned and page.target.has_probabilities
-    known = published.labels.every() != UNLABELLED
-    open_ = published.graph.alive.every() & ~known
+    known = parts.labels.numpy() != UNLABELLED
+    open_ = parts.graph.alive.numpy() & ~known
     if among is not None:
         wanted = np.zeros_like(open_)
         wanted[among] = True
         open_ &= wanted
-    shares = shares_of(published.graph)
+    shares = shares_of(parts.graph)
 
     def doubts(nodes: Array) -> Array:
-        parts = [np.zeros(0)]
+        by_part = [np.zeros(0)]
         for part in torch.from_numpy(nodes.astype(np.int64)).split(ROWS):
             doubt = torch.ones(len(part))
             if predicts:
-                doubt = page.target.uncertainty(_shares(pinned, part))
-            parts.append(doubt.double().numpy())
-        return np.concatenate(parts)
+                doubt = page.target.uncertainty(_shares(reading, part))
+            by_part.append(doubt.double().numpy())
+        return np.concatenate(by_part)
 
     found = chosen(shares, np.flatnonzero(open_), doubts, n, known=known)
     positions = [node for node, _ in found]
     reaches = (np.diff(shares.indptr)[positions] - 1).tolist()
-    plain = zip(pinned.names(positions), (gain for _, gain in found), reaches, strict=True)
+    plain = zip(reading.names(positions), (gain for _, gain in found), reaches, strict=True)
     if not predicts or not found:
         return tuple(Suggestion(*each) for each in plain)
     nodes = torch.tensor(positions, dtype=torch.int64)
-    given = _shares(pinned, nodes)
+    given = _shares(reading, nodes)
     best = given.topk(min(2, int(page.met.sum())))
     doubted = page.target.uncertainty(given).tolist()
     rows = zip(plain, doubted, best.indices.tolist(), best.values.tolist(), strict=True)
@@ -164,6 +164,6 @@ def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Sugg
     )
 
 
-def _shares(pinned: Pinned, nodes: Tensor) -> Tensor:
+def _shares(reading: Reading, nodes: Tensor) -> Tensor:
     """Return the probabilities of classes or labels of some nodes.  [n] -> [n, targets]"""
-    return torch.from_numpy(pinned.page.shares(nodes.numpy(), pinned.vectors(nodes).numpy()))
+    return torch.from_numpy(reading.page.shares(nodes.numpy(), reading.vectors(nodes).numpy()))
