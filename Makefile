@@ -74,7 +74,6 @@ bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/speed/kernels.py
 	$(BIN)/python benchmarks/service/kills.py
 	$(BIN)/python benchmarks/service/limits.py
-	$(BIN)/python benchmarks/live_memory.py
 	$(BIN)/python benchmarks/speed/memory_limit.py
 	$(BIN)/python benchmarks/speed/methods.py
 	$(BIN)/python benchmarks/speed/papers.py

@@ -23,14 +23,7 @@ from pydantic import Field, ValidationError
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.experiments.bench.config import BenchConfig, MethodEntry, Values
 from evergraph.experiments.bench.jobs import Job, expand
-from evergraph.experiments.config import (
-    RunConfig,
-    Section,
-    comparable,
-    complaint,
-    merged,
-    read_toml,
-)
+from evergraph.experiments.config import RunConfig, Section, complaint, flat, merged, read_toml
 from evergraph.experiments.seeds import with_seeds
 from evergraph.experiments.store import write_whole
 from evergraph.methods import methods
@@ -387,7 +380,7 @@ def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str,
     >>> differences({"seeds": [0], "device": "cpu"}, {"seeds": [0, 1], "device": "cuda"})
     {'seeds': ([0], [0, 1])}
     """
-    left, right = comparable(ours), comparable(theirs)
+    left, right = flat(ours), flat(theirs)
     return {
         key: (left.get(key), right.get(key))
         for key in sorted(left.keys() | right.keys())

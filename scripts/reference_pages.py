@@ -68,7 +68,9 @@ def parts_page() -> str:
     for title, (resolver, about) in KINDS.items():
         rows = "\n".join(_part_row(resolver, name) for name in resolver.names())
         head = "| name | what it is | parameters and defaults |\n|---|---|---|"
-        sections.append(f"## {title}\n\n{about}\n\n{head}\n{rows}\n")
+        paths = map(_path, map(resolver.resolve, resolver.names()))
+        entries = "".join(f"\n::: {path}\n" for path in paths if path not in _entries())
+        sections.append(f"## {title}\n\n{about}\n\n{head}\n{rows}\n{entries}")
     sections.append(f"## Methods and backbones\n\n{_pairs()}\n")
     return "\n".join(sections)
 
@@ -99,7 +101,8 @@ def _part_row(resolver: Resolver[Any], name: str) -> str:
         for p in inspect.signature(cls).parameters.values()
         if p.kind is p.KEYWORD_ONLY and p.name not in SHARED
     )
-    return f"| {_linked(cls, name)} | {_cell(about)} | {_cell(given) or 'none'} |"
+    page = _entries().get(_path(cls), "parts.md")  # below its table if no other page has it
+    return f"| [`{name}`]({page}#{_path(cls)}) | {_cell(about)} | {_cell(given) or 'none'} |"
 
 
 def _default(parameter: inspect.Parameter) -> str:
@@ -218,9 +221,12 @@ def _routes() -> str:
 
 def _linked(value: Any, name: str) -> str:
     """Return a name as code, linked to its entry in the reference where it has one."""
-    path = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
-    page = _entries().get(path)
-    return f"[`{name}`]({page}#{path})" if page else f"`{name}`"
+    page = _entries().get(_path(value))
+    return f"[`{name}`]({page}#{_path(value)})" if page else f"`{name}`"
+
+
+def _path(value: Any) -> str:
+    return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
 
 
 @cache

@@ -1,13 +1,19 @@
-"""Submission of a finished run as a row of the results book, after checks: ``evergraph submit``."""
+"""Check a finished run, and add it to the results book as a row.
+
+Dataset, stream and seeds must be the book's, and numbers must follow from the accuracy matrices.
+With --check and a book, all rows of the book are checked.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import product
@@ -203,7 +209,7 @@ def _kept(rows: Sequence[Sequence[float]]) -> dict[str, list[float]]:
 
 
 def submit(run: Path, *, book: Path, label: str | None, commit: str | None, check: bool) -> str:
-    """Do what ``evergraph submit`` is asked to, and return what to print."""
+    """Do what the command line asks for, and return what to print."""
     if check and not (run / CONFIG).exists():
         rows = book_rows.check_book(run)
         failed = sum(row.failure is not None for row in rows)
@@ -331,3 +337,21 @@ def _check_own(run: Path, row: BookRow, config: RunConfig, plan: BookPlan) -> No
                 f"{run}: {key} must be {theirs!r} as in the book's {row.label}, not {ours!r}: "
                 "choose another --label for a variant"
             )
+
+
+def main() -> None:
+    """Submit the run of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path, help="a run's results folder, or a book")
+    parser.add_argument("--book", type=Path, default=Path("book"), help="where the row is added")
+    parser.add_argument("--label", help="the method's name in the book (default: its own)")
+    parser.add_argument("--commit", help="of the code that ran (default: git's)")
+    parser.add_argument("--check", action="store_true", help="print problems, write nothing")
+    try:
+        print(submit(**vars(parser.parse_args())))
+    except EvergraphError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

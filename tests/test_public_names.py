@@ -66,17 +66,6 @@ def test_every_name_can_be_had_and_is_listed():
         assert name in dir(eg)
 
 
-def test_a_former_name_is_had_with_a_warning_that_says_where_it_is_now():
-    moved = [(name, home) for home, names in eg._MOVED.items() for name in names.split()]
-    listed = set(dir(eg))
-    for name, home in moved:
-        message = rf"evergraph\.{name} is evergraph\.{home}\.{name} "
-        with pytest.warns(DeprecationWarning, match=message):
-            found = getattr(eg, name)
-        assert found is getattr(import_module(f"evergraph.{eg._NAMESPACES.get(home, home)}"), name)
-        assert name not in listed
-
-
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'TEN'"):
         _ = eg.TEN

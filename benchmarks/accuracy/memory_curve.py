@@ -1,6 +1,8 @@
 """What a byte of memory buys: accuracy of methods whose memory is limited, from 1 to 100 MB.
 
-python benchmarks/accuracy/memory_curve.py [--quick] [--out benchmarks/results] [--threads N]
+python benchmarks/accuracy/memory_curve.py [--quick] [--threads N] [--workers N] [--minutes 0]
+
+Cells are kept in build/every_graph.jsonl, see ``every_graph``.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.accuracy.every_graph import Cell, Job, measured
+from benchmarks.accuracy.every_graph import Cell, Job, cells
 from benchmarks.graphs import CASES
 from benchmarks.measure import Options, Table, run
 
-GRAPHS = ("computers", "actor", "uai2010")
+GRAPHS = ("computers", "actor", "blogcatalog")
+METHODS = ("auto", "analytic", "tem")
 SIZES = (1, 2, 5, 10, 20, 50, 100)  # MB
 CHOICE_WIDTH = 1024  # of ``analytic``
 
@@ -36,29 +39,32 @@ def values_of(method: str, megabytes: float, classes: int, dims: int) -> Mapping
 
 def tables(options: Options) -> list[Table]:
     """Return accuracy over bytes, a table for each graph."""
-    found = []
-    graphs, sizes = (("synthetic-500",), SIZES[:2]) if options.quick else (GRAPHS, SIZES)
-    for name in graphs:
+    names, sizes = (("synthetic-500",), SIZES[:2]) if options.quick else (GRAPHS, SIZES)
+    jobs = {}
+    for name in names:
         if CASES[name].missing:
             continue
         graph = CASES[name].load()
-        classes, dims = int(graph.labels.max()) + 1, graph.num_features
-        rows = []
-        for method in ("auto", "analytic", "tem"):
-            row = [method]
-            for size in sizes:
-                values = values_of(method, size, classes, dims)
-                row.append(_shown(measured(Job("stream", name, "local", 0, values))))
-                print(name, size, row[-1], method, file=sys.stderr)
-            rows.append(row)
-        title = f"{name}, tested local: class-balanced accuracy (MB kept)"
-        heads = ("", *(f"{size} MB" for size in sizes))
-        found.append(Table(title, heads, rows, ("Test nodes, seed 0, task by task.",)))
-    return found
+        known = int(graph.labels.max()) + 1, graph.num_features
+        for method in METHODS:
+            values = [values_of(method, size, *known) for size in sizes]
+            jobs[name, method] = [Job("stream", name, "local", 0, each) for each in values]
+    everything = [job for row in jobs.values() for job in row]
+    found = cells(everything, workers=options.workers, minutes=options.minutes)
+    rows = {
+        (name, method): [method, *(_shown(found.get(job.key)) for job in row)]
+        for (name, method), row in jobs.items()
+    }
+    heads, note = ("", *(f"{size} MB" for size in sizes)), "Test nodes, seed 0, task by task."
+    title = "{}, tested local: class-balanced accuracy (MB kept)"
+    return [
+        Table(title.format(name), heads, [rows[name, method] for method in METHODS], (note,))
+        for name in dict.fromkeys(graph for graph, _ in jobs)
+    ]
 
 
-def _shown(cell: Cell) -> str:
-    return f"{cell.accuracy:.1f} ({cell.kept / 1e6:.1f})"
+def _shown(cell: Cell | None) -> str:
+    return "-" if cell is None else f"{cell.accuracy:.1f} ({cell.kept / 1e6:.1f})"
 
 
 if __name__ == "__main__":

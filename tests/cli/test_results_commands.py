@@ -1,4 +1,4 @@
-"""evergraph compare and submit: folders, names in a folder, rows of a book."""
+"""evergraph compare: folders, names in a folder, rows of a book."""
 
 import json
 from collections.abc import Callable
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import submission
 from book_rows import BookRow
 
 from evergraph.reports import collect, comparison
@@ -127,26 +126,6 @@ def test_rows_of_a_book_are_compared(call, tmp_path):
     assert out.startswith("tem is better than finetune on rings, class-il: 81.0 against 20.3")
     _, err = call("compare", "tem", "finetune", "--in", "book", "--averaging", "plain", expect=2)
     assert "unknown averaging 'plain'" in err
-
-
-def test_a_run_is_submitted_once(call, tmp_path):
-    _, err = call("submit", "mine", expect=2)
-    assert "there is no scripts/submission.py here" in err
-    (tmp_path / "scripts").symlink_to(Path(submission.__file__).parent)  # a clone has it
-    run = ["run", "--dataset", "synthetic", "--set", "dataset.homophily=0.7", "--method", "slda"]
-    run += ["--set", "stream.split_seed=run", "--repeats", "3", "--device", "cpu", "--out", "mine"]
-    _, err = call("submit", "mine", expect=2)
-    assert err.startswith("error: mine is not a results folder: it has no config.toml")
-    _, err = call("submit", "mine", "--check", expect=2)
-    assert err.startswith("error: mine is not a book: there is no such folder")
-    call(*run)
-    out, _ = call("submit", "mine", "--check", "--commit", "abc")
-    assert out == "mine: valid; its row would be book/homophily-0.7/class-il/slda.json\n"
-    call("submit", "mine", "--commit", "abc")
-    out, _ = call("submit", "--check", "book")
-    assert out == "book: 1 rows are valid, 0 of them record a failure\n"
-    _, err = call("submit", "mine", expect=2)
-    assert "exists: choose another --label" in err
 
 
 def test_runs_of_one_method_in_a_table_are_told_apart_by_their_folders(tmp_path):

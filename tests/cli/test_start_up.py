@@ -151,8 +151,6 @@ def test_help_tells_what_is_taken_where_nothing_is_given():
         command = group.get_command(context, name)
         inner = type(context)(command, info_name=name, parent=context)
         for parameter in command.params:
-            if getattr(parameter, "hidden", False):  # a former name
-                continue
             seen += 1
             where, text = f"{name} {parameter.name}", parameter.get_help_record(inner)[1]
             assert parameter.help, where

@@ -198,7 +198,7 @@ def test_products_with_the_matrix_need_no_copy_of_it(seed, alike, rows):
     matrix = matrix.tril() + matrix.tril(-1).t()
     right = torch.randn(300, 4, generator=torch.Generator().manual_seed(seed)).double()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "ROWS", rows)
+        patch.setattr(module, "ROWS_PER_BLOCK", rows)
         found = problem.times(right)
     torch.testing.assert_close(found, matrix @ right, rtol=1e-11, atol=1e-11)
     torch.testing.assert_close(problem.diagonal(), matrix.diagonal(), rtol=1e-12, atol=0.0)

@@ -87,7 +87,7 @@ def test_panels_and_rows_are_cut_without_a_trace(monkeypatch):
     whole = statistics_of(nodes)
     monkeypatch.setattr(module, "PANEL", 3)
     monkeypatch.setattr(module, "CORNER", 2)
-    monkeypatch.setattr(module, "ROWS", 5)
+    monkeypatch.setattr(module, "ROWS_PER_BLOCK", 5)
     assert_same(statistics_of(nodes), whole)
 
 

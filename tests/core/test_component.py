@@ -37,18 +37,20 @@ def made(resolver: Resolver[Any], name: str) -> Part:
 
 OTHERS = [
     eg.ContinualNodeClassifier(),
-    eg.ContinualNodeClassifier(topology=eg.PPR(alpha=0.2), head_options={"epochs": 3}, seed=4),
-    eg.Trainer(),
-    eg.Trainer(epochs=2, batch_size=None, device="cpu", schedule="cosine"),
-    eg.EmbeddingMemory(),
-    eg.EmbeddingMemory(budget=20, sampler=eg.UniformSampler()),
-    eg.SubgraphMemory(budget=0.5, sampler=eg.CoverageSampler()),
-    eg.SimpleConvolution(hidden=0),
-    eg.SimpleConvolution(hidden=8, hops=3),
-    eg.PDGNN(topology=eg.PPR(alpha=0.2), hidden=()),
-    eg.GCN(layers=3),
-    eg.MixHop(hops=4, kept_hops=(2, 4), unit=True),
-    eg.RandomFeatures(width=32, topology=eg.Reservoir(dims=4)),
+    eg.ContinualNodeClassifier(
+        topology=eg.topologies.PPR(alpha=0.2), head_options={"epochs": 3}, seed=4
+    ),
+    eg.training.Trainer(),
+    eg.training.Trainer(epochs=2, batch_size=None, device="cpu", schedule="cosine"),
+    eg.memory.EmbeddingMemory(),
+    eg.memory.EmbeddingMemory(budget=20, sampler=eg.samplers.UniformSampler()),
+    eg.memory.SubgraphMemory(budget=0.5, sampler=eg.samplers.CoverageSampler()),
+    eg.backbones.SimpleConvolution(hidden=0),
+    eg.backbones.SimpleConvolution(hidden=8, hops=3),
+    eg.backbones.PDGNN(topology=eg.topologies.PPR(alpha=0.2), hidden=()),
+    eg.backbones.GCN(layers=3),
+    eg.topologies.MixHop(hops=4, kept_hops=(2, 4), unit=True),
+    eg.backbones.RandomFeatures(width=32, topology=eg.topologies.Reservoir(dims=4)),
     eg.RunConfig.of({"method": "ewc", "topology": {"name": "ppr", "alpha": 0.2}, "seeds": [1, 2]}),
     eg.RunConfig.of({"stream": {"setting": "task-il"}, "memory": {"sampler": "uniform"}}),
 ]
@@ -73,18 +75,18 @@ def test_its_parameters_and_its_line_make_such_a_part_again():
 
 def test_the_line_says_what_differs():
     generator = torch.Generator()
-    tem = eg.TEM(memory=eg.EmbeddingMemory(budget=20), generator=generator)
+    tem = eg.methods.TEM(memory=eg.memory.EmbeddingMemory(budget=20), generator=generator)
     assert repr(tem) == str(tem) == "TEM(memory=EmbeddingMemory(budget=20))"
-    ewc = eg.EWC(backbone=eg.PDGNN(), strength=3.0, generator=generator)
+    ewc = eg.methods.EWC(backbone=eg.backbones.PDGNN(), strength=3.0, generator=generator)
     assert repr(ewc) == "EWC(strength=3.0, backbone=PDGNN())"
-    own = eg.EWC(trainer=eg.Trainer(epochs=1), generator=generator)
+    own = eg.methods.EWC(trainer=eg.training.Trainer(epochs=1), generator=generator)
     assert repr(own) == "EWC(trainer=Trainer(epochs=1))"
     config = eg.RunConfig.of({"method": "ewc", "stream": {"setting": "task-il"}})
     assert repr(config) == "RunConfig(method='ewc', stream={'setting': 'task-il'})"
 
 
 def test_parameters_of_parts_inside_are_told_where_asked_for():
-    tem = eg.TEM(memory=eg.EmbeddingMemory(budget=20), generator=torch.Generator())
+    tem = eg.methods.TEM(memory=eg.memory.EmbeddingMemory(budget=20), generator=torch.Generator())
     deep = tem.get_params(deep=True)
     assert (deep["memory__budget"], deep["memory__sampler__reach"]) == (20, "auto")
     assert (deep["backbone__topology__hops"], deep["trainer__epochs"]) == (2, 30)
@@ -106,7 +108,7 @@ def test_a_part_that_hides_a_parameter_can_still_be_looked_at():
 
 
 def test_a_notebook_shows_a_table_of_all_parameters_with_nothing_to_run_in_it():
-    text = eg.PPR(alpha=0.2)._repr_html_()
+    text = eg.topologies.PPR(alpha=0.2)._repr_html_()
     assert text.startswith("<table><caption><b>PPR</b> Smooths by a lazy walk")
     assert "<tr><th>hops</th><td>2</td></tr>" in text
     assert "<tr><th>alpha</th><td>0.2</td></tr>" in text

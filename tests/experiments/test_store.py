@@ -252,23 +252,15 @@ HALF = {"topology": {"name": "sgc", "dtype": "float16"}}
 
 
 @pytest.mark.parametrize(
-    ("lines", "other", "said"),
+    ("other", "said"),
     [
-        (['part = "test"'], {"part": "validation"}, "part is 'test' there and 'validation' here"),
-        (['by = "class"', "blur = 1.0"], STREAM, "stream.by is 'class' there and 'blurred' here"),
-        (['dtype = "float32"'], HALF, "topology.dtype is None there and 'float16' here"),
-        # 2 was the default, and no run with a class of two nodes could finish.
-        (["min_class_size = 3"], {"stream": {"min_class_size": 4}}, "class_size is 2 there and 4"),
+        ({"part": "validation"}, "part is 'test' there and 'validation' here"),
+        (STREAM, "stream.by is 'class' there and 'blurred' here"),
+        (HALF, "topology.dtype is 'float32' there and 'float16' here"),
     ],
 )
-def test_a_folder_of_an_earlier_version_is_still_ours(lines, other, said, tmp_path):
+def test_a_folder_of_another_configuration_is_refused(other, said, tmp_path):
     ResultStore(tmp_path).open(resolved(small()), resume=False)
-    path = tmp_path / "config.toml"
-    text = path.read_text("utf-8")
-    for line in lines:
-        assert f"{line}\n" in text
-        text = text.replace(f"{line}\n", "min_class_size = 2\n" if "class_size" in line else "")
-    path.write_text(text, "utf-8")
-    ResultStore(tmp_path).open(resolved(small()), resume=True)
+    ResultStore(tmp_path).open(resolved(small(device="cpu")), resume=True)
     with pytest.raises(ResultsError, match=said):
         ResultStore(tmp_path).open(resolved(small(**other)), resume=True)

@@ -100,7 +100,7 @@ def test_other_formats_are_refused(tmp_path):
     write(tmp_path, path_graph())
     facts = json.loads((tmp_path / FACTS).read_text()) | {"format": 99}
     (tmp_path / FACTS).write_text(json.dumps(facts))
-    with pytest.raises(DataError, match="is of format 99, this version reads 1"):
+    with pytest.raises(DataError, match="is of format 99, this version reads 2"):
         open_graph_folder(tmp_path)
     (tmp_path / FACTS).write_text("[" * 99_999)
     with pytest.raises(DataError, match=r"graph\.json: cannot be read"):

@@ -168,6 +168,51 @@ def test_the_order_of_tasks_leaves_no_trace_in_words(texts):
     close(answers[0], answers[1], 1e-4)
 
 
+def test_words_are_forgotten_as_if_never_met(texts):
+    """As in a graph of one task: the classes of the other keep their words."""
+    stream = GraphStream(texts, classes_per_task=2, known_labels="everywhere")
+    learner = learned(stream, backbone=ViewFeatures(width=48), ledger=True, budget=6)
+    never, task = auto(backbone=ViewFeatures(width=48), budget=6), stream.open(0)
+    gone = torch.rand(task.graph.num_nodes, generator=seeded(1)) < 0.25
+    assert bool(torch.isin(learner.embeddings_.nodes_, task.ids[gone]).any())
+    learner.forget(task.ids[gone], task.graph, known_as=task.ids)
+    for index in range(2):
+        never.fit_task(never_labelled(task, gone) if index == 0 else stream.open(index))
+    assert same_words(learner, never)
+    graph = stream.exams(1, "local")[1].graph
+    close(scores_of(learner, graph), scores_of(never, graph), 1e-4)
+
+
+def test_words_of_two_learners_merge(texts):
+    stream = GraphStream(texts, classes_per_task=2, known_labels="everywhere")
+    other = GraphStream(texts, classes_per_task=2, order=[3, 2, 0, 1])
+    ours, theirs = (auto(backbone=ViewFeatures(width=48), budget=5) for _ in range(2))
+    both = learned(stream, backbone=ViewFeatures(width=48), budget=5)
+    ours.fit_task(stream.open(0))
+    theirs.fit_task(other.open(0))
+    ours.merge(theirs, classes=torch.tensor([3, 2]))
+    assert same_words(ours, both)
+    graph = stream.exams(1, "local")[0].graph
+    close(scores_of(ours, graph), scores_of(both, graph), 1e-4)
+
+
+def same_words(one, other):
+    """Return whether two learners keep the same nodes with the same words."""
+    words = [
+        each.embeddings_.rows_.words[each.embeddings_.nodes_.argsort().numpy()].toarray()
+        for each in (one, other)
+    ]
+    same = one.embeddings_.nodes_.sort().values.equal(other.embeddings_.nodes_.sort().values)
+    return same and abs(words[0] - words[1]).max() < 1e-6
+
+
+def test_a_dense_graph_is_answered_as_a_sparse_one(texts):
+    stream = GraphStream(texts, known_labels="everywhere")
+    learner = learned(stream, backbone=ViewFeatures(width=48), budget=5)
+    dense = texts.with_features(texts.features.to_dense())
+    close(scores_of(learner, dense.structure), scores_of(learner, texts.structure), 1e-4)
+
+
 def test_a_limit_is_divided_among_sums_memory_and_probes():
     small, large = (
         KeptNodes.within(size, ViewFeatures(), classes=10, dims=3_000, landmarks=0)

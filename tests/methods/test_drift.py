@@ -167,7 +167,7 @@ def test_transformed_statistics_are_those_of_transformed_nodes(nodes, seed):
 
 
 def test_many_nodes_are_thinned_evenly(mixing, monkeypatch):
-    monkeypatch.setattr(module, "MOST", 4)
+    monkeypatch.setattr(module, "MAX_NODES", 4)
     drift = seen_drift(GraphStream(mixing, edges="all").open(1), make_backbone("tem"))
     assert drift.before.argmax(1).tolist() == [0, 0, 1, 1]  # nodes 0, 2, 4 and 6
 

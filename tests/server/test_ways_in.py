@@ -277,7 +277,7 @@ def test_booleans_are_the_same_classes_in_json(serve, first):
 
 def test_booleans_are_classes_of_a_graph(tmp_path):
     adjacency = scipy.sparse.csr_array(np.ones((2, 2)))
-    named = eg.named_graph((adjacency, np.eye(2), [True, False]))
+    named = eg.datasets.named_graph((adjacency, np.eye(2), [True, False]))
     assert (named.graph.labels.tolist(), named.classes) == ([1, 0], ("false", "true"))
     edge = np.array([[0], [1]])
     np.savez(tmp_path / "two.npz", edge_index=edge, y=np.array([True, False]), x=np.eye(2))

@@ -16,7 +16,7 @@ from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.topology import SGC, EmbeddingCache, MixHop, Stepwise, topologies
 from evergraph.topology.base import coefficients
-from evergraph.topology.rowwise import BLOCK, Panels, block_product, tanh, unit_rows
+from evergraph.topology.rowwise import ROWS_PER_PRODUCT, Panels, block_product, tanh, unit_rows
 from graphs_to_draw import few_each, random_graph
 
 STEPWISE = [name for name in topologies.names() if issubclass(topologies.resolve(name), Stepwise)]
@@ -116,7 +116,7 @@ def test_unit_embeddings_ignore_the_scale(topology, factor):
 
 
 def test_blocks_multiply_every_row():
-    rows = torch.randn(2 * BLOCK + 5, 7, generator=torch.Generator().manual_seed(0))
+    rows = torch.randn(2 * ROWS_PER_PRODUCT + 5, 7, generator=torch.Generator().manual_seed(0))
     matrix = torch.randn(7, 4, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(block_product(rows, matrix), rows @ matrix)
     assert block_product(rows[:0], matrix).shape == (0, 4)

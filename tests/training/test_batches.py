@@ -18,7 +18,7 @@ def drawn(count: int, size: int, seed: int = 0) -> list[torch.Tensor]:
 
 def test_every_row_comes_once_in_pools_of_whole_blocks(monkeypatch):
     monkeypatch.setitem(vars(sys.modules[MODULE]), "POOL", 40)
-    monkeypatch.setitem(vars(sys.modules[MODULE]), "BLOCK", 8)
+    monkeypatch.setitem(vars(sys.modules[MODULE]), "ROWS_PER_BLOCK", 8)
     rows = torch.cat(drawn(100, 7))
     assert rows.sort().values.equal(torch.arange(100))
     assert not rows.equal(torch.arange(100))

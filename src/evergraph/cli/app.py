@@ -104,7 +104,6 @@ COMMANDS = {
     "report": "results_commands",
     "compare": "results_commands",
     "reproduce": "reproduce_command",
-    "submit": "results_commands",
     "serve": "serve_command",
     "ingest": "ingest_command",
     "predict": "asking_commands",

@@ -119,16 +119,6 @@ def options_of_auto(memory: str | None, views: str | None) -> dict[str, Any]:
     return asked
 
 
-def renamed(old: str, given: str | None, new: str, value: str | None) -> str | None:
-    """Return an option's value, also if given under its former name, which prints a note."""
-    if given is None:
-        return value
-    if value is not None:
-        raise ConfigurationError(f"{old} is the former name of {new}: give only {new}")
-    say(f"note: {old} is now called {new}; the old name works for one more version", err=True)
-    return given
-
-
 def several(
     methods: str | None,
     preset: str | None,

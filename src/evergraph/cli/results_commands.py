@@ -1,4 +1,4 @@
-"""``evergraph report``, ``compare`` and ``submit``: use of finished runs."""
+"""``evergraph report`` and ``compare``: use of finished runs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from evergraph.cli import options
 from evergraph.cli.learner_commands import report_learner
 from evergraph.cli.learner_target import is_learner
-from evergraph.cli.options import argument, flag, option
+from evergraph.cli.options import argument, option
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import spinner
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, ResultsError, UnknownNameError
 from evergraph.core.extras import require
-from evergraph.core.plugins import load_plugin, load_plugins
+from evergraph.core.plugins import load_plugins
 from evergraph.core.written_aside import check_writable
 
 if TYPE_CHECKING:
@@ -58,32 +58,6 @@ def report_command(
         print_table(table.headings, table.texts, table.caption)
     say(f"tables and figures: {path.with_suffix('')}")
     say(f"report: {path}")
-
-
-def submit_command(
-    run: Path = argument("A run's results folder, or a book.", metavar="RUN|BOOK"),
-    book: Path = option("The book to which the row is added.", default=Path("book")),
-    label: str | None = option("The method's name in the book (default: its own)."),
-    commit: str | None = option(
-        "Commit of the code that ran (default: $EVERGRAPH_COMMIT, or git's)."
-    ),
-    check: bool = flag("--check", "Print problems, and write nothing."),
-) -> None:
-    """Check a finished run and add it to the results book.
-
-    For a clone of the repository, which holds the book and its rules. Dataset, stream and seeds
-    must be the book's, and numbers must follow from the accuracy matrices. With --check and a
-    book, all rows of the book are checked.
-    """
-    rules = Path("scripts", "submission.py")
-    if not rules.is_file():
-        raise ConfigurationError(
-            f"there is no {rules} here: the results book and its rules are in evergraph's "
-            "repository, run this command in a clone of it"
-        )
-    with spinner("loading torch and the plan of the book"):
-        module = load_plugin(rules)
-    say(module.submit(run, book=book, label=label, commit=commit, check=check))
 
 
 def compare_command(

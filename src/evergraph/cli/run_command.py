@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -60,7 +60,6 @@ def run_command(
         "Bytes that auto may keep, such as 50MB; sets its views and width (default: the "
         "backbone's own)."
     ),
-    keep: Annotated[str | None, typer.Option(hidden=True)] = None,
     views: str | None = option("Node views of auto, such as '2,0|2,0|2+y' (default: five views)."),
     split: str | None = option(
         "Training, validation and test nodes: masks (train_mask, val_mask and test_mask of the "
@@ -137,7 +136,7 @@ def run_command(
     }
     if report:
         require("matplotlib", extra="report", why="--report")
-    auto = options.options_of_auto(options.renamed("--keep", keep, "--memory", memory), views)
+    auto = options.options_of_auto(memory, views)
     changed = options.parse_settings(settings)
     configs = options.several(method, preset, given, changed, auto=auto)
     alone = len(configs) == 1  # otherwise each method has its own folder below

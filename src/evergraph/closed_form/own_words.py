@@ -23,16 +23,14 @@ def unit_words(words: Words) -> Words:
            [0. , 0. , 0. ]], dtype=float32)
     """
     counts = np.diff(words.indptr)
-    owners, sizes = np.repeat(np.arange(len(counts)), counts), np.abs(words.data)
-    values, columns = words.data, words.indices
-    if len(counts) and counts.max() > MOST_WORDS:
-        order = np.lexsort((-sizes, owners))
-        rank = np.arange(len(order)) - np.repeat(words.indptr[:-1], counts)
-        largest = np.sort(order[rank < MOST_WORDS])
-        owners, values, columns = owners[largest], values[largest], columns[largest]
+    owners = np.repeat(np.arange(len(counts)), counts)
+    order = np.lexsort((-np.abs(words.data), owners))
+    rank = np.arange(len(order)) - np.repeat(words.indptr[:-1], counts)
+    largest = order[rank < MOST_WORDS]
+    owners, values = owners[largest], words.data[largest]
     lengths = np.sqrt(np.bincount(owners, np.square(values), len(counts)))
     values = (values / np.maximum(lengths, 1e-12)[owners]).astype(np.float32)
-    return scipy.sparse.csr_matrix((values, (owners, columns)), shape=words.shape)
+    return scipy.sparse.csr_matrix((values, (owners, words.indices[largest])), shape=words.shape)
 
 
 def inner_products(words: Words, others: Words) -> Tensor:
@@ -43,18 +41,12 @@ def inner_products(words: Words, others: Words) -> Tensor:
 def stored_words(words: Words) -> dict[str, Tensor]:
     """Return the arrays that ``restored_words`` takes."""
     arrays = {"values": words.data, "columns": words.indices, "pointers": words.indptr}
-    return {name: torch.from_numpy(rows) for name, rows in arrays.items()} | {
-        "width": torch.tensor([words.shape[1]])
-    }
+    width = {"width": torch.tensor([words.shape[1]])}
+    return {name: torch.from_numpy(array) for name, array in arrays.items()} | width
 
 
 def restored_words(stored: Mapping[str, Tensor]) -> Words:
-    """Return the words that ``stored_words`` returned.
-
-    >>> words = scipy.sparse.csr_matrix([[0, 3, 4]], dtype="float32")
-    >>> restored_words(stored_words(words)).toarray()
-    array([[0., 3., 4.]], dtype=float32)
-    """
-    values, columns, pointers = (stored[n].numpy() for n in ("values", "columns", "pointers"))
-    shape = (len(pointers) - 1, int(stored["width"]))
-    return scipy.sparse.csr_matrix((values, columns, pointers), shape=shape)
+    """Return the words that ``stored_words`` took."""
+    arrays = tuple(stored[name].numpy() for name in ("values", "columns", "pointers"))
+    shape = len(arrays[2]) - 1, int(stored["width"])
+    return scipy.sparse.csr_matrix(arrays, shape=shape)

@@ -17,7 +17,7 @@ from evergraph.core.errors import DataError
 NARROW = 1536
 NARROW_PER_CLASS = 64
 # Rows of G converted to float64 at a time, so that they are still in cache when multiplied.
-ROWS = 128
+ROWS_PER_BLOCK = 128
 # Classes solved at a time, which bounds the temporaries however many classes there are.
 CLASSES = 1024
 # Residuals relative to the right side. The remaining error of the scores is far below the rounding
@@ -101,8 +101,8 @@ class RidgeProblem:
     def times(self, right: Tensor) -> Tensor:
         """Return A X in float64, whatever the dtype of G.  [m, columns] -> [m, columns]"""
         total = torch.zeros_like(right)
-        for start in range(0, len(right), ROWS):
-            rows = slice(start, min(start + ROWS, len(right)))
+        for start in range(0, len(right), ROWS_PER_BLOCK):
+            rows = slice(start, min(start + ROWS_PER_BLOCK, len(right)))
             part = self.gram[rows, : rows.stop].double()
             left, corner = part[:, :start], part[:, start:]
             total[rows].addmm_(corner.tril() + corner.tril(-1).t(), right[rows])

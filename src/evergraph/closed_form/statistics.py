@@ -19,7 +19,7 @@ from evergraph.memory.budget import MemoryUsage
 PANEL = 512
 CORNER = 128
 # Rows multiplied at a time: rounding grows with the number of blocks, not of rows.
-ROWS = 4096
+ROWS_PER_BLOCK = 4096
 
 # Values of a row-wise computation of many passes that stay in a CPU's cache between two of them.
 CACHED = 1 << 16
@@ -34,7 +34,7 @@ def row_blocks(features: Features) -> Iterator[tuple[Tensor, slice]]:
     [slice(0, 3, None), slice(3, 5, None)]
     """
     start = 0
-    for rows in features.split(ROWS) if isinstance(features, Tensor) else features:
+    for rows in features.split(ROWS_PER_BLOCK) if isinstance(features, Tensor) else features:
         yield rows, slice(start, start + len(rows))
         start += len(rows)
 

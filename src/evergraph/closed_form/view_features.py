@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
+import scipy
 import torch
 from torch import Tensor
 
@@ -116,6 +117,7 @@ class ViewFeatures(Backbone):
             ViewHops(kept_hops=self.far or (0,), widest=FAR_WIDTH, dtype=self.dtype),
         )
         self._met_relations: bool | None = None
+        self._worded: bool | None = None  # whether nodes that are kept have words; None if unknown
         self.head: Linear | None = None
         self.memory_heads: MemoryHeads | None = None  # on nodes that are kept, beside ``head``
         self.place(self.device)
@@ -156,6 +158,7 @@ class ViewFeatures(Backbone):
 
     def kernels(self, rows: ViewRows) -> KernelMap:
         """Return the kernels of nodes that are kept, see ``memory_views``."""
+        self._worded = rows.words is not None
         return KernelMap.of(
             memory_views(self.parsed),
             rows.taken(self.device).parts((*self.near, *self.far)),
@@ -240,10 +243,12 @@ class ViewFeatures(Backbone):
 
     def _words(self, graph: Graph, nodes: Tensor | None) -> Words | None:
         """Return own features of wide and sparse ones, which near hops are projections of."""
-        features = graph.features
-        if features.layout == torch.strided or features.shape[1] <= (self.widest or sys.maxsize):
+        features = graph.features.cpu()
+        dense = features.layout == torch.strided
+        worded = not dense if self._worded is None else self._worded
+        if not worded or features.shape[1] <= (self.widest or sys.maxsize):
             return None
-        words = as_scipy(features.cpu())
+        words = scipy.sparse.csr_matrix(features.numpy()) if dense else as_scipy(features)
         return words if nodes is None else words[nodes.cpu().numpy()]
 
     def shows_codes(self, graph: Graph) -> bool:

@@ -23,7 +23,7 @@ RETRIES = 3
 # checks in a row may fail.
 ANSWER_SECONDS = 5.0
 LOOK_SECONDS = 5.0
-PATIENCE = 3
+FAILED_LOOKS = 3
 _TOLD_BY_US = "A worker died or was killed|so the task will be retried|The node with node id"
 
 
@@ -140,7 +140,7 @@ def check_answers(ray: ModuleType) -> None:
 class Patience:
     """Health check of a cluster's head machine, for use while waiting.
 
-    ``look`` is called often; it checks every ``LOOK_SECONDS`` and raises after ``PATIENCE`` failed
+    ``look`` is called often; it checks every ``LOOK_SECONDS`` and raises after ``FAILED_LOOKS`` failed
     checks in a row.
     """
 
@@ -154,7 +154,7 @@ class Patience:
         if time.monotonic() < self._looked + LOOK_SECONDS:
             return
         self._silent = 0 if answers(self.ray) else self._silent + 1
-        if self._silent >= PATIENCE:
+        if self._silent >= FAILED_LOOKS:
             check_answers(self.ray)
         self._looked = time.monotonic()
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import inspect
 import math
-import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field, fields
-from functools import partial, wraps
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from evergraph.core.checks import check_choice, check_integer, check_number
@@ -21,44 +20,7 @@ from evergraph.core.resolver import Resolver
 # Parameters that a component works with but that do not define it: not shown.
 SURROUNDINGS = ("generator", "resources", "on_epoch")
 _MISSING = object()
-Init = TypeVar("Init", bound=Callable[..., Any])
 T_co = TypeVar("T_co", covariant=True)
-
-
-def formerly(**names: str) -> Callable[[Init], Init]:
-    """Make a constructor, or a class's, accept former parameter names for one version.
-
-    They are accepted with a warning. names: the new name of each former name.
-
-    >>> class Circle:
-    ...     @formerly(size="radius")
-    ...     def __init__(self, *, radius: float = 1.0) -> None: self.radius = radius
-    >>> Circle.__init__.formerly
-    {'size': 'radius'}
-    """
-
-    def decorated(init: Init) -> Init:
-        if isinstance(init, type):
-            init.__init__ = decorated(init.__init__)  # type: ignore[misc]
-            return init
-
-        @wraps(init)
-        def taking(self: Any, *given: Any, **named: Any) -> None:
-            for old in names.keys() & named.keys():
-                warn_renamed(f"{type(self).__name__}({old}=...)", names[old])
-                named[names[old]] = named.pop(old)
-            init(self, *given, **named)
-
-        taking.formerly = names  # type: ignore[attr-defined]
-        return cast("Init", taking)
-
-    return decorated
-
-
-def warn_renamed(old: str, new: str) -> None:
-    """Warn the caller's caller that a name has changed."""
-    said = f"{old} is now called {new}; the old name works for one more version"
-    warnings.warn(said, DeprecationWarning, stacklevel=3)
 
 
 def number(default: float | None, *, least: float, most: float = math.inf) -> Any:

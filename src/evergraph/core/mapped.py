@@ -27,7 +27,7 @@ RESIDENT = 1 << 28
 MANY = 1 << 16  # rows taken at once, after which even a small array's pages are evicted
 # Bytes that the system may read around a page.
 _AROUND = 1 << 16
-_BLOCK = 1 << 26  # bytes written at a time
+_BYTES_PER_WRITE = 1 << 26  # bytes written at a time
 
 
 class MappedTensor(Tensor):
@@ -187,7 +187,7 @@ def put(array: Tensor, first: int, rows: Tensor) -> None:
     with disk_is_enough(Path(str(array.file.name))):
         view = memoryview(values.view(torch.uint8).reshape(-1).numpy())  # type: ignore[arg-type]
         while len(view):
-            written = os.pwrite(array.file.fileno(), view[:_BLOCK], offset)
+            written = os.pwrite(array.file.fileno(), view[:_BYTES_PER_WRITE], offset)
             view, offset = view[written:], offset + written
 
 
@@ -206,7 +206,7 @@ def fetch(array: Tensor, first: int, stop: int) -> Tensor:
     offset = array.start + first * array[:1].nbytes
     view = memoryview(rows.view(torch.uint8).reshape(-1).numpy())  # type: ignore[arg-type]
     while len(view):
-        read = os.preadv(array.file.fileno(), [view[:_BLOCK]], offset)
+        read = os.preadv(array.file.fileno(), [view[:_BYTES_PER_WRITE]], offset)
         view, offset = view[read:], offset + read
     return rows
 

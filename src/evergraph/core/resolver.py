@@ -96,14 +96,8 @@ did you mean 'side'? it takes side
                 said = f"{self.kind} {name!r} has no parameter {parameter!r}: {takes}"
                 raise ConfigurationError(said)
 
-    def current(self, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return parameters, such as those of a saved component, under their current names."""
-        renamed = getattr(getattr(self._known(name), "__init__", None), "formerly", {})
-        return {renamed.get(key, key): value for key, value in parameters.items()}
-
     def make(self, name: str, **parameters: Any) -> T:
-        """Return an instance of ``name``; parameters may have their former names."""
-        parameters = self.current(name, parameters)
+        """Return an instance of ``name``."""
         self.check(name, parameters)
         return self.resolve(name)(**parameters)
 

@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from evergraph.core.component import formerly
 from evergraph.core.engine import Engine, LocalEngine
 from evergraph.core.errors import ResourceError
 from evergraph.core.mapped import create_array, give_memory_back
@@ -123,7 +122,3 @@ class Resources:
                 f"{purpose} takes at least {shown(size)}, but only {shown(self.left)} of "
                 f"memory {'are free' if self.memory_limit is None else 'are left within the limit'}"
             )
-
-
-# The former name was ``memory``, which now means the bytes that a method may keep.
-Resources.__init__ = formerly(memory="memory_limit")(Resources.__init__)  # type: ignore[method-assign]

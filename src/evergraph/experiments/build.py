@@ -15,7 +15,7 @@ from evergraph.core.component import SURROUNDINGS
 from evergraph.core.device import choose_device
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Setting
-from evergraph.core.notices import say, say_once
+from evergraph.core.notices import say
 from evergraph.core.plugins import load_plugins
 from evergraph.core.resolver import Resolver
 from evergraph.core.resources import Resources
@@ -216,18 +216,14 @@ def backbone_of(config: RunConfig) -> Component:
 def spelled_out(
     resolver: Resolver[Any], component: Component, *, leave_out: Collection[str] = ()
 ) -> Component:
-    """Return a component with its constructor's defaults and current parameter names."""
-    parameters = resolver.current(component.name, component.parameters)
-    for old, new in zip(component.parameters, parameters, strict=False):
-        if old != new:
-            say_once(f"{resolver.kind} {component.name}", f"{old} is now called {new}")
+    """Return a component with its constructor's defaults."""
     signature = inspect.signature(resolver.resolve(component.name))
     defaults = {
         name: parameter.default
         for name, parameter in signature.parameters.items()
         if name not in leave_out and parameter.default not in (parameter.empty, None)
     }
-    return Component(name=component.name, **{**defaults, **parameters})
+    return Component(name=component.name, **{**defaults, **component.parameters})
 
 
 def parts_used(config: RunConfig) -> set[str]:
@@ -289,8 +285,7 @@ def _make(resolver: Resolver[T], component: Component, **parts: Any) -> T:
         raise ConfigurationError(f"{resolver.kind}.{key} cannot be set: {made}")
     # A memory of nodes is made here; of bytes, it is a setting of the method.
     hidden = {"backbone", "topology", "trainer", *SURROUNDINGS} | ({"memory"} & parts.keys())
-    given = resolver.current(component.name, component.parameters)
-    resolver.check(component.name, given, hidden=hidden)
+    resolver.check(component.name, component.parameters, hidden=hidden)
     parameters = component.parameters | parts
     try:
         return resolver.make(component.name, **parameters)

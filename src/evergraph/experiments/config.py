@@ -27,15 +27,8 @@ from evergraph.core.extras import tomllib
 from evergraph.core.plugins import located
 from evergraph.experiments.seeds import with_seeds
 
+
 # Names of component keys before 0.1.
-_FORMER = {
-    "backbone.rows": "backbone.dtype",
-    "method.keep": "method.memory",
-    "topology.keep": "topology.kept_hops",
-    "topology.rows": "topology.dtype",
-}
-
-
 def _located(plugins: tuple[str, ...]) -> tuple[str, ...]:
     # A worker, or a later resume, may run in another folder.
     return tuple(located(source, Path()) for source in plugins)
@@ -323,17 +316,6 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         name = f"{prefix}{key}"
         result |= flat(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
     return result
-
-
-def comparable(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a flat table for comparison, with former key names replaced.
-
-    It cannot be run: a user's own component may have a parameter with a former name.
-
-    >>> comparable({"topology": {"name": "sgc", "rows": "float32"}})
-    {'topology.name': 'sgc', 'topology.dtype': 'float32'}
-    """
-    return {_FORMER.get(key, key): value for key, value in flat(values).items()}
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evergraph.core.component import warn_renamed
 from evergraph.core.device import denormals_flushed, peak_rss_bytes
 from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
 from evergraph.core.file_lock import FileLock
@@ -108,10 +107,6 @@ def run(  # noqa: PLR0913
     >>> result.dataset["nodes"], result.config.dataset.name, len(result.seeds[0].rows)
     (120, 'in memory', 2)
     """
-    if "keep" in settings:  # the former name of both memory and keep_learner
-        kept = settings.pop("keep")
-        warn_renamed("run(keep=...)", "keep_learner" if isinstance(kept, bool) else "memory")
-        keep_learner, memory = (kept, memory) if isinstance(kept, bool) else (keep_learner, kept)
     if isinstance(memory, (str, int)):
         settings["method__memory"] = memory
     elif memory is not None:  # a table or an object that configures the nodes to keep

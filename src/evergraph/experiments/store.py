@@ -31,7 +31,7 @@ from torch import Tensor
 from evergraph.core.errors import LockedError, ResultsError
 from evergraph.core.file_lock import LOCK_FILE, FileLock
 from evergraph.core.written_aside import results_written, written_aside
-from evergraph.experiments.config import RunConfig, comparable, merged, read_toml
+from evergraph.experiments.config import RunConfig, flat, merged, read_toml
 from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import RunResult, SeedResult
 from evergraph.streams.stream import TESTINGS
@@ -81,21 +81,12 @@ class ResultStore:
             raise ResultsError(f"{self.folder} is neither empty nor a results folder of evergraph")
 
     def _check_same(self, config: RunConfig, stored: dict[str, Any]) -> None:
-        # A setting that an earlier version did not have is at its default.
-        ours = comparable(config.to_dict())
-        theirs = comparable(merged(RunConfig().to_dict(), stored))
-        # Before there was a choice, rows were float32, models continued from task to task, and
-        # ``joint`` had no such setting.
-        before = {"topology.dtype": "float32", "backbone.dtype": "float32", "method.again": 1.0}
+        ours = flat(config.to_dict())
+        theirs = flat(merged(RunConfig().to_dict(), stored))
         for key in sorted(ours.keys() | theirs.keys()):
             here, there = ours.get(key), theirs.get(key)
             # The device and the folders of plug-ins do not change what was learned.
-            same = key in ("device", "plugins")
-            same |= here == (before.get(key) if there is None else there)
-            # 2 was the default, and no run with a class of two nodes could finish.
-            same |= key == "stream.min_class_size" and {here, there} == {2, 3}
-            same |= key == "method.restart" and there is None and not here
-            if not same:
+            if here != there and key not in ("device", "plugins"):
                 raise ResultsError(
                     f"{self.folder} holds another configuration: {key} is {there!r} there and "
                     f"{here!r} here"

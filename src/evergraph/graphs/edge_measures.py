@@ -14,7 +14,7 @@ from evergraph.graphs.graph import Graph
 from evergraph.graphs.propagation import pattern
 from evergraph.graphs.rows import RowSweep
 
-_ROWS = 1 << 20  # rows cut into blocks at a time
+_ROWS_PER_BLOCK = 1 << 20  # rows cut into blocks at a time
 Nodes = npt.NDArray[np.int64]
 # Neighbours concatenated at a time; about 60 MB per block.
 BLOCK_NEIGHBOURS = 1 << 22
@@ -35,12 +35,12 @@ def homophily(graph: Graph) -> float:
     # In memory as int32: labels are read in random order, which is slow from a file.
     labels = graph.labels.int()
     indices = graph.indices.as_subclass(torch.Tensor)
-    for start in range(0, graph.num_nodes, _ROWS):
-        starts = graph.indptr[start : start + _ROWS + 1].long()
+    for start in range(0, graph.num_nodes, _ROWS_PER_BLOCK):
+        starts = graph.indptr[start : start + _ROWS_PER_BLOCK + 1].long()
         lengths = starts.diff()
         for rows in cut(lengths.cpu().double().numpy(), BLOCK_ENTRIES[graph.device.type]):
             entries = slice(int(starts[rows.start]), int(starts[rows.stop]))
-            mine = repeat(labels[start : start + _ROWS][rows], lengths[rows])
+            mine = repeat(labels[start : start + _ROWS_PER_BLOCK][rows], lengths[rows])
             known = (mine >= 0).nonzero().flatten()  # few, if few nodes have a class
             theirs = labels[indices[entries][known].long()]
             total += int((theirs >= 0).sum())

@@ -23,18 +23,16 @@ from evergraph.graphs.targets import Targets
 from evergraph.graphs.validation import check_csr, check_labels
 
 FACTS = "graph.json"
-# A graph with arrays that format 1 does not have is of format 2, so that older versions report that
-# they cannot read it; any other still has format 1, which older versions require.
-FORMATS = (1, 2)
-FORMER = ("indptr", "indices", "features", "labels", "time")
+FORMAT = 2
 RELATION_ARRAYS = ("relation_indptr", "relation_indices", "relation_kinds", "relation_weights")
-ARRAYS = (*FORMER, "weights", "targets", "types", *MASKS, *RELATION_ARRAYS)
+PLAIN = ("indptr", "indices", "features", "labels", "time", "weights")
+ARRAYS = (*PLAIN, "targets", "types", *MASKS, *RELATION_ARRAYS)
 # Of numbers with a fraction; the others count or name something.
 REAL = ("features", "weights", "targets", "relation_weights")
 MATRICES = ("features", "targets", *MASKS)
 # Names that belong to some arrays, stored in graph.json.
 NAMED = ("targets", "types", "relations")
-_BLOCK = 1 << 24
+_BYTES_PER_BLOCK = 1 << 24
 
 
 def is_graph_folder(folder: Path) -> bool:
@@ -53,10 +51,9 @@ def read_facts(folder: Path) -> dict[str, Any]:
         raise DataError(said) from None
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{folder / FACTS}: cannot be read ({error})") from None
-    if facts.get("format") not in FORMATS:
-        known = " and ".join(map(str, FORMATS))
+    if facts.get("format") != FORMAT:
         raise DataError(
-            f"{folder}: is of format {facts.get('format')!r}, this version reads {known}: import "
+            f"{folder}: is of format {facts.get('format')!r}, this version reads {FORMAT}: import "
             "it again, or use the version that made it"
         )
     return facts
@@ -153,7 +150,7 @@ def check_numbers(graph: Graph) -> None:
 
 def arrays_of(graph: Graph) -> dict[str, Tensor]:
     """Return the arrays of a graph by file name."""
-    found = {name: getattr(graph, name) for name in (*FORMER, "weights")}
+    found = {name: getattr(graph, name) for name in PLAIN}
     if graph.targets is not None:
         found["targets"] = graph.targets.values
     if graph.types is not None:
@@ -183,7 +180,7 @@ def checksum(path: Path) -> str:
     """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
+        while block := file.read(_BYTES_PER_BLOCK):
             digest.update(block)
     return digest.hexdigest()
 
@@ -221,7 +218,7 @@ class GraphFolderWriter:
         """Write the values of an array, which may be larger than memory, or sparse."""
         target = self.create(name, tuple(array.shape), array.dtype)
         width = 1 if array.dim() == 1 else array.shape[1]
-        step = max(_BLOCK // (4 * max(width, 1)), 1)
+        step = max(_BYTES_PER_BLOCK // (4 * max(width, 1)), 1)
         for start in range(0, len(array), step):
             stop = min(start + step, len(array))
             if array.layout == torch.strided:
@@ -256,7 +253,7 @@ class GraphFolderWriter:
         sums += json.dumps(named) if named else ""
         total = hashlib.sha256(sums.encode()).hexdigest()
         facts = {
-            "format": 1 if set(arrays) <= set(FORMER) else 2,
+            "format": FORMAT,
             "undirected": undirected,
             "arrays": arrays,
             "sha256": total,

@@ -24,7 +24,7 @@ READ = ("x", "edge_index", "y", "num_nodes", "ptr", "batch")
 TIME = ("time", "node_year")
 WEIGHTS = ("edge_weight", "edge_attr")
 LOUD = 1_000.0  # times the median column's largest value
-_BLOCK = 1 << 22  # values processed together
+_VALUES_PER_BLOCK = 1 << 22  # values processed together
 
 
 def check_whole(name: str, values: Tensor, *, verb: str = "holds") -> None:
@@ -64,14 +64,14 @@ def check_csr(indptr: Tensor, indices: Tensor, columns: int) -> None:
             f"CSR row pointers run from {int(indptr[0])} to {int(indptr[-1])}: "
             f"expected 0 to {len(indices)}, the number of stored values"
         )
-    for start in range(0, len(indptr) - 1, _BLOCK):
-        block = indptr[start : start + _BLOCK + 1]
+    for start in range(0, len(indptr) - 1, _VALUES_PER_BLOCK):
+        block = indptr[start : start + _VALUES_PER_BLOCK + 1]
         falls = block[1:] < block[:-1]
         if bool(falls.any()):
             row = start + int(falls.nonzero()[0, 0])
             raise DataError(f"CSR row pointers fall after row {row}: expected them to ascend")
-    for start in range(0, len(indices), _BLOCK):
-        block = indices[start : start + _BLOCK]
+    for start in range(0, len(indices), _VALUES_PER_BLOCK):
+        block = indices[start : start + _VALUES_PER_BLOCK]
         least, most = map(int, block.aminmax())
         if least < 0 or most >= columns:
             place = int(((block < 0) | (block >= columns)).nonzero()[0, 0])
@@ -192,7 +192,7 @@ def column_peaks(features: Tensor) -> Tensor:
     if features.layout == torch.sparse_csr:
         columns, values = features.col_indices().long(), features.values().abs().float()
         return peaks.scatter_reduce_(0, columns, values, "amax")
-    rows = max(_BLOCK // max(features.shape[1], 1), 1)
+    rows = max(_VALUES_PER_BLOCK // max(features.shape[1], 1), 1)
     for start in range(0, len(features), rows):
         block = features[start : start + rows].float()
         # Two passes over a block in cache, without the copy that abs() would make.

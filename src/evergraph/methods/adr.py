@@ -158,7 +158,7 @@ class ADR(BackboneLearner):
 
 
 # Rows multiplied at a time.
-ROWS = 4096
+ROWS_PER_BLOCK = 4096
 
 
 class LayerSums:
@@ -187,7 +187,9 @@ class LayerSums:
 
     def add(self, inputs: Tensor, outputs: Tensor) -> None:
         """Add a task's inputs and outputs.  [n, inputs], [n, outputs]"""
-        for rows, images in zip(inputs.split(ROWS), outputs.split(ROWS), strict=True):
+        for rows, images in zip(
+            inputs.split(ROWS_PER_BLOCK), outputs.split(ROWS_PER_BLOCK), strict=True
+        ):
             self.gram_.add(rows, torch.zeros_like(rows[:, 0]).long(), torch.ones_like(rows[:, 0]))
             self.products_ += (rows.t() @ images).double()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,8 +37,6 @@ from evergraph.methods.base import methods
 from evergraph.methods.refresh import NEEDS_ALL_EDGES
 from evergraph.streams import Task
 from evergraph.training.learner import part_of
-
-logger = logging.getLogger(__name__)
 
 LANDMARK_SHARE = 0.4  # of ``memory``
 Seen = tuple[ViewRows, dict[str, tuple[LedgerEntries, Tensor]]]
@@ -267,16 +264,14 @@ class Auto(WholeTaskLearner):
         solved = engine.solve(answers)
         assert solved is not None
         plain = [place for place, view in enumerate(backbone.parsed) if not view.codes]
-        bare = engine.mixture(solved[1], answers, plain).weights
+        mixtures = [engine.mixture(solved[1], answers, plain).weights, engine.fused_.weights]
         bare, weights = self.embeddings_.solve(
-            backbone.kernels, engine, answers, solved[1], [bare, engine.fused_.weights]
+            backbone.kernels, engine, answers, solved[1], mixtures
         )
         backbone.memory_heads = self.embeddings_.heads
         backbone.set_heads(solved[0], weights, bare=bare)
         self.sharpness_ = self.embeddings_.sharpness + torch.stack([bare, weights]).sum(1).cpu()
         self.error_ = engine.loss(solved[1], answers)
-        shares = zip(backbone.views, (100 * weights / self.sharpness_[1]).tolist(), strict=True)
-        logger.debug("views: %s", ", ".join(f"{view} {share:.0f} %" for view, share in shares))
 
     @torch.no_grad()
     def forget(self, ids: Tensor, graph: Graph, *, known_as: Tensor | None = None) -> None:

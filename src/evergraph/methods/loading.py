@@ -69,8 +69,6 @@ def _made(description: Mapping[str, Any], device: str | None) -> BackboneLearner
     parameters = dict(description)
     name = parameters.pop("name")
     training = dict(parameters.pop("trainer"))
-    if training.get("weight_decay") == "by-size":  # a rule of the past: decision record 35
-        training["weight_decay"] = 1e-5
     wanted = training.pop("device") if device is None else device
     if device is None and wanted == "cuda" and not torch.cuda.is_available():
         wanted = "cpu"
@@ -84,10 +82,7 @@ def _made(description: Mapping[str, Any], device: str | None) -> BackboneLearner
 def _part(key: str, value: Any) -> Any:
     if key not in MAKERS or not isinstance(value, Mapping):
         return value
-    known = _inner(value)
-    if key == "backbone":
-        known.pop("fanout", None)  # how an earlier version sampled neighbours in training
-    return MAKERS[key](**known)
+    return MAKERS[key](**_inner(value))
 
 
 def _inner(description: Mapping[str, Any]) -> dict[str, Any]:

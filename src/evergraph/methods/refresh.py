@@ -92,7 +92,7 @@ def is_first_graph(task: Task) -> bool:
 
 
 # At most this many old nodes are compared, evenly spaced; the map converges with far fewer.
-MOST = 4096
+MAX_NODES = 4096
 # Relative to the mean eigenvalue: directions in which the nodes hardly differ stay unchanged.
 RIDGE = 0.01
 
@@ -127,7 +127,7 @@ def seen_drift(task: Task, backbone: PDGNN) -> Drift | None:
     everyone = graph.num_nodes - len(task.own)
     logger.info("task %d: %d of %d old nodes in sight", task.index, len(old), everyone)
     sight = graph.subgraph(around)
-    kept = min(len(old), MOST)
+    kept = min(len(old), MAX_NODES)
     rows = torch.arange(kept) * len(old) // kept  # evenly spaced
     after = backbone.taken(backbone.embeddings.encode(sight), old[rows])
     before = backbone.taken(backbone.embeddings.encode(sight.subgraph(old)), rows)

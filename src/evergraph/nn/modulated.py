@@ -17,7 +17,7 @@ from evergraph.nn.pdgnn import MLP, PDGNN
 # would have a gradient.
 SMALL = 0.01
 # Rows modulated at a time, so that scales and shifts of a large test set fit in memory.
-ROWS = 4096
+ROWS_PER_BLOCK = 4096
 
 
 class ModulatedHead(nn.Module):
@@ -78,7 +78,7 @@ class ModulatedHead(nn.Module):
 
     def forward(self, embeddings: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Return class scores.  [n, dims] -> [n, classes]"""
-        parts = embeddings.split(ROWS)
+        parts = embeddings.split(ROWS_PER_BLOCK)
         return torch.cat([self.classifier(self.modulated(p), generator=generator) for p in parts])
 
     def hidden_states(self, embeddings: Tensor) -> Tensor:

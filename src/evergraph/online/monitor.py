@@ -172,7 +172,7 @@ LEVEL = 1e-4  # false alarms per window of a steady stream, at most
 BACK = 0.05  # level below which a window clears the alarm
 WINDOW = 200  # predictions
 REFERENCE = 20  # windows that the newest is compared with, at most
-LEAST = 8  # windows before any alarm
+MIN_WINDOWS = 8  # windows before any alarm
 
 Window = tuple[float, float]
 """Number of predictions, and the sum of ``right``."""
@@ -243,7 +243,7 @@ class Watch:
         if self.open_[0] < self.window:
             return None
         full, self.open_ = self.open_, (0.0, 0.0)
-        if len(self.past_) < LEAST:
+        if len(self.past_) < MIN_WINDOWS:
             self.past_.append(full)
             return None
         means = [total / count for count, total in self.past_]

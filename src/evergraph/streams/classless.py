@@ -19,8 +19,10 @@ Unlabelled = Literal["leave-out", "along"]
 UNLABELLED_WAYS: tuple[str, ...] = get_args(Unlabelled)
 ROUNDS = 2  # longest path of unlabelled nodes from a task to one that arrives with it
 _NEVER = 2**31 - 1
-_ROWS = 1 << 20  # rows processed before the next are cut into blocks
-MOST = 0.5  # share of unlabelled nodes above which leaving them out would change the graph too much
+_ROWS_PER_BLOCK = 1 << 20  # rows processed before the next are cut into blocks
+MAX_UNLABELLED = (
+    0.5  # share of unlabelled nodes above which leaving them out would change the graph too much
+)
 
 
 def fitting_way(graph: Graph, classified: Tensor) -> Unlabelled:
@@ -33,7 +35,7 @@ def fitting_way(graph: Graph, classified: Tensor) -> Unlabelled:
     if graph.types is not None:
         return "along"
     without = 1 - int(classified.sum()) / max(len(classified), 1)
-    if without <= MOST or not len(classified):
+    if without <= MAX_UNLABELLED or not len(classified):
         return "leave-out"
     say(
         "stream.unlabelled",
@@ -81,8 +83,8 @@ def _earliest_around(sweep: RowSweep, when: Tensor, *, both: bool) -> Tensor:
             near.scatter_reduce_(0, columns, when[rows][owners], "amin")
         return around
 
-    for start in range(0, len(when), _ROWS):
-        rows = torch.arange(start, min(start + _ROWS, len(when)))
+    for start in range(0, len(when), _ROWS_PER_BLOCK):
+        rows = torch.arange(start, min(start + _ROWS_PER_BLOCK, len(when)))
         for part, around in sweep.blocks(rows, look):
             here = near[start + part.start : start + part.stop]
             torch.minimum(here, around, out=here)

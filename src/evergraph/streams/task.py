@@ -128,7 +128,7 @@ class TaskMembers:
         return found[0] if len(found) == 1 else torch.cat(found).sort().values
 
 
-BLOCK = 1 << 24  # nodes counted at a time, of which there may be 10^8
+NODES_PER_BLOCK = 1 << 24  # nodes counted at a time, of which there may be 10^8
 
 
 class MetSizes:
@@ -144,7 +144,9 @@ class MetSizes:
     def __init__(self, owner: Tensor, labels: Tensor, *, steps: int) -> None:
         classes = int(labels.max()) + 1
         counts = torch.zeros(steps * classes, dtype=torch.int64)
-        for steps_of, classes_of in zip(owner.split(BLOCK), labels.split(BLOCK), strict=True):
+        for steps_of, classes_of in zip(
+            owner.split(NODES_PER_BLOCK), labels.split(NODES_PER_BLOCK), strict=True
+        ):
             here = (steps_of >= 0) & (classes_of >= 0)
             cells = steps_of[here].long() * classes + classes_of[here]
             counts += torch.bincount(cells, minlength=len(counts))

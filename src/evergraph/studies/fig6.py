@@ -21,7 +21,7 @@ from evergraph.streams import GraphStream
 from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 from evergraph.training import Trainer
 
-LEAST = 8  # fewest points for t-SNE with a perplexity of 2 or more
+MIN_POINTS = 8  # fewest points for t-SNE with a perplexity of 2 or more
 SHOWN = {"finetune": "Fine-tune", "er-gnn": "ER-GNN", "tem": "PDGNNs-TEM"}
 POINTS = 1500
 Points = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]
@@ -40,8 +40,8 @@ class Fig6(DatasetStudy):
         """Learn the stream with each method and record the hidden states."""
         stem = Path(dataset).stem
         few = min(len(exam.nodes) for exam in GraphStream(graph).exams(0, "local"))
-        if few < LEAST:
-            said = f"{dataset}: fig6 needs {LEAST} test nodes in the first task, not {few}"
+        if few < MIN_POINTS:
+            said = f"{dataset}: fig6 needs {MIN_POINTS} test nodes in the first task, not {few}"
             raise DataError(said)
         title = f"Figure 6, {stem}: hidden states of test nodes, a colour a class"
         folder = options.out / "fig6"

@@ -23,13 +23,13 @@ from evergraph.tables.scheme import Column, Scheme
 from evergraph.tables.sources import Source
 from evergraph.tables.values import ColumnEncoder, LeftOut, column_kinds
 
-FEW = 1_000  # most distinct texts of a category, in the first rows
+MAX_CATEGORIES = 1_000  # most distinct texts of a category, in the first rows
 LONG = 40  # most characters of an id or a category, on average
 ENOUGH = 30  # fewest rows for any suspicion
 NEARLY = 0.95  # of all rows
 LEAKS = 0.98  # of labelled rows
 SAMPLE = 10_000  # first rows on which a table of any size is judged
-_ROWS = 1_000  # encoded at once
+_ROWS_PER_BLOCK = 1_000  # encoded at once
 _READ_AGAIN = 1 << 20  # bytes of a CSV whose numbers are looked at as they are written
 _MOST_WATCHED = 64  # numeric columns checked for leaks
 _AS_NAMES = {"category": "read as a category", "text": "read as text", "id": "left out as an id"}
@@ -89,7 +89,7 @@ def guess(values: pa.Array, *, typed: bool) -> str:
     short = sum(map(len, found)) <= LONG * rows
     if short and words < 1.5 and rows >= ENOUGH and distinct >= NEARLY * rows:
         return "id"
-    few = distinct <= FEW and (2 * distinct <= rows or rows < ENOUGH)
+    few = distinct <= MAX_CATEGORIES and (2 * distinct <= rows or rows < ENOUGH)
     return "category" if short and ((few and words < 3) or words < 1.5) else "text"
 
 
@@ -211,7 +211,7 @@ def fit_scheme(
         named = chosen.kind_of(name) or ("category" if coded else None)
         encoder = _fitted(values, name, named, chosen, typed, where, alone=len(names) == 1)
         # Gaps are counted in chunks, since features need more memory than values.
-        parts = (values[at : at + _ROWS] for at in range(0, len(values), _ROWS))
+        parts = (values[at : at + _ROWS_PER_BLOCK] for at in range(0, len(values), _ROWS_PER_BLOCK))
         gaps = sum(int(encoder.encode(part, name).gaps.sum()) for part in parts)
         columns.append(Column(name, encoder, gaps))
         many = len(names) > _MOST_WATCHED and isinstance(encoder, NumberEncoder | RawEncoder)

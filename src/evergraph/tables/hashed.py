@@ -32,7 +32,7 @@ Hashes = tuple[Annotated[str, Rule(pattern="^[0-9a-f]{16}$")], ...] | None
 Count = Annotated[int, Rule(ge=0, lt=1 << 63)]
 Bucket = Annotated[int, Rule(ge=0, lt=BUCKETS)]
 _WORD = re.compile(r"\w+")
-_ROWS = 2_048  # rows whose words are held at once
+_ROWS_PER_BLOCK = 2_048  # rows whose words are held at once
 
 
 def signs(names: list[str], dims: int) -> Matrix:
@@ -217,8 +217,8 @@ class TextEncoder(WideEncoder):
 
         found, signs = texts(values, name), _bucket_signs(self.dims)
         matrix = np.empty((len(found), self.dims), np.float32)
-        for start in range(0, len(found), _ROWS):
-            rows = [_buckets(text) for text in found[start : start + _ROWS].to_pylist()]
+        for start in range(0, len(found), _ROWS_PER_BLOCK):
+            rows = [_buckets(text) for text in found[start : start + _ROWS_PER_BLOCK].to_pylist()]
             starts = np.cumsum([0, *map(len, rows)])
             places = np.array([bucket for row in rows for bucket in row], np.int64)
             tfidf = csr_matrix((np.ones(len(places)), places, starts), shape=(len(rows), BUCKETS))
@@ -226,7 +226,7 @@ class TextEncoder(WideEncoder):
             tfidf.data *= self._idf[tfidf.indices]
             lengths = np.sqrt(np.asarray(tfidf.multiply(tfidf).sum(1)).ravel())
             tfidf.data /= np.repeat(lengths, np.diff(tfidf.indptr))  # rows of length 1
-            matrix[start : start + _ROWS] = tfidf.astype(np.float32) @ signs
+            matrix[start : start + _ROWS_PER_BLOCK] = tfidf.astype(np.float32) @ signs
         return Block(matrix, gaps=found.is_null().to_numpy(zero_copy_only=False))
 
     @cached_property

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from evergraph.core.component import Part, choice, formerly, integer
+from evergraph.core.component import Part, choice, integer
 from evergraph.core.resolver import Resolver
 from evergraph.datasets.doors import as_graph
 from evergraph.graphs import Graph, Smoother, smoother
@@ -82,7 +82,6 @@ def coefficients(topology: Stepwise) -> list[float] | None:
     return found
 
 
-@formerly(rows="dtype")
 @dataclass(kw_only=True, eq=False, repr=False)
 class TopologyEncoder(Part, ABC):
     """f_topo of the paper: encodes each node's L-hop ego-subnetwork as one vector.

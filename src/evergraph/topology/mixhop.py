@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.component import formerly
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, Smoother, propagate, smoother, walk
@@ -22,7 +21,6 @@ from evergraph.topology.rowwise import unit_rows
 
 
 @topologies.register
-@formerly(keep="kept_hops", rows="dtype")
 @dataclass(kw_only=True, eq=False, repr=False)
 class MixHop(Stepwise, TopologyEncoder):
     """Concatenates the hops, each with its own columns (after Abu-El-Haija et al. 2019).

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.targets.shares import Matrix as Matrix
+from evergraph.core.targets import Matrix as Matrix
 
-BLOCK = 64  # rows of every product: one shape for any number of rows
+ROWS_PER_PRODUCT = 64  # rows of every product: one shape for any number of rows
 # Values in a panel of a matrix, and its columns: it stays in the fastest cache while all rows are
 # multiplied by it, and BLAS shares no product that small among threads.
 PANEL_VALUES, PANEL_COLUMNS = 1 << 13, 64
@@ -66,11 +66,15 @@ def block_product(rows: Tensor, matrix: Tensor) -> Tensor:
 def blockwise(function: Callable[[Tensor], Tensor], rows: Tensor, dims: int) -> Tensor:
     """Return a function of rows, computed in blocks of a fixed size.  [n, k] -> [n, dims]"""
     out = rows.new_empty(len(rows), dims)
-    for start in range(0, len(rows), BLOCK):
-        block = rows[start : start + BLOCK]
-        full = block if len(block) == BLOCK else rows.new_zeros(BLOCK, rows.shape[1])
+    for start in range(0, len(rows), ROWS_PER_PRODUCT):
+        block = rows[start : start + ROWS_PER_PRODUCT]
+        full = (
+            block
+            if len(block) == ROWS_PER_PRODUCT
+            else rows.new_zeros(ROWS_PER_PRODUCT, rows.shape[1])
+        )
         full[: len(block)] = block
-        out[start : start + BLOCK] = function(full)[: len(block)]
+        out[start : start + ROWS_PER_PRODUCT] = function(full)[: len(block)]
     return out
 
 

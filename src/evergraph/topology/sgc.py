@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from evergraph.core.component import choice, formerly, integer, number
+from evergraph.core.component import choice, integer, number
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, Smoother, propagate, walk
 from evergraph.graphs.csr import densify
@@ -62,7 +62,6 @@ class Identity(Stepwise, TopologyEncoder):
         return graph.features
 
 
-@formerly(rows="dtype")
 @dataclass(kw_only=True, eq=False, repr=False)
 class TeleportingEncoder(Stepwise, TopologyEncoder):
     """An f_topo that mixes a share ``alpha`` of a node's own features back in.
@@ -159,7 +158,6 @@ Layers = Literal["last", "all"]
 
 
 @topologies.register
-@formerly(rows="dtype")
 @dataclass(kw_only=True, eq=False, repr=False)
 class Reservoir(Stepwise, TopologyEncoder):
     """A random network that is never trained (reservoir computing; Gallicchio and Micheli 2020).

@@ -10,7 +10,7 @@ from torch import Tensor
 Batch = Tensor | slice
 EVERYTHING = slice(None)
 POOL = 1 << 18  # rows shuffled together
-BLOCK = 1 << 12  # neighbouring rows that stay together in a pool
+ROWS_PER_BLOCK = 1 << 12  # neighbouring rows that stay together in a pool
 
 
 def batches(
@@ -38,7 +38,7 @@ def _pools(count: int, generator: torch.Generator) -> Iterator[Tensor]:
     if count <= POOL:
         yield torch.randperm(count, generator=generator)
         return
-    blocks = torch.arange(count).tensor_split(-(-count // BLOCK))
+    blocks = torch.arange(count).tensor_split(-(-count // ROWS_PER_BLOCK))
     order = torch.randperm(len(blocks), generator=generator)
     for part in order.tensor_split(-(-count // POOL)):
         rows = torch.cat([blocks[block] for block in part.tolist()])

@@ -336,14 +336,11 @@ class Learner(Part, ABC):
         from safetensors.torch import save
 
         label_space = self._check_learned()
-        space = asdict(label_space)
-        if label_space.target.is_class and not label_space.names:
-            del space["kind"], space["names"]  # the form that earlier versions read
         about = {
             "format": FORMAT,
             "evergraph": own_version(),
             "method": description(self),
-            "label_space": space,
+            "label_space": asdict(label_space),
             "undirected": self.undirected_,
         }
         tensors = {name: value.contiguous() for name, value in self.state().items()}

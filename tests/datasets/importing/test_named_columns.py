@@ -65,7 +65,7 @@ def test_plain_tables_make_what_they_made(tmp_path):
     report = import_graph(*tables(tmp_path), tmp_path / "g", columns=RAW)
     facts = read_facts(tmp_path / "g")
     assert list(facts) == ["format", "undirected", "arrays", "sha256", "about"]
-    assert facts["format"] == 1
+    assert facts["format"] == 2
     assert report.checksum == PLAIN
 
 

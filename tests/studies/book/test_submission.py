@@ -188,6 +188,22 @@ def test_a_run_with_fewer_seeds_is_refused(mine, plan, tmp_path):
         submitted(mine, book=tmp_path / "book", commit="abc", plan=plan)
 
 
+def test_a_run_is_submitted_once(mine, plan, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(book_rows, "read_plan", lambda: plan)
+    line = ["submission.py", str(mine), "--book", str(tmp_path / "book"), "--commit", "abc"]
+    for arguments, said in (
+        ([*line, "--check"], "valid; its row would be"),
+        (line, "written to"),
+        ([*line[:1], str(tmp_path / "book"), "--check"], "1 rows are valid"),
+    ):
+        monkeypatch.setattr("sys.argv", arguments)
+        submission.main()
+        assert said in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", line)
+    with pytest.raises(SystemExit, match="choose another --label"):
+        submission.main()
+
+
 def test_examples_of_the_rules_hold():
     assert all(doctest.testmod(module).failed == 0 for module in (book_rows, submission))
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.core.resolver import Resolver
 from evergraph.core.targets.measures import Metric
-from evergraph.core.targets.shares import Matrix, Rows
 
+Matrix = npt.NDArray[np.float32]
+Rows = TypeVar("Rows", Tensor, Matrix)
 Label = str | int
 NodeTarget = Label | Sequence[Label] | float
 """The target of a node: one class, several labels, or a number."""
@@ -193,6 +195,27 @@ class Target(ABC):
     def shown(self, value: float) -> str:
         """Return the running measure as text."""
         return f"{value:.1%}".replace("%", " %")
+
+
+def softmax(rows: Rows) -> Rows:
+    """Return exp(x) / Σ exp(x) of every row; -inf gives 0.
+
+    >>> softmax(np.array([[2, 2, -np.inf]], np.float32))
+    array([[0.5, 0.5, 0. ]], dtype=float32)
+    """
+    if isinstance(rows, Tensor):
+        return rows.softmax(1)
+    shares = np.exp(rows - rows.max(1, keepdims=True, initial=-np.inf))
+    shares /= np.add.reduce(shares, axis=1, keepdims=True)
+    return cast("Rows", shares)
+
+
+def sigmoid(rows: Rows) -> Rows:
+    """Return 1 / (1 + exp(-x)) of every value."""
+    if isinstance(rows, Tensor):
+        return rows.sigmoid()
+    with np.errstate(over="ignore"):  # 1 / inf is 0
+        return cast("Rows", np.float32(1) / (np.float32(1) + np.exp(-rows)))
 
 
 target_kinds = Resolver[Target]("target")

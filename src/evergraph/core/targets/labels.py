@@ -15,15 +15,17 @@ from evergraph.core.errors import DataError
 from evergraph.core.targets.base import (
     Key,
     Label,
+    Matrix,
     NodeTarget,
+    Rows,
     Tallies,
     Target,
     are_names,
     check_id,
+    sigmoid,
     target_kinds,
 )
 from evergraph.core.targets.measures import THRESHOLD, Metric, average_precision, macro_f1, micro_f1
-from evergraph.core.targets.shares import Matrix, Rows, sigmoid
 
 
 @dataclass(frozen=True)

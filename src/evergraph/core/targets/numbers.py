@@ -12,9 +12,17 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.core.targets.base import Key, Label, NodeTarget, Tallies, Target, target_kinds
+from evergraph.core.targets.base import (
+    Key,
+    Label,
+    Matrix,
+    NodeTarget,
+    Rows,
+    Tallies,
+    Target,
+    target_kinds,
+)
 from evergraph.core.targets.measures import Metric, mean_absolute_error, r2
-from evergraph.core.targets.shares import Matrix, Rows
 
 
 @dataclass(frozen=True)

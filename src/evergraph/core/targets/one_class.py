@@ -14,15 +14,17 @@ from evergraph.core.errors import DataError
 from evergraph.core.targets.base import (
     Key,
     Label,
+    Matrix,
     NodeTarget,
+    Rows,
     Tallies,
     Target,
     are_names,
     check_id,
+    softmax,
     target_kinds,
 )
 from evergraph.core.targets.measures import Metric, balanced_accuracy, plain_accuracy
-from evergraph.core.targets.shares import Matrix, Rows, softmax
 
 UNLABELLED = -1
 

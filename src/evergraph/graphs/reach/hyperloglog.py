@@ -27,7 +27,7 @@ TOP = 40
 MOST_REGISTERS = 1 << 15
 LEAST_REGISTERS = 8
 SEED = 0x9E3779B97F4A7C15
-_BLOCK = 1 << 20
+_NODES_PER_BLOCK = 1 << 20
 REGISTERS = 512
 # Registers processed together. A row of them is read at random: the wider, the fewer reads.
 MOST_WIDE = 256
@@ -46,8 +46,8 @@ def hashed(nodes: int, registers: int, *, seed: int = SEED) -> tuple[Tensor, Ten
     its high 48, so that rank r has a chance of 2^-r.
     """
     column, rank = torch.empty(nodes, dtype=torch.int16), torch.empty(nodes, dtype=torch.uint8)
-    for start in range(0, nodes, _BLOCK):
-        stop = min(start + _BLOCK, nodes)
+    for start in range(0, nodes, _NODES_PER_BLOCK):
+        stop = min(start + _NODES_PER_BLOCK, nodes)
         hashes = splitmix64(np.arange(start, stop, dtype=np.uint64), seed)
         low = hashes & np.uint64(registers - 1)
         _, bits = np.frexp((hashes >> np.uint64(16)).astype(np.float64))

@@ -15,9 +15,9 @@ from evergraph.memory.samplers.base import Budgets, Candidates, Sampler, sampler
 from evergraph.topology.rowwise import unit_rows
 
 # Candidates whose features are held at a time.
-BLOCK = 4096
+ROWS_PER_BLOCK = 4096
 # Entries of a block of residuals, whatever the number of classes.
-CELLS = BLOCK * 64
+CELLS_PER_BLOCK = ROWS_PER_BLOCK * 64
 
 Map = Callable[[Tensor], Tensor]
 STARTS = ("herding", "uniform")
@@ -119,7 +119,11 @@ class DistributionMatchingSampler(CondensingSampler):
         expand = self._expansion(candidates.embeddings, generator=generator)
         classes = labels.unique()
         real = averaging(candidates.labels.to(labels.device), classes)
-        parts = zip(real.split(BLOCK, dim=1), candidates.embeddings.split(BLOCK), strict=True)
+        parts = zip(
+            real.split(ROWS_PER_BLOCK, dim=1),
+            candidates.embeddings.split(ROWS_PER_BLOCK),
+            strict=True,
+        )
         means = sum(weights @ expand(rows) for weights, rows in parts)
         own = averaging(labels, classes)
         return lambda vectors: (own @ expand(vectors) - means).square().sum()
@@ -197,7 +201,7 @@ def _gradients(rows: Tensor, targets: Tensor, weights: Tensor, heads: Tensor) ->
     heads: [heads, dims + 1, classes];  -> [chosen classes, heads, classes, dims]
     """
     classes = heads.shape[2]
-    block = max(1, CELLS // (len(heads) * classes))
+    block = max(1, CELLS_PER_BLOCK // (len(heads) * classes))
     total = rows.new_zeros(len(weights), len(heads), classes, rows.shape[1])
     for part, own, share in zip(
         rows.split(block), targets.split(block), weights.split(block, dim=1), strict=True

@@ -30,7 +30,7 @@ class MeanFeatureSampler(Sampler):
 
 
 # Candidates whose distances to all others are held at a time.
-BLOCK = 1024
+ROWS_PER_BLOCK = 1024
 
 
 @samplers.register
@@ -60,7 +60,9 @@ class EmbeddingCoverageSampler(Sampler):
         radius = self.radius * float(distance if len(embeddings) else 0.0)
         counts = [
             ((torch.cdist(part, embeddings) < radius) & (own[:, None] != labels)).sum(1)
-            for part, own in zip(embeddings.split(BLOCK), labels.split(BLOCK), strict=True)
+            for part, own in zip(
+                embeddings.split(ROWS_PER_BLOCK), labels.split(ROWS_PER_BLOCK), strict=True
+            )
         ]
         ties = torch.rand(len(candidates), dtype=torch.float64, generator=generator)
         return torch.cat(counts).double().cpu() + ties if counts else ties

@@ -23,7 +23,6 @@ from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import written_aside
 from evergraph.tables.choices import OTHERS, Columns, Encoder, registered
 from evergraph.tables.scheme import Scheme
-from evergraph.topology import topologies
 
 CHECK = "sha256"
 logger = logging.getLogger(__name__)
@@ -36,11 +35,18 @@ def with_check(content: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, CHECK: hashlib.sha256(text.encode()).hexdigest()}
 
 
-def read_checked(path: Path, *, checked: int | None = None) -> dict[str, Any]:
-    """Return the object in a file; raise ``DataError`` if it is damaged.
+def read_checked(path: Path) -> dict[str, Any]:
+    """Return the object in a file that has its own checksum; raise ``DataError`` if damaged."""
+    content = read_object(path)
+    if CHECK not in content:
+        raise DataError(f"{path}: has lost its checksum: restore it from a backup")
+    if content != with_check(content):
+        raise DataError(f"{path}: does not match its checksum: restore it from a backup")
+    return content
 
-    checked: the format whose files must have a checksum; earlier versions wrote none.
-    """
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file, whose checksum may be elsewhere."""
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
@@ -50,10 +56,6 @@ def read_checked(path: Path, *, checked: int | None = None) -> dict[str, Any]:
         raise DataError(f"{path}: is not JSON ({reason}): restore it from a backup") from None
     if not isinstance(content, dict):
         raise DataError(f"{path}: must be a JSON object, not {type(content).__name__}")
-    if CHECK in content and content != with_check(content):
-        raise DataError(f"{path}: does not match its checksum: restore it from a backup")
-    if CHECK not in content and checked is not None and content.get("format") == checked:
-        raise DataError(f"{path}: has lost its checksum: restore it from a backup")
     return content
 
 
@@ -87,7 +89,7 @@ def lock_folder(folder: Path) -> FileLock:
 
 
 FORMAT_FILE = "evergraph-learner.json"
-FORMAT = 4  # 1 to 3, of other heads, were never released
+FORMAT = 4
 
 
 def stored_parameters(folder: Path) -> dict[str, Any] | None:
@@ -95,7 +97,7 @@ def stored_parameters(folder: Path) -> dict[str, Any] | None:
     path = folder / FORMAT_FILE
     if not path.exists():
         return None
-    content = read_checked(path, checked=FORMAT)
+    content = read_checked(path)
     version, parameters = content.get("format"), content.get("parameters")
     if version != FORMAT:
         raise DataError(
@@ -105,10 +107,6 @@ def stored_parameters(folder: Path) -> dict[str, Any] | None:
         )
     if not isinstance(parameters, dict):
         raise DataError(f"{path}: must hold the parameters of a learner: restore it from a backup")
-    topology = parameters.get("topology")
-    if isinstance(topology, dict):  # its parameters may have older names
-        known = topologies.current(str(topology.get("name")), topology)
-        parameters = parameters | {"topology": known}
     return parameters
 
 

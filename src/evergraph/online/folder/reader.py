@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evergraph.core.errors import DataError
 from evergraph.online.folder.journal import Journal
-from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in, read_checked
+from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in, read_object
 from evergraph.online.folder.recovery import UnappliedError, open_journal, recover, replay
 from evergraph.online.folder.snapshot import ABOUT, snapshots_in, taken_at
 from evergraph.online.folder.status import FolderStatus, Progress
@@ -107,7 +107,7 @@ class FolderReader:
             return False
         self._first, newest = first, self._newest()
         try:
-            there = read_checked(self.path / f"snapshot-{newest}" / ABOUT) if newest else {}
+            there = read_object(self.path / f"snapshot-{newest}" / ABOUT) if newest else {}
         except DataError:  # just replaced: checked again when deltas are dropped
             return False
         return int(there.get("base", 0)) > int(self.learner.about().get("base", 0))

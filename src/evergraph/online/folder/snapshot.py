@@ -22,7 +22,7 @@ from evergraph.core.errors import DataError, ResourceError
 from evergraph.core.file_lock import remove_left
 from evergraph.core.mapped import MappedTensor, disk_is_enough
 from evergraph.graphs.graph_folder import checksum
-from evergraph.online.folder.markers import read_checked, sync, with_check
+from evergraph.online.folder.markers import read_checked, read_object, sync, with_check
 from evergraph.online.pieces import PIECE, Pieces, split
 
 STATE, ABOUT, MANIFEST = "state.safetensors", "about.json", "manifest.json"
@@ -139,7 +139,7 @@ def read_snapshot(path: Path) -> Snapshot:
                 raise DataError(f"{file}: its contents have changed since it was written")
         except OSError as error:
             raise DataError(f"{file}: cannot be read ({error.strerror})") from error
-    return Snapshot(manifest["seq"], read_arrays(path / STATE), read_checked(path / ABOUT))
+    return Snapshot(manifest["seq"], read_arrays(path / STATE), read_object(path / ABOUT))
 
 
 def is_whole(folder: Path, seq: int) -> bool:
@@ -153,7 +153,7 @@ def is_whole(folder: Path, seq: int) -> bool:
 def read_manifest(path: Path) -> dict[str, Any]:
     """Return the manifest of a snapshot; raise ``DataError`` if it is damaged."""
     place = path / MANIFEST
-    manifest = read_checked(place, checked=FORMAT)
+    manifest = read_checked(place)
     if manifest.get("format") != FORMAT:
         raise DataError(
             f"{place}: is of format {manifest.get('format')!r}, this version of "
