@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evergraph.cli import options
-from evergraph.cli.inputs import read_ids
+from evergraph.cli.inputs import is_pipe, read_ids
 from evergraph.cli.learner_target import Target, opened
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
@@ -64,7 +64,8 @@ def predict_command(
     if out is not None and out.suffix not in SUFFIXES:
         raise ConfigurationError(f"--out must end in {' or '.join(SUFFIXES)}, not {out.name!r}")
     if [ids is not None, everything, dry].count(True) != 1:
-        raise ConfigurationError("predict needs one of a file of ids, --all and --dry")
+        given = "; new nodes, with --nodes, need --dry" if nodes is not None and not dry else ""
+        raise ConfigurationError(f"predict needs one of a file of ids, --all and --dry{given}")
     if dry != (nodes is not None) or (edges is not None and not dry):
         raise ConfigurationError(
             "--dry, --nodes and --edges belong together: --dry --nodes new.csv, perhaps with "
@@ -72,8 +73,15 @@ def predict_command(
         )
     if not dry and written != TableOptions():
         raise ConfigurationError("options of tables, such as --id, need --dry and --nodes")
-    wanted = None if ids is None else read_ids(ids, integers=integers)
-    with _asked(target, token_file, ca, plugins) as learner:
+    wanted = None
+    if ids is not None:
+        if not is_pipe(ids) and not Path(ids).exists():
+            raise DataError(
+                f"{ids}: no such file of ids; a single node: echo {ids} | evergraph predict "
+                f"{target} -, or evergraph explain {target} {ids}"
+            )
+        wanted = read_ids(ids, integers=integers)
+    with _asked(target, token_file, ca, plugins, new=False) as learner:
         names = _names(learner) if every_class else ()
         known: Sequence[str | int]
         blocks: Iterable[Rows]
@@ -88,7 +96,8 @@ def predict_command(
             blocks = (learner.predict(known[at : at + step], **more) for at in starts)
             if wanted is not None:
                 blocks = list(blocks)  # nothing is written if any id is unknown
-        blocks = blocks or [[]]
+            if not known:
+                blocks = [[]]  # the header alone
         if out is not None and out.suffix == ".parquet":
             _write_parquet(out, blocks, known, learner.classes(), names)
             return
@@ -241,7 +250,8 @@ def explain_command(
     if as_json:
         print_json(found)
         return
-    known = "" if found.get("known") is None else f"; it is labelled {found['known']}"
+    named = "it is labelled" if found["classes"] else "its known value is"
+    known = "" if found.get("known") is None else f"; {named} {found['known']}"
     if found["classes"]:
         share = 100 * found["probabilities"][0]
         say(f"{found['id']}: {found['classes'][0]} with a probability of {share:.1f} %{known}")
@@ -297,7 +307,7 @@ def suggest_command(
     """
     if out is not None and out.suffix != ".csv":
         raise ConfigurationError(f"--out must end in .csv, not {out.name!r}")
-    with _asked(target, token_file, ca, plugins) as learner:
+    with _asked(target, token_file, ca, plugins, new=False) as learner:
         found = learner.suggest(count)
     if out is not None:
         with _csv_writer(out) as writer:

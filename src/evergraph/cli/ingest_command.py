@@ -115,8 +115,8 @@ def ingest_command(
         stream, nodes = None, "-"
     if stream is not None:
         if stream != "-" or sync or any(given is not None for given in (nodes, edges, forget)):
-            said = f"a stream must be - without tables, not {stream!r} with other inputs"
-            raise ConfigurationError(said)
+            said = "tables are given by --nodes and --edges, and a stream by - alone"
+            raise ConfigurationError(f"{said}, not {stream!r}")
         way: dict[str, Any] = {"batch": batch, "every": seconds_of(every), "prefix": key_prefix}
         load_plugins(plugins)
         names = written.names
@@ -277,6 +277,9 @@ def _ingest(
     with receiver.opened(deltas.kind) as learner, StageProgress({"ingest": "deltas"}) as progress:
         if not learner.status()["relations"]:
             deltas = deltas.without_relations()
+        width = learner.status()["features"]
+        if deltas.features is None and (not width or (width == 1 and columns is None)):
+            deltas = deltas.of_featureless(learner.knows_nodes)
         if emptying is not None and tables[0] is not None:
             deltas = deltas.without_others(learner.every_id(), emptying=emptying)
         if emptying is not None and tables[1] is not None:

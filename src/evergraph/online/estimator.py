@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,16 +116,20 @@ class Estimator(Part, Closing):
             )
         for name in ("_kept", "applied_", "_reading", "_noted_positions"):
             vars(self).pop(name, None)
-        if y is None and X is not None and (holds_graph(X) or edges is not None):
-            return self.partial_fit(X, edges=edges, **named)
+        by_node = y is None or isinstance(y, Mapping)
+        if by_node and X is not None and (holds_graph(X) or edges is not None):
+            return self.partial_fit(X, labels=y, edges=edges, **named)
         if X is None:
             return self.partial_fit(None, labels=y, edges=edges, **named)
-        return self._learn_rows(X, y, edges=edges, **named)
+        return self._learn_rows(X, y, edges=edges, some=True, **named)
 
-    def _learn_rows(self, X: Any, y: Any, **named: Any) -> Self:
+    def _learn_rows(self, X: Any, y: Any, *, some: bool = False, **named: Any) -> Self:
+        """Learn rows; some: whether to refuse them if none has a target."""
         name = type(self).__name__
         X = checked_rows(X, width=None, name=name)
         labels = row_targets(self.targets, y, len(X), name=name)
+        if some and not any(label is not None for label in labels):
+            raise InvalidRowsError("Input y contains NaN or None alone: no row has a target")
         delta, scheme = self._reader().rows(X, labels, name=name, **named)
         return self._add(
             sorted_by_class(delta) if target_of(self.targets).is_class else delta, scheme

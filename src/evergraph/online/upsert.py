@@ -15,7 +15,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.targets import Target
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.repeats import combined, edge_names
-from evergraph.online.checking import CLASSES, check_parts, check_weights
+from evergraph.online.checking import CLASSES, check_parts, check_weights, with_ones
 from evergraph.online.delta import (
     Delta,
     DeltaResult,
@@ -125,7 +125,7 @@ def only_new(
     is an ordinary delta without a key; repeated, it would be empty.
     """
     width = None if knowledge is None else knowledge.graph.num_features
-    delta = in_columns(delta)
+    delta = with_ones(in_columns(delta), None if knowledge is None else knowledge.graph)
     check_parts(delta, num_features=width, target=target)
     there = (ids.where(delta.nodes) >= 0).numpy()
     known, new = np.flatnonzero(there).tolist(), np.flatnonzero(~there).tolist()
