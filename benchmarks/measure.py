@@ -91,16 +91,6 @@ def extra_peak(work: Callable[[], object]) -> int:
     return max(0, peak - before)
 
 
-def peak_of(work: Callable[[], T]) -> tuple[T, int]:
-    """Return what ``work`` returns, and the highest resident size while it ran, pages of files too.
-
-    As for ``extra_peak``, elsewhere than on Linux it is that of the process's whole life.
-    """
-    _reset_peak()
-    found = work()
-    return found, _peak()
-
-
 def _give_back_freed_memory() -> None:
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's only
@@ -211,11 +201,6 @@ def ms(seconds: float) -> str:
 def times(ratio: float) -> str:
     """Return a ratio."""
     return f"{ratio:,.2f}x" if ratio < 100 else f"{ratio:,.0f}x"
-
-
-def share(part: float, whole: float) -> str:
-    """Return a share in per cent."""
-    return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
 def megabytes(size: float) -> str:
