@@ -13,6 +13,7 @@ import gc
 import multiprocessing
 import os
 import platform
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -172,7 +173,9 @@ def _options(description: str) -> Options:
 
 def report(name: str, title: str, tables: Sequence[Table], *, arguments: Sequence[str] = ()) -> str:
     """Return the whole report: where and how it was measured, then the tables."""
-    command = " ".join(["python", f"benchmarks/{name}.py", *arguments])
+    folder = Path(__file__).parent
+    script = next(folder.rglob(f"{name}.py")).relative_to(folder.parent)
+    command = shlex.join(["python", script.as_posix(), *arguments])
     head = [f"# {title}", "", *(f"- {line}" for line in (*machine(), f"command: `{command}`"))]
     return "\n\n".join(["\n".join(head), *(table.markdown() for table in tables)])
 
