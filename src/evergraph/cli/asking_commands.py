@@ -33,7 +33,8 @@ SHARE = "probability"
 SUFFIXES = (".csv", ".parquet")
 Rows = Sequence[dict[str, Any]]  # predictions as the service returns them
 SHOWN = 3  # classes shown in a table
-PARTS = ("id", "known", "classes", "probabilities", "scores", "voices", "others", "rest", "columns")
+PARTS = ("id", "known", "classes", "probabilities", "scores")
+PARTS = (*PARTS, "voices", "others", "rest", "columns", "values")
 COLUMNS = ("id", "gain", "reach", "uncertainty", "first", "second")
 
 
@@ -228,13 +229,18 @@ def _write_parquet(
             writer.write_table(found)
 
 
+@with_shared_options
 def explain_command(
     target: options.LearnerTarget,
     node: str = argument("The id of a node."),
+    nodes: str | None = option(
+        "A .csv or .parquet of nodes, whose categories and words are then named (default: none)."
+    ),
     count: int = option(
         "How many nodes to list, largest contribution first.", "-n", "--count", default=10, min=1
     ),
     integer: bool = flag("--integer", "The id is an integer, even if a text id reads the same."),
+    written: TableOptions = TableOptions(),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
     as_json: options.AsJson = False,
@@ -242,10 +248,16 @@ def explain_command(
     """Show how much each nearby node, and each column of the table, adds to the scores.
 
     The last line for nodes is the sum of the lines above it: the scores. Their softmax over all
-    classes gives the probabilities. Columns count the node's own values and those around it.
+    classes gives the probabilities. Columns count the node's own values and those around it. A
+    learner keeps no names of categories and words: --nodes names those of its table.
     """
+    more = {}
+    if nodes is not None:
+        if "://" in target:
+            raise ConfigurationError(f"--nodes of explain needs a learner's folder, not {target}")
+        more["table"] = written.tables(nodes, None)[0]
     with _asked(target, token_file, ca, new=False) as learner:
-        found = learner.explain(node, integer=integer, limit=count)
+        found = learner.explain(node, integer=integer, limit=count, **more)
     found = {name: found[name] for name in PARTS if name in found}
     if as_json:
         print_json(found)
@@ -267,6 +279,9 @@ def explain_command(
     if found.get("columns"):
         rows = [[one["column"], *_numbers(one["says"])] for one in found["columns"]]
         print_table(("column", *columns), rows)
+    if found.get("values"):
+        rows = [[one["column"], one["value"], *_numbers(one["says"])] for one in found["values"]]
+        print_table(("column", "value", *columns), rows)
 
 
 def _rows(found: dict[str, Any], *, coded: bool) -> list[list[str]]:

@@ -402,14 +402,29 @@ class ContinualNodeClassifier(Estimator):
         """Return the topology-aware embeddings of nodes.  -> [ids, dims]"""
         return conversion.matrix_like(ids, self.learner_.embed(conversion.as_ids(ids, "ids")))
 
-    def explain(self, node: Any, *, top: int = 3, limit: int = 20) -> Explanation:
-        """Explain a prediction by at most ``limit`` nodes and columns, for ``top`` classes."""
-        scheme = self._home.columns
+    def explain(
+        self,
+        node: Any,
+        *,
+        top: int = 3,
+        limit: int = 20,
+        rows: Any = None,
+        **names: Unpack[ColumnNames],
+    ) -> Explanation:
+        """Explain a prediction by at most ``limit`` nodes and columns, for ``top`` classes.
+
+        rows: a table of nodes as ``partial_fit`` had it; its categories and words are then named,
+        of which a model keeps hashes only. names: of its columns, as in ``partial_fit``.
+        """
+        scheme, values = self._home.columns, None
+        if rows is not None and scheme is not None:
+            values = scheme.values_in(conversion.table_of_nodes(rows, names, self.targets))
         return self.learner_.explain(
             conversion.as_ids([node], "ids")[0],
             top=top,
             limit=limit,
             columns=() if scheme is None else scheme.columns_of_features,
+            values=values,
         )
 
     def suggest(self, n: int, *, among: Any = None) -> tuple[Suggestion, ...]:
