@@ -49,8 +49,6 @@ def test_the_other_tables_say_what_the_results_say(bench, tables):
     for row in csv.DictReader(io.StringIO(csv_text(tables["time"]))):
         seconds = result_of(bench, row)["seconds"]
         assert {part: 2 * float(row[part]) for part in seconds} == seconds
-    (versions,) = csv.DictReader(io.StringIO(csv_text(tables["versions"])))
-    assert versions == {"python": "3.11.7", "torch": "2.13.0", "runs": "5"}
 
 
 def test_latex_is_balanced_and_marks_the_best(tables):

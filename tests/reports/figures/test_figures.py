@@ -16,7 +16,7 @@ from evergraph.reports.comparing import Standing
 from evergraph.reports.figures.critical_difference import critical_difference
 from evergraph.reports.figures.learning import mean_matrix
 from evergraph.reports.figures.picture import Picture, looks_of, spread_apart
-from evergraph.reports.page.frame import inline_svg
+from evergraph.reports.page.page import inline_svg
 from evergraph.reports.runs import grouped
 
 

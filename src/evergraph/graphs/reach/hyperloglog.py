@@ -177,8 +177,20 @@ def sum_registers(
         seen = sweep.collect(everyone, partial(kernel.following, registers=seen), width=block[1])
     sums = torch.empty(2, len(rows), dtype=torch.int64, device=rows.device)
     for part, found in sweep.blocks(rows, partial(kernel.following, registers=seen)):
-        sums[:, part] = kernel.sums(found, TOP)
+        sums[:, part] = register_sums(found)
     return sums
+
+
+def register_sums(registers: Tensor) -> Tensor:
+    """Return Σ 2^(TOP - M) over the nonzero registers M of each row, and the number of zeros.
+
+    registers: uint8 [m, width] -> int64 [2, m]
+    """
+    weights = 1 << (TOP - torch.arange(TOP + 1, device=registers.device))
+    weights[0] = 0
+    parts = registers.split(_SUMMED_ROWS)
+    sums = [torch.stack([weights[part.int()].sum(1), (part == 0).sum(1)]) for part in parts]
+    return torch.cat(sums, dim=1)
 
 
 class NumbaMax:
@@ -212,15 +224,6 @@ class NumbaMax:
         out = registers[rows]
         self._fill(fill_maxima, rows, registers.numpy(), out.numpy())
         return out
-
-    def sums(self, registers: Tensor, top: int) -> Tensor:
-        """Return Σ 2^(top - M) over the nonzero registers M, and the number of zeros.
-
-        registers: uint8 [m, width] -> int64 [2, m]
-        """
-        sums = np.empty((2, len(registers)), dtype=np.int64)
-        in_threads(fill_sums, np.ones(len(registers)), registers.numpy(), top, sums)
-        return torch.from_numpy(sums)
 
     def _fill(self, loop: Callable[..., None], rows: Tensor, *arrays: Any) -> None:
         indptr, places = self._adjacency[0], rows.numpy()
@@ -275,19 +278,6 @@ def fill_maxima(
             e += one
 
 
-def fill_sums(registers: Array, top: int, sums: Array, start: int, stop: int) -> None:
-    """Fill ``sums[:, start:stop]``."""
-    for i in range(start, stop):
-        total, zeros = 0, 0
-        for k in range(registers.shape[1]):
-            if registers[i, k] == 0:
-                zeros += 1
-            else:
-                total += 1 << (top - registers[i, k])
-        sums[0, i] = total
-        sums[1, i] = zeros
-
-
 class TorchMax:
     """The same as ``NumbaMax`` on any device, bit for bit; the width must be a multiple of 8."""
 
@@ -309,14 +299,6 @@ class TorchMax:
         _, entries = row_entries(self._indptr, rows)
         places = self._indices.index_select(0, entries).long()
         return torch.maximum(piecewise_max(registers, places, lengths), _take(registers, rows))
-
-    def sums(self, registers: Tensor, top: int) -> Tensor:
-        """Return Σ 2^(top - M) over the nonzero registers M, and the number of zeros."""
-        weights = 1 << (top - torch.arange(top + 1, device=registers.device))
-        weights[0] = 0
-        parts = registers.split(_SUMMED_ROWS)
-        sums = [torch.stack([weights[p.int()].sum(1), (p == 0).sum(1)]) for p in parts]
-        return torch.cat(sums, dim=1)
 
 
 def piecewise_max(source: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
