@@ -21,7 +21,7 @@ from evergraph.cli.options import (
     seeds_of,
 )
 from evergraph.cli.output import print_json, print_table, say, stops_with
-from evergraph.cli.progress import BenchProgress, spinner
+from evergraph.cli.progress import BenchProgress, span, spinner
 from evergraph.cli.table_options import ColumnOptions, with_shared_options
 from evergraph.core.engine import check_engine
 from evergraph.core.errors import ConfigurationError, ResultsError
@@ -301,8 +301,8 @@ def plan_command(
         (
             nodes,
             str(c.tasks),
-            _time(c.processor),
-            _time(c.clock),
+            span(c.processor),
+            span(c.clock),
             shown(c.memory),
             shown(c.device_memory),
         )
@@ -312,18 +312,7 @@ def plan_command(
     title = f"{config.method.name} on {dataset}, one seed"
     print_table(columns[:used], [row[:used] for row in rows], title)
     if plan.seeds > 1:
-        say(f"{plan.seeds} seeds, one after another: {_time(plan.seeds * plan.seed.clock)}")
-
-
-def _time(seconds: float) -> str:
-    """Format seconds in a readable unit.
-
-    >>> _time(0.04), _time(75), _time(7_300), _time(200_000)
-    ('0.0 s', '75 s', '122 min', '56 h')
-    """
-    if seconds < 120:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 10_800 else f"{seconds / 3600:.0f} h"
+        say(f"{plan.seeds} seeds, one after another: {span(plan.seeds * plan.seed.clock)}")
 
 
 def bench_command(

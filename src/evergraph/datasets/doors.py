@@ -84,7 +84,8 @@ class NamedGraph(Shown):
 
     def _repr_table(self) -> dict[str, object]:
         first = {} if self.ids is None else {"ids": listed(self.ids)}
-        return self.graph._repr_facts() | first | self.graph.more_facts(self.classes)
+        classes = {} if self.classes is None else {"names of classes": listed(self.classes)}
+        return self.graph._repr_facts() | first | classes
 
 
 def numbered_labels(labels: Sequence[Any]) -> tuple[Tensor, tuple[str, ...] | None]:

@@ -258,24 +258,13 @@ def fill_first(
 def fill_maxima(
     indptr: Array, indices: Array, rows: Array, registers: Array, out: Array, start: int, stop: int
 ) -> None:
-    """Raise ``out[start:stop]``; four neighbours at a time keep as many reads in flight."""
-    one, two, three, four = np.uintp(1), np.uintp(2), np.uintp(3), np.uintp(4)
+    """Raise ``out[start:stop]`` to the largest of each register over a row's neighbours."""
     for i in range(start, stop):
-        # Unsigned like the numbers added to them: numba turns a mix of unsigned and signed 64-bit
-        # integers into a float, which cannot be an index.
-        e, end = np.uintp(indptr[rows[i]]), np.uintp(indptr[rows[i] + 1])
         row = out[i]
-        while e + four <= end:
-            a, b = registers[indices[e]], registers[indices[e + one]]
-            c, d = registers[indices[e + two]], registers[indices[e + three]]
+        for e in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            other = registers[indices[e]]
             for k in range(len(row)):
-                row[k] = max(row[k], max(max(a[k], b[k]), max(c[k], d[k])))
-            e += four
-        while e < end:
-            a = registers[indices[e]]
-            for k in range(len(row)):
-                row[k] = max(row[k], a[k])
-            e += one
+                row[k] = max(row[k], other[k])
 
 
 class TorchMax:
