@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from evergraph.reports import collect
 from evergraph.reports.report import tables_of
-from evergraph.reports.runs import grouped
+from evergraph.reports.runs import collect, grouped
 from evergraph.reports.tables.record import Table, csv_text, html_table, latex, markdown
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from evergraph.cli import inputs, options
+from evergraph.cli.inputs import ColumnOptions, with_shared_options
 from evergraph.cli.options import (
     argument,
     bench_of,
@@ -22,7 +23,6 @@ from evergraph.cli.options import (
 )
 from evergraph.cli.output import print_json, print_table, say, stops_with
 from evergraph.cli.progress import BenchProgress, span, spinner
-from evergraph.cli.table_options import ColumnOptions, with_shared_options
 from evergraph.core.engine import check_engine
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.core.extras import require
@@ -171,7 +171,8 @@ def run_command(
             )
         results[0].learner.save(save)
     if report:
-        from evergraph.reports import collect, write_report
+        from evergraph.reports.report import write_report
+        from evergraph.reports.runs import collect
 
         with spinner("drawing the report"):
             page = write_report(collect(folder), folder)  # before printing, which may fail
@@ -194,9 +195,8 @@ FAR_BELOW = 0.05
 
 
 def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
-    from evergraph.reports import Finished, comparison
-    from evergraph.reports.runs import alone
-    from evergraph.reports.tables.accuracy import headline_table
+    from evergraph.reports.runs import Finished, alone
+    from evergraph.reports.tables.accuracy import comparison, headline_table
 
     runs = [Finished(folder / r.config.method.name, r.to_dict()) for r in results]
     for table in (headline_table(alone(runs)), comparison(runs)):
@@ -378,9 +378,8 @@ def bench_command(
 
 
 def _print_rows(rows: list[Row]) -> None:
-    from evergraph.reports import Finished, comparison
-    from evergraph.reports.runs import alone
-    from evergraph.reports.tables.accuracy import failed, headline_table
+    from evergraph.reports.runs import Finished, alone
+    from evergraph.reports.tables.accuracy import comparison, failed, headline_table
 
     searches = []
     for row in rows:
