@@ -83,9 +83,11 @@ class NamedGraph(Shown):
         return {"graph": self.graph, "named": self.ids is not None, "classes": self.classes}
 
     def _repr_table(self) -> dict[str, object]:
-        first = {} if self.ids is None else {"ids": listed(self.ids)}
-        classes = {} if self.classes is None else {"names of classes": listed(self.classes)}
-        return self.graph._repr_facts() | first | classes
+        found: dict[str, object] = dict(self.graph._repr_facts())
+        for name, named in (("ids", self.ids), ("names of classes", self.classes)):
+            if named is not None:
+                found[name] = listed(named)
+        return found
 
 
 def numbered_labels(labels: Sequence[Any]) -> tuple[Tensor, tuple[str, ...] | None]:
@@ -101,7 +103,7 @@ def numbered_labels(labels: Sequence[Any]) -> tuple[Tensor, tuple[str, ...] | No
     (tensor([ 2, -1, -1]), None)
     """
     plain = (each.item() if isinstance(each, np.generic | Tensor) else each for each in labels)
-    known = list(map(OneClass().read, plain))
+    known: list[Any] = list(map(OneClass().read, plain))
     given = [label for label in known if label is not None]
     if given and all(isinstance(label, str) for label in given):
         names = tuple(sorted(set(given)))
