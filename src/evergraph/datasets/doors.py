@@ -84,9 +84,9 @@ class NamedGraph(Shown):
 
     def _repr_table(self) -> dict[str, object]:
         found: dict[str, object] = dict(self.graph._repr_facts())
-        for name, named in (("ids", self.ids), ("names of classes", self.classes)):
-            if named is not None:
-                found[name] = listed(named)
+        for name, values in (("ids", self.ids), ("names of classes", self.classes)):
+            if values is not None:
+                found[name] = listed(values)
         return found
 
 
