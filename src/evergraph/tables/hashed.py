@@ -168,9 +168,9 @@ class ListEncoder(_HashEncoder):
         counts, items = lists(values, name, separator=self.separator)
         matrix, places, names = self._vectors(items)
         found: list[dict[str, Matrix]] = []
-        for own in np.split(places, np.cumsum(counts)[:-1]):
-            times = Counter(own.tolist())
-            found.append({names[n]: matrix[n] * (k / len(own)) for n, k in times.items()})
+        for end, count in zip(np.cumsum(counts), counts, strict=True):
+            times = Counter(places[end - count : end].tolist())
+            found.append({names[n]: matrix[n] * (k / count) for n, k in times.items()})
         return found
 
 
