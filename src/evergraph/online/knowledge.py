@@ -282,6 +282,8 @@ class Knowledge:
             self._touched.append(self.counted.unmarked())
         if refit:
             self._urgent = True
+            whole = self.graph.alive.nonzero().flatten()
+            self._follow(GraphChange(touched=whole, entries=None))
             self._touched.append((self.labels.every != UNLABELLED).nonzero().flatten())
         touched = torch.cat([no_nodes(), *self._touched]).numpy()
         nodes = torch.from_numpy(self.graph.distinct(touched))

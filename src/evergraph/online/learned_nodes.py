@@ -25,6 +25,7 @@ SMALL = 1024  # with fewer labelled nodes, scores are solved after every change
 NEARER = 0.99  # share of the limit below which roundings cannot make a difference
 SHARE = 1 / 16  # of the labelled nodes; once more have changed, scores are solved
 LEAST = 2  # labelled nodes of a class before any of them is left out in turn
+FEW = 64  # nodes that join a class one by one; of more, all its nodes are sorted again
 MOST = 1024  # of a class; a head may use fewer, see ``first``
 Members = list[tuple[int, int]]  # sorted pairs (lot, position)
 
@@ -340,7 +341,7 @@ class HeldBack(KeptArrays):
             spoke = bool(self._first(members))
             for one in left.get(label, []):
                 del members[bisect_left(members, one)]
-            if len(come) > LEAST:
+            if len(come) > FEW:
                 members += come
                 members.sort()
             else:
