@@ -300,7 +300,7 @@ def test_predictions_look_at_nodes_as_they_are(learner):
 def test_a_number_that_is_new_is_no_new_class(monkeypatch):
     monkeypatch.setattr(learned_nodes, "SMALL", 0)
     monkeypatch.setattr(learned_nodes, "SHARE", 1.0)
-    monkeypatch.setattr("evergraph.online.heads.fused.FEW", 0)  # other landmarks do not wait
+    monkeypatch.setattr("evergraph.online.heads.landmark_nodes.FEW", 0)  # other landmarks do not wait
     one = OnlineLearner(head=TargetHead(kind="numbers", width=8), patience=2)
     one.apply(Delta(nodes=(1, 2, 3), features=torch.eye(3), labels=(0.5, 1.5, None)))
     assert solved(one, Delta(late=((3, 2.5),))) == 1
