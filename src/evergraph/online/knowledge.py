@@ -21,9 +21,11 @@ from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.graph.live_shape import LiveShape
 from evergraph.online.heads import OnlineHead
-from evergraph.online.heads.base import Wear, row_blocks, scores_of
+from evergraph.online.heads.base import row_blocks, scores_of
+from evergraph.online.heads.chosen_nodes import HeldBack
+from evergraph.online.heads.solving import Solving, Wear
 from evergraph.online.labels import target_table
-from evergraph.online.learned_nodes import Counted, HeldBack, NodeLabels, Solving
+from evergraph.online.learned_nodes import Counted, NodeLabels
 from evergraph.online.pieces import Pieces, pieces_of
 from evergraph.online.view.page import LiveParts
 from evergraph.training.learner import part_of

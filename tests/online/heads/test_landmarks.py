@@ -9,7 +9,7 @@ from torch import Tensor
 from counted_anew import differences
 from evergraph.closed_form.kernel_map import LEAST
 from evergraph.online.delta import Delta
-from evergraph.online.heads import FusedHead, landmark_nodes
+from evergraph.online.heads import FusedHead, chosen_nodes
 from evergraph.online.learner import OnlineLearner
 from growth import restored
 from live_auto import (
@@ -195,7 +195,7 @@ def counted_anew(one: OnlineLearner) -> OnlineLearner:
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landmark_nodes, "FEW", 4)
+    monkeypatch.setattr(chosen_nodes, "FEW", 4)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -30,8 +30,8 @@ from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.errors import ConfigurationError
 from evergraph.online.graph.live_relations import PARTS
 from evergraph.online.heads.base import OnlineHead, heads, of_classes
+from evergraph.online.heads.chosen_nodes import LandmarkNodes
 from evergraph.online.heads.fused_scorer import FusedScorer
-from evergraph.online.heads.landmark_nodes import LandmarkNodes
 from evergraph.online.state_arrays import Packing
 from evergraph.topology import MixHop, TopologyEncoder
 from evergraph.training.trainer import Objective
