@@ -32,8 +32,8 @@ SHARE = "probability"
 SUFFIXES = (".csv", ".parquet")
 Rows = Sequence[dict[str, Any]]  # predictions as the service returns them
 SHOWN = 3  # classes shown in a table
-PARTS = ("id", "known", "classes", "probabilities", "scores")
-PARTS = (*PARTS, "voices", "others", "rest", "columns", "values")
+SCORES = ("id", "known", "classes", "probabilities", "scores")
+PARTS = (*SCORES, "voices", "others", "rest", "columns", "values")
 COLUMNS = ("id", "gain", "reach", "uncertainty", "first", "second")
 
 
