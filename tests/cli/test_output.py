@@ -82,8 +82,8 @@ def test_a_full_stdout_is_one_sentence(tmp_path, monkeypatch):
 
 
 def test_what_a_report_lacks_is_said_before_it_is_drawn(call, tmp_path, monkeypatch):
-    from evergraph.reports import report
     from evergraph.core import extras
+    from evergraph.reports import report
 
     write(tmp_path / "runs" / "tem", result_of([0.5]))
     monkeypatch.setattr(report, "write_report", None)  # drawing would fail in another way
