@@ -3,5 +3,14 @@
 from evergraph.studies import comparison, datasets, fig6, protocols, table2, theorem  # register
 from evergraph.studies.base import Options, Sheet, studies
 
-FILES = (comparison, datasets, fig6, protocols, table2, theorem)
-__all__ = ["FILES", "Options", "Sheet", "studies"]
+__all__ = [
+    "Options",
+    "Sheet",
+    "comparison",
+    "datasets",
+    "fig6",
+    "protocols",
+    "studies",
+    "table2",
+    "theorem",
+]
