@@ -28,6 +28,7 @@ from evergraph.online.monitor import Alarm, OnAlarm, report
 from evergraph.online.plotting import plot
 from evergraph.online.rows import are_rows_with_targets, is_rows
 from evergraph.online.view import Explanation, Status, Suggestion
+from evergraph.online.words import features_with_words
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of
 from evergraph.tables.edges import UNKNOWN_EDGES
@@ -286,7 +287,7 @@ class ContinualNodeClassifier(Estimator):
     ) -> ContinualNodeClassifier:
         """Replace the features of known nodes, as if they had always had these."""
         nodes = conversion.as_ids(ids, "ids")
-        rows = self._reader().read(features, len(nodes)).features
+        rows = features_with_words(self._reader().read(features, len(nodes)))
         return self._submit(Delta(updated=nodes, updated_features=rows, key=key))
 
     def label(self, ids: Any, labels: Any, *, key: str | None = None) -> ContinualNodeClassifier:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from hashlib import blake2b
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -105,6 +105,7 @@ class Counted(KeptArrays):
     Args:
         parts: widths of the parts of a vector.
         tolerance: τ.
+        exact: parts by number of which any change counts.
 
     >>> counted = Counted([1, 1], tolerance=0.1)
     >>> counted.put(torch.tensor([3]), torch.tensor([[1., 2.]]))
@@ -113,8 +114,12 @@ class Counted(KeptArrays):
     (tensor([[1., 2.]]), tensor([[1., 3.]]))
     """
 
-    def __init__(self, parts: Sequence[int], *, tolerance: float = 0.0) -> None:
+    def __init__(
+        self, parts: Sequence[int], *, tolerance: float = 0.0, exact: Collection[int] = ()
+    ) -> None:
         self.tolerance = tolerance
+        self._shares = np.full(len(parts), np.float32(tolerance**2))  # of squared lengths
+        self._shares[list(exact)] = 0
         self._parts = tuple(parts)
         self._starts = [0, *accumulate(parts)][:-1]
         self._slots = GrowingArray(dtype=np.int64)  # by position, starting at 1; 0: not counted
@@ -153,7 +158,7 @@ class Counted(KeptArrays):
     def _reach(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Return the squares of how far parts may move.  [n, dims] -> [n, parts]"""
         lengths = np.add.reduceat(rows * rows, self._starts, axis=1)
-        return np.where(lengths < TINY, -1.0, self.tolerance**2 * lengths)
+        return np.where(lengths < TINY, -1.0, self._shares * lengths)
 
     def drop(self, nodes: Tensor) -> None:
         """Remove nodes that are no longer counted."""

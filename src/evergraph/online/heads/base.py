@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Generator, Tensor
 
+from evergraph.closed_form.own_words import NO_WORDS, WordColumns
 from evergraph.core.resolver import Resolver
 from evergraph.core.targets import Key, Label, Target, target_of
 from evergraph.online.state_arrays import Packing
@@ -98,6 +99,11 @@ class OnlineHead(ABC):
         """Whether the plain feature length stands beside these, see ``KernelMap``."""
         return False
 
+    @property
+    def word_width(self) -> int:
+        """Width of a node's own words beside these, see ``packed_words``; 0 before ``begin``."""
+        return 0
+
     def parts(self, dims: int) -> tuple[int, ...]:
         """Return the widths of the parts of a vector whose moves are measured separately.
 
@@ -105,13 +111,24 @@ class OnlineHead(ABC):
         """
         return (dims,)
 
+    @property
+    def exact_parts(self) -> tuple[int, ...]:
+        """Numbers of the parts of which any change counts, whatever the tolerance."""
+        return ()
+
     @abstractmethod
     def begin(
-        self, dims: int, *, topology: TopologyEncoder, generator: Generator, related: bool = False
+        self,
+        dims: int,
+        *,
+        topology: TopologyEncoder,
+        generator: Generator,
+        related: bool = False,
+        words: WordColumns = NO_WORDS,
     ) -> None:
         """Create what depends on the width of embeddings, before the first delta.
 
-        topology: makes the embeddings; related: whether there are relations.
+        topology: makes the embeddings; related: whether there are relations; words: of nodes
         """
 
     @property

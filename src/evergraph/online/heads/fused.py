@@ -13,6 +13,7 @@ from evergraph.closed_form.answers import Answers
 from evergraph.closed_form.engine import ViewEngine
 from evergraph.closed_form.kernel_map import KernelMap, beside_constant, level_of
 from evergraph.closed_form.landmarks import FEW_COLUMNS
+from evergraph.closed_form.own_words import NO_WORDS, WordColumns
 from evergraph.closed_form.relations import WIDTH
 from evergraph.closed_form.shape import SHAPE_WIDTH
 from evergraph.closed_form.view_map import BLOCK_VALUES, Parts, RandomMap
@@ -23,6 +24,7 @@ from evergraph.closed_form.views import (
     RELATION_CODES,
     RELATIONS,
     SHAPE,
+    WORDS,
     View,
     parse_views,
 )
@@ -121,7 +123,7 @@ class FusedHead(OnlineHead):
         self.balanced = objective == "balanced"
         self.parsed: tuple[View, ...] = () if views is None else parse_views(views)
         self.engine = ViewEngine(balanced=self.balanced, regularisation=regularisation)
-        self._answers = Answers.none()
+        self._answers, self._words = Answers.none(), NO_WORDS
         self._landmarks = torch.zeros(0, dtype=torch.int64)  # positions; -1 for erased ones
         # Nodes of each class when landmarks were chosen.
         self._chosen = torch.zeros(0, dtype=torch.int64)
@@ -144,16 +146,33 @@ class FusedHead(OnlineHead):
     def measured(self) -> bool:
         """Whether features are a few columns, whose magnitude matters."""
         few = self._dims // len(self._hops) <= FEW_COLUMNS
+        few &= not (self.word_width and self._words.alone)
         return few and self.shaped and self.basis == "landmarks" and 0 in self._hops
 
+    @property
+    def word_width(self) -> int:
+        reads = self.basis == "landmarks" and any(0 in view.hops for view in self.parsed)
+        return self._words.width if reads else 0
+
     def parts(self, dims: int) -> tuple[int, ...]:
-        """Return the widths of hops, relations, shape and class codes."""
+        """Return the widths of hops, relations, shape, words and class codes."""
         return tuple(self.engine.map.sizes.values())
 
+    @property
+    def exact_parts(self) -> tuple[int, ...]:
+        return tuple(number for number, part in enumerate(self.engine.map.sizes) if part == WORDS)
+
     def begin(
-        self, dims: int, *, topology: TopologyEncoder, generator: Generator, related: bool = False
+        self,
+        dims: int,
+        *,
+        topology: TopologyEncoder,
+        generator: Generator,
+        related: bool = False,
+        words: WordColumns = NO_WORDS,
     ) -> None:
         """Draw φ."""
+        self._words = words
         self._hops, self._dims, self._related = kept_hops(topology), dims, related
         if self.views is None:
             self.parsed = default_views(self._hops, self.basis, related=related)
@@ -174,6 +193,8 @@ class FusedHead(OnlineHead):
             sizes[SHAPE] = SHAPE_WIDTH
             if self.measured:
                 sizes[LENGTH] = 1
+        if self.word_width:
+            sizes[WORDS] = self.word_width
         if self.code_width:
             sizes[CODES] = CODE_HOPS * self.code_width
             if self._related:
@@ -229,7 +250,9 @@ class FusedHead(OnlineHead):
     def _stand_on(self, nodes: Tensor, parts: Parts, counts: Tensor, level: float | None) -> None:
         self._landmarks, self._chosen = nodes, counts.clone()
         views = self._views_for(int(counts.sum()))
-        self.engine.begin(KernelMap.of(views, parts, level=level), classes=self.num_classes)
+        alone = self._words.alone
+        features = KernelMap.of(views, parts, level=level, words_alone=alone)
+        self.engine.begin(features, classes=self.num_classes)
         self.engine.weigh_classes(counts)
 
     def _views_for(self, labelled: int) -> tuple[View, ...]:

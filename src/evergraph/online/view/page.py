@@ -94,7 +94,7 @@ class LiveParts(NamedTuple):
     codes: LiveCodes | None
     embeddings: LiveEmbeddings
     relations: LiveRelations | None
-    shape_width: int  # of degree and feature length, after relations; 0 without these
+    own_width: int  # of degree, feature length and words, after relations; 0 without these
     classes: IdTable | TargetTable  # targets that were met, which are only ever added
     target: Target
 
