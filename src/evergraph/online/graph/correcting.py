@@ -266,7 +266,7 @@ def _correct_compiled(
         Flat(source.numpy().reshape(-1), width),
         (*lists, () if weights is None else weights),
         kernels.Factors(*smoother.changed, smoother.columns),
-        kernels.Rule(
+        kernels.SumRule(
             int(smoother.self_loops),
             first,
             smoother.scheme == "symmetric",

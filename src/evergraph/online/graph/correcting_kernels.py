@@ -40,7 +40,7 @@ class Factors(NamedTuple):
     right: NDArray[np.float32]  # the diagonal of R
 
 
-class Rule(NamedTuple):
+class SumRule(NamedTuple):
     """When a row is summed anew instead of corrected."""
 
     loops: int  # entries of a row beside its neighbours: 1 with self-loops
