@@ -14,6 +14,7 @@ from torch import Tensor
 
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.notices import say
 from evergraph.core.targets import target_kinds, target_of
 from evergraph.online import conversion
 from evergraph.online.additions import AdditionReader, addition
@@ -28,6 +29,7 @@ from evergraph.online.monitor import Alarm, OnAlarm, report
 from evergraph.online.plotting import plot
 from evergraph.online.rows import are_rows_with_targets, is_rows
 from evergraph.online.view import Explanation, Status, Suggestion
+from evergraph.online.view.page import CHANCE
 from evergraph.online.words import features_with_words
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of
@@ -95,6 +97,7 @@ class ContinualNodeClassifier(Estimator):
     """
 
     _reading: Sequence[dict[str, str]] = ()
+    _chance_said = False  # whether it was said that nothing is better than chance
     _noted_positions = False  # whether the notice that names are ignored was given
 
     def __init__(  # noqa: PLR0913
@@ -319,6 +322,9 @@ class ContinualNodeClassifier(Estimator):
     def _submit(self, delta: Delta) -> ContinualNodeClassifier:
         before = self.learner_.status().seq
         self.applied_ = self._home.submit(delta)
+        if self.learner_.status().better_than_chance is False and not self._chance_said:
+            self._chance_said = True
+            say("labels", CHANCE)
         if self.on_alarm is not None:
             report(self.learner_.alarms(), self.on_alarm, after=before)
         return self

@@ -145,6 +145,7 @@ class LearnerState(LearnerView):
             relations=self.head.takes_relations and (known is None or known.relations is not None),
             solved=self._solved,
             undirected=self.undirected,
+            better_than_chance=self.head.better_than_chance,
         )
         if known is None:
             return Page(status, (), torch.zeros(0, dtype=torch.bool), None, None, 0, target)

@@ -44,7 +44,8 @@ def differing(learner: OnlineLearner) -> Iterator[str]:
     if known is None:
         return
     twin = OnlineLearner.from_parameters(learner.parameters)
-    fresh = twin._begun(known.graph.num_features, related=known.relations is not None)
+    shown = {"related": known.relations is not None, "words": known.word_columns}
+    fresh = twin._begun(known.graph.num_features, **shown)
     yield from _vectors(known, fresh)
     labelled = (known.labels.every != UNLABELLED).nonzero().flatten()
     counts = torch.bincount(known.labels.of(labelled), minlength=len(known.labels.counts_))

@@ -165,6 +165,11 @@ class OnlineHead(ABC):
         """Forget learned nodes."""
 
     @property
+    def better_than_chance(self) -> bool | None:
+        """Whether nodes left out are predicted better than by chance; None if that is not known."""
+        return None
+
+    @property
     def most_weighed(self) -> int:
         """How many nodes it leaves out in turn."""
         return 0

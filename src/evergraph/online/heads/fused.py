@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from evergraph.closed_form.answers import Answers
+from evergraph.closed_form.chance import is_better
 from evergraph.closed_form.engine import ViewEngine
 from evergraph.closed_form.kernel_map import KernelMap, beside_constant, level_of
 from evergraph.closed_form.landmarks import FEW_COLUMNS
@@ -281,6 +282,10 @@ class FusedHead(OnlineHead):
     def sizes(self) -> Tensor | None:
         """Return Σ ‖φ_v‖² of every view."""
         return torch.stack([each.gram_.diagonal().sum() for each in self.engine.sums_])
+
+    @property
+    def better_than_chance(self) -> bool | None:
+        return is_better(self.engine.lead_)
 
     def restart(self) -> None:
         self.engine.clear()
