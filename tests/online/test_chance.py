@@ -35,6 +35,15 @@ def test_it_is_said_once_where_nothing_is_better_than_chance(kind, learnable, ca
     assert model.status().better_than_chance is learnable
 
 
+def test_a_rare_class_that_no_node_is_given_may_be_known_better_than_by_chance():
+    draws = np.random.default_rng(0)
+    rare = draws.random(400) < 0.05
+    rows = draws.normal(size=(400, 4)) + 0.8 * rare[:, None]
+    model = ContinualNodeClassifier(objective="plain")
+    model.partial_fit(list(range(400)), rows, rare.tolist())
+    assert model.status().better_than_chance
+
+
 def test_few_labels_say_nothing_about_chance(caplog):
     rows, labels = told("class", learnable=False)
     model = ContinualNodeClassifier().partial_fit(list(range(20)), rows[:20], labels[:20])

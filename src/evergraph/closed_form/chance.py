@@ -21,38 +21,18 @@ def is_better(lead: float) -> bool | None:
     return None if math.isnan(lead) else lead > LEAD
 
 
-def class_lead(given: Tensor, right: Tensor) -> float:
-    """Return how far class-balanced accuracy is above that of answers that know nothing.
-
-    These give class c a share p_c of the time whatever is right, so they have accuracy p_c for
-    class c, Σ_c p_c / C in the mean, with variance Σ_c p_c (1 - p_c) / n_c / C².
-
-    given, right: int64 [n]
-
-    >>> right = torch.tensor([0, 1]).repeat(50)
-    >>> class_lead(right, right)  # (1 - 0.5) / √(2 · 0.25 / 50 / 4)
-    10.0
-    >>> class_lead(torch.zeros_like(right), right)  # the same for all
-    0.0
-    """
-    classes, where = right.unique(return_inverse=True)
-    if len(right) < FEWEST_ANSWERS or len(classes) < 2:
-        return math.nan
-    sizes = torch.bincount(where).double()
-    found = torch.stack([(given == c).double().mean() for c in classes])  # p
-    hits = torch.bincount(where, (given == right).double(), len(classes)) / sizes
-    spread = float((found * (1 - found) / sizes).sum().sqrt())
-    return float((hits - found).sum()) / spread if spread else 0.0
-
-
-def value_lead(given: Tensor, right: Tensor) -> float:
+def lead_over_chance(given: Tensor, right: Tensor) -> float:
     """Return how far the best column correlates with what is right: r √n, less for more columns.
 
-    Of K columns that know nothing the best reaches about √(2 ln K).  float [n, K] each
+    Of K columns that know nothing the best reaches about √(2 ln K). Columns are numbers, or the
+    probability of a class and whether a node has it: a rare class, which no node is given, may well
+    be known better than by chance.  float [n, K] each; NaN for few answers
 
     >>> right = torch.arange(100.0)[:, None]
-    >>> round(value_lead(right, right), 6), value_lead(-right, right) < 0
+    >>> round(lead_over_chance(right, right), 6), lead_over_chance(-right, right) < 0
     (10.0, True)
+    >>> round(lead_over_chance(right.expand(-1, 2), right.expand(-1, 2)), 6)  # 10 - √(2 ln 2)
+    8.82259
     """
     rows, columns = right.shape
     if rows < FEWEST_ANSWERS or not columns:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.answers import Answers
-from evergraph.closed_form.chance import class_lead
+from evergraph.closed_form.chance import lead_over_chance
 from evergraph.closed_form.counting import count_views
 from evergraph.closed_form.fusing import Fused, fused_weights, mixture_loss
 from evergraph.closed_form.kernel_map import KernelMap
@@ -238,7 +238,9 @@ class ViewEngine:
         mixed = scores @ self.fused_.weights + self.fused_.offsets
         if allowed is not None:
             mixed.masked_fill_(~allowed, -math.inf)
-        return class_lead(mixed.argmax(1), labels) if len(labels) else math.nan
+        met, right = labels.unique(return_inverse=True)
+        known = torch.nn.functional.one_hot(right, len(met)) if len(met) > 1 else mixed[:0, :0]
+        return lead_over_chance(mixed.softmax(1)[: len(known), met], known)
 
     def _solved_by(self, answers: Answers) -> tuple[list[Tensor], Tensor]:
         """Return V of all views and scores, with λ chosen by answers that were held back."""

@@ -11,7 +11,7 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from evergraph.closed_form.answers import Answers
-from evergraph.closed_form.chance import value_lead
+from evergraph.closed_form.chance import lead_over_chance
 from evergraph.closed_form.engine import ViewEngine
 from evergraph.closed_form.fusing import PRIOR, Fused
 from evergraph.closed_form.leave_one_out import Halves, Sample
@@ -115,7 +115,7 @@ class ValueEngine(ViewEngine):
     def _lead(self, scores: Tensor, answers: Answers) -> float:
         if scores.shape[:2] != answers.labels.shape:
             return math.nan
-        return value_lead(scores @ self.fused_.weights, answers.labels)
+        return lead_over_chance(scores @ self.fused_.weights, answers.labels)
 
     def mixture(self, scores: Tensor, answers: Answers, _: Sequence[int]) -> Fused:
         """Return weights a ≥ 0 of the views with the least squared error, and intercepts b.
