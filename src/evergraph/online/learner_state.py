@@ -246,7 +246,7 @@ class LearnerState(LearnerView):
 
     def about(self) -> dict[str, Any]:
         """Return the rest of the state, as JSON can hold it."""
-        kept = {"seq": self._seq, "solved": self._solved}
+        kept: dict[str, Any] = {"seq": self._seq, "solved": self._solved}
         if self._ids.base:
             kept["base"] = self._ids.base
         kept["num_features"] = self.status().features
