@@ -354,20 +354,6 @@ def test_types_and_relations_by_hand():
         reader.read(b'{"edge": ["a", "b"], "relation": 3}', 8)
 
 
-@pytest.mark.parametrize("batch", [1, 9])
-def test_batches_of_relations_give_one_outcome(batch):
-    kept, whole = (Kept(FusedHead(width=16)) for _ in range(2))
-    LineStream(kept, batch=batch).take_in(written(TYPED))
-    LineStream(whole).take_in(written(TYPED))
-    learners = [kept.learner, whole.learner]
-    assert [one.status().nodes for one in learners] == [3, 3]
-    one, other = (learner.predict_proba(["a", "b", "c"])[1] for learner in learners)
-    assert torch.allclose(one, other, atol=5e-3, rtol=0)  # as far as the tolerance lets nodes move
-    plain = [{k: v for k, v in line.items() if k != "type"} for line in TYPED]
-    with pytest.raises(DataError, match=r"line 4: .*began without them"):
-        LineStream(Kept(FusedHead(width=16)), batch=batch).take_in(written(plain))
-
-
 @pytest.mark.parametrize(
     ("kind", "told", "wrong"), [("labels", ["x", "y"], "x"), ("numbers", 2.5, [1])]
 )
