@@ -20,6 +20,7 @@ from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.graph.live_shape import LiveShape
+from evergraph.online.graph.neighbour_lists import distinct
 from evergraph.online.heads import OnlineHead
 from evergraph.online.heads.base import Wear, row_blocks, scores_of
 from evergraph.online.labels import target_table
@@ -284,7 +285,7 @@ class Knowledge:
             self._urgent = True
             self._touched.append((self.labels.every != UNLABELLED).nonzero().flatten())
         touched = torch.cat([no_nodes(), *self._touched]).numpy()
-        nodes = torch.from_numpy(self.graph.distinct(touched))
+        nodes = torch.from_numpy(distinct(touched))
         new = self.labels.of(nodes)
         old = new.clone()  # the classes with which the head has learned them
         for changed, before in reversed(self._relabelled):

@@ -128,7 +128,7 @@ def failure(error: Exception, scope: Scope, folder: Path | None = None) -> Respo
     return answer({"error": sentence}, status, headers)
 
 
-def let_go(error: BaseException | None) -> None:
+def clear_frames(error: BaseException | None) -> None:
     """Clear the frames that an error and its causes passed through; they keep their lines.
 
     The frames hold bodies and what was parsed of them. A future and the error in it refer to each

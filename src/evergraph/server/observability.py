@@ -27,8 +27,7 @@ from prometheus_client.registry import Collector
 
 from evergraph.core.extras import own_version
 from evergraph.online.delta import PARTS
-from evergraph.server.http import HEADERS, REQUEST_ID, failure, let_go
-from evergraph.server.workers import Turns
+from evergraph.server.http import HEADERS, REQUEST_ID, clear_frames, failure
 
 if TYPE_CHECKING:
     from fastapi import Request
@@ -237,7 +236,6 @@ class Observed:
         self._metrics = metrics
         self._access_log = access_log
         self._folder = folder
-        self._turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
@@ -247,8 +245,6 @@ class Observed:
         began, status, name = time.perf_counter(), 0, request_id_of(scope)
         REQUEST_ID.set(name)  # no reset needed: the task ends with the request
         address = (scope.get("client") or "?")[0]
-        if (turn := self._turns.take(address)) is not None:
-            await turn
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -264,7 +260,7 @@ class Observed:
             if status:  # the answer has begun: uvicorn hangs up
                 raise
             answer = failure(error, scope, self._folder)
-            let_go(error)
+            clear_frames(error)
             await answer(scope, receive, sending)
         finally:
             status = status or 500

@@ -112,7 +112,6 @@ class GrowingGraph(KeptArrays):
         self._features = GrowingArray(num_features)
         self._alive = GrowingArray(dtype=np.bool_)
         self.kept = {"features": self._features, "alive": self._alive}
-        self._marks = GrowingArray(dtype=np.int64)
         self._tally = GrowingArray(dtype=np.int32)  # all zero between changes
         self.into = NeighbourLists()
         self.out_of = self.into if undirected else NeighbourLists()
@@ -165,7 +164,7 @@ class GrowingGraph(KeptArrays):
         assert features.shape[1] == self.num_features, "features are as wide as those of the graph"
         old = self.num_nodes
         if len(features):
-            for array in (self._features, self._alive, self._marks, self._tally, *self._both):
+            for array in (self._features, self._alive, self._tally, *self._both):
                 array.extend(len(features))
             self.features[old:] = features
             self._alive.array[old:] = True
@@ -257,16 +256,7 @@ class GrowingGraph(KeptArrays):
     def gatherers(self, nodes: Tensor) -> Tensor:
         """Return nodes and their out-neighbours, ascending, each once.  int64 [found]"""
         _, near = self.out_of.rows(nodes.numpy())
-        return torch.from_numpy(self.distinct(np.concatenate([nodes.numpy(), near])))
-
-    def distinct(self, met: Array) -> Array:
-        """Return positions ascending, each once.  int64 [n] -> int64 [distinct]"""
-        # Each position is marked with the index of its last occurrence and kept only there, so that
-        # duplicates need not be sorted.
-        indices = np.arange(len(met))
-        self._marks.array[met] = indices
-        found: Array = np.sort(met[self._marks.array[met] == indices])
-        return found
+        return torch.from_numpy(distinct(np.concatenate([nodes.numpy(), near])))
 
     @property
     def tally(self) -> Array:
@@ -339,13 +329,12 @@ class GrowingGraph(KeptArrays):
         return super().pieces() | self.into.pieces()
 
     def arrays(self) -> Iterator[GrowingArray]:
-        yield from (*super().arrays(), self._marks)
+        yield from super().arrays()
         for lists in self._both:
             yield from lists.arrays()
 
     def restore(self, state: dict[str, Tensor]) -> None:
         super().restore(state)
-        self._marks.restore(torch.zeros(len(state["alive"]), dtype=torch.int64))
         self._tally.restore(torch.zeros(len(state["alive"]), dtype=torch.int32))
         self.into.restore(state)
         if not self.undirected:

@@ -23,6 +23,7 @@ from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_embeddings import REPLACED, ROWS, HopStates
 from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.graph.live_smoother import ROUNDING, LiveSmoother
+from evergraph.online.graph.neighbour_lists import distinct
 from evergraph.topology import MixHop
 from evergraph.topology.rowwise import unit_rows
 
@@ -116,7 +117,7 @@ class LiveCodes(KeptArrays):
         affected.append(near)
         if self.relations is not None:
             affected.append(self._gather_along(self.relations, change, nodes))
-        felt = torch.from_numpy(graph.distinct(torch.cat(affected).numpy()))
+        felt = torch.from_numpy(distinct(torch.cat(affected).numpy()))
         self._remove_own(graph, felt, near)
         return felt
 
@@ -143,7 +144,7 @@ class LiveCodes(KeptArrays):
         bare = felt.numpy()[own[felt.numpy()] == 0]  # among them those that were replaced
         if len(bare):
             self._hops.recompute(torch.from_numpy(bare[drift[bare] == REPLACED]))
-            near = torch.from_numpy(graph.distinct(np.concatenate([near.numpy(), bare])))
+            near = torch.from_numpy(distinct(np.concatenate([near.numpy(), bare])))
         own[near.numpy()] = self._own_share(graph, near)
         unclear, drifted = self._unclear(graph, felt[self._coded.tensor[felt]])
         self._hops.recompute(drifted)

@@ -17,6 +17,7 @@ from evergraph.online.graph.correcting import ChangedRows, Direct, correct, diff
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks, taken
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_smoother import DRIFT, LiveSmoother
+from evergraph.online.graph.neighbour_lists import distinct
 from evergraph.online.graph.pushing import push
 from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
@@ -124,7 +125,7 @@ class HopStates(KeptArrays):
         used = [hops[hop] for hop in self.topology.assembled]
         if len(used) == 1:
             return used[0]
-        return torch.from_numpy(graph.distinct(torch.cat(used).numpy()))
+        return torch.from_numpy(distinct(torch.cat(used).numpy()))
 
     def _send(self, moved: ChangedRows, hop: int) -> ChangedRows:
         """Recompute the messages of nodes to the next hop, and return old and new ones."""
@@ -144,7 +145,7 @@ class HopStates(KeptArrays):
         graph = self._graph
         seeds = sent.nodes.numpy()
         if sent.differences is None:  # else touched nodes are among them
-            seeds = graph.distinct(np.concatenate([seeds, change.touched.numpy()]))
+            seeds = distinct(np.concatenate([seeds, change.touched.numpy()]))
         # Pairs of a difference and a row, which is not known yet.
         pairs = int(graph.out_of.lengths(seeds).sum())
         rows = min(pairs, graph.num_nodes)

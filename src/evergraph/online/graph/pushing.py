@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.graph.neighbour_lists import Entries
+from evergraph.online.graph.neighbour_lists import Entries, distinct
 
 Array = npt.NDArray[Any]
 SORTED = 64  # positions that can be scanned in the time that sorting one more takes
@@ -52,7 +52,7 @@ def push(
         )
         loop = np.ones(len(own), np.float32)
         given = np.concatenate([graph.out_of.weights(nodes), loop, direct.differences])
-        rows = graph.distinct(np.concatenate([nodes, others, owners]))
+        rows = distinct(np.concatenate([nodes, others, owners]))
         where = np.searchsorted(rows, owners)
         order = np.argsort(where, kind="stable")
         indptr = np.concatenate([[0], np.cumsum(np.bincount(where, minlength=len(rows)))])
