@@ -114,7 +114,7 @@ def test_lists_in_pieces_are_the_lists(entries, step):
         expected["indices"] += near
         expected["weights"] += [said[row, column] for column in near]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(neighbour_lists, "_ENTRIES", step)
+        patch.setattr(neighbour_lists, "_PER_PASS", step)
         found = lists.pieces()
         sizes = [len(piece) for piece in found["indices"]]
         assert len(sizes) >= min(len(expected["indices"]) // 10 // step, 1)
@@ -128,7 +128,7 @@ def test_lists_in_pieces_are_the_lists(entries, step):
 
 
 def test_names_in_pieces_are_the_names(monkeypatch):
-    monkeypatch.setattr(identifiers, "_BLOCK", 2)
+    monkeypatch.setattr(identifiers, "_NAMES_PER_PIECE", 2)
     table = IdTable()
     table.add(["a", 7, "größer", "", -1])
     table.remove([7])

@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from evergraph.core.errors import UnknownNodeError
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.view import FEW, Answer, Page
+from evergraph.online.view import NODES_PER_PART, Answer, Page
 from evergraph.server.http import CALLER, RefusedError
 from evergraph.server.routes import after_in
 from evergraph.server.schema import to_json
@@ -176,7 +176,7 @@ def test_what_nobody_waits_for_any_more_ends_with_its_next_step():
 
 
 def test_all_slices_of_an_answer_are_of_one_state(client, monkeypatch):
-    ids, answer = ["a", "c"] * FEW, Page.answer
+    ids, answer = ["a", "c"] * NODES_PER_PART, Page.answer
     expected = client.folder.learner.frozen().answer(["a", "c"], every_class=True)
 
     def then_learn(page, *asked, **options):
@@ -190,7 +190,7 @@ def test_all_slices_of_an_answer_are_of_one_state(client, monkeypatch):
     told = client.post("/v1/predictions", json={"ids": ids, "all": True}).json()
     assert learned
     assert told["seq"] == expected.seq < learned[0].seq
-    shares = [one.probabilities for one in expected.predictions] * FEW
+    shares = [one.probabilities for one in expected.predictions] * NODES_PER_PART
     assert [one["probabilities"] for one in told["predictions"]] == shares
 
 
@@ -316,7 +316,7 @@ def test_what_waits_is_answered_in_one_call_and_each_gets_its_part():
     assert (told.predictions, calls) == (("b",), [1])
 
 
-@pytest.mark.parametrize("count", [1, AT_ONCE, AT_ONCE + 1, FEW + 1, 300])
+@pytest.mark.parametrize("count", [1, AT_ONCE, AT_ONCE + 1, NODES_PER_PART + 1, 300])
 def test_few_and_many_are_told_the_same(lasting, count):
     ids = (["a", "c", 1, 3] * count)[:count]
     told = lasting.post("/v1/predictions", json={"ids": ids, "all": True}).json()
@@ -336,9 +336,9 @@ def test_few_and_many_are_told_the_same(lasting, count):
 @pytest.mark.parametrize("every", [False, True])
 def test_many_are_written_in_blocks_as_they_are_at_once(lasting, every):
     view = lasting.folder.learner.frozen()
-    for count in (0, 1, FEW, 5 * FEW + 1):
+    for count in (0, 1, NODES_PER_PART, 5 * NODES_PER_PART + 1):
         ids = (["a", "c", 1, 3] * count)[:count]
-        answer = view.answer(ids[:FEW], every_class=every)
+        answer = view.answer(ids[:NODES_PER_PART], every_class=every)
         answer = replace(answer, predictions=(answer.predictions * count)[:count])
         told = lasting.post("/v1/predictions", json={"ids": ids, "all": every})
         assert told.content == orjson.dumps(to_json(answer))
@@ -376,7 +376,7 @@ def test_an_answer_of_too_many_numbers_is_refused(serve, first):
 
 def test_a_status_names_some_classes(client, monkeypatch):
     assert client.get("/v1/status").json()["names"] == ["x", "y"]
-    monkeypatch.setattr("evergraph.server.schema.MOST_NAMES", 1)
+    monkeypatch.setattr("evergraph.server.schema.MAX_NAMES", 1)
     told = client.get("/v1/status").json()
     assert (told["names"], told["classes"]) == (["y"], 2)
     pages = [client.get(f"/v1/classes?start={start}&limit=1").json() for start in range(3)]

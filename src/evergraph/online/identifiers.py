@@ -81,9 +81,8 @@ class IdTable:
     def page(self, start: int, limit: int) -> tuple[list[NodeId], int | None]:
         """Return names from a cursor on, and the next cursor, None at the end.
 
-        Following the cursors meets each name once, whatever is added and removed meanwhile. After
-        positions were renumbered (see ``Packing``), a caller must start again from 0: cursors
-        returned since then are at least ``base``, and earlier ones are less.
+        Following the cursors meets each name once, whatever is added and removed meanwhile. Once
+        positions were renumbered (see ``Packing``), earlier cursors are refused.
         """
         if 0 < start < self.base:
             raise DataError(

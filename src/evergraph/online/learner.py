@@ -45,16 +45,10 @@ class OnlineLearner(LearnerState):
             as torch uses; a folder sets it, so that a recovery gives the same bits.
 
     Args:
-        topology: the f_topo, by name, as a table of name and parameters, or as an object; by
-            default the head's choice.
-        head: learns from embeddings, given likewise; by default ``FusedHead``, the live form of
-            ``auto``. An object belongs to this learner from then on.
-        scaling, undirected, seed: see ``ContinualNodeClassifier``.
+        topology, scaling, undirected, seed, tolerance, patience: as of ``ContinualNodeClassifier``.
+        head: likewise; by default ``FusedHead``, the live form of ``auto``. An object belongs to
+            this learner from then on.
         targets: of the nodes, by default those of the head.
-        tolerance: a labelled node is counted again when (a part of) its vector has moved by more
-            than this share of its length since it was last counted; 0 for any move.
-        patience: number of deltas, or batches, after which scores are solved at the latest, see
-            ``Solving``; 1 solves after every delta. ``status().solved`` is the last one included.
 
     >>> from evergraph.online.heads import FusedHead
     >>> learner = OnlineLearner(head=FusedHead(width=64))
@@ -68,10 +62,8 @@ class OnlineLearner(LearnerState):
     def check(self, delta: Delta, ahead: Mapping[NodeId, int] | None = None) -> CheckedDelta:
         """Return a validated delta, which ``apply`` does not check again; raise if it is invalid.
 
-        Deltas that exceed ``bounds`` are rejected here and nowhere else: those of a journal are
-        applied whatever their size.
-
-        ahead: new nodes of earlier deltas in the same batch, with their positions.
+        Deltas beyond ``bounds`` are rejected here only: those of a journal are applied whatever
+        their size. ahead: new nodes of earlier deltas in the same batch, with their positions.
         """
         with self.writing:
             checked = self._fitting(delta, ahead, fresh=True)
@@ -165,9 +157,8 @@ class OnlineLearner(LearnerState):
     def apply_batch(self, deltas: Sequence[Delta]) -> list[DeltaResult]:
         """Apply deltas as one change; see ``Batch`` for those that can be joined.
 
-        Each result has its own ``seq``, nodes and predictions; classes and recomputed embeddings
-        are those of the whole batch. All labels are predicted before any of them is learned. Deltas
-        are validated first, unless ``check`` returned them.
+        All labels are predicted before any of them is learned. Classes and recomputed embeddings
+        are those of the whole batch. Deltas are validated first, unless ``check`` returned them.
         """
         with self.changing(), exactly_threads(self.threads):
             checked = [delta for delta in deltas if isinstance(delta, CheckedDelta)]
@@ -244,8 +235,7 @@ class OnlineLearner(LearnerState):
     ) -> tuple[Settled, Tallies | None, Tensor]:
         """Apply a delta; parts: the deltas that it was merged from.
 
-        -> the effect, what was predicted, and the index of the part that each prediction is of,
-        int64 [n]
+        -> the effect, what was predicted, and the part that each prediction is of, int64 [n]
         """
         knowledge, target = self._knowledge, self.head.target
         if knowledge is None:  # empty deltas, before the first node

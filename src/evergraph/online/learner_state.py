@@ -218,9 +218,9 @@ class LearnerState(LearnerView):
             return found
 
     def packed(self) -> PackedState | None:
-        """Return the state without forgotten nodes and without classes that no node has.
+        """Return the state without forgotten nodes and unused classes, None if there are neither.
 
-        None if there are neither. A learner restored from it gives the same predictions.
+        A learner restored from it gives the same predictions.
         """
         with self.writing:
             if (known := self._knowledge) is None:

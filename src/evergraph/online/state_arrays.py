@@ -3,10 +3,9 @@
 Snapshots may come from anywhere, and compiled code does not check indices: ``check_arrays`` does,
 once, before anything is restored.
 
-Positions are never reused (see ``GrowingGraph``), so a learner whose nodes come and go holds empty
-rows for all nodes it ever had. Since a snapshot holds the complete state, these rows are left out
-there and positions are renumbered (``Packing``). Nodes keep their order; so sums that run in the
-order of positions give the same bits, and the restored learner is the same.
+Positions are never reused (see ``GrowingGraph``), so a learner holds empty rows for all nodes it
+ever had. A purge leaves them out and renumbers positions (``Packing``). Nodes keep their order; so
+sums that run in the order of positions give the same bits.
 """
 
 from __future__ import annotations

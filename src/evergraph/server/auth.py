@@ -20,7 +20,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.server.http import CALLER, RefusedError
-from evergraph.server.observability import audit
+from evergraph.server.observability import address_of, audit
 
 if TYPE_CHECKING:
     from evergraph.server.limits import Limits
@@ -43,10 +43,8 @@ Given = Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
 def read_private(path: Path, called: str) -> bytes:
     """Return the contents of a file of secrets; reject one that others could have read.
 
-    Its group may read it only if it belongs to root and this process does not run as root: that is
-    how systemd and Kubernetes hand secrets to a service. Links are followed.
-
-    called: what the file is, for error messages.
+    Its group may read it if it belongs to root and this process does not run as root: so systemd
+    and Kubernetes hand out secrets.  called: what the file is, for error messages
     """
     try:
         # Without O_NONBLOCK, opening a pipe would wait for a writer.
@@ -76,11 +74,7 @@ def read_private(path: Path, called: str) -> bytes:
 
 @dataclass
 class Tokens:
-    """Tokens and their scopes.
-
-    Attributes:
-        listed: pairs of scope and token; may be replaced while the service runs.
-    """
+    """Tokens and their scopes, which may be replaced while the service runs."""
 
     listed: Sequence[tuple[Scope, str]] = field(default=(), repr=False)
 
@@ -95,10 +89,7 @@ class Tokens:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """Read a file of lines such as ``write 3f9a...``; ``#`` starts a comment.
-
-    Errors never quote a line.
-    """
+    """Read a file of lines such as ``write 3f9a...``; errors never quote a line."""
     # What is not UTF-8 is found below to be no ASCII.
     lines = read_private(path, "token file").decode("utf-8", "replace").splitlines()
     listed: list[tuple[Scope, str]] = []
@@ -172,7 +163,7 @@ class Guard:
 
     def admit(self, request: Request, needed: Scope) -> None:
         """Raise unless a request may do what needs this scope."""
-        address = "?" if request.client is None else request.client.host
+        address = address_of(request)
         if self._tokens is None:
             self._check_rate(address)
             named = request.headers.getlist("host")
@@ -242,10 +233,10 @@ def group_of(address: str) -> str:
 
 
 class Tls:
-    """The service's certificate and key.
+    """The service's certificate and key, PEM files.
 
-    cert: PEM file of the certificate, with intermediate certificates; key: PEM file of its key,
-    readable by its owner only; password_file: its first line is the key's password, if it has one.
+    cert: with intermediate certificates; key: readable by its owner only; password_file: its first
+    line is the key's password, if it has one.
     """
 
     def __init__(self, cert: Path, key: Path, password_file: Path | None = None) -> None:

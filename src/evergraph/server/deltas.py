@@ -64,8 +64,8 @@ class DeltaReader:
     ) -> Steps[Read]:
         """Return the delta in a body, and the scheme by which its columns were read, if any.
 
-        Rejected is what is malformed, is empty or names too many nodes. model: a key of ``DELTAS``;
-        kind: media type; repeated: for edges that it lists several times; told: about its columns.
+        model: a key of ``DELTAS``; kind: media type; repeated: for edges that it lists several
+        times; told: about its columns.
         """
         delta, scheme = yield from self._read(body, model=model, kind=kind, told=told or Told())
         rows, both_ways = len(delta.edges), self._folder.learner.undirected
@@ -142,8 +142,7 @@ class DeltaReader:
     ) -> Read:
         """Return a delta of Arrow with labels and named columns as the learner reads them.
 
-        The first that a learner receives decide how columns are read.  tables: columns by name, of
-        ``features`` and ``updated_features``
+        tables: columns by name, of ``features`` and ``updated_features``
         """
         where = "Arrow"
         delta = replace(delta, labels=tuple(map(self._label, delta.labels)))

@@ -55,10 +55,9 @@ class JsonLines(logging.Formatter):
 
 
 class WarningLimit(logging.Filter):
-    """Limits warnings of one kind per second, so that no client can fill the disk.
+    """Limits warnings of one kind to ``most`` a second, so that no client can fill the disk.
 
-    The next warning that passes says how many were left out. Other levels always pass, the audit
-    lines of changes among them. ``most`` is per second.
+    The next warning that passes says how many were left out. Other levels always pass.
     """
 
     def __init__(self, *, most: int = 50) -> None:
@@ -85,8 +84,7 @@ class WarningLimit(logging.Filter):
 class ThreadedHandler(logging.handlers.QueueHandler):
     """Writes lines on a thread of its own, so that a full pipe holds up no request.
 
-    Lines are formatted by the caller, where the request id is known. If more than ``places`` wait,
-    further lines are lost and counted.
+    The caller formats them, who knows the request id. Beyond ``places`` they are lost and counted.
     """
 
     queue: Queue[Any]

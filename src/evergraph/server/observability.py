@@ -55,7 +55,7 @@ GAUGES = {
     "bytes_since": "Journal bytes since the last snapshot.",
     "keys": "Delta keys kept.",
 }
-OF_PROCESSES = {
+PROCESS_GAUGES = {
     "seq": "Deltas that the answers of the process include.",
     "lag": "Replication lag in deltas.",
     "seconds": "Replication lag in seconds.",
@@ -78,20 +78,16 @@ def request_id_of(scope: Scope) -> str:
 
 
 def audit(event: str, *, level: int = logging.INFO, **facts: object) -> None:
-    """Write a line to the audit log.
+    """Write a line to the audit log: a few words, always the same for one kind of event, and facts.
 
-    event: a few words, always the same for the same kind of event. facts: values that JSON can
-    hold; never a token, and no data of a node.
+    Facts are values that JSON can hold; never a token, and no data of a node.
     """
     pairs = " ".join(f"{name}={value!r}" for name, value in facts.items())
     audited.log(level, "%s", f"{event} {pairs}".strip(), extra={"event": event, "facts": facts})
 
 
 def audit_change(request: Request, delta: Delta, seq: int, seconds: float) -> None:
-    """Audit an applied change: its client, size and sequence number.
-
-    seconds: since the request came. Counts are of what was sent; zeros are left out.
-    """
+    """Audit an applied change: client, counts of what was sent, and seconds since it came."""
     counts = {name: len(getattr(delta, name)) for name in PARTS if name != "late"}
     counts["labels"] = len(delta.labels) - delta.labels.count(None) + len(delta.late)
     audit(
@@ -101,8 +97,13 @@ def audit_change(request: Request, delta: Delta, seq: int, seconds: float) -> No
         key=delta.key,
         **{name: count for name, count in counts.items() if count},
         seconds=round(seconds, 4),
-        address="?" if request.client is None else request.client.host,
+        address=address_of(request),
     )
+
+
+def address_of(request: Request) -> str:
+    """Return where a request comes from."""
+    return "?" if request.client is None else request.client.host
 
 
 class Metrics:
@@ -181,16 +182,13 @@ class ServiceCollector(Collector):
         yield _metric("alarm", "1 while the accuracy alarm is raised.", raised, kind="accuracy")
         yield _metric("build_info", "The version, as a label.", 1, version=own_version())
         found = service.process()
-        for name, meaning in OF_PROCESSES.items():
+        for name, meaning in PROCESS_GAUGES.items():
             value = getattr(found, name)
             yield _metric(f"process_{name}", meaning, value, process="0", role=found.role)
 
 
 def folder_gauges(status: FolderStatus, *, now: float) -> dict[str, tuple[str, float]]:
-    """Return the known metrics of a folder: description and value by name.
-
-    now: in Unix seconds.
-    """
+    """Return the known metrics of a folder, description and value by name; now: in Unix seconds."""
     stopped = status.stopped_since
     since = 0 if stopped is None else round(max(now - stopped, 0.0), 3)
     gauges: dict[str, tuple[str, float]] = {
@@ -218,11 +216,7 @@ def _metric(name: str, meaning: str, value: float, **labels: str) -> Metric:
 
 
 class Observed:
-    """ASGI middleware that gives requests an id, and counts, times, logs and secures answers.
-
-    Exceptions are answered here, too, so that all failures are counted and have an id. folder: of
-    the learner, see ``failure``.
-    """
+    """ASGI middleware: gives requests an id, answers failures, counts, times and logs."""
 
     def __init__(
         self,

@@ -41,10 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class Service:
-    """One learner: changes go through one thread and the journal, readers see the last whole delta.
-
-    The folder is open for writing or read-only, and is closed with the service.
-    """
+    """A learner: changes go through one thread and the journal, readers see whole deltas."""
 
     def __init__(self, folder: LearnerFolder, limits: Limits) -> None:
         self.folder = folder
@@ -85,11 +82,8 @@ class Service:
     ) -> DeltaResult | Upserted:
         """Apply a delta, and return once it is on disk and visible to readers.
 
-        scheme: by which its columns were read, if it had named columns; upsert: apply only what is
-        new of it.
-
-        A delta that is not begun in time is dropped. One that is begun is finished, even if the
-        client no longer waits.
+        scheme: by which its columns were read, if they had names; upsert: apply what is new only.
+        A delta that is not begun in time is dropped; one that is begun is finished.
         """
         self.check_writes()
         folder = self.folder
@@ -122,10 +116,7 @@ class Service:
         self.view = self.folder.learner.frozen()  # shared from the first node on
 
     def fail(self) -> None:
-        """End a process that can no longer write or follow, after answering open requests.
-
-        Its supervisor restarts it, and it recovers from what is on disk by then.
-        """
+        """End a process that can no longer write or follow; its supervisor restarts it."""
         if not self.failed.is_set():
             self.failed.set()
             os.kill(os.getpid(), signal.SIGTERM)
@@ -249,7 +240,7 @@ class Service:
             if kept[name] is not None:
                 kept[name] = without_paths(kept[name], self.folder.path)
         known = asdict(self.view.status())
-        names = list(self.view.classes[-schema.MOST_NAMES :])
+        names = list(self.view.classes[-schema.MAX_NAMES :])
         processes = [asdict(self.process())]
         more = {"names": names, "waiting": self.writer.waiting, "replicas": processes}
         return known | more | kept
@@ -262,8 +253,7 @@ class Service:
     def node(self, text: str, *, integer: bool, limit: int) -> dict[str, Any]:
         """Return the explanation of a node with its neighbourhood.
 
-        text: the id in the URL, tried as a string and then, if it is one, as an integer; integer:
-        whether it can only be an integer.
+        text: the id in the URL, tried as a string and then, if it is one, as an integer.
         """
         view, (first, second) = self.view, ids_of(text, integer)
         scheme = self.folder.columns

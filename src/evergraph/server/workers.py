@@ -36,9 +36,8 @@ STEP_SECONDS = 0.005  # after which a thread goes on with the work of another ca
 class Writer:
     """The thread that changes a learner, with a bounded queue: that of its folder.
 
-    Deltas that wait are applied in batches, calls between them. A change whose client has gone is
-    dropped if it has not begun, so it happens entirely or not at all. ``places`` changes may wait;
-    ``busy`` are the seconds spent on changes.
+    A change whose client has gone is dropped if it has not begun. ``busy`` are the seconds spent on
+    changes.
     """
 
     def __init__(self, folder: LearnerFolder, *, places: int) -> None:
@@ -141,9 +140,8 @@ class _Job(NamedTuple):
 class Pool:
     """A thread for one kind of work, of which callers get equal shares, with a bounded queue.
 
-    Work may come in steps, between which others have their turn. No caller takes more than half of
-    the places. What takes too long is answered with 503 and goes no further than its
-    next step; the thread is not replaced.
+    Work may come in steps, between which others have their turn. What takes too long is answered
+    with 503 and goes no further than its next step.
 
     what: the work in the plural, for error messages; places: calls that may wait; seconds: time for
     a call, waiting included.

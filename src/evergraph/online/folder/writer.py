@@ -38,8 +38,8 @@ logger = logging.getLogger(__name__)
 class FolderWriter:
     """A learner, its journal and its snapshots, in a folder that is open for writing.
 
-    Arguments and attributes are those of ``LearnerFolder``; key_age in seconds. most: deltas, bytes
-    and seconds after which a snapshot is taken.
+    Arguments are those of ``LearnerFolder``; key_age in seconds; most: after which a snapshot is
+    due.
     """
 
     def __init__(
@@ -259,10 +259,7 @@ class FolderWriter:
     def _lent(
         self, packed: PackedState | None = None
     ) -> tuple[int, Mapping[str, Tensor | Pieces], bytes]:
-        """Return what ``_publish`` takes: the state of this moment, of which little is copied.
-
-        packed: a state to write instead of the learner's.
-        """
+        """Return what ``_publish`` takes: the state of this moment, or a packed one."""
         self._journal.keys.flush()  # a recovery will no longer recompute these results
         threads = getattr(self.learner, "threads", None)  # the last digits depend on it
         content = self.learner.about() if packed is None else packed.about
@@ -296,12 +293,8 @@ class FolderWriter:
     def purge(self, *, keys: bool) -> Purged:
         """Keep one snapshot of the current state, and nothing older; see ``LearnerFolder``.
 
-        Deltas wait until it is done. If nodes or classes were dropped, the learner is read back.
-
-        The process may be killed between any two steps. Nothing that a recovery needs is removed
-        before the new snapshot is on disk and was read back. From then on a recovery starts from
-        it, and finds no later delta, or deltas that it includes already: the next purge completes
-        what is left.
+        The process may be killed between any two steps: nothing that a recovery needs is removed
+        before the new snapshot is on disk and was read back. The next purge completes what is left.
         """
         with self._one_snapshot, self.lock:
             self._check_taking()
@@ -335,10 +328,7 @@ class FolderWriter:
             return Purged(self.seq, before, folder_bytes(self.path), places)
 
     def _snapshot_for_good(self) -> PackedState | None:
-        """Take a packed snapshot, unless there is an intact one of the current state already.
-
-        Returns what it holds if nodes or classes were dropped.
-        """
+        """Take a packed snapshot unless there is one; return it if something was dropped."""
         packed: PackedState | None = None
         there = not self.seq or snapshot.is_whole(self.path, self.seq)
         # Replacing a snapshot by one of the same number removes it for a moment. That is not done

@@ -82,14 +82,7 @@ class GrowingGraph(KeptArrays):
 
     A removed node leaves a hole: its position is never used again. As in ``Graph``, an edge
     (source, target) stands in the row of its target. A change costs the length of the rows that it
-    changes, whatever the size of the graph (arrays are copied to larger allocations now and then,
-    at an amortised constant cost).
-
-    Edges weigh 1 unless they are given a weight; weights are kept only if one differs from 1.
-
-    Args:
-        num_features: width of the features.
-        undirected: whether edges are undirected.
+    changes, whatever the size of the graph. Edges weigh 1 unless they are given a weight.
 
     Attributes:
         into: in-neighbours of every node.
@@ -153,13 +146,12 @@ class GrowingGraph(KeptArrays):
         return self.into.weighted
 
     def add(self, features: Tensor, edges: Tensor, weights: Tensor | None = None) -> GraphChange:
-        """Add nodes, and edges between any nodes, new or old.
+        """Add nodes, and edges between any nodes, new or old, which ``check_delta`` has validated.
 
         Duplicates, self-loops and known edges are skipped. With weights, a known edge gets its new
         weight, the last of a repeated edge counts, and an edge of weight 0 is removed.
 
-        features: [new, d], empty to add edges only; edges: integer [2, m] of sources and targets;
-        weights: float32 [m], at least 0. The caller has validated them, see ``check_delta``.
+        features: [new, d]; edges: sources and targets, integer [2, m]; weights: float32 [m]
         """
         assert features.shape[1] == self.num_features, "features are as wide as those of the graph"
         old = self.num_nodes
@@ -233,7 +225,7 @@ class GrowingGraph(KeptArrays):
         return self.into.weights(nodes.numpy())
 
     def weights_of(self, sources: Tensor, targets: Tensor) -> Tensor:
-        """Return the weights of edges, 0 for missing ones; a negative position is no node.
+        """Return the weights of edges, 0 for missing ones and where a position is negative.
 
         int64 [m], int64 [m] -> float32 [m]
         """
@@ -300,10 +292,7 @@ class GrowingGraph(KeptArrays):
         )
 
     def induced(self, nodes: Tensor) -> Graph:
-        """Return the graph of some nodes and the edges among them, renumbered in order.
-
-        nodes: positions, ascending.  int64 [nodes]
-        """
+        """Return the graph of ascending nodes and the edges among them, renumbered in order."""
         wanted = nodes.numpy()
         indptr, columns = self.rows(nodes)
         owners = np.repeat(np.arange(len(nodes)), np.diff(indptr))

@@ -42,15 +42,8 @@ class LiveCodes(KeptArrays):
     Where a node's own code would swamp the rest of N² C, a sum without it is kept instead: see
     ``codes_of_others``.
 
-    With relations, a third part holds the classes of neighbours by relation, B₁C: see
-    ``RelationCodes``.
-
-    dims = 2 x width, or 3 x width with relations.
-
-    Args:
-        width: of a code.
-        seed: of the codes.
-        relations: of the graph, updated by the caller before this is.
+    With relations, which the caller has updated before, a third part holds the classes of
+    neighbours by relation, B₁C: see ``RelationCodes``. Each part is as wide as a code.
 
     >>> graph, codes = GrowingGraph(num_features=1), LiveCodes(width=4)
     >>> codes.name(["x"])
@@ -138,7 +131,7 @@ class LiveCodes(KeptArrays):
     def _remove_own(self, graph: GrowingGraph, felt: Tensor, near: Tensor) -> None:
         """Update what is subtracted, and sum rows without it in which rounding would show.
 
-        felt: nodes whose codes changed; near: those whose share in their own code changed.
+        felt: nodes whose codes changed; near: those whose share in their own code changed
         """
         own, (_, drift) = self._own.array, self._hops.last
         bare = felt.numpy()[own[felt.numpy()] == 0]  # among them those that were replaced

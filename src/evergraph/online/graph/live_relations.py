@@ -35,14 +35,8 @@ class LiveRelations(KeptArrays):
     """[T, B₁X, B₂B₁X] of every node, each part of unit length: see ``RelationHops``.
 
     Changes are recorded as they come (``extend``, ``connect``, ``disconnect``, ``renew``,
-    ``forget``); ``update`` recomputes the vectors they affect. Relations and types are identified
-    by name: new ones may come at any time and do not change existing vectors.
-
-    dims = 3 x width.
-
-    Args:
-        num_features: width of the features.
-        width: of a part.
+    ``forget``); ``update`` recomputes the vectors they affect. New relations and types may come at
+    any time and do not change existing vectors.
 
     >>> live = LiveRelations(num_features=2, width=2)
     >>> live.extend(torch.eye(2), ["paper", "author"])
@@ -111,9 +105,9 @@ class LiveRelations(KeptArrays):
     def connect(
         self, ends: Tensor, relations: Sequence[str], weights: Tensor | None = None
     ) -> None:
-        """Add edges.  ends: int64 [2, edges]; relations: one per edge; weights: float32 [edges]
+        """Add edges, or change their weights; the last of a repeated edge counts, and 0 removes it.
 
-        The last weight of a repeated edge counts; an edge of weight 0 is removed.
+        ends: int64 [2, edges]; relations: one per edge; weights: float32 [edges]
         """
         for name in dict.fromkeys(relations):
             if name not in self.names:  # a new relation gets lists
@@ -141,7 +135,7 @@ class LiveRelations(KeptArrays):
             self._touch(along.delete(targets, sources), against.delete(sources, targets))
 
     def weights_of(self, ends: Tensor, relations: Sequence[str]) -> Tensor:
-        """Return the weights of edges, 0 for missing ones; a negative position is no node.
+        """Return the weights of edges, 0 for missing ones and where a position is negative.
 
         ends: int64 [2, edges]; relations: one per edge -> float32 [edges]
         """
@@ -182,10 +176,7 @@ class LiveRelations(KeptArrays):
         return torch.from_numpy(distinct(met))
 
     def update(self) -> Tensor:
-        """Recompute the vectors that changes since ``clear`` affect; call ``clear`` afterwards.
-
-        -> nodes of these vectors, int64 [n], ascending
-        """
+        """Recompute vectors that changes since ``clear`` affect; return their nodes, ascending."""
         first = torch.cat([self.touched, self.gatherers(self._other)]).unique()
         self._near.changing(first.numpy())
         for rows in blocks(len(first), ROWS):

@@ -33,11 +33,7 @@ class LiveSmoother(KeptArrays):
 
     A row is summed in the order of its neighbours' positions, so that its bits depend neither on
     the storage of the graph nor on the rows it is computed with. For the same reason the choice of
-    the kernel depends on the size of the whole graph only.
-
-    Args:
-        self_loops: whether s is 1, else 0.
-        scheme: symmetric or row.
+    the kernel depends on the size of the whole graph only.  self_loops: whether s is 1, else 0
 
     >>> pair, smoother = GrowingGraph(num_features=1), LiveSmoother()
     >>> change = pair.add(torch.tensor([[1.], [3.]]), torch.tensor([[0], [1]]))
@@ -128,10 +124,7 @@ class LiveSmoother(KeptArrays):
     def product(
         self, graph: GrowingGraph, nodes: Tensor, values: Tensor, out: Tensor | None = None
     ) -> Tensor:
-        """Return some rows of Â V, in ``out`` if it is given.
-
-        values: float32 [graph's positions, dims] -> [nodes, dims]
-        """
+        """Return some rows of Â V, in ``out`` if it is given.  [positions, d] -> [nodes, d]"""
         if len(nodes) and graph.compiled:
             from evergraph.graphs.kernels.numba_sum import ListedRows
 

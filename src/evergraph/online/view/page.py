@@ -108,8 +108,8 @@ class LiveParts(NamedTuple):
         return tuple(None if key is None else self.target.cell(key) for key in self.known(nodes))
 
 
-NEWEST = 10  # classes in the confusion matrix
-FEW = 64  # up to so many nodes, looking each up by itself costs less than calls for all
+CLASSES_SHOWN = 10  # classes in the confusion matrix
+NODES_PER_PART = 64  # of an answer; so few cost less looked up one by one than by torch
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,10 +158,7 @@ class Page:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """A learner between two deltas, and the nodes that a question names.
-
-    It may be read for as long as no delta is applied: while ``LearnerView.reading`` lasts.
-    """
+    """A learner between two deltas, for as long as ``LearnerView.reading`` lasts."""
 
     page: Page
     positions: Tensor  # of the requested nodes.  int64 [n]
