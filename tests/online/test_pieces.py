@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import MappedTensor
-from evergraph.online import identifiers, pieces
+from evergraph.online import identifiers, state_arrays
 from evergraph.online.delta import Delta
 from evergraph.online.folder import snapshot
 from evergraph.online.folder.snapshot import read_arrays, write_arrays
@@ -23,8 +23,7 @@ from evergraph.online.graph.neighbour_lists import NeighbourLists
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.identifiers import IdTable
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.pieces import Pieces, whole
-from evergraph.online.state_arrays import kind_of
+from evergraph.online.state_arrays import Pieces, kind_of, whole
 from growth import growth
 from histories import repacked
 
@@ -41,7 +40,7 @@ ARRAYS = {
 
 
 def test_the_file_is_one_that_safetensors_reads(tmp_path, monkeypatch):
-    monkeypatch.setattr(pieces, "PIECE", 16)
+    monkeypatch.setattr(state_arrays, "PIECE", 16)
     write_arrays(tmp_path / "a", ARRAYS)
     found = load_file(tmp_path / "a")
     assert found.keys() == ARRAYS.keys()

@@ -22,8 +22,7 @@ from evergraph.datasets.doors import holds_graph
 from evergraph.online import conversion
 from evergraph.online.additions import AdditionReader
 from evergraph.online.delta import Delta
-from evergraph.online.folder.in_memory import InMemoryLearner
-from evergraph.online.folder.saved import save_learner
+from evergraph.online.folder.in_memory import InMemoryLearner, save_learner
 from evergraph.online.labels import as_targets, target_score
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.rows import checked_rows, is_rows, row_targets, sorted_by_class

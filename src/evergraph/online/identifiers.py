@@ -17,7 +17,7 @@ from evergraph.core.targets import LARGEST as LARGEST
 from evergraph.core.targets import check_id as check_id
 from evergraph.core.targets.base import are_names
 from evergraph.online.delta import CHUNK, Column, NodeId, chunks, listed
-from evergraph.online.pieces import Pieces, whole
+from evergraph.online.state_arrays import Pieces, whole
 
 CODED_FROM = 10_000  # ids, of which each distinct one is then looked up once
 _GONE, _TEXT, _NUMBER = 0, 1, 2

@@ -25,7 +25,7 @@ from evergraph.online.heads import OnlineHead
 from evergraph.online.heads.base import Wear, row_blocks, scores_of
 from evergraph.online.labels import target_table
 from evergraph.online.learned_nodes import Counted, HeldBack, NodeLabels, Solving
-from evergraph.online.pieces import Pieces, pieces_of
+from evergraph.online.state_arrays import Pieces, pieces_of
 from evergraph.online.view.page import LiveParts
 from evergraph.training.learner import part_of
 

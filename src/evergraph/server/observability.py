@@ -162,22 +162,22 @@ class ServiceCollector(Collector):
             yield _metric(name, meaning, values[name])
         # A running sum, like ``predicted``: their differences give the accuracy between scrapes.
         right = round((values["accuracy"] or 0.0) * values["predicted"], 6)
-        waited = service.writer.oldest
-        gauges: dict[str, tuple[str, float]] = {
-            "right": ("Correct predictions; for numbers the sum of absolute errors.", right),
-            "stopped": ("1 if writes are suspended.", values["stopped"] is not None),
-            "start_time_seconds": ("Start of the service in Unix time.", self._began),
-            "uptime_seconds": ("Time since the service started.", now - self._began),
-            "ready": ("1 if /readyz answers 200.", service.readiness()["status"] == "ready"),
-            "oldest_waiting_seconds": ("Age of the oldest change in the queue.", waited),
-            "writer_busy_seconds_total": ("Time spent on changes.", service.writer.busy),
-            **folder_gauges(folder, now=now),
-        }
+        ready = service.readiness()["status"] == "ready"
+        gauges: list[tuple[str, str, float]] = [
+            ("right", "Correct predictions; for numbers the sum of absolute errors.", right),
+            ("stopped", "1 if writes are suspended.", values["stopped"] is not None),
+            ("start_time_seconds", "Start of the service in Unix time.", self._began),
+            ("uptime_seconds", "Time since the service started.", now - self._began),
+            ("ready", "1 if /readyz answers 200.", ready),
+            ("oldest_waiting_seconds", "Age of the oldest change.", service.writer.oldest),
+            ("writer_busy_seconds_total", "Time spent on changes.", service.writer.busy),
+            *folder_gauges(folder, now=now),
+        ]
         with suppress(OSError):  # a missing folder is reported by other requests
             free = shutil.disk_usage(service.folder.path).free
-            gauges["disk_free_bytes"] = ("Free bytes on the disk of the folder.", free)
-        for name, (meaning, value) in gauges.items():
-            yield _metric(name, meaning, value)
+            gauges.append(("disk_free_bytes", "Free bytes on the disk of the folder.", free))
+        for gauge in gauges:
+            yield _metric(*gauge)
         raised = bool(service.alarms()["alarms"])
         yield _metric("alarm", "1 while the accuracy alarm is raised.", raised, kind="accuracy")
         yield _metric("build_info", "The version, as a label.", 1, version=own_version())
@@ -187,23 +187,22 @@ class ServiceCollector(Collector):
             yield _metric(f"process_{name}", meaning, value, process="0", role=found.role)
 
 
-def folder_gauges(status: FolderStatus, *, now: float) -> dict[str, tuple[str, float]]:
-    """Return the known metrics of a folder, description and value by name; now: in Unix seconds."""
+def folder_gauges(status: FolderStatus, *, now: float) -> list[tuple[str, str, float]]:
+    """Return name, description and value of each known metric; now: in Unix seconds."""
     stopped = status.stopped_since
     since = 0 if stopped is None else round(max(now - stopped, 0.0), 3)
-    gauges: dict[str, tuple[str, float]] = {
-        "replay_deltas": ("Deltas that a restart would replay.", status.deltas_since),
-        "replay_seconds": ("Time that a replay would take.", round(status.replay_seconds, 3)),
-        "stopped_seconds": ("Time since writes were suspended; 0 while they are accepted.", since),
-        "set_aside_total": ("Deltas set aside after failing to apply.", status.set_aside),
-        "snapshot_failed": ("1 if the last snapshot failed.", status.snapshot_error is not None),
-    }
+    gauges: list[tuple[str, str, float]] = [
+        ("replay_deltas", "Deltas that a restart would replay.", status.deltas_since),
+        ("replay_seconds", "Time that a replay would take.", round(status.replay_seconds, 3)),
+        ("stopped_seconds", "Time since writes were suspended; 0 while accepted.", since),
+        ("set_aside_total", "Deltas set aside after failing to apply.", status.set_aside),
+        ("snapshot_failed", "1 if the last snapshot failed.", status.snapshot_error is not None),
+    ]
     if status.snapshot_time is not None:
         age = round(max(now - status.snapshot_time, 0.0), 3)
-        gauges["snapshot_age_seconds"] = ("Age of the newest snapshot.", age)
-    if status.snapshot_seconds is not None:
-        took = status.snapshot_seconds
-        gauges["snapshot_duration_seconds"] = ("Time that the newest snapshot took.", took)
+        gauges.append(("snapshot_age_seconds", "Age of the newest snapshot.", age))
+    if (took := status.snapshot_seconds) is not None:
+        gauges.append(("snapshot_duration_seconds", "Time that the newest snapshot took.", took))
     return gauges
 
 

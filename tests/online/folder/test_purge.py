@@ -24,7 +24,7 @@ from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.snapshot import SnapshotShelf
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.pieces import whole
+from evergraph.online.state_arrays import whole
 
 NUMBER = 987_654_321_012_345
 ROW = torch.tensor([[0.12345679, 7.654321, -3.1415927]])

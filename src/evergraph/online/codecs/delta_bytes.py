@@ -159,5 +159,7 @@ def _column_to_bytes(column: Column) -> tuple[str, bytes]:  # how it is encoded,
 def _column_from_bytes(encoding: str, data: bytes) -> Column:
     if encoding == "numbers":
         return np.frombuffer(data, "<i8").astype(np.int64)
-    found: list[NodeId] = data.decode().split(BETWEEN) if encoding == "texts" else json.loads(data)
-    return found
+    if encoding == "texts":
+        return data.decode().split(BETWEEN)
+    ids: list[NodeId] = json.loads(data)
+    return ids

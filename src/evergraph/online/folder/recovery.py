@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -252,11 +251,9 @@ def restored(path: Path, make: Callable[[], OnlineLearner]) -> OnlineLearner:
     return learner
 
 
-def replay(learner: OnlineLearner, journal: Journal, seq: int, *, until: float = math.inf) -> int:
+def replay(learner: OnlineLearner, journal: Journal, seq: int) -> int:
     """Apply the deltas after ``seq`` in their original batches; return the number of the last."""
     for batch in journal.batches_after(seq):
-        if batch[-1].seq > until:
-            break
         apply_entries(learner, journal, batch)
         seq = batch[-1].seq
     return seq

@@ -23,7 +23,7 @@ from evergraph.core.file_lock import remove_left
 from evergraph.core.mapped import MappedTensor, disk_is_enough
 from evergraph.graphs.graph_folder import checksum
 from evergraph.online.folder.markers import read_checked, read_object, sync, with_check
-from evergraph.online.pieces import PIECE, Pieces, split
+from evergraph.online.state_arrays import PIECE, Pieces, split
 
 STATE, ABOUT, MANIFEST = "state.safetensors", "about.json", "manifest.json"
 FORMAT = 2  # 1 was never released

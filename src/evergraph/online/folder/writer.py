@@ -29,8 +29,7 @@ from evergraph.online.folder.snapshot import JournalLoad
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.monitor import report, warn
-from evergraph.online.pieces import Pieces
-from evergraph.online.state_arrays import PackedState
+from evergraph.online.state_arrays import PackedState, Pieces
 
 logger = logging.getLogger(__name__)
 

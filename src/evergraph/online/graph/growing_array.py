@@ -14,7 +14,7 @@ from torch import Tensor
 
 from evergraph.core.mapped import is_mapped, page_out
 from evergraph.graphs.kernels.scaled_rows import aligned
-from evergraph.online.pieces import PIECE, Pieces, whole
+from evergraph.online.state_arrays import PIECE, Pieces, whole
 
 Array = npt.NDArray[Any]
 BYTES_PER_BLOCK = 1 << 24  # that are copied at a time

@@ -17,7 +17,7 @@ from evergraph.graphs.csr import pointers_of
 from evergraph.online.graph import neighbour_lists
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct, no_entries
-from evergraph.online.pieces import Pieces
+from evergraph.online.state_arrays import Pieces
 
 Array = npt.NDArray[Any]
 

@@ -20,7 +20,7 @@ from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import ROWS
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct
 from evergraph.online.identifiers import IdTable
-from evergraph.online.pieces import Pieces
+from evergraph.online.state_arrays import Pieces
 from evergraph.topology.rowwise import block_product, unit_rows
 from evergraph.training.learner import part_of
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from evergraph.graphs.kernels.scaled_rows import NUMBA_PAYS_FROM, numba_works
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
-from evergraph.online.pieces import Pieces
+from evergraph.online.state_arrays import Pieces
 
 Array = npt.NDArray[Any]
 
