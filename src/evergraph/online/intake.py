@@ -45,7 +45,7 @@ CODE_WIDTH = 2 * 64  # width of class codes, before it is known
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class PartsOfLearner:
     """The parts of a learner on which the memory of a delta depends."""
 
     head: OnlineHead
@@ -77,7 +77,7 @@ class Bounds:
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), least=1)
 
-    def check(self, delta: CheckedDelta, held: Held) -> None:
+    def check(self, delta: CheckedDelta, held: PartsOfLearner) -> None:
         """Raise if a delta exceeds the limits."""
         names = new_classes(delta, held)
         new = len(names)
@@ -103,7 +103,7 @@ class Bounds:
             )
 
 
-def new_classes(delta: CheckedDelta, held: Held) -> list[Label]:
+def new_classes(delta: CheckedDelta, held: PartsOfLearner) -> list[Label]:
     """Return the new classes, or new labels, of a delta in order; none for numbers."""
     labels = chain(delta.labels, (label for _, label in delta.late))
     called = (held.head.target.names(label) for label in labels if label is not None)
@@ -113,7 +113,7 @@ def new_classes(delta: CheckedDelta, held: Held) -> list[Label]:
 
 
 def estimate(
-    delta: CheckedDelta, held: Held, *, classes: int | None = None, closely: bool = False
+    delta: CheckedDelta, held: PartsOfLearner, *, classes: int | None = None, closely: bool = False
 ) -> int:
     """Return the estimated bytes that applying a delta adds.
 

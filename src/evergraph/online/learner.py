@@ -189,7 +189,7 @@ class OnlineLearner(LearnerState):
                     results.append(DeltaResult(first + place, *sizes))
                 return self._written()
 
-            self.turn(write, (settled.nodes, settled.vectors))
+            self.publish(write, (settled.nodes, settled.vectors))
             return results
 
     def _batch(self, deltas: Sequence[Delta]) -> list[CheckedDelta]:

@@ -22,7 +22,7 @@ from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings, check_w
 from evergraph.online.graph.live_smoother import DRIFT
 from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
 from evergraph.online.identifiers import IdTable
-from evergraph.online.intake import Bounds, Held
+from evergraph.online.intake import Bounds, PartsOfLearner
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.labels import target_table
 from evergraph.online.monitor import PredictionRecord
@@ -100,10 +100,10 @@ class LearnerState(LearnerView):
         return self._knowledge
 
     @property
-    def held(self) -> Held:
+    def held(self) -> PartsOfLearner:
         """The parts on which the memory of a delta depends."""
         copied = sum(array.row_bytes for array in self.arrays())
-        return Held(self.head, self.topology, self.scaling, self._knowledge, copied)
+        return PartsOfLearner(self.head, self.topology, self.scaling, self._knowledge, copied)
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
@@ -299,7 +299,7 @@ class LearnerState(LearnerView):
                     part.restore(part_of(state, f"{name}."))
                 return self._written()
 
-            self.turn(read)
+            self.publish(read)
             self._ids.base = int(about.get("base", 0))
             if self._shared:
                 self._copy_vectors()

@@ -189,10 +189,10 @@ class Guard:
 
         Valid tokens are never counted here, so an attacker cannot lock anybody out.
         """
+        _log_refusal(address, "unknown token" if given else "no token")
         wait = self._guesses.take(group_of(address))
         if wait:
             raise RefusedError(429, "too many invalid tokens from this address", retry_after=wait)
-        _log_refusal(address, "unknown token" if given else "no token")
         if given:
             raise RefusedError(401, "the token is not valid for this service")
         said = "a token is needed: give --token-file, or the header 'Authorization: Bearer TOKEN'"
@@ -209,7 +209,7 @@ class Guard:
 
 
 def _log_refusal(address: str, reason: str) -> None:
-    """Log a refused token, never the token itself."""
+    """Log a refused token, never the token itself; ``WarningLimit`` bounds how many lines."""
     audit("token refused", level=logging.WARNING, address=address, reason=reason)
 
 

@@ -34,7 +34,7 @@ from evergraph.server.bodies import (
     media_type,
     parse,
 )
-from evergraph.server.deltas import Told
+from evergraph.server.deltas import ColumnsOfBody
 from evergraph.server.http import (
     ARROW,
     JSON,
@@ -121,7 +121,11 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         began, kind = time.monotonic(), media_type(request, JSON, *kinds)
         async with service.bodies.of(request, kind) as body:
             read = service.reader.read(
-                body, model=model, kind=kind, repeated=repeated, told=_told(request)
+                body,
+                model=model,
+                kind=kind,
+                repeated=repeated,
+                own_columns=_columns_of_body(request),
             )
             delta, scheme = await service.pools["bodies"].run(read, size=len(body))
             delta, upsert = _keyed(request, delta), model == "upsert"
@@ -221,19 +225,19 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
     return router
 
 
-def _told(request: Request) -> Told:
+def _columns_of_body(request: Request) -> ColumnsOfBody:
     """Return what the query says about columns."""
     asked = request.query_params
     names = {name: asked[name] for name in (*OF_NODES, *OF_EDGES) if name in asked}
     if "columns" not in asked:
-        return Told(names)
+        return ColumnsOfBody(names)
     try:
         kinds = json.loads(asked["columns"])
     except (ValueError, RecursionError):
         kinds = None
     if not isinstance(kinds, dict) or not all(isinstance(kind, str) for kind in kinds.values()):
         raise RefusedError(422, 'columns must be kinds by name as JSON, such as {"zip":"category"}')
-    return Told(names, Columns(kinds=kinds))
+    return ColumnsOfBody(names, Columns(kinds=kinds))
 
 
 def _keyed(request: Request, delta: Delta) -> Delta:

@@ -48,8 +48,8 @@ class Service:
         self.limits = limits
         self._followed = time.monotonic()  # when it was last up to date with the journal
         self.failed = Event()  # set: the process ends, and its supervisor restarts it
-        self.turn()
-        folder.watch(on_change=self.turn, on_stop=self.fail)
+        self.renew_view()
+        folder.watch(on_change=self.renew_view, on_stop=self.fail)
         self.writer = Writer(folder, places=limits.queue)
         self.pools = pools(limits.seconds)
         self.bodies = Bodies(limits)
@@ -111,7 +111,7 @@ class Service:
             late += f" and is still running: send it again {again}to get its result"
             raise RefusedError(503, late, retry_after=5) from None
 
-    def turn(self) -> None:
+    def renew_view(self) -> None:
         """Let readers see the folder's newest state."""
         self.view = self.folder.learner.frozen()  # shared from the first node on
 

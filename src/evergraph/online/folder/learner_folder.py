@@ -351,16 +351,7 @@ def made_with(folder: Path, parameters: Mapping[str, Any]) -> OnlineLearner:
 
 
 # Parameters of a model that are not parameters of its learner, or reach it as those of its head.
-OF_A_MODEL = (
-    "targets",
-    "width",
-    "objective",
-    "head_options",
-    "columns",
-    "on_alarm",
-    "memory_limit",
-    "scratch",
-)
+OF_A_MODEL = ("targets", "width", "objective", "head_options", "columns", "on_alarm")
 
 
 def parameters_of_model(made: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

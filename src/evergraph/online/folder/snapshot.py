@@ -176,7 +176,7 @@ def remove_leftovers(folder: Path) -> None:
     remove_left(folder)
 
 
-class SnapshotShelf:
+class KeptSnapshots:
     """The last two good snapshots of a folder: written here, or read and found intact.
 
     All others are removed when a new one has been written. good: number of the one that recovery

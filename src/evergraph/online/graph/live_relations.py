@@ -28,7 +28,7 @@ Array = NDArray[Any]
 UNTYPED = -1
 PARTS = 3  # types, one hop, two hops
 PLAIN = "edge"  # the relation of edges without one
-WAYS = ("along", "against")
+DIRECTIONS = ("along", "against")
 
 
 class LiveRelations(KeptArrays):
@@ -275,7 +275,7 @@ class LiveRelations(KeptArrays):
         found |= {f"names.{name}": value for name, value in self.names.state().items()}
         found |= {f"types.{name}": value for name, value in self.types.state().items()}
         for number, pair in enumerate(self._lists):
-            for way, part in zip(WAYS, pair, strict=True):
+            for way, part in zip(DIRECTIONS, pair, strict=True):
                 found |= {f"{number}.{way}.{name}": v for name, v in part.pieces().items()}
         return found | super().pieces()
 
@@ -285,7 +285,7 @@ class LiveRelations(KeptArrays):
         self.types.restore(part_of(state, "types."))
         self._lists = [(NeighbourLists(), NeighbourLists()) for _ in self.names]
         for number, pair in enumerate(self._lists):
-            for way, part in zip(WAYS, pair, strict=True):
+            for way, part in zip(DIRECTIONS, pair, strict=True):
                 part.restore(part_of(state, f"{number}.{way}."))
 
 

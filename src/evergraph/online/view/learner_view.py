@@ -79,7 +79,9 @@ class LearnerView(Shown):
         else:  # a reader held it
             self._lock, self.writing = Lock(), RLock()
 
-    def turn(self, write: Callable[[], Page], moved: tuple[Tensor, Tensor] | None = None) -> None:
+    def publish(
+        self, write: Callable[[], Page], moved: tuple[Tensor, Tensor] | None = None
+    ) -> None:
         """Make a delta visible to readers.
 
         write: updates ids and record and returns the new page; moved: positions and new embeddings

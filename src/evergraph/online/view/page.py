@@ -131,17 +131,14 @@ class Page:
         """Whether there is anything to predict."""
         return self.scorer is not None and bool(self.met.any())
 
-    def _learned_scorer(self) -> Scorer:
-        if self.scorer is None or not self.has_learned:
-            raise NothingLearnedError("nothing is labelled yet: label some nodes before predicting")
-        return self.scorer
-
     def scores(self, positions: Ids, vectors: Matrix) -> Matrix:
         """Return the scores of classes, -inf for those without nodes, or of other targets.
 
         -> [n, targets]
         """
-        return scores_of(self._learned_scorer(), self.target, self.met, positions, vectors)
+        if self.scorer is None or not self.has_learned:
+            raise NothingLearnedError("nothing is labelled yet: label some nodes before predicting")
+        return scores_of(self.scorer, self.target, self.met, positions, vectors)
 
     def shares(self, positions: Ids, vectors: Matrix) -> Matrix:
         """Return the probabilities of classes or labels; numbers as they are.  -> [n, targets]"""
