@@ -67,8 +67,7 @@ docs: $(STAMP)  ## the documentation, served on this machine as it is written
 
 bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/service/attacks.py
-	$(BIN)/python benchmarks/cluster/cluster.py
-	$(BIN)/python benchmarks/speed/embedding.py
+	$(BIN)/python benchmarks/speed/cluster.py
 	$(BIN)/python benchmarks/accuracy/false_claims.py
 	$(BIN)/python benchmarks/speed/importing.py
 	$(BIN)/python benchmarks/speed/kernels.py
@@ -76,7 +75,6 @@ bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/service/limits.py
 	$(BIN)/python benchmarks/speed/memory_limit.py
 	$(BIN)/python benchmarks/speed/methods.py
-	$(BIN)/python benchmarks/speed/papers.py
 	$(BIN)/python benchmarks/speed/reach.py
 	$(BIN)/python benchmarks/accuracy/retraining.py
 	$(BIN)/python benchmarks/service/service.py

@@ -13,6 +13,7 @@ import gc
 import multiprocessing
 import os
 import platform
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -88,16 +89,6 @@ def extra_peak(work: Callable[[], object]) -> int:
     peak = _peak()
     del kept
     return max(0, peak - before)
-
-
-def peak_of(work: Callable[[], T]) -> tuple[T, int]:
-    """Return what ``work`` returns, and the highest resident size while it ran, pages of files too.
-
-    As for ``extra_peak``, elsewhere than on Linux it is that of the process's whole life.
-    """
-    _reset_peak()
-    found = work()
-    return found, _peak()
 
 
 def _give_back_freed_memory() -> None:
@@ -182,7 +173,9 @@ def _options(description: str) -> Options:
 
 def report(name: str, title: str, tables: Sequence[Table], *, arguments: Sequence[str] = ()) -> str:
     """Return the whole report: where and how it was measured, then the tables."""
-    command = " ".join(["python", f"benchmarks/{name}.py", *arguments])
+    folder = Path(__file__).parent
+    script = next(folder.rglob(f"{name}.py")).relative_to(folder.parent)
+    command = shlex.join(["python", script.as_posix(), *arguments])
     head = [f"# {title}", "", *(f"- {line}" for line in (*machine(), f"command: `{command}`"))]
     return "\n\n".join(["\n".join(head), *(table.markdown() for table in tables)])
 
@@ -208,11 +201,6 @@ def ms(seconds: float) -> str:
 def times(ratio: float) -> str:
     """Return a ratio."""
     return f"{ratio:,.2f}x" if ratio < 100 else f"{ratio:,.0f}x"
-
-
-def share(part: float, whole: float) -> str:
-    """Return a share in per cent."""
-    return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
 def megabytes(size: float) -> str:

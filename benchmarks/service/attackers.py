@@ -61,6 +61,7 @@ class Attack:
     async def ask(self, request: bytes) -> int:
         """Send one request on a connection of its own, read and drop the answer."""
         status = 0
+        self.said["unanswered"] += 1
         try:
             async with connection(self.port) as (reader, writer):
                 with contextlib.suppress(ConnectionError):  # refused while it is being sent
@@ -75,6 +76,7 @@ class Attack:
         except (OSError, EOFError, asyncio.IncompleteReadError, IndexError) as error:
             self.said[type(error).__name__ if not status else f"{status}, cut short"] += 1
             await asyncio.sleep(0.05)
+        self.said["unanswered"] -= 1
         return status
 
     async def repeat(self, requests: Sequence[bytes], at_once: int, *, once: bool = False) -> None:
@@ -290,7 +292,7 @@ def main() -> None:
             await asyncio.wait_for(ATTACKS[given.attack](attack), given.seconds + 1)
 
     asyncio.run(whole())
-    print(json.dumps(dict(attack.said)))
+    print(json.dumps(dict(+attack.said)))
 
 
 if __name__ == "__main__":

@@ -3,13 +3,15 @@
 python benchmarks/service/attacks.py [--quick] [--threads N]
     [--only "large predictions"]... [--keep FOLDER]
 
-Once at the service itself, and once at nginx in front of it where that is installed.
+Once at the service itself, and once at nginx in front of it where that is installed (``apt-get install
+nginx``).
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import random
 import shutil
 import signal
@@ -66,6 +68,8 @@ class Row:
         victim: what the victim noted.
         said: answers to the attacker by status, and what else happened.
         memory: bytes that the service held before, and at its highest.
+        work: seconds of processor time that the service took meanwhile.
+        load: of the machine at the end, others included.
         delta: seconds that a delta took afterwards; None where it was not taken in.
         restart: seconds that a start took after SIGKILL, None where there was none.
         same: whether what came back was what was there.
@@ -75,6 +79,8 @@ class Row:
     victim: dict[str, Any]
     said: dict[str, int]
     memory: tuple[int, int]
+    work: float
+    load: float
     delta: float | None
     restart: float | None
     same: bool | None
@@ -121,7 +127,7 @@ class Siege:
         """Attack in one way, and look what it did."""
         first, self.next = self.next, self.next + 250_000
         self.service.reset_peak()
-        before = self.service.memory()[0]
+        before, worked = self.service.memory()[0], self.service.work()
         attacker = self._client(
             "attackers.py", "--attack", name, "--token", ATTACKER, "--first", str(first)
         )
@@ -137,10 +143,11 @@ class Siege:
         attacker.stdin.flush()
         waited = json.loads(victim.communicate()[0])
         said = json.loads(attacker.communicate()[0] or "{}")
-        peak = self.service.memory()[1]
+        peak, worked = self.service.memory()[1], self.service.work() - worked
+        load = os.getloadavg()[0]
         delta = self._takes_a_delta(first + 240_000)
         again, same = self._restarted() if restart or delta is None else (None, None)
-        row = Row(name, waited, said, (before, peak), delta, again, same)
+        row = Row(name, waited, said, (before, peak), worked, load, delta, again, same)
         print(f"{name}: {_short(row)}", file=sys.stderr)
         return row
 
@@ -238,6 +245,8 @@ def table(rows: Sequence[Row], size: Size, where: str = "the service itself") ->
             "the victim's failures",
             "what the attacker was told",
             "memory: before / most MB",
+            "the service's CPU s",
+            "load",
             "a delta afterwards, s",
             "start after SIGKILL, s",
             "same as before",
@@ -276,6 +285,8 @@ def _cells(row: Row) -> list[str]:
         " / ".join(wrong) or "-",
         _counts(row.said),
         f"{megabytes(row.memory[0])} / {megabytes(row.memory[1])}",
+        f"{row.work:.1f}",
+        f"{row.load:.1f}",
         "never" if row.delta is None else f"{row.delta:.2f}",
         "-" if row.restart is None else f"{row.restart:.1f}",
         "-" if row.same is None else "yes" if row.same else "**no**",

@@ -177,6 +177,15 @@ class OwnService:
                 most += 1024 * int(found.get("VmHWM", 0))
         return now, most
 
+    def work(self) -> float:
+        """Return the seconds of processor time that its processes have taken."""
+        taken = 0.0
+        for pid in self._pids():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = psutil.Process(pid).cpu_times()
+                taken += times.user + times.system
+        return taken
+
     def handles(self) -> tuple[int, int]:
         """Return how many files are open, and how many threads there are."""
         files = Path(f"/proc/{self.process.pid}/fd").iterdir()

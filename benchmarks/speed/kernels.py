@@ -1,4 +1,4 @@
-"""One hop and two, by every kernel and in every order of nodes: which ones pay.
+"""One hop and two, by every kernel: which ones pay.
 
 python benchmarks/speed/kernels.py [--quick] [--out benchmarks/results] [--threads N]
 """
@@ -14,10 +14,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import scipy.sparse
 import torch
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -29,7 +27,7 @@ from benchmarks.measure import Options, Table, in_own_process, interleaved, ms, 
 import evergraph
 from evergraph.core.mapped import in_memory
 from evergraph.core.seeding import seeded
-from evergraph.graphs import Graph, Smoother, normalised, smoother, walk
+from evergraph.graphs import Graph, normalised, smoother, walk
 from evergraph.graphs.kernels.scaled_rows import (
     NUMBA_PAYS_FROM,
     ROW_TYPES,
@@ -274,76 +272,6 @@ def edge_table(*, rounds: int, sizes: Iterable[int]) -> Table:
     return encode_table(rows, "Two hops around the edge", note)
 
 
-def orders(graph: Graph) -> dict[str, Callable[[], Tensor]]:
-    """Return ways to number the nodes anew."""
-    nodes = graph.num_nodes
-
-    def cuthill_mckee() -> Tensor:
-        ones = np.ones(graph.num_edges, dtype=np.int8)
-        parts = (ones, graph.indices.numpy(), graph.indptr.numpy())
-        matrix = scipy.sparse.csr_matrix(parts, shape=(nodes, nodes))
-        return torch.from_numpy(reverse_cuthill_mckee(matrix, symmetric_mode=True).astype(np.int64))
-
-    return {
-        "reverse Cuthill-McKee": cuthill_mckee,
-        "degree, falling": lambda: graph.degrees.argsort(descending=True),
-        "random": lambda: torch.randperm(nodes, generator=seeded(0, "order")),
-    }
-
-
-def order_rows(name: str, graph: Graph, width: int, *, rounds: int) -> Iterator[list[str]]:
-    """Measure two hops in every order, and what it costs to get there and back."""
-    features = random_features(graph, width)
-    cost, hops = {}, {"as given": _hops(smoother(graph), features)}
-    for order, number in orders(graph).items():
-        start = time.perf_counter()
-        nodes = number()
-        moved, there = graph.subgraph(nodes), features[nodes]
-        torch.empty_like(there)[nodes] = there  # the way back
-        cost[order] = time.perf_counter() - start
-        hops[order] = _hops(smoother(moved), there)
-    seconds = interleaved(hops, rounds=rounds, limit=30.0)
-    given = seconds["as given"]
-    for order, paid in cost.items():
-        saved = (given - seconds[order]) / HOPS
-        back = f"{paid / saved:,.0f} hops" if saved > 0 else "never"
-        yield [name, str(width), order, ms(given), times(given / seconds[order]), ms(paid), back]
-
-
-def _hops(operator: Smoother, features: Tensor) -> Contender:
-    def last() -> Tensor:
-        *_, step = walk(operator, features, hops=HOPS)
-        return step
-
-    return last
-
-
-def order_table(widths: dict[str, int], *, rounds: int) -> Table:
-    """Return whether another order of the nodes pays back what it costs."""
-    rows: list[list[str]] = []
-    for name, width in widths.items():
-        graph = load(name)
-        if graph is not None:
-            rows.extend(order_rows(name, graph, width, rounds=rounds))
-    return Table(
-        f"Another order of nodes ({torch.get_num_threads()} threads, the chosen kernel)",
-        (
-            "graph",
-            "width",
-            "order",
-            "as given, 2 hops (ms)",
-            "times as fast",
-            "cost (ms)",
-            "pays back after",
-        ),
-        rows,
-        (
-            "cost: to find the order, to move adjacency and features, and to move the result back.",
-            "An embedding is 2 hops, so the library reorders nothing: no order pays that soon.",
-        ),
-    )
-
-
 def with_weights(graph: Graph) -> Graph:
     """Return the graph with a weight between 0.5 and 1.5 on every entry."""
     weights = torch.rand(graph.num_edges, generator=seeded(0, "weights")) + 0.5
@@ -463,7 +391,6 @@ def tables(options: Options) -> list[Table]:
     widest = {name: wanted[-1] for name, wanted in widths.items()}
     found.append(weighted_table(widest, rounds=rounds))
     found.append(held_table(QUICK if options.quick else HELD, rounds=rounds))
-    found.append(order_table(widest, rounds=min(rounds, 5)))
     return found
 
 

@@ -1,4 +1,4 @@
-"""What every method costs beside ``finetune``, and what a GNN's epoch costs beside PyG's layers.
+"""What every method costs beside ``finetune``.
 
 python benchmarks/speed/methods.py [--quick] [--out benchmarks/results] [--threads N]
 """
@@ -7,42 +7,23 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
-from typing import Any
 from unittest import mock
-
-import torch
-from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.graphs import CASES, layout, present
-from benchmarks.measure import (
-    Options,
-    T,
-    Table,
-    extra_peak,
-    in_own_process,
-    interleaved,
-    megabytes,
-    ms,
-    run,
-    times,
-)
+from benchmarks.graphs import CASES, present
+from benchmarks.measure import Options, Table, interleaved, ms, run, times
 
-from evergraph.core.device import denormals_flushed, peak_rss_bytes
 from evergraph.core.errors import ConfigurationError
 from evergraph.experiments.build import build_learner, build_stream
 from evergraph.experiments.config import RunConfig
-from evergraph.graphs import Graph, normalised
-from evergraph.graphs.csr import densify, repeat
+from evergraph.graphs import Graph
 from evergraph.memory import MemoryUsage
 from evergraph.methods import BackboneLearner, methods
 from evergraph.methods.backbone_learner import WholeTaskLearner
@@ -57,14 +38,9 @@ QUICK = {TINY: 2}
 # pdgnn takes small batches, so that one of its epochs is many steps.
 EPOCHS = {"gcn": 5}
 FEW_EPOCHS = 2  # on backbones whose graph is read once
-LOOP_EPOCHS = {"gcn": 3, "gat": 2}
-REMEMBERED = "gat"  # the backbone whose messages take memory
-AGREE = 1e-4
 
 Line = tuple[str, str]
 """A method and the backbone it learns with."""
-Gauged = tuple[str, str, str]
-"""A graph, and what is measured on it: a method and a backbone, or a backbone and a way."""
 
 
 def lines() -> list[Line]:
@@ -211,172 +187,7 @@ def measure(graph: Graph, *, rounds: int) -> dict[Line, Cost]:
     return {line: cost(line, turns) for line, turns in taken.items()}
 
 
-def peak(name: str, method: str, backbone: str) -> tuple[int, int]:
-    """Return by how many bytes the process rises while it learns a stream, and its peak then."""
-    line = method, backbone
-    learn(line, CASES[TINY].load(), 1)  # thread pools and libraries come first
-    graph = CASES[name].load()
-    risen = extra_peak(lambda: learn(line, graph, 1))
-    return risen, peak_rss_bytes()
-
-
-@dataclass(frozen=True)
-class Loop:
-    """A way to train a backbone on a whole graph.
-
-    Attributes:
-        train: trains for some epochs.
-        scores: returns the class scores of training nodes.
-        layers: its layers.
-    """
-
-    train: Callable[[], None]
-    scores: Callable[[], Tensor]
-    layers: Sequence[Any]
-
-
-def ours(graph: Graph, backbone: str, epochs: int) -> Loop:
-    """Return the library's training of ``finetune``, the whole graph being one task."""
-    learner, task = _one_task(graph, backbone, epochs)
-    learner.begin_task(task)  # so that there are weights
-    layers: Any = learner.backbone.convolutions
-    return Loop(
-        lambda: learner.fit_task(task), lambda: learner.logits(task.graph, task.train), list(layers)
-    )
-
-
-def ours_dense(graph: Graph, backbone: str, epochs: int) -> Loop:
-    """Return the same on dense features."""
-    return ours(replace(graph, features=densify(graph.features)), backbone, epochs)
-
-
-def pyg(graph: Graph, backbone: str, epochs: int) -> Loop:
-    """Return a bare loop over PyG's layers: same widths, same Adam, same training nodes."""
-    from torch_geometric.nn import GATConv, GCNConv
-
-    learner, task = _one_task(graph, backbone, epochs)
-    model: Any = learner.backbone
-    wide, classes = model.hidden, task.label_space.num_classes
-    features = densify(task.graph.features)
-    if backbone == "gcn":
-        adjacency = normalised(task.graph)
-        layers = [
-            GCNConv(features.shape[1], wide, normalize=False),
-            GCNConv(wide, classes, normalize=False),
-        ]
-    else:
-        adjacency = edge_index(task.graph)
-        layers = [
-            GATConv(
-                features.shape[1], wide // model.heads, heads=model.heads, add_self_loops=False
-            ),
-            GATConv(wide, classes, add_self_loops=False),
-        ]
-
-    def scores() -> Tensor:
-        state = layers[0](features, adjacency).relu_()
-        found: Tensor = layers[1](state, adjacency)[task.train]
-        return found
-
-    parameters = [parameter for layer in layers for parameter in layer.parameters()]
-    lr, decay = learner.trainer.lr, learner.trainer.weight_decay
-
-    @denormals_flushed()
-    def train() -> None:
-        optimiser = torch.optim.Adam(parameters, lr=lr, weight_decay=decay, fused=True)
-        for _ in range(epochs):
-            optimiser.zero_grad(set_to_none=True)
-            cross_entropy(scores(), task.train_labels).backward()
-            optimiser.step()
-
-    return Loop(train, torch.no_grad()(scores), layers)
-
-
-def _one_task(graph: Graph, backbone: str, epochs: int) -> tuple[BackboneLearner, Task]:
-    config = recipe("finetune", backbone, epochs, classes_per_task=graph.num_classes)
-    learner, stream = opened(config, graph)
-    return learner, stream.open(0)
-
-
-def edge_index(graph: Graph) -> Tensor:
-    """Return the entries of A + I as PyG has them.  -> int64 [2, entries]"""
-    matrix = normalised(graph, scheme="none")
-    rows = repeat(torch.arange(graph.num_nodes), matrix.crow_indices().diff().long())
-    return torch.stack([matrix.col_indices().long(), rows])
-
-
-OURS, DENSE, PYG = "ours", "ours, dense", "PyG"
-LOOPS: dict[str, Callable[[Graph, str, int], Loop]] = {OURS: ours, DENSE: ours_dense, PYG: pyg}
-
-
-def wanted_loops(graph: Graph) -> list[str]:
-    """Return the ways to train on a graph; dense features need no dense copy."""
-    return [way for way in LOOPS if way != DENSE or graph.features.layout != torch.strided]
-
-
-def dense_or_ours(figures: Mapping[str, float]) -> float:
-    """Return our figure on dense features."""
-    return figures.get(DENSE, figures[OURS])
-
-
-@torch.no_grad()
-def take_weights(layers: Sequence[Any], theirs: Sequence[Any]) -> None:
-    """Give our layers the weights of PyG's."""
-    for layer, other in zip(layers, theirs, strict=True):
-        layer.linear.weight.copy_(other.lin.weight)
-        layer.linear.bias.copy_(other.bias)
-        if not hasattr(layer, "query"):
-            continue
-        for mine, its in ((layer.query, other.att_dst), (layer.key, other.att_src)):
-            # Our last layer attends by h, PyG's by W h: a·(W h) = (a W)·h.
-            mine.copy_(its[0] if mine.shape == its[0].shape else its[0] @ other.lin.weight)
-
-
-def disagreement(loops: Mapping[str, Loop]) -> float:
-    """Return how far scores differ at equal weights; raise if it is far."""
-    expected, worst = loops[PYG].scores(), 0.0
-    for name, loop in loops.items():
-        if name == PYG:
-            continue
-        take_weights(loop.layers, loops[PYG].layers)
-        difference = float((loop.scores() - expected).abs().max())
-        if not difference <= AGREE:  # nor may it be no number
-            raise ValueError(f"{name} differs from {PYG} by {difference}, more than {AGREE}")
-        worst = max(worst, difference)
-    return worst
-
-
-@dataclass(frozen=True)
-class Race:
-    """One graph's and one backbone's seconds an epoch; a way that was not taken is absent."""
-
-    graph: str
-    backbone: str
-    features: str
-    seconds: dict[str, float]
-    difference: float
-
-
-def race(name: str, graph: Graph, backbone: str, *, rounds: int) -> Race:
-    """Check that all ways give the same scores, then let them take turns."""
-    epochs = LOOP_EPOCHS[backbone]
-    loops = {way: LOOPS[way](graph, backbone, epochs) for way in wanted_loops(graph)}
-    difference = disagreement(loops)
-    best = interleaved({w: p.train for w, p in loops.items()}, rounds=rounds, limit=30.0)
-    seconds = {way: taken / epochs for way, taken in best.items()}
-    return Race(name, backbone, layout(graph.features), seconds, difference)
-
-
-def loop_peak(name: str, backbone: str, way: str) -> int:
-    """Return a loop's memory beyond the graph; to be called in a process of its own."""
-    LOOPS[way](CASES[TINY].load(), backbone, 1).train()  # thread pools and libraries come first
-    graph = CASES[name].load()
-    return extra_peak(lambda: LOOPS[way](graph, backbone, 1).train())
-
-
-def method_table(
-    name: str, costs: Mapping[Line, Cost], peaks: Mapping[Gauged, tuple[int, int]]
-) -> Table:
+def method_table(name: str, costs: Mapping[Line, Cost]) -> Table:
     """Return what each method costs on one graph."""
     rows = []
     for (method, backbone), its in costs.items():
@@ -391,7 +202,6 @@ def method_table(
                 times(its.whole / plain.whole),
                 f"{its.usage.floats:,}",
                 f"{its.usage.bytes:,}",
-                *(_size(size) for size in peaks.get((name, method, backbone), (None, None))),
             ]
         )
     count = costs["finetune", "gcn"].tasks
@@ -408,15 +218,9 @@ def method_table(
             "x finetune, recipe's epochs",
             "kept floats",
             "kept bytes",
-            "peak beyond graph MB",
-            "process peak MB",
         ),
         rows,
     )
-
-
-def _size(size: float | None) -> str:
-    return "-" if size is None else megabytes(size)
 
 
 def notes_on_methods() -> tuple[str, ...]:
@@ -440,105 +244,20 @@ def notes_on_methods() -> tuple[str, ...]:
         "kept: after the last task, besides the model. floats as the paper counts: features with "
         "their zeros, embeddings, gradients, importance. bytes: of everything, features as they "
         "are held, so that few bytes can stand for many floats where they are CSR.",
-        "peak: a process each, 1 epoch a task, its allocator's slack included. beyond graph: how "
-        "far the resident size rises above what it is with the graph loaded; process peak: with "
-        "Python, torch and the graph.",
-    )
-
-
-def race_table(races: Iterable[Race], notes: Sequence[str] = ()) -> Table:
-    """Return the time of an epoch, ours and PyG's."""
-    rows = []
-    for found in races:
-        seconds = found.seconds
-        rows.append(
-            [
-                f"{found.graph}, {found.backbone}",
-                found.features,
-                *(ms(seconds[way]) if way in seconds else "-" for way in LOOPS),
-                *(times(own / seconds[PYG]) for own in (seconds[OURS], dense_or_ours(seconds))),
-                f"{found.difference:.0e}",
-            ]
-        )
-    return Table(
-        "An epoch on a whole graph beside a bare loop over PyG's layers (ms, best round)",
-        (
-            "graph, backbone",
-            "features",
-            *LOOPS,
-            "ours / PyG",
-            "ours / PyG, both dense",
-            "largest difference",
-        ),
-        rows,
-        (
-            "Target: gcn at most 1.2x. PyG: `GCNConv(normalize=False)` over our normalised adjacency "
-            "as a `torch.sparse_csr` tensor; `GATConv` over an edge list with self-loops, a message "
-            "an edge. 2 layers of 256 (gat: 8 heads of 32), ReLU between, fused Adam, cross-entropy "
-            "over all training nodes, denormals flushed.",
-            "ours: `finetune` through the trainer, everything it does in a task included, matrices "
-            "that are made once a graph excepted; they are made for PyG beforehand too.",
-            "PyG takes no CSR features: it has the dense copy. `ours` has them as the library holds "
-            "them, `ours, dense` as PyG has.",
-            "largest difference: of scores at equal weights, before training.",
-            *notes,
-        ),
-    )
-
-
-def loop_memory_table(peaks: Mapping[Gauged, int]) -> Table:
-    """Return the peak memory of training."""
-    rows = []
-    for name in dict.fromkeys(name for name, _, _ in peaks):
-        sizes = {way: size for (graph, _, way), size in peaks.items() if graph == name}
-        rows.append(
-            [
-                f"{name}, {REMEMBERED}",
-                *(_size(sizes.get(way)) for way in LOOPS),
-                *(times(sizes[PYG] / max(1, own)) for own in (sizes[OURS], dense_or_ours(sizes))),
-            ]
-        )
-    return Table(
-        "Peak resident memory of the same beyond the graph (MB, a process each)",
-        ("graph, backbone", *LOOPS, "PyG / ours", "PyG / ours, both dense"),
-        rows,
-        (
-            "Everything that training needs counts: matrices or edge list, dense copies, weights, "
-            "Adam, one epoch.",
-        ),
     )
 
 
 def tables(options: Options) -> list[Table]:
-    """Measure everything, memory first: this process is still small then."""
+    """Measure everything."""
     wanted = QUICK if options.quick else ROUNDS
     cases, reasons = present(wanted)
-    asked = lines()[:1] if options.quick else lines()
-    peaks = apart(peak, [(case.name, *line) for case in cases for line in asked], options)
-    loaded = [(case.name, case.load()) for case in cases]
-    ways = [(name, REMEMBERED, way) for name, graph in loaded for way in wanted_loops(graph)]
-    loop_peaks = apart(loop_peak, ways, options)
     learn(("finetune", "gcn"), CASES[TINY].load(), 1)  # torch's imports on first use come first
     found = [
-        method_table(name, measure(graph, rounds=wanted[name]), peaks) for name, graph in loaded
-    ]
-    races = [
-        race(name, graph, backbone, rounds=wanted[name])
-        for backbone in LOOP_EPOCHS
-        for name, graph in loaded
+        method_table(case.name, measure(case.load(), rounds=wanted[case.name])) for case in cases
     ]
     if found:
-        found[-1] = replace(found[-1], notes=notes_on_methods())
-    return [*found, race_table(races, reasons), loop_memory_table(loop_peaks)]
-
-
-def apart(function: Callable[..., T], calls: Sequence[Gauged], options: Options) -> dict[Gauged, T]:
-    """Call a gauge of memory in a process each, two at a time; in this one if quick."""
-    if options.quick:
-        return {call: function(*call) for call in calls}
-    with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda call: in_own_process(function, *call), calls))
-    return dict(zip(calls, found, strict=True))
+        found[-1] = replace(found[-1], notes=(*notes_on_methods(), *reasons))
+    return found
 
 
 if __name__ == "__main__":

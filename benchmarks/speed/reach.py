@@ -1,4 +1,4 @@
-"""Exact ego-subnetwork sizes, and greedy coverage: ours against the naive ways.
+"""Exact ego-subnetwork sizes: ours against the naive ways.
 
 python benchmarks/speed/reach.py [--quick] [--out benchmarks/results] [--threads N]
 """
@@ -6,11 +6,10 @@ python benchmarks/speed/reach.py [--quick] [--out benchmarks/results] [--threads
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +31,7 @@ from benchmarks.measure import (
 )
 
 from evergraph.core.seeding import seeded
-from evergraph.graphs import Graph, reach, reach_sizes
-from evergraph.memory import Candidates
-from evergraph.memory.samplers import GreedyCoverageSampler, stepwise
+from evergraph.graphs import Graph, reach_sizes
 from evergraph.streams import GraphStream
 
 HOPS = 2
@@ -181,93 +178,6 @@ def size_table(rows: Sequence[tuple[Row, int]], notes: Sequence[str] = ()) -> Ta
     )
 
 
-def greedy_case(nodes: int) -> tuple[Candidates, dict[int, int]]:
-    """Return all nodes of a synthetic graph as candidates, and room for a few of each class."""
-    graph = CASES[f"synthetic-{nodes}"].load()
-    candidates = Candidates(graph, every_node(graph), graph.labels, graph.features, HOPS)
-    return candidates, dict.fromkeys(range(graph.num_classes), 20)
-
-
-class NaiveGreedy:
-    """Measures every candidate's gain at every step; ego-subnetworks are made once."""
-
-    def __init__(self, candidates: Candidates, budgets: dict[int, int]) -> None:
-        self._labels = candidates.labels.numpy()
-        self._budgets = budgets
-        self._nodes = candidates.graph.num_nodes
-        found = reach(candidates.graph, candidates.nodes, hops=candidates.hops)
-        self._egos = [ego.numpy() for ego in found]
-        self.evaluations = 0
-
-    def pick(self) -> list[int]:
-        """Return the candidates in the order in which they are taken."""
-        return [max(gains, key=gains.__getitem__) for gains, _ in self._steps(None)]
-
-    def worst_regret(self, order: Sequence[int]) -> int:
-        """Return by how many nodes some step of another's order fell short of the best gain."""
-        return max(max(gains.values()) - gains[row] for gains, row in self._steps(order))
-
-    def _steps(self, order: Sequence[int] | None) -> Iterator[tuple[dict[int, int], int]]:
-        """Yield every step's gains and whom it takes: ``order`` if given, else the best."""
-        covered: Mask = np.zeros(self._nodes, dtype=bool)
-        left = dict(self._budgets)
-        open_rows = set(range(len(self._egos)))
-        self.evaluations = 0
-        for step in range(sum(left.values())):
-            rows = [row for row in sorted(open_rows) if left[int(self._labels[row])]]
-            gains = {r: int(np.count_nonzero(~covered[self._egos[r]])) for r in rows}
-            self.evaluations += len(gains)
-            row = max(gains, key=gains.__getitem__) if order is None else order[step]
-            yield gains, row
-            covered[self._egos[row]] = True
-            left[int(self._labels[row])] -= 1
-            open_rows.remove(row)
-
-
-def lazy_order(candidates: Candidates, budgets: dict[int, int]) -> list[int]:
-    """Return the library's choice, in the order in which it was made."""
-    sampler = GreedyCoverageSampler()
-    ranks = sampler.rank(candidates, budgets, generator=seeded(0, "unused"))
-    return ranks.argsort(stable=True)[: sum(budgets.values())].tolist()
-
-
-def lazy_evaluations(candidates: Candidates, budgets: dict[int, int]) -> int:
-    """Return how many gains the library measures, the first look at every candidate included."""
-    search = stepwise._Search
-    with mock.patch.object(search, "ego", autospec=True, side_effect=search.ego) as spy:
-        lazy_order(candidates, budgets)
-    return len(candidates) + spy.call_count
-
-
-def greedy_table(nodes: int, *, rounds: int) -> Table:
-    """Compare lazy and naive greedy coverage on one small graph."""
-    candidates, budgets = greedy_case(nodes)
-    naive = NaiveGreedy(candidates, budgets)
-    if naive.worst_regret(lazy_order(candidates, budgets)) != 0:
-        raise ValueError("the lazy search took a candidate that was not a best one")
-    contenders = {"lazy": lambda: lazy_order(candidates, budgets), "naive": naive.pick}
-    seconds = interleaved(contenders, rounds=rounds, limit=20.0)
-    counts = lazy_evaluations(candidates, budgets), naive.evaluations
-    cells = [
-        ["gains measured", f"{counts[0]:,}", f"{counts[1]:,}", times(counts[1] / counts[0])],
-        [
-            "seconds",
-            f"{seconds['lazy']:.3f}",
-            f"{seconds['naive']:.3f}",
-            times(seconds["naive"] / seconds["lazy"]),
-        ],
-    ]
-    return Table(
-        f"Greedy coverage, {sum(budgets.values())} of {nodes:,} nodes of a synthetic graph",
-        ("", "ours (lazy)", "naive", "naive / ours"),
-        cells,
-        (
-            "Every pick of ours was checked to be a best pick at its step. The naive way is given "
-            "all ego-subnetworks beforehand, which takes memory that ours does not.",
-        ),
-    )
-
-
 def tables(options: Options) -> list[Table]:
     """Measure everything."""
     cases, reasons = present(QUICK if options.quick else FULL)
@@ -277,9 +187,8 @@ def tables(options: Options) -> list[Table]:
         for per_task in (True, False):
             row = measure(case.name, per_task=per_task, sample=sample, rounds=rounds)
             rows.append((row, in_own_process(peak, case.name, per_task)))
-    small = 500 if options.quick else 5_000
-    return [size_table(rows, reasons), greedy_table(small, rounds=rounds)]
+    return [size_table(rows, reasons)]
 
 
 if __name__ == "__main__":
-    run("reach", "Ego-subnetworks and coverage", tables)
+    run("reach", "Ego-subnetworks", tables)

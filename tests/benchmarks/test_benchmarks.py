@@ -31,11 +31,6 @@ def test_reach(load):
     assert row.graphs == 5
     table = reach.size_table([(row, reach.peak(TINY, True))])
     assert whole(table)
-    # Greedy.
-    table = load("reach").greedy_table(500, rounds=1)
-    assert [cells[0] for cells in table.rows] == ["gains measured", "seconds"]
-    lazy, naive = (int(cell.replace(",", "")) for cell in table.rows[0][1:3])
-    assert 500 < lazy < naive
 
 
 def test_a_claim_on_overlapping_splits_was_one_before_the_correction(load):
@@ -60,12 +55,6 @@ ZEROS, ONES = (lambda: torch.zeros(2)), (lambda: torch.ones(2))
 @pytest.mark.parametrize(
     ("name", "check", "given", "said"),
     [
-        (
-            "embedding",
-            "disagreement",
-            ({"floor": ZEROS, "ours": ONES},),
-            "ours differs from the floor by 1",
-        ),
         (
             "kernels",
             "check",
@@ -106,18 +95,6 @@ def test_methods_takes_the_best_of_every_part(load):
     assert (found.before, found.after, found.train, found.epoch) == (1.0, 0.5, 7.0, 3.5)
     assert found.whole == 1.5 + 200 * 3.5
     assert (found.tasks, found.usage) == (2, usage)
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("backbone", "sparse"), [("gcn", True), ("gat", False)])
-def test_methods_races_loops_that_agree(load, backbone, sparse):
-    bench, graphs = load("methods"), load("graphs")
-    graph = graphs.CASES[TINY].load()
-    if sparse:
-        graph = replace(graph, features=graphs.random_words(graph.num_nodes, 500, 5))
-    found = bench.race(TINY, graph, backbone, rounds=1)
-    assert found.difference <= bench.AGREE
-    assert set(found.seconds) == ({*bench.LOOPS} if sparse else {bench.OURS, bench.PYG})
 
 
 def test_importing(here, monkeypatch):
@@ -161,21 +138,6 @@ def test_updates_lead_every_contender_to_the_same_embeddings(load):
             contender.apply(stream.batch(6))
     engine.off()
     torch.testing.assert_close(frontier.embeddings, engine.live.of(torch.arange(200)))
-
-
-def test_papers(load, here, tmp_path, monkeypatch):
-    bench = here("papers")
-    monkeypatch.setitem(bench.STAGES, "learn", lambda case: 1)  # `auto` is tested elsewhere
-    cases = [bench.Case(0.0001, 4, 8 << 30, tmp_path)]
-    cost, projection = bench.tables(cases, tuple(bench.STAGES))
-    assert [cells[0] for cells in cost.rows] == ["generate", "embed", "learn"]
-    assert [cells[0] for cells in projection.rows] == ["generate", "embed", "learn"]
-    for table in (cost, projection):
-        assert whole(table)
-    graph = bench.open_graph_folder(cases[0].embedded)
-    assert (graph.num_nodes, graph.num_edges, graph.num_features) == (516, 0, 4)
-    again, _ = bench.tables(cases, tuple(bench.STAGES))
-    assert [cells[0] for cells in again.rows] == ["embed", "learn"]  # it is drawn once
 
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")

@@ -136,7 +136,7 @@ def test_freed_arrays_go_back_to_the_system_if_told_so():
     code = """
 import numpy as np
 import psutil
-from evergraph.core.malloc import return_freed_memory
+from evergraph.core.sizes import return_freed_memory
 
 return_freed_memory()
 for _ in range(3):  # after the first, glibc would keep arrays of this size

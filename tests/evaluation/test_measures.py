@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from evergraph.evaluation import (
     anytime_accuracy,
-    area_under_curve,
     average_accuracy,
     average_accuracy_curve,
     average_forgetting,
@@ -133,7 +132,6 @@ def test_tasks_that_come_in_batches_by_hand():
     assert average_forgetting_curve(twice).tolist() == pytest.approx([-0.25, -0.5])
     online = matrix_of([[0.4], [0.8], [0.6, 0.5]])
     assert anytime_accuracy(online) == pytest.approx((0.4 + 0.8 + 0.55) / 3)
-    assert area_under_curve(online) == anytime_accuracy(online)
 
 
 shares = st.floats(0, 1)

@@ -178,11 +178,7 @@ def test_the_default_penalty_does_not_depend_on_the_graph(method):
     assert resolved(config_of(method)).training.weight_decay == 1e-5
 
 
-def test_a_configuration_with_a_penalty_by_size_is_read_but_not_run():
-    old = config_of("joint", training={"weight_decay": "by-size"})
-    assert RunConfig.of(old.to_dict()) == old
-    with pytest.raises(ConfigurationError, match=r"weight_decay must be a number .* 'by-size'"):
-        build_learner(old, seed=0)
+def test_a_backbone_takes_its_own_parameters_only():
     with pytest.raises(ConfigurationError, match="depth"):
         build_backbone(config_of("analytic", backbone={"name": "random-features", "depth": 2}))
 

@@ -8,7 +8,6 @@ import torch
 from evergraph.graphs import Graph, covered_nodes, estimate_reach_sizes, reach_sizes, smoother
 from evergraph.graphs.graph_folder import open_graph_folder
 from evergraph.graphs.reach.hyperloglog import TorchMax, hashed
-from evergraph.graphs.rows import RowSweep
 from evergraph.streams import GraphStream
 from wide_folder import HEAVY, LIGHT, light_graph, wide_arrays, wide_folder
 
@@ -59,7 +58,7 @@ def test_registers_of_the_last_rows(wide):
     for graph in (wide, light_graph()):
         nodes = LIGHT.to(graph.device)
         column, rank = (part.to(graph.device) for part in hashed(graph.num_nodes, 64))
-        taken = TorchMax(*RowSweep.of(graph).plain, column, rank, 0, 64)
+        taken = TorchMax(*graph.sweep.plain, column, rank, 0, 64)
         first = torch.zeros(graph.num_nodes, 64, dtype=torch.uint8, device=graph.device)
         first[nodes] = taken.first(nodes)
         found.append(taken.following(nodes, first).cpu())

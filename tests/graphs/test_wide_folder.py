@@ -29,7 +29,6 @@ from evergraph.graphs.kernels.scaled_rows import KERNELS
 from evergraph.graphs.reach import reach as search
 from evergraph.graphs.reach.hyperloglog import NumbaMax, TorchMax, hashed
 from evergraph.graphs.reach.reach import walk_counts
-from evergraph.graphs.rows import RowSweep
 from evergraph.memory.embedding_memory import first_coverers
 from evergraph.memory.samplers.stepwise import _Search
 from evergraph.streams import GraphStream
@@ -120,7 +119,7 @@ REACH: dict[str, Callable[[Graph], Any]] = {
     "first coverers": lambda graph: first_coverers(graph, LIGHT[:2], hops=2).tolist(),
     "one hop": lambda graph: estimate_reach_sizes(graph, LIGHT, hops=1).tolist(),
     "greedy search": lambda graph: _Search(graph, 2).ego(int(LIGHT[3])).tolist(),
-    "rows": lambda graph: RowSweep.of(graph).neighbours(LIGHT).tolist(),
+    "rows": lambda graph: graph.sweep.neighbours(LIGHT).tolist(),
 }
 
 
@@ -143,7 +142,7 @@ def test_registers_of_the_last_rows(kernel, wide):
     column, rank = hashed(wide.num_nodes, 64)
     found = []
     for graph in (wide, light_graph()):
-        taken = kernel(*RowSweep.of(graph).plain, column, rank, 0, 64)
+        taken = kernel(*graph.sweep.plain, column, rank, 0, 64)
         first = torch.zeros(graph.num_nodes, 64, dtype=torch.uint8)
         first[LIGHT] = taken.first(LIGHT)
         found.append(taken.following(LIGHT, first))

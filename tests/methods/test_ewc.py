@@ -12,7 +12,7 @@ from evergraph.nn import GCN, PDGNN
 from evergraph.nn.losses import masked_losses
 from evergraph.streams import GraphStream
 from evergraph.topology import Identity
-from evergraph.training.batches import EVERYTHING
+from evergraph.training.trainer import EVERYTHING
 
 Values = dict[str, Tensor]
 

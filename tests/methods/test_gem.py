@@ -13,7 +13,7 @@ from evergraph.methods.replay import project
 from evergraph.nn import GCN, PDGNN
 from evergraph.streams import GraphStream
 from evergraph.topology import Identity
-from evergraph.training.batches import EVERYTHING
+from evergraph.training.trainer import EVERYTHING
 
 
 def test_a_gradient_that_harms_nobody_is_left_alone():

@@ -9,7 +9,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.nn import GAT, GCN, PDGNN, backbones
 from evergraph.streams import GraphStream
-from evergraph.training.batches import EVERYTHING
+from evergraph.training.trainer import EVERYTHING
 
 
 def halves(graph: Graph, **options: Any) -> GraphStream:

@@ -14,7 +14,7 @@ from evergraph.nn import MLP, PDGNN
 from evergraph.streams import GraphStream
 from evergraph.topology import APPNP, PPR, S2GC, SGC, TopologyEncoder
 from evergraph.training import Trainer
-from evergraph.training.batches import EVERYTHING
+from evergraph.training.trainer import EVERYTHING
 
 
 def random_graph(seed: int, nodes: int = 10) -> Graph:

@@ -59,7 +59,8 @@ def embeddings(scheme: Any) -> torch.Tensor:
 def test_from_csv_to_predictions_in_two_commands(call, tmp_path):
     write_mixed(tmp_path, 0, NODES)
     out, err = call("ingest", "learner", "--nodes", "nodes.csv", "--edges", "edges.csv")
-    for word in ("title", "TF-IDF", "category", "time around", "flag for gaps", "mean of hashes"):
+    how = ("words, as 128 numbers", "time around", "flag for gaps", "items of lists")
+    for word in ("title", "category", *how):
         assert word in out
     assert not err
     Path("ids").write_text("\n".join(IDS[:NODES]))

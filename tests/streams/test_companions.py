@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.graphs import UNLABELLED, Graph, Targets, rows
+from evergraph.graphs import UNLABELLED, Graph, Targets, csr
 from evergraph.graphs.relations import NodeTypes
 from evergraph.streams import GraphStream, classless
 from evergraph.streams.classless import with_companions
@@ -101,7 +101,7 @@ def test_blocks_of_rows_do_not_show(ends, labels, undirected, block):
     )
     owner = torch.where(graph.labels == 3, -1, graph.labels)  # class 3 is dropped
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows, "BLOCK_ENTRIES", block)
+        patch.setitem(csr.BLOCK_ENTRIES, "cpu", block)
         patch.setattr(classless, "_ROWS_PER_BLOCK", 5)
         found = with_companions(graph, owner)
     assert torch.equal(found, over_all_edges(graph, owner))

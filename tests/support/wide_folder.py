@@ -49,6 +49,6 @@ def wide_folder(folder: Path) -> Path:
         np.save(folder / f"{name}.npy", getattr(light, name).numpy())
     np.save(folder / "indptr.npy", indptr.numpy())
     sizes = {path.stem: {"bytes": path.stat().st_size} for path in folder.glob("*.npy")}
-    facts = {"format": 1, "undirected": True, "arrays": sizes}
+    facts = {"format": 2, "undirected": True, "arrays": sizes}
     (folder / FACTS).write_text(json.dumps(facts), "utf-8")
     return folder

@@ -72,7 +72,7 @@ graphs = st.builds(
 half = st.builds(
     topologies.make,
     st.sampled_from(["sgc", "s2gc", "appnp", "ppr", "mixhop"]),
-    rows=st.sampled_from(["float16", "bfloat16"]),
+    dtype=st.sampled_from(["float16", "bfloat16"]),
 )
 encoders = half | st.builds(topologies.make, st.sampled_from(HOPS), self_loops=st.booleans())
 

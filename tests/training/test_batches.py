@@ -4,9 +4,9 @@ import sys
 
 import torch
 
-from evergraph.training.batches import batches
+from evergraph.training.trainer import batches
 
-MODULE = "evergraph.training.batches"
+MODULE = "evergraph.training.trainer"
 
 CPU = torch.device("cpu")
 

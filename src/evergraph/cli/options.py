@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evergraph.cli.output import say
 from evergraph.core.engine import check_engine
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.extras import tomllib
@@ -297,13 +296,6 @@ def seeds_of(seed: int | None, seeds: str | None, repeats: int | None) -> list[i
         said = f"--seeds must be comma-separated integers, such as 0,1,2, not {seeds!r}"
         raise ConfigurationError(said) from None
     given = with_seeds({"seed": seed, "seeds": listed, "repeats": repeats})
-    if listed and seeds is not None and seeds.isdigit() and listed != [0]:
-        [one] = listed  # until 0.1 it was the number of repeats
-        say(
-            f"note: --seeds {one} now runs only seed {one}; "
-            f"--repeats {one} runs seeds 0 to {one - 1}",
-            err=True,
-        )
     found: list[int] | None = given.get("seeds")
     return found
 
@@ -322,4 +314,4 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
         with suppress(tomllib.TOMLDecodeError):
             value = tomllib.loads(f"value = {text}")["value"]
         values = merged(values, nested({key.strip(): value}))
-    return with_seeds(values, where="--set")
+    return with_seeds(values)

@@ -152,7 +152,7 @@ def run_command(
     resources = options.resources_of(memory_limit, scratch, engine, address, worker_threads)
     with stops_with(f"finished tasks are kept; continue with --resume --out {folder}"):
         with spinner(f"loading torch and {configs[0].dataset.name}"):
-            from evergraph.core.malloc import keep_freed_memory
+            from evergraph.core.sizes import keep_freed_memory
             from evergraph.experiments.runner import complete_together, open_together, progress_of
 
             if memory_limit is None:
@@ -205,7 +205,7 @@ def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
 
 
 def _print_result(result: RunResult, folder: Path) -> None:
-    from evergraph.evaluation.yardstick import NAMES
+    from evergraph.evaluation.accuracy_matrix import NAMES
     from evergraph.reports.runs import ALL, percent, size
 
     values = result.to_dict()

@@ -18,9 +18,8 @@ from evergraph.cli.progress import spinner
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, UnknownNameError
 from evergraph.core.extras import require, tomllib
-from evergraph.core.malloc import return_freed_memory
 from evergraph.core.plugins import load_plugins
-from evergraph.core.sizes import parse_size
+from evergraph.core.sizes import parse_size, return_freed_memory
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -28,6 +28,9 @@ FOUND = 1  # exit code if there are findings; 2 means that no learner could be r
 def check_command(
     folder: Path = argument("A learner's folder."),
     quick: bool = flag("--quick", "Only verify checksums; apply no deltas."),
+    deep: bool = flag(
+        "--deep", "Also compute what every snapshot holds from its graph and labels."
+    ),
     skipped: list[int] = option(
         "Leave out delta N while no process writes to the folder; may be repeated "
         "(default: none, check the folder).",
@@ -43,7 +46,8 @@ def check_command(
     """Verify every checksum, and that the deltas of the journal give its snapshots.
 
     This finds what a disk or a bug has changed, not every forgery: whoever can write to the folder
-    can make checksums again, and change a value with all that follows from it.
+    can make checksums again, and change a value with all that follows from it. --deep finds values
+    that do not follow from the graph and the labels beside them.
 
     Prints one line per finding, and the deltas that were set aside. Exit code 0: no findings; 1:
     findings; 2: no learner can be read. Nothing is changed, and the learner may stay in use. This
@@ -52,6 +56,8 @@ def check_command(
     With --skip the learner is rebuilt as if the delta were empty; its bytes are kept. The later
     deltas are tried first: if they fail without it, nothing is changed.
     """
+    if quick and deep:
+        raise ConfigurationError("--quick and --deep exclude each other")
     if skipped and why is None:
         raise ConfigurationError("--skip needs --why, the reason, which is stored with the delta")
     if why is not None and not skipped:
@@ -68,7 +74,7 @@ def check_command(
             _print_aside(aside)
         return
     with StageProgress({"verify": "deltas"}) as progress:
-        found = checkup(folder, quick=quick, on_progress=progress.on_progress)
+        found = checkup(folder, quick=quick, deep=deep, on_progress=progress.on_progress)
     aside = listed(folder)
     if as_json:
         findings, kept = ([asdict(each) for each in part] for part in (found, aside))

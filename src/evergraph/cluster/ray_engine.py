@@ -144,7 +144,6 @@ class RayEngine(Closing):
             ray_cluster.stop(self.ray, (ref for ref, _ in waiting))
 
     def close(self) -> None:
-        """Stop Ray if it was started here, or leave the cluster."""
         self._finalizer()
 
     def __reduce__(self) -> tuple[type[LocalEngine], tuple[()]]:

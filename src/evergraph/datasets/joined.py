@@ -207,7 +207,6 @@ class Joined(Part, Dataset):
             raise ConfigurationError("classes need a width: set width, for example to 128")
 
     def load(self, cache: Path) -> Graph:
-        """Load every part, edges as listed, and join them."""
         graphs = [load(part, undirected=False, cache=cache) for part in self.parts]
         if not self.width:
             return join(graphs)

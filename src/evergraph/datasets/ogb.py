@@ -48,7 +48,6 @@ class OgbDataset(PublishedDataset):
     ogb_name: ClassVar[str]
 
     def check_reader(self) -> None:
-        """Raise if ogb is not installed."""
         ogb_master(self.ogb_name)
 
     def read(self, folder: Path) -> Graph:

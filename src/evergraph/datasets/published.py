@@ -92,7 +92,6 @@ class PygDataset(PublishedDataset):
     pyg_name: ClassVar[str | None] = None  # which of the graphs that the class reads
 
     def check_reader(self) -> None:
-        """Raise if PyG is not installed."""
         require("torch_geometric", extra="pyg", why=f"reading dataset {self.name!r}")
 
     def read(self, folder: Path) -> Graph:

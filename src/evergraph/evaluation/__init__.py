@@ -12,7 +12,6 @@ from evergraph.core.targets.measures import (
 from evergraph.evaluation.accuracy_matrix import (
     AccuracyMatrix,
     anytime_accuracy,
-    area_under_curve,
     average_accuracy,
     average_accuracy_curve,
     average_forgetting,
@@ -35,7 +34,6 @@ __all__ = [
     "Evaluation",
     "Predictor",
     "anytime_accuracy",
-    "area_under_curve",
     "average_accuracy",
     "average_accuracy_curve",
     "average_forgetting",

@@ -1,8 +1,9 @@
-"""The accuracy matrix, and pure functions of it."""
+"""The accuracy matrix, pure functions of it, and the measures of stored results."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,15 @@ AccuracyMatrix = npt.NDArray[np.float64]
 
 With a test after every task, test i follows task i, and tasks j > i have not begun.
 """
+NAMES = {
+    "balanced": "accuracy, class-balanced",
+    "plain": "accuracy",
+    "micro_f1": "micro F1",
+    "macro_f1": "macro F1",
+    "average_precision": "average precision",
+    "r2": "R2",
+    "mae": "mean absolute error",
+}
 
 
 def matrix_of(rows: Sequence[Sequence[float]]) -> AccuracyMatrix:
@@ -76,12 +86,22 @@ def anytime_accuracy(matrix: AccuracyMatrix) -> float:
     return float(average_accuracy_curve(matrix).mean())
 
 
-def area_under_curve(matrix: AccuracyMatrix) -> float:
-    """Return ``anytime_accuracy``, under the name used in stored results."""
-    return anytime_accuracy(matrix)
-
-
 def average_forgetting(matrix: AccuracyMatrix) -> float:
     """Return AF after the last test; negative means forgetting, 0 if there is only one task."""
     curve = average_forgetting_curve(matrix)
     return float(curve[-1]) if len(curve) else 0.0
+
+
+def spread(values: Sequence[float]) -> dict[str, Any]:
+    """Return the mean and the sample standard deviation, None for a single value."""
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return {"mean": float(np.mean(values)), "std": deviation}
+
+
+def main_key(result: Mapping[str, Any]) -> str:
+    """Return the key of the main measure of a stored result.
+
+    >>> main_key({"metric": {"name": "micro F1", "key": "micro_f1"}})
+    'micro_f1'
+    """
+    return str(result["metric"]["key"])

@@ -28,7 +28,6 @@ from evergraph.core.plugins import located
 from evergraph.experiments.seeds import with_seeds
 
 
-# Names of component keys before 0.1.
 def _located(plugins: tuple[str, ...]) -> tuple[str, ...]:
     # A worker, or a later resume, may run in another folder.
     return tuple(located(source, Path()) for source in plugins)
@@ -49,7 +48,7 @@ class SeededSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _seeds_of(cls, values: Any) -> Any:
-        return with_seeds(values, stacklevel=4) if isinstance(values, Mapping) else values
+        return with_seeds(values) if isinstance(values, Mapping) else values
 
     @field_validator("seeds", check_fields=False)
     @classmethod
@@ -81,7 +80,6 @@ class Component(Part, BaseModel):
         return dict(self.model_extra or {})
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
-        """Return the name and the parameters, which contain no components."""
         return {"name": self.name, **self.parameters}
 
     def _repr_facts(self) -> dict[str, Any]:
@@ -135,8 +133,7 @@ class TrainingConfig(Section):
 
     epochs: int | None = None
     lr: float | None = None
-    # By size is obsolete (decision record 35): it can still be read, but not run.
-    weight_decay: float | Literal["by-size"] | None = None
+    weight_decay: float | None = None
     batch_size: int | Literal["full"] | None = None
     momentum: str | None = None
     schedule: str | None = None
@@ -302,7 +299,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     plugins = values.get("plugins")
     if isinstance(plugins, list) and all(isinstance(source, str) for source in plugins):
         values["plugins"] = [located(source, path.parent) for source in plugins]
-    return with_seeds(values, where=path)
+    return with_seeds(values)
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

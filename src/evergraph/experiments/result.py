@@ -22,14 +22,12 @@ from evergraph.evaluation import (
     MEASURES,
     AccuracyMatrix,
     anytime_accuracy,
-    area_under_curve,
     average_accuracy,
     average_accuracy_curve,
     average_forgetting,
 )
-from evergraph.evaluation.accuracy_matrix import matrix_of
+from evergraph.evaluation.accuracy_matrix import matrix_of, spread
 from evergraph.evaluation.evaluator import AccuracyRows, Measures
-from evergraph.evaluation.yardstick import spread
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.display import matrix_table, plot_curves
 from evergraph.experiments.protocols import read_protocol
@@ -340,7 +338,6 @@ class RunResult(Shown):
             "anytime_accuracy": self._summary(anytime_accuracy),
             "average_accuracy_curve": self._each_way(curve),
             "tested_after": self.seeds[0].tested_after,
-            "area_under_curve": self._summary(area_under_curve),
             "measures": measures,
             "accuracy_matrix": matrices,
             "coverage_ratio": float(np.mean(ratios)) if ratios else None,

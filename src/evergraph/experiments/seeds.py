@@ -6,23 +6,17 @@ Importing this module loads neither torch nor pydantic.
 from __future__ import annotations
 
 import operator
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.notices import say_once
 
 SEEDING = ("seed", "seeds", "repeats")
 
 
-def with_seeds(
-    values: Mapping[str, Any], *, where: object = None, stacklevel: int = 3
-) -> dict[str, Any]:
+def with_seeds(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values with ``seed`` or ``repeats`` replaced by ``seeds``.
-
-    where: the file of the values, to name in a warning.
 
     >>> with_seeds({"seed": 5}), with_seeds({"repeats": 3}), with_seeds({"seeds": (7, 8)})
     ({'seeds': [5]}, {'seeds': [0, 1, 2]}, {'seeds': [7, 8]})
@@ -46,20 +40,9 @@ not seed and repeats
     if key == "seed":
         check_integer("seed", value, least=0)
         return rest | {"seeds": [operator.index(value)]}
+    if isinstance(value, int):
+        rule = f"write seed = {value}, or repeats = {value} for that many seeds"
+        raise ConfigurationError(f"seeds must be a list such as [0], not {value}: {rule}")
     if isinstance(value, Iterable) and not isinstance(value, str):
         value = list(value)
-    elif isinstance(value, int) and not isinstance(value, bool):
-        # A single number was the number of repeats until 0.1.
-        rule = (
-            f"write repeats = {value} for seeds 0 to {value - 1}, or seed = {value} for that seed"
-        )
-        if value < 1:
-            said = f"seeds must be a list such as [0], not {value}: write seed = 0"
-            raise ConfigurationError(said)
-        if where is None:
-            said = f"seeds={value} is read as {value} repeats for one more version: {rule}"
-            warnings.warn(said, DeprecationWarning, stacklevel=stacklevel)
-        else:
-            say_once(where, f"seeds = {value} is read as {value} repeats: {rule}")
-        value = list(range(value))
     return rest | {"seeds": value}

@@ -41,7 +41,7 @@ def configured(base: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
     """
     if not settings:
         return base
-    settings = with_seeds(settings, stacklevel=5)  # a warning points to the caller of ``run``
+    settings = with_seeds(settings)
     layers: list[dict[str, Any]] = []
     for key in sorted(settings, key=lambda key: key.count("__")):  # a name before its parameters
         path = key.split("__")

@@ -1,10 +1,11 @@
-"""Compressed sparse rows: build, read and cut them."""
+"""Compressed sparse rows: build, read and cut them, and go through them in blocks."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ ROW_COST = 16
 # Adjacency entries processed at a time: some 100 MB on a CPU. A GPU has more memory, and every
 # block means a wait.
 BLOCK_ENTRIES = {"cpu": 1 << 22, "cuda": 1 << 28}
+Step = Callable[[Tensor], Tensor]
 
 
 def build_csr(
@@ -277,3 +279,74 @@ def induced_adjacency(
     rows = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), counts)
     weighed = None if weighed is None else weighed.as_subclass(Tensor)
     return build_csr(rows, columns.long(), weighed, len(nodes))
+
+
+@dataclass(frozen=True, eq=False)
+class RowSweep:
+    """The rows of an adjacency, processed in blocks."""
+
+    indptr: Tensor  # [nodes + 1]
+    indices: Tensor  # int32 [edges]
+    # whether they are in files: then pages leave memory as soon as they were read
+    mapped: bool = False
+
+    @property
+    def plain(self) -> tuple[Tensor, Tensor]:
+        """The two arrays as ordinary tensors, since pages are released explicitly here."""
+        return self.indptr.as_subclass(Tensor), self.indices.as_subclass(Tensor)
+
+    def blocks(self, rows: Tensor, step: Step) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the result of a step for each block of rows, ascending [m], and its slice."""
+        for part in cut_rows(self.indptr.as_subclass(Tensor), rows, BLOCK_ENTRIES["cpu"]):
+            some = rows[part]
+            yield part, step(some)
+            if self.mapped:
+                page_out(self.run(some))
+
+    def collect(self, rows: Tensor, step: Step, *, width: int) -> Tensor:
+        """Return the result of a step for all the rows.  uint8 [m, width]"""
+        found = torch.empty(len(rows), width, dtype=torch.uint8, device=rows.device)
+        for part, block in self.blocks(rows, step):
+            found[part] = block
+        return found
+
+    def lengths(self, rows: Tensor) -> Tensor:
+        """Return the number of entries in some rows.  int64 [m] -> int64 [m]"""
+        indptr = self.plain[0]
+        return (indptr.index_select(0, rows + 1) - indptr.index_select(0, rows)).long()
+
+    def neighbours(self, rows: Tensor) -> Tensor:
+        """Return the neighbours in some rows, in sequence.  int64 [m] -> int64 [entries]"""
+        indptr, indices = self.plain
+        _, entries = row_entries(indptr, rows)
+        return indices.index_select(0, entries).long()
+
+    def run(self, rows: Tensor) -> Tensor:
+        """Return the neighbours in consecutive rows, without a copy.  -> int32 [entries]"""
+        indptr, indices = self.plain
+        return indices[indptr[rows[0]] : indptr[rows[-1] + 1]]
+
+
+def neighbour_sums(sweep: RowSweep, values: Tensor, rows: Tensor | None = None) -> Tensor:
+    """Return Σ_{u into v} values_u for every node v, or for some.  float64 [nodes] -> float64 [m]
+
+    The values are counts: below 2^53 their sums are exact, so the blocks do not matter.
+
+    rows: the nodes, ascending; all by default.  int64 [m]
+
+    >>> into_two = RowSweep(torch.tensor([0, 0, 1, 3]), torch.tensor([0, 0, 1]).int())
+    >>> neighbour_sums(into_two, torch.tensor([1.0, 10.0, 100.0], dtype=torch.float64))
+    tensor([ 0.,  1., 11.], dtype=torch.float64)
+    """
+
+    def add_up(some: Tensor) -> Tensor:
+        lengths = sweep.lengths(some)
+        near = sweep.run(some) if rows is None else sweep.neighbours(some)
+        running = values.new_zeros(len(near) + 1)
+        torch.cumsum(values.index_select(0, near), 0, out=running[1:])
+        ends = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+        return running.index_select(0, ends).diff()
+
+    wanted = torch.arange(len(values), device=values.device) if rows is None else rows
+    sums = [found for _, found in sweep.blocks(wanted, add_up)]
+    return torch.cat(sums) if sums else values.new_zeros(0)

@@ -12,7 +12,6 @@ from evergraph.core.mapped import page_out
 from evergraph.graphs.csr import BLOCK_ENTRIES, cut, repeat
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.propagation import pattern
-from evergraph.graphs.rows import RowSweep
 
 _ROWS_PER_BLOCK = 1 << 20  # rows cut into blocks at a time
 Nodes = npt.NDArray[np.int64]
@@ -80,7 +79,7 @@ def forman_curvature(graph: Graph) -> Tensor:
     tensor([3., 2., 3., 2., 2., 2., 0., 0.])
     """
     both = graph.to_undirected()
-    adjacency = pattern(RowSweep.of(both), torch.arange(both.num_nodes))
+    adjacency = pattern(both.sweep, torch.arange(both.num_nodes))
     first, second, edge = undirected_edges(graph)
     degrees = both.degrees.cpu().numpy()
     triangles = _shared_neighbours(adjacency, first, second) - 2  # the ends count themselves

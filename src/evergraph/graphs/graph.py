@@ -15,6 +15,7 @@ from evergraph.core.errors import DataError
 from evergraph.core.mapped import in_memory, is_mapped
 from evergraph.core.resources import Resources
 from evergraph.graphs.csr import (
+    RowSweep,
     adjacency_of,
     as_csr,
     build_csr,
@@ -194,6 +195,11 @@ class Graph(Shown):
     def mapped(self) -> bool:
         """Whether the adjacency is in files, so that its pages may leave memory after use."""
         return is_mapped(self.indices)
+
+    @property
+    def sweep(self) -> RowSweep:
+        """The rows of the adjacency, processed in blocks."""
+        return RowSweep(self.indptr, self.indices, self.mapped)
 
     @property
     def device(self) -> torch.device:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.graphs.csr import as_scipy, csr_tensor, densify, pointer_type, pointers_of
+from evergraph.graphs.csr import RowSweep, as_scipy, csr_tensor, densify, pointer_type, pointers_of
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.kernels.products import (
     Product,
@@ -35,7 +35,6 @@ from evergraph.graphs.kernels.scaled_rows import (
     triton_works,
 )
 from evergraph.graphs.normalisation import Normalisation, graph_scalings
-from evergraph.graphs.rows import RowSweep
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -11,7 +11,6 @@ from torch import Generator, Tensor
 
 from evergraph.graphs import Graph, covered_nodes
 from evergraph.graphs.csr import repeat
-from evergraph.graphs.rows import RowSweep
 from evergraph.memory.budget import Budget, Memory, MemoryUsage
 from evergraph.memory.samplers import Candidates, CoverageSampler
 
@@ -178,7 +177,7 @@ def first_coverers(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
     nodes = nodes.to(graph.device)
     first = torch.full((graph.num_nodes,), len(nodes), device=graph.device)
     first[nodes] = torch.arange(len(nodes), device=graph.device)
-    sweep, rows = RowSweep.of(graph), nodes.sort().values
+    sweep, rows = graph.sweep, nodes.sort().values
     for _ in range(hops):
         found = first.clone()
         for part, near in sweep.blocks(rows, sweep.neighbours):

@@ -21,8 +21,8 @@ from evergraph.nn.linear import padded
 from evergraph.nn.losses import masked_losses
 from evergraph.streams import Task
 from evergraph.training import Batch
-from evergraph.training.batches import EVERYTHING
 from evergraph.training.learner import part_of
+from evergraph.training.trainer import EVERYTHING
 
 Values = dict[str, Tensor]
 """A tensor for every parameter, by name."""

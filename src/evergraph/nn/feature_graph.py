@@ -158,7 +158,6 @@ class FeatureGraph(PDGNN):
         self.channels = tuple(channels)
 
     def begin(self, dims: int, *, generator: Generator) -> None:
-        """Create the convolutions."""
         self.head = FeatureGraphHead(
             dims,
             relations=self.hops,
@@ -168,7 +167,6 @@ class FeatureGraph(PDGNN):
         ).to(self.device)
 
     def width_of(self, inputs: Tensor) -> int:
-        """Return the number of features of a feature graph."""
         return inputs.shape[1] // (self.hops + 1)
 
     def step_work(self, rows: int) -> int | None:

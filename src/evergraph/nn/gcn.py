@@ -197,7 +197,6 @@ class OutputAttention(Convolution):
         self.key = nn.Parameter(_vectors(1, inputs, generator=generator))
 
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return class scores.  [nodes, d] -> [nodes, classes]"""
         maps = torch.cat([self.query, self.key, self.linear.weight])  # one product for all three
         queries, keys, values = times(state, maps).tensor_split((1, 2), dim=1)
         scores = _edge_scores(adjacency, queries[:, 0], keys[:, 0])

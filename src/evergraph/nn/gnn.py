@@ -119,7 +119,6 @@ class GNN(Backbone):
         return normalised(graph, scheme="none")
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
-        """Create the layers."""
         widths = [dims, *[self.hidden] * (self.layers - 1)]
         hidden = [
             self._convolution(width, self.hidden, last=False, generator=generator)
@@ -134,11 +133,9 @@ class GNN(Backbone):
 
     @property
     def begun(self) -> bool:
-        """Whether the layers exist."""
         return self.convolutions is not None
 
     def grow(self, classes: int, *, generator: torch.Generator) -> None:
-        """Widen the last layer."""
         self._layers()[-1].grow(classes, generator=generator)
 
     def prepare(self, graph: Graph) -> GraphInputs:
@@ -152,7 +149,6 @@ class GNN(Backbone):
         return self._prepared[graph]
 
     def width_of(self, inputs: GraphInputs) -> int:
-        """Return the width of the features."""
         return inputs.raw.shape[1]
 
     def forward(

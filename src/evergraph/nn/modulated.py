@@ -113,7 +113,6 @@ class Modulated(PDGNN):
     head: ModulatedHead | None = field(init=False)  # type: ignore[assignment]
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
-        """Create the head."""
         names = ("pairs", "rank", "task_dims", "hidden", "bias", "dropout")
         options: dict[str, Any] = {name: getattr(self, name) for name in names}
         self.head = ModulatedHead(dims, generator=generator, **options).to(self.device)

@@ -148,30 +148,24 @@ class PDGNN(Backbone):
         return SGC() if name == "topology" else super()._parameter_default(name)
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
-        """Create f_out."""
         options: dict[str, Any] = {n: getattr(self, n) for n in ("hidden", "bias", "dropout")}
         self.head = MLP(dims, generator=generator, **options).to(self.device)
 
     @property
     def begun(self) -> bool:
-        """Whether f_out exists."""
         return self.head is not None
 
     def grow(self, classes: int, *, generator: torch.Generator) -> None:
-        """Widen f_out."""
         assert self.head is not None
         self.head.grow(classes, generator=generator)
 
     def prepare(self, graph: Graph) -> Tensor:
-        """Return the embeddings of all nodes.  -> float32 [nodes, dims]"""
         return self.embeddings(graph)
 
     def width_of(self, inputs: Tensor) -> int:
-        """Return the width of the embeddings."""
         return inputs.shape[1]
 
     def narrowed(self, inputs: Tensor, rows: Tensor) -> tuple[Tensor, None]:
-        """Return the embeddings of some nodes alone, since no other node is needed."""
         return self.taken(inputs, rows), None
 
     def taken(self, inputs: Tensor, rows: Tensor | None = None) -> Tensor:
@@ -183,7 +177,6 @@ class PDGNN(Backbone):
     def forward(
         self, inputs: Any, rows: Tensor | None = None, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Return f_out of some embeddings.  -> [rows, classes]"""
         assert self.head is not None
         if self.training:
             # A step's rows are multiplied at once, without a check of free memory.
@@ -194,16 +187,13 @@ class PDGNN(Backbone):
         return torch.cat([self.head(part) for part in embeddings.split(PREDICT_ROWS)])
 
     def step_work(self, rows: int) -> int | None:
-        """Return the number of multiplications of f_out for this many rows."""
         return rows * sum(parameter.numel() for parameter in self.parameters())
 
     def hidden_states(self, inputs: Any, rows: Tensor | None = None) -> Tensor:
-        """Return f_out's last hidden layer.  -> [rows, width]"""
         assert self.head is not None
         return self.head.hidden_states(self.taken(inputs, rows))
 
     def place(self, device: torch.device, resources: Resources | None = None) -> None:
-        """Move f_out to a device, and compute embeddings there."""
         super().place(device, resources)
         self.embeddings = EmbeddingCache(
             self.topology,
@@ -215,7 +205,6 @@ class PDGNN(Backbone):
 
     @property
     def embed_seconds(self) -> float:
-        """Seconds spent in f_topo."""
         return self.embeddings.seconds
 
 

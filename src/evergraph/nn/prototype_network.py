@@ -332,7 +332,6 @@ class PrototypeNetwork(PDGNN):
         self.widths = tuple(widths)
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
-        """Create the extractors and the maps between the levels."""
         atomic, node, cls = self.widths
         self.head = PrototypeHead(
             dims,
@@ -344,5 +343,4 @@ class PrototypeNetwork(PDGNN):
         ).to(self.device)
 
     def width_of(self, inputs: Tensor) -> int:
-        """Return the number of attributes per node."""
         return inputs.shape[1] // (self.hops + 1)

@@ -255,14 +255,12 @@ class LinearHead(PDGNN):
         self.width = 0  # number of inputs of f_out: of an embedding, 0 before the first one
 
     def begin(self, dims: int, *, generator: Generator) -> None:
-        """Create V and b."""
         super().begin(dims, generator=generator)
         self.width = dims
 
     def forward(
         self, inputs: Any, rows: Tensor | None = None, *, generator: Generator | None = None
     ) -> Tensor:
-        """Return V e + b of some embeddings.  -> [rows, classes]"""
         if not (self.training and self.dropout):
             return super().forward(inputs, rows, generator=generator)
         assert generator is not None, "dropout needs a generator"

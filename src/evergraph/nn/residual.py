@@ -97,12 +97,10 @@ class Residual(GNN):
         self.out = Linear(width, 0, generator=generator).to(self.device)
 
     def grow(self, classes: int, *, generator: torch.Generator) -> None:
-        """Widen the output."""
         assert self.out is not None, "call begin first"
         self.out.grow(classes, generator=generator)
 
     def narrowed(self, inputs: GraphInputs, rows: Tensor) -> tuple[GraphInputs, Tensor | None]:
-        """Return the features of some nodes alone if no other node is needed."""
         if self.kind != "mlp":
             return inputs, rows
         raw = take_rows(inputs.raw, rows)

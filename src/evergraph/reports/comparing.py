@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from evergraph.core.errors import ResultsError
+from evergraph.evaluation.accuracy_matrix import main_key
 from evergraph.evaluation.statistics import (
     CONFIDENCE,
     LEAST_DATASETS,
@@ -25,7 +26,6 @@ from evergraph.evaluation.statistics import (
     unpaired_difference,
     wilcoxon,
 )
-from evergraph.evaluation.yardstick import main_key
 from evergraph.experiments.protocols import POOLED
 from evergraph.reports.runs import TESTINGS, Finished, Group, names_of, way_of
 from evergraph.reports.trials import Pairing, Trials, check_comparable, pair, trials_of

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import ResultsError
-from evergraph.evaluation.yardstick import main_key
+from evergraph.evaluation.accuracy_matrix import main_key
 
 RESULT, PROGRESS, SEARCH = "result.json", "progress.json", "search"
 TESTINGS = ("local", "global")

@@ -10,8 +10,7 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.core.notices import say
 from evergraph.graphs import UNLABELLED, Graph
-from evergraph.graphs.csr import row_entries
-from evergraph.graphs.rows import RowSweep
+from evergraph.graphs.csr import RowSweep, row_entries
 from evergraph.streams.arrival import Arrival
 from evergraph.streams.splits import LEAST_NODES, SHARES, Shares, Split, split_tasks
 
@@ -60,7 +59,7 @@ def with_companions(graph: Graph, owner: Tensor) -> Tensor:
     tensor([ 0,  1,  0, -1, -1])
     """
     free = graph.labels.cpu() == UNLABELLED
-    sweep = RowSweep.of(graph.to("cpu"))
+    sweep = graph.to("cpu").sweep
     when = owner.int().masked_fill_(owner < 0, _NEVER)
     for _ in range(ROUNDS):
         when = torch.where(free, _earliest_around(sweep, when, both=not graph.undirected), when)

@@ -118,7 +118,6 @@ class DatasetStudy(Study):
     learns: ClassVar[bool] = True
 
     def run(self, options: Options) -> list[Sheet]:
-        """Make the sheets of every dataset, or a sheet with the reason why there are none."""
         made: list[Sheet] = []
         for dataset in self.asked(options):
             try:

@@ -79,7 +79,6 @@ class MethodsTable(DatasetStudy):
         return options.rows(self.name, dataset, entries, settings=[self.setting])
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
-        """Run every method on one dataset, and compare with the paper."""
         stem = Path(dataset).stem
         where = f"Table {self.name[-1]}, {stem}, {self.setting}"
         title = f"{where}: average accuracy and forgetting, percent"
@@ -141,7 +140,6 @@ class Fig4(DatasetStudy):
     needs = ("matplotlib",)
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
-        """Draw the runs of table3, running them first if needed."""
         stem = Path(dataset).stem
         title = f"Figure 4, {stem}: average accuracy after each task, class-IL"
         group = compared(dataset, graph, options)
@@ -171,7 +169,6 @@ class Fig5(DatasetStudy):
     needs = ("matplotlib",)
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
-        """Draw the runs of table3, running them first if needed."""
         stem = Path(dataset).stem
         group = compared(dataset, graph, options)
         return [

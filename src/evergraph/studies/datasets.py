@@ -29,7 +29,6 @@ class Table1(Study):
     datasets = (*PAPERS, "wordnet")
 
     def run(self, options: Options) -> list[Sheet]:
-        """Load the available datasets and count."""
         columns = ("dataset", "nodes", "edges", "classes", "tasks", "homophily", "paper's")
         rows = []
         for name in self.asked(options):
@@ -61,7 +60,6 @@ class Homophily(Study):
     datasets = (*PAPERS, "wordnet")
 
     def run(self, options: Options) -> list[Sheet]:
-        """Load the available datasets and count."""
         columns = ("dataset", "as listed", "both ways", "paper's")
         rows = []
         for name in self.asked(options):
@@ -91,7 +89,6 @@ class Table4(DatasetStudy):
     datasets = ("corafull", "arxiv", "reddit", "products", "wordnet")
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
-        """Count the values of each design."""
         stem = Path(dataset).stem
         title = f"Table 4, {stem}: millions of float32 values kept after the whole stream"
         papers = base.facts()["memory"].get(base.papers_name(dataset) or "", {})

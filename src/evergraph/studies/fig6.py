@@ -37,7 +37,6 @@ class Fig6(DatasetStudy):
     needs = ("matplotlib", "sklearn")
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
-        """Learn the stream with each method and record the hidden states."""
         stem = Path(dataset).stem
         few = min(len(exam.nodes) for exam in GraphStream(graph).exams(0, "local"))
         if few < MIN_POINTS:

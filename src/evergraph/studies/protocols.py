@@ -95,7 +95,6 @@ class Protocols(DatasetStudy):
     needs = ("matplotlib",)
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
-        """Run every method under every protocol."""
         methods = options.methods or (QUICK_METHODS if options.quick else METHODS)
         results = learned(dataset, methods, options)
         stem, looks = Path(dataset).stem, looks_of(methods)

@@ -13,7 +13,7 @@ import torch
 from evergraph.core.errors import ResultsError
 from evergraph.core.seeding import seeded
 from evergraph.core.written_aside import results_written, written_aside
-from evergraph.evaluation.yardstick import spread as spread_of
+from evergraph.evaluation.accuracy_matrix import spread as spread_of
 from evergraph.experiments.presets import presets, published, read_preset
 from evergraph.graphs import Graph
 from evergraph.memory import Candidates, EmbeddingMemory, samplers
@@ -53,7 +53,6 @@ class Table2(DatasetStudy):
     datasets = ("arxiv", "wordnet")
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
-        """Measure both halves, or coverage alone if there are no features."""
         ratios = [ratio for ratio in RATIOS if not options.quick or ratio in QUICK]
         if graph.num_features:
             return _learned(dataset, ratios, options)
@@ -208,7 +207,6 @@ class Strategies(DatasetStudy):
     datasets = ("wordnet",)
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
-        """Learn with every strategy."""
         stem = Path(dataset).stem
         title = f"f_topo on {stem}: AA of tem in class-IL, percent, by hops"
         hops = STRATEGY_HOPS[:2] if options.quick else STRATEGY_HOPS

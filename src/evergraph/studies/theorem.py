@@ -45,7 +45,6 @@ class Theorem(DatasetStudy):
     datasets = ("wordnet",)
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
-        """Measure the effects."""
         stem = Path(dataset).stem
         title = f"Pseudo-training on {stem}: rise of its class's score after one replay, x 1000"
         count = REPLAYED // 10 if options.quick else REPLAYED

@@ -79,7 +79,6 @@ class OwnEncoder(WideEncoder):
         return f"by {self.encoder}"
 
     def encode(self, values: Any, name: str, *, before: int = 0) -> Block:
-        """Return the function's rows for the texts."""
         found = texts(values, name)
         known = found.is_valid().to_numpy(zero_copy_only=False)
         matrix = np.zeros((len(found), self.dims), np.float32)
@@ -88,7 +87,6 @@ class OwnEncoder(WideEncoder):
         return Block(matrix, gaps=~known)
 
     def to_json(self) -> dict[str, Any]:
-        """Return name, version and width."""
         return {"name": self.encoder.name, "version": self.encoder.version, "dims": self.dims}
 
     @classmethod

@@ -112,11 +112,9 @@ class CategoryEncoder(_HashEncoder):
 
     @classmethod
     def fit(cls, values: pa.Array, name: str, choices: Columns | None = None) -> CategoryEncoder:
-        """Keep the hashes of the categories."""
         return cls(*_kept(texts(values, name)))
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
-        """Return the signs of hashes."""
         matrix, places, names = self._vectors(texts(values, name))
         gaps = places < 0
         matrix = np.where(gaps[:, None], np.float32(0), matrix[places])
@@ -143,13 +141,11 @@ class ListEncoder(_HashEncoder):
 
     @classmethod
     def fit(cls, values: pa.Array, name: str, choices: Columns | None = None) -> ListEncoder:
-        """Keep the separator and the hashes of the items."""
         separator = usual_separator(values) if is_text(values.type) else SEPARATORS[0]
         dims, hashes = _kept(lists(values, name, separator=separator)[1])
         return cls(dims, separator, hashes)
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
-        """Return the means of the items' signs."""
         from scipy.sparse import csr_matrix
 
         counts, items = lists(values, name, separator=self.separator, before=before)
@@ -199,7 +195,6 @@ class TextEncoder(WideEncoder):
 
     @classmethod
     def fit(cls, values: pa.Array, name: str, choices: Columns) -> TextEncoder:
-        """Count the texts in which each bucket of words occurs."""
         found = texts(values, name)
         seen: dict[int, int] = {}
         for text in found.to_pylist():
@@ -212,7 +207,6 @@ class TextEncoder(WideEncoder):
         return f"{len(self.frequencies):,} words, as {self.dims} numbers"
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
-        """Return the projected TF-IDF vectors."""
         from scipy.sparse import csr_matrix
 
         found, signs = texts(values, name), _bucket_signs(self.dims)

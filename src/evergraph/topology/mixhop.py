@@ -54,7 +54,6 @@ class MixHop(Stepwise, TopologyEncoder):
 
     @property
     def parts(self) -> int:
-        """One part per hop kept."""
         return len(self.kept)
 
     @property
@@ -88,11 +87,9 @@ class MixHop(Stepwise, TopologyEncoder):
 
     @property
     def assembled(self) -> Sequence[int]:
-        """The hops kept."""
         return self.kept
 
     def assemble(self, states: Sequence[Tensor]) -> Tensor:
-        """Return the hops kept, concatenated."""
         return torch.cat([states[hop] for hop in self.kept], dim=1)
 
 
@@ -161,7 +158,6 @@ class H2GCN(TopologyEncoder):
 
     @property
     def parts(self) -> int:
-        """The node itself and one part per ring."""
         return self.hops + 1
 
     @property

@@ -193,7 +193,6 @@ class Reservoir(Stepwise, TopologyEncoder):
 
     @property
     def separable(self) -> bool:
-        """False: the weights mix all columns."""
         return False
 
     @property
@@ -227,11 +226,9 @@ class Reservoir(Stepwise, TopologyEncoder):
 
     @property
     def assembled(self) -> Sequence[int]:
-        """The last layer, or all of them."""
         return (self.hops,) if self.layers == "last" else range(min(self.hops, 1), self.hops + 1)
 
     def assemble(self, states: Sequence[Tensor]) -> Tensor:
-        """Return the last state, or all states but the features concatenated."""
         if self.layers == "last" or self.hops == 0:
             return states[-1]
         return torch.cat([*states[1:]], dim=1)

@@ -25,8 +25,7 @@ from evergraph.graphs import UNLABELLED, Graph
 from evergraph.memory import MemoryUsage
 from evergraph.nn.losses import class_balanced, masked_losses
 from evergraph.streams import Task
-from evergraph.training.batches import Batch
-from evergraph.training.trainer import Trainer
+from evergraph.training.trainer import Batch, Trainer
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

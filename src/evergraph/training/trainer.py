@@ -1,9 +1,9 @@
-"""The epoch loop, and Adam on the CPU without torch's compiler."""
+"""The epoch loop, its batches, and Adam on the CPU without torch's compiler."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -17,12 +17,15 @@ from evergraph.core.errors import DivergedError
 from evergraph.core.resources import Resources
 from evergraph.nn.linear import padded
 from evergraph.streams import Task
-from evergraph.training.batches import Batch, batches
 
 Momentum = Literal["carried", "fresh"]
 Schedule = Literal["constant", "cosine"]
 Decay = Literal["coupled", "decoupled"]
 Objective = Literal["balanced", "plain"]
+Batch = Tensor | slice
+EVERYTHING = slice(None)
+POOL = 1 << 18  # rows shuffled together
+ROWS_PER_BLOCK = 1 << 12  # neighbouring rows that stay together in a pool
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
@@ -220,6 +223,38 @@ class Trainer(Part):
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
         self.moments_ = dict(state)
+
+
+def batches(
+    count: int, batch_size: int | None, *, generator: torch.Generator, device: torch.device
+) -> Iterator[Batch]:
+    """Yield the rows of each batch of one epoch: all at once, or shuffled parts of similar size.
+
+    A full batch is a slice, so that nothing is copied. Parts differ by one row at most, so that
+    no epoch ends on a tiny, noisy step. Beyond ``POOL`` rows, which may be on disk, blocks of
+    neighbouring rows are shuffled first, and then the rows within each pool of blocks: an epoch
+    reads the disk mostly in sequence.
+
+    >>> [len(b) for b in batches(10, 4, generator=torch.Generator(), device=torch.device("cpu"))]
+    [4, 3, 3]
+    """
+    if batch_size is None or count <= batch_size:
+        yield EVERYTHING
+        return
+    for order in _pools(count, generator):
+        yield from order.to(device).tensor_split(-(-len(order) // batch_size))
+
+
+def _pools(count: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Yield every row once, shuffled pool by pool."""
+    if count <= POOL:
+        yield torch.randperm(count, generator=generator)
+        return
+    blocks = torch.arange(count).tensor_split(-(-count // ROWS_PER_BLOCK))
+    order = torch.randperm(len(blocks), generator=generator)
+    for part in order.tensor_split(-(-count // POOL)):
+        rows = torch.cat([blocks[block] for block in part.tolist()])
+        yield rows[torch.randperm(len(rows), generator=generator)]
 
 
 # Ordinary steps before one is recorded, so that libraries and the optimiser's state are

@@ -14,8 +14,7 @@ from torch import Tensor
 from evergraph.core.engine import Work
 from evergraph.core.errors import ConfigurationError, ResourceError
 from evergraph.core.resources import Resources
-from evergraph.graphs import Graph, estimate_reach_sizes, reach
-from evergraph.graphs import rows as row_sweep
+from evergraph.graphs import Graph, csr, estimate_reach_sizes, reach
 from evergraph.graphs.reach import hyperloglog
 from evergraph.graphs.reach.hyperloglog import (
     SEED,
@@ -155,7 +154,7 @@ def test_how_the_work_is_cut_changes_no_bit(kernel, limit, wide, monkeypatch):
     graph = graph_of(torch.randint(40, (90, 2), generator=draw).tolist(), 40)
     nodes = torch.randperm(40, generator=draw)[:25]
     whole = estimate_reach_sizes(graph, nodes, hops=3, registers=64)
-    monkeypatch.setattr(row_sweep, "BLOCK_ENTRIES", limit)
+    monkeypatch.setitem(csr.BLOCK_ENTRIES, "cpu", limit)
     monkeypatch.setattr(hyperloglog, "MOST_WIDE", wide)
     scattered = Resources(engine=Scattered())
     assert estimate_reach_sizes(graph, nodes, hops=3, registers=64).equal(whole)

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from evergraph.core.errors import ResourceError, UnknownNameError
 from evergraph.core.resources import Resources
-from evergraph.graphs import covered_nodes, estimate_reach_sizes, reach, reach_sizes
-from evergraph.graphs import rows as row_sweep
+from evergraph.graphs import covered_nodes, csr, estimate_reach_sizes, reach, reach_sizes
 from evergraph.graphs.reach import reach as searched_reach
 from evergraph.graphs.reach.reach import (
     choose,
@@ -136,7 +135,7 @@ def test_spreading_block_by_block_changes_nothing(undirected, pairs, nodes, hops
     graph, wanted = graph_of(pairs, undirected=undirected), torch.tensor(nodes, dtype=torch.int64)
     within = walks(pairs, hops, undirected=undirected) > 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_sweep, "BLOCK_ENTRIES", limit)
+        patch.setitem(csr.BLOCK_ENTRIES, "cpu", limit)
         assert covered_nodes(graph, wanted, hops=hops).equal(within[wanted].any(0))
         assert reaching_nodes(graph, wanted, hops=hops).equal(within[:, wanted].any(1))
         counts = walks(pairs, hops, undirected=undirected).sum(1).double()

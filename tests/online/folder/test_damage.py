@@ -320,7 +320,7 @@ def linked(folder: Path) -> None:
 
 def downgraded(folder: Path) -> None:
     """A manifest that says that its version wrote no checksums."""
-    path = folder / "snapshot-7" / "manifest.json"
+    path = folder / "snapshot-5" / "manifest.json"
     content = json.loads(path.read_text()) | {"format": 1}
     path.write_text(json.dumps({key: value for key, value in content.items() if key != "sha256"}))
 
@@ -361,6 +361,7 @@ OF_FILES = {
     ),
     "a foreign table": (sql("CREATE TABLE notes (x)"), JOURNAL, "table 'notes'"),
     "a link": (linked, "snapshot-3", "symbolic link"),
+    "a manifest without checksum": (downgraded, "snapshot-5", "manifest.json"),
 }
 # Found by who opens the folder: its columns are of another width, its history is not replayed.
 OF_THE_LEARNER = {
@@ -386,6 +387,38 @@ def test_a_planted_fault_is_found(name, sound, tmp_path):
     plant(tmp_path / "learner")
     found = checkup(tmp_path / "learner", quick=name in OF_FILES)
     assert [each for each in found if each.file.startswith(file) and words in each.what]
+
+
+def scaled(name: str, factor: float) -> Plant:
+    """Multiply an array of a snapshot, alone in a folder."""
+    return forged(lambda arrays, _: arrays[name].mul_(factor))
+
+
+# Arrays with checksums made again, where no other snapshot can be compared by replay: what is
+# planted, and the arrays that a deep check names.
+NOT_GIVEN = {
+    "a hop that no prediction shows": (state("embeddings.state_1", (2, 0), 0.01), "state_1"),
+    "an embedding": (state("embeddings.state_2", (2, 0), 3.0), "embeddings.state_2, counted.rows"),
+    "an embedding of nobody": (state("embeddings.state_2", (-1, 0), 1e-3), "embeddings.state_2"),
+    "a code": (scaled("codes.state_1", 1.001), "codes.state_1"),
+    "a code two hops away": (state("codes.state_2", (2, 0), 3.0), "codes.state_2"),
+    "a size of a class": (state("labels.counts", 0, 9), "labels.counts"),
+    "a vector counted": (state("counted.rows", (0, 0), 5.0), "counted.rows, head.view_1.gram"),
+    "NaN in sums": (state("head.view_0.sums", (0, 3), float("nan")), "head.view_0.sums"),
+    "other sums": (scaled("head.view_1.sums", 1.001), "head.view_1.sums"),
+    "other products": (scaled("head.view_0.gram", 1.001), "head.view_0.gram"),
+    "other weights": (scaled("head.view_0.weights", 1.001), "head.view_0.weights"),
+    "NaN in weights": (state("head.view_0.weights", (0, 0), float("nan")), "head.view_0.weights"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_GIVEN)
+def test_a_deep_check_finds_what_graph_and_labels_do_not_give(name, alone, tmp_path):
+    plant, words = NOT_GIVEN[name]
+    shutil.copytree(alone, tmp_path / "learner")
+    plant(tmp_path / "learner")
+    found = checkup(tmp_path / "learner", deep=True)
+    assert [each for each in found if each.file == "snapshot-7" and words in each.what], found
 
 
 @pytest.mark.parametrize("name", FORGED)
@@ -416,7 +449,7 @@ def test_a_forged_snapshot_is_not_restored_even_if_the_journal_has_all_deltas(so
 def test_a_folder_in_order_is_sound_and_stays_as_it_is(where, request):
     folder = request.getfixturevalue(where)
     kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert checkup(folder) == []
+    assert checkup(folder, deep=True) == []
     assert checkup(folder, quick=True) == []
     now = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     changed = {path.name for path in now if now[path] != kept.get(path)}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evergraph.evaluation.yardstick import spread
+from evergraph.evaluation.accuracy_matrix import spread
 from evergraph.reports import collect
 from evergraph.reports.page.sections import sections_of
 from evergraph.reports.report import tables_of

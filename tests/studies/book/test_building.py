@@ -152,7 +152,7 @@ def test_a_row_is_kept_where_only_unused_training_differs(opened, tmp_path):
     opened().run(workers=1)
     for label in ("slda", "short"):
         row = read_row(tmp_path / f"book/small/class-il/{label}.json")
-        training = row.config["training"] | {"weight_decay": "by-size"}
+        training = row.config["training"] | {"weight_decay": 0.5}
         replace(row, config=row.config | {"training": training}).write(tmp_path / "book")
     assert [job.label for job in opened().bench.jobs] == ["short"]
 

@@ -14,7 +14,7 @@ from book_rows import BookPlan, BookRow, check_book, check_file, checksum, rows_
 from submission import submitted
 
 from evergraph.core.errors import EvergraphError
-from evergraph.evaluation import area_under_curve, average_accuracy, average_forgetting
+from evergraph.evaluation import anytime_accuracy, average_accuracy, average_forgetting
 from evergraph.evaluation.accuracy_matrix import matrix_of
 from evergraph.experiments.config import RunConfig, read_toml
 from evergraph.experiments.runner import run
@@ -43,7 +43,7 @@ def test_a_row_says_what_the_run_found(row, finished, tmp_path):
             for name, metric in (
                 ("average_accuracy", average_accuracy),
                 ("average_forgetting", average_forgetting),
-                ("anytime_accuracy", area_under_curve),
+                ("anytime_accuracy", anytime_accuracy),
             ):
                 assert told[name] == pytest.approx([metric(m) for m in matrices], abs=2e-5)
     assert row.bytes == result["memory"]["bytes"]
@@ -240,7 +240,6 @@ def moved(path: Path) -> Path:
         (respoiled(lambda v: v.update(stars=5)), r"unknown field 'stars'"),
         (respoiled(at("command")), r"has no 'command'"),
         (respoiled(lambda v: v.update(command="rm -rf /")), r"command must be the evergraph"),
-        # what a number of repeats was until 0.1
         (
             respoiled(lambda v: v.update(command=v["command"].replace("repeats", "seeds"))),
             r"command must run seeds \[0, 1\], and .* runs \[2\]",

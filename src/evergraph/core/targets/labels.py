@@ -66,7 +66,6 @@ class Labels(Target):
             check_id("label", label)
 
     def are_sound(self, values: Sequence[Any]) -> bool:
-        """Whether all values are lists of texts or integers."""
         return set(map(type, values)) <= {list, tuple} and are_names([*chain(*values)])
 
     def read(self, value: Any) -> NodeTarget | None:
@@ -104,7 +103,6 @@ class Labels(Target):
         ]
 
     def check_matrix(self, values: Tensor) -> tuple[Tensor, str]:
-        """Return where values are 0 or 1."""
         return (values == 0) | (values == 1), "0 or 1"
 
     def counts(self, values: Tensor) -> Tensor:
@@ -122,7 +120,6 @@ class Labels(Target):
         return tuple(sorted(set(value), key=lambda label: (str(label), str(type(label)))))
 
     def cell(self, key: Sequence[Label]) -> Label:
-        """Return the labels in one text."""
         return "; ".join(map(str, key))
 
     def matrix(self, keys: Sequence[Any], columns: Mapping[Label, int]) -> Tensor:
@@ -138,7 +135,6 @@ class Labels(Target):
         return values
 
     def shares(self, scores: Rows) -> Rows:
-        """Return the logistic function of each score."""
         return sigmoid(scores)
 
     def decide(self, scores: Any) -> Any:
@@ -146,7 +142,6 @@ class Labels(Target):
         return self.shares(scores) > THRESHOLD
 
     def leading(self, scores: Tensor, count: int) -> Tensor:
-        """Return the likeliest labels."""
         return scores.argsort(descending=True, stable=True)[:count]
 
     def uncertainty(self, shares: Tensor) -> Tensor:

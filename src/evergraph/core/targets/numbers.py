@@ -55,24 +55,20 @@ class Numbers(Target):
             raise DataError(f"a target must be a finite number, not {value!r}")
 
     def are_sound(self, values: Sequence[Any]) -> bool:
-        """Whether all values are finite numbers."""
         return set(map(type, values)) <= {int, float} and all(map(math.isfinite, values))
 
     def of_matrix(self, values: Tensor, names: Sequence[str]) -> list[NodeTarget | None]:
-        """Return the numbers of a matrix of one column."""
         if len(names) > 1:
             raise DataError(f"nodes have {len(names)} numbers ({', '.join(names)}): expected one")
         return [self.read(value) for value in values.flatten().tolist()]
 
     def names(self, value: float) -> tuple[Label, ...]:
-        """Return (): numbers have no names."""
         return ()
 
     def key(self, value: float) -> Key:
         return float(value)
 
     def cell(self, key: float) -> float:
-        """Return the number."""
         return key
 
     def matrix(self, keys: Sequence[Any], columns: Mapping[Label, int]) -> Tensor:
@@ -87,7 +83,6 @@ class Numbers(Target):
         return scores
 
     def leading(self, scores: Tensor, count: int) -> Tensor:
-        """Return the one column."""
         return torch.zeros(1, dtype=torch.int64)
 
     def tally(self, given: Tensor, right: Tensor) -> Tallies:
@@ -101,7 +96,6 @@ class Numbers(Target):
         return Tallies(ones, (given - right).abs().flatten(), torch.zeros_like(ones), none)
 
     def compared(self, predicted: Sequence[Any], right: Sequence[Any]) -> tuple[Tensor, Tensor]:
-        """Return one column."""
         given, true = (torch.tensor(p, dtype=torch.float64)[:, None] for p in (predicted, right))
         return given, true
 
@@ -112,9 +106,7 @@ class Numbers(Target):
         return tuple(self.prediction(*pair) for pair in zip(ids, numbers, strict=True))
 
     def array(self, found: Sequence[float]) -> np.ndarray[Any, Any]:
-        """Return float32."""
         return np.array(found, dtype=np.float32)
 
     def shown(self, value: float) -> str:
-        """Return the mean absolute error in its own unit."""
         return f"{value:.4g}"

@@ -65,7 +65,6 @@ class OneClass(Target):
         check_id("label", value)
 
     def are_sound(self, values: Sequence[Any]) -> bool:
-        """Whether all values are texts or integers."""
         return are_names(values)
 
     def read(self, value: Any) -> NodeTarget | None:
@@ -89,23 +88,18 @@ class OneClass(Target):
         return [None if is_unknown and v == UNLABELLED else v for v in listed]
 
     def of_matrix(self, values: Tensor, names: Sequence[str]) -> list[NodeTarget | None]:
-        """Raise: a graph has classes as labels."""
         raise DataError(f"nodes have {', '.join(names)}: expected one class")
 
     def names(self, value: Label) -> tuple[Label]:
-        """Return the class."""
         return (value,)
 
     def key(self, value: Label) -> Key:
-        """Return the class."""
         return value
 
     def cell(self, key: Label) -> Label:
-        """Return the class."""
         return key
 
     def shares(self, scores: Rows) -> Rows:
-        """Return the softmax."""
         return softmax(scores)
 
     def decide(self, scores: Any) -> Any:
@@ -113,7 +107,6 @@ class OneClass(Target):
         return scores.argmax(1)
 
     def leading(self, scores: Tensor, count: int) -> Tensor:
-        """Return the likeliest classes that have nodes."""
         count = min(count, int(scores.isfinite().sum()))
         return likeliest(scores[None], top=count)[0][0]
 
@@ -129,12 +122,10 @@ class OneClass(Target):
         return 1 - (best[:, 0] - best[:, 1])
 
     def tally(self, given: Tensor, right: Tensor) -> Tallies:
-        """Count the correct predictions."""
         same = (given == right).long()
         return Tallies(torch.ones_like(same), same, same, torch.stack([right, given], dim=1))
 
     def compared(self, predicted: Sequence[Any], right: Sequence[Any]) -> tuple[Tensor, Tensor]:
-        """Return numbers of classes."""
         numbers = {label: number for number, label in enumerate({*right, *predicted})}
         given, true = (torch.tensor([numbers[v] for v in part]) for part in (predicted, right))
         return given, true
@@ -142,7 +133,6 @@ class OneClass(Target):
     def answers(
         self, ids: Sequence[Any], scores: Matrix, names: Sequence[Label], *, every: bool
     ) -> tuple[Prediction, ...]:
-        """Return the likeliest class of each node."""
         shares = self.shares(scores)
         best, top = self.decide(scores).tolist(), shares.max(1, initial=0).tolist()
         rows = shares.tolist() if every else [None] * len(best)

@@ -24,7 +24,7 @@ from evergraph.core.errors import (
 from evergraph.core.file_lock import LOCK_FILE
 from evergraph.datasets import datasets
 from evergraph.datasets.loading import READERS, is_registered, looks_like_path
-from evergraph.evaluation.yardstick import main_key
+from evergraph.evaluation.accuracy_matrix import main_key
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig, short_text
 from evergraph.experiments.build import check
 from evergraph.experiments.config import Component, RunConfig, flat, merged, nested

@@ -49,7 +49,7 @@ def read_preset(name: str, method: str | None = None) -> dict[str, Any]:
             other,
             did_you_mean(other, known),
         )
-    own = with_seeds(tables.get(method, {}), where=f"preset {name}")
+    own = with_seeds(tables.get(method, {}))
     base = values.pop("extends", None)
     values = values if base is None else merged(read_preset(base, method), values)
     return merged(values, own)

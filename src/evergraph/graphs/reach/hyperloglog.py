@@ -15,11 +15,10 @@ from torch import Tensor
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
-from evergraph.graphs.csr import repeat, row_entries
+from evergraph.graphs.csr import RowSweep, repeat, row_entries
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.kernels.row_ranges import in_threads, unsigned
 from evergraph.graphs.kernels.scaled_rows import choose_kernel
-from evergraph.graphs.rows import RowSweep
 
 # The largest value of a register. A larger rank has a chance of 2^-40 per node, and sums of
 # 2^(TOP - rank) over all registers are integers that fit an int64.
@@ -131,13 +130,7 @@ def estimate_reach_sizes(
         return near if hops else torch.ones_like(near)
     rows, back = nodes.unique(return_inverse=True)
     column, rank = (part.to(graph.device) for part in hashed(graph.num_nodes, registers))
-    shared = {
-        "sweep": RowSweep.of(graph),
-        "rows": rows,
-        "hops": hops,
-        "column": column,
-        "rank": rank,
-    }
+    shared = {"sweep": graph.sweep, "rows": rows, "hops": hops, "column": column, "rank": rank}
     resources = resources or Resources()
     blocks = _blocks(graph, registers, resources)
     sums = torch.zeros(2, len(rows), dtype=torch.int64, device=graph.device)

@@ -16,13 +16,12 @@ from torch import Tensor
 from evergraph.core.checks import check_choice
 from evergraph.core.mapped import page_out
 from evergraph.core.resources import Resources
-from evergraph.graphs.csr import cut, pointer_type, row_entries
+from evergraph.graphs.csr import RowSweep, cut, neighbour_sums, pointer_type, row_entries
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.kernels.row_ranges import in_threads, unsigned
 from evergraph.graphs.kernels.scaled_rows import numba_works
 from evergraph.graphs.propagation import pattern
 from evergraph.graphs.reach.hyperloglog import REGISTERS, estimate_reach_sizes
-from evergraph.graphs.rows import RowSweep, neighbour_sums
 
 # Walks expanded at a time; about 200 MB per block, whatever the graph.
 BLOCK_WALKS = 1 << 24
@@ -87,7 +86,7 @@ def ball_blocks(
     wanted = nodes.cpu().numpy()
     walks = walk_counts(graph, nodes, hops=hops).cpu().numpy()
     rows = _stepped_through(graph, nodes, hops, float(walks.sum()), resources or Resources())
-    adjacency = pattern(RowSweep.of(graph), rows)
+    adjacency = pattern(graph.sweep, rows)
 
     def balls(centres: npt.NDArray[np.int64]) -> Iterator[scipy.sparse.csr_matrix]:
         own = (np.ones(len(centres), dtype=bool), centres, np.arange(len(centres) + 1))
@@ -251,7 +250,7 @@ def walk_counts(graph: Graph, nodes: Tensor | None = None, *, hops: int) -> Tens
             near = covered_nodes(graph, nodes, hops=before).nonzero().flatten()
             if len(near) <= PICKED_BELOW * graph.num_nodes:
                 rows = near.to(graph.device)
-        counts[... if rows is None else rows] += neighbour_sums(graph, counts, rows)
+        counts[... if rows is None else rows] += neighbour_sums(graph.sweep, counts, rows)
     return counts if nodes is None else counts[nodes.to(graph.device)]
 
 
@@ -309,7 +308,7 @@ def covered_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
     """
     met = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
     met[nodes.to(graph.device)] = True
-    sweep, layer = RowSweep.of(graph), met
+    sweep, layer = graph.sweep, met
     for _ in range(hops):
         if bool(met.all()):  # all nodes are covered
             break
@@ -330,7 +329,7 @@ def reaching_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
     met = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
     met[nodes.to(graph.device)] = True
     for _ in range(hops):
-        met = met | (neighbour_sums(graph, met.double()) > 0)
+        met = met | (neighbour_sums(graph.sweep, met.double()) > 0)
     return met.cpu()
 
 

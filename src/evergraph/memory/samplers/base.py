@@ -151,7 +151,6 @@ class StepwiseSampler(Sampler):
         """Return the rows of one class to take, first to last.  [n, dims] -> int64 [count]"""
 
     def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
-        """Return the step at which each candidate is taken, infinity if it is not."""
         ranks = torch.full((len(candidates),), torch.inf, dtype=torch.float64)
         labels = candidates.labels.cpu()
         for label, budget in budgets.items():
@@ -183,7 +182,6 @@ class CoverageSampler(WeightedSampler):
     reach: str = choice("auto", METHODS)
 
     def weigh(self, candidates: Candidates) -> Tensor:
-        """Return the number of nodes in each candidate's ego-subnetwork."""
         sizes = reach_sizes(
             candidates.graph,
             candidates.nodes,
@@ -201,7 +199,6 @@ class DegreeSampler(WeightedSampler):
     name = "degree"
 
     def weigh(self, candidates: Candidates) -> Tensor:
-        """Return 1 + the in-degree of each candidate."""
         degrees = candidates.graph.degrees[candidates.nodes.to(candidates.graph.device)]
         return degrees.cpu().double() + 1
 
@@ -214,5 +211,4 @@ class UniformSampler(WeightedSampler):
     aliases = ("reservoir",)
 
     def weigh(self, candidates: Candidates) -> Tensor:
-        """Return ones."""
         return torch.ones(len(candidates), dtype=torch.float64)

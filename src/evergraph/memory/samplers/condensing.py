@@ -52,7 +52,6 @@ class CondensingSampler(Sampler):
         """
 
     def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
-        """Return the ranks of the starting sampler."""
         return samplers.make(self.start).rank(candidates, budgets, generator=generator)
 
     def vectors(self, candidates: Candidates, chosen: Tensor, *, generator: Generator) -> Tensor:

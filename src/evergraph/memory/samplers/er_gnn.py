@@ -19,7 +19,6 @@ class MeanFeatureSampler(Sampler):
     aliases = ("mf",)
 
     def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
-        """Return each embedding's distance from the mean of its class."""
         labels = candidates.labels.to(candidates.embeddings.device)
         classes, owner = labels.unique(return_inverse=True)
         sums = candidates.embeddings.new_zeros(len(classes), candidates.embeddings.shape[1])
@@ -89,7 +88,6 @@ class InfluenceSampler(Sampler):
     damping: float = number(0.01, least=1e-8)
 
     def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
-        """Return minus the influence of each candidate."""
         influence = self._lengths(candidates.embeddings.double())
         if candidates.residuals is not None:
             influence = influence * self._lengths(candidates.residuals.double())

@@ -30,7 +30,6 @@ class HerdingSampler(StepwiseSampler):
     name = "herding"
 
     def order(self, embeddings: Tensor, count: int) -> Tensor:
-        """Return the rows in the order in which they are taken."""
         lengths = embeddings.square().sum(1)  # [n]
         mean = embeddings.mean(0)
         wanted = mean.clone()  # r: the ideal next row
@@ -60,7 +59,6 @@ class KCentreSampler(StepwiseSampler):
     name = "k-centre"
 
     def order(self, embeddings: Tensor, count: int) -> Tensor:
-        """Return the rows in the order in which they are taken."""
         apart = embeddings.new_full((len(embeddings),), torch.inf)  # distance to the nearest taken
         farthest = (embeddings - embeddings.mean(0)).norm(dim=1).argmin()
         taken = torch.empty(count, dtype=torch.int64, device=embeddings.device)
@@ -91,7 +89,6 @@ class GreedyCoverageSampler(Sampler):
     name = "greedy-coverage"
 
     def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
-        """Return the step at which each candidate is taken, infinity if it is not."""
         ranks = np.full(len(candidates), np.inf)
         nodes, labels = candidates.nodes.tolist(), candidates.labels.tolist()
         graph, hops = candidates.graph, candidates.hops

@@ -33,6 +33,7 @@ from evergraph.online.folder.journal import (
 )
 from evergraph.online.folder.learner_folder import LearnerFolder, maker_of
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, COLUMNS_FILE, FORMAT_FILE
+from evergraph.online.folder.recomputed import differing
 from evergraph.online.folder.snapshot import ABOUT, MANIFEST, STATE, Snapshot, snapshots_in
 from evergraph.online.learner import OnlineLearner
 
@@ -54,12 +55,13 @@ class Finding:
 
 
 def checkup(
-    folder: Path, *, quick: bool = False, on_progress: OnProgress | None = None
+    folder: Path, *, quick: bool = False, deep: bool = False, on_progress: OnProgress | None = None
 ) -> list[Finding]:
     """Return all faults of a folder, to which another process may write; nothing is changed.
 
     quick: check files only. Otherwise deltas after the oldest snapshot are applied again, and the
-    learner is recovered, which takes about as long.
+    learner is recovered, which takes about as long. deep: compute what every snapshot keeps beside
+    graph and labels anew, see ``differing``; this takes as long as learning everything at once.
     """
     if not folder.is_dir() or markers.stored_parameters(folder) is None:
         raise DataError(f"{folder} holds no learner: there is no {FORMAT_FILE}")
@@ -83,6 +85,8 @@ def checkup(
                 found.append(_finding(folder, error, path.name))
     if acknowledged is not None and not any(each.file == JOURNAL_FILE for each in found):
         found += _ends(folder, acknowledged, written=written)
+    if deep:
+        found += _recomputed(maker_of(folder), snapshots)
     if not quick:
         found += _learner(folder, maker_of(folder), snapshots, sound=not found)
     return found
@@ -150,6 +154,21 @@ def _ends(folder: Path, acknowledged: int, *, written: bool) -> Iterator[Finding
         yield Finding(JOURNAL_FILE, f"ends with delta {last}, before snapshot-{numbers[0]}")
     if first > 1 and not any(number + 1 >= first for number in numbers):
         yield Finding(JOURNAL_FILE, f"begins with delta {first}, and no snapshot holds the rest")
+
+
+def _recomputed(make: Make, snapshots: list[Snapshot]) -> Iterator[Finding]:
+    """Compute the arrays of every snapshot from its graph and labels."""
+    for each in snapshots:
+        name = f"snapshot-{each.seq}"
+        try:
+            learner = make()
+            learner.restore(each.state, each.about)
+            other = [*differing(learner)]
+        except Exception as error:
+            yield Finding(name, f"cannot be computed anew ({error})")
+            continue
+        if other:
+            yield Finding(name, f"holds what its graph and labels do not give ({', '.join(other)})")
 
 
 def _learner(

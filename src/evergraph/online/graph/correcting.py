@@ -264,7 +264,7 @@ def _correct_compiled(
         Flat(source.numpy().reshape(-1), width),
         (*lists, () if weights is None else weights),
         kernels.Scalings(*smoother.changed),
-        kernels.Rule(int(smoother.self_loops), first, np.float32(most), ROUNDING),
+        kernels.SumRule(int(smoother.self_loops), first, np.float32(most), ROUNDING),
         kernels.SumState(values.reshape(-1), drift, after.rows.reshape(-1), after.sizes, width),
     )
     in_parts(

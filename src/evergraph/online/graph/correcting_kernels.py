@@ -39,7 +39,7 @@ class Scalings(NamedTuple):
     were: NDArray[np.float32]  # what they were for these
 
 
-class Rule(NamedTuple):
+class SumRule(NamedTuple):
     """When a row is summed anew instead of corrected."""
 
     loops: int  # entries of a row beside its neighbours: 1 with self-loops

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evergraph.evaluation.accuracy_matrix import AccuracyMatrix, matrix_of
-from evergraph.evaluation.yardstick import main_key
+from evergraph.evaluation.accuracy_matrix import AccuracyMatrix, main_key, matrix_of
 from evergraph.reports.figures import picture
 from evergraph.reports.figures.picture import Frame, Look, Picture
 from evergraph.reports.runs import Entry, Group

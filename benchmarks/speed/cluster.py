@@ -1,6 +1,6 @@
 """What Ray's workers are worth on this machine, and what they cost.
 
-python benchmarks/cluster/cluster.py [--quick] [--out benchmarks/results] [--threads N]
+python benchmarks/speed/cluster.py [--quick] [--out benchmarks/results] [--threads N]
 """
 
 from __future__ import annotations

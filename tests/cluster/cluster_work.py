@@ -1,6 +1,6 @@
 """What is measured on a cluster: run on a node, reads kinds of work from stdin, answers in JSON.
 
-python benchmarks/cluster/cluster_work.py HOST:PORT [SCALE]
+python tests/cluster/cluster_work.py HOST:PORT [SCALE]
 
 Each line of stdin is a kind of work, with "local:" before it to do it in this process. The answer
 says how long it took, a digest of the numbers, how many bytes went over all links, by how many
@@ -12,11 +12,9 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -33,11 +31,6 @@ from evergraph.core.engine import Engine, LocalEngine
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
-from evergraph.experiments.bench.benchmark import open_bench, run_bench
-from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.pool import run_work
-from evergraph.experiments.config import RunConfig
-from evergraph.experiments.runner import run
 from evergraph.graphs import Graph, estimate_reach_sizes
 from evergraph.graphs.reach.reach import search_costs, searched_sizes
 from evergraph.nn.random_features import Expansion
@@ -91,33 +84,6 @@ class Kinds:
         resources = Resources(engine=engine)
         return [searched_sizes(self.graph, some, hops=HOPS, costs=costs, resources=resources)]
 
-    def run(self, engine: Engine) -> Iterable[Tensor]:
-        """A whole stream of the twin, by the closed form; its folder is one that all share."""
-        values = {
-            "dataset": {"name": "products-twin", "scale": self.scale},
-            "method": "analytic",
-            "backbone": {"name": "random-features", "width": 512},
-        }
-        found = run(RunConfig.of(values), resources=Resources(engine=engine))
-        return [digits([seed.rows for seed in found.seeds])]
-
-    def bench(self, engine: Engine) -> Iterable[Tensor]:
-        """Six runs at once, in a folder that all machines share."""
-        values = {
-            "repeats": 6,
-            "methods": [{"name": "analytic"}],
-            "datasets": [{"name": "synthetic", "nodes": 3000}],
-        }
-        with tempfile.TemporaryDirectory() as folder:
-            opened = open_bench(BenchConfig.of(values), out=Path(folder, "out"))
-            pool = partial(run_work, engine=engine) if isinstance(engine, RayEngine) else None
-            rows = run_bench(opened, workers=engine.workers, pool=pool)
-        failed = [row.failure for row in rows if row.failure is not None]
-        if failed:
-            raise RuntimeError(f"a run of the benchmark failed: {failed[0].error}")
-        learned = [row.result for row in rows if row.result is not None]
-        return [digits([result["accuracy_matrix"] for result in learned])]
-
     def naps(self, engine: Engine) -> Iterable[Tensor]:
         """Work that takes its time and makes arrays: for what happens in the middle of it."""
         return engine.map(nap, range(8 * NAPS), shared={"array": torch.arange(1 << 18)})
@@ -142,11 +108,6 @@ def imported(item: int) -> None:
     searched_sizes(small, some, hops=2, costs=search_costs(small, some, hops=2))
     estimate_reach_sizes(small, some, hops=2)
     time.sleep(0.5)
-
-
-def digits(accuracies: object) -> Tensor:
-    """Return every accuracy that was measured, as the bytes of its digits."""
-    return torch.frombuffer(bytearray(json.dumps(accuracies).encode()), dtype=torch.uint8)
 
 
 def digest(tensors: Iterable[Tensor]) -> str:
@@ -185,7 +146,8 @@ def main() -> None:
     scale = float(sys.argv[2]) if len(sys.argv) > 2 else 0.02
     kinds, engine = Kinds(scale), RayEngine(sys.argv[1])
     for line in sys.stdin:
-        print(json.dumps(answer(line.strip(), kinds, engine)), flush=True)
+        sys.stdout.write(json.dumps(answer(line.strip(), kinds, engine)) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
