@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.device import exactly_threads
@@ -23,7 +21,7 @@ from evergraph.online.knowledge import Settled
 from evergraph.online.learner_state import PATIENCE as PATIENCE
 from evergraph.online.learner_state import TOLERANCE as TOLERANCE
 from evergraph.online.learner_state import LearnerState
-from evergraph.online.upsert import EdgesBeyond, News, edges_beyond, known_edges, only_new
+from evergraph.online.upsert import EdgesBeyond, News, edges_beyond, only_new
 from evergraph.online.view import Answer, Page
 
 if TYPE_CHECKING:
@@ -134,11 +132,6 @@ class OnlineLearner(LearnerState):
         """Return which ids are known."""
         with self.writing:
             return [node in self._ids for node in ids]
-
-    def knows_edges(self, sources: pyarrow.Array, targets: pyarrow.Array) -> NDArray[np.bool_]:
-        """Return which edges are known, for many at once; ids are strings or int64.  [edges]"""
-        with self.writing:
-            return known_edges(self._ids, self._knowledge, sources, targets)
 
     def edges_beyond(
         self, edges: tuple[pyarrow.Array, pyarrow.Array], without: Sequence[NodeId]

@@ -30,18 +30,6 @@ from evergraph.online.knowledge import Knowledge
 from evergraph.tables.arrow import pa
 
 
-def known_edges(
-    ids: IdTable, knowledge: Knowledge | None, sources: pa.Array, targets: pa.Array
-) -> NDArray[np.bool_]:
-    """Return which edges are known.  sources, targets: ids, both strings or both int64 [edges]"""
-    if knowledge is None or not len(sources):
-        return np.zeros(len(sources), dtype=bool)
-    whole = pa.types.is_integer(sources.type)
-    sides = (side.to_numpy(zero_copy_only=False) if whole else side for side in (sources, targets))
-    found: NDArray[np.bool_] = knowledge.graph.lists(*map(ids.where, sides)).numpy()
-    return found
-
-
 @dataclass(frozen=True)
 class EdgesBeyond:
     """Known edges that a table does not have."""
@@ -59,7 +47,7 @@ def edges_beyond(
     *,
     both_ways: bool,
 ) -> EdgesBeyond:
-    """Return known edges that are not among the given ones, the complement of ``known_edges``.
+    """Return known edges that are not among the given ones, to be removed.
 
     edges: of a table, ids as strings or int64; without: nodes whose edges are left out
     """

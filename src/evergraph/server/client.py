@@ -77,9 +77,8 @@ class Client:
             "alone, or mark edges to remove in a column 'op'"
         )
 
-    def unknown(self, deltas: TableDeltas) -> tuple[TableDeltas, int]:
-        """Return deltas unchanged: the service finds out which edges are new."""
-        return deltas, 0
+    def check(self, deltas: TableDeltas) -> None:
+        """Do nothing: the service finds out which nodes are unknown."""
 
     def columns(self, encoders: Iterable[Encoder] = ()) -> Scheme | None:
         """Return how the service's learner reads columns; None if it takes plain numbers."""

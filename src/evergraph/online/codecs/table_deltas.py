@@ -27,7 +27,6 @@ from evergraph.tables.sources import Source, naming
 EDGES = 10_000  # in a delta that holds nothing else
 KnowsNodes = Callable[[Sequence[NodeId]], Sequence[bool]]
 GoneEdges = Callable[[tuple["pa.Array", "pa.Array"], Sequence[NodeId]], EdgesBeyond]
-KnowsEdges = Callable[["pa.Array", "pa.Array"], npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,16 +171,6 @@ class TableDeltas:
         say_repeated(path, found.repeats, len(self.edges[0]), repeated)
         kept = np.isin(np.arange(len(self.edges[0])), found.rows)
         return replace(self._with_edges(kept), weights=weights)
-
-    def without_known_edges(self, knows: KnowsEdges) -> tuple[TableDeltas, int]:
-        """Return the deltas without known edges, and the number of these.
-
-        Edges with weights or relations, which may differ, are compared delta by delta instead.
-        """
-        if self.weights is not None or self.relations is not None:
-            return self, 0
-        known = knows(*self.edges)
-        return self._with_edges(~known), int(known.sum())
 
     def _with_edges(self, kept: npt.NDArray[np.bool_]) -> TableDeltas:
         source, target = (side.filter(pa.array(kept)) for side in self.edges)
