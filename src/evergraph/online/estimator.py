@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from abc import abstractmethod
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,25 +50,16 @@ class Estimator(Part, Closing):
     targets: str
     _kept: InMemoryLearner | LearnerFolder | None = None  # from the first data on
 
-    @abstractmethod
-    def _made(self) -> OnlineLearner:
-        """Return an empty learner with the parameters of this model."""
+    if TYPE_CHECKING:  # of the model
 
-    @abstractmethod
-    def _reader(self) -> AdditionReader:
-        """Return what reads nodes and edges for this model."""
-
-    @abstractmethod
-    def _add(self, delta: Delta, scheme: Scheme | None) -> Self:
-        """Apply a delta that adds nodes."""
-
-    @abstractmethod
-    def _asked(self, X: Any, rows: Any, **named: Any) -> tuple[OnlineLearner, list[Any], Any]:
-        """Return a learner, the ids to ask it about, and what has the type of the answer."""
-
-    @abstractmethod
-    def partial_fit(self, nodes: Any, *given: Any, **named: Any) -> Self:
-        """Add nodes."""
+        def _made(self) -> OnlineLearner: ...
+        def _reader(self) -> AdditionReader: ...
+        def _add(self, delta: Delta, scheme: Scheme | None) -> Self: ...
+        def _asked(
+            self, X: Any, rows: Any, **named: Any
+        ) -> tuple[OnlineLearner, list[Any], Any]: ...
+        def partial_fit(self, nodes: Any, *given: Any, **named: Any) -> Self: ...
+        def predict_proba(self, X: Any = None, **asked: Any) -> Any: ...
 
     @property
     def learner_(self) -> OnlineLearner:
@@ -160,16 +150,8 @@ class Estimator(Part, Closing):
 
     def predict_log_proba(self, X: Any = None, **asked: Any) -> Any:
         """Return the logarithms of ``predict_proba``, with the same arguments."""
-        return self._logarithms(self.predict_proba(X, **asked))
-
-    @abstractmethod
-    def predict_proba(self, X: Any = None, **asked: Any) -> Any:
-        """Return the probability of each class."""
-
-    @staticmethod
-    def _logarithms(shares: Any) -> Any:
-        least = np.finfo(np.float32).tiny
-        return shares.clip(least).log() if hasattr(shares, "log") else np.log(shares.clip(least))
+        shares = self.predict_proba(X, **asked).clip(np.finfo(np.float32).tiny)
+        return shares.log() if hasattr(shares, "log") else np.log(shares)
 
     def decision_function(self, X: Any = None, **asked: Any) -> Any:
         """Return a score per class, or how much likelier the second of two classes is, as a log.

@@ -18,8 +18,6 @@ from evergraph.online.delta import Delta, DeltaResult, NodeId
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.intake import Batch, merged, owners
 from evergraph.online.knowledge import Settled
-from evergraph.online.learner_state import PATIENCE as PATIENCE
-from evergraph.online.learner_state import TOLERANCE as TOLERANCE
 from evergraph.online.learner_state import LearnerState
 from evergraph.online.upsert import EdgesBeyond, News, edges_beyond, only_new
 from evergraph.online.view import Answer, Page
