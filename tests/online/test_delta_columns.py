@@ -16,12 +16,10 @@ from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
 from evergraph.online.delta import Delta, EdgeColumns, edge_columns, in_columns
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.identifiers import CODED_FROM, IdTable, check_id
-from loop_checking import loop_check
 
 KNOWN = ("a", "b", "c", 0, 1, 2, "1", 10**12)
 NEW = ("x", "y", 7, -3, "7")
 MISTAKES = (True, 1.0, None, 2**63, "\ud800", "nobody", 99)
-POSITIONS = ("ends", "cut", "renewed", "labelled", "gone")
 
 
 def grown() -> tuple[IdTable, GrowingGraph]:
@@ -65,29 +63,6 @@ def deltas(draw: st.DrawFn) -> Delta:
 
 def _first(pair: tuple[Any, Any]) -> str:
     return repr(pair[0])
-
-
-def outcome(look: Any) -> Any:
-    """Return positions, or what was said."""
-    try:
-        found = look()
-    except EvergraphError as error:
-        return type(error), str(error)
-    parts = found if isinstance(found, dict) else vars(found)
-    return {name: parts[name].tolist() for name in POSITIONS}
-
-
-@given(deltas(), st.booleans())
-@settings(suppress_health_check=[HealthCheck.too_slow])
-def test_columns_say_what_loops_say(delta, undirected):
-    ids, graph = grown()
-    delta = Delta(**vars(delta) | {"features": torch.zeros(len(delta.nodes), 1)})
-    known = {node: place + 1 for place, node in enumerate(KNOWN)}
-    said = outcome(lambda: loop_check(delta, known, first=9, graph=graph, undirected=undirected))
-    ours = outcome(
-        lambda: check_delta(delta, ids, num_features=1, graph=graph, undirected=undirected)
-    )
-    assert ours == said
 
 
 @given(deltas())

@@ -99,7 +99,7 @@ def test_callers_take_turns_and_the_small_work_of_each_comes_first():
             ("one", "large", 3),
             ("one", "large as well", 3),
             ("one", "small", 1),
-            ("other", "other", 2),
+            ("other", "other", 3),
         ]
         waiting = [
             asyncio.ensure_future(run(pool, steps(name, count), caller, size=count))
@@ -118,6 +118,7 @@ def test_callers_take_turns_and_the_small_work_of_each_comes_first():
         "other 0",
         "other 1",
         "large 0",
+        "other 2",
         "large 1",
         "large 2",
         "large as well 0",

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.graphs.kernels.scaled_rows import NUMBA_PAYS_FROM, numba_works
+from evergraph.graphs.kernels.scaled_rows import numba_works
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
 from evergraph.online.state_arrays import Pieces
 
@@ -19,6 +19,7 @@ Array = npt.NDArray[Any]
 _ROW = 32  # bits by which an entry's row is shifted, so that row and column make one sortable key
 _COLUMN = 2**_ROW - 1
 _PER_PASS = 1 << 20  # entries at a time in passes over all lists
+COMPILED_FROM = 200_000  # entries, see decision 105
 
 
 def is_compiled(entries: int) -> bool:
@@ -27,7 +28,7 @@ def is_compiled(entries: int) -> bool:
     Below, nobody waits for a compiler. The bits of a row's sum depend on this, so it must not
     depend on the width of values or the size of a change.
     """
-    return entries >= NUMBA_PAYS_FROM and numba_works()
+    return entries >= COMPILED_FROM and numba_works()
 
 
 class Entries(NamedTuple):
