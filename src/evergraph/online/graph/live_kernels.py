@@ -186,7 +186,7 @@ def differ(  # type: ignore[no-untyped-def]
         was = np.float64(were[change]) if other else now
         new, old = (0.0, -was) if former else (now, was)
         if not (moved < len(sent) and sent[moved] == node):  # only its factor changed
-            new, old = new - old, 0.0
+            new, old = new - old, np.float64(0)
         if old == 0:  # whatever it was
             copy_row(values, node * width, out, begin, width)
         else:
