@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.utils import k_hop_subgraph
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -59,14 +58,12 @@ class Case:
         load: returns it.
         features: how wide the random features are.
         learning: whether learners are measured on it as well.
-        frontier: whether PyG's way is; on the twin it takes 22 s an update.
     """
 
     name: str
     load: Callable[[], Graph]
     features: int = 128
     learning: bool = False
-    frontier: bool = True
 
 
 def cases(*, quick: bool) -> list[Case]:
@@ -76,12 +73,7 @@ def cases(*, quick: bool) -> list[Case]:
     found = [
         Case("arxiv, directed", lambda: from_file(ARXIV, undirected=False), learning=True),
         Case("arxiv, both ways", lambda: from_file(ARXIV)),
-        Case(
-            f"products twin x {TWIN:g}",
-            lambda: evergraph.load("products-twin", scale=TWIN),
-            100,
-            frontier=False,
-        ),
+        Case(f"products twin x {TWIN:g}", lambda: evergraph.load("products-twin", scale=TWIN), 100),
     ]
     return [case for case in found if "arxiv" not in case.name or ARXIV.exists()]
 
@@ -195,55 +187,6 @@ class Whole:
         self.cache.encode(self.graph)
 
 
-class Frontier:
-    """As a user of PyG would write it: find who feels a batch, encode their surroundings, scatter.
-
-    Edges are an ``edge_index``; the subgraphs are found with ``k_hop_subgraph``.
-    """
-
-    name = "frontier, PyG"
-
-    def __init__(self, stream: Stream, topology: SGC) -> None:
-        ends = stream.loaded
-        self.ends = torch.cat([ends, ends.flip(0)], 1) if stream.undirected else ends
-        self.undirected, self.hops = stream.undirected, topology.hops
-        self.features = stream.features.clone()
-        self.embeddings = self._encode(self.ends, self.features, self._degrees())
-        self.moved = 0
-
-    def _degrees(self) -> Tensor:
-        return torch.bincount(self.ends[1], minlength=len(self.features)).float() + 1
-
-    def _encode(self, ends: Tensor, features: Tensor, degrees: Tensor) -> Tensor:
-        nodes = len(features)
-        loops = torch.arange(nodes)
-        ends = torch.cat([ends, torch.stack([loops, loops])], 1)
-        weights = degrees.rsqrt()[ends[0]] * degrees.rsqrt()[ends[1]]
-        matrix = torch.sparse_coo_tensor(ends.flip(0), weights, (nodes, nodes)).to_sparse_csr()
-        for _ in range(self.hops):
-            features = matrix @ features
-        return features
-
-    def apply(self, batch: Batch) -> None:
-        """Follow a batch."""
-        came, went = (
-            torch.cat([e, e.flip(0)], 1) if self.undirected else e for e in (batch.added, batch.cut)
-        )
-        keys = (went[0] << 32) | went[1]
-        kept = ~torch.isin((self.ends[0] << 32) | self.ends[1], keys)
-        self.ends = torch.cat([self.ends[:, kept], came], 1)
-        self.features[batch.nodes] = batch.features
-        touched = torch.cat([came[1], went[1], batch.nodes]).unique()
-        nodes = len(self.features)
-        felt = k_hop_subgraph(touched, self.hops, self.ends.flip(0), num_nodes=nodes)[0]
-        around, ends, places, _ = k_hop_subgraph(
-            felt, self.hops, self.ends, relabel_nodes=True, num_nodes=nodes
-        )
-        rows = self._encode(ends, self.features[around], self._degrees()[around])
-        self.embeddings[felt] = rows[places]
-        self.moved = len(felt)
-
-
 class Learning:
     """A learner with the default head, in memory."""
 
@@ -341,8 +284,6 @@ def rows_of(case: Case, *, quick: bool) -> Iterator[Row]:
     """Measure every contender on one graph."""
     graph = case.load()
     contenders: list[tuple[type, bool]] = [(Engine, False), (Whole, True)]
-    if case.frontier:
-        contenders.append((Frontier, True))
     if case.learning:
         contenders += [(Learning, True), (Durable, True)]
     for hops in (2, 3):
@@ -392,8 +333,7 @@ def table(rows: Sequence[Row]) -> Table:
             "engine: graph and SGC embeddings, exact, without scaling. Learning: the default head on "
             f"its own topology, {CLASSES} random classes, {LABELLED:.0%} of the nodes labelled; its "
             "recounting of moved nodes is the larger part. Disk: every batch is safe when answered.",
-            "all anew: encoding the whole graph, ready as CSR. frontier, PyG: k_hop_subgraph, encode, "
-            "scatter.",
+            "all anew: encoding the whole graph, ready as CSR.",
             f"RIPPLE++ reports {published} at batches of 1,000 with sums and means, where an edge "
             "changes nobody's weight but its target's; with symmetric normalisation it changes that "
             "of the target in all that gather from it.",

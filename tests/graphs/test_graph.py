@@ -12,7 +12,6 @@ from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import take_rows
 from evergraph.graphs.validation import check_features
 from graphs_to_draw import edge_index, few_each
-from graphs_to_draw import graph_of as drawn_graph
 from graphs_to_draw import matrix_of as drawn_matrix
 from pyg import pyg_data
 from six_nodes import NODES, graph_of, matrix_of, pairs
@@ -73,17 +72,6 @@ def test_from_edges_equals_the_dense_matrix(undirected, pairs):
     assert matrix_of(graph).equal(drawn_matrix(pairs, undirected=undirected))
 
 
-@given(pairs=pairs)
-def test_to_undirected_equals_building_undirected(pairs):
-    graph = graph_of(pairs)
-    both_ways = graph.to_undirected()
-    assert is_sound(both_ways)
-    assert matrix_of(both_ways).equal(drawn_matrix(pairs, undirected=True))
-    assert matrix_of(graph).equal(drawn_matrix(pairs))
-    assert both_ways.labels.equal(graph.labels)
-    assert both_ways.features.equal(graph.features)
-
-
 @pytest.mark.parametrize("sparse", [False, True])
 @few_each
 @given(pairs=pairs, nodes=node_lists)
@@ -101,17 +89,6 @@ def test_a_subgraph_is_a_slice_of_the_matrix(sparse, pairs, nodes):
     assert features.equal(torch.arange(2.0 * NODES).reshape(NODES, 2)[chosen])
     assert part.labels.equal(whole.labels[chosen])
     assert part.time.tolist() == [100 + node for node in nodes]
-
-
-def test_a_cut_is_not_known_to_be_undirected():
-    """0 - 1 - 2 without 0 -> 1; edges between groups go both ways, and so does what is left."""
-    whole = drawn_graph([(0, 1), (1, 2)], 3)
-    everyone = torch.arange(3)
-    cut = whole.subgraph(everyone, keep=torch.tensor([False, True, True, True]))
-    assert cut.num_edges == 3
-    assert not cut.undirected
-    assert whole.subgraph(everyone).undirected
-    assert whole.subgraph(everyone, groups=torch.tensor([0, 1, 1])).undirected
 
 
 @given(

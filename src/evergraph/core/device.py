@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -38,8 +39,7 @@ def _work_alone() -> None:
         torch._C._set_mkldnn_enabled(False)
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_work_alone)
+os.register_at_fork(after_in_child=_work_alone)
 
 
 @contextmanager
@@ -61,12 +61,6 @@ def peak_rss_bytes() -> int:
     if STATUS.exists():  # getrusage would include the parent process
         line = next(x for x in STATUS.read_text().splitlines() if x.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024
-    try:
-        import resource
-    except ImportError:  # Windows
-        import psutil
-
-        return int(getattr(psutil.Process().memory_info(), "peak_wset", 0))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak if sys.platform == "darwin" else peak * 1024)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.notices import say
 from evergraph.core.targets import target_of
-from evergraph.datasets.doors import holds_graph, named_graph
+from evergraph.datasets.adapters import holds_graph, named_graph
 from evergraph.graphs.pyg import is_hetero
 from evergraph.graphs.repeats import say_repeated
 from evergraph.online import conversion

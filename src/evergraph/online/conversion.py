@@ -12,7 +12,7 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError, DataError, InvalidRowsError
 from evergraph.core.notices import say, say_ignored
 from evergraph.core.targets import target_of
-from evergraph.datasets.doors import NamedGraph
+from evergraph.datasets.adapters import NamedGraph
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import densify
 from evergraph.graphs.repeats import combined, say_repeated

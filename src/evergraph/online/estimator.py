@@ -18,7 +18,7 @@ from evergraph.core.errors import (
 )
 from evergraph.core.file_lock import Closing
 from evergraph.core.targets import OneClass, target_of
-from evergraph.datasets.doors import holds_graph
+from evergraph.datasets.adapters import holds_graph
 from evergraph.online import conversion
 from evergraph.online.additions import AdditionReader
 from evergraph.online.delta import Delta

@@ -16,7 +16,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace, Setting
 from evergraph.core.resources import Resources
 from evergraph.core.targets import Target
-from evergraph.datasets.doors import as_graph
+from evergraph.datasets.adapters import as_graph
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.reach.reach import nodes_around
 from evergraph.streams import classless

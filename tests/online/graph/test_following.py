@@ -109,18 +109,6 @@ def test_what_is_large_comes_and_goes_and_leaves_nothing(most, exact):
     assert (off < 1e-6) == exact
 
 
-@pytest.mark.usefixtures("corrected")
-def test_what_is_forgotten_is_summed_away():
-    """Whoever felt a node that goes is summed anew, whatever it was corrected by before."""
-    graph = path(*range(1, 10))
-    live = followed(graph, SGC(hops=2))
-    live.update(graph, graph.renew(torch.tensor([4]), torch.tensor([[1e4]])))
-    assert all(drifts(live, 2)[node] > 0 for node in (2, 3, 5, 6))
-    live.update(graph, graph.remove(torch.tensor([4])))
-    assert not any(drifts(live, 2)[2:7])
-    assert live.of(torch.arange(9)).equal(followed(graph, SGC(hops=2)).of(torch.arange(9)))
-
-
 def test_where_a_change_reaches_everything_all_is_summed_and_what_stays_is_not_told(
     kernel, monkeypatch
 ):

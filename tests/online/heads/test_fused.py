@@ -125,28 +125,6 @@ def test_with_nobody_held_back_every_view_counts_alike_and_slopes_are_exact():
     torch.testing.assert_close(slopes @ x[0], head.scores(torch.arange(1), x[:1])[0])
 
 
-def test_moved_and_forgotten_nodes_leave_no_trace():
-    head, plain = begun(width=24), begun(width=24)
-    x, ids = vectors(9), torch.arange(9)
-    later = x.clone()
-    later[:3, 2 * DIMS :] += 1.0  # class codes alone: other views need not be counted again
-    head.learn(ids, x, LABELS)
-    before = [statistics.gram_.clone() for statistics in head.engine.sums_]
-    head.move(ids, x, later, LABELS)
-    same = [s.gram_.equal(old) for s, old in zip(head.engine.sums_, before, strict=True)]
-    assert same == [True, True, False]
-    x = later.clone()
-    later[3:5, DIMS : 2 * DIMS] -= 1.0
-    head.move(ids[:6], x[:6], later[:6], LABELS[:6])
-    head.forget(ids[6:7], later[6:7], LABELS[6:7])
-    stay = ids != 6
-    plain.learn(ids[stay], later[stay], LABELS[stay])
-    for one in (head, plain):
-        one.settle()
-    difference = head.scores(ids, x) - plain.scores(ids, x)
-    assert float(difference.abs().max()) < 1e-5 * SHARPNESS
-
-
 def test_options_that_make_no_sense_are_refused():
     with pytest.raises(ConfigurationError, match=r"topology keeps, \[0, 2\], not '0\|1'"):
         begun(width=8, views=["0|1"])
