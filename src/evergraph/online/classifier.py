@@ -19,7 +19,7 @@ from evergraph.online.additions import AdditionReader, addition
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.estimator import Estimator
 from evergraph.online.folder.markers import check_chosen
-from evergraph.online.heads import OnlineHead
+from evergraph.online.heads import FusedHead
 from evergraph.online.labels import as_targets
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.learner_state import PATIENCE, PLAIN, TOLERANCE
@@ -96,7 +96,7 @@ class ContinualNodeClassifier(Estimator):
         self,
         *,
         topology: TopologyEncoder | str | Mapping[str, Any] | None = None,
-        head: OnlineHead | str | Mapping[str, Any] = "auto",
+        head: FusedHead | str | Mapping[str, Any] = "auto",
         width: int | None = None,
         head_options: Mapping[str, Any] | None = None,
         objective: Objective | None = None,

@@ -27,7 +27,7 @@ from evergraph.core.sizes import free_memory, shown
 from evergraph.online.checking import CheckedDelta
 from evergraph.online.delta import Delta, Label, NodeId, NodeTarget
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
-from evergraph.online.heads import OnlineHead
+from evergraph.online.heads import FusedHead
 from evergraph.online.knowledge import Knowledge
 from evergraph.tables.labels import alike
 from evergraph.topology import TopologyEncoder
@@ -48,7 +48,7 @@ CODE_WIDTH = 2 * 64  # width of class codes, before it is known
 class PartsOfLearner:
     """The parts of a learner on which the memory of a delta depends."""
 
-    head: OnlineHead
+    head: FusedHead
     topology: TopologyEncoder
     scaling: Scaling
     knowledge: Knowledge | None  # graph and embeddings; None before the first node
@@ -135,7 +135,7 @@ def estimate(
     elif nodes:  # the first ones: the learner has no widths of its own yet
         width = delta.features.shape[1]
         live = LiveEmbeddings(held.topology, num_features=width, scaling=held.scaling)
-        vector = live.dims + (CODE_WIDTH if held.head.holds_back else 0)
+        vector = live.dims + CODE_WIDTH
         rows = nodes * 4 * (width * (2 + held.topology.hops) + 3 * vector)
     computed = 4 * vector * (nodes + there)
     head = held.head.bytes_for(

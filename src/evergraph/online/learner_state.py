@@ -20,7 +20,7 @@ from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph, no_nodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings, check_whole_rows
 from evergraph.online.graph.live_smoother import DRIFT
-from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
+from evergraph.online.heads import FusedHead, TargetHead, heads
 from evergraph.online.identifiers import IdTable
 from evergraph.online.intake import Bounds, PartsOfLearner
 from evergraph.online.knowledge import Knowledge
@@ -60,7 +60,7 @@ class LearnerState(LearnerView):
         self,
         *,
         topology: TopologyEncoder | str | Mapping[str, Any] | None = None,
-        head: OnlineHead | str | Mapping[str, Any] | None = None,
+        head: FusedHead | str | Mapping[str, Any] | None = None,
         scaling: Scaling = "unit",
         undirected: bool = True,
         seed: int = 0,
@@ -145,7 +145,7 @@ class LearnerState(LearnerView):
             memory=0 if known is None else known.nbytes,
             predicted=record.prequential.asked,
             accuracy=record.prequential.accuracy,
-            exact_forgetting=self.head.exact_forgetting,
+            exact_forgetting=True,
             metric=target.running,
             relations=self.head.takes_relations and (known is None or known.relations is not None),
             solved=self._solved,

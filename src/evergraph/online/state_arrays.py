@@ -294,7 +294,7 @@ def taken(value: Tensor, rows: Tensor) -> Pieces:
 def packed(arrays: Mapping[str, Tensor | Pieces], nodes: Packing, classes: Packing) -> Arrays:
     """Return the arrays of a snapshot without nodes that are gone, and classes without nodes.
 
-    Arrays of the head and names of classes are left out, see ``OnlineHead.packed``.
+    Arrays of the head and names of classes are left out, see ``FusedHead.packed``.
     """
     found: Arrays = {}
     kept = {POSITIONS: nodes, CLASSES: classes}
@@ -331,3 +331,19 @@ def packed(arrays: Mapping[str, Tensor | Pieces], nodes: Packing, classes: Packi
 
 def _renumbered(numbers: Tensor | Pieces, packing: Packing) -> Iterator[Tensor]:
     return (packing.places[part.long()].to(numbers.dtype) for part in split(numbers))
+
+
+# Arrays of a head in closed form that have a row for every class.
+OF_CLASSES = ("sums", "mass", "counts", "offsets", "class_weights", "chosen")
+
+
+def of_classes(state: dict[str, Tensor], kept: Tensor) -> dict[str, Tensor]:
+    """Return the state of a head in closed form with some classes alone.  kept: int64 [classes]"""
+    found = dict(state)
+    for name, value in state.items():
+        what = name.rpartition(".")[2]
+        if what in OF_CLASSES:
+            found[name] = value[kept[kept < len(value)]]
+        elif what == "weights":  # V, which may not have the newest classes yet
+            found[name] = value[:, kept[kept < value.shape[1]]]
+    return found

@@ -29,7 +29,7 @@ from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.snapshot import JournalLoad
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
 from evergraph.online.folder.writer import FolderWriter
-from evergraph.online.heads import OnlineHead, heads
+from evergraph.online.heads import FusedHead, heads
 from evergraph.online.intake import Bounds
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.upsert import Upserted
@@ -366,7 +366,7 @@ def parameters_of_model(made: Mapping[str, Any], given: Mapping[str, Any]) -> di
     options = {*(given.get("head_options") or ())}
     options |= {key for key in ("width", "objective") if given.get(key) is not None}
     named = given.get("head")
-    if isinstance(named, OnlineHead):
+    if isinstance(named, FusedHead):
         options |= {*made["head"]}
     elif named is not None:
         options |= {"name", *(named if isinstance(named, Mapping) else ())}

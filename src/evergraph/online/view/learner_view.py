@@ -21,7 +21,7 @@ from evergraph.core.sizes import shown
 from evergraph.core.targets import Target
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray, blocks
-from evergraph.online.heads.base import Ids
+from evergraph.online.heads.scorer import Ids
 from evergraph.online.identifiers import IdTable, check_id
 from evergraph.online.monitor import Alarm, PredictionRecord
 from evergraph.online.view.explanation import Explanation, explain

@@ -20,7 +20,7 @@ from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.heads import Scorer
-from evergraph.online.heads.base import Ids, scores_of
+from evergraph.online.heads.scorer import Ids, scores_of
 from evergraph.online.identifiers import IdTable
 from evergraph.online.labels import TargetTable
 from evergraph.online.monitor import Alarm, Point
