@@ -11,7 +11,7 @@ from evergraph.closed_form.own_words import NO_WORDS, PAIRS, WordColumns, packed
 from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.pieces import whole
+from evergraph.online.state_arrays import whole
 
 
 class Ledger:

@@ -22,13 +22,14 @@ from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.graph.live_shape import LiveShape
 from evergraph.online.graph.live_words import LiveWords
+from evergraph.online.graph.neighbour_lists import distinct
 from evergraph.online.heads import FusedHead
 from evergraph.online.heads.chosen_nodes import HeldBack
 from evergraph.online.heads.scorer import row_blocks, scores_of
 from evergraph.online.heads.solving import Solving, Wear
 from evergraph.online.labels import target_table
 from evergraph.online.learned_nodes import Counted, NodeLabels
-from evergraph.online.pieces import Pieces, pieces_of
+from evergraph.online.state_arrays import Pieces, pieces_of
 from evergraph.online.view.page import LiveParts
 from evergraph.training.learner import part_of
 
@@ -342,7 +343,7 @@ class Knowledge:
         if self._exactly:
             self._touched.append(self.counted.unmarked())
         touched = torch.cat([no_nodes(), *self._touched]).numpy()
-        nodes = torch.from_numpy(self.graph.distinct(touched))
+        nodes = torch.from_numpy(distinct(touched))
         new = self.labels.of(nodes)
         old = new.clone()
         for changed, before in reversed(self._relabelled):
