@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from counted_anew import differences
 from evergraph.online.delta import Delta
-from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead, TargetHead, solving
+from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead, solving
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import MixHop
 from growth import bits, growth, restored
 from histories import History, histories
 
-HEADS: dict[str, Callable[..., OnlineHead]] = {
+HEADS: dict[str, Callable[..., FusedHead]] = {
     "analytic": AnalyticHead,
     "random": partial(FusedHead, basis="random"),
     "landmarks": FusedHead,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.pieces import whole
+from evergraph.online.state_arrays import whole
 
 
 class Ledger:

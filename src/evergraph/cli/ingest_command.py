@@ -292,7 +292,7 @@ def _ingest(
         if tables[1] is not None:
             both_ways = learner.status()["undirected"]
             deltas = deltas.without_repeats(repeated, both_ways=both_ways)
-        deltas, counts["known_edges"] = learner.unknown(deltas)
+        learner.check(deltas)
         if deltas.features is not None and deltas.nodes:  # an empty table has no columns to fix
             learner.keep_columns(deltas.scheme)
         for done, delta in enumerate(deltas, start=1):

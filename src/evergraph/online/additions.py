@@ -71,19 +71,12 @@ _FIELDS = {each.name for each in fields(Addition)}
 
 @dataclass(eq=False)
 class AdditionReader:
-    """Reads additions to a model.
+    """Reads additions to a model."""
 
-    Attributes:
-        learner: that they are for.
-        columns: how its columns are read, None for plain numbers; choices before the first nodes.
-        targets: kind of the model's targets.
-        noted: whether the notice about columns by position was given.
-    """
-
-    learner: OnlineLearner
-    columns: Columns | Scheme | None
-    targets: str
-    noted: bool
+    learner: OnlineLearner  # that they are for
+    columns: Columns | Scheme | None  # None for plain numbers; choices before the first nodes
+    targets: str  # kind of the model's targets
+    noted: bool  # whether the notice about columns by position was given
 
     @property
     def begun(self) -> bool:
@@ -118,10 +111,7 @@ class AdditionReader:
 
         labels: one per row, or empty; name: of the estimator; given: as in ``Addition``
         """
-        width = self.learner.status().features or None
-        values = checked_rows(
-            X, width=None if isinstance(self.columns, Scheme) else width, name=name
-        )
+        values = self._checked(X, name)
         ids = row_ids(values, start=self.learner.next_number)
         given = {"nodes": ids, "features": values, "labels": labels or None} | given
         return self.delta(addition(**given))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -20,14 +19,12 @@ from evergraph.online.additions import AdditionReader, addition
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.estimator import Estimator
 from evergraph.online.folder.markers import check_chosen
-from evergraph.online.heads import OnlineHead
+from evergraph.online.heads import FusedHead
 from evergraph.online.labels import as_targets
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.learner_state import PATIENCE, PLAIN, TOLERANCE
-from evergraph.online.monitor import Alarm, OnAlarm, report
-from evergraph.online.plotting import plot
+from evergraph.online.monitor import OnAlarm, report
 from evergraph.online.rows import are_rows_with_targets, is_rows
-from evergraph.online.view import Explanation, Status, Suggestion
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of
 from evergraph.tables.edges import UNKNOWN_EDGES
@@ -37,7 +34,6 @@ from evergraph.topology.cached import Scaling
 from evergraph.training.trainer import Objective
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from typing_extensions import Unpack
 
 
@@ -100,7 +96,7 @@ class ContinualNodeClassifier(Estimator):
         self,
         *,
         topology: TopologyEncoder | str | Mapping[str, Any] | None = None,
-        head: OnlineHead | str | Mapping[str, Any] = "auto",
+        head: FusedHead | str | Mapping[str, Any] = "auto",
         width: int | None = None,
         head_options: Mapping[str, Any] | None = None,
         objective: Objective | None = None,
@@ -396,36 +392,3 @@ class ContinualNodeClassifier(Estimator):
     def embed(self, ids: Any) -> Any:
         """Return the topology-aware embeddings of nodes.  -> [ids, dims]"""
         return conversion.matrix_like(ids, self.learner_.embed(conversion.as_ids(ids, "ids")))
-
-    def explain(self, node: Any, *, top: int = 3, limit: int = 20) -> Explanation:
-        """Explain a prediction by at most ``limit`` nodes and columns, for ``top`` classes."""
-        scheme = self._home.columns
-        return self.learner_.explain(
-            conversion.as_ids([node], "ids")[0],
-            top=top,
-            limit=limit,
-            columns=() if scheme is None else scheme.columns_of_features,
-        )
-
-    def suggest(self, n: int, *, among: Any = None) -> tuple[Suggestion, ...]:
-        """Return at most n unlabelled nodes, of all or ``among`` some, to label next, and why."""
-        return self.learner_.suggest(
-            n, among=None if among is None else conversion.as_ids(among, "among")
-        )
-
-    def alarms(self) -> tuple[Alarm, ...]:
-        """Return the accuracy ``Alarm`` while it is raised."""
-        return self.learner_.alarms()
-
-    def status(self) -> Status:
-        """Return the status in numbers."""
-        return self.learner_.status()
-
-    def plot(self) -> Figure:
-        """Return a matplotlib figure: accuracy over time, growth, classes, drift and confusion."""
-        return plot(self.learner_)
-
-    def _repr_html_(self) -> str:
-        if self._kept is None:
-            return super()._repr_html_()
-        return f"<p><code>{escape(repr(self))}</code></p>{self.learner_._repr_html_()}"

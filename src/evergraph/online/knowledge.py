@@ -20,13 +20,14 @@ from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.graph.live_shape import LiveShape
-from evergraph.online.heads import OnlineHead
-from evergraph.online.heads.base import row_blocks, scores_of
+from evergraph.online.graph.neighbour_lists import distinct
+from evergraph.online.heads import FusedHead
 from evergraph.online.heads.chosen_nodes import HeldBack
+from evergraph.online.heads.scorer import row_blocks, scores_of
 from evergraph.online.heads.solving import Solving, Wear
 from evergraph.online.labels import target_table
 from evergraph.online.learned_nodes import Counted, NodeLabels
-from evergraph.online.pieces import Pieces, pieces_of
+from evergraph.online.state_arrays import Pieces, pieces_of
 from evergraph.online.view.page import LiveParts
 from evergraph.training.learner import part_of
 
@@ -76,7 +77,7 @@ class Knowledge:
         self,
         graph: GrowingGraph,
         embeddings: LiveEmbeddings,
-        head: OnlineHead,
+        head: FusedHead,
         *,
         seed: int = 0,
         related: bool = False,
@@ -94,7 +95,7 @@ class Knowledge:
         self.dims = sum(part.dims for part in self._vectors)
         self.classes = target_table(head.target)
         self.labels = NodeLabels()
-        self.held = HeldBack(least=head.least_left_out) if head.holds_back else None
+        self.held = HeldBack(least=head.least_left_out)
         self.counted = Counted(head.parts(self.dims), tolerance=tolerance)
         self.solving = Solving(patience=patience)
         self.wear = Wear()
@@ -154,8 +155,7 @@ class Knowledge:
     def extend(self, ids: Sequence[NodeId]) -> None:
         """Make room for new nodes, right before ``change`` adds them; ids: the user's."""
         self.labels.extend(len(ids))
-        if self.held is not None:
-            self.held.extend(ids)
+        self.held.extend(ids)
 
     def change(
         self,
@@ -277,8 +277,7 @@ class Knowledge:
         before = self.labels.of(nodes)
         self._urgent |= bool((before != UNLABELLED).any())  # a label was corrected or removed
         self.labels.put(nodes, labels)
-        if self.held is not None:
-            self._urgent |= self.held.change(nodes, before, labels)
+        self._urgent |= self.held.change(nodes, before, labels)
         self._touched.append(nodes)
         self._relabelled.append((nodes, before))
 
@@ -287,8 +286,7 @@ class Knowledge:
         self._exactly = True
         self._touched.append(self.reached_by(nodes))  # even if no vector moves
         self._relabel(nodes, torch.full_like(nodes, UNLABELLED))
-        if self.held is not None:
-            self.held.wipe(nodes)
+        self.held.wipe(nodes)
         if self.relations is not None:
             self.relations.forget(nodes)
         self._follow(self.graph.remove(nodes), nodes.unique())
@@ -314,7 +312,7 @@ class Knowledge:
         if self._exactly:
             self._touched.append(self.counted.unmarked())
         touched = torch.cat([no_nodes(), *self._touched]).numpy()
-        nodes = torch.from_numpy(self.graph.distinct(touched))
+        nodes = torch.from_numpy(distinct(touched))
         new = self.labels.of(nodes)
         old = new.clone()
         for changed, before in reversed(self._relabelled):
@@ -363,13 +361,12 @@ class Knowledge:
         self.counted.put(nodes[there], far.after)
         self.counted.put(nodes[come], vectors[come])
         if landmarks:
-            assert self.held is not None, "heads on landmarks hold back"
             chosen = self.held.landmarks(landmarks)
             self.head.stand_on(chosen, self.counted.of(chosen), counts=self.labels.counts_)
             self._urgent = True
             return self._count_all()
-        counted, sizes = len(there) + int(come.sum()), self.head.sizes()
-        if sizes is not None and (self.wear.worn(sizes) or self._anew):
+        counted = len(there) + int(come.sum())
+        if self.wear.worn(self.head.sizes()) or self._anew:
             # Sums have lost digits. This depends only on what was counted, so a replay of the same
             # deltas comes to it at the same points.
             counted += self._count_all()
@@ -381,9 +378,7 @@ class Knowledge:
         self.head.restart()
         for nodes in every.split(ROWS):
             self.head.learn(nodes, self.counted.of(nodes), self.labels.of(nodes))
-        renewed = self.head.sizes()
-        assert renewed is not None, "a head with sums keeps them"
-        self.wear.renew(renewed)
+        self.wear.renew(self.head.sizes())
         return len(every)
 
     def _solved(self, nodes: Tensor, vectors: Tensor, counted: int) -> Settled:
@@ -391,13 +386,11 @@ class Knowledge:
         there, known = self._classes_there(), int(self.labels.counts_.sum())
         urgent = self._urgent or self._exactly or not there.equal(self._present)
         self._present = there
-        if not self.head.lazy or self.solving.due(counted, known=known, urgent=urgent):
-            if self.held is not None:
-                held = self.held.first(self.head.most_weighed, balanced=self.head.balanced)
-                self.head.weigh(held, self.counted.of(held), self.labels.of(held))
+        if self.solving.due(counted, known=known, urgent=urgent):
+            held = self.held.first(self.head.most_weighed, balanced=self.head.balanced)
+            self.head.weigh(held, self.counted.of(held), self.labels.of(held))
             self.head.settle()
-        behind = self.head.lazy and self.solving.behind
-        done = Settled(nodes, vectors, self._recomputed, counted, behind)
+        done = Settled(nodes, vectors, self._recomputed, counted, self.solving.behind)
         self._begin_change()
         return done
 
@@ -434,10 +427,9 @@ class Knowledge:
         self.embeddings.attach(self.graph)
         self.head.meet(list(self.classes))
         every, learned = torch.arange(self.graph.num_nodes), self.labels.every
-        if self.held is not None:
-            labelled = every[learned != UNLABELLED]
-            unknown = torch.full_like(labelled, UNLABELLED)
-            self.held.change(labelled, unknown, learned[labelled])
+        labelled = every[learned != UNLABELLED]
+        unknown = torch.full_like(labelled, UNLABELLED)
+        self.held.change(labelled, unknown, learned[labelled])
         if self.codes is not None:
             self.codes.name(list(self.classes))
             for rows in every.split(ROWS):

@@ -14,7 +14,7 @@ from torch import Tensor
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.kernels.row_ranges import in_parts
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks
-from evergraph.online.pieces import Pieces
+from evergraph.online.state_arrays import Pieces
 
 ROWS = 1024  # compared at a time, so that they stay in the processor's cache
 TINY = 1e-30  # squared lengths below it have lost digits and cannot be compared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,21 +13,28 @@ from torch import Tensor
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.resolver import Resolver
 from evergraph.core.seeding import seeded
 from evergraph.core.targets import target_of
-from evergraph.online import pieces
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph, no_nodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings, check_whole_rows
 from evergraph.online.graph.live_smoother import DRIFT
-from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
+from evergraph.online.heads import FusedHead, TargetHead, heads
 from evergraph.online.identifiers import IdTable
-from evergraph.online.intake import Bounds, Held
+from evergraph.online.intake import Bounds, PartsOfLearner
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.labels import target_table
 from evergraph.online.monitor import PredictionRecord
-from evergraph.online.pieces import Pieces
-from evergraph.online.state_arrays import PackedState, Packing, check_arrays, packed
+from evergraph.online.state_arrays import (
+    PackedState,
+    Packing,
+    Pieces,
+    check_arrays,
+    packed,
+    pieces_of,
+    whole,
+)
 from evergraph.online.view import LearnerView, Page, Status
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
@@ -40,6 +48,7 @@ logger = logging.getLogger(__name__)
 # Chosen on validation nodes of WordNet, see docs/decisions/0041.
 TOLERANCE = 0.05
 PATIENCE = 8
+FIXED = ("dtype",)  # parameters of a topology that a live learner cannot choose
 WIDE = 64  # bytes of a row from which an array is lent to a snapshot instead of copied
 PLAIN = ("scaling", "undirected", "seed", "tolerance", "patience")  # parameters, as JSON has them
 
@@ -51,7 +60,7 @@ class LearnerState(LearnerView):
         self,
         *,
         topology: TopologyEncoder | str | Mapping[str, Any] | None = None,
-        head: OnlineHead | str | Mapping[str, Any] | None = None,
+        head: FusedHead | str | Mapping[str, Any] | None = None,
         scaling: Scaling = "unit",
         undirected: bool = True,
         seed: int = 0,
@@ -91,10 +100,10 @@ class LearnerState(LearnerView):
         return self._knowledge
 
     @property
-    def held(self) -> Held:
+    def held(self) -> PartsOfLearner:
         """The parts on which the memory of a delta depends."""
         copied = sum(array.row_bytes for array in self.arrays())
-        return Held(self.head, self.topology, self.scaling, self._knowledge, copied)
+        return PartsOfLearner(self.head, self.topology, self.scaling, self._knowledge, copied)
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
@@ -105,8 +114,8 @@ class LearnerState(LearnerView):
     def parameters(self) -> dict[str, Any]:
         """Its parameters, as JSON can hold them."""
         return {
-            "topology": pieces.described(topologies, self.topology),
-            "head": pieces.described(heads, self.head),
+            "topology": _described(topologies, self.topology),
+            "head": _described(heads, self.head),
         } | {name: getattr(self, name) for name in PLAIN}
 
     def _begun(self, num_features: int, *, related: bool) -> Knowledge:
@@ -136,7 +145,7 @@ class LearnerState(LearnerView):
             memory=0 if known is None else known.nbytes,
             predicted=record.prequential.asked,
             accuracy=record.prequential.accuracy,
-            exact_forgetting=self.head.exact_forgetting,
+            exact_forgetting=True,
             metric=target.running,
             relations=self.head.takes_relations and (known is None or known.relations is not None),
             solved=self._solved,
@@ -191,14 +200,14 @@ class LearnerState(LearnerView):
 
     def state(self) -> dict[str, Tensor]:
         """Return the arrays of the state, by name; some are views in use, so copy what you keep."""
-        return pieces.whole(self.pieces())
+        return whole(self.pieces())
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return the same for writing at once, in pieces where it must be converted."""
         with self.writing:
             kept = {} if self._knowledge is None else self._knowledge.pieces()
             for prefix, part in ({"ids": self._ids} | self._record.parts).items():
-                found = pieces.pieces_of(part)
+                found = pieces_of(part)
                 kept |= {f"{prefix}.{name}": value for name, value in found.items()}
             return kept
 
@@ -218,9 +227,9 @@ class LearnerState(LearnerView):
             return found
 
     def packed(self) -> PackedState | None:
-        """Return the state without forgotten nodes and without classes that no node has.
+        """Return the state without forgotten nodes and unused classes, None if there are neither.
 
-        None if there are neither. A learner restored from it gives the same predictions.
+        A learner restored from it gives the same predictions.
         """
         with self.writing:
             if (known := self._knowledge) is None:
@@ -261,7 +270,7 @@ class LearnerState(LearnerView):
         empty = self._begun(width, related=bool(about.get("related"))) if width else None
         arrays = {} if empty is None else empty.pieces()
         for name, part in ({"ids": IdTable()} | PredictionRecord(self.head.target).parts).items():
-            arrays |= {f"{name}.{key}": value for key, value in pieces.pieces_of(part).items()}
+            arrays |= {f"{name}.{key}": value for key, value in pieces_of(part).items()}
         check_arrays(state, arrays)
         return empty
 
@@ -290,7 +299,15 @@ class LearnerState(LearnerView):
                     part.restore(part_of(state, f"{name}."))
                 return self._written()
 
-            self.turn(read)
+            self.publish(read)
             self._ids.base = int(about.get("base", 0))
             if self._shared:
                 self._copy_vectors()
+
+
+def _described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:
+    """Return a component's name and its parameters, as JSON can hold them."""
+    names = [name for name in resolver.parameters(component.name) if name not in FIXED]
+    values = {"name": component.name} | {name: getattr(component, name) for name in names}
+    described: dict[str, Any] = json.loads(json.dumps(values))
+    return described

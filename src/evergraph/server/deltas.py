@@ -38,7 +38,7 @@ RAW = (
 
 
 @dataclass(frozen=True)
-class Told:
+class ColumnsOfBody:
     """What a request says about the columns of its body."""
 
     names: Mapping[str, str] = field(default_factory=dict)  # the user's names of columns, by ours
@@ -60,14 +60,16 @@ class DeltaReader:
         model: str,
         kind: str,
         repeated: str = "last",
-        told: Told | None = None,
+        own_columns: ColumnsOfBody | None = None,
     ) -> Steps[Read]:
         """Return the delta in a body, and the scheme by which its columns were read, if any.
 
-        Rejected is what is malformed, is empty or names too many nodes. model: a key of ``DELTAS``;
-        kind: media type; repeated: for edges that it lists several times; told: about its columns.
+        model: a key of ``DELTAS``; kind: media type; repeated: for edges that it lists several
+        times; own_columns: about its columns.
         """
-        delta, scheme = yield from self._read(body, model=model, kind=kind, told=told or Told())
+        delta, scheme = yield from self._read(
+            body, model=model, kind=kind, own_columns=own_columns or ColumnsOfBody()
+        )
         rows, both_ways = len(delta.edges), self._folder.learner.undirected
         delta, again = without_repeats(delta, repeated, both_ways=both_ways)
         if again and repeated not in self._said:
@@ -75,9 +77,11 @@ class DeltaReader:
             say_repeated("a delta", again, rows, repeated)
         return delta, scheme
 
-    def _read(self, body: bytes, *, model: str, kind: str, told: Told) -> Steps[Read]:
+    def _read(
+        self, body: bytes, *, model: str, kind: str, own_columns: ColumnsOfBody
+    ) -> Steps[Read]:
         rows: Sequence[Mapping[str, Any]] = ()
-        arrow = read_arrow(body, names=told.names) if kind == ARROW else None
+        arrow = read_arrow(body, names=own_columns.names) if kind == ARROW else None
         if arrow is not None:
             delta = arrow.delta
         else:
@@ -93,26 +97,28 @@ class DeltaReader:
             return delta, _sent_scheme(arrow.scheme, delta)
         if arrow is not None:
             late = [(node, self._late(node, label)) for node, label in delta.late]
-            return self._encoded(replace(delta, late=late), arrow.tables, told.columns)
+            return self._encoded(replace(delta, late=late), arrow.tables, own_columns.columns)
         if rows:
-            return self._with_rows(delta, rows, told)
+            return self._with_rows(delta, rows, own_columns)
         raw = len(delta.features) or len(delta.updated_features)
         if raw and RAW not in self._said and self._folder.columns is not None:
             self._said.add(RAW)
             say("features", RAW)
         return delta, None
 
-    def _with_rows(self, delta: Delta, rows: Sequence[Mapping[str, Any]], told: Told) -> Read:
+    def _with_rows(
+        self, delta: Delta, rows: Sequence[Mapping[str, Any]], own_columns: ColumnsOfBody
+    ) -> Read:
         if len(delta.nodes) or len(delta.features):
             raise RefusedError(422, "a body must have nodes with features or rows, not both")
         if not installed("pyarrow"):
             raise RefusedError(422, "rows cannot be read: pyarrow is not installed in this service")
-        columns, kind = self._reading(told.columns), self._folder.learner.head.target
+        columns, kind = self._reading(own_columns.columns), self._folder.learner.head.target
         if columns is None:
             raise DataError("rows: the learner began with plain numbers: send nodes and features")
         # A column that is in no row has a gap in each, as one that is in some of them has.
         known = [each.name for each in columns.columns] if isinstance(columns, Scheme) else []
-        theirs = of_nodes(told.names)
+        theirs = of_nodes(own_columns.names)
         called = {name: name for name in OF_NODES} | theirs
         words = {name: called.get(name.strip(), name.strip()) for row in rows for name in row}
         ours = [{words[name]: value for name, value in row.items()} for row in rows]
@@ -142,8 +148,7 @@ class DeltaReader:
     ) -> Read:
         """Return a delta of Arrow with labels and named columns as the learner reads them.
 
-        The first that a learner receives decide how columns are read.  tables: columns by name, of
-        ``features`` and ``updated_features``
+        tables: columns by name, of ``features`` and ``updated_features``
         """
         where = "Arrow"
         delta = replace(delta, labels=tuple(map(self._label, delta.labels)))

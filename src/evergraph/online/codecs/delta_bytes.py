@@ -38,7 +38,6 @@ DIGEST = slice(1, 33)
 NAMES = ("labels", "late", "relations", "types")  # with the ids of late labels
 IDS, EDGES = ("nodes", "updated", "forgotten"), ("edges", "removed_edges")
 BETWEEN = "\0"
-SPAN = 1 << 17  # bytes that are split at once
 _LENGTH = struct.Struct("<I")
 
 
@@ -160,14 +159,7 @@ def _column_to_bytes(column: Column) -> tuple[str, bytes]:  # how it is encoded,
 def _column_from_bytes(encoding: str, data: bytes) -> Column:
     if encoding == "numbers":
         return np.frombuffer(data, "<i8").astype(np.int64)
-    found: list[NodeId] = []
-    if encoding != "texts":
-        found = json.loads(data)
-        return found
-    start, end = 0, 0
-    while end >= 0:  # a span at a time, so that other threads can run in between
-        end = data.find(b"\0", start + SPAN)
-        part = data[start:] if end < 0 else data[start:end]
-        found += part.decode().split(BETWEEN)
-        start = end + 1
-    return found
+    if encoding == "texts":
+        return data.decode().split(BETWEEN)
+    ids: list[NodeId] = json.loads(data)
+    return ids

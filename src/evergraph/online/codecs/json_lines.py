@@ -61,7 +61,7 @@ class Line:
 class LineReader:
     """Parser of lines; if features are columns, all lines must have those of the first.
 
-    columns: a scheme, choices for one that is fitted later (see ``settle``), or None for plain
+    columns: a scheme, choices for one that is fitted later (``use_scheme``), or None for plain
     numbers; classes: whether labels are classes, some spellings of which mean a missing label;
     names: the user's names of ``label`` and ``weight``, by ours.
 
@@ -86,9 +86,9 @@ class LineReader:
         self._open = isinstance(columns, Columns)
         self._classes = classes
         if isinstance(columns, Scheme):
-            self.settle(columns)
+            self.use_scheme(columns)
 
-    def settle(self, scheme: Scheme) -> None:
+    def use_scheme(self, scheme: Scheme) -> None:
         """Read later lines by a scheme."""
         self._known, self._open = [each.name for each in scheme.columns], False
 
@@ -192,8 +192,7 @@ def _number(name: str, value: Any) -> float:
 class LineBatch:
     """Lines that give the same outcome as one delta as they would one by one.
 
-    A delta applies its parts in a fixed order, so a line that undoes or repeats a part of it must
-    wait for the next delta.
+    A line that undoes or repeats a part of the delta waits for the next one.
     """
 
     lines: list[Line] = field(default_factory=list)

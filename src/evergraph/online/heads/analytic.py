@@ -5,8 +5,7 @@ from __future__ import annotations
 from torch import Generator
 
 from evergraph.closed_form.views import View
-from evergraph.online.heads.base import heads
-from evergraph.online.heads.fused import FusedHead, kept_hops
+from evergraph.online.heads.fused import FusedHead, heads, kept_hops
 from evergraph.topology import SGC, TopologyEncoder
 
 

@@ -20,7 +20,7 @@ from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.heads import Scorer
-from evergraph.online.heads.base import Ids, scores_of
+from evergraph.online.heads.scorer import Ids, scores_of
 from evergraph.online.identifiers import IdTable
 from evergraph.online.labels import TargetTable
 from evergraph.online.monitor import Alarm, Point
@@ -108,8 +108,8 @@ class LiveParts(NamedTuple):
         return tuple(None if key is None else self.target.cell(key) for key in self.known(nodes))
 
 
-NEWEST = 10  # classes in the confusion matrix
-FEW = 64  # up to so many nodes, looking each up by itself costs less than calls for all
+CLASSES_SHOWN = 10  # classes in the confusion matrix
+NODES_PER_PART = 64  # of an answer; so few cost less looked up one by one than by torch
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,17 +131,14 @@ class Page:
         """Whether there is anything to predict."""
         return self.scorer is not None and bool(self.met.any())
 
-    def _learned_scorer(self) -> Scorer:
-        if self.scorer is None or not self.has_learned:
-            raise NothingLearnedError("nothing is labelled yet: label some nodes before predicting")
-        return self.scorer
-
     def scores(self, positions: Ids, vectors: Matrix) -> Matrix:
         """Return the scores of classes, -inf for those without nodes, or of other targets.
 
         -> [n, targets]
         """
-        return scores_of(self._learned_scorer(), self.target, self.met, positions, vectors)
+        if self.scorer is None or not self.has_learned:
+            raise NothingLearnedError("nothing is labelled yet: label some nodes before predicting")
+        return scores_of(self.scorer, self.target, self.met, positions, vectors)
 
     def shares(self, positions: Ids, vectors: Matrix) -> Matrix:
         """Return the probabilities of classes or labels; numbers as they are.  -> [n, targets]"""
@@ -158,10 +155,7 @@ class Page:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """A learner between two deltas, and the nodes that a question names.
-
-    It may be read for as long as no delta is applied: while ``LearnerView.reading`` lasts.
-    """
+    """A learner between two deltas, for as long as ``LearnerView.reading`` lasts."""
 
     page: Page
     positions: Tensor  # of the requested nodes.  int64 [n]
