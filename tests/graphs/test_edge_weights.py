@@ -135,6 +135,18 @@ def test_kernels_equal_matrices(seed, undirected, self_loops, plain):
         torch.testing.assert_close(some, (matrix @ features)[3:9])
 
 
+def test_the_weight_given_last_counts_and_none_of_zero():
+    pairs = [(0, 1), (1, 0), (0, 1), (2, 2), (1, 2), (2, 1)]
+    directed = weighted(pairs, [1.0, 2.0, 3.0, 9.0, 4.0, 0.0], undirected=False)
+    assert entries(directed) == [(1, 0, 2.0), (0, 1, 3.0), (1, 2, 4.0)]
+    both = weighted(pairs, [1.0, 2.0, 3.0, 9.0, 4.0, 0.0])  # 1 - 2 ends with 0: it is gone
+    assert entries(both) == [(1, 0, 3.0), (0, 1, 3.0)]
+    assert both.undirected
+    # A new direction has the weight of the other.
+    graph = weighted([(0, 1), (1, 0), (1, 2)], [1.0, 2.0, 4.0], undirected=False).to_undirected()
+    assert entries(graph) == [(1, 0, 2.0), (0, 1, 1.0), (2, 1, 4.0), (1, 2, 4.0)]
+
+
 @pytest.mark.parametrize("wrong", [-1.0, float("nan"), float("inf"), 1e30, 1e-30])
 def test_a_weight_that_is_none_names_its_edge(wrong):
     with pytest.raises(

@@ -12,6 +12,7 @@ from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import take_rows
 from evergraph.graphs.validation import check_features
 from graphs_to_draw import edge_index, few_each
+from graphs_to_draw import graph_of as drawn_graph
 from graphs_to_draw import matrix_of as drawn_matrix
 from pyg import pyg_data
 from six_nodes import NODES, graph_of, matrix_of, pairs
@@ -89,6 +90,17 @@ def test_a_subgraph_is_a_slice_of_the_matrix(sparse, pairs, nodes):
     assert features.equal(torch.arange(2.0 * NODES).reshape(NODES, 2)[chosen])
     assert part.labels.equal(whole.labels[chosen])
     assert part.time.tolist() == [100 + node for node in nodes]
+
+
+def test_a_cut_is_not_known_to_be_undirected():
+    """0 - 1 - 2 without 0 -> 1; edges between groups go both ways, and so does what is left."""
+    whole = drawn_graph([(0, 1), (1, 2)], 3)
+    everyone = torch.arange(3)
+    cut = whole.subgraph(everyone, keep=torch.tensor([False, True, True, True]))
+    assert cut.num_edges == 3
+    assert not cut.undirected
+    assert whole.subgraph(everyone).undirected
+    assert whole.subgraph(everyone, groups=torch.tensor([0, 1, 1])).undirected
 
 
 @given(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.graphs import Graph
-from evergraph.memory import Candidates
+from evergraph.memory import Candidates, samplers
 from evergraph.memory.samplers import (
     EmbeddingCoverageSampler,
     HerdingSampler,
@@ -78,6 +78,21 @@ def test_influence_is_the_quadratic_form_of_the_factored_hessian():
     )
     expected = -(gradients @ torch.linalg.inv(hessian) * gradients).sum(1)
     torch.testing.assert_close(found, expected, atol=1e-3, rtol=1e-3)
+
+
+def test_herding_and_k_centre_by_hand():
+    # Mean 3. First 4, one away. Then (4 + e) / 2 is nearest 3 with e = 1 (2.5; with 7 it is 5.5,
+    # with 0 it is 2). Then (4 + 1 + e) / 3 is 4 with 7 and 5/3 with 0.
+    line = torch.tensor([[0.0], [1.0], [4.0], [7.0]])
+    assert HerdingSampler().order(line, 4).tolist() == [2, 1, 3, 0]
+    # mean 3: starts at 4; then 0 is four away; then 7 is three away, and 1 is one away
+    assert KCentreSampler().order(line, 4).tolist() == [2, 0, 3, 1]
+    # mean 0: 1 and 2 are nearer to it than -3, but only -3 brings the mean of the chosen back
+    line = torch.tensor([[1.0], [2.0], [-3.0]])
+    assert HerdingSampler().order(line, 2).tolist() == [0, 2]
+    nearest = samplers.make("mean-feature")
+    chosen = nearest.select(candidates_of(line, [0] * 3), {0: 2}, generator=torch.Generator())
+    assert chosen.tolist() == [0, 1]
 
 
 def test_classes_have_orders_of_their_own():

@@ -218,6 +218,15 @@ def greedy(candidates: Candidates, budgets: dict[int, int]) -> Tensor:
     return samplers.make("greedy-coverage").rank(candidates, budgets, generator=generator())
 
 
+def test_greedy_by_hand():
+    # 1 - 0 - 2, 3 - 4 and 5 apart: 0 adds three, 3 two, 5 one; 1 covers two, but adds nothing
+    graph = graph_of([(0, 1), (0, 2), (3, 4)], 6)
+    nodes = torch.tensor([5, 1, 0, 3])
+    one = Candidates(graph, nodes, torch.zeros(4).long(), torch.zeros(4, 1), hops=1)
+    assert greedy(one, {0: 4}).tolist() == [2, 3, 0, 1]
+    assert greedy(one, {0: 2}).tolist() == [math.inf, math.inf, 0, 1]
+
+
 def test_greedy_shares_coverage_between_classes():
     # 0 is joined to 1, 2 and 3; 1 - 2; and 4 - 5 apart. Alone, 1 covers {0, 1, 2} and 4 {4, 5};
     # once class 0 has taken node 0, 1 adds nothing and 4 adds two.

@@ -22,7 +22,8 @@ from evergraph.memory.samplers import (
 )
 from evergraph.methods import TEM, methods
 from evergraph.methods.examples import make_examples
-from evergraph.nn import masked_cross_entropy
+from evergraph.methods.refresh import GrowingEmbeddings
+from evergraph.nn import PDGNN, masked_cross_entropy
 from evergraph.streams import GraphStream
 from evergraph.topology import SGC, EmbeddingCache
 from evergraph.training import Learner, Trainer
@@ -195,6 +196,23 @@ def test_refreshed_embeddings_are_those_of_the_final_graph(by, small_graph):
     torch.testing.assert_close(memory.embeddings_, expected, atol=1e-5, rtol=1e-4)
     assert learner.growing_.recomputed > 0
     assert torch.bincount(memory.labels_).tolist() == [8] * 6
+
+
+def test_embeddings_of_other_nodes_are_not_reused(small_graph):
+    """Two streams with as many nodes a task, but other ones: only ids tell them apart."""
+    first = GraphStream(small_graph, edges="all")
+    other = GraphStream(small_graph, edges="all", order=[2, 3, 4, 5, 0, 1])
+    backbone, growing = PDGNN(), GrowingEmbeddings()
+    assert growing.update(first.open(0), backbone) is None
+    old = other.open(0).ids
+    assert len(first.open(0).ids) == len(old)
+    task = other.open(1)
+    grown = growing.update(task, backbone)
+    growth, before = grown
+    torch.testing.assert_close(growth.embeddings, backbone.embeddings.encode(task.graph))
+    places = torch.searchsorted(task.ids, old)
+    expected = backbone.embeddings.encode(task.graph.subgraph(places))
+    torch.testing.assert_close(before[places], expected)
 
 
 def test_without_refresh_stored_embeddings_stay_as_they_were(small_graph):

@@ -17,7 +17,7 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.codecs.json_lines import LineBatch, LineReader, delta_of_lines
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.heads import OnlineHead, TargetHead
+from evergraph.online.heads import FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.line_stream import LineStream
 from mixed_tables import mixed_edges, mixed_rows, write_mixed
@@ -38,7 +38,7 @@ class Kept:
 
     columns = None
 
-    def __init__(self, head: OnlineHead | None = None) -> None:
+    def __init__(self, head: FusedHead | None = None) -> None:
         self.learner = learner() if head is None else OnlineLearner(head=head)
         self.keys: dict[str, Delta] = {}
 

@@ -255,6 +255,12 @@ def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 'es' if what.endswith('s') else 's'}"
 
 
+def _may_lack_features(learner: Target, columns: Columns | Scheme | None) -> bool:
+    """Whether the nodes of a learner, if it has any, may have come without features."""
+    width: int = learner.status()["features"]
+    return not width or (width == 1 and columns is None)
+
+
 def _ingest(
     receiver: _Receiver,
     tables: tuple[Source | None, Source | None],
@@ -276,6 +282,7 @@ def _ingest(
         columns = receiver.columns()
         deltas = read_deltas(*tables, columns=columns, **reading)
     from evergraph.online.delta import is_empty
+    from evergraph.online.view.page import CHANCE
     from evergraph.tables.fitting import say_few
     from evergraph.tables.scheme import Scheme
 
@@ -283,8 +290,7 @@ def _ingest(
     with receiver.opened(deltas.kind) as learner, StageProgress({"ingest": "deltas"}) as progress:
         if not learner.status()["relations"]:
             deltas = deltas.without_relations()
-        width = learner.status()["features"]
-        if deltas.features is None and (not width or (width == 1 and columns is None)):
+        if deltas.features is None and _may_lack_features(learner, columns):
             deltas = deltas.of_featureless(learner.knows_nodes)
         if emptying is not None and tables[0] is not None:
             deltas = deltas.without_others(learner.every_id(), emptying=emptying)
@@ -295,7 +301,7 @@ def _ingest(
         if tables[1] is not None:
             both_ways = learner.status()["undirected"]
             deltas = deltas.without_repeats(repeated, both_ways=both_ways)
-        deltas, counts["known_edges"] = learner.unknown(deltas)
+        learner.check(deltas)
         if deltas.features is not None and deltas.nodes:  # an empty table has no columns to fix
             learner.keep_columns(deltas.scheme)
         for done, delta in enumerate(deltas, start=1):
@@ -312,6 +318,8 @@ def _ingest(
         known = {name: status[name] for name in ("nodes", "edges", "classes")}
         if status.get("metric", "accuracy") != "accuracy":
             known |= {name: status[name] for name in ("metric", "accuracy")}
+        if status.get("better_than_chance") is False:
+            say(tables[0] or tables[1], CHANCE)
     first = deltas.scheme is not None and not isinstance(columns, Scheme)
     if deltas.scheme is not None and first:
         say_few(tables[0], len(deltas.nodes), deltas.scheme)

@@ -19,7 +19,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
-from evergraph.online.heads.fused_scorer import FusedScorer
+from evergraph.online.heads.scorer import FusedScorer
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC, MixHop
 from live_auto import CODES, DIMS, VIEWS, begun, explained, live, ring, vectors

@@ -6,14 +6,14 @@ import torch
 from evergraph.closed_form.fusing import SHARPNESS
 from evergraph.core.errors import UnknownNameError
 from evergraph.core.seeding import seeded
-from evergraph.online.heads import AnalyticHead, OnlineHead, heads
+from evergraph.online.heads import AnalyticHead, FusedHead, heads
 from evergraph.topology import SGC
 from small_ridge import ridge
 
 DIMS = 4
 
 
-def begun(head: OnlineHead) -> OnlineHead:
+def begun(head: FusedHead) -> FusedHead:
     head.begin(DIMS, topology=SGC(), generator=seeded(0, "head"))
     return head
 
