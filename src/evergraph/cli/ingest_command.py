@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from evergraph.cli.learner_target import Target
+    from evergraph.online.codecs.table_deltas import TableDeltas
     from evergraph.tables import Columns, Scheme
     from evergraph.tables.sources import Source
 
@@ -255,10 +256,14 @@ def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 'es' if what.endswith('s') else 's'}"
 
 
-def _may_lack_features(learner: Target, columns: Columns | Scheme | None) -> bool:
-    """Whether the nodes of a learner, if it has any, may have come without features."""
-    width: int = learner.status()["features"]
-    return not width or (width == 1 and columns is None)
+def _of_featureless(
+    deltas: TableDeltas, learner: Target, columns: Columns | Scheme | None
+) -> TableDeltas:
+    """Return the deltas as they are, or of nodes without features if the learner has no others."""
+    width = learner.status()["features"]
+    if deltas.features is not None or (width and (width > 1 or columns is not None)):
+        return deltas
+    return deltas.of_featureless(learner.knows_nodes)
 
 
 def _ingest(
@@ -290,8 +295,7 @@ def _ingest(
     with receiver.opened(deltas.kind) as learner, StageProgress({"ingest": "deltas"}) as progress:
         if not learner.status()["relations"]:
             deltas = deltas.without_relations()
-        if deltas.features is None and _may_lack_features(learner, columns):
-            deltas = deltas.of_featureless(learner.knows_nodes)
+        deltas = _of_featureless(deltas, learner, columns)
         if emptying is not None and tables[0] is not None:
             deltas = deltas.without_others(learner.every_id(), emptying=emptying)
         if emptying is not None and tables[1] is not None:
