@@ -31,7 +31,6 @@ from benchmarks.measure import Options, Table, ms, run, times
 import evergraph
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, smoother
-from evergraph.graphs.normalisation import Normalisation
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.graph.growing_graph import GrowingGraph
@@ -146,13 +145,9 @@ class Engine:
 
     name = "engine"
 
-    scheme: Normalisation = "symmetric"
-
     def __init__(self, stream: Stream, topology: SGC) -> None:
         self.graph = GrowingGraph(num_features=stream.width, undirected=stream.undirected)
-        self.live = LiveEmbeddings(
-            topology, num_features=stream.width, scaling="none", scheme=self.scheme
-        )
+        self.live = LiveEmbeddings(topology, num_features=stream.width, scaling="none")
         self.live.update(self.graph, self.graph.add(stream.features, stream.loaded))
         self.moved = 0
 
@@ -166,20 +161,13 @@ class Engine:
     def off(self) -> float:
         """Return how far embeddings are from those from scratch, or raise if that is too far."""
         graph, positions = self.graph.to_graph()
-        whole, fresh = smoother(graph, scheme=self.scheme), graph.features
+        whole, fresh = smoother(graph), graph.features
         for _ in range(self.live.topology.hops):
             fresh = whole.product(fresh)
         found = float((self.live.of(positions) - fresh).abs().max())
         if not found <= AGREE:
             raise ValueError(f"embeddings differ from those from scratch by {found}")
         return found
-
-
-class Means(Engine):
-    """The same where embeddings are means, as RIPPLE has them: D^-1 (A + I) in place of Â."""
-
-    name = "engine, means"
-    scheme = "row"
 
 
 class Whole:
@@ -295,7 +283,7 @@ def measured(
 def rows_of(case: Case, *, quick: bool) -> Iterator[Row]:
     """Measure every contender on one graph."""
     graph = case.load()
-    contenders: list[tuple[type, bool]] = [(Engine, False), (Means, False), (Whole, True)]
+    contenders: list[tuple[type, bool]] = [(Engine, False), (Whole, True)]
     if case.learning:
         contenders += [(Learning, True), (Durable, True)]
     for hops in (2, 3):
@@ -342,8 +330,7 @@ def table(rows: Sequence[Row]) -> Table:
         ),
         cells,
         (
-            "engine: graph and SGC embeddings, exact, without scaling; means: normalised by rows, as "
-            "RIPPLE's are. Learning: the default head on "
+            "engine: graph and SGC embeddings, exact, without scaling. Learning: the default head on "
             f"its own topology, {CLASSES} random classes, {LABELLED:.0%} of the nodes labelled; its "
             "recounting of moved nodes is the larger part. Disk: every batch is safe when answered.",
             "all anew: encoding the whole graph, ready as CSR.",

@@ -4,7 +4,6 @@ import dataclasses
 from collections import deque
 from typing import Any
 
-import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given, settings
@@ -196,17 +195,6 @@ def test_nothing_new_is_no_delta(tmp_path):
         folder.submit(Delta(forgotten=("a",)))
         back = folder.upsert(FIRST)  # what was forgotten is new again
         assert (back.news.new_nodes, back.news.new_edges) == (1, 1)
-
-
-def test_known_edges_are_found_all_at_once(learner):
-    learner.apply(Delta(nodes=(7,), features=torch.ones(1, 3), edges=(("a", 7),)))
-    learner.apply(Delta(forgotten=("b",)))
-    learner.apply(Delta(edges=(("c", "a"),)))
-    source, target = pa.array(["a", "a", "c", "x", "b"]), pa.array(["c", "b", "c", "y", "c"])
-    assert learner.knows_edges(source, target).tolist() == [True, False, False, False, False]
-    numbers = pa.array([7, 8])
-    assert learner.knows_edges(numbers, numbers).tolist() == [False, False]
-    assert small().knows_edges(source, target).tolist() == [False] * 5
 
 
 def test_a_folder_looks_at_a_delta_once(tmp_path, monkeypatch):
