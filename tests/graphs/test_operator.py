@@ -73,9 +73,9 @@ def test_inner_products_and_sums_at_the_entries_by_hand():
 def test_the_entries_know_their_rows_and_their_places_in_the_transpose():
     operator = SparseOperator.of(csr(HAND))
     assert operator.shape == (3, 4)
-    assert operator.rows().tolist() == [0, 0, 2, 2]
-    assert operator.rows() is operator.rows()
-    assert operator.T.rows().tolist() == [0, 1, 3, 3]
+    assert operator.rows.tolist() == [0, 0, 2, 2]
+    assert operator.rows is operator.rows
+    assert operator.T.rows.tolist() == [0, 1, 3, 3]
     assert operator.order.tolist() == [2, 0, 1, 3]
     assert operator.back.tolist() == [1, 2, 0, 3]
     assert operator.transposed.to_dense().equal(HAND.T)
@@ -84,7 +84,7 @@ def test_the_entries_know_their_rows_and_their_places_in_the_transpose():
 
 def dense_forms(matrix: Tensor, operator: SparseOperator) -> dict[str, tuple[Callable, Callable]]:
     """Each operation of an operator, and what it should be."""
-    rows, columns = operator.rows(), operator.matrix.col_indices().long()
+    rows, columns = operator.rows, operator.matrix.col_indices().long()
 
     def with_values(values: Tensor) -> Tensor:
         return torch.zeros_like(matrix).index_put((rows, columns), values)

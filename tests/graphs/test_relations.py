@@ -72,14 +72,6 @@ def test_an_edge_that_is_let_go_takes_its_relations_along():
     assert told(cut.relations) == {(2, 1, "cites")}
 
 
-def test_some_relations_alone():
-    only = relations_of(torch.tensor([1.0, 2.0, 3.0])).only(["writes"])
-    assert told(only) == {(0, 1, "writes")}
-    assert only.weights.tolist() == [2.0, 2.0]
-    with pytest.raises(DataError, match="relation 'reads' is none of the graph's: it has cites"):
-        relations_of().only(["reads"])
-
-
 def test_directions_outlive_the_graph_that_had_them():
     chain = Graph.from_edges(
         torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3), labels=torch.zeros(3).long()

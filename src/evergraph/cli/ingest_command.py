@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from evergraph.cli import inputs, options
-from evergraph.cli.inputs import arriving_lines, parse_columns, read_ids, seconds_of
+from evergraph.cli.inputs import (
+    TableOptions,
+    arriving_lines,
+    parse_columns,
+    read_ids,
+    seconds_of,
+    with_shared_options,
+)
 from evergraph.cli.learner_target import opened
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, stops_with
 from evergraph.cli.progress import StageProgress, spinner
-from evergraph.cli.table_options import TableOptions, with_shared_options
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.notices import say

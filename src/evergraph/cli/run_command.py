@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from evergraph.cli import inputs, options
+from evergraph.cli.inputs import ColumnOptions, with_shared_options
 from evergraph.cli.options import (
     argument,
     bench_of,
@@ -21,8 +22,7 @@ from evergraph.cli.options import (
     seeds_of,
 )
 from evergraph.cli.output import print_json, print_table, say, stops_with
-from evergraph.cli.progress import BenchProgress, spinner
-from evergraph.cli.table_options import ColumnOptions, with_shared_options
+from evergraph.cli.progress import BenchProgress, span, spinner
 from evergraph.core.engine import check_engine
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.core.extras import require
@@ -171,7 +171,8 @@ def run_command(
             )
         results[0].learner.save(save)
     if report:
-        from evergraph.reports import collect, write_report
+        from evergraph.reports.report import write_report
+        from evergraph.reports.runs import collect
 
         with spinner("drawing the report"):
             page = write_report(collect(folder), folder)  # before printing, which may fail
@@ -194,9 +195,8 @@ FAR_BELOW = 0.05
 
 
 def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
-    from evergraph.reports import Finished, comparison
-    from evergraph.reports.runs import alone
-    from evergraph.reports.tables.accuracy import headline_table
+    from evergraph.reports.runs import Finished, alone
+    from evergraph.reports.tables.accuracy import comparison, headline_table
 
     runs = [Finished(folder / r.config.method.name, r.to_dict()) for r in results]
     for table in (headline_table(alone(runs)), comparison(runs)):
@@ -301,8 +301,8 @@ def plan_command(
         (
             nodes,
             str(c.tasks),
-            _time(c.processor),
-            _time(c.clock),
+            span(c.processor),
+            span(c.clock),
             shown(c.memory),
             shown(c.device_memory),
         )
@@ -312,18 +312,7 @@ def plan_command(
     title = f"{config.method.name} on {dataset}, one seed"
     print_table(columns[:used], [row[:used] for row in rows], title)
     if plan.seeds > 1:
-        say(f"{plan.seeds} seeds, one after another: {_time(plan.seeds * plan.seed.clock)}")
-
-
-def _time(seconds: float) -> str:
-    """Format seconds in a readable unit.
-
-    >>> _time(0.04), _time(75), _time(7_300), _time(200_000)
-    ('0.0 s', '75 s', '122 min', '56 h')
-    """
-    if seconds < 120:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 10_800 else f"{seconds / 3600:.0f} h"
+        say(f"{plan.seeds} seeds, one after another: {span(plan.seeds * plan.seed.clock)}")
 
 
 def bench_command(
@@ -389,9 +378,8 @@ def bench_command(
 
 
 def _print_rows(rows: list[Row]) -> None:
-    from evergraph.reports import Finished, comparison
-    from evergraph.reports.runs import alone
-    from evergraph.reports.tables.accuracy import failed, headline_table
+    from evergraph.reports.runs import Finished, alone
+    from evergraph.reports.tables.accuracy import comparison, failed, headline_table
 
     searches = []
     for row in rows:

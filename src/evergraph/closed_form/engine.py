@@ -58,7 +58,8 @@ class ViewEngine:
         sums_: of every view.
         strengths_: λ of every view, relative to its scale.  float64 [views]
         fused_: a and b.
-        heads_: a_v V_v of every view.  float32 [m, classes] each
+        heads_: a_v V_v of every view, in float64: landmarks that are nearly alike have weights of
+            thousands that cancel.  [m, classes] each
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class ViewEngine:
         if len(views) != before:
             nothing = torch.zeros(0, dtype=torch.float64)
             self.fused_ = Fused(nothing, nothing)
-            self.heads_ = [torch.zeros(features.width, 0) for _ in views]
+            self.heads_ = [nothing.new_zeros(features.width, 0) for _ in views]
         self.class_weights_ = torch.zeros(0)
         self.grow(classes)
         self.changed_map()
@@ -224,7 +225,7 @@ class ViewEngine:
         near = [place for place, view in enumerate(self.map.views) if not view.is_far]
         self.fused_ = self.mixture(scores, answers, near or range(len(heads)))
         mixed = zip(heads, self.fused_.weights, strict=True)
-        self.heads_ = [(head * share).float().contiguous() for head, share in mixed]
+        self.heads_ = [(head.double() * share).contiguous() for head, share in mixed]
         self.solved = True
         return heads, scores
 
@@ -391,7 +392,7 @@ class ViewEngine:
                 raise DataError(
                     f"weights of view {place} must have {self.map.width} rows, not {len(head)}"
                 )
-            self.heads_[place] = head
+            self.heads_[place] = head.double()
             sums.restore(part)
 
 

@@ -79,18 +79,8 @@ class FileLock(Closing):
 
     def _holder(self) -> str:
         number = self._file.read(_WIDTH + 1).decode("ascii", "replace").strip()
-        if number == str(os.getpid()):
-            return f"process {number} (this one)"
-        if not number.isdigit() or is_running(int(number)):
-            return f"process {number or 'unknown'}"
-        # It has ended, and a process that it forked outside Python still holds the lock.
-        who = "a process"
-        for place in Path("/proc").glob("[0-9]*/fd/*"):  # as far as Linux reports them
-            with suppress(OSError):
-                if place.samefile(self.path) and place.parts[2] != str(os.getpid()):
-                    who = f"process {place.parts[2]}"
-                    break
-        return f"{who}, started by process {number}, which has ended"
+        own = " (this one)" if number == str(os.getpid()) else ""
+        return f"process {number or 'unknown'}{own}"
 
 
 # Locks of this process. A forked child must close its copies: otherwise it would keep the lock
@@ -107,17 +97,6 @@ def _let_go() -> None:
 
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_let_go)
-
-
-def is_running(process: int) -> bool:
-    """Return whether a process with this id exists."""
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:  # another user's process
-        pass
-    return True
 
 
 def is_held(path: Path) -> bool:

@@ -21,9 +21,11 @@ from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.graph.live_shape import LiveShape
 from evergraph.online.heads import OnlineHead
-from evergraph.online.heads.base import Wear, row_blocks, scores_of
+from evergraph.online.heads.base import row_blocks, scores_of
+from evergraph.online.heads.chosen_nodes import HeldBack
+from evergraph.online.heads.solving import Solving, Wear
 from evergraph.online.labels import target_table
-from evergraph.online.learned_nodes import Counted, HeldBack, NodeLabels, Solving
+from evergraph.online.learned_nodes import Counted, NodeLabels
 from evergraph.online.pieces import Pieces, pieces_of
 from evergraph.online.view.page import LiveParts
 from evergraph.training.learner import part_of
@@ -37,6 +39,23 @@ class Settled(NamedTuple):
     recomputed: int  # number of embeddings computed
     counted: int  # number of labelled nodes that the head learned, or learned again
     behind: bool  # whether scores do not include all of them yet
+
+
+class Touched(NamedTuple):
+    """Nodes that a change concerns, with the classes that the head has learned and those of now."""
+
+    nodes: Tensor  # int64 [n], ascending
+    old: Tensor  # int64 [n]
+    new: Tensor  # int64 [n]
+
+    @property
+    def stay(self) -> Tensor:
+        """Which of them keep their class, and may have moved.  bool [n]"""
+        return (self.old == self.new) & (self.old != UNLABELLED)
+
+    def some(self, which: Tensor) -> Touched:
+        """Return some of them.  which: bool [n]"""
+        return Touched(*(part[which] for part in self))
 
 
 class Knowledge:
@@ -86,7 +105,10 @@ class Knowledge:
         self._touched: list[Tensor] = []
         self._relabelled: list[tuple[Tensor, Tensor]] = []  # nodes, and their classes before
         self._recomputed = 0
-        self._cut = self._forgotten = self._urgent = self._updated = False
+        self._cut = self._urgent = self._updated = False
+        # Whether no trace of anything may be left in what others are counted as, and whether
+        # landmarks are chosen anew.
+        self._exactly = self._anew = False
 
     @property
     def nbytes(self) -> int:
@@ -262,7 +284,7 @@ class Knowledge:
 
     def forget(self, nodes: Tensor) -> None:
         """Remove nodes from what was learned, and from the graph."""
-        self._forgotten = True
+        self._exactly = True
         self._touched.append(self.reached_by(nodes))  # even if no vector moves
         self._relabel(nodes, torch.full_like(nodes, UNLABELLED))
         if self.held is not None:
@@ -271,88 +293,87 @@ class Knowledge:
             self.relations.forget(nodes)
         self._follow(self.graph.remove(nodes), nodes.unique())
 
-    def settle(self, *, every: bool = False, refit: bool = False) -> Settled:
-        """Update the head to all changes since the last call.
+    def refit(self) -> None:
+        """Compute and count everything as it is now, on landmarks that ``settle`` chooses anew."""
+        everything = self.graph.alive.nonzero().flatten()
+        self._follow(GraphChange(touched=everything, entries=None))
+        self._touched.append(everything)
+        self._exactly = self._anew = True
 
-        every: return all changed vectors; refit: count every node as it is now, on landmarks that
-        are chosen anew
-        """
-        exactly = self._forgotten or refit
-        if exactly:  # no trace of it may be left in the counted vectors of others
+    def settle(self, *, every: bool = False) -> Settled:
+        """Update the head to all changes since the last call.  every: return all changed vectors"""
+        touched = self._all_touched()
+        landmarks = self._landmarks_wanted(touched)
+        moved = touched if every else self._perhaps_moved(touched)
+        vectors = self.of(moved.nodes)
+        counted = self._count(moved, vectors, landmarks)
+        return self._solved(moved.nodes, vectors, counted)
+
+    def _all_touched(self) -> Touched:
+        """Return what changed since ``settle``; exactly: also whose counted vectors hold traces."""
+        if self._exactly:
             self._touched.append(self.counted.unmarked())
-        if refit:
-            self._urgent = True
-            self._touched.append((self.labels.every != UNLABELLED).nonzero().flatten())
         touched = torch.cat([no_nodes(), *self._touched]).numpy()
         nodes = torch.from_numpy(self.graph.distinct(touched))
         new = self.labels.of(nodes)
-        old = new.clone()  # the classes with which the head has learned them
+        old = new.clone()
         for changed, before in reversed(self._relabelled):
             old[torch.searchsorted(nodes, changed)] = before
-        stay = (old == new) & (old != UNLABELLED)
-        if self._cut and not self._forgotten:
+        return Touched(nodes, old, new)
+
+    def _landmarks_wanted(self, touched: Touched) -> int:
+        """Erase landmarks that may hold a trace; return how many to choose anew, 0 to keep all.
+
+        The copy of a landmark may hold a trace of neighbours that its node has lost. It is erased
+        when something is forgotten; until then the mark is kept, and where there is none, now.
+        """
+        nodes, stay = touched.nodes, touched.stay
+        if self._cut and not self._exactly:
             self.counted.mark(nodes[stay])
-        # The copy of a landmark may hold a trace of neighbours that its node has lost. It is erased
-        # when something is forgotten; until then the mark is kept, and where there is none, now.
         marked = self.counted.marked(nodes)
         traced = ~(marked & stay) if self._cut else marked & ~stay
-        self._urgent |= self.head.let_go(nodes if self._forgotten else nodes[traced])
-        counts = self.labels.counts_
-        labelled = bool(((old != UNLABELLED) | (new != UNLABELLED)).any())
-        anew = self.head.landmarks_wanted(counts, changed=labelled, refit=refit)
-        if self.counted.tolerance and not exactly and (stored := self._stored()):
-            near = self.counted.surely_near(nodes[stay], stored, updated=self._updated)
+        self._urgent |= self.head.let_go(nodes if self._exactly else nodes[traced])
+        labelled = bool(((touched.old != UNLABELLED) | (touched.new != UNLABELLED)).any())
+        return self.head.landmarks_wanted(self.labels.counts_, changed=labelled, refit=self._anew)
+
+    def _perhaps_moved(self, touched: Touched) -> Touched:
+        """Return the nodes whose labels changed, and labelled ones that may have moved."""
+        stay = touched.stay
+        if self.counted.tolerance and not self._exactly and (stored := self._stored()):
+            given = touched.nodes[stay], stored
+            near = self.counted.surely_near(*given, updated=self._updated)
             stay[stay.clone()] = ~torch.from_numpy(near)
-        if not every:  # readers have no copy of the vectors of others
-            some = stay | (old != new)
-            nodes, stay, old, new = nodes[some], stay[some], old[some], new[some]
-        vectors = self.of(nodes)
-        classes = (stay, old, new)
-        counted = self._teach(nodes, vectors, *classes, told=not anew, exactly=exactly)
-        if anew:
+        return touched.some(stay | (touched.old != touched.new))
+
+    def _count(self, moved: Touched, vectors: Tensor, landmarks: int) -> int:
+        """Let the head forget, move and learn; return how many nodes it has counted (again).
+
+        landmarks: how many to choose anew, which the head then counts all nodes on
+        """
+        nodes, old, new = moved
+        gone = (old != new) & (old != UNLABELLED)
+        come = (old != new) & (new != UNLABELLED)
+        far = self.counted.moved(nodes, vectors, among=moved.stay, exactly=self._exactly)
+        there = far.places
+        if not landmarks:
+            self.head.forget(nodes[gone], self.counted.of(nodes[gone]), old[gone])
+            self.head.move(nodes[there], far.before, far.after, old[there])
+            self.head.learn(nodes[come], vectors[come], new[come])
+        self.counted.drop(nodes[gone])
+        self.counted.put(nodes[there], far.after)
+        self.counted.put(nodes[come], vectors[come])
+        if landmarks:
             assert self.held is not None, "heads on landmarks hold back"
-            chosen = self.held.landmarks(anew)
-            self.head.stand_on(chosen, self.counted.of(chosen), counts=counts)
-            self._urgent, counted = True, self._count_all()
-        elif (sizes := self.head.sizes()) is not None and (self.wear.worn(sizes) or refit):
+            chosen = self.held.landmarks(landmarks)
+            self.head.stand_on(chosen, self.counted.of(chosen), counts=self.labels.counts_)
+            self._urgent = True
+            return self._count_all()
+        counted, sizes = len(there) + int(come.sum()), self.head.sizes()
+        if sizes is not None and (self.wear.worn(sizes) or self._anew):
             # Sums have lost digits. This depends only on what was counted, so a replay of the same
             # deltas comes to it at the same points.
             counted += self._count_all()
-        self._solve(counted)
-        behind = self.head.lazy and self.solving.behind
-        done = Settled(nodes, vectors, self._recomputed, counted, behind)
-        self._begin_change()
-        return done
-
-    def _teach(
-        self,
-        nodes: Tensor,
-        vectors: Tensor,
-        stay: Tensor,
-        old: Tensor,
-        new: Tensor,
-        *,
-        told: bool,
-        exactly: bool,
-    ) -> int:
-        """Let the head forget, move and learn; return how many nodes it has counted (again).
-
-        stay: nodes that keep their class and may have moved, bool [n]; old, new: classes before and
-        now, int64 [n]; told: whether to tell the head, which otherwise counts all nodes afterwards;
-        exactly: whether nodes that have hardly moved are counted again too
-        """
-        gone = (old != new) & (old != UNLABELLED)
-        come = (old != new) & (new != UNLABELLED)
-        moved = self.counted.moved(nodes, vectors, among=stay, exactly=exactly)
-        there = moved.places
-        if told:
-            self.head.forget(nodes[gone], self.counted.of(nodes[gone]), old[gone])
-            self.head.move(nodes[there], moved.before, moved.after, old[there])
-            self.head.learn(nodes[come], vectors[come], new[come])
-        self.counted.drop(nodes[gone])
-        self.counted.put(nodes[there], moved.after)
-        self.counted.put(nodes[come], vectors[come])
-        return len(there) + int(come.sum())
+        return counted
 
     def _count_all(self) -> int:
         """Let the head recompute its sums from all learned nodes; return their number."""
@@ -365,15 +386,20 @@ class Knowledge:
         self.wear.renew(renewed)
         return len(every)
 
-    def _solve(self, counted: int) -> None:
+    def _solved(self, nodes: Tensor, vectors: Tensor, counted: int) -> Settled:
+        """Solve for the scores if it is time, and begin the next change."""
         there, known = self._classes_there(), int(self.labels.counts_.sum())
-        urgent = self._urgent or self._forgotten or not there.equal(self._present)
+        urgent = self._urgent or self._exactly or not there.equal(self._present)
         self._present = there
         if not self.head.lazy or self.solving.due(counted, known=known, urgent=urgent):
             if self.held is not None:
                 held = self.held.first(self.head.most_weighed, balanced=self.head.balanced)
                 self.head.weigh(held, self.counted.of(held), self.labels.of(held))
             self.head.settle()
+        behind = self.head.lazy and self.solving.behind
+        done = Settled(nodes, vectors, self._recomputed, counted, behind)
+        self._begin_change()
+        return done
 
     def _classes_there(self) -> Tensor:
         """Return which classes have nodes; for other targets a mask as long as the names."""

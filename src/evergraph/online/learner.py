@@ -274,5 +274,7 @@ class OnlineLearner(LearnerState):
         if len(delta.forgotten):
             knowledge.forget(delta.gone)
         # Readers have a copy of all vectors.
-        settled = knowledge.settle(every=self._shared, refit=delta.refit)
+        if delta.refit:
+            knowledge.refit()
+        settled = knowledge.settle(every=self._shared)
         return settled, guesses, owners(parts)[unknown]

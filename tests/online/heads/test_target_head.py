@@ -110,7 +110,7 @@ def test_all_labels_are_there_in_a_learner_that_is_opened_packed_and_opened_agai
         made = learner("labels")
         made.restore(arrays, packed.about)
         assert values(made, [0, 1, 2, 5]) == before
-        assert int(made.head._chosen.sum()) == made.status().labelled
+        assert int(made.head.landmarks.counts.sum()) == made.status().labelled
 
 
 def test_labels_are_told_with_their_probabilities():

@@ -17,7 +17,6 @@ from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.notices import say_ignored
 from evergraph.core.targets import target_of
-from evergraph.graphs.validation import column_peaks, say_loud_column
 from evergraph.online.checking import LARGEST_FEATURE
 from evergraph.online.codecs.table_deltas import TableDeltas, among
 from evergraph.online.delta import NodeId
@@ -30,10 +29,12 @@ from evergraph.tables.columns import (
     WEIGHT,
     as_whole,
     column,
+    column_peaks,
     ids,
     is_number,
     is_text,
     is_typed,
+    say_dominant_column,
 )
 from evergraph.tables.edges import EdgeRows, read_edges, say_edges_unread
 from evergraph.tables.fitting import say_few
@@ -208,7 +209,7 @@ def _read_nodes(
     if roles.features:
         scheme = rows.features.scheme
         called = roles.features if scheme is None else scheme.names
-        say_loud_column(path, column_peaks(rows.features.features), called)
+        say_dominant_column(path, column_peaks(rows.features.features), called)
     return rows, marked, ops.get("update")
 
 

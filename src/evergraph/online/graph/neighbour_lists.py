@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.graphs.kernels.scaled_rows import NUMBA_PAYS_FROM, numba_works
+from evergraph.graphs.kernels.scaled_rows import numba_works
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
 from evergraph.online.pieces import Pieces
 
@@ -19,16 +19,17 @@ Array = npt.NDArray[Any]
 _ROW = 32  # bits by which an entry's row is shifted, so that row and column make one sortable key
 _COLUMN = 2**_ROW - 1
 _ENTRIES = 1 << 20  # processed at a time in passes over all lists
+COMPILED_FROM = 200_000  # entries, see decision 105
 
 
 def is_compiled(entries: int) -> bool:
     """Whether compiled code is used for a growing adjacency with so many entries.
 
-    Below, a delta that is learned takes about as long without it, and nobody waits for a compiler.
+    Below, a delta that is learned takes little longer without it, and nobody waits for a compiler.
     This must not depend on the width of values or the size of a change: the bits of a row's sum
     depend on the graph alone.
     """
-    return entries >= NUMBA_PAYS_FROM and numba_works()
+    return entries >= COMPILED_FROM and numba_works()
 
 
 class Entries(NamedTuple):

@@ -30,6 +30,7 @@ from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.errors import ConfigurationError
 from evergraph.online.graph.live_relations import PARTS
 from evergraph.online.heads.base import OnlineHead, heads, of_classes
+from evergraph.online.heads.chosen_nodes import LandmarkNodes
 from evergraph.online.heads.fused_scorer import FusedScorer
 from evergraph.online.state_arrays import Packing
 from evergraph.topology import MixHop, TopologyEncoder
@@ -40,10 +41,6 @@ from evergraph.training.trainer import Objective
 NODES = 1 << 10
 WEIGHED = 1 << 23
 VIEWS = 3  # by default
-# Up to FEW labelled nodes are all landmarks, chosen anew with every change. Landmarks are also
-# chosen anew when less than LEFT of the chosen ones are left, or when more than LATE of the nodes
-# are of classes that came afterwards.
-FEW, LEFT, LATE = 1 << 8, 0.75, 0.2
 # With more labelled nodes the furthest hop by itself adds nothing (see decision 96).
 PLENTY = 1 << 13
 Basis = Literal["random", "landmarks"]
@@ -122,9 +119,7 @@ class FusedHead(OnlineHead):
         self.parsed: tuple[View, ...] = () if views is None else parse_views(views)
         self.engine = ViewEngine(balanced=self.balanced, regularisation=regularisation)
         self._answers = Answers.none()
-        self._landmarks = torch.zeros(0, dtype=torch.int64)  # positions; -1 for erased ones
-        # Nodes of each class when landmarks were chosen.
-        self._chosen = torch.zeros(0, dtype=torch.int64)
+        self.landmarks = LandmarkNodes()
 
     def default_topology(self) -> TopologyEncoder:
         """Return a node's own features and those of two hops, each of unit length."""
@@ -202,20 +197,11 @@ class FusedHead(OnlineHead):
 
     def landmarks_wanted(self, counts: Tensor, *, changed: bool, refit: bool = False) -> int:
         """Return the number of landmarks if they must be chosen anew, else 0."""
-        labelled = int(counts.sum())
-        if self.basis == "random" or not labelled:
+        if self.basis == "random" or not int(counts.sum()):
             return 0
-        doubled = labelled >= 2 * int(self._chosen.sum())
-        left, most = int((self._landmarks >= 0).sum()), len(self._landmarks)
-        few = changed and labelled <= FEW
-        drifted = self._late(counts) > LATE * labelled or left < LEFT * min(most, labelled)
-        return self.width if refit or doubled or few or drifted else 0
-
-    def _late(self, counts: Tensor) -> int:
-        """Return how many nodes are of classes that came after the landmarks."""
-        late = counts.clone()
-        late[: len(self._chosen)][self._chosen > 0] = 0
-        return int(late.sum())
+        late = self.target.is_class  # other answers are mostly new
+        wanted = refit or self.landmarks.have_drifted(counts, changed=changed, late=late)
+        return self.width if wanted else 0
 
     def stand_on(self, nodes: Tensor, vectors: Tensor, *, counts: Tensor) -> None:
         parts = self._cut(vectors)
@@ -227,7 +213,7 @@ class FusedHead(OnlineHead):
         return {part: vectors[:, slice(*ends)] for part, ends in places.items()}
 
     def _stand_on(self, nodes: Tensor, parts: Parts, counts: Tensor, level: float | None) -> None:
-        self._landmarks, self._chosen = nodes, counts.clone()
+        self.landmarks = LandmarkNodes(nodes, counts.clone())
         views = self._views_for(int(counts.sum()))
         self.engine.begin(KernelMap.of(views, parts, level=level), classes=self.num_classes)
         self.engine.weigh_classes(counts)
@@ -242,18 +228,16 @@ class FusedHead(OnlineHead):
     def stand_as(self, other: FusedHead) -> None:
         """Use the landmarks, and the weights of classes, of another head, with empty sums."""
         if isinstance(other.engine.map, KernelMap):
-            self._landmarks, self._chosen = other._landmarks, other._chosen
+            self.landmarks = other.landmarks
             self.engine.begin(other.engine.map, classes=other.num_classes)
             self.engine.class_weights_ = other.engine.class_weights_.clone()
 
     def let_go(self, nodes: Tensor) -> bool:
         """Erase landmarks from the map, and their rows and columns from all sums."""
-        places = torch.isin(self._landmarks, nodes).nonzero().flatten()
-        if not len(places) or self.basis == "random":
-            return False
-        self._landmarks = self._landmarks.index_fill(0, places, -1)
-        self.engine.erase(places)
-        return True
+        self.landmarks, places = self.landmarks.without(nodes)
+        if len(places):
+            self.engine.erase(places)
+        return len(places) > 0
 
     def sizes(self) -> Tensor | None:
         """Return Σ ‖φ_v‖² of every view."""
@@ -269,15 +253,7 @@ class FusedHead(OnlineHead):
 
     def weigh(self, nodes: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Set the learned nodes to be left out in turn."""
-        self._answers = Answers(vectors, labels, self._places(nodes))
-
-    def _places(self, nodes: Tensor) -> Tensor:
-        """Return which landmark each of some nodes is, -1 for none.  int64 [n] -> int64 [n]"""
-        if not len(self._landmarks):
-            return torch.full_like(nodes, -1)
-        known, places = self._landmarks.sort()
-        found = torch.searchsorted(known, nodes).clamp_max(len(known) - 1)
-        return places[found].where(known[found] == nodes, -1)
+        self._answers = Answers(vectors, labels, self.landmarks.places(nodes))
 
     def settle(self) -> None:
         """Solve for every V, then for a and b."""
@@ -318,8 +294,8 @@ class FusedHead(OnlineHead):
         kept = {"seed": self.seed} | self.engine.state()
         if isinstance(self.engine.map, KernelMap):
             rows = torch.cat(list(self.engine.map.landmarks.values()), dim=1)
-            kept |= {"landmarks": rows, "chosen": self._chosen}
-            kept["landmark_nodes"] = self._landmarks
+            kept |= {"landmarks": rows, "chosen": self.landmarks.counts}
+            kept["landmark_nodes"] = self.landmarks.nodes
             if (level := self.engine.map.level) is not None:
                 kept["level"] = torch.tensor(level)
         return kept

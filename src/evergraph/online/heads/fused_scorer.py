@@ -22,7 +22,7 @@ class FusedScorer(Scorer):
     """s(x) = Σ_v a_v V_vᵀφ_v(x) + b."""
 
     map: RandomMap | KernelMap  # φ of all views
-    weights: tuple[Tensor, ...]  # a_v V_v.  float32 [m, classes] each
+    weights: tuple[Tensor, ...]  # a_v V_v.  float64 [m, classes] each
     offsets: Tensor  # b.  float32 [classes]
 
     def __call__(self, ids: Ids, vectors: Matrix) -> Matrix:
@@ -33,7 +33,7 @@ class FusedScorer(Scorer):
         for start in range(0, len(vectors), ROWS_PER_BLOCK):
             rows = slice(start, start + ROWS_PER_BLOCK)
             features = self.map.rowwise(vectors[rows])
-            scores[rows] = panels(features.reshape(len(features), -1))
+            scores[rows] = panels(features.reshape(len(features), -1).astype(np.float64))
         scores += self.offsets.numpy()
         return scores
 
@@ -49,7 +49,7 @@ class FusedScorer(Scorer):
         places = self.map.places
         slopes = torch.zeros(self.weights[0].shape[1], sum(self.map.sizes.values()))
         for view, weights in zip(self.map.views, self.weights, strict=True):
-            found = self.map.slopes(view, projected, weights, parts)
+            found = self.map.slopes(view, projected, weights.float(), parts)
             if found is None:
                 return None
             for part, slope in found.items():

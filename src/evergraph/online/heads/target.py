@@ -99,13 +99,9 @@ class TargetHead(FusedHead):
         for rows in row_blocks(len(labels), self.engine.targets):
             self.engine.exchange(before[rows], after[rows], self._counted(labels[rows]))
 
-    def _late(self, counts: Tensor) -> int:
-        """Return 0: what counts as a class here is a number or a set of labels, mostly new."""
-        return 0
-
     def weigh(self, nodes: Tensor, vectors: Tensor, labels: Tensor) -> None:
         values = self._counted(labels) if len(labels) else torch.zeros(0, self.engine.targets)
-        self._answers = Answers(vectors, values, self._places(nodes))
+        self._answers = Answers(vectors, values, self.landmarks.places(nodes))
 
     def sizes(self) -> Tensor | None:
         sizes = []
