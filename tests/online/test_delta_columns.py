@@ -15,7 +15,7 @@ from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
 from evergraph.online.delta import Delta, EdgeColumns, edge_columns, in_columns
 from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.identifiers import MANY, IdTable, check_id
+from evergraph.online.identifiers import CODED_FROM, IdTable, check_id
 
 KNOWN = ("a", "b", "c", 0, 1, 2, "1", 10**12)
 NEW = ("x", "y", 7, -3, "7")
@@ -139,15 +139,15 @@ def test_many_are_found_as_few_are():
     table = IdTable()
     table.add([f"n{place}" for place in range(50)])
     table.add([10**9, 3, -1])
-    texts = [f"n{place % 60}" for place in range(MANY)]
-    places = [place % 60 if place % 60 < 50 else -1 for place in range(MANY)]
+    texts = [f"n{place % 60}" for place in range(CODED_FROM)]
+    places = [place % 60 if place % 60 < 50 else -1 for place in range(CODED_FROM)]
     assert table.where(pa.array(texts)).tolist() == table.where(texts).tolist() == places
     assert table.where([3, -1, 10**9, 4]).tolist() == [51, 52, 50, -1]
-    new = {number: 60 + number for number in range(4, MANY + 4)}
-    assert table.where(np.array([3, 4, MANY + 3, MANY + 4]), new).tolist() == [
+    new = {number: 60 + number for number in range(4, CODED_FROM + 4)}
+    assert table.where(np.array([3, 4, CODED_FROM + 3, CODED_FROM + 4]), new).tolist() == [
         51,
         64,
-        MANY + 63,
+        CODED_FROM + 63,
         -1,
     ]
     table.remove([3])

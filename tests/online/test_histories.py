@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from counted_anew import differences
 from evergraph.online.delta import Delta
-from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead, TargetHead, solving
+from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead, solving
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import MixHop
 from growth import bits, growth, restored
 from histories import History, histories
 
-HEADS: dict[str, Callable[..., OnlineHead]] = {
+HEADS: dict[str, Callable[..., FusedHead]] = {
     "analytic": AnalyticHead,
     "random": partial(FusedHead, basis="random"),
     "landmarks": FusedHead,
@@ -39,12 +39,15 @@ def learner(request, monkeypatch) -> Callable[..., OnlineLearner]:
             patience=patience,
         )
 
-    make.related = request.param == "random"
+    make.related, make.worded = request.param == "random", request.param == "landmarks"
     return make
 
 
 def drawn(learner, data) -> History:
-    return data.draw(histories(related=learner.related and data.draw(st.booleans())))
+    related, worded = (
+        may and data.draw(st.booleans()) for may in (learner.related, learner.worded)
+    )
+    return data.draw(histories(related=related, worded=worded))
 
 
 fixed = [HealthCheck.function_scoped_fixture]

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.online.delta import Delta
-from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead, TargetHead
+from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
 from histories import History, Ledger, histories
 
 
-def learner_of(history: History, head: OnlineHead) -> OnlineLearner:
+def learner_of(history: History, head: FusedHead) -> OnlineLearner:
     return OnlineLearner(head=head, undirected=history.undirected)
 
 

@@ -32,7 +32,7 @@ from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
 from evergraph.online.graph import neighbour_lists
 from evergraph.online.graph.growing_array import StoredPart
-from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead, heads
+from evergraph.online.heads import AnalyticHead, FusedHead, heads
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.learned_nodes import Counted
 from evergraph.online.learner import OnlineLearner
@@ -41,7 +41,7 @@ from growth import bits, restored
 R = 0.01  # the regularisation of both heads
 
 
-def sums_of(head: OnlineHead) -> list[tuple[ClassStatistics, float]]:
+def sums_of(head: FusedHead) -> list[tuple[ClassStatistics, float]]:
     """Return the sums of every view of a head, and L."""
     drawn = head.scorer().map
     matrices = [torch.cat([drawn.matrices[p] for p in drawn.needed(v)]) for v in head.parsed]
@@ -71,7 +71,7 @@ def deltas(seed: int, steps: int) -> list[Delta]:
     return found
 
 
-HEADS: dict[str, Callable[[], OnlineHead]] = {
+HEADS: dict[str, Callable[[], FusedHead]] = {
     "analytic": lambda: AnalyticHead(width=16, regularisation=R),
     "auto": lambda: FusedHead(width=16, codes=4, basis="random", regularisation=0.01),
 }

@@ -119,7 +119,7 @@ def _asked_about(
     deltas = read_deltas(*tables, columns=learner.columns(), integers=integers)
     if not learner.status()["relations"]:
         deltas = deltas.without_relations()
-    deltas, _ = learner.unknown(deltas)
+    learner.check(deltas)
     unknown = pa.nulls(len(deltas.nodes), deltas.labels.type)
     whole = replace(deltas, labels=unknown, batch=max(len(deltas.nodes), 1))
     delta = next(iter(whole), Delta())

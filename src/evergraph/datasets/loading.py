@@ -10,8 +10,8 @@ from typing import Any
 
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
 from evergraph.core.notices import say
+from evergraph.datasets.adapters import as_graph
 from evergraph.datasets.base import catalogue, check_facts, datasets, default_cache
-from evergraph.datasets.doors import as_graph
 from evergraph.datasets.files.assembly import fitting_layout
 from evergraph.datasets.files.npz import read_npz
 from evergraph.datasets.files.pt import read_pt

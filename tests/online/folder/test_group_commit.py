@@ -12,7 +12,7 @@ from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder import queue as queues
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.queue import ROUND, DeltaQueue
+from evergraph.online.folder.queue import ROUND_ITEMS, DeltaQueue
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
 from stand_in import StandIn, bits, delta, holds, opened, twin, twin_of
@@ -221,7 +221,7 @@ def test_large_deltas_of_one_caller_let_others_have_their_turn():
             each.future.set_result(DeltaResult(seq=1))
 
     queue = DeltaQueue(threading.RLock(), take)
-    large = tuple((0, node) for node in range(ROUND))
+    large = tuple((0, node) for node in range(ROUND_ITEMS))
     for number in range(3):
         queue.offer(Delta(edges=large, key=f"large {number}"), "greedy")
     for number in range(2):

@@ -19,7 +19,7 @@ from evergraph.online.folder.journal import Journal, JournalEntry, key_reused
 from evergraph.online.intake import Batch
 from evergraph.online.learner import OnlineLearner
 
-ROUND = 4096  # nodes and edges of one caller, about, after which others have their turn
+ROUND_ITEMS = 4096  # nodes and edges of one caller, about, after which others have their turn
 
 
 @dataclass(eq=False)
@@ -50,8 +50,7 @@ class Waiting:
     def refuse(self, error: Exception) -> None:
         """Answer with an error, a copy where several deltas share it: raising adds a traceback.
 
-        An error of ours goes without the traceback so far: through its frames the error in this
-        future would hold the whole batch, this future included, until the garbage collector looks.
+        An error of ours goes without one: its frames would hold the whole batch.
         """
         if isinstance(error, ResourceError | StoppedError):
             cause, error = error.__cause__, type(error)(str(error))
@@ -113,10 +112,7 @@ class DeltaQueue:
     def offer(
         self, delta: Delta, caller: str = "", call: Callable[[], Any] | None = None
     ) -> Future[Any]:
-        """Queue a delta until ``serve`` is called; it can be cancelled until then.
-
-        call: run instead of applying the delta, between batches.
-        """
+        """Queue a delta, or a call in its place, until ``serve``; it may be cancelled."""
         waiting = Waiting(delta, caller, call=call)
         with self._changed:
             self._waiting.append(waiting)
@@ -206,26 +202,26 @@ class DeltaQueue:
 def one_round(queue: Sequence[Waiting]) -> tuple[list[Waiting], list[Waiting], list[Waiting]]:
     """Return what is applied next, what after that, and what is left for later, in order.
 
-    Of every caller it is what came first, up to ``ROUND`` nodes and edges but at least one delta;
+    Of every caller it is what came first, up to ``ROUND_ITEMS`` nodes and edges but at least one delta;
     callers with more than that come second.
     """
     sizes: Counter[str] = Counter()
     now: list[Waiting] = []
     later: list[Waiting] = []
     for each in queue:
-        (now if sizes[each.caller] < ROUND else later).append(each)
+        (now if sizes[each.caller] < ROUND_ITEMS else later).append(each)
         sizes[each.caller] += max(each.size, 1)
-    small = [each for each in now if sizes[each.caller] < ROUND]
-    large = [each for each in now if sizes[each.caller] >= ROUND]
+    small = [each for each in now if sizes[each.caller] < ROUND_ITEMS]
+    large = [each for each in now if sizes[each.caller] >= ROUND_ITEMS]
     return small, large, later
 
 
 class Gathered:
     """A batch: the longest run of queued deltas that can be applied together.
 
-    Each delta is checked against the learner and the deltas before it in the batch. A rejected
-    delta is answered at once, and so is one that was applied before, by its key. left: the queue;
-    what is taken is removed from its left; seq: number of the last delta before the batch.
+    Each delta is checked against the learner and the deltas before it. One that is rejected, or was
+    applied before by its key, is answered at once. left: the queue, from which is taken; seq:
+    number of the last delta before the batch.
     """
 
     def __init__(

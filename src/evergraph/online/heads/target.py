@@ -12,9 +12,8 @@ from evergraph.closed_form.label_sigmoid import STEEPNESS
 from evergraph.closed_form.value_engine import ValueEngine
 from evergraph.core.checks import check_choice
 from evergraph.core.targets import Key, Label, target_kinds, target_of
-from evergraph.online.heads.base import BLOCK_VALUES, heads, row_blocks
-from evergraph.online.heads.fused import Basis, FusedHead
-from evergraph.online.heads.fused_scorer import FusedScorer
+from evergraph.online.heads.fused import Basis, FusedHead, heads
+from evergraph.online.heads.scorer import BLOCK_VALUES, FusedScorer, row_blocks
 
 
 @heads.register
@@ -103,7 +102,7 @@ class TargetHead(FusedHead):
         values = self._counted(labels) if len(labels) else torch.zeros(0, self.engine.targets)
         self._answers = Answers(vectors, values, self.landmarks.places(nodes))
 
-    def sizes(self) -> Tensor | None:
+    def sizes(self) -> Tensor:
         sizes = []
         for sums in self.engine.sums_:
             sizes += [each.gram_.diagonal().sum() for each in sums.patterns_.values()]

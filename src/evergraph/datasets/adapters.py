@@ -149,14 +149,14 @@ def named_graph(source: Any, /, *, undirected: bool = False, **options: Any) -> 
     [7, 9]
     """
     source, options = _unpacked(source, options)
-    doors: tuple[tuple[Any, Any, tuple[str, ...]], ...] = (
+    adapters: tuple[tuple[Any, Any, tuple[str, ...]], ...] = (
         (_is_networkx, from_networkx, ("features", "labels", "weight", "repeated")),
         (is_sparse, from_scipy, ("features", "labels", "repeated")),
         (is_table, from_tables, ("edges", "columns", "unknown_edges", "repeated", *COLUMNS)),
         (lambda held: isinstance(held, Graph) or is_pyg(held), _plain, ("repeated",)),
     )
     kind = type(source).__name__
-    for recognised, door, taken in doors:
+    for recognised, adapter, taken in adapters:
         if recognised(source):
             for name in options:
                 if name not in taken:
@@ -165,7 +165,7 @@ def named_graph(source: Any, /, *, undirected: bool = False, **options: Any) -> 
             if "edges" in taken and "edges" not in options:
                 said = f"{kind} of nodes needs edges: pass the pair (nodes, edges)"
                 raise ConfigurationError(said)
-            named: NamedGraph = door(source, undirected=undirected, **options)
+            named: NamedGraph = adapter(source, undirected=undirected, **options)
             called = tuple(named.classes or ())
             if not is_table(source):  # whose reader has said it
                 say_alike(kind, called)
@@ -191,8 +191,8 @@ def holds_graph(source: Any) -> bool:
     (False, False)
     """
     source = source[0] if isinstance(source, tuple) and source else source
-    doors = (_is_networkx, is_sparse, is_table, is_pyg)
-    return isinstance(source, Graph) or any(recognised(source) for recognised in doors)
+    adapters = (_is_networkx, is_sparse, is_table, is_pyg)
+    return isinstance(source, Graph) or any(recognised(source) for recognised in adapters)
 
 
 def _unpacked(source: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
