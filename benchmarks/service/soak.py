@@ -23,6 +23,8 @@ from benchmarks.measure import Options, Table, megabytes, ms, run
 from benchmarks.service.own_service import OwnService
 from benchmarks.service.soak_load import Questions, Window
 
+from evergraph.online.folder.snapshot import snapshots_in
+
 READY = 30.0  # seconds that a restart may take
 MINUTES, QUICK_MINUTES = 20.0, 1.5
 MEMORY = 4 << 30
@@ -59,11 +61,18 @@ class Look:
 
 @dataclass(frozen=True)
 class Kill:
-    """One kill: when, how long the restart took, and what was missing afterwards."""
+    """One kill: when, how long the restart took, and what was missing afterwards.
+
+    Attributes:
+        repeated: deltas since the newest snapshot, which the restart applied again.
+        work: seconds of processor time that the restart took, of all threads.
+    """
 
     at: float
     seq: int
+    repeated: int
     seconds: float
+    work: float
     wrong: str
 
 
@@ -150,11 +159,14 @@ class Soak:
         at = time.monotonic() - self.begun
         self.service.end(signal.SIGKILL)
         acknowledged = self.window.pause()
-        seconds = self.service.start()
+        repeated = acknowledged - max(
+            (seq for seq, _ in snapshots_in(self.service.folder)), default=0
+        )
+        seconds, work = self.service.start(), self.service.work()
         wrong = self.window.compare(acknowledged)
         self.window.go_on()
         self.alive_since = time.monotonic()
-        self.kills.append(Kill(at, acknowledged, seconds, wrong))
+        self.kills.append(Kill(at, acknowledged, repeated, seconds, work, wrong))
         print(f"killed at {at:.0f} s, ready after {seconds:.1f} s, {wrong}", file=sys.stderr)
         return time.monotonic() - self.begun - at
 
@@ -226,7 +238,9 @@ def kills_table(soak: Soak) -> Table:
         [
             f"{kill.at / 60:.1f}",
             str(kill.seq),
+            str(kill.repeated),
             f"{kill.seconds:.1f}",
+            f"{kill.work:.1f}",
             "yes" if kill.seconds <= READY else "**no**",
             kill.wrong,
         ]
@@ -234,9 +248,21 @@ def kills_table(soak: Soak) -> Table:
     ]
     return Table(
         f"Killed with SIGKILL; asked: ready within {READY:.0f} s, nothing acknowledged is lost",
-        ("minute", "deltas acknowledged", "seconds until ready", "in time", "what was wrong"),
+        (
+            "minute",
+            "deltas acknowledged",
+            "repeated",
+            "seconds until ready",
+            "CPU s until ready",
+            "in time",
+            "what was wrong",
+        ),
         rows,
-        ("ready: /readyz says so; where there is none, /v1/status is answered.",),
+        (
+            "ready: /readyz says so; where there is none, /v1/status is answered.",
+            "repeated: deltas since the newest snapshot, which the restart applied again. A snapshot "
+            "is due after 10 s of processor time, or three times what the last one took.",
+        ),
     )
 
 

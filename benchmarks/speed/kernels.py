@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -42,8 +42,6 @@ BASE = "torch CSR"
 LARGE = "torch CSR, large pages"
 NUMBA = "numba"
 MKL = "MKL"
-PLAIN = "no weights"
-WEIGHTED = "weights"
 NAMES = (BASE, LARGE, MKL, NUMBA)
 TWIN = "products-twin"
 WIDTHS = {
@@ -272,59 +270,6 @@ def edge_table(*, rounds: int, sizes: Iterable[int]) -> Table:
     return encode_table(rows, "Two hops around the edge", note)
 
 
-def with_weights(graph: Graph) -> Graph:
-    """Return the graph with a weight between 0.5 and 1.5 on every entry."""
-    weights = torch.rand(graph.num_edges, generator=seeded(0, "weights")) + 0.5
-    return replace(graph, weights=weights)
-
-
-def weighted_rows(widths: dict[str, int], *, rounds: int) -> Iterator[list[str]]:
-    """Measure one hop, and making Â, with weights and without, by either kernel."""
-    kernels: tuple[Kernel, ...] = ("torch", "numba") if numba_works() else ("torch",)
-    for name, width in widths.items():
-        graph = load(name)
-        for kernel in kernels if graph is not None else ():
-            assert graph is not None
-            features = random_features(graph, width)
-            found: dict[str, Callable[[], object]] = {}
-            for kind, some in ((PLAIN, graph), (WEIGHTED, with_weights(graph))):
-                operator = smoother(some, kernel=kernel)
-                operator.product(features)  # what it compiles or writes out is done then
-                found[kind] = partial(operator.product, features)
-                found[f"Â, {kind}"] = partial(smoother, some, kernel=kernel)
-            taken = interleaved(found, rounds=rounds, limit=30.0, clock=time.process_time)
-            yield [
-                name,
-                str(width),
-                kernel,
-                ms(taken[PLAIN]),
-                times(taken[WEIGHTED] / taken[PLAIN]),
-                ms(taken[f"Â, {PLAIN}"]),
-                ms(taken[f"Â, {WEIGHTED}"]),
-            ]
-
-
-def weighted_table(widths: dict[str, int], *, rounds: int) -> Table:
-    """Return what weights of edges cost."""
-    return Table(
-        f"Weights of edges: one hop, CPU seconds of {torch.get_num_threads()} threads",
-        (
-            "graph",
-            "width",
-            "kernel",
-            "no weights (ms)",
-            "with weights",
-            "Â (ms)",
-            "Â with weights (ms)",
-        ),
-        list(weighted_rows(widths, rounds=rounds)),
-        (
-            "with weights: times the CPU seconds of the same hop without.",
-            "Â: what is looked at before the first hop: degrees, or the sums of weights.",
-        ),
-    )
-
-
 def held_row(name: str, graph: Graph, width: int, *, rounds: int) -> list[str]:
     """Measure one hop by numba with every kind of rows, beside how fast memory is copied."""
     features = random_features(graph, width)
@@ -388,8 +333,6 @@ def tables(options: Options) -> list[Table]:
             rows.append((graph, encode_row(name, graph, width, rounds=rounds)))
     found.append(encode_table(rows, "Two hops from the graph alone", WRITTEN))
     found.append(edge_table(rounds=rounds, sizes=EDGE[:2] if options.quick else EDGE))
-    widest = {name: wanted[-1] for name, wanted in widths.items()}
-    found.append(weighted_table(widest, rounds=rounds))
     found.append(held_table(QUICK if options.quick else HELD, rounds=rounds))
     return found
 

@@ -60,7 +60,7 @@ def lines() -> list[Line]:
 def _home(method: str) -> str:
     """Return a method's own backbone; one that is the best of several is no single training."""
     name = methods.resolve(method).default_backbone
-    return name if backbones.resolve(name).rivals == 1 else "pdgnn"
+    return name if backbones.resolve(name).networks_trained == 1 else "pdgnn"
 
 
 def _accepts(method: str, backbone: str) -> bool:

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.utils import k_hop_subgraph
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -32,7 +31,6 @@ from benchmarks.measure import Options, Table, ms, run, times
 import evergraph
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, smoother
-from evergraph.graphs.normalisation import Normalisation
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.graph.growing_graph import GrowingGraph
@@ -60,14 +58,12 @@ class Case:
         load: returns it.
         features: how wide the random features are.
         learning: whether learners are measured on it as well.
-        frontier: whether PyG's way is; on the twin it takes 22 s an update.
     """
 
     name: str
     load: Callable[[], Graph]
     features: int = 128
     learning: bool = False
-    frontier: bool = True
 
 
 def cases(*, quick: bool) -> list[Case]:
@@ -77,12 +73,7 @@ def cases(*, quick: bool) -> list[Case]:
     found = [
         Case("arxiv, directed", lambda: from_file(ARXIV, undirected=False), learning=True),
         Case("arxiv, both ways", lambda: from_file(ARXIV)),
-        Case(
-            f"products twin x {TWIN:g}",
-            lambda: evergraph.load("products-twin", scale=TWIN),
-            100,
-            frontier=False,
-        ),
+        Case(f"products twin x {TWIN:g}", lambda: evergraph.load("products-twin", scale=TWIN), 100),
     ]
     return [case for case in found if "arxiv" not in case.name or ARXIV.exists()]
 
@@ -154,13 +145,9 @@ class Engine:
 
     name = "engine"
 
-    scheme: Normalisation = "symmetric"
-
     def __init__(self, stream: Stream, topology: SGC) -> None:
         self.graph = GrowingGraph(num_features=stream.width, undirected=stream.undirected)
-        self.live = LiveEmbeddings(
-            topology, num_features=stream.width, scaling="none", scheme=self.scheme
-        )
+        self.live = LiveEmbeddings(topology, num_features=stream.width, scaling="none")
         self.live.update(self.graph, self.graph.add(stream.features, stream.loaded))
         self.moved = 0
 
@@ -174,20 +161,13 @@ class Engine:
     def off(self) -> float:
         """Return how far embeddings are from those from scratch, or raise if that is too far."""
         graph, positions = self.graph.to_graph()
-        whole, fresh = smoother(graph, scheme=self.scheme), graph.features
+        whole, fresh = smoother(graph), graph.features
         for _ in range(self.live.topology.hops):
             fresh = whole.product(fresh)
         found = float((self.live.of(positions) - fresh).abs().max())
         if not found <= AGREE:
             raise ValueError(f"embeddings differ from those from scratch by {found}")
         return found
-
-
-class Means(Engine):
-    """The same where embeddings are means, as RIPPLE has them: D^-1 (A + I) in place of Â."""
-
-    name = "engine, means"
-    scheme = "row"
 
 
 class Whole:
@@ -205,55 +185,6 @@ class Whole:
     def apply(self, batch: Batch) -> None:
         """Encode everything; which edges there are makes no difference to how long it takes."""
         self.cache.encode(self.graph)
-
-
-class Frontier:
-    """As a user of PyG would write it: find who feels a batch, encode their surroundings, scatter.
-
-    Edges are an ``edge_index``; the subgraphs are found with ``k_hop_subgraph``.
-    """
-
-    name = "frontier, PyG"
-
-    def __init__(self, stream: Stream, topology: SGC) -> None:
-        ends = stream.loaded
-        self.ends = torch.cat([ends, ends.flip(0)], 1) if stream.undirected else ends
-        self.undirected, self.hops = stream.undirected, topology.hops
-        self.features = stream.features.clone()
-        self.embeddings = self._encode(self.ends, self.features, self._degrees())
-        self.moved = 0
-
-    def _degrees(self) -> Tensor:
-        return torch.bincount(self.ends[1], minlength=len(self.features)).float() + 1
-
-    def _encode(self, ends: Tensor, features: Tensor, degrees: Tensor) -> Tensor:
-        nodes = len(features)
-        loops = torch.arange(nodes)
-        ends = torch.cat([ends, torch.stack([loops, loops])], 1)
-        weights = degrees.rsqrt()[ends[0]] * degrees.rsqrt()[ends[1]]
-        matrix = torch.sparse_coo_tensor(ends.flip(0), weights, (nodes, nodes)).to_sparse_csr()
-        for _ in range(self.hops):
-            features = matrix @ features
-        return features
-
-    def apply(self, batch: Batch) -> None:
-        """Follow a batch."""
-        came, went = (
-            torch.cat([e, e.flip(0)], 1) if self.undirected else e for e in (batch.added, batch.cut)
-        )
-        keys = (went[0] << 32) | went[1]
-        kept = ~torch.isin((self.ends[0] << 32) | self.ends[1], keys)
-        self.ends = torch.cat([self.ends[:, kept], came], 1)
-        self.features[batch.nodes] = batch.features
-        touched = torch.cat([came[1], went[1], batch.nodes]).unique()
-        nodes = len(self.features)
-        felt = k_hop_subgraph(touched, self.hops, self.ends.flip(0), num_nodes=nodes)[0]
-        around, ends, places, _ = k_hop_subgraph(
-            felt, self.hops, self.ends, relabel_nodes=True, num_nodes=nodes
-        )
-        rows = self._encode(ends, self.features[around], self._degrees()[around])
-        self.embeddings[felt] = rows[places]
-        self.moved = len(felt)
 
 
 class Learning:
@@ -352,9 +283,7 @@ def measured(
 def rows_of(case: Case, *, quick: bool) -> Iterator[Row]:
     """Measure every contender on one graph."""
     graph = case.load()
-    contenders: list[tuple[type, bool]] = [(Engine, False), (Means, False), (Whole, True)]
-    if case.frontier:
-        contenders.append((Frontier, True))
+    contenders: list[tuple[type, bool]] = [(Engine, False), (Whole, True)]
     if case.learning:
         contenders += [(Learning, True), (Durable, True)]
     for hops in (2, 3):
@@ -401,12 +330,10 @@ def table(rows: Sequence[Row]) -> Table:
         ),
         cells,
         (
-            "engine: graph and SGC embeddings, exact, without scaling; means: normalised by rows, as "
-            "RIPPLE's are. Learning: the default head on "
+            "engine: graph and SGC embeddings, exact, without scaling. Learning: the default head on "
             f"its own topology, {CLASSES} random classes, {LABELLED:.0%} of the nodes labelled; its "
             "recounting of moved nodes is the larger part. Disk: every batch is safe when answered.",
-            "all anew: encoding the whole graph, ready as CSR. frontier, PyG: k_hop_subgraph, encode, "
-            "scatter.",
+            "all anew: encoding the whole graph, ready as CSR.",
             f"RIPPLE++ reports {published} at batches of 1,000 with sums and means, where an edge "
             "changes nobody's weight but its target's; with symmetric normalisation it changes that "
             "of the target in all that gather from it.",

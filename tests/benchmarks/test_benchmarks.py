@@ -125,19 +125,15 @@ def test_updates_come_in_thirds_and_none_twice(load):
     assert sorted(kinds) == sorted([(1, 0, 0), (0, 1, 0), (0, 0, 1)] * 2)
 
 
-def test_updates_lead_every_contender_to_the_same_embeddings(load):
+def test_updates_lead_the_engine_to_what_encoding_anew_gives(load):
     bench = load("updates")
     graph = load("graphs").synthetic(200, mean_degree=4.0, features=2)
-    streams = [bench.Stream(graph, features=2) for _ in range(2)]
-    engine, frontier = (
-        kind(stream, bench.SGC(hops=2))
-        for kind, stream in zip((bench.Engine, bench.Frontier), streams, strict=True)
-    )
-    for _ in range(2):
-        for contender, stream in zip((engine, frontier), streams, strict=True):
-            contender.apply(stream.batch(6))
-    engine.off()
-    torch.testing.assert_close(frontier.embeddings, engine.live.of(torch.arange(200)))
+    stream = bench.Stream(graph, features=2)
+    for kind in (bench.Engine, bench.Means):
+        engine = kind(stream, bench.SGC(hops=2))
+        for _ in range(2):
+            engine.apply(stream.batch(6))
+        assert engine.off() <= bench.AGREE
 
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")

@@ -42,34 +42,6 @@ def test_import_then_info_then_run(call, tables):
     assert "h: already holds the graph of these tables" in err
 
 
-def test_the_commands_combine_edges_that_are_listed_several_times(call, tables, tmp_path):
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    for path, name in zip(tables, ("edges.csv", "nodes.csv"), strict=True):
-        text = Path(path).read_text()
-        (folder / name).write_text(text + "n0,n1\n" * 5 * (name == "edges.csv"))
-    again = "rows list an edge again"
-    out, err = call("info", "folder", "--json")
-    assert (json.loads(out)["edge_weights"], again in err) == ("none", True)
-    out, _ = call("info", "folder", "--repeated", "count", "--json")
-    assert json.loads(out)["edge_weights"] == "1 to 5"
-    edges = str(folder / "edges.csv")
-    given = ("import", edges, "n.csv", "--out", "g", "--repeated")
-    report = json.loads(call(*given, "count", "--json")[0])
-    assert report["repeats"] == report["doubles"] > 4
-    assert json.loads(call("info", "g", "--json")[0])["edge_weights"] == "1 to 5"
-    assert "g: exists and is not a graph of these tables" in call(*given, "sum", expect=2)[1]
-    asked = ("run", "--dataset", "folder", "--method", "slda", "--repeated")
-    out, err = call(*asked, "count", "--json")
-    assert f"{report['repeats']} of 155 {again}: an edge weighs as much as it has rows" in err
-    assert json.loads(out)["config"]["dataset"] == {"name": "folder", "repeated": "count"}
-    assert (
-        "expected each edge once, since repeated is 'refuse'" in call(*asked, "refuse", expect=2)[1]
-    )
-    _, err = call("run", "--repeated", "sum", expect=2)
-    assert "repeated must not be given with wordnet" in err
-
-
 def test_overwrite(call, tables):
     call("import", *tables, "--out", "g")
     _, err = call("import", *tables, "--out", "g", "--directed", expect=2)

@@ -136,6 +136,31 @@ def test_without_answers_views_weigh_the_same_and_the_loss_is_unknown():
     assert made.loss(scores, answers) == float("inf")
 
 
+def test_the_loss_is_over_the_classes_that_answers_may_have():
+    rows, labels = told(0, 40, classes=4)
+    made = learned(RandomMap.drawn([OWN], {0: 3}, width=8, seed=0), rows, labels)
+    both = torch.tensor([[True, True, False, False], [False, False, True, True]])
+    every, some = (
+        Answers(ViewRows(rows, None), labels, allowed=allowed)
+        for allowed in (None, both[labels // 2])
+    )
+    _, scores = made.solve(every)
+    logits = (scores.double() * made.fused_.weights).sum(2).masked_fill(~both[labels // 2], -9e9)
+    expected = torch.nn.functional.cross_entropy(logits, labels)  # as many of each class
+    assert made.loss(scores, some) == pytest.approx(float(expected))
+    assert made.loss(scores, every) > made.loss(scores, some)
+
+
+@pytest.mark.parametrize(("balanced", "weights"), [(True, [0.25, 1.0, 0.0]), (False, [1, 1, 0])])
+def test_landmarks_weigh_classes_once_by_about_one_over_their_sizes(balanced, weights):
+    made = ViewEngine(balanced=balanced)
+    made.begin(KernelMap.of((OWN,), {0: torch.eye(3)}), classes=3)
+    made.weigh_classes(torch.tensor([5, 1]))  # 5 is nearest to 4
+    assert made.class_weights_.tolist() == weights
+    made.weigh_classes(torch.tensor([90, 90, 2]))
+    assert made.class_weights_[:2].tolist() == weights[:2]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_engines_of_other_nodes_merge_into_one_of_all(seed):
     rows, labels = told(seed, 80)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.closed_form.fusing import PRIOR, SHARPNESS, fused_weights
+from evergraph.closed_form.fusing import PRIOR, SHARPNESS, Fused, fused_weights, mixture_loss
 
 seeds = st.integers(0, 10_000)
 
@@ -131,3 +131,15 @@ def test_a_useless_head_has_next_to_no_weight_and_a_harmful_one_none():
 def test_without_probes_all_weigh_the_same():
     nothing = torch.empty(0, 5, 4), torch.empty(0, dtype=torch.int64)
     assert fused_weights(*nothing).weights.tolist() == [SHARPNESS / 4] * 4
+
+
+@pytest.mark.parametrize("barred", [False, True])
+def test_the_loss_of_a_mixture_by_hand(barred):
+    """Without the pull towards equal weights, however far these are from them."""
+    scores = torch.tensor([[[1.0], [0.0], [0.0]], [[0.0], [1.0], [3.0]]])
+    fused = Fused(torch.tensor([2.0]), torch.tensor([0.0, 0.5, 0.0]))  # logits 2, .5, 0; 0, 2.5, 6
+    allowed = torch.tensor([[True, True, not barred]])
+    others = [[-1.5, -2.0], [-2.5, 3.5]]  # beside the right one
+    each = [math.log(1 + sum(math.exp(gap) for gap in gaps[: 2 - barred])) for gaps in others]
+    found = mixture_loss(scores, torch.tensor([0, 1]), fused, allowed=allowed)
+    assert found == pytest.approx(sum(each) / 2)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evergraph.cluster import ray_cluster
-from evergraph.cluster.ray_cluster import Patience, awaited, cores
+from evergraph.cluster.ray_cluster import HealthCheck, awaited, cores
 from evergraph.core.errors import ClusterError, ConfigurationError
 
 
@@ -45,7 +45,7 @@ def ray_at(server: socket.socket) -> Any:
 
 def test_a_first_machine_that_stays_silent_ends_the_wait(listening):
     ray = ray_at(listening)
-    patience = Patience(ray)
+    patience = HealthCheck(ray)
     patience.look()
     listening.close()
     patience.look()
@@ -56,7 +56,7 @@ def test_a_first_machine_that_stays_silent_ends_the_wait(listening):
 
 def test_one_answer_is_enough_to_go_on_waiting(listening):
     ray, silent = ray_at(listening), StandIn(1)
-    patience = Patience(silent)
+    patience = HealthCheck(silent)
     for _ in range(3):
         patience.ray = silent
         patience.look()

@@ -14,8 +14,8 @@ from evergraph.datasets.importing.importing import import_graph
 from evergraph.graphs import Graph
 from evergraph.online.codecs.tables import read_deltas
 from evergraph.online.delta import Delta
-from evergraph.reports import write_report
 from evergraph.reports.figures.picture import Frame, drawn
+from evergraph.reports.report import write_report
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from evergraph.memory import samplers
 from evergraph.memory.samplers import CoverageSampler, UniformSampler
 from evergraph.methods import methods
 from evergraph.nn import backbones
-from evergraph.online.heads.base import heads
+from evergraph.online.heads import heads
 from evergraph.studies import studies
 from evergraph.topology import topologies
 

@@ -2,14 +2,10 @@
 
 import hashlib
 import math
-import sys
-from pathlib import Path
 
-import psutil
 import pytest
 import torch
 
-from evergraph.core import device
 from evergraph.core.device import choose_device, peak_rss_bytes
 from evergraph.core.errors import DeviceError, UnknownNameError
 from evergraph.core.seeding import exponential, seeded
@@ -79,14 +75,3 @@ def test_peak_memory_is_in_bytes_and_never_falls():
     assert after >= before
     assert after > block.nbytes  # kilobytes would be a thousand times too few
     assert after < 1 << 42
-
-
-def test_peak_memory_needs_no_module_that_windows_lacks(monkeypatch):
-    class Told:
-        peak_wset = 12_345
-
-    monkeypatch.setattr(device, "STATUS", Path("nowhere"))
-    monkeypatch.setitem(sys.modules, "resource", None)
-    assert peak_rss_bytes() == 0  # psutil knows a peak on Windows alone
-    monkeypatch.setattr(psutil.Process, "memory_info", lambda self: Told)
-    assert peak_rss_bytes() == 12_345

@@ -24,7 +24,7 @@ from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
 from evergraph.experiments.store import ResultStore
-from evergraph.reports import collect
+from evergraph.reports.runs import collect
 from small_runs import CLOCKS, comparable, job_of
 from waiting import until
 

@@ -11,7 +11,7 @@ from evergraph.experiments.presets import read_preset
 from evergraph.experiments.protocol import steps_apart
 from evergraph.experiments.result import RunResult
 from evergraph.experiments.runner import run
-from evergraph.reports import collect
+from evergraph.reports.runs import collect
 from small_runs import StopError, small, stop_after
 
 

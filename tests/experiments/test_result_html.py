@@ -4,14 +4,12 @@ import sys
 from html.parser import HTMLParser
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 import evergraph as eg
 from evergraph.core.errors import ConfigurationError
 from evergraph.datasets import NamedGraph
-from evergraph.experiments.display import WIDEST, matrix_table
 from evergraph.experiments.result import SeedResult
 
 EVIL = "<script>alert(1)</script>"
@@ -42,35 +40,6 @@ class Tags(HTMLParser):
 def result() -> eg.RunResult:
     graph = eg.load("synthetic", nodes=120, classes=6, features=8, noise=0.2)
     return eg.run(graph, "finetune", epochs=2, device="cpu", progress=False)
-
-
-def test_a_result_shows_its_matrix(result):
-    page = result._repr_html_()
-    assert Tags(page).met.count("table") == 2
-    last = result.seeds[0].matrix("local", "balanced")[-1]
-    assert all(f">{100 * value:.1f}</td>" in page for value in last)
-
-
-def test_cells_are_tinted_by_what_they_say():
-    table = matrix_table(np.array([[1.0, np.nan], [0.5, -2.0]]), "r2")
-    assert "0.600)" in table  # 1: the strongest tint
-    assert "0.300)" in table  # half of it
-    assert '0.000)">-200.0</td>' in table
-    assert "nan" not in table
-    # One that is too wide is not left out in silence.
-    wide = matrix_table(np.ones((WIDEST + 1, WIDEST + 1)), "accuracy")
-    assert "<table>" not in wide
-    assert f"{WIDEST + 1} tasks is too wide" in wide
-
-
-def test_a_graph_shows_the_sizes_of_its_classes():
-    labels = torch.tensor([0, 0, 2, -1])
-    edges = torch.tensor([[0, 1], [1, 2]])
-    graph = eg.Graph.from_edges(edges, features=torch.eye(4), labels=labels, undirected=True)
-    page = graph._repr_html_()
-    assert "<td>0: 2, 2: 1</td>" in page
-    assert "<th>nodes without a class</th><td>1</td>" in page
-    assert "<td>both ways</td>" in page
 
 
 def test_names_of_the_user_are_escaped():

@@ -186,7 +186,7 @@ def test_runs_learned_together_embed_every_graph_once(monkeypatch):
     encode = EmbeddingCache.encode
 
     def counted(self, graph, rows=None):
-        embedded.append(self.resources.shelf)
+        embedded.append(self.resources.cache)
         return encode(self, graph, rows)
 
     monkeypatch.setattr(EmbeddingCache, "encode", counted)
@@ -195,7 +195,7 @@ def test_runs_learned_together_embed_every_graph_once(monkeypatch):
     runs = open_together(configs, out=[None] * 3)
     complete_together(runs, observers=[None] * 3)
     # Three tasks' own graphs, and everything after each task; a rehearsal shares nothing.
-    assert sum(shelf is not None for shelf in embedded) == 3 + 3
+    assert sum(cache is not None for cache in embedded) == 3 + 3
 
 
 def test_what_runs_share_counts_for_each_of_them():
@@ -205,7 +205,7 @@ def test_what_runs_share_counts_for_each_of_them():
     spent = [sum(result.seeds[0].seconds.values()) for result in results]
     first, second = (r.total_seconds - s for r, s in zip(results, spent, strict=True))
     assert first == pytest.approx(second)  # loading
-    saved = runs[0].resources.shelf.saved  # embeddings that the second found ready
+    saved = runs[0].resources.cache.saved  # embeddings that the second found ready
     assert results[1].seeds[0].seconds["embed"] >= saved > 0
     assert results[0].seeds[0].seconds["embed"] >= saved
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.core.errors import DataError, UnknownNameError
+from evergraph.core.errors import DataError
 from evergraph.core.mapped import is_mapped, map_array
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph, csr, normalised, smoother
@@ -115,18 +115,6 @@ def test_a_path_by_hand(graph, hand, scheme, self_loops):
         torch.testing.assert_close(operator.product(torch.eye(len(expected))), expected)
 
 
-def test_a_directed_graph_by_hand():
-    # 0 -> 1, 0 -> 2, 1 -> 2: rows of A + I hold 1, 2 and 3 entries
-    graph = weighted([(0, 1), (0, 2), (1, 2)], None, undirected=False)
-    expected = torch.tensor([[1, 0, 0], [S2, 1 / 2, 0], [3**-0.5, S6, 1 / 3]])
-    torch.testing.assert_close(normalised(graph).to_dense(), expected)
-    # Without self-loops row 0 is empty: D^-1/2 is 0 there, and so is what flows out of 0.
-    bare = torch.tensor([[0, 0, 0], [0, 0, 0], [0, S2, 0]])
-    torch.testing.assert_close(normalised(graph, self_loops=False).to_dense(), bare)
-    with pytest.raises(UnknownNameError, match=r"unknown normalisation 'col': .*none, row, symm"):
-        normalised(graph, scheme="col")
-
-
 @given(seed=seeds, undirected=st.booleans(), self_loops=st.booleans(), plain=st.booleans())
 def test_kernels_equal_matrices(seed, undirected, self_loops, plain):
     graph = weighted_at_random(seed, undirected=undirected)
@@ -145,18 +133,6 @@ def test_kernels_equal_matrices(seed, undirected, self_loops, plain):
         torch.testing.assert_close(found, 0.5 * matrix @ features + features)
         some = operator.rows(slice(2, 11)).rows(slice(1, 7)).product(features)
         torch.testing.assert_close(some, (matrix @ features)[3:9])
-
-
-@given(seed=seeds)
-def test_weights_of_one_change_no_bit(seed):
-    graph = weighted_at_random(seed)
-    plain, ones = replace(graph, weights=None), replace(graph, weights=torch.ones(graph.num_edges))
-    for scheme, kernel, loops in product(SCHEMES, KERNELS, (True, False)):
-        one, other = (
-            smoother(some, scheme=scheme, self_loops=loops, kernel=kernel).product(graph.features)
-            for some in (plain, ones)
-        )
-        assert one.equal(other)
 
 
 def test_the_weight_given_last_counts_and_none_of_zero():

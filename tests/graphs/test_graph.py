@@ -73,17 +73,6 @@ def test_from_edges_equals_the_dense_matrix(undirected, pairs):
     assert matrix_of(graph).equal(drawn_matrix(pairs, undirected=undirected))
 
 
-@given(pairs=pairs)
-def test_to_undirected_equals_building_undirected(pairs):
-    graph = graph_of(pairs)
-    both_ways = graph.to_undirected()
-    assert is_sound(both_ways)
-    assert matrix_of(both_ways).equal(drawn_matrix(pairs, undirected=True))
-    assert matrix_of(graph).equal(drawn_matrix(pairs))
-    assert both_ways.labels.equal(graph.labels)
-    assert both_ways.features.equal(graph.features)
-
-
 @pytest.mark.parametrize("sparse", [False, True])
 @few_each
 @given(pairs=pairs, nodes=node_lists)

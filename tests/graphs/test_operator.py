@@ -64,18 +64,12 @@ def test_other_values_at_the_same_entries_by_hand():
     assert values.grad.tolist() == [2, 4, 1, 4]  # what stands at the far end of each entry
 
 
-def test_inner_products_and_sums_at_the_entries_by_hand():
-    operator, left = SparseOperator.of(csr(HAND)), torch.tensor([[1.0, 0.0], [9.0, 9.0], [0.0, 1]])
-    assert operator.sampled(left, X).tolist() == [2, 4, 10, 40]
-    assert operator.added(torch.tensor([1.0, 9, 2]), X[:, 0]).tolist() == [3, 5, 3, 6]
-
-
 def test_the_entries_know_their_rows_and_their_places_in_the_transpose():
     operator = SparseOperator.of(csr(HAND))
     assert operator.shape == (3, 4)
-    assert operator.rows().tolist() == [0, 0, 2, 2]
-    assert operator.rows() is operator.rows()
-    assert operator.T.rows().tolist() == [0, 1, 3, 3]
+    assert operator.rows.tolist() == [0, 0, 2, 2]
+    assert operator.rows is operator.rows
+    assert operator.T.rows.tolist() == [0, 1, 3, 3]
     assert operator.order.tolist() == [2, 0, 1, 3]
     assert operator.back.tolist() == [1, 2, 0, 3]
     assert operator.transposed.to_dense().equal(HAND.T)
@@ -84,7 +78,7 @@ def test_the_entries_know_their_rows_and_their_places_in_the_transpose():
 
 def dense_forms(matrix: Tensor, operator: SparseOperator) -> dict[str, tuple[Callable, Callable]]:
     """Each operation of an operator, and what it should be."""
-    rows, columns = operator.rows(), operator.matrix.col_indices().long()
+    rows, columns = operator.rows, operator.matrix.col_indices().long()
 
     def with_values(values: Tensor) -> Tensor:
         return torch.zeros_like(matrix).index_put((rows, columns), values)
@@ -150,18 +144,6 @@ def test_values_gradients_and_their_gradients_equal_the_dense_ones(
     close(*second)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_strided_and_expanded_inputs_count_as_what_they_show(operation):
-    matrix = drawn(5, 4, 4)
-    operator = SparseOperator.of(csr(matrix))
-    ours, dense = dense_forms(matrix, operator)[operation]
-    contiguous = arguments(operation, operator, 3, 0)
-    strided = [noise(9, *part.shape, 2)[..., 0] for part in contiguous]
-    results = [form(*strided) for form in (ours, dense)]
-    close(*results)
-    close(*(torch.autograd.grad(result.sum(), strided) for result in results))
-
-
 def test_gradients_are_only_computed_where_they_are_asked_for():
     operator = SparseOperator.of(csr(HAND))
     values = torch.ones(4, requires_grad=True)
@@ -225,16 +207,6 @@ def test_propagate_equals_the_dense_formula_and_leaves_inputs_alone(seed, scale,
     assert densify(features).equal(X)
     assert densify(add).equal(Y)
     assert matrix.to_dense().equal(A)
-
-
-@given(seed=seeds, hops=st.integers(0, 4), sparse=st.booleans())
-def test_a_walk_yields_every_power(seed, hops, sparse):
-    matrix, X = random_matrix(seed), random_features(seed)
-    A = matrix.to_dense()
-    steps = list(walk(matrix, X.to_sparse_csr() if sparse else X, hops=hops))
-    assert len(steps) == hops
-    for power, step in enumerate(steps, start=1):
-        torch.testing.assert_close(densify(step), torch.linalg.matrix_power(A, power) @ X)
 
 
 @pytest.mark.parametrize(

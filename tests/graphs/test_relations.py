@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.core.errors import DataError
@@ -64,22 +62,6 @@ def test_a_cut_graph_keeps_the_relations_of_its_edges():
     assert told(apart.relations) == {(2, 1, "cites")}
 
 
-def test_an_edge_that_is_let_go_takes_its_relations_along():
-    graph = graph_of(EDGES, relations_of(), undirected=False)
-    keep = graph.indices != 0
-    cut = graph.subgraph(torch.arange(3), keep=keep)
-    assert cut.relations is not None
-    assert told(cut.relations) == {(2, 1, "cites")}
-
-
-def test_some_relations_alone():
-    only = relations_of(torch.tensor([1.0, 2.0, 3.0])).only(["writes"])
-    assert told(only) == {(0, 1, "writes")}
-    assert only.weights.tolist() == [2.0, 2.0]
-    with pytest.raises(DataError, match="relation 'reads' is none of the graph's: it has cites"):
-        relations_of().only(["reads"])
-
-
 def test_directions_outlive_the_graph_that_had_them():
     chain = Graph.from_edges(
         torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3), labels=torch.zeros(3).long()
@@ -111,18 +93,3 @@ def test_types_go_where_their_nodes_go():
 def test_what_cannot_be_is_said(numbers, names, sentence):
     with pytest.raises(DataError, match=sentence):
         Relations.of(EDGES, torch.tensor(numbers), names, nodes=3)
-
-
-@given(
-    edges=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 2)), max_size=12),
-    kept=st.lists(st.integers(0, 5), unique=True, min_size=1),
-)
-def test_a_subgraph_keeps_relations_among_its_nodes(edges, kept):
-    given = torch.tensor(edges, dtype=torch.int64).reshape(-1, 3).t()
-    relations = Relations.of(given[:2], given[2], ("a", "b", "c"), nodes=6)
-    graph = graph_of(given[:2], relations)
-    cut = graph.subgraph(torch.tensor(kept)).relations
-    assert cut is not None
-    back = {(kept[u], kept[v], name) for u, v, name in told(cut)}
-    wanted = {(u, v, "abc"[r]) for u, v, r in edges if u != v and {u, v} <= set(kept)}
-    assert back == wanted

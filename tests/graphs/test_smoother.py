@@ -92,21 +92,6 @@ def test_blocks_of_columns_and_rows_give_the_same_bits(held, seed, width, data):
     assert out.equal(whole)
 
 
-@given(seed=seeds, width=st.integers(1, 140), threads=st.integers(1, 4))
-def test_threads_do_not_change_the_bits(seed, width, threads):
-    needs("numba")
-    graph = random_graph(seed)
-    features = random_features(seed, graph.num_nodes, width)
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        alone = smoother(graph, kernel="numba").product(features)
-        torch.set_num_threads(threads)
-        assert smoother(graph, kernel="numba").product(features).equal(alone)
-    finally:
-        torch.set_num_threads(before)
-
-
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_what_stands_in_the_buffer_and_beside_it_does_not_matter(kernel):
     needs(kernel)

@@ -30,7 +30,6 @@ from evergraph.graphs.reach import reach as search
 from evergraph.graphs.reach.hyperloglog import NumbaMax, TorchMax, hashed
 from evergraph.graphs.reach.reach import walk_counts
 from evergraph.memory.embedding_memory import first_coverers
-from evergraph.memory.samplers.stepwise import _Search
 from evergraph.streams import GraphStream
 from evergraph.topology.column_blocks import encode_within
 from evergraph.topology.sgc import SGC
@@ -118,7 +117,6 @@ REACH: dict[str, Callable[[Graph], Any]] = {
     "covered": lambda graph: covered_nodes(graph, LIGHT[:2], hops=2).tolist(),
     "first coverers": lambda graph: first_coverers(graph, LIGHT[:2], hops=2).tolist(),
     "one hop": lambda graph: estimate_reach_sizes(graph, LIGHT, hops=1).tolist(),
-    "greedy search": lambda graph: _Search(graph, 2).ego(int(LIGHT[3])).tolist(),
     "rows": lambda graph: graph.sweep.neighbours(LIGHT).tolist(),
 }
 

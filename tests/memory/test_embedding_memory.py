@@ -138,16 +138,6 @@ def test_a_restored_memory_goes_on_as_the_first_would_have():
         assert value.equal(second.state()[name])
 
 
-def test_a_state_taken_earlier_does_not_change_with_the_memory():
-    memory = filled()
-    state = memory.state()
-    copies = {name: value.clone() for name, value in state.items()}
-    memory.store(candidates_of([1, 1, 2, 2, 2]), {1: 5, 2: 3}, generator=generator(8))
-    memory.measure(graph_of([(0, 1)], 5), torch.arange(5), torch.arange(5), hops=1)
-    assert all(value.equal(copies[name]) for name, value in state.items())
-    assert len(memory) != len(state["labels"])
-
-
 @given(
     pairs=st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=10),
     hops=st.integers(0, 2),
@@ -177,43 +167,6 @@ def test_coverage_adds_up_over_tasks():
     memory.store(second.take(torch.tensor([3])), {1: 4}, generator=generator())
     memory.measure(second.graph, torch.arange(4, 8), torch.arange(4), hops=1)
     assert memory.coverage_ratio == (4 + 2) / (4 + 4)
-
-
-def test_only_the_tasks_own_nodes_count_in_a_graph_of_everything():
-    # 0 - 1 - 2 - 3, of which 2 and 3 are new; 2 is stored and covers 1, 2 and 3
-    memory = EmbeddingMemory(budget=1)
-    path = candidates_of([0, 0, 1, 1], [(0, 1), (1, 2), (2, 3)])
-    memory.store(path.take(torch.tensor([2])), {1: 2}, generator=generator())
-    memory.measure(path.graph, torch.arange(4), torch.tensor([2, 3]), hops=1)
-    assert memory.coverage_ratio == 2 / 2  # of the two new ones both; 1 is of another task
-
-
-def test_what_a_dropped_node_covered_is_covered_no_longer():
-    """0 covers 0, 1 and 2 of the first task, 3 covers 2 and 3; then class 0 comes back, better."""
-    memory = EmbeddingMemory(budget=1, sampler=Fixed([0.5, 9.0, 9.0, 0.5]))
-    first = candidates_of([0, 0, 1, 1], [(0, 1), (0, 2), (2, 3)])
-    memory.store(first, {0: 2, 1: 2}, generator=generator())
-    memory.measure(first.graph, torch.arange(4), torch.arange(4), hops=1)
-    assert (kept(memory), memory.coverage_ratio) == ({0, 3}, 4 / 4)
-    memory.sampler = Fixed([0.25])
-    second = replace(candidates_of([0]), known_as=torch.tensor([4]))
-    memory.store(second, {0: 3}, generator=generator())
-    assert kept(memory) == {3, 4}
-    assert memory.coverage_ratio == 2 / 4  # 2, which 0 covered as well, and 3
-    memory.measure(second.graph, torch.tensor([4]), torch.tensor([0]), hops=1)
-    assert memory.coverage_ratio == 3 / 5
-
-
-class Fixed(UniformSampler):
-    """Gives candidates the ranks it was made with."""
-
-    def __init__(self, ranks: list[float]) -> None:
-        self.ranks = torch.tensor(ranks, dtype=torch.float64)
-
-    def rank(
-        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
-    ) -> Tensor:
-        return self.ranks
 
 
 tasks_of_classes = st.lists(

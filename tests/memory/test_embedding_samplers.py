@@ -80,14 +80,6 @@ def test_influence_is_the_quadratic_form_of_the_factored_hessian():
     torch.testing.assert_close(found, expected, atol=1e-3, rtol=1e-3)
 
 
-def test_without_residuals_it_is_leverage_and_the_outlier_comes_first():
-    places = torch.tensor([[1.0, 0.0], [1.0, 0.1], [1.0, -0.1], [0.0, 5.0]])
-    sampler = InfluenceSampler()
-    assert sampler.select(
-        candidates_of(places, [0] * 4), {0: 1}, generator=torch.Generator()
-    ).tolist() == [3]
-
-
 def test_herding_and_k_centre_by_hand():
     # Mean 3. First 4, one away. Then (4 + e) / 2 is nearest 3 with e = 1 (2.5; with 7 it is 5.5,
     # with 0 it is 2). Then (4 + 1 + e) / 3 is 4 with 7 and 5/3 with 0.

@@ -136,14 +136,6 @@ def test_a_neighbour_that_is_shared_stays_with_who_stays():
     assert names(memory) == [1, 2, 3, 5]
 
 
-def test_a_stored_node_that_goes_does_not_stay_as_a_neighbour():
-    memory = SubgraphMemory(budget=2, sampler=ByEmbedding())
-    store(memory, path([0, 1]), {0: 3.0, 1: 1.0}, isolated)
-    assert (names(memory), memory.graph_ and memory.graph_.num_edges) == ([0, 1], 2)
-    store(memory, path([5]), {0: 2.0}, isolated)
-    assert (names(memory), memory.graph_ and memory.graph_.num_edges) == ([1, 5], 0)
-
-
 @given(
     ranks=st.lists(st.integers(0, 10_000), min_size=12, max_size=12, unique=True),
     budget=st.integers(1, 12),
@@ -204,13 +196,6 @@ def test_a_directed_edge_stays_one_way():
     kept = ego_networks(arrow, torch.tensor([0]), hops=1, rank=by_position)
     assert kept.graph.num_edges == 1
     assert kept.graph.neighbours(0).tolist() == [1]
-
-
-def test_isolated_nodes_keep_edges_among_themselves():
-    kept = isolated(FIVE, torch.tensor([3, 2, 0]))
-    assert numbers(kept.graph) == [0, 2, 3]
-    assert kept.centres.tolist() == [2, 1, 0]
-    assert kept.graph.num_edges == 2
 
 
 @given(seed=st.integers(0, 1000), hops=st.integers(0, 3), undirected=st.booleans())

@@ -149,17 +149,6 @@ def test_forgetting_is_never_having_learned(weights, seed, share):
         assert tensor.equal(learner.ledger_.state()[name])
 
 
-def test_a_class_forgotten_whole_is_never_given_again():
-    task = task_of(0)
-    learner = learner_of(ledger=True)
-    learner.fit_task(task)
-    nodes = torch.arange(task.graph.num_nodes)
-    assert (learner.predict(task.graph, nodes) == 2).any()
-    learner.forget((nodes % 4 == 2).nonzero().flatten(), task.graph)
-    assert not (learner.predict(task.graph, nodes) == 2).any()
-    assert not weights_of(learner)[2].any()
-
-
 def test_learners_of_other_classes_merge_and_part_again():
     graph = random_graph(1)
     stream, other = GraphStream(graph), GraphStream(graph, order=[2, 3, 0, 1])
@@ -230,12 +219,6 @@ def test_refreshed_statistics_are_of_the_final_graph(weights, small_graph):
     stale = learned(stream, weights=weights)
     with pytest.raises(AssertionError):
         assert_same(stale.statistics_, expected.statistics_, 1e-2)
-
-
-def test_classes_that_come_back_are_refreshed_too(small_graph):
-    stream = GraphStream(small_graph, by="blurred", tasks=4, edges="all")
-    refreshed = learned(stream, weights="equal", refresh="embeddings")
-    assert_same(refreshed.statistics_, from_scratch(stream, weights="equal").statistics_, 1e-5)
 
 
 def test_only_the_border_is_computed_anew():

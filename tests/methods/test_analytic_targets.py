@@ -83,17 +83,6 @@ def test_labels_are_found():
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
-def test_tasks_give_the_head_of_all_nodes_at_once(kind):
-    graph = graph_of(kind)
-    several, stream = learned(graph, tasks=3)
-    once = learner()
-    task = stream.open(2, cumulative=True)
-    once.fit_task(task)
-    asked = stream.union_graph(2), torch.arange(120)
-    assert torch.allclose(several.logits(*asked), once.logits(*asked), atol=1e-2, rtol=1e-3)
-
-
-@pytest.mark.parametrize("kind", ["labels", "numbers"])
 def test_forgotten_nodes_were_never_met(kind):
     graph = graph_of(kind)
     made, stream = learned(graph, ledger=True)

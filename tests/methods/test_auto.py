@@ -56,17 +56,6 @@ def test_the_order_of_classes_changes_nothing(weights, small_graph):
     assert other.argmax(1)[sure].equal(one.argmax(1)[sure])
 
 
-def test_the_order_of_tasks_changes_nothing_where_they_are_apart(small_graph):
-    answers = []
-    for order in ([0, 1, 2, 3, 4, 5], [3, 2, 5, 4, 1, 0]):
-        stream = GraphStream(small_graph, order=order, known_labels="everywhere")
-        learner = learned(stream)
-        graphs = [stream.exams(2, "local")[order.index(c) // 2].graph for c in (0, 2, 4)]
-        assert all(graph.bare is not None for graph in graphs)
-        answers.append(by_label(torch.cat([scores_of(learner, g) for g in graphs]), stream))
-    close(answers[1], answers[0], 1e-4)
-
-
 def test_tasks_in_turn_are_one_task_of_everything(small_graph, stream):
     whole = GraphStream(small_graph, edges="all", classes_per_task=6)
     one, other = learned(stream, refresh="embeddings"), learned(whole)
@@ -243,15 +232,6 @@ def test_task_il_weights_are_fitted_within_tasks(small_graph, monkeypatch):
     answers = learner.answer(exam.graph, exam.nodes, exam.tasks)
     assert float((answers.classes == exam.labels).float().mean()) > 0.9
     assert len(seen) == 2  # with class codes and without
-
-
-@pytest.mark.parametrize("by", ["time", "blurred"])
-def test_classes_that_come_back(by, small_graph):
-    times = torch.randint(4, (small_graph.num_nodes,), generator=seeded(0, "time"))
-    graph = replace(small_graph, time=times)
-    stream = GraphStream(graph, by=by, tasks=4, edges="all", blur=2.0)
-    for refresh in ("none", "embeddings"):
-        assert accuracy(learned(stream, refresh=refresh), stream) > 0.8
 
 
 def test_without_the_graph_nothing_can_be_refreshed(small_graph):

@@ -126,18 +126,6 @@ def test_learners_of_other_classes_merge(weights, small_graph):
     assert scores_of(theirs, other.open(0).graph).equal(alone)  # who gave has lost nothing
 
 
-def test_learners_of_other_nodes_merge(whole):
-    first, second, both = (auto(weights="equal") for _ in range(3))
-    for place, learner in enumerate((first, second)):
-        mine = whole
-        for part in ("train", "validation"):
-            mine = only(mine, part, getattr(whole, part) % 2 == place)
-        learner.fit_task(mine)
-    both.fit_task(whole)
-    first.merge(second)
-    close(scores_of(first, whole.graph), scores_of(both, whole.graph), 1e-4)
-
-
 def test_merged_learners_part_again(small_graph):
     stream = GraphStream(small_graph, classes_per_task=3)
     ours, theirs, alone = (auto(ledger=True) for _ in range(3))

@@ -15,13 +15,7 @@ from evergraph.datasets import load
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
 from evergraph.methods import load_learner
-from evergraph.streams import GraphStream, Task
-
-
-@pytest.fixture(scope="module")
-def whole(small_graph: Graph) -> Task:
-    """A task of all classes at once."""
-    return GraphStream(small_graph, classes_per_task=6).open(0)
+from evergraph.streams import GraphStream
 
 
 def by_label(scores, stream):
@@ -73,20 +67,6 @@ def test_a_learner_with_a_memory_is_saved_and_loaded(objective, small_graph, tmp
     assert again.usage == learner.usage
 
 
-def test_forgetting_is_never_having_met(whole):
-    gone = torch.rand(whole.graph.num_nodes, generator=seeded(0, "gone")) < 0.3
-    learner, never = (auto(ledger=True, budget=6) for _ in range(2))
-    learner.fit_task(whole)
-    forgotten = whole.ids[gone]
-    assert bool(torch.isin(learner.embeddings_.nodes_, forgotten).any())
-    learner.forget(forgotten, whole.graph, known_as=whole.ids)
-    rest = never_labelled(whole, gone)
-    never.fit_task(rest)
-    close(scores_of(learner, rest.graph), scores_of(never, rest.graph), 1e-5)
-    for name, tensor in never.embeddings_.state().items():
-        close(learner.embeddings_.state()[name].float(), tensor.float(), 1e-4)
-
-
 def test_forgetting_in_a_graph_of_one_task(small_graph):
     """The classes of the other task keep their nodes, these fill up from the graph given."""
     stream = GraphStream(small_graph, classes_per_task=3)
@@ -99,18 +79,6 @@ def test_forgetting_in_a_graph_of_one_task(small_graph):
     assert learner.embeddings_.nodes_.sort().values.equal(never.embeddings_.nodes_.sort().values)
     others = torch.isin(before, stream.open(1).ids)
     assert bool(torch.isin(before[others], learner.embeddings_.nodes_).all())
-
-
-def test_learners_of_other_nodes_merge(small_graph):
-    stream = GraphStream(small_graph, classes_per_task=3, known_labels="everywhere")
-    other = GraphStream(small_graph, classes_per_task=3, order=[5, 3, 4, 0, 1, 2])
-    both, ours, theirs = learned(stream, budget=5), auto(budget=5), auto(budget=5)
-    ours.fit_task(stream.open(0))
-    theirs.fit_task(other.open(0))  # the dataset's 5, 3 and 4 are its 0, 1 and 2
-    ours.merge(theirs, classes=torch.tensor([5, 3, 4]))
-    assert ours.embeddings_.nodes_.sort().values.equal(both.embeddings_.nodes_.sort().values)
-    graph = stream.exams(1, "local")[0].graph
-    close(scores_of(ours, graph), scores_of(both, graph), 1e-4)
 
 
 def test_a_memory_where_the_graph_is_kept_is_of_the_graph_as_it_is(small_graph):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from auto_learners import accuracy, auto, close, learned, never_labelled, scores_of
+from auto_learners import accuracy, learned, scores_of
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
@@ -69,15 +69,3 @@ def test_a_saved_learner_keeps_relations(related, known, tmp_path):
     assert scores_of(loaded, graph).equal(scores_of(known, graph))
     assert known.probes_.rows_.relations.shape == (len(known.probes_), 3 * 256)
     assert known.probes_.rows_.codes.shape[1] == 3 * 16
-
-
-def test_forgetting_is_never_having_learned(related):
-    task = related.open(0)
-    learner, never = (auto(*VIEWS, width=96, ledger=True) for _ in range(2))
-    learner.fit_task(task)
-    gone = torch.zeros(task.graph.num_nodes, dtype=torch.bool)
-    gone[task.train[::3]] = True
-    learner.forget(task.ids[gone], task.graph, known_as=task.ids)
-    rest = never_labelled(task, gone)
-    never.fit_task(rest)
-    close(scores_of(learner, rest.graph), scores_of(never, rest.graph), 1e-3)

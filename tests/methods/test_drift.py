@@ -172,20 +172,6 @@ def test_many_nodes_are_thinned_evenly(mixing, monkeypatch):
     assert drift.before.argmax(1).tolist() == [0, 0, 1, 1]  # nodes 0, 2, 4 and 6
 
 
-@pytest.mark.parametrize(("name", "setting"), [("analytic", "class-il"), ("tem", "task-il")])
-def test_restored_learners_correct_alike(name, setting, mixing, make):
-    stream = GraphStream(mixing, edges="all", setting=setting)
-    whole, resumed = (
-        make(name, backbone=make_backbone(name), refresh="corrected") for _ in range(2)
-    )
-    whole.fit_task(stream.open(0))
-    resumed.restore({k: v.clone() for k, v in whole.state().items()}, stream.label_space(0))
-    for learner in (whole, resumed):
-        learner.fit_task(stream.open(1))
-    for key, value in whole.state().items():
-        assert value.equal(resumed.state()[key]), key
-
-
 @pytest.mark.parametrize("name", ["analytic", "tem"])
 def test_a_graph_without_old_nodes_is_refused(name, mixing, make):
     stream = GraphStream(mixing, edges="within")

@@ -171,15 +171,6 @@ def test_er_gnns_own_sampler_refuses_classes_that_come_back(make, small_graph):
         learner.fit_task(stream.open(1))
 
 
-def test_a_large_budget_keeps_every_training_node(make, small_graph):
-    memory = SubgraphMemory(budget=100_000)
-    make("ssm", epochs=1, memory=memory).fit_task(GraphStream(small_graph).open(0))
-    assert len(memory) == len(GraphStream(small_graph).splits[0].train)
-
-
-Make = Any
-
-
 def test_a_gradient_a_task_counts_with_the_nodes(make, two_pairs):
     memory = SubgraphMemory(budget=2)
     learner = make("gem", memory=memory, backbone=PDGNN(hidden=(3,)))

@@ -16,7 +16,7 @@ from evergraph.datasets import load
 from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph
 from evergraph.methods import OCGL, SLDA, Analytic, slda
-from evergraph.methods.slda import discriminants, within_covariance
+from evergraph.methods.slda import within_covariance
 from evergraph.nn import LinearHead, RandomFeatures, UntrainedGCN
 from evergraph.streams import GraphStream, Task
 from evergraph.topology import Reservoir
@@ -125,28 +125,6 @@ def test_without_the_covariance_it_is_lost(monkeypatch):
         slda, "within_covariance", lambda s: (torch.eye(2).double(), covariance(s)[1])
     )
     assert accuracy() < 0.8
-
-
-def test_a_class_forgotten_whole_is_never_given_again():
-    task = task_of(0)
-    learner = learner_of(ledger=True)
-    learner.fit_task(task)
-    nodes = torch.arange(36)
-    assert (learner.predict(task.graph, nodes) == 2).any()
-    learner.forget((nodes % 4 == 2).nonzero().flatten(), task.graph)
-    assert not (learner.predict(task.graph, nodes) == 2).any()
-    assert learner.predict_proba(task.graph, nodes).isfinite().all()
-    assert not learner.predict_proba(task.graph, nodes)[:, 2].any()
-
-
-def test_shrunken_for_good_it_asks_for_the_nearest_mean():
-    statistics = ClassStatistics(2)
-    rows = torch.tensor([[1.0, 0.0], [1.0, 2.0], [0.0, 4.0]])
-    statistics.add(rows, torch.tensor([0, 0, 1]), torch.ones(3))
-    weights, offsets = discriminants(statistics, 1e9)
-    scaled = weights / weights[0, 0], offsets / weights[0, 0]
-    torch.testing.assert_close(scaled[0].t(), torch.tensor([[1.0, 1.0], [0.0, 4.0]]).double())
-    torch.testing.assert_close(scaled[1], torch.tensor([-1.0, -8.0]).double())
 
 
 def test_what_it_keeps_and_how_unsure_it_is():

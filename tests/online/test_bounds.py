@@ -24,8 +24,7 @@ from evergraph.core.errors import TooMuchError
 from evergraph.core.sizes import free_memory
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead, heads
-from evergraph.online.heads import base as heads_base
+from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead, heads, scorer
 from evergraph.online.intake import Bounds, estimate, new_classes
 from evergraph.online.learner import OnlineLearner
 from forked import in_a_child
@@ -231,7 +230,7 @@ class Largest(TorchDispatchMode):
     "head", [FusedHead(width=WIDTH, codes=4), AnalyticHead(width=WIDTH), TargetHead(width=WIDTH)]
 )
 def test_applying_holds_no_value_for_each_node_and_class(head, monkeypatch):
-    monkeypatch.setattr(heads_base, "BLOCK_VALUES", 1 << 14, raising=False)
+    monkeypatch.setattr(scorer, "BLOCK_VALUES", 1 << 14, raising=False)
     monkeypatch.setattr("evergraph.online.heads.fused.WEIGHED", 1 << 14)
     several = head.kind == "labels"
     learner = OnlineLearner(head=head)
@@ -255,7 +254,7 @@ TOLD: dict[Any, tuple[list[Any], list[Any]]] = {
 def test_guesses_in_pieces_are_those_of_all_at_once(kind, monkeypatch):
     found = []
     for block in (1 << 20, 5):
-        monkeypatch.setattr(heads_base, "BLOCK_VALUES", block)
+        monkeypatch.setattr(scorer, "BLOCK_VALUES", block)
         learner = OnlineLearner(
             head=FusedHead(width=64) if kind == "class" else TargetHead(kind=kind, width=64)
         )

@@ -4,8 +4,6 @@ import dataclasses
 from collections import deque
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given, settings
@@ -152,8 +150,6 @@ def test_what_is_new_of_changes_by_hand(learner):
 
 
 KNOWN, NEW = ("a", "b", 1, 2), ("n", 7)
-ENDS = st.sampled_from([*KNOWN, *NEW, "nobody", 99])
-PAIRS = st.lists(st.tuples(ENDS, ENDS), max_size=7)
 
 
 def weighed(undirected: bool) -> tuple[OnlineLearner, dict[Any, float]]:
@@ -164,49 +160,6 @@ def weighed(undirected: bool) -> tuple[OnlineLearner, dict[Any, float]]:
         Delta(nodes=KNOWN, features=torch.eye(4), edges=[*weights], weights=[*weights.values()])
     )
     return made, weights
-
-
-@given(PAIRS, PAIRS, st.data(), st.booleans())
-def test_new_edges_are_those_of_a_loop(edges, removed, data, undirected):
-    made, known = weighed(undirected)
-    weights = ()
-    if data.draw(st.booleans()):
-        numbers = st.sampled_from([0.0, 1.0, 2.5, 0.1])
-        weights = data.draw(st.lists(numbers, min_size=len(edges), max_size=len(edges)))
-    given_ = Delta(
-        nodes=NEW, features=torch.eye(4)[:2], edges=edges, weights=weights, removed_edges=removed
-    )
-    reduced, news = made.only_new(given_)
-
-    def name(edge):
-        return frozenset(edge) if undirected else edge
-
-    there = {name(edge): weight for edge, weight in known.items()}
-    cut = {name(edge): edge for edge in removed}
-    first = {}
-    found = {}
-    for place, edge in enumerate(edges):
-        loop = edge[0] == edge[1] and edge[0] in (*KNOWN, *NEW)
-        if not loop and name(edge) not in cut:
-            weight = weights[place] if len(weights) else None
-            found[first.setdefault(name(edge), edge)] = weight
-    was = {edge: there.get(name(edge), 0.0) for edge in found}
-    new = {
-        edge: weight
-        for edge, weight in found.items()
-        if (was[edge] == 0 if weight is None else float(np.float32(weight)) != was[edge])
-    }
-    gone = [edge for key, edge in cut.items() if there.get(key)]
-    assert list(reduced.edges) == list(new)
-    assert list(reduced.weights) == [weight for weight in new.values() if weight is not None]
-    assert list(reduced.removed_edges) == gone
-    zero = sum(weight == 0 for weight in new.values())
-    absent = sum(weight == 0 and not was[edge] for edge, weight in found.items())
-    fresh = sum(not was[edge] for edge in new)
-    counts = (news.new_edges, news.known_edges, news.changed_weights)
-    assert counts == (fresh, len(edges) - len(new) - absent, len(new) - fresh - zero)
-    assert news.removed_edges == zero + len(gone)
-    assert news.missing_edges == absent + len(removed) - len(gone)
 
 
 @pytest.mark.parametrize(
@@ -242,17 +195,6 @@ def test_nothing_new_is_no_delta(tmp_path):
         folder.submit(Delta(forgotten=("a",)))
         back = folder.upsert(FIRST)  # what was forgotten is new again
         assert (back.news.new_nodes, back.news.new_edges) == (1, 1)
-
-
-def test_known_edges_are_found_all_at_once(learner):
-    learner.apply(Delta(nodes=(7,), features=torch.ones(1, 3), edges=(("a", 7),)))
-    learner.apply(Delta(forgotten=("b",)))
-    learner.apply(Delta(edges=(("c", "a"),)))
-    source, target = pa.array(["a", "a", "c", "x", "b"]), pa.array(["c", "b", "c", "y", "c"])
-    assert learner.knows_edges(source, target).tolist() == [True, False, False, False, False]
-    numbers = pa.array([7, 8])
-    assert learner.knows_edges(numbers, numbers).tolist() == [False, False]
-    assert small().knows_edges(source, target).tolist() == [False] * 5
 
 
 def test_a_folder_looks_at_a_delta_once(tmp_path, monkeypatch):

@@ -11,15 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from counted_anew import differences
-from evergraph.online import learned_nodes
 from evergraph.online.delta import Delta
-from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead, TargetHead
+from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead, solving
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import MixHop
 from growth import bits, growth, restored
 from histories import History, histories
 
-HEADS: dict[str, Callable[..., OnlineHead]] = {
+HEADS: dict[str, Callable[..., FusedHead]] = {
     "analytic": AnalyticHead,
     "random": partial(FusedHead, basis="random"),
     "landmarks": FusedHead,
@@ -28,10 +27,9 @@ HEADS: dict[str, Callable[..., OnlineHead]] = {
 
 @pytest.fixture(params=HEADS)
 def learner(request, monkeypatch) -> Callable[..., OnlineLearner]:
-    """Makes learners; classes of two nodes have a say in how views are mixed."""
-    monkeypatch.setattr(learned_nodes, "LEAST", 2)
-    monkeypatch.setattr(learned_nodes, "SMALL", 0)  # so few would be solved for at once
-    monkeypatch.setattr(learned_nodes, "SHARE", 10.0)
+    """Makes learners."""
+    monkeypatch.setattr(solving, "SMALL", 0)  # so few would be solved for at once
+    monkeypatch.setattr(solving, "SHARE", 10.0)
 
     def make(history, tolerance=0.0, patience=1) -> OnlineLearner:
         return OnlineLearner(
@@ -41,12 +39,15 @@ def learner(request, monkeypatch) -> Callable[..., OnlineLearner]:
             patience=patience,
         )
 
-    make.related = request.param == "random"
+    make.related, make.worded = request.param == "random", request.param == "landmarks"
     return make
 
 
 def drawn(learner, data) -> History:
-    return data.draw(histories(related=learner.related and data.draw(st.booleans())))
+    related, worded = (
+        may and data.draw(st.booleans()) for may in (learner.related, learner.worded)
+    )
+    return data.draw(histories(related=related, worded=worded))
 
 
 fixed = [HealthCheck.function_scoped_fixture]

@@ -17,7 +17,7 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.codecs.json_lines import LineBatch, LineReader, delta_of_lines
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.heads import FusedHead, OnlineHead, TargetHead
+from evergraph.online.heads import FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.line_stream import LineStream
 from mixed_tables import mixed_edges, mixed_rows, write_mixed
@@ -38,7 +38,7 @@ class Kept:
 
     columns = None
 
-    def __init__(self, head: OnlineHead | None = None) -> None:
+    def __init__(self, head: FusedHead | None = None) -> None:
         self.learner = learner() if head is None else OnlineLearner(head=head)
         self.keys: dict[str, Delta] = {}
 
@@ -352,20 +352,6 @@ def test_types_and_relations_by_hand():
     assert reader.read(b'{"node": "d", "type": 2, "size": 1}', 7).features == (2.0, 1.0)
     with pytest.raises(DataError, match="line 8: relation must be a text, not 3"):
         reader.read(b'{"edge": ["a", "b"], "relation": 3}', 8)
-
-
-@pytest.mark.parametrize("batch", [1, 9])
-def test_batches_of_relations_give_one_outcome(batch):
-    kept, whole = (Kept(FusedHead(width=16)) for _ in range(2))
-    LineStream(kept, batch=batch).take_in(written(TYPED))
-    LineStream(whole).take_in(written(TYPED))
-    learners = [kept.learner, whole.learner]
-    assert [one.status().nodes for one in learners] == [3, 3]
-    one, other = (learner.predict_proba(["a", "b", "c"])[1] for learner in learners)
-    assert torch.allclose(one, other, atol=5e-3, rtol=0)  # as far as the tolerance lets nodes move
-    plain = [{k: v for k, v in line.items() if k != "type"} for line in TYPED]
-    with pytest.raises(DataError, match=r"line 4: .*began without them"):
-        LineStream(Kept(FusedHead(width=16)), batch=batch).take_in(written(plain))
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_half_deltas_are_not_seen(given, monkeypatch):
 
 
 def test_predictions_in_parts_are_of_one_state_whatever_comes(monkeypatch):
-    monkeypatch.setattr(learner_view, "FEW", 4)
+    monkeypatch.setattr(learner_view, "NODES_PER_PART", 4)
     first, *more = growth(3, 5, each=NODES)
     one = learner()
     view = one.frozen()
@@ -250,7 +250,7 @@ def test_the_lazy_choice_is_the_greedy_one(data, nodes):
 
 
 def test_few_doubts_are_asked_for_where_few_nodes_may_be_chosen(monkeypatch):
-    monkeypatch.setattr("evergraph.online.view.suggestions.BLOCK", 1)
+    monkeypatch.setattr("evergraph.online.view.suggestions.CANDIDATES_PER_BLOCK", 1)
     graph = GrowingGraph(num_features=1)
     leaves = torch.arange(1, 21)
     edges = torch.stack([torch.zeros(20).long(), leaves])

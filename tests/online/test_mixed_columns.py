@@ -1,6 +1,5 @@
 """Columns as they are, from a file or a DataFrame into a learner, and the same rows later."""
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -54,20 +53,6 @@ def embeddings(scheme: Any) -> torch.Tensor:
         undirected=True,
     )
     return torch.nn.functional.normalize(SGC().encode(graph))
-
-
-def test_from_csv_to_predictions_in_two_commands(call, tmp_path):
-    write_mixed(tmp_path, 0, NODES)
-    out, err = call("ingest", "learner", "--nodes", "nodes.csv", "--edges", "edges.csv")
-    how = ("words, as 128 numbers", "time around", "flag for gaps", "items of lists")
-    for word in ("title", "category", *how):
-        assert word in out
-    assert not err
-    Path("ids").write_text("\n".join(IDS[:NODES]))
-    out, _ = call("predict", "learner", "ids")
-    told = {row["id"]: row["label"] for row in csv.DictReader(out.splitlines())}
-    right = [told[row["id"]] == row["label"] for row in mixed_rows(0, NODES) if row["label"]]
-    assert sum(right) / len(right) > 0.9
 
 
 @pytest.mark.parametrize("door", ["files", "frames"])

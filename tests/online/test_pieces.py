@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import MappedTensor
-from evergraph.online import identifiers, pieces
+from evergraph.online import identifiers, state_arrays
 from evergraph.online.delta import Delta
 from evergraph.online.folder import snapshot
 from evergraph.online.folder.snapshot import read_arrays, write_arrays
@@ -23,8 +23,7 @@ from evergraph.online.graph.neighbour_lists import NeighbourLists
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.identifiers import IdTable
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.pieces import Pieces, whole
-from evergraph.online.state_arrays import kind_of
+from evergraph.online.state_arrays import Pieces, kind_of, whole
 from growth import growth
 from histories import repacked
 
@@ -41,7 +40,7 @@ ARRAYS = {
 
 
 def test_the_file_is_one_that_safetensors_reads(tmp_path, monkeypatch):
-    monkeypatch.setattr(pieces, "PIECE", 16)
+    monkeypatch.setattr(state_arrays, "PIECE", 16)
     write_arrays(tmp_path / "a", ARRAYS)
     found = load_file(tmp_path / "a")
     assert found.keys() == ARRAYS.keys()
@@ -114,7 +113,7 @@ def test_lists_in_pieces_are_the_lists(entries, step):
         expected["indices"] += near
         expected["weights"] += [said[row, column] for column in near]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(neighbour_lists, "_ENTRIES", step)
+        patch.setattr(neighbour_lists, "_PER_PASS", step)
         found = lists.pieces()
         sizes = [len(piece) for piece in found["indices"]]
         assert len(sizes) >= min(len(expected["indices"]) // 10 // step, 1)
@@ -128,7 +127,7 @@ def test_lists_in_pieces_are_the_lists(entries, step):
 
 
 def test_names_in_pieces_are_the_names(monkeypatch):
-    monkeypatch.setattr(identifiers, "_BLOCK", 2)
+    monkeypatch.setattr(identifiers, "_NAMES_PER_PIECE", 2)
     table = IdTable()
     table.add(["a", 7, "größer", "", -1])
     table.remove([7])

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from evergraph.reports import collect, write_report
-from evergraph.reports.report import gallery
-from evergraph.reports.runs import grouped
+from evergraph.reports.report import gallery, write_report
+from evergraph.reports.runs import collect, grouped
 from written_runs import result_of
 from written_runs import write as write_result
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from evergraph.reports import collect
 from evergraph.reports.report import tables_of
-from evergraph.reports.runs import grouped
+from evergraph.reports.runs import collect, grouped
 from evergraph.reports.tables.record import Table, csv_text, html_table, latex, markdown
 
 
@@ -49,8 +48,6 @@ def test_the_other_tables_say_what_the_results_say(bench, tables):
     for row in csv.DictReader(io.StringIO(csv_text(tables["time"]))):
         seconds = result_of(bench, row)["seconds"]
         assert {part: 2 * float(row[part]) for part in seconds} == seconds
-    (versions,) = csv.DictReader(io.StringIO(csv_text(tables["versions"])))
-    assert versions == {"python": "3.11.7", "torch": "2.13.0", "runs": "5"}
 
 
 def test_latex_is_balanced_and_marks_the_best(tables):

@@ -7,8 +7,9 @@ import pytest
 from evergraph.core.errors import ResultsError
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
-from evergraph.reports import collect, comparison, memory_comparison, write_report
-from evergraph.reports.runs import grouped
+from evergraph.reports.report import write_report
+from evergraph.reports.runs import collect, grouped
+from evergraph.reports.tables.accuracy import comparison, memory_comparison
 from evergraph.reports.tables.record import Cell, ranked
 
 

@@ -97,7 +97,7 @@ def test_a_burst_then_the_rate(monkeypatch):
     assert [buckets.take("me"), buckets.take("me")] == [0.0, 0.5]
     now[0] += 1000  # a bucket holds no more than a burst
     assert [buckets.take("me") > 0 for _ in range(4)] == [False, False, False, True]
-    monkeypatch.setattr(module, "MOST", 3)  # callers that went are forgotten
+    monkeypatch.setattr(module, "MAX_CALLERS", 3)  # callers that went are forgotten
     for caller in ("a", "me", "you", "d"):
         buckets.take(caller)
     assert set(buckets._left) == {"me", "you", "d"}

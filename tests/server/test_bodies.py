@@ -30,8 +30,15 @@ from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.arrow import check_decoded, delta_from_arrow
 from evergraph.server.arrow_writer import arrow_from_delta
-from evergraph.server.bodies import BLOCK, LONGEST_ID, DeltaBody, PredictionsBody, UpsertBody, parse
-from evergraph.server.held_bodies import SMALL, Bodies, parsed_size
+from evergraph.server.bodies import (
+    ITEMS_PER_BLOCK,
+    LONGEST_ID,
+    DeltaBody,
+    PredictionsBody,
+    UpsertBody,
+    parse,
+)
+from evergraph.server.held_bodies import UNCOUNTED, Bodies, parsed_size
 from evergraph.server.http import ARROW, CALLER, RefusedError, status_of
 from evergraph.server.limits import Limits
 from forked import in_a_child
@@ -124,7 +131,7 @@ MANY: dict[str, Any] = {
 
 def test_a_large_body_is_read_in_blocks_as_one_is_read_at_once(monkeypatch):
     body = json.dumps(MANY).encode()
-    assert len(body) > SMALL
+    assert len(body) > UNCOUNTED
     assert parse(DeltaBody, body) == DeltaBody.model_validate_json(body)
     for wrong, said in (
         ({"nodes": [*MANY["nodes"], 1.5]}, r"nodes\[4500\]: must be a string of 1 to 1024"),
@@ -147,7 +154,9 @@ def test_a_large_body_is_read_in_blocks_as_one_is_read_at_once(monkeypatch):
 
     monkeypatch.setattr(TypeAdapter, "validate_python", noting)
     parse(PredictionsBody, json.dumps({"ids": list(range(20_500))}).encode())
-    assert sizes == [BLOCK] * (20_500 // BLOCK - 1) + [100]  # the first with the rest of the body
+    assert sizes == [ITEMS_PER_BLOCK] * (20_500 // ITEMS_PER_BLOCK - 1) + [
+        100
+    ]  # the first with the rest of the body
 
 
 def test_of_many_mistakes_one_is_found():
@@ -408,7 +417,7 @@ def test_room_comes_back_when_a_request_is_answered(monkeypatch):
                 async with bodies.of(request(40_000)):  # that may take 41 times as much
                     pytest.fail("was read")
             assert (refused.value.status, refused.value.headers) == (status, {"Retry-After": "1"})
-        async with bodies.of(request(SMALL)):
+        async with bodies.of(request(UNCOUNTED)):
             assert bodies.held == {"": 1_400_000}
         async with bodies.of(request(20_000)):  # of another caller
             assert bodies.held.total() == 1_440_000

@@ -116,7 +116,7 @@ def test_a_stream_into_a_service_and_all_predictions_out(call, service, monkeypa
     url, tokens = service
     lines = [{"node": f"n{i}", "features": [i % 2, 1], "label": "xy"[i % 2]} for i in range(7)]
     text = "".join(json.dumps(line) + "\n" for line in [*lines, {"forget": "n3"}])
-    monkeypatch.setattr("evergraph.server.client.IDS", 3)
+    monkeypatch.setattr("evergraph.server.client.MAX_IDS", 3)
     for known in (0, 8):
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
         out, _ = call("ingest", url, "-", "--batch", "3", "--token-file", str(tokens))

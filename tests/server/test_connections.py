@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 
 from evergraph.server.limits import Limits
-from evergraph.server.running import AHEAD, _allow_files
+from evergraph.server.running import MAX_AHEAD, _allow_files
 from forked import in_a_child
 from served import served
 from waiting import until
@@ -156,7 +156,7 @@ def test_what_is_sent_far_ahead_is_not_read(serve):
     line.sendall(HOLD + ASK * 50)
     until(lambda: app.held == 1)
     app.gate.set()
-    assert ended(line).count(b"HTTP/1.1 200") == 1 + AHEAD
+    assert ended(line).count(b"HTTP/1.1 200") == 1 + MAX_AHEAD
     assert app.ask().startswith(b"HTTP/1.1 200")
 
 

@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 from evergraph.core.errors import ConfigurationError, DataError, ResourceError, StoppedError
 from evergraph.server.app import create_app
 from evergraph.server.http import REQUEST_ID, without_paths
-from evergraph.server.log import AsideHandler, JsonLines, Sparing, TextLines, written_log
+from evergraph.server.log import JsonLines, TextLines, ThreadedHandler, WarningLimit, written_log
 from evergraph.server.running import bind, listen
 from evergraph.server.startup import Starting
 from forked import begun, in_a_child
@@ -125,7 +125,7 @@ def test_text_stays_on_one_line_and_names_the_request():
 
 
 def test_warnings_of_one_kind_do_not_fill_the_disk():
-    sparing = Sparing(most=3)
+    sparing = WarningLimit(most=3)
 
     def passes(level, msg, created):
         record = logging.LogRecord("evergraph.audit", level, "", 0, "%s", (msg,), None)
@@ -142,7 +142,7 @@ def test_warnings_of_one_kind_do_not_fill_the_disk():
 
 def test_a_pipe_that_nobody_empties_holds_up_nobody():
     read, write = os.pipe()
-    handler = AsideHandler(open(write, "w"), places=100)  # noqa: SIM115, PTH123
+    handler = ThreadedHandler(open(write, "w"), places=100)  # noqa: SIM115, PTH123
     began = time.monotonic()
     for number in range(2000):  # more than the pipe holds, and the queue
         handler.handle(logging.LogRecord("x", 20, "", 0, f"{number} {'.' * 100}", (), None))

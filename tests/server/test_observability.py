@@ -75,7 +75,7 @@ def test_refused_tokens_are_counted(serve):
 
 
 def test_a_folder_as_it_is_told():
-    told = {name: value for name, (_, value) in folder_gauges(FRESH, now=100.0).items()}
+    told = {name: value for name, _, value in folder_gauges(FRESH, now=100.0)}
     assert (told["replay_deltas"], told["stopped_seconds"]) == (3, 0)
     assert "snapshot_age_seconds" not in told
     busy = replace(
@@ -87,7 +87,7 @@ def test_a_folder_as_it_is_told():
         set_aside=2,
         snapshot_error="the disk is full",
     )
-    told = {name: value for name, (_, value) in folder_gauges(busy, now=100.0).items()}
+    told = {name: value for name, _, value in folder_gauges(busy, now=100.0)}
     assert (told["snapshot_age_seconds"], told["snapshot_duration_seconds"]) == (60.0, 0.5)
     assert (told["replay_seconds"], told["stopped_seconds"]) == (2.5, 10.0)
     assert (told["set_aside_total"], told["snapshot_failed"]) == (2, 1)

@@ -181,7 +181,7 @@ def test_refused_tokens_are_written_down_and_who_guesses_is_slowed(serve, caplog
     assert set(told[:20]) == {401}
     assert 429 in told
     lines = [record for record in caplog.records if record.name == "evergraph.audit"]
-    assert [record.facts["in_this_minute"] for record in lines] == [1, 2, 3, 4, 5, 10]
+    assert len(lines) == 41  # one of them for what a token may not do
     assert lines[0].facts["address"] == "testclient"
     assert lines[0].facts["reason"] == "unknown token"
     assert not any(guessed[8:] in record.getMessage() for record in lines)

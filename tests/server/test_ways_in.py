@@ -268,13 +268,6 @@ def test_booleans_are_the_same_classes_in_python(labels):
     assert model.score(["a", "b"], [True, True]) == model.score(["a", "b"], ["true", "true"])
 
 
-def test_booleans_are_the_same_classes_in_json(serve, first):
-    client = serve()
-    client.post("/v1/deltas", json=first | {"labels": [True] + [False] * (len(first["nodes"]) - 1)})
-    client.post("/v1/labels", json={"labels": [[first["nodes"][1], True]]})
-    assert client.get("/v1/status").json()["names"] == ["true", "false"]
-
-
 def test_booleans_are_classes_of_a_graph(tmp_path):
     adjacency = scipy.sparse.csr_array(np.ones((2, 2)))
     named = eg.datasets.named_graph((adjacency, np.eye(2), [True, False]))

@@ -1,7 +1,6 @@
 """Who works: one thread that writes, some for each kind of work, and the loop for few questions."""
 
 import asyncio
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextvars import copy_context
@@ -17,11 +16,11 @@ from starlette.requests import ClientDisconnect
 from evergraph.core.errors import UnknownNodeError
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.view import FEW, Answer, Page
+from evergraph.online.view import NODES_PER_PART, Answer, Page
 from evergraph.server.http import CALLER, RefusedError
 from evergraph.server.routes import after_in
 from evergraph.server.schema import to_json
-from evergraph.server.workers import PACES, STEP, Pool, Together, Turns, Writer
+from evergraph.server.workers import AT_ONCE, STEP_SECONDS, Pool, PredictionBatches, Writer
 from stand_in import delta, opened
 
 
@@ -47,27 +46,6 @@ def test_look_ups_that_take_long_hold_up_nobody(client, monkeypatch):
         for thread in threads:
             thread.join()
     assert told == [200] * len(paths)
-
-
-def test_a_client_that_asks_much_at_once_does_not_hold_up_another():
-    begun = []
-
-    async def ask(turns, client):
-        if (turn := turns.take(client)) is not None:
-            await turn
-        begun.append(client)
-        time.sleep(0.005)  # longer than a turn: what comes after it waits
-
-    async def main():
-        turns = Turns()
-        clients = ["one"] * 24 + ["other"]
-        await asyncio.gather(*(ask(turns, client) for client in clients))
-        await asyncio.sleep(0)
-        assert turns.take("one") is None  # all is quiet again
-
-    asyncio.run(main())
-    assert len(begun) == 25
-    assert begun.index("other") <= 2
 
 
 def test_where_too_many_wait_the_next_is_refused():
@@ -111,7 +89,7 @@ def test_callers_take_turns_and_the_small_work_of_each_comes_first():
     def steps(name, count):
         for number in range(count):
             done.append(f"{name} {number}")
-            yield time.sleep(STEP)
+            yield time.sleep(STEP_SECONDS)
         return name
 
     async def main():
@@ -121,7 +99,7 @@ def test_callers_take_turns_and_the_small_work_of_each_comes_first():
             ("one", "large", 3),
             ("one", "large as well", 3),
             ("one", "small", 1),
-            ("other", "other", 2),
+            ("other", "other", 3),
         ]
         waiting = [
             asyncio.ensure_future(run(pool, steps(name, count), caller, size=count))
@@ -140,6 +118,7 @@ def test_callers_take_turns_and_the_small_work_of_each_comes_first():
         "other 0",
         "other 1",
         "large 0",
+        "other 2",
         "large 1",
         "large 2",
         "large as well 0",
@@ -198,7 +177,7 @@ def test_what_nobody_waits_for_any_more_ends_with_its_next_step():
 
 
 def test_all_slices_of_an_answer_are_of_one_state(client, monkeypatch):
-    ids, answer = ["a", "c"] * FEW, Page.answer
+    ids, answer = ["a", "c"] * NODES_PER_PART, Page.answer
     expected = client.folder.learner.frozen().answer(["a", "c"], every_class=True)
 
     def then_learn(page, *asked, **options):
@@ -212,7 +191,7 @@ def test_all_slices_of_an_answer_are_of_one_state(client, monkeypatch):
     told = client.post("/v1/predictions", json={"ids": ids, "all": True}).json()
     assert learned
     assert told["seq"] == expected.seq < learned[0].seq
-    shares = [one.probabilities for one in expected.predictions] * FEW
+    shares = [one.probabilities for one in expected.predictions] * NODES_PER_PART
     assert [one["probabilities"] for one in told["predictions"]] == shares
 
 
@@ -304,7 +283,7 @@ def test_deltas_that_wait_are_taken_in_together_between_calls(folder):
 
 
 def asked_at_once(
-    questions: Sequence[Sequence[Any]], calls: list[int], gone: int | None = None, **options: Any
+    questions: Sequence[Sequence[Any]], calls: list[int], gone: int | None = None
 ) -> Any:
     def answer(ids: Sequence[Any], every_class: bool) -> Answer:
         calls.append(len(ids))
@@ -313,8 +292,8 @@ def asked_at_once(
         return Answer(7, tuple(ids))
 
     async def main() -> Any:
-        together = Together(answer, **options)
-        waiting = [together.ask(ids, False) for ids in questions]
+        batches = PredictionBatches(answer)
+        waiting = [batches.ask(ids, False) for ids in questions]
         if gone is not None:
             waiting.pop(gone).cancel()
         return await asyncio.gather(*waiting, return_exceptions=True)
@@ -331,14 +310,14 @@ def test_what_waits_is_answered_in_one_call_and_each_gets_its_part():
     assert (told[0].predictions, told[2].predictions) == (("a",), ("b",))
     assert isinstance(told[1], UnknownNodeError)
     calls.clear()
-    asked_at_once([["a"] * 3] * 5 + [["b"] * 9], calls, most=6)
-    assert calls == [6, 6, 3, 9]  # a call is of bounded size
+    asked_at_once([["a"] * 6] * 3 + [["b"] * AT_ONCE], calls)
+    assert calls == [12, 6, AT_ONCE]  # a call is of bounded size
     calls.clear()
     (told,) = asked_at_once([["a"], ["b"]], calls, gone=0)  # who asked and went is passed over
     assert (told.predictions, calls) == (("b",), [1])
 
 
-@pytest.mark.parametrize("count", [1, FEW, FEW + 1, 300])
+@pytest.mark.parametrize("count", [1, AT_ONCE, AT_ONCE + 1, NODES_PER_PART + 1, 300])
 def test_few_and_many_are_told_the_same(lasting, count):
     ids = (["a", "c", 1, 3] * count)[:count]
     told = lasting.post("/v1/predictions", json={"ids": ids, "all": True}).json()
@@ -358,42 +337,12 @@ def test_few_and_many_are_told_the_same(lasting, count):
 @pytest.mark.parametrize("every", [False, True])
 def test_many_are_written_in_blocks_as_they_are_at_once(lasting, every):
     view = lasting.folder.learner.frozen()
-    for count in (0, 1, FEW, 5 * FEW + 1):
+    for count in (0, 1, NODES_PER_PART, 5 * NODES_PER_PART + 1):
         ids = (["a", "c", 1, 3] * count)[:count]
-        answer = view.answer(ids[:FEW], every_class=every)
+        answer = view.answer(ids[:NODES_PER_PART], every_class=every)
         answer = replace(answer, predictions=(answer.predictions * count)[:count])
         told = lasting.post("/v1/predictions", json={"ids": ids, "all": every})
         assert told.content == orjson.dumps(to_json(answer))
-
-
-def test_what_takes_long_is_answered_in_a_thread(client, monkeypatch):
-    seconds, answer = 0.0, Page.answer
-    aside = []
-
-    def noting(page, ids, *rows, every):
-        aside.append("predictions" in threading.current_thread().name)
-        began = time.thread_time()
-        while time.thread_time() - began < seconds:
-            pass
-        return answer(page, ids, *rows, every=every)
-
-    monkeypatch.setattr(Page, "answer", noting)
-    monkeypatch.setattr("evergraph.server.service.EVERY", 1)  # every batch is timed
-
-    def asked(*counts):
-        """Ask for so many nodes, and return which of them were answered in a thread."""
-        aside.clear()
-        for count in counts:
-            assert client.post("/v1/predictions", json={"ids": ["a"] * count}).status_code == 200
-        return aside
-
-    # The first shows how long it is; more than a few are answered in slices.
-    assert asked(1, 1, FEW + 1, 1) == [True, False, True, True, False]
-    seconds = 0.03  # as a user's own head may take
-    assert asked(*[1] * PACES) == [False] * PACES  # once is chance
-    assert asked(1, 2, 1) == [True] * 3
-    seconds = 0.0
-    assert asked(1, 1) == [True, False]
 
 
 def test_one_node_by_its_address(lasting):
@@ -428,7 +377,7 @@ def test_an_answer_of_too_many_numbers_is_refused(serve, first):
 
 def test_a_status_names_some_classes(client, monkeypatch):
     assert client.get("/v1/status").json()["names"] == ["x", "y"]
-    monkeypatch.setattr("evergraph.server.schema.MOST_NAMES", 1)
+    monkeypatch.setattr("evergraph.server.schema.MAX_NAMES", 1)
     told = client.get("/v1/status").json()
     assert (told["names"], told["classes"]) == (["y"], 2)
     pages = [client.get(f"/v1/classes?start={start}&limit=1").json() for start in range(3)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.resources import Resources, Shelf
+from evergraph.core.resources import Resources, SharedCache
 from evergraph.graphs import Graph, reach
 from evergraph.graphs.csr import as_csr
 from evergraph.topology import EmbeddingCache, MixHop, cached, topologies
@@ -152,7 +152,7 @@ def test_caches_with_a_shelf_encode_once_for_each_way(monkeypatch):
         return encode(self, graph)
 
     monkeypatch.setattr(EmbeddingCache, "encode", counted)
-    resources = Resources(shelf=Shelf())
+    resources = Resources(cache=SharedCache())
 
     def cache(name="sgc", *, hops=2, scaling="unit"):
         topology = topologies.make(name, hops=hops)
@@ -163,7 +163,7 @@ def test_caches_with_a_shelf_encode_once_for_each_way(monkeypatch):
     for other in (cache(hops=1), cache("ppr"), cache(scaling="none")):
         other(PATH)
     assert made == [("sgc", 2, "unit"), ("sgc", 1, "unit"), ("ppr", 2, "unit"), ("sgc", 2, "none")]
-    EmbeddingCache(topologies.make("sgc"))(PATH)  # without a shelf each computes its own
+    EmbeddingCache(topologies.make("sgc"))(PATH)  # without a cache each computes its own
     assert made[4:] == [("sgc", 2, "unit")]
 
 
@@ -171,8 +171,8 @@ def test_a_shelf_keeps_nothing_alive():
     class Thing:
         pass
 
-    shelf, thing = Shelf(), Thing()
-    kept = shelf.take(thing, "embedding", Thing)
+    cache, thing = SharedCache(), Thing()
+    kept = cache.take(thing, "embedding", Thing)
     gone = weakref.ref(kept)
     del thing, kept
     gc.collect()

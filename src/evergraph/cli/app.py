@@ -95,7 +95,7 @@ def extra_arguments(command: str, extra: Sequence[str]) -> ConfigurationError:
 # In the order in which --help lists them, each with the module that defines NAME_command.
 COMMANDS = {
     "run": "run_command",
-    "bench": "run_command",
+    "bench": "bench_command",
     "info": "graph_commands",
     "plan": "run_command",
     "import": "graph_commands",

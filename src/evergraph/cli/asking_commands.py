@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evergraph.cli import options
-from evergraph.cli.inputs import read_ids
+from evergraph.cli.inputs import TableOptions, read_ids, with_shared_options
 from evergraph.cli.learner_target import Target, opened
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import spinner
-from evergraph.cli.table_options import TableOptions, with_shared_options
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import require
 from evergraph.core.plugins import load_plugins
@@ -120,7 +119,7 @@ def _asked_about(
     deltas = read_deltas(*tables, columns=learner.columns(), integers=integers)
     if not learner.status()["relations"]:
         deltas = deltas.without_relations()
-    deltas, _ = learner.unknown(deltas)
+    learner.check(deltas)
     unknown = pa.nulls(len(deltas.nodes), deltas.labels.type)
     whole = replace(deltas, labels=unknown, batch=max(len(deltas.nodes), 1))
     delta = next(iter(whole), Delta())

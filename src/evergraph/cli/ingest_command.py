@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from evergraph.cli import inputs, options
-from evergraph.cli.inputs import arriving_lines, parse_columns, read_ids, seconds_of
+from evergraph.cli.inputs import (
+    TableOptions,
+    arriving_lines,
+    parse_columns,
+    read_ids,
+    seconds_of,
+    with_shared_options,
+)
 from evergraph.cli.learner_target import opened
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, stops_with
 from evergraph.cli.progress import StageProgress, spinner
-from evergraph.cli.table_options import TableOptions, with_shared_options
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.notices import say
@@ -270,6 +276,7 @@ def _ingest(
         columns = receiver.columns()
         deltas = read_deltas(*tables, columns=columns, **reading)
     from evergraph.online.delta import is_empty
+    from evergraph.online.view.page import CHANCE
     from evergraph.tables.fitting import say_few
     from evergraph.tables.scheme import Scheme
 
@@ -286,7 +293,7 @@ def _ingest(
         if tables[1] is not None:
             both_ways = learner.status()["undirected"]
             deltas = deltas.without_repeats(repeated, both_ways=both_ways)
-        deltas, counts["known_edges"] = learner.unknown(deltas)
+        learner.check(deltas)
         if deltas.features is not None and deltas.nodes:  # an empty table has no columns to fix
             learner.keep_columns(deltas.scheme)
         for done, delta in enumerate(deltas, start=1):
@@ -303,6 +310,8 @@ def _ingest(
         known = {name: status[name] for name in ("nodes", "edges", "classes")}
         if status.get("metric", "accuracy") != "accuracy":
             known |= {name: status[name] for name in ("metric", "accuracy")}
+        if status.get("better_than_chance") is False:
+            say(tables[0] or tables[1], CHANCE)
     first = deltas.scheme is not None and not isinstance(columns, Scheme)
     if deltas.scheme is not None and first:
         say_few(tables[0], len(deltas.nodes), deltas.scheme)

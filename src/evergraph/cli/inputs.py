@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import csv
+import inspect
 import io
 import os
 import re
@@ -11,9 +12,11 @@ import select
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
 
 import typer
 
@@ -69,52 +72,109 @@ LONGEST = 1 << 26  # bytes of a line
 _UNITS = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0}
 
 
-def tables_of(
-    nodes: str | None,
-    edges: str | None,
-    *,
-    database: str | None = None,
-    delimiter: str = ",",
-    decimal: str = ".",
-    encoding: str = "utf-8",
-    pipe: str | None = None,
-    names: ColumnNames | None = None,
-) -> tuple[Source | None, Source | None]:
-    """Return the sources of tables: files, pipes, or queries if a database is given.
+def _column(name: str, what: str) -> Any:
+    return typer.Option(f"--{name}", metavar="COLUMN", help=f"Column {what} (default: {name}).")
 
-    pipe: what a pipe, or - for standard input, holds; names: the user's names of columns.
 
-    >>> tables_of("n.csv", None, delimiter=";")
-    (CsvTable(path=PosixPath('n.csv'), delimiter=';', decimal='.', encoding='utf-8'), None)
-    """
-    from evergraph.tables.names import of_edges, of_nodes
-    from evergraph.tables.sources import CsvTable, Query, Renamed, named, table_at
+@dataclass(frozen=True)
+class ColumnOptions:
+    """The user's names of columns."""
 
-    pipe = pipe or "csv"
-    check_choice("--format", pipe, ("csv", "parquet"))
-    if nodes == edges == "-":
-        raise ConfigurationError("only one table can be read from standard input, not both")
-    usual = (delimiter, decimal, encoding) == (",", ".", "utf-8")
-    found: list[Source | None] = []
-    texts = 0
-    for text, called in ((nodes, of_nodes(names or {})), (edges, of_edges(names or {}))):
-        if text is None:
-            found.append(None)
+    id_column: Annotated[str | None, _column("id", "of node ids")] = None
+    label_column: Annotated[str | None, _column("label", "of labels")] = None
+    source_column: Annotated[str | None, _column("source", "where edges begin")] = None
+    target_column: Annotated[str | None, _column("target", "where edges end")] = None
+    weight_column: Annotated[str | None, _column("weight", "of edge weights")] = None
+
+    @property
+    def names(self) -> ColumnNames:
+        """The names that were given, by ours."""
+        ours = ("id", "label", "source", "target", "weight")
+        given = {name: getattr(self, f"{name}_column") for name in ours}
+        return cast("ColumnNames", {ours: theirs for ours, theirs in given.items() if theirs})
+
+
+@dataclass(frozen=True)
+class TableOptions(ColumnOptions):
+    """The user's names of columns, and how a CSV is written."""
+
+    delimiter: Annotated[str, typer.Option(help="Column separator of a CSV, such as ;.")] = ","
+    decimal: Annotated[str, typer.Option(help="Decimal mark of a CSV: . or ,")] = "."
+    encoding: Annotated[str, typer.Option(help="Encoding of a CSV, such as latin-1.")] = "utf-8"
+
+    def tables(
+        self,
+        nodes: str | None,
+        edges: str | None,
+        *,
+        database: str | None = None,
+        pipe: str | None = None,
+    ) -> tuple[Source | None, Source | None]:
+        """Return the tables of nodes and of edges: files, pipes, or queries of a database.
+
+        pipe: what a pipe, or - for standard input, holds.
+
+        >>> TableOptions(delimiter=";").tables("n.csv", None)
+        (CsvTable(path=PosixPath('n.csv'), delimiter=';', decimal='.', encoding='utf-8'), None)
+        """
+        from evergraph.tables.names import of_edges, of_nodes
+        from evergraph.tables.sources import CsvTable, Query, Renamed, named, table_at
+
+        pipe = pipe or "csv"
+        check_choice("--format", pipe, ("csv", "parquet"))
+        if nodes == edges == "-":
+            raise ConfigurationError("only one table can be read from standard input, not both")
+        written = (self.delimiter, self.decimal, self.encoding)
+        usual = written == (",", ".", "utf-8")
+        found: list[Source | None] = []
+        texts = 0
+        for text, called in ((nodes, of_nodes(self.names)), (edges, of_edges(self.names))):
+            if text is None:
+                found.append(None)
+                continue
+            table: Any = table_at(text) if database is None else Query.of(database, text)
+            if database is None and is_pipe(text):
+                table = _copied(text, f".{pipe}")
+            is_csv = isinstance(table, Path) and table.suffix != ".parquet"
+            texts += is_csv
+            read = CsvTable(table, *written) if is_csv and not usual else table
+            if database is None and is_pipe(text):
+                read = Renamed(read, called=text)
+            found.append(named(read, called))
+        if not usual and not texts:
+            raise ConfigurationError(
+                "--delimiter, --decimal and --encoding need a CSV table: none is given"
+            )
+        return found[0], found[1]
+
+
+def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Spread each parameter of a command that is a record of options into these options."""
+    hints = get_type_hints(command, include_extras=True)
+    records: dict[str, Any] = {n: kind for n, kind in hints.items() if is_dataclass(kind)}
+    parameters = []
+    for parameter in inspect.signature(command).parameters.values():
+        if (record := records.get(parameter.name)) is None:
+            parameters.append(parameter.replace(annotation=hints[parameter.name]))
             continue
-        table: Any = table_at(text) if database is None else Query.of(database, text)
-        if database is None and is_pipe(text):
-            table = _copied(text, f".{pipe}")
-        is_csv = isinstance(table, Path) and table.suffix != ".parquet"
-        texts += is_csv
-        read = CsvTable(table, delimiter, decimal, encoding) if is_csv and not usual else table
-        if database is None and is_pipe(text):
-            read = Renamed(read, called=text)
-        found.append(named(read, called))
-    if not usual and not texts:
-        raise ConfigurationError(
-            "--delimiter, --decimal and --encoding need a CSV table: none is given"
-        )
-    return found[0], found[1]
+        options = get_type_hints(record, include_extras=True)
+        parameters += [
+            parameter.replace(name=each.name, annotation=options[each.name], default=each.default)
+            for each in fields(record)
+        ]
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        made = {
+            name: record(**{each.name: given.pop(each.name) for each in fields(record)})
+            for name, record in records.items()
+        }
+        command(**given, **made)
+
+    del called.__wrapped__
+    called.__annotations__ = {each.name: each.annotation for each in parameters}
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return called
 
 
 def is_pipe(text: str) -> bool:

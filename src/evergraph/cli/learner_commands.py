@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evergraph.cli import inputs, options
+from evergraph.cli.inputs import TableOptions, with_shared_options
 from evergraph.cli.learner_target import is_learner, opened
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import spinner
-from evergraph.cli.table_options import TableOptions, with_shared_options
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import require
 from evergraph.core.plugins import load_plugins

@@ -89,10 +89,8 @@ class _InFolder:
     def edges_beyond(self, *dump: Any) -> EdgesBeyond:
         return self._folder.learner.edges_beyond(*dump)
 
-    def unknown(self, deltas: TableDeltas) -> tuple[TableDeltas, int]:
-        learner = self._folder.learner
-        deltas.check_known(learner.knows_nodes)  # raises if an edge leads to an unknown node
-        return deltas.without_known_edges(learner.knows_edges)
+    def check(self, deltas: TableDeltas) -> None:
+        deltas.check_known(self._folder.learner.knows_nodes)
 
     def upsert(self, delta: Delta) -> dict[str, Any]:
         done = self._folder.upsert(delta)

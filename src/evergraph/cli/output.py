@@ -5,49 +5,24 @@ Printing does not fail on a limited terminal: characters that it lacks are repla
 
 from __future__ import annotations
 
-import codecs
 import json
 import os
 import sys
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
 import typer
 
-SIGNS = {"±": "+/-", "…": "...", "·": "-", "\u2013": "-", "\u2014": "-", "\u00d7": "x"}
 WORDS = ("all data", "failed")  # that may occur in a column of numbers
 PROSE = 24  # characters; sentences are hard to read in a narrower column
 
 
-def plain(text: str) -> str:
-    """Return the closest ASCII form of a text."""
-
-    def in_ascii(sign: str) -> str:
-        if sign.isascii() or sign in SIGNS:
-            return SIGNS.get(sign, sign)
-        name = unicodedata.name(sign, "")
-        if name.startswith("BOX DRAWINGS"):
-            # A name with "and" tells of lines that meet.
-            return "+" if " AND " in name else "|" if "VERTICAL" in name else "-"
-        letters = unicodedata.normalize("NFKD", sign).encode("ascii", "ignore").decode()
-        return letters or "?"
-
-    return "".join(map(in_ascii, text))
-
-
 def never_fail() -> None:
     """Make stdout and stderr replace characters that they cannot encode, instead of raising."""
-
-    def replace(error: UnicodeError) -> tuple[str, int]:
-        assert isinstance(error, UnicodeEncodeError)
-        return plain(error.object[error.start : error.end]), error.end
-
-    codecs.register_error("evergraph.plain", replace)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="evergraph.plain")
+            stream.reconfigure(errors="replace")
 
 
 def say(text: str = "", *, err: bool = False) -> None:
@@ -83,9 +58,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
     from rich.table import Table
 
     console = Console()
-    # Replaced before layout: longer replacements would break the alignment.
-    told = str if console.encoding.startswith("utf") else plain
-    head, body = [told(column) for column in columns], [[told(c) for c in row] for row in rows]
+    head, body = list(columns), [list(row) for row in rows]
     numeric = [
         place > 0 and all(row[place][:1] in "-0123456789" or row[place] in WORDS for row in body)
         for place in range(len(head))
@@ -101,7 +74,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
         console = Console(width=_needed(widest))  # a log has no width to wrap at
     keys = [*numeric[:-1], True].index(True) or 1  # names before the first number
     for part in _parts(least, keys, console.width):
-        table = Table(title=told(title) or None, title_justify="left")
+        table = Table(title=title or None, title_justify="left")
         for place, width in zip(part, _fitted(part, widest, least, console.width), strict=True):
             side: Literal["right", "left"] = "right" if numeric[place] else "left"
             table.add_column(head[place], justify=side, width=width, overflow="fold")

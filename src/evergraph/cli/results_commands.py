@@ -48,7 +48,9 @@ def report_command(
     if out is not None:
         raise ConfigurationError(f"--out is for a learner's folder, and {folder} is none")
     require("matplotlib", extra="report", why="evergraph report")
-    from evergraph.reports import collect, comparison, memory_comparison, write_report
+    from evergraph.reports.report import write_report
+    from evergraph.reports.runs import collect
+    from evergraph.reports.tables.accuracy import comparison, memory_comparison
 
     runs = collect(folder)
     check_writable(folder)
@@ -111,8 +113,7 @@ def found_trials(
     typed: str, folder: Path | None, testing: str | None, averaging: str | None
 ) -> dict[Place, Trials]:
     """Return the trials of a folder, or of a method in it, by dataset and setting."""
-    from evergraph.reports import collect
-    from evergraph.reports.runs import RESULT, way_of
+    from evergraph.reports.runs import RESULT, collect, way_of
     from evergraph.reports.trials import trials_of
 
     where = Path(typed) if folder is None else folder

@@ -137,7 +137,7 @@ def check_answers(ray: ModuleType) -> None:
         )
 
 
-class Patience:
+class HealthCheck:
     """Health check of a cluster's head machine, for use while waiting.
 
     ``look`` is called often; it checks every ``LOOK_SECONDS`` and raises after ``FAILED_LOOKS`` failed
@@ -164,7 +164,7 @@ def awaited(ray: ModuleType, future: Future[Any]) -> Any:
 
     There is no time-out, however slow a link is: interrupting the wait would restart the transfer.
     """
-    patience = Patience(ray)
+    patience = HealthCheck(ray)
     while not wait([future], timeout=LOOK_SECONDS).done:
         patience.look()
     return future.result()

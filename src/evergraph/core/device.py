@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -38,8 +39,7 @@ def _work_alone() -> None:
         torch._C._set_mkldnn_enabled(False)
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_work_alone)
+os.register_at_fork(after_in_child=_work_alone)
 
 
 @contextmanager
@@ -61,12 +61,6 @@ def peak_rss_bytes() -> int:
     if STATUS.exists():  # getrusage would include the parent process
         line = next(x for x in STATUS.read_text().splitlines() if x.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024
-    try:
-        import resource
-    except ImportError:  # Windows
-        import psutil
-
-        return int(getattr(psutil.Process().memory_info(), "peak_wset", 0))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak if sys.platform == "darwin" else peak * 1024)
 
@@ -109,24 +103,17 @@ def fixed_sums() -> Iterator[None]:
         _SHARED.reset(before)
 
 
-def threads_for(work: int, available: int) -> int:
-    """Return how many of the available threads to use for ``work`` multiplications.
+def worthwhile_threads(work: int | None) -> AbstractContextManager[None]:
+    """Return a context in which torch has as many threads as work of this size is worth.
 
     It depends only on sizes, never on time: the last bits of a sum may depend on the number of
     threads.
 
-    >>> threads_for(10_000, 8), threads_for(120_000_000, 8), threads_for(10**10, 8)
-    (1, 2, 8)
-    """
-    return min(available, max(1, work // WORK_A_THREAD))
-
-
-def worthwhile_threads(work: int | None) -> AbstractContextManager[None]:
-    """Return a context in which torch has as many threads as work of this size is worth.
-
     work: multiplications per operation; None if unknown, which keeps all threads.
     """
-    return exactly_threads(None if work is None else threads_for(work, torch.get_num_threads()))
+    if work is None:
+        return exactly_threads(None)
+    return exactly_threads(min(torch.get_num_threads(), max(1, work // WORK_A_THREAD)))
 
 
 def sums_by(threads: int | None) -> AbstractContextManager[None]:

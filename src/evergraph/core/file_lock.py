@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -50,16 +51,15 @@ class FileLock(Closing):
     ``process 4711``. wait: wait for the other process instead.
 
     Attributes:
-        holds: whether there is a lock. There is none if the system has no ``flock`` (Windows) or
-            the file system cannot lock (some network drives): the caller decides whether to
-            continue.
+        holds: whether there is a lock. There is none if the file system cannot lock, as some
+            network drives: the caller decides whether to continue.
     """
 
     def __init__(
         self, path: Path, refusal: Callable[[str], Exception], *, wait: bool = False
     ) -> None:
         # A file object, not a descriptor: it is also closed if the lock is never released.
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._file = os.fdopen(handle, "r+b", buffering=0)
         self.path = path
         try:
@@ -79,18 +79,8 @@ class FileLock(Closing):
 
     def _holder(self) -> str:
         number = self._file.read(_WIDTH + 1).decode("ascii", "replace").strip()
-        if number == str(os.getpid()):
-            return f"process {number} (this one)"
-        if not number.isdigit() or is_running(int(number)):
-            return f"process {number or 'unknown'}"
-        # It has ended, and a process that it forked outside Python still holds the lock.
-        who = "a process"
-        for place in Path("/proc").glob("[0-9]*/fd/*"):  # as far as Linux reports them
-            with suppress(OSError):
-                if place.samefile(self.path) and place.parts[2] != str(os.getpid()):
-                    who = f"process {place.parts[2]}"
-                    break
-        return f"{who}, started by process {number}, which has ended"
+        own = " (this one)" if number == str(os.getpid()) else ""
+        return f"process {number or 'unknown'}{own}"
 
 
 # Locks of this process. A forked child must close its copies: otherwise it would keep the lock
@@ -105,19 +95,7 @@ def _let_go() -> None:
         lock.close()
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_let_go)
-
-
-def is_running(process: int) -> bool:
-    """Return whether a process with this id exists."""
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:  # another user's process
-        pass
-    return True
+os.register_at_fork(after_in_child=_let_go)
 
 
 def is_held(path: Path) -> bool:
@@ -137,10 +115,6 @@ def is_held(path: Path) -> bool:
 
 def _lock(handle: int, *, wait: bool, shared: bool = False) -> bool:
     """Take the lock; return whether locking is supported; raise if another process has it."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        return False
     kind = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
     for again in (True, False):
         try:
@@ -186,7 +160,7 @@ def remove_left(path: Path) -> None:
 def one_at_a_time(folder: Path) -> Iterator[None]:
     """Lock a folder against other processes; the system releases the lock of a dead process.
 
-    Where files cannot be locked, as on Windows, this does nothing.
+    Where the file system cannot lock, as some network drives, this does nothing.
     """
 
     def refusal(_: str) -> DataError:

@@ -28,7 +28,7 @@ ARRAY_SHARE = 0.25
 WORK_SHARE = 0.5
 
 
-class Shelf:
+class SharedCache:
     """Cache of values derived from an object, which lives as long as the object.
 
     ``saved``: seconds that making values took which were then taken again.
@@ -61,13 +61,13 @@ class Resources:
         engine: runs work that can be split into blocks.
         on_gpu: the most bytes of graphs and embeddings on a GPU; by default its free memory. 0
             keeps them in main memory, and only training batches go to the GPU.
-        shelf: cache shared by learners that run together; None if each computes its own values.
+        cache: cache shared by learners that run together; None if each computes its own values.
     """
 
     memory_limit: int | None = None
     scratch: Path | None = None
     engine: Engine = field(default_factory=LocalEngine)
-    shelf: Shelf | None = None
+    cache: SharedCache | None = None
     on_gpu: int | None = None
 
     @property

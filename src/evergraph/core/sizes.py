@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import resource
 import shutil
 import sys
 from collections.abc import Iterator
@@ -71,14 +72,11 @@ def free_memory() -> int:
     import psutil
 
     found = [int(psutil.virtual_memory().available), *_left_to_groups()]
-    if sys.platform != "win32":
-        import resource
-
-        held = psutil.Process().memory_info()
-        for kind, name in ((resource.RLIMIT_AS, "vms"), (resource.RLIMIT_DATA, "data")):
-            limit = resource.getrlimit(kind)[0]
-            if limit != resource.RLIM_INFINITY and hasattr(held, name):
-                found.append(int(limit) - int(getattr(held, name)))
+    held = psutil.Process().memory_info()
+    for kind, name in ((resource.RLIMIT_AS, "vms"), (resource.RLIMIT_DATA, "data")):
+        limit = resource.getrlimit(kind)[0]
+        if limit != resource.RLIM_INFINITY and hasattr(held, name):
+            found.append(int(limit) - int(getattr(held, name)))
     return max(min(found), 0)
 
 

@@ -36,11 +36,8 @@ def written_aside(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Flush the names in a folder to disk; Windows and some file systems do not support it."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # Windows
-        return
+    """Flush the names in a folder to disk; some file systems do not support it."""
+    handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:

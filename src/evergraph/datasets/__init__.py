@@ -1,7 +1,7 @@
 """Graphs by name or by path."""
 
+from evergraph.datasets.adapters import NamedGraph, as_graph, named_graph
 from evergraph.datasets.base import Dataset, Facts, datasets, default_cache
-from evergraph.datasets.doors import NamedGraph, as_graph, named_graph
 from evergraph.datasets.joined import Joined, join, join_domains
 from evergraph.datasets.loading import load
 from evergraph.datasets.ogb import Arxiv, Papers, Products

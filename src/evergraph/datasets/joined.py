@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,17 +17,13 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.seeding import seeded
 from evergraph.datasets.base import Dataset, datasets
 from evergraph.datasets.loading import load
+from evergraph.datasets.wordnet import truncated_svd
 from evergraph.graphs import UNLABELLED, Graph
-from evergraph.graphs.csr import as_csr, as_scipy, densify, take_rows
+from evergraph.graphs.csr import as_csr, as_scipy
 from evergraph.graphs.disjoint import disjoint_union
 
 Align = Literal["svd", "projection"]
 ALIGNS: tuple[str, ...] = get_args(Align)
-
-# Up to this width, computing all directions from the products of columns is cheaper than computing
-# the strongest few iteratively.
-MOST_COLUMNS = 2048
-CELLS = 1 << 24  # processed at a time
 Classes = Literal["own", "shared"]
 CLASSES: tuple[str, ...] = get_args(Classes)
 
@@ -40,7 +35,7 @@ def aligned(features: Tensor, *, width: int, align: Align = "svd", seed: int = 0
         features: dense or ``torch.sparse_csr``.
         width: new width; if there are fewer directions, the last columns are 0.
         align: ``svd``, the strongest directions, or ``projection``, a random one.
-        seed: seed of the projection.
+        seed: seed of what is drawn at random.
 
     >>> square = torch.tensor([[3.0, 4.0, 0.0], [6.0, 8.0, 0.0]])  # one direction
     >>> aligned(square, width=2).abs().round(decimals=4)
@@ -51,11 +46,12 @@ def aligned(features: Tensor, *, width: int, align: Align = "svd", seed: int = 0
     check_choice("align", align, ALIGNS)
     dims = features.shape[1]
     if align == "projection":
-        return _product(features, projection(dims, width, seed=seed))
+        return features @ projection(dims, width, seed=seed)
     kept = min(width, *features.shape)
     found = torch.zeros(features.shape[0], width)
     if kept:
-        found[:, :kept] = _product(features, directions(features, kept))
+        generator = seeded(seed, "directions")
+        found[:, :kept] = truncated_svd(as_scipy(as_csr(features)), dims=kept, generator=generator)
     return found
 
 
@@ -64,50 +60,6 @@ def projection(dims: int, width: int, *, seed: int) -> Tensor:
     drawn = torch.randint(2, (dims, width), generator=seeded(seed, "projection", dims, width))
     signs: Tensor = (2 * drawn - 1).float()
     return signs / math.sqrt(width)
-
-
-def directions(features: Tensor, count: int) -> Tensor:
-    """Return the strongest directions of features, each with its largest entry positive.
-
-    This rule fixes the sign of a direction, which otherwise depends on the library.
-
-    [nodes, dims] -> float32 [dims, count]
-    """
-    if features.shape[1] <= MOST_COLUMNS:
-        products = torch.zeros(features.shape[1], features.shape[1], dtype=torch.float64)
-        for block in _blocks(features):
-            rows = block.double()
-            products += rows.t() @ rows
-        # Eigenvectors of XᵀX, that of the largest eigenvalue first.
-        found = torch.linalg.eigh(products).eigenvectors.flip(1)[:, :count]
-    elif count == min(features.shape):  # few nodes: all directions are needed
-        found = torch.linalg.svd(densify(features).double(), full_matrices=False).Vh.t()
-    else:
-        import scipy.sparse.linalg  # solvers, which few need
-
-        matrix = as_scipy(as_csr(features)).astype(np.float64)
-        start = np.ones(min(features.shape))  # fixed, for the same directions every time
-        _, strength, vectors = scipy.sparse.linalg.svds(matrix, k=count, v0=start)
-        found = torch.from_numpy(vectors[np.argsort(-strength)].T.copy())
-    largest = found.abs().argmax(0)
-    signs = found[largest, torch.arange(count)].sign()
-    turned: Tensor = found * torch.where(signs == 0, torch.ones_like(signs), signs)
-    return turned.float()
-
-
-def _product(features: Tensor, matrix: Tensor) -> Tensor:
-    """Return features times a matrix, computed in blocks of rows.  -> float32 [nodes, width]"""
-    return torch.cat([block @ matrix for block in _blocks(features)] or [matrix[:0]])
-
-
-def _blocks(features: Tensor) -> Iterator[Tensor]:
-    """Yield features as dense blocks of rows."""
-    nodes, dims = features.shape
-    step = max(1, CELLS // max(dims, 1))
-    for start in range(0, nodes, step):
-        rows = torch.arange(start, min(start + step, nodes))
-        dense = features.layout == torch.strided
-        yield features[start : start + step] if dense else densify(take_rows(features, rows))
 
 
 def join(graphs: Sequence[Graph]) -> Graph:

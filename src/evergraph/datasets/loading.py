@@ -10,8 +10,8 @@ from typing import Any
 
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
 from evergraph.core.notices import say
+from evergraph.datasets.adapters import as_graph
 from evergraph.datasets.base import catalogue, check_facts, datasets, default_cache
-from evergraph.datasets.doors import as_graph
 from evergraph.datasets.files.assembly import fitting_layout
 from evergraph.datasets.files.npz import read_npz
 from evergraph.datasets.files.pt import read_pt
@@ -176,8 +176,8 @@ def read_path(
         if (kept := about.get("columns")) is not None:
             with suppress(ConfigurationError):  # a user-defined encoder may be missing
                 graph = replace(graph, columns=Scheme.from_json(kept))
-        if about.get("loud") is not None:  # the import's warning about its features
-            say(path, about["loud"])
+        if about.get("dominant") is not None:  # the import's warning about its features
+            say(path, about["dominant"])
         return replace(graph, class_names=tuple(about.get("class_names", ())))
     if not path.exists():
         raise DataError(f"no such file or folder: {path}")

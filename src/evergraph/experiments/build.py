@@ -202,7 +202,9 @@ def _aimed(config: RunConfig) -> RunConfig:
 
 def epochs_of(config: RunConfig) -> int:
     """Return the most epochs per task of a resolved configuration."""
-    return (config.training.epochs or 1) * backbones.resolve(backbone_of(config).name).rivals
+    return (config.training.epochs or 1) * backbones.resolve(
+        backbone_of(config).name
+    ).networks_trained
 
 
 def backbone_of(config: RunConfig) -> Component:

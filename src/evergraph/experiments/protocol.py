@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from evergraph.core.device import sums_by
-from evergraph.core.resources import Shelf
+from evergraph.core.resources import SharedCache
 from evergraph.evaluation.evaluator import AccuracyRows, Measures, evaluate
 from evergraph.streams import GraphStream
 from evergraph.streams.stream import TESTINGS, Testing
@@ -53,10 +53,10 @@ def learn_stream(
     ``fixed_sums``.
     """
     learner.undirected_ = stream.undirected
-    shelf = learner.resources.shelf or Shelf()
+    cache = learner.resources.cache or SharedCache()
     while first < len(stream):
         index = min((first // test_every + 1) * test_every, len(stream)) - 1  # the last to learn
-        embedded, saved = learner.embed_seconds, shelf.saved
+        embedded, saved = learner.embed_seconds, cache.saved
         start = time.perf_counter()
         for step in range(first, index + 1):
             opened = stream.open(step, cumulative=learner.cumulative, sight=learner.sight)
@@ -69,7 +69,7 @@ def learn_stream(
         tested = time.perf_counter()
         embedding = learner.embed_seconds - embedded
         seconds = {
-            "embed": embedding + shelf.saved - saved,
+            "embed": embedding + cache.saved - saved,
             "train": learned - start - training,
             "evaluate": tested - learned - (embedding - training),
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
@@ -29,7 +29,6 @@ from evergraph.evaluation import (
 from evergraph.evaluation.accuracy_matrix import matrix_of, spread
 from evergraph.evaluation.evaluator import AccuracyRows, Measures
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.display import matrix_table, plot_curves
 from evergraph.experiments.protocols import read_protocol
 from evergraph.graphs import Graph, homophily
 from evergraph.streams import GraphStream
@@ -53,6 +52,7 @@ COLUMNS = [
     "accuracy",
 ]
 Metric = Callable[[AccuracyMatrix], float]
+LINES = {"local": "-", "global": "--"}
 PHASES = ("embed", "train", "evaluate")
 KEPT = ("floats", "bytes", "samples", "gradients", "importance", "models", "edges", "statistics")
 
@@ -227,12 +227,6 @@ class RunResult(Shown):
         facts = {k: v for k, v in self._repr_facts().items() if not k.startswith("average_")}
         return facts | found | {"seconds": round(self.total_seconds, 1)}
 
-    def _repr_pictures(self) -> str:
-        average, name = self.target.main, self.target.measure
-        mean = np.mean([seed.matrix("local", average) for seed in self.seeds], axis=0)
-        caption = f"<b>{name}</b>, local, {average}, in percent: a row after each task"
-        return matrix_table(mean, caption)
-
     def average_accuracy(self, testing: str | None = None, average: str | None = None) -> float:
         """Return AA after the last task, the mean over seeds.  0..1
 
@@ -358,3 +352,27 @@ class RunResult(Shown):
     def _each_way(self, make: Callable[[str, str], Any]) -> dict[str, Any]:
         ways = self.target.rows
         return {testing: {name: make(testing, name) for name in ways} for testing in TESTINGS}
+
+
+def plot_curves(
+    axes: Any,
+    matrices: Mapping[str, Sequence[AccuracyMatrix]],
+    tested_after: Sequence[int],
+    *,
+    name: str,
+) -> None:
+    """Draw AA after each test, the mean over seeds with a band of one standard deviation.
+
+    matrices: one per seed, by kind of testing. name: of the lines.
+    """
+    colour = axes.plot([], [])[0].get_color()
+    for testing, seeds in matrices.items():
+        curves = 100 * np.array([average_accuracy_curve(matrix) for matrix in seeds])
+        mean = curves.mean(axis=0)  # of curves, [seeds, tests]
+        style = {"color": colour, "linestyle": LINES[testing], "marker": "o", "markersize": 4}
+        axes.plot(tested_after, mean, label=f"{name}, {testing}", **style)
+        if len(curves) > 1:
+            band = curves.std(axis=0, ddof=1)
+            axes.fill_between(tested_after, mean - band, mean + band, color=colour, alpha=0.15)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend()

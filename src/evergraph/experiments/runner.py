@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from evergraph.core.device import denormals_flushed, peak_rss_bytes
 from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
 from evergraph.core.file_lock import FileLock
-from evergraph.core.resources import Resources, Shelf
-from evergraph.datasets.doors import as_graph
+from evergraph.core.resources import Resources, SharedCache
+from evergraph.datasets.adapters import as_graph
 from evergraph.experiments import build
 from evergraph.experiments.config import Component, RunConfig, StreamConfig
 from evergraph.experiments.progress import RunProgress, watched
@@ -217,7 +217,7 @@ def open_together(
 
     All of them are checked before any folder is claimed.
     """
-    resources = replace(Resources() if resources is None else resources, shelf=Shelf())
+    resources = replace(Resources() if resources is None else resources, cache=SharedCache())
     first = build.resolved(configs[0])
     ready = []
     for config in map(build.resolved, configs):

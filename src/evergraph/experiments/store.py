@@ -179,7 +179,7 @@ class SeedStore:
 def locked(folder: Path, doing: str, *, wait: bool = False) -> FileLock:
     """Lock a folder against other processes, and create it if it does not exist.
 
-    Where files cannot be locked, as on Windows, this does nothing.
+    Where the file system cannot lock, as some network drives, this does nothing.
     """
 
     def refusal(holder: str) -> LockedError:

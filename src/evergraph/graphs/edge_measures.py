@@ -49,15 +49,9 @@ def homophily(graph: Graph) -> float:
     return alike / total if total else 0.0
 
 
-def undirected_edges(graph: Graph, entries: Tensor | None = None) -> tuple[Nodes, Nodes, Nodes]:
-    """Return the two ends of every undirected edge of some entries, and each entry's edge.
-
-    entries: optional int64 [m], positions in ``graph.indices``; all by default.
-    -> int64 [edges], int64 [edges], int64 [m]; the first end has the lower number.
-    """
+def undirected_edges(graph: Graph) -> tuple[Nodes, Nodes, Nodes]:
+    """Return the two ends of every undirected edge, the lower first, and the edge of each entry."""
     rows, columns = graph.edge_rows(), graph.indices.long()
-    if entries is not None:
-        rows, columns = rows[entries], columns[entries]
     ends = np.sort(np.stack([rows.cpu().numpy(), columns.cpu().numpy()]), axis=0)  # [2, m]
     keys, edge = np.unique(ends[0] * graph.num_nodes + ends[1], return_inverse=True)
     return keys // max(graph.num_nodes, 1), keys % max(graph.num_nodes, 1), edge

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from evergraph.core.display import Shown, listed
+from evergraph.core.display import Shown
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import in_memory, is_mapped
 from evergraph.core.resources import Resources
@@ -123,35 +123,6 @@ class Graph(Shown):
         if self.targets is not None:
             return facts | {self.targets.kind: len(self.targets.names)}
         return facts | {"classes": self.num_classes}
-
-    def _repr_table(self) -> dict[str, object]:
-        return self._repr_facts() | self.more_facts(self.class_names or None)
-
-    def more_facts(self, classes: Sequence[str] | None = None) -> dict[str, object]:
-        """Return further facts for notebooks: classes, times, names of relations and types.
-
-        classes: their names; numbers by default.
-        """
-        found: dict[str, object] = {}
-        if self.targets is None and self.num_classes:
-            sizes = torch.bincount(self.labels[self.labels >= 0], minlength=self.num_classes)
-            names = range(len(sizes)) if classes is None else classes
-            if (sizes == 0).any():
-                found["classes with nodes"] = int((sizes > 0).sum())
-            pairs = zip(names, sizes.tolist(), strict=False)  # names may include empty classes
-            # A subgraph keeps the numbers of its classes.
-            found["nodes by class"] = listed([f"{name}: {size}" for name, size in pairs if size])
-            found["nodes without a class"] = int((self.labels == UNLABELLED).sum())
-        if self.time is not None and self.num_nodes:
-            found["time"] = f"{int(self.time.min())} to {int(self.time.max())}"
-        if self.relations is not None:
-            found["relations"] = listed(self.relations.names)
-        if self.types is not None:
-            found["types"] = listed(self.types.names)
-        if self.masks is not None:
-            found["masks of splits"] = self.masks.splits
-        edges = ["both ways" if self.undirected else "one way"]
-        return found | {"edges run": ", ".join(edges + ["weighted"] * (self.weights is not None))}
 
     @property
     def num_nodes(self) -> int:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-import scipy
 import torch
 from torch import Tensor
 from torch.autograd import Function
@@ -57,12 +55,9 @@ class SparseOperator:
         """Number of rows and columns."""
         return self.matrix.shape
 
-    def rows(self) -> Tensor:
-        """Return the row of every entry.  int64 [entries]"""
-        return self._rows
-
     @cached_property
-    def _rows(self) -> Tensor:
+    def rows(self) -> Tensor:
+        """The row of every entry.  int64 [entries]"""
         return _rows_of(self.matrix)
 
     def __matmul__(self, dense: Tensor) -> Tensor:
@@ -144,7 +139,7 @@ class _Sum(Function):
     def forward(ctx: Any, operator: SparseOperator, left: Tensor, right: Tensor) -> Tensor:
         ctx.operator = operator
         columns = operator.matrix.col_indices()
-        return left.index_select(0, operator.rows()) + right.index_select(0, columns)
+        return left.index_select(0, operator.rows) + right.index_select(0, columns)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:
@@ -168,13 +163,6 @@ def _rows_of(matrix: Tensor) -> Tensor:
 
 def _transpose(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the transpose's row pointers and columns, and each entry's index in ``matrix``."""
-    if matrix.device.type != "cpu":
-        rows = _rows_of(matrix)
-        order = matrix.col_indices().argsort(stable=True)
-        counts = torch.bincount(matrix.col_indices(), minlength=matrix.shape[1])
-        return pointers_of(counts), rows[order], order
-    places = np.arange(len(matrix.col_indices()), dtype=np.int64)
-    parts = (places, matrix.col_indices().numpy(), matrix.crow_indices().numpy())
-    turned = scipy.sparse.csr_matrix(parts, shape=matrix.shape).tocsc()  # linear in the entries
-    indptr, indices, order = map(torch.from_numpy, (turned.indptr, turned.indices, turned.data))
-    return indptr, indices, order
+    order = matrix.col_indices().argsort(stable=True)
+    counts = torch.bincount(matrix.col_indices(), minlength=matrix.shape[1])
+    return pointers_of(counts), _rows_of(matrix)[order], order

@@ -176,21 +176,6 @@ class Relations:
         kinds = self.kinds[entries].long()
         return self._sorted(self.names, rows, columns, kinds, weights, nodes=nodes)
 
-    def only(self, names: Sequence[str]) -> Relations:
-        """Return some of the relations, renumbered."""
-        for name in names:
-            if name not in self.names:
-                known = ", ".join(self.names)
-                raise DataError(f"relation {name!r} is none of the graph's: it has {known}")
-        ends, number = self.edges()
-        wanted = torch.tensor([names.index(n) if n in names else -1 for n in self.names])
-        found = wanted[number]
-        weights = self.edge_weights()
-        weights = None if weights is None else weights[found >= 0]
-        return Relations.of(
-            ends[:, found >= 0], found[found >= 0], names, nodes=self.num_nodes, weights=weights
-        )
-
     def each(self, change: Callable[[Tensor], Tensor]) -> Relations:
         """Return the record with a function applied to each array, such as a move to a device."""
         weights = None if self.weights is None else change(self.weights)

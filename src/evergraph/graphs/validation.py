@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import RESIDENT, is_mapped, page_out
-from evergraph.core.notices import say, say_ignored
+from evergraph.core.notices import say_ignored
 
 UNLABELLED = -1
 MOST_NODES = 2**31 - 1  # numbered by int32
@@ -23,7 +23,6 @@ WEIGHT_RULE = f"0, for no edge, or a number from {LEAST_WEIGHT:g} to {MOST_WEIGH
 READ = ("x", "edge_index", "y", "num_nodes", "ptr", "batch")
 TIME = ("time", "node_year")
 WEIGHTS = ("edge_weight", "edge_attr")
-LOUD = 1_000.0  # times the median column's largest value
 _VALUES_PER_BLOCK = 1 << 22  # values processed together
 
 
@@ -180,54 +179,3 @@ def say_unread(
         used = used.replace("edge_index", f"edge_index, {weights}")
     unread = sorted(name for name in names if name not in read)  # PyG's own order varies
     say_ignored(where, "attribute", unread, f"only {used} are used")
-
-
-def column_peaks(features: Tensor) -> Tensor:
-    """Return the largest absolute value of each column, in one pass.  [n, d] -> float32 [d]
-
-    >>> column_peaks(torch.tensor([[1.0, -5.0], [2.0, 0.0]]))
-    tensor([2., 5.])
-    """
-    peaks = torch.zeros(features.shape[1])
-    if features.layout == torch.sparse_csr:
-        columns, values = features.col_indices().long(), features.values().abs().float()
-        return peaks.scatter_reduce_(0, columns, values, "amax")
-    rows = max(_VALUES_PER_BLOCK // max(features.shape[1], 1), 1)
-    for start in range(0, len(features), rows):
-        block = features[start : start + rows].float()
-        # Two passes over a block in cache, without the copy that abs() would make.
-        torch.maximum(peaks, torch.maximum(block.amax(0), -block.amin(0)), out=peaks)
-    return peaks
-
-
-def loud_column(peaks: Tensor, names: Sequence[str] | None = None) -> str | None:
-    """Return a warning if a column is ``LOUD`` times as large as the median one, else None.
-
-    Columns of zeros are left out. names: names of the columns; numbers from 0 by default.
-
-    >>> loud_column(torch.tensor([1.0, 2.0, 3e6]), ["age", "ratio", "income"])
-    "feature column 'income' reaches 3e+06, 1,500,000 times what the median column reaches (2): it \
-drowns the others, so standardise the features"
-    >>> loud_column(torch.tensor([1.0, 2.0, 300.0]))
-    """
-    filled = peaks[peaks > 0]
-    if len(filled) < 2:
-        return None
-    median, place = float(filled.median()), int(peaks.argmax())
-    times = float(peaks[place]) / median
-    if times < LOUD:
-        return None
-    name = f"{place} (counted from 0)" if names is None else repr(names[place])
-    others = int((peaks >= LOUD * median).sum()) - 1
-    more = f" (and so {'does' if others == 1 else 'do'} {others} more)" if others else ""
-    return (
-        f"feature column {name} reaches {float(peaks[place]):g}, {times:,.0f} times what the "
-        f"median column reaches ({median:g}){more}: it drowns the others, so standardise the "
-        "features"
-    )
-
-
-def say_loud_column(where: object, peaks: Tensor, names: Sequence[str] | None = None) -> None:
-    """Log the warning of ``loud_column``, if there is one."""
-    if (sentence := loud_column(peaks, names)) is not None:
-        say(where, sentence)

@@ -47,10 +47,10 @@ class BackboneLearner(Learner):
             self.backbone = self._parameter_default("backbone")
         backbone = self.backbone
         self.check_backbone(backbone)
-        if backbone.rivals > 1 and not self.chooses:
+        if backbone.networks_trained > 1 and not self.chooses:
             raise ConfigurationError(
-                f"backbone {backbone.name!r} selects the best of {backbone.rivals} networks, which "
-                f"{self.name} does not support: use backbone 'residual'"
+                f"backbone {backbone.name!r} selects the best of {backbone.networks_trained} "
+                f"networks, which {self.name} does not support: use backbone 'residual'"
             )
         super().__post_init__()
         self.backbone.place(self.device, self.resources)

@@ -42,14 +42,14 @@ class Backbone(Part, nn.Module, ABC):
         recipe: default training settings.
         scores_edges: whether ``edge_scores`` is implemented.
         sees_weights: whether edge weights are used.
-        rivals: number of networks trained, if it selects the best of several.
+        networks_trained: their number, if it selects the best of several.
     """
 
     name: ClassVar[str]
     recipe: ClassVar[Recipe]
     scores_edges: bool = False
     sees_weights: bool = True
-    rivals: ClassVar[int] = 1
+    networks_trained: ClassVar[int] = 1
 
     def __init__(self, *, hops: int) -> None:
         super().__init__()

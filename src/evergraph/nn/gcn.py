@@ -226,7 +226,7 @@ def _attend(adjacency: SparseOperator, scores: Tensor, values: Tensor) -> Tensor
 
     [entries], [nodes, d] -> [nodes, d]
     """
-    rows = adjacency.rows()
+    rows = adjacency.rows
     largest = scores.detach().new_full((adjacency.shape[0],), -torch.inf)
     largest.scatter_reduce_(0, rows, scores.detach(), "amax")
     weights = torch.exp(scores - largest.index_select(0, rows))

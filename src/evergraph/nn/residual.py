@@ -139,7 +139,7 @@ class Tuned(Residual):
         {"kind": "sage", "layers": 3, "dropout": 0.3},
         {"kind": "mlp", "layers": 2, "dropout": 0.5},
     )
-    rivals = len(CANDIDATES)
+    networks_trained = len(CANDIDATES)
 
     def candidates(self) -> list[Tuned]:
         """Return the networks to choose among, without weights."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.notices import say
 from evergraph.core.targets import target_of
-from evergraph.datasets.doors import holds_graph, named_graph
+from evergraph.datasets.adapters import holds_graph, named_graph
 from evergraph.graphs.pyg import is_hetero
 from evergraph.graphs.repeats import say_repeated
 from evergraph.online import conversion
@@ -24,6 +24,7 @@ from evergraph.online.labels import as_targets
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.rows import checked_rows, is_rows, names_of_rows, row_ids
 from evergraph.online.upsert import without_repeats, without_unknown
+from evergraph.online.words import features_with_words, word_columns
 from evergraph.tables import Columns, Scheme
 from evergraph.tables.columns import RELATION, TYPE, WEIGHT
 from evergraph.tables.edges import say_skipped
@@ -71,19 +72,12 @@ _FIELDS = {each.name for each in fields(Addition)}
 
 @dataclass(eq=False)
 class AdditionReader:
-    """Reads additions to a model.
+    """Reads additions to a model."""
 
-    Attributes:
-        learner: that they are for.
-        columns: how its columns are read, None for plain numbers; choices before the first nodes.
-        targets: kind of the model's targets.
-        noted: whether the notice about columns by position was given.
-    """
-
-    learner: OnlineLearner
-    columns: Columns | Scheme | None
-    targets: str
-    noted: bool
+    learner: OnlineLearner  # that they are for
+    columns: Columns | Scheme | None  # None for plain numbers; choices before the first nodes
+    targets: str  # kind of the model's targets
+    noted: bool  # whether the notice about columns by position was given
 
     @property
     def begun(self) -> bool:
@@ -118,10 +112,7 @@ class AdditionReader:
 
         labels: one per row, or empty; name: of the estimator; given: as in ``Addition``
         """
-        width = self.learner.status().features or None
-        values = checked_rows(
-            X, width=None if isinstance(self.columns, Scheme) else width, name=name
-        )
+        values = self._checked(X, name)
         ids = row_ids(values, start=self.learner.next_number)
         given = {"nodes": ids, "features": values, "labels": labels or None} | given
         return self.delta(addition(**given))
@@ -220,7 +211,8 @@ class AdditionReader:
         read = self.read(given.features, len(nodes), targets)
         delta = Delta(
             nodes=nodes,
-            features=read.features,
+            features=features_with_words(read),
+            words=word_columns(read.scheme),
             labels=targets,
             late=late,
             edges=ends,
@@ -257,7 +249,7 @@ class AdditionReader:
         if knowledge is None:
             say("nodes", FEATURELESS)
         elif not bool((knowledge.graph.features[knowledge.graph.alive] == 1).all()):
-            width = knowledge.graph.num_features
+            width = knowledge.num_features
             raise DataError(f"features must be given for {count} new nodes, {width} a node")
         return torch.ones(count, 1)
 

@@ -204,11 +204,9 @@ def check_delta(
 ) -> CheckedDelta:
     """Return a delta ready to be applied to a graph with these nodes; raise if it is invalid.
 
-    num_features: width of the features; None before the first node. graph: None before that. kind:
-    of the targets, see ``Target.check``. undirected: whether edges are undirected. ahead: new nodes
-    of earlier deltas in the same batch, with their positions; edges and late labels may name them.
-    fresh: whether it is new, so that the limits on lengths of names apply; deltas from a journal
-    are accepted whatever the limits were then.
+    num_features, graph: None before the first node. ahead: new nodes of earlier deltas in the same
+    batch, with their positions; edges and late labels may name them. fresh: whether the limits on
+    lengths of names apply; deltas from a journal are accepted whatever the limits were then.
     """
     delta = in_columns(delta)
     check_parts(delta, num_features=num_features, target=target)

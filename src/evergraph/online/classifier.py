@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -14,20 +13,21 @@ from torch import Tensor
 
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.notices import say
 from evergraph.core.targets import target_kinds, target_of
 from evergraph.online import conversion
 from evergraph.online.additions import AdditionReader, addition
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.estimator import Estimator
 from evergraph.online.folder.markers import check_chosen
-from evergraph.online.heads import OnlineHead
+from evergraph.online.heads import FusedHead
 from evergraph.online.labels import as_targets
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.learner_state import PATIENCE, PLAIN, TOLERANCE
-from evergraph.online.monitor import Alarm, OnAlarm, report
-from evergraph.online.plotting import plot
+from evergraph.online.monitor import OnAlarm, report
 from evergraph.online.rows import are_rows_with_targets, is_rows
-from evergraph.online.view import Explanation, Status, Suggestion
+from evergraph.online.view.page import CHANCE
+from evergraph.online.words import features_with_words
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of
 from evergraph.tables.edges import UNKNOWN_EDGES
@@ -37,7 +37,6 @@ from evergraph.topology.cached import Scaling
 from evergraph.training.trainer import Objective
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from typing_extensions import Unpack
 
 
@@ -94,13 +93,14 @@ class ContinualNodeClassifier(Estimator):
     """
 
     _reading: Sequence[dict[str, str]] = ()
+    _chance_said = False  # whether it was said that nothing is better than chance
     _noted_positions = False  # whether the notice that names are ignored was given
 
     def __init__(  # noqa: PLR0913
         self,
         *,
         topology: TopologyEncoder | str | Mapping[str, Any] | None = None,
-        head: OnlineHead | str | Mapping[str, Any] = "auto",
+        head: FusedHead | str | Mapping[str, Any] = "auto",
         width: int | None = None,
         head_options: Mapping[str, Any] | None = None,
         objective: Objective | None = None,
@@ -286,7 +286,7 @@ class ContinualNodeClassifier(Estimator):
     ) -> ContinualNodeClassifier:
         """Replace the features of known nodes, as if they had always had these."""
         nodes = conversion.as_ids(ids, "ids")
-        rows = self._reader().read(features, len(nodes)).features
+        rows = features_with_words(self._reader().read(features, len(nodes)))
         return self._submit(Delta(updated=nodes, updated_features=rows, key=key))
 
     def label(self, ids: Any, labels: Any, *, key: str | None = None) -> ContinualNodeClassifier:
@@ -318,6 +318,9 @@ class ContinualNodeClassifier(Estimator):
     def _submit(self, delta: Delta) -> ContinualNodeClassifier:
         before = self.learner_.status().seq
         self.applied_ = self._home.submit(delta)
+        if self.learner_.status().better_than_chance is False and not self._chance_said:
+            self._chance_said = True
+            say("labels", CHANCE)
         if self.on_alarm is not None:
             report(self.learner_.alarms(), self.on_alarm, after=before)
         return self
@@ -396,36 +399,3 @@ class ContinualNodeClassifier(Estimator):
     def embed(self, ids: Any) -> Any:
         """Return the topology-aware embeddings of nodes.  -> [ids, dims]"""
         return conversion.matrix_like(ids, self.learner_.embed(conversion.as_ids(ids, "ids")))
-
-    def explain(self, node: Any, *, top: int = 3, limit: int = 20) -> Explanation:
-        """Explain a prediction by at most ``limit`` nodes and columns, for ``top`` classes."""
-        scheme = self._home.columns
-        return self.learner_.explain(
-            conversion.as_ids([node], "ids")[0],
-            top=top,
-            limit=limit,
-            columns=() if scheme is None else scheme.columns_of_features,
-        )
-
-    def suggest(self, n: int, *, among: Any = None) -> tuple[Suggestion, ...]:
-        """Return at most n unlabelled nodes, of all or ``among`` some, to label next, and why."""
-        return self.learner_.suggest(
-            n, among=None if among is None else conversion.as_ids(among, "among")
-        )
-
-    def alarms(self) -> tuple[Alarm, ...]:
-        """Return the accuracy ``Alarm`` while it is raised."""
-        return self.learner_.alarms()
-
-    def status(self) -> Status:
-        """Return the status in numbers."""
-        return self.learner_.status()
-
-    def plot(self) -> Figure:
-        """Return a matplotlib figure: accuracy over time, growth, classes, drift and confusion."""
-        return plot(self.learner_)
-
-    def _repr_html_(self) -> str:
-        if self._kept is None:
-            return super()._repr_html_()
-        return f"<p><code>{escape(repr(self))}</code></p>{self.learner_._repr_html_()}"

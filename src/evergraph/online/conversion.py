@@ -12,7 +12,7 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError, DataError, InvalidRowsError
 from evergraph.core.notices import say, say_ignored
 from evergraph.core.targets import target_of
-from evergraph.datasets.doors import NamedGraph
+from evergraph.datasets.adapters import NamedGraph
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import densify
 from evergraph.graphs.repeats import combined, say_repeated
@@ -242,10 +242,7 @@ def _between(nodes: list[NodeId], sides: Any) -> EdgeColumns:
 def delta_of_data(
     data: Any, ids: Any, key: str | None, kind: str = "class", repeated: str = "last"
 ) -> Delta:
-    """Return a delta that adds a PyG ``Data``, with nodes named ``ids`` or 0, 1, 2, ...
-
-    kind: of the model's targets; repeated: for edges that it lists several times in one direction.
-    """
+    """Return a delta that adds a PyG ``Data``, with nodes named ``ids`` or 0, 1, 2, ..."""
     features = getattr(data, "x", None)
     count = int(data.num_nodes) if features is None else len(features)
     nodes = _renamed(range(count), ids, "nodes" if features is None else "rows of x")
@@ -272,10 +269,7 @@ def delta_of_data(
 def delta_of_hetero(
     data: Any, ids: Any, key: str | None, kind: str = "class", repeated: str = "last"
 ) -> Delta:
-    """Return a delta that adds a PyG ``HeteroData``, with relations and types.
-
-    Nodes are named by type and index, such as ``paper/0``, unless ids are given, type after type.
-    """
+    """Return a delta that adds a PyG ``HeteroData``: nodes are named ``paper/0``, or ``ids``."""
     graph = Graph.from_data(data, repeated=repeated)
     assert graph.types is not None
     kinds = graph.types.of(torch.arange(graph.num_nodes))
@@ -287,7 +281,7 @@ def delta_of_hetero(
 def targets_like(kind: str, ids: Any, found: Sequence[Any]) -> Any:
     """Return predictions in the type of ``ids``: a Series for pandas, a tensor for a tensor.
 
-    A tensor cannot hold labels or names of classes: these are a list of lists, and an array.
+    A tensor cannot hold labels or names of classes.
     """
     values = target_of(kind).array(found)
     numeric = isinstance(values, np.ndarray) and values.dtype in (np.int64, np.float32)
@@ -339,9 +333,9 @@ def read_frame(
 ) -> NodeFeatures:
     """Return the features of a table's rows.
 
-    count: expected number of rows; columns: the scheme of the first table, choices to fit one on
-    this table, or None for numbers without names; labels: of the rows, to warn of a column that
-    gives them away; noted: whether the notice that names are ignored was given before.
+    columns: the scheme of the first table, choices to fit one on this table, or None for numbers;
+    labels: of the rows, to warn of a column that gives them away; noted: whether the notice that
+    names are ignored was given before.
     """
     if isinstance(columns, Columns):
         columns.check_fill("a learner", TOMORROW)

@@ -1,9 +1,9 @@
-"""What scikit-learn's tools ask of an estimator, for a model of a growing graph."""
+"""What scikit-learn's tools and people ask of an estimator, for a model of a growing graph."""
 
 from __future__ import annotations
 
 import sys
-from abc import abstractmethod
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,26 +18,29 @@ from evergraph.core.errors import (
 )
 from evergraph.core.file_lock import Closing
 from evergraph.core.targets import OneClass, target_of
-from evergraph.datasets.doors import holds_graph
+from evergraph.datasets.adapters import holds_graph
 from evergraph.online import conversion
 from evergraph.online.additions import AdditionReader
 from evergraph.online.delta import Delta
-from evergraph.online.folder.in_memory import InMemoryLearner
-from evergraph.online.folder.saved import save_learner
+from evergraph.online.folder.in_memory import InMemoryLearner, save_learner
 from evergraph.online.labels import as_targets, target_score
 from evergraph.online.learner import OnlineLearner
+from evergraph.online.monitor import Alarm
+from evergraph.online.plotting import plot
 from evergraph.online.rows import checked_rows, is_rows, row_targets, sorted_by_class
+from evergraph.online.view import Explanation, Status, Suggestion
 from evergraph.tables.frames import is_a
 from evergraph.tables.scheme import Scheme
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from typing_extensions import Self
 
     from evergraph.online.folder.learner_folder import LearnerFolder
 
 
 class Estimator(Part, Closing):
-    """The habits of scikit-learn: begin anew with ``fit``, parameters, scores, copies.
+    """The habits of scikit-learn: begin anew with ``fit``, parameters, scores, copies; and facts.
 
     Nothing here imports scikit-learn unless it asks for its own tags.
     """
@@ -47,25 +50,16 @@ class Estimator(Part, Closing):
     targets: str
     _kept: InMemoryLearner | LearnerFolder | None = None  # from the first data on
 
-    @abstractmethod
-    def _made(self) -> OnlineLearner:
-        """Return an empty learner with the parameters of this model."""
+    if TYPE_CHECKING:  # of the model
 
-    @abstractmethod
-    def _reader(self) -> AdditionReader:
-        """Return what reads nodes and edges for this model."""
-
-    @abstractmethod
-    def _add(self, delta: Delta, scheme: Scheme | None) -> Self:
-        """Apply a delta that adds nodes."""
-
-    @abstractmethod
-    def _asked(self, X: Any, rows: Any, **named: Any) -> tuple[OnlineLearner, list[Any], Any]:
-        """Return a learner, the ids to ask it about, and what has the type of the answer."""
-
-    @abstractmethod
-    def partial_fit(self, nodes: Any, *given: Any, **named: Any) -> Self:
-        """Add nodes."""
+        def _made(self) -> OnlineLearner: ...
+        def _reader(self) -> AdditionReader: ...
+        def _add(self, delta: Delta, scheme: Scheme | None) -> Self: ...
+        def _asked(
+            self, X: Any, rows: Any, **named: Any
+        ) -> tuple[OnlineLearner, list[Any], Any]: ...
+        def partial_fit(self, nodes: Any, *given: Any, **named: Any) -> Self: ...
+        def predict_proba(self, X: Any = None, **asked: Any) -> Any: ...
 
     @property
     def learner_(self) -> OnlineLearner:
@@ -113,7 +107,7 @@ class Estimator(Part, Closing):
                 "fit begins anew, which a model in a folder cannot: use partial_fit, or another "
                 "folder"
             )
-        for name in ("_kept", "applied_", "_reading", "_noted_positions"):
+        for name in ("_kept", "applied_", "_reading", "_noted_positions", "_chance_said"):
             vars(self).pop(name, None)
         if y is None and X is not None and (holds_graph(X) or edges is not None):
             return self.partial_fit(X, edges=edges, **named)
@@ -156,16 +150,8 @@ class Estimator(Part, Closing):
 
     def predict_log_proba(self, X: Any = None, **asked: Any) -> Any:
         """Return the logarithms of ``predict_proba``, with the same arguments."""
-        return self._logarithms(self.predict_proba(X, **asked))
-
-    @abstractmethod
-    def predict_proba(self, X: Any = None, **asked: Any) -> Any:
-        """Return the probability of each class."""
-
-    @staticmethod
-    def _logarithms(shares: Any) -> Any:
-        least = np.finfo(np.float32).tiny
-        return shares.clip(least).log() if hasattr(shares, "log") else np.log(shares.clip(least))
+        shares = self.predict_proba(X, **asked).clip(np.finfo(np.float32).tiny)
+        return shares.log() if hasattr(shares, "log") else np.log(shares)
 
     def decision_function(self, X: Any = None, **asked: Any) -> Any:
         """Return a score per class, or how much likelier the second of two classes is, as a log.
@@ -187,6 +173,39 @@ class Estimator(Part, Closing):
             right = as_targets(self.targets, y, len(ids))
         conversion.check_labelled(ids, right)
         return target_score(self.targets, learner.predict(ids), right, balanced=balanced)
+
+    def explain(self, node: Any, *, top: int = 3, limit: int = 20) -> Explanation:
+        """Explain a prediction by at most ``limit`` nodes and columns, for ``top`` classes."""
+        scheme = self._home.columns
+        return self.learner_.explain(
+            conversion.as_ids([node], "ids")[0],
+            top=top,
+            limit=limit,
+            columns=() if scheme is None else scheme.columns_of_features,
+        )
+
+    def suggest(self, n: int, *, among: Any = None) -> tuple[Suggestion, ...]:
+        """Return at most n unlabelled nodes, of all or ``among`` some, to label next, and why."""
+        return self.learner_.suggest(
+            n, among=None if among is None else conversion.as_ids(among, "among")
+        )
+
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Return the accuracy ``Alarm`` while it is raised."""
+        return self.learner_.alarms()
+
+    def status(self) -> Status:
+        """Return the status in numbers."""
+        return self.learner_.status()
+
+    def plot(self) -> Figure:
+        """Return a matplotlib figure: accuracy over time, growth, classes, drift and confusion."""
+        return plot(self.learner_)
+
+    def _repr_html_(self) -> str:
+        if self._kept is None:
+            return super()._repr_html_()
+        return f"<p><code>{escape(repr(self))}</code></p>{self.learner_._repr_html_()}"
 
     def _check_learned(self) -> None:
         """Raise what scikit-learn expects of an estimator that has learned nothing."""

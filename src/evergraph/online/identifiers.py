@@ -16,13 +16,13 @@ from evergraph.core.errors import DataError, DuplicateNodeError, UnknownNodeErro
 from evergraph.core.targets import LARGEST as LARGEST
 from evergraph.core.targets import check_id as check_id
 from evergraph.core.targets.base import are_names
-from evergraph.online.delta import CHUNK, Column, NodeId, as_numbers, chunks, listed
-from evergraph.online.pieces import Pieces, whole
+from evergraph.online.delta import CHUNK, Column, NodeId, chunks, listed
+from evergraph.online.state_arrays import Pieces, whole
 
-MANY = 10_000  # from so many ids on, building a look-up table pays
+CODED_FROM = 10_000  # ids, of which each distinct one is then looked up once
 _GONE, _TEXT, _NUMBER = 0, 1, 2
 _KINDS = {type(None): _GONE, str: _TEXT, int: _NUMBER}
-_BLOCK = 1 << 16  # names in a piece of the state
+_NAMES_PER_PIECE = 1 << 16  # names in a piece of the state
 
 
 def check_ids(what: str, *columns: Column) -> None:
@@ -67,7 +67,6 @@ class IdTable:
     def __init__(self) -> None:
         self._positions: dict[NodeId, int] = {}
         self._ids: list[NodeId | None] = []
-        self._slots = NumberSlots()
         self.base = 0  # number of positions used before the last packing, see ``page``
 
     def __len__(self) -> int:
@@ -82,9 +81,8 @@ class IdTable:
     def page(self, start: int, limit: int) -> tuple[list[NodeId], int | None]:
         """Return names from a cursor on, and the next cursor, None at the end.
 
-        Following the cursors meets each name once, whatever is added and removed meanwhile. After
-        positions were renumbered (see ``Packing``), a caller must start again from 0: cursors
-        returned since then are at least ``base``, and earlier ones are less.
+        Following the cursors meets each name once, whatever is added and removed meanwhile. Once
+        positions were renumbered (see ``Packing``), earlier cursors are refused.
         """
         if 0 < start < self.base:
             raise DataError(
@@ -135,22 +133,20 @@ class IdTable:
 
         others: positions of further names.
         """
-        if len(values) >= MANY and hasattr(values, "dictionary_encode"):
+        distinct: Any = values
+        rows: Any = slice(None)
+        if len(values) >= CODED_FROM and hasattr(values, "dictionary_encode"):
             coded = values.dictionary_encode()
-            places = self.where(coded.dictionary.to_pylist(), *others).numpy()
-            return torch.from_numpy(places[coded.indices.to_numpy(zero_copy_only=False)])
-        if not len(values):
-            return torch.empty(0, dtype=torch.int64)
-        numbers = as_numbers(values)
-        if numbers is None:
-            found = _looked_up(self._positions, listed(values))
-        else:
-            found = self._slots.where(numbers)
-            if self._slots.outside:
-                _fill(found, values, self._positions)
-        for other in filter(len, others):
-            _fill(found, values if numbers is None else numbers, other)
-        return torch.from_numpy(found)
+            distinct, rows = coded.dictionary, coded.indices.to_numpy(zero_copy_only=False)
+        elif len(values) >= CODED_FROM and isinstance(values, np.ndarray):
+            distinct, rows = np.unique(values, return_inverse=True)
+        names = listed(distinct)
+        positions = _looked_up(names, self._positions)
+        for known in filter(None, others):
+            missing = positions < 0
+            if missing.any():
+                positions[missing] = _looked_up([*compress(names, missing.tolist())], known)
+        return torch.from_numpy(positions[rows])
 
     def at(self, position: int) -> NodeId:
         """Return the name at a position that is in use."""
@@ -171,23 +167,11 @@ class IdTable:
             raise DuplicateNodeError(f"node {twice!r} is in the graph already")
         self._positions.update(new)
         self._ids.extend(values)
-        self._give_slots(values, start)
-
-    def _give_slots(self, values: Sequence[NodeId | None], start: int) -> None:
-        kinds = set(map(type, values))
-        if kinds == {int}:
-            self._slots.put(values, start)  # type: ignore[arg-type]
-        elif int in kinds:
-            numbers = [type(value) is int for value in values]
-            places = start + np.flatnonzero(numbers)
-            self._slots.put([*compress(values, numbers)], start, places=places)  # type: ignore[list-item]
 
     def remove(self, values: Sequence[NodeId]) -> None:
         """Remove names."""
         for value in values:
             self._ids[self._positions.pop(value)] = None
-            if type(value) is int:
-                self._slots.drop(value)
 
     def state(self) -> dict[str, Tensor]:
         """Return the names as arrays: kinds, lengths in bytes, and all bytes."""
@@ -198,7 +182,7 @@ class IdTable:
         names = self._ids.copy()
 
         def made(make: Callable[[Sequence[NodeId | None]], Tensor]) -> Iterator[Tensor]:
-            return map(make, chunks(names, _BLOCK))
+            return map(make, chunks(names, _NAMES_PER_PIECE))
 
         def kinds(ids: Sequence[NodeId | None]) -> Tensor:
             return torch.tensor([_KINDS[type(value)] for value in ids], dtype=torch.uint8)
@@ -220,77 +204,17 @@ class IdTable:
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
         data, ends = bytes(state["bytes"].numpy()), state["lengths"].cumsum(0).tolist()
-        self._ids, self._slots = [], NumberSlots()
+        self._ids = []
         for kind, start, end in zip(state["kinds"].tolist(), [0, *ends], ends, strict=False):
             text = data[start:end].decode()
             self._ids.append(None if kind == _GONE else int(text) if kind == _NUMBER else text)
         self._positions = {v: position for position, v in enumerate(self._ids) if v is not None}
-        self._give_slots(self._ids, 0)
 
 
-def _looked_up(positions: Mapping[NodeId, int], names: list[NodeId]) -> NDArray[np.int64]:
+def _looked_up(names: list[NodeId], known: Mapping[NodeId, int]) -> NDArray[np.int64]:
+    """Return the positions of names, -1 for unknown ones."""
     found = np.empty(len(names), np.int64)
     for start, part in zip(range(0, len(names), CHUNK), chunks(names), strict=True):
-        at = map(positions.get, part, repeat(-1))  # a chunk at a time: other threads may run
+        at = map(known.get, part, repeat(-1))  # a chunk at a time: other threads may run
         found[start : start + len(part)] = np.fromiter(at, np.int64, len(part))
     return found
-
-
-def _fill(found: NDArray[np.int64], names: Column, positions: Mapping[NodeId, int]) -> None:
-    """Look up names that have not been found yet, in place."""
-    missing = found < 0
-    if len(positions) >= MANY and isinstance(names, np.ndarray):
-        slots, numbers = NumberSlots(), as_numbers(list(positions))
-        if numbers is not None:
-            slots.put(numbers, 0, places=list(positions.values()))
-        found[missing] = slots.where(names[missing])
-        missing = found < 0
-    if missing.any():
-        found[missing] = _looked_up(positions, list(compress(listed(names), missing.tolist())))
-
-
-Array = NDArray[np.int64]
-SPREAD = 4  # slots per name at most, so that sparse numbers do not waste memory
-LEAST = 1024
-
-
-class NumberSlots:
-    """An array that maps the numbers 0, 1, 2, ... to positions.
-
-    Negative numbers and numbers that are too sparse have no slot and must be looked up elsewhere.
-    """
-
-    def __init__(self) -> None:
-        self.outside = 0  # how many numbers have no slot
-        self._slots = np.full(0, -1, dtype=np.int64)
-
-    def put(self, numbers: Sequence[int] | Array, start: int, *, places: Any = None) -> None:
-        """Add numbers at consecutive positions from ``start`` on, or at ``places``."""
-        if not len(numbers):
-            return
-        found = np.array(numbers, dtype=np.int64)
-        positions = start + np.arange(len(found)) if places is None else np.asarray(places)
-        most = max(LEAST, SPREAD * (int(positions[-1]) + 1))
-        near = (found >= 0) & (found < most)
-        self.outside += int(len(found) - near.sum())
-        if near.any():
-            count = int(found[near].max()) + 1
-            if count > len(self._slots):
-                longer = np.full(max(count, 2 * len(self._slots)), -1, dtype=np.int64)
-                longer[: len(self._slots)] = self._slots
-                self._slots = longer
-            self._slots[found[near]] = positions[near]
-
-    def drop(self, number: int) -> None:
-        """Remove a number."""
-        if 0 <= number < len(self._slots):
-            self._slots[number] = -1
-
-    def where(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the positions of numbers, -1 without a slot.  int64 [n] -> int64 [n]"""
-        near = (numbers >= 0) & (numbers < len(self._slots))
-        if near.all():
-            return self._slots[numbers]
-        found = np.full(len(numbers), -1, dtype=np.int64)
-        found[near] = self._slots[numbers[near]]
-        return found

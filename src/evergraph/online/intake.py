@@ -1,14 +1,13 @@
 """Limits of a delta (``Bounds``), and batches of deltas that are applied together (``Batch``).
 
 A delta in the journal is applied again at every recovery, so one that cannot be applied must not
-get there. Its memory is estimated from counts: new nodes, edges and classes, the width of a row of
-the learner, what its head keeps per class. The estimate should be above the true value, by less
+get there. Its memory is estimated from counts; the estimate should be above the true value, by less
 than a factor of four (``tests/online/test_bounds.py`` measures both).
 
 Queued deltas are joined to one change of the graph, one update of embeddings and one update of the
-head. All labels are predicted before any of them is learned. A new batch begins with a delta that
-cannot be joined: one that removes edges, changes features, forgets, or has relations or types, a
-second label of a node, or edges with weights next to edges without.
+head. A new batch begins with a delta that cannot be joined: one that removes edges, changes
+features, forgets, or has relations or types, a second label of a node, or edges with weights next
+to edges without.
 """
 
 from __future__ import annotations
@@ -28,28 +27,29 @@ from evergraph.core.sizes import free_memory, shown
 from evergraph.online.checking import CheckedDelta
 from evergraph.online.delta import Delta, Label, NodeId, NodeTarget
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
-from evergraph.online.heads import OnlineHead
+from evergraph.online.heads import FusedHead
 from evergraph.online.knowledge import Knowledge
+from evergraph.online.words import words_of
 from evergraph.tables.labels import alike
 from evergraph.topology import TopologyEncoder
 from evergraph.topology.cached import Scaling
 
-SMALL = 1 << 27  # bytes up to which free memory is not checked
-LEAST = 1 << 24  # temporary bytes of any delta
+UNCHECKED_BYTES = 1 << 27  # bytes up to which free memory is not checked
+TEMPORARY_BYTES = 1 << 24  # temporary bytes of any delta
 FREE_SHARE = 0.5  # of free memory that a delta may use, as other processes need some too
 # Bytes of Python objects per id: the text, an entry of a dictionary and one of a list.
 ID_BYTES = 400
 EDGE_BYTES = 250  # both directions with spare capacity, and the lists they are sorted in
 COPIES = 5  # of a computed vector, until the delta is done
-_SAID = 5  # pairs of similar classes of a delta that are named
-CODES = 2 * 64  # width of class codes, before it is known
+_PAIRS_NAMED = 5  # pairs of similar classes of a delta that are named
+CODE_WIDTH = 2 * 64  # width of class codes, before it is known
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class PartsOfLearner:
     """The parts of a learner on which the memory of a delta depends."""
 
-    head: OnlineHead
+    head: FusedHead
     topology: TopologyEncoder
     scaling: Scaling
     knowledge: Knowledge | None  # graph and embeddings; None before the first node
@@ -78,7 +78,7 @@ class Bounds:
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), least=1)
 
-    def check(self, delta: CheckedDelta, held: Held) -> None:
+    def check(self, delta: CheckedDelta, held: PartsOfLearner) -> None:
         """Raise if a delta exceeds the limits."""
         names = new_classes(delta, held)
         new = len(names)
@@ -88,10 +88,10 @@ class Bounds:
                 f"not {new:,}: was a column of ids sent as labels?"
             )
         known = () if held.knowledge is None or not new else held.knowledge.names
-        for sentence in islice(alike(names, known), _SAID):
+        for sentence in islice(alike(names, known), _PAIRS_NAMED):
             say_once("labels", sentence)  # though a delta may be checked twice
         needed = estimate(delta, held, classes=new)
-        if self.memory is None and needed <= SMALL:
+        if self.memory is None and needed <= UNCHECKED_BYTES:
             return
         left = int(FREE_SHARE * free_memory()) if self.memory is None else self.memory
         if needed > left:  # the close estimate takes longer, so it is second
@@ -104,7 +104,7 @@ class Bounds:
             )
 
 
-def new_classes(delta: CheckedDelta, held: Held) -> list[Label]:
+def new_classes(delta: CheckedDelta, held: PartsOfLearner) -> list[Label]:
     """Return the new classes, or new labels, of a delta in order; none for numbers."""
     labels = chain(delta.labels, (label for _, label in delta.late))
     called = (held.head.target.names(label) for label in labels if label is not None)
@@ -114,12 +114,11 @@ def new_classes(delta: CheckedDelta, held: Held) -> list[Label]:
 
 
 def estimate(
-    delta: CheckedDelta, held: Held, *, classes: int | None = None, closely: bool = False
+    delta: CheckedDelta, held: PartsOfLearner, *, classes: int | None = None, closely: bool = False
 ) -> int:
     """Return the estimated bytes that applying a delta adds.
 
-    classes: number of new ones, if known; closely: count the nodes that the delta affects, instead
-    of assuming that it affects all.
+    classes: number of new ones, if known; closely: count the nodes that it affects, not all
     """
     new = len(new_classes(delta, held)) if classes is None else classes
     nodes, edges = len(delta.nodes), len(delta.edges) + len(delta.removed_edges)
@@ -135,9 +134,9 @@ def estimate(
             ends = torch.cat([*at, delta.renewed, delta.labelled, delta.gone]).unique()
             there = len(knowledge.reached_by(ends[ends < there]))
     elif nodes:  # the first ones: the learner has no widths of its own yet
-        width = delta.features.shape[1]
+        width = delta.features.shape[1] - delta.words.width
         live = LiveEmbeddings(held.topology, num_features=width, scaling=held.scaling)
-        vector = live.dims + (CODES if held.head.holds_back else 0)
+        vector = live.dims + CODE_WIDTH + delta.words.width
         rows = nodes * 4 * (width * (2 + held.topology.hops) + 3 * vector)
     computed = 4 * vector * (nodes + there)
     head = held.head.bytes_for(
@@ -147,7 +146,7 @@ def estimate(
         new=new,
     )
     ids = (nodes + new) * ID_BYTES
-    return int(LEAST + ids + rows + edges * EDGE_BYTES + COPIES * computed + head)
+    return int(TEMPORARY_BYTES + ids + rows + edges * EDGE_BYTES + COPIES * computed + head)
 
 
 MOST_DELTAS = 64
@@ -155,16 +154,11 @@ MOST_ITEMS = 4096  # nodes, edges and late labels, so that no sender waits for l
 
 
 class Batch:
-    """Deltas that were checked one after the other and can be applied as one.
-
-    Attributes:
-        deltas: in order.
-        ahead: new nodes in these deltas with their positions, for checking the next delta.
-    """
+    """Deltas that were checked one after the other and can be applied as one."""
 
     def __init__(self) -> None:
         self.deltas: list[CheckedDelta] = []
-        self.ahead: dict[NodeId, int] = {}
+        self.ahead: dict[NodeId, int] = {}  # positions of their new nodes, to check the next
         self._labelled: set[NodeId] = set()
         self._weighted: bool | None = None  # None before the first edge
         self._width: int | None = None
@@ -223,6 +217,7 @@ def merged(deltas: Sequence[CheckedDelta]) -> CheckedDelta:
         deltas[0],
         **lists,
         features=torch.cat(features) if features else torch.zeros(0, 0),
+        words=words_of(deltas),
         ends=torch.cat([delta.ends for delta in deltas], dim=1),
         weighed=torch.cat(weighed) if weighed else None,
         labelled=torch.cat([delta.labelled for delta in deltas]),
@@ -231,10 +226,7 @@ def merged(deltas: Sequence[CheckedDelta]) -> CheckedDelta:
 
 
 def owners(deltas: Sequence[CheckedDelta]) -> Tensor:
-    """Return the index in the batch of the delta that each label belongs to.
-
-    In the order of ``merged``: labels of new nodes, then late ones.  -> int64 [labels]
-    """
+    """Return the index of the delta that each label of ``merged`` is of.  -> int64 [labels]"""
     new = [sum(label is not None for label in labels_of(delta)) for delta in deltas]
     late = [len(delta.late) for delta in deltas]
     indices = torch.arange(len(deltas))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.own_words import NO_WORDS, WordColumns
 from evergraph.closed_form.views import CODE_HOPS
 from evergraph.core.mapped import in_memory
 from evergraph.core.targets import Tallies
@@ -20,11 +21,15 @@ from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.graph.live_shape import LiveShape
-from evergraph.online.heads import OnlineHead
-from evergraph.online.heads.base import Wear, row_blocks, scores_of
+from evergraph.online.graph.live_words import LiveWords
+from evergraph.online.graph.neighbour_lists import distinct
+from evergraph.online.heads import FusedHead
+from evergraph.online.heads.chosen_nodes import HeldBack
+from evergraph.online.heads.scorer import row_blocks, scores_of
+from evergraph.online.heads.solving import Solving, Wear
 from evergraph.online.labels import target_table
-from evergraph.online.learned_nodes import Counted, HeldBack, NodeLabels, Solving
-from evergraph.online.pieces import Pieces, pieces_of
+from evergraph.online.learned_nodes import Counted, NodeLabels
+from evergraph.online.state_arrays import Pieces, pieces_of
 from evergraph.online.view.page import LiveParts
 from evergraph.training.learner import part_of
 
@@ -39,28 +44,46 @@ class Settled(NamedTuple):
     behind: bool  # whether scores do not include all of them yet
 
 
+class Touched(NamedTuple):
+    """Nodes that a change concerns, with the classes that the head has learned and those of now."""
+
+    nodes: Tensor  # int64 [n], ascending
+    old: Tensor  # int64 [n]
+    new: Tensor  # int64 [n]
+
+    @property
+    def stay(self) -> Tensor:
+        """Which of them keep their class, and may have moved.  bool [n]"""
+        return (self.old == self.new) & (self.old != UNLABELLED)
+
+    def some(self, which: Tensor) -> Touched:
+        """Return some of them.  which: bool [n]"""
+        return Touched(*(part[which] for part in self))
+
+
 class Knowledge:
     """A growing graph whose embeddings, class codes and head are updated with it.
 
     Nodes are positions here. A node's vector is its embedding, then relations if there are any,
-    shape and class codes for heads that use them. Within a delta a node may move more than once, be
-    labelled and forgotten; what is touched is collected, and the head is updated once, by
+    shape, words and class codes for heads that use them. Within a delta a node may move more than
+    once, be labelled and forgotten; what is touched is collected, and the head is updated once, by
     ``settle``, with the node's vector when it was last counted and its current one. Nodes that have
     hardly moved are skipped (see ``Counted``), unless something is forgotten: then all around it
     are updated. Scores are solved at once or a little later (see ``Solving``).
 
-    related: whether vectors have relations of edges and types of nodes; tolerance, patience: see
-    ``Counted`` and ``Solving``.
+    related: whether vectors have relations of edges and types of nodes; words: of features;
+    tolerance, patience: see ``Counted`` and ``Solving``.
     """
 
     def __init__(
         self,
         graph: GrowingGraph,
         embeddings: LiveEmbeddings,
-        head: OnlineHead,
+        head: FusedHead,
         *,
         seed: int = 0,
         related: bool = False,
+        words: WordColumns = NO_WORDS,
         tolerance: float = 0.0,
         patience: int = 1,
     ) -> None:
@@ -70,23 +93,45 @@ class Knowledge:
         if head.code_width:
             self.codes = LiveCodes(width=head.code_width, seed=seed, relations=self.relations)
         self.shape = LiveShape(measured=head.measured) if head.shaped else None
-        parts = (embeddings, self.relations, self.shape, self.codes)
+        self.word_columns = words if head.word_width else NO_WORDS  # other heads ignore them
+        self.words = LiveWords(head.word_width) if head.word_width else None
+        parts = (embeddings, self.relations, self.shape, self.words, self.codes)
         self._vectors = [part for part in parts if part is not None]  # those of a node's vector
         self.dims = sum(part.dims for part in self._vectors)
         self.classes = target_table(head.target)
         self.labels = NodeLabels()
-        self.held = HeldBack(least=head.least_left_out) if head.holds_back else None
-        self.counted = Counted(head.parts(self.dims), tolerance=tolerance)
+        self.held = HeldBack(least=head.least_left_out)
+        parted = head.parts(self.dims)
+        self.counted = Counted(parted, tolerance=tolerance, exact=head.exact_parts)
         self.solving = Solving(patience=patience)
         self.wear = Wear()
         self._present = self._classes_there()
         self._begin_change()
 
+    @property
+    def num_features(self) -> int:
+        """Width of the features that nodes are given with, words among them."""
+        return self.graph.num_features + (0 if self.words is None else self.words.dims)
+
+    def _parted(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return features for hops, and words.  -> [n, d], [n, words]"""
+        if not len(features):  # of any width
+            features = features.new_zeros(0, self.num_features)
+        return features[:, : self.graph.num_features], features[:, self.graph.num_features :]
+
+    def features_of(self, nodes: Tensor) -> Tensor:
+        """Return features as nodes were given with them.  int64 [n] -> float32 [n, num_features]"""
+        rows = self.graph.features[nodes]
+        return rows if self.words is None else torch.cat([rows, self.words.of(nodes)], dim=1)
+
     def _begin_change(self) -> None:
         self._touched: list[Tensor] = []
         self._relabelled: list[tuple[Tensor, Tensor]] = []  # nodes, and their classes before
         self._recomputed = 0
-        self._cut = self._forgotten = self._urgent = self._updated = False
+        self._cut = self._urgent = self._updated = False
+        # Whether no trace of anything may be left in what others are counted as, and whether
+        # landmarks are chosen anew.
+        self._exactly = self._anew = False
 
     @property
     def nbytes(self) -> int:
@@ -124,7 +169,7 @@ class Knowledge:
             codes=self.codes,
             embeddings=self.embeddings,
             relations=self.relations,
-            shape_width=0 if self.shape is None else self.shape.dims,
+            own_width=sum(part.dims for part in (self.shape, self.words) if part is not None),
             classes=self.classes,
             target=self.head.target,
         )
@@ -132,8 +177,7 @@ class Knowledge:
     def extend(self, ids: Sequence[NodeId]) -> None:
         """Make room for new nodes, right before ``change`` adds them; ids: the user's."""
         self.labels.extend(len(ids))
-        if self.held is not None:
-            self.held.extend(ids)
+        self.held.extend(ids)
 
     def change(
         self,
@@ -148,12 +192,15 @@ class Knowledge:
     ) -> None:
         """Add nodes and edges, then remove edges, then replace features of nodes.
 
-        features: of new nodes, [new, d]; edges: positions, int64 [2, edges]; weights: of the edges,
-        float32 [edges]; cut: edges to remove, int64 [2, removed]; renewed: nodes and their new
-        features, int64 [n], [n, d]; relations, types: one per edge, or new node, or empty
+        features: of new nodes, words included, [new, num_features]; edges: positions, int64
+        [2, edges]; weights: of the edges, float32 [edges]; cut: edges to remove, int64 [2, removed];
+        renewed: nodes and their new features, int64 [n], [n, num_features]; relations, types: one
+        per edge, or new node, or empty
         """
-        rows = features.reshape(len(features), self.graph.num_features)
+        rows, words = self._parted(features)
         change = self.graph.add(rows, edges, weights)
+        if self.words is not None:
+            self.words.add(words)
         if cut is not None:
             change = change.then(self.graph.disconnect(cut))
         # An edge of weight 0 is removed. Rows that have lost a neighbour are summed anew, since the
@@ -161,7 +208,11 @@ class Knowledge:
         self._cut |= cut is not None or (weights is not None and bool((weights == 0).any()))
         if renewed is not None:
             self._updated = True
-            change = change.then(self.graph.renew(*renewed))
+            nodes, (values, words) = renewed[0], self._parted(renewed[1])
+            renewed = nodes, values
+            change = change.then(self.graph.renew(nodes, values))
+            if self.words is not None:
+                self._touched.append(self.words.renew(nodes, words))
         if self._cut:
             change = replace(change, entries=None)
         if self.relations is not None:
@@ -182,6 +233,8 @@ class Knowledge:
             self._touched.append(self.relations.update())
         if self.shape is not None:
             self._touched.append(self.shape.update(self.graph, change))
+        if self.words is not None:
+            self.words.follow(change)
         self._recode(change, no_nodes() if relabelled is None else relabelled)
         if self.relations is not None:
             self.relations.clear()
@@ -255,104 +308,100 @@ class Knowledge:
         before = self.labels.of(nodes)
         self._urgent |= bool((before != UNLABELLED).any())  # a label was corrected or removed
         self.labels.put(nodes, labels)
-        if self.held is not None:
-            self._urgent |= self.held.change(nodes, before, labels)
+        self._urgent |= self.held.change(nodes, before, labels)
         self._touched.append(nodes)
         self._relabelled.append((nodes, before))
 
     def forget(self, nodes: Tensor) -> None:
         """Remove nodes from what was learned, and from the graph."""
-        self._forgotten = True
+        self._exactly = True
         self._touched.append(self.reached_by(nodes))  # even if no vector moves
         self._relabel(nodes, torch.full_like(nodes, UNLABELLED))
-        if self.held is not None:
-            self.held.wipe(nodes)
+        self.held.wipe(nodes)
         if self.relations is not None:
             self.relations.forget(nodes)
         self._follow(self.graph.remove(nodes), nodes.unique())
 
-    def settle(self, *, every: bool = False, refit: bool = False) -> Settled:
-        """Update the head to all changes since the last call.
+    def refit(self) -> None:
+        """Compute and count everything as it is now, on landmarks that ``settle`` chooses anew."""
+        everything = self.graph.alive.nonzero().flatten()
+        self._follow(GraphChange(touched=everything, entries=None))
+        self._touched.append(everything)
+        self._exactly = self._anew = True
 
-        every: return all changed vectors; refit: count every node as it is now, on landmarks that
-        are chosen anew
-        """
-        exactly = self._forgotten or refit
-        if exactly:  # no trace of it may be left in the counted vectors of others
+    def settle(self, *, every: bool = False) -> Settled:
+        """Update the head to all changes since the last call.  every: return all changed vectors"""
+        touched = self._all_touched()
+        landmarks = self._landmarks_wanted(touched)
+        moved = touched if every else self._perhaps_moved(touched)
+        vectors = self.of(moved.nodes)
+        counted = self._count(moved, vectors, landmarks)
+        return self._solved(moved.nodes, vectors, counted)
+
+    def _all_touched(self) -> Touched:
+        """Return what changed since ``settle``; exactly: also whose counted vectors hold traces."""
+        if self._exactly:
             self._touched.append(self.counted.unmarked())
-        if refit:
-            self._urgent = True
-            self._touched.append((self.labels.every != UNLABELLED).nonzero().flatten())
         touched = torch.cat([no_nodes(), *self._touched]).numpy()
-        nodes = torch.from_numpy(self.graph.distinct(touched))
+        nodes = torch.from_numpy(distinct(touched))
         new = self.labels.of(nodes)
-        old = new.clone()  # the classes with which the head has learned them
+        old = new.clone()
         for changed, before in reversed(self._relabelled):
             old[torch.searchsorted(nodes, changed)] = before
-        stay = (old == new) & (old != UNLABELLED)
-        if self._cut and not self._forgotten:
+        return Touched(nodes, old, new)
+
+    def _landmarks_wanted(self, touched: Touched) -> int:
+        """Erase landmarks that may hold a trace; return how many to choose anew, 0 to keep all.
+
+        The copy of a landmark may hold a trace of neighbours that its node has lost. It is erased
+        when something is forgotten; until then the mark is kept, and where there is none, now.
+        """
+        nodes, stay = touched.nodes, touched.stay
+        if self._cut and not self._exactly:
             self.counted.mark(nodes[stay])
-        # The copy of a landmark may hold a trace of neighbours that its node has lost. It is erased
-        # when something is forgotten; until then the mark is kept, and where there is none, now.
         marked = self.counted.marked(nodes)
         traced = ~(marked & stay) if self._cut else marked & ~stay
-        self._urgent |= self.head.let_go(nodes if self._forgotten else nodes[traced])
-        counts = self.labels.counts_
-        labelled = bool(((old != UNLABELLED) | (new != UNLABELLED)).any())
-        anew = self.head.landmarks_wanted(counts, changed=labelled, refit=refit)
-        if self.counted.tolerance and not exactly and (stored := self._stored()):
-            near = self.counted.surely_near(nodes[stay], stored, updated=self._updated)
+        self._urgent |= self.head.let_go(nodes if self._exactly else nodes[traced])
+        labelled = bool(((touched.old != UNLABELLED) | (touched.new != UNLABELLED)).any())
+        return self.head.landmarks_wanted(self.labels.counts_, changed=labelled, refit=self._anew)
+
+    def _perhaps_moved(self, touched: Touched) -> Touched:
+        """Return the nodes whose labels changed, and labelled ones that may have moved."""
+        stay = touched.stay
+        if self.counted.tolerance and not self._exactly and (stored := self._stored()):
+            given = touched.nodes[stay], stored
+            near = self.counted.surely_near(*given, updated=self._updated)
             stay[stay.clone()] = ~torch.from_numpy(near)
-        if not every:  # readers have no copy of the vectors of others
-            some = stay | (old != new)
-            nodes, stay, old, new = nodes[some], stay[some], old[some], new[some]
-        vectors = self.of(nodes)
-        classes = (stay, old, new)
-        counted = self._teach(nodes, vectors, *classes, told=not anew, exactly=exactly)
-        if anew:
-            assert self.held is not None, "heads on landmarks hold back"
-            chosen = self.held.landmarks(anew)
-            self.head.stand_on(chosen, self.counted.of(chosen), counts=counts)
-            self._urgent, counted = True, self._count_all()
-        elif (sizes := self.head.sizes()) is not None and (self.wear.worn(sizes) or refit):
+        return touched.some(stay | (touched.old != touched.new))
+
+    def _count(self, moved: Touched, vectors: Tensor, landmarks: int) -> int:
+        """Let the head forget, move and learn; return how many nodes it has counted (again).
+
+        landmarks: how many to choose anew, which the head then counts all nodes on
+        """
+        nodes, old, new = moved
+        gone = (old != new) & (old != UNLABELLED)
+        come = (old != new) & (new != UNLABELLED)
+        far = self.counted.moved(nodes, vectors, among=moved.stay, exactly=self._exactly)
+        there = far.places
+        if not landmarks:
+            self.head.forget(nodes[gone], self.counted.of(nodes[gone]), old[gone])
+            self.head.move(nodes[there], far.before, far.after, old[there])
+            self.head.learn(nodes[come], vectors[come], new[come])
+        self.counted.drop(nodes[gone])
+        self.counted.put(nodes[there], far.after)
+        self.counted.put(nodes[come], vectors[come])
+        if landmarks:
+            chosen = self.held.landmarks(landmarks)
+            self.head.stand_on(chosen, self.counted.of(chosen), counts=self.labels.counts_)
+            self._urgent = True
+            return self._count_all()
+        counted = len(there) + int(come.sum())
+        if self.wear.worn(self.head.sizes()) or self._anew:
             # Sums have lost digits. This depends only on what was counted, so a replay of the same
             # deltas comes to it at the same points.
             counted += self._count_all()
-        self._solve(counted)
-        behind = self.head.lazy and self.solving.behind
-        done = Settled(nodes, vectors, self._recomputed, counted, behind)
-        self._begin_change()
-        return done
-
-    def _teach(
-        self,
-        nodes: Tensor,
-        vectors: Tensor,
-        stay: Tensor,
-        old: Tensor,
-        new: Tensor,
-        *,
-        told: bool,
-        exactly: bool,
-    ) -> int:
-        """Let the head forget, move and learn; return how many nodes it has counted (again).
-
-        stay: nodes that keep their class and may have moved, bool [n]; old, new: classes before and
-        now, int64 [n]; told: whether to tell the head, which otherwise counts all nodes afterwards;
-        exactly: whether nodes that have hardly moved are counted again too
-        """
-        gone = (old != new) & (old != UNLABELLED)
-        come = (old != new) & (new != UNLABELLED)
-        moved = self.counted.moved(nodes, vectors, among=stay, exactly=exactly)
-        there = moved.places
-        if told:
-            self.head.forget(nodes[gone], self.counted.of(nodes[gone]), old[gone])
-            self.head.move(nodes[there], moved.before, moved.after, old[there])
-            self.head.learn(nodes[come], vectors[come], new[come])
-        self.counted.drop(nodes[gone])
-        self.counted.put(nodes[there], moved.after)
-        self.counted.put(nodes[come], vectors[come])
-        return len(there) + int(come.sum())
+        return counted
 
     def _count_all(self) -> int:
         """Let the head recompute its sums from all learned nodes; return their number."""
@@ -360,20 +409,21 @@ class Knowledge:
         self.head.restart()
         for nodes in every.split(ROWS):
             self.head.learn(nodes, self.counted.of(nodes), self.labels.of(nodes))
-        renewed = self.head.sizes()
-        assert renewed is not None, "a head with sums keeps them"
-        self.wear.renew(renewed)
+        self.wear.renew(self.head.sizes())
         return len(every)
 
-    def _solve(self, counted: int) -> None:
+    def _solved(self, nodes: Tensor, vectors: Tensor, counted: int) -> Settled:
+        """Solve for the scores if it is time, and begin the next change."""
         there, known = self._classes_there(), int(self.labels.counts_.sum())
-        urgent = self._urgent or self._forgotten or not there.equal(self._present)
+        urgent = self._urgent or self._exactly or not there.equal(self._present)
         self._present = there
-        if not self.head.lazy or self.solving.due(counted, known=known, urgent=urgent):
-            if self.held is not None:
-                held = self.held.first(self.head.most_weighed, balanced=self.head.balanced)
-                self.head.weigh(held, self.counted.of(held), self.labels.of(held))
+        if self.solving.due(counted, known=known, urgent=urgent):
+            held = self.held.first(self.head.most_weighed, balanced=self.head.balanced)
+            self.head.weigh(held, self.counted.of(held), self.labels.of(held))
             self.head.settle()
+        done = Settled(nodes, vectors, self._recomputed, counted, self.solving.behind)
+        self._begin_change()
+        return done
 
     def _classes_there(self) -> Tensor:
         """Return which classes have nodes; for other targets a mask as long as the names."""
@@ -389,7 +439,7 @@ class Knowledge:
                 yield from part.arrays()
 
     def _parts(self) -> dict[str, Any]:
-        vectors = ("graph", "embeddings", "relations", "shape", "codes")
+        vectors = ("graph", "embeddings", "relations", "shape", "words", "codes")
         names = (*vectors, "held", "counted", "solving", "wear", "head", "labels", "classes")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
@@ -408,10 +458,9 @@ class Knowledge:
         self.embeddings.attach(self.graph)
         self.head.meet(list(self.classes))
         every, learned = torch.arange(self.graph.num_nodes), self.labels.every
-        if self.held is not None:
-            labelled = every[learned != UNLABELLED]
-            unknown = torch.full_like(labelled, UNLABELLED)
-            self.held.change(labelled, unknown, learned[labelled])
+        labelled = every[learned != UNLABELLED]
+        unknown = torch.full_like(labelled, UNLABELLED)
+        self.held.change(labelled, unknown, learned[labelled])
         if self.codes is not None:
             self.codes.name(list(self.classes))
             for rows in every.split(ROWS):

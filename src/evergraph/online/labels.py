@@ -14,7 +14,7 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.targets import Key, Label, NodeTarget, Target, target_of
 from evergraph.graphs.targets import Targets, read_targets
 from evergraph.online.identifiers import IdTable
-from evergraph.online.pieces import Pieces
+from evergraph.online.state_arrays import Pieces
 from evergraph.tables.frames import is_a
 from evergraph.training.learner import part_of
 

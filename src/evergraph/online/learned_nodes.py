@@ -1,10 +1,8 @@
-"""Labelled nodes: classes, the vectors they are counted as, who is held back, when to solve."""
+"""What is learned of nodes: the class of each, and the vector it is counted as."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
-from hashlib import blake2b
+from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -15,18 +13,12 @@ from torch import Tensor
 
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.kernels.row_ranges import in_parts
-from evergraph.online.delta import NodeId
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks
-from evergraph.online.pieces import Pieces
+from evergraph.online.state_arrays import Pieces
 
 ROWS = 1024  # compared at a time, so that they stay in the processor's cache
 TINY = 1e-30  # squared lengths below it have lost digits and cannot be compared
-SMALL = 1024  # with fewer labelled nodes, scores are solved after every change
 NEARER = 0.99  # share of the limit below which roundings cannot make a difference
-SHARE = 1 / 16  # of the labelled nodes; once more have changed, scores are solved
-LEAST = 2  # labelled nodes of a class before any of them is left out in turn
-MOST = 1024  # of a class; a head may use fewer, see ``first``
-Members = list[tuple[int, int]]  # sorted pairs (lot, position)
 
 
 class NodeLabels(KeptArrays):
@@ -105,6 +97,7 @@ class Counted(KeptArrays):
     Args:
         parts: widths of the parts of a vector.
         tolerance: τ.
+        exact: parts by number of which any change counts.
 
     >>> counted = Counted([1, 1], tolerance=0.1)
     >>> counted.put(torch.tensor([3]), torch.tensor([[1., 2.]]))
@@ -113,8 +106,12 @@ class Counted(KeptArrays):
     (tensor([[1., 2.]]), tensor([[1., 3.]]))
     """
 
-    def __init__(self, parts: Sequence[int], *, tolerance: float = 0.0) -> None:
+    def __init__(
+        self, parts: Sequence[int], *, tolerance: float = 0.0, exact: Collection[int] = ()
+    ) -> None:
         self.tolerance = tolerance
+        self._shares = np.full(len(parts), np.float32(tolerance**2))  # of squared lengths
+        self._shares[list(exact)] = 0
         self._parts = tuple(parts)
         self._starts = [0, *accumulate(parts)][:-1]
         self._slots = GrowingArray(dtype=np.int64)  # by position, starting at 1; 0: not counted
@@ -153,7 +150,7 @@ class Counted(KeptArrays):
     def _reach(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Return the squares of how far parts may move.  [n, dims] -> [n, parts]"""
         lengths = np.add.reduceat(rows * rows, self._starts, axis=1)
-        return np.where(lengths < TINY, -1.0, self.tolerance**2 * lengths)
+        return np.where(lengths < TINY, -1.0, self._shares * lengths)
 
     def drop(self, nodes: Tensor) -> None:
         """Remove nodes that are no longer counted."""
@@ -241,9 +238,13 @@ class Counted(KeptArrays):
 
             in_parts(add, np.ones(len(nodes), np.int64), each=3 * width)
             first += width
-            if first == ends[part]:  # a part may lie in several arrays
-                near &= (gaps < NEARER * self._reaches.array[slots, part]) | (gaps == 0)
-                gaps, part = np.zeros(len(nodes)), part + 1
+            # A part may lie in several arrays, and several parts in one: then their gap together
+            # is compared with the smallest reach.
+            if first in ends:
+                whole = slice(part, ends.index(first) + 1)
+                reach = self._reaches.array[slots, whole].min(axis=1)
+                near &= (gaps < NEARER * reach) | (gaps == 0)
+                gaps, part = np.zeros(len(nodes)), whole.stop
         assert part == len(self._parts), "arrays end where parts do"
         return near
 
@@ -257,163 +258,3 @@ class Counted(KeptArrays):
         for start in range(0, len(rows), ROWS):
             self._reaches.array[start : start + ROWS] = self._reach(rows[start : start + ROWS])
         self._free = state["free"].numpy().copy()
-
-
-def lot(node: NodeId) -> int:
-    """Return a pseudo-random number that depends only on a node's id.  64 bits, signed"""
-    drawn = blake2b(repr(node).encode(), digest_size=8).digest()
-    return int.from_bytes(drawn, "big", signed=True)
-
-
-class HeldBack(KeptArrays):
-    """The first 1,024 nodes by ``lot`` of each class that has at least ``least`` labelled nodes.
-
-    All of them are learned from; the prediction for one is made as if it alone had been left out
-    (leave-one-out in closed form). The choice depends only on the ids and classes of all labelled
-    nodes, not on the order in which they came; after ``restore``, ``change`` is given all of them
-    again. If there are no more than a head can use, all of them are chosen, and ids do not matter.
-
-    >>> held = HeldBack()
-    >>> held.extend(range(32))
-    >>> held.change(torch.arange(32), torch.full((32,), -1), torch.zeros(32).long())
-    True
-    >>> len(held.first(64)), len(held.first(4))
-    (32, 4)
-    """
-
-    def __init__(self, *, least: int = LEAST) -> None:
-        self.least = least
-        self._lots = GrowingArray(dtype=np.int64)
-        self.kept = {"lots": self._lots}
-        self._members: list[Members] = []  # by class
-
-    def extend(self, ids: Sequence[NodeId]) -> None:
-        """Add unlabelled nodes."""
-        start = len(self._lots)
-        self._lots.extend(len(ids))
-        self._lots.array[start:] = [lot(node) for node in ids]
-
-    def first(self, most: int, *, balanced: bool = True) -> Tensor:
-        """Return at most ``most`` of them: the first of every class, then the second, and so on.
-
-        They come in the order of lots. The last round, if it has too many, is cut by ``lot``, so
-        that this choice too depends only on ids and classes. Unless
-        ``balanced``, the first by lot overall are returned: classes have their shares in the graph.
-        -> int64 [most or fewer]
-        """
-        return self._in_turn([self._first(members) for members in self._members], most, balanced)
-
-    def landmarks(self, most: int) -> Tensor:
-        """Return at most ``most`` labelled nodes, equally many of every class.
-
-        A class that has fewer leaves room for others. The choice depends only on ids and classes,
-        and includes classes with fewer than ``least`` nodes.  -> int64 [n]
-        """
-        return self._in_turn([members[:most] for members in self._members], most)
-
-    def _in_turn(self, members: list[Members], most: int, balanced: bool = True) -> Tensor:
-        if balanced:  # so many rounds that the last of them has too many
-            sizes, rounds = np.array([len(some) for some in members], np.int64), most
-            while rounds > 1 and np.minimum(sizes, rounds // 2).sum() >= most:
-                rounds //= 2
-            members = [some[:rounds] for some in members]
-        nodes = np.array([p for some in members for _, p in some], np.int64)
-        lots = self._lots.array[nodes]
-        if len(nodes) > most:
-            ranks = np.array([rank for some in members for rank, _ in enumerate(some)])
-            chosen = np.lexsort((nodes, lots, ranks if balanced else 0 * ranks))[:most]
-            nodes, lots = nodes[chosen], lots[chosen]
-        # So that the first few are of all classes, whatever the order in which these came.
-        return torch.from_numpy(nodes[np.lexsort((nodes, lots))])
-
-    def change(self, nodes: Tensor, before: Tensor, after: Tensor) -> bool:
-        """Update for labels that came, went or changed; return whether a class crossed ``LEAST``.
-
-        nodes: each once, int64 [n]; before, after: classes, ``UNLABELLED`` for none, int64 [n]
-        """
-        largest = max((int(part.max()) for part in (before, after) if len(part)), default=-1)
-        self._members += [[] for _ in range(largest + 1 - len(self._members))]
-        left, joined = self._by_class(nodes, before), self._by_class(nodes, after)
-        other = False
-        for label in left.keys() | joined.keys():
-            members, come = self._members[label], joined.get(label, [])
-            spoke = bool(self._first(members))
-            for one in left.get(label, []):
-                del members[bisect_left(members, one)]
-            if len(come) > LEAST:
-                members += come
-                members.sort()
-            else:
-                for one in come:
-                    insort(members, one)
-            other |= self.least > 1 and spoke != bool(self._first(members))
-        return other
-
-    def _by_class(self, nodes: Tensor, labels: Tensor) -> dict[int, Members]:
-        found: dict[int, Members] = {}
-        lots = self._lots.array[nodes.numpy()].tolist()
-        for drawn, position, label in zip(lots, nodes.tolist(), labels.tolist(), strict=True):
-            if label != UNLABELLED:
-                found.setdefault(label, []).append((drawn, position))
-        return found
-
-    def _first(self, members: Members) -> Members:
-        """Return the nodes of a class that may be left out in turn."""
-        return members[:MOST] if len(members) >= self.least else []
-
-    def wipe(self, nodes: Tensor) -> None:
-        """Erase the lots of removed nodes."""
-        self._lots.array[nodes.numpy()] = 0
-
-
-class Solving:
-    """Decides after every change whether to solve for the scores now, or to wait for more changes.
-
-    Scores are solved at once if it is ``urgent`` (a class appeared or vanished, a node was
-    forgotten, a label was removed, a class became large enough to be held back from), if there are
-    fewer than ``SMALL`` labelled nodes, or if more than ``SHARE`` of these were counted since the
-    last solution; and at the latest after ``patience`` changes. The decision never depends on time,
-    so that a replay of the same changes solves at the same points.
-
-    Args:
-        patience: changes after which scores are solved at the latest; 1 solves after every change.
-
-    >>> solving = Solving(patience=3)
-    >>> [solving.due(10, known=100_000) for _ in range(4)]
-    [False, False, True, False]
-    >>> solving.due(10, known=100_000, urgent=True), solving.behind
-    (True, False)
-    >>> solving.due(0, known=100_000), solving.behind  # nothing to wait for
-    (False, False)
-    """
-
-    def __init__(self, *, patience: int) -> None:
-        self.patience = patience
-        self._changes = 0
-        self._counted = 0
-
-    @property
-    def behind(self) -> bool:
-        """Whether something was counted since scores were last solved."""
-        return self._counted > 0
-
-    def due(self, counted: int, *, known: int, urgent: bool = False) -> bool:
-        """Record a change; return whether scores must be solved now.
-
-        counted: how many nodes it counted; known: how many labelled nodes there are.
-        """
-        self._counted += counted
-        self._changes += self._counted > 0
-        small = known < SMALL or self._counted > SHARE * known
-        due = urgent or (self.behind and (small or self._changes >= self.patience))
-        if due:
-            self._counted = self._changes = 0
-        return due
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the changes and nodes since the last solution."""
-        return {"waiting": torch.tensor([self._changes, self._counted])}
-
-    def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned."""
-        self._changes, self._counted = state["waiting"].tolist()

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.device import exactly_threads
@@ -20,11 +18,10 @@ from evergraph.online.delta import Delta, DeltaResult, NodeId
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.intake import Batch, merged, owners
 from evergraph.online.knowledge import Settled
-from evergraph.online.learner_state import PATIENCE as PATIENCE
-from evergraph.online.learner_state import TOLERANCE as TOLERANCE
 from evergraph.online.learner_state import LearnerState
-from evergraph.online.upsert import EdgesBeyond, News, edges_beyond, known_edges, only_new
+from evergraph.online.upsert import EdgesBeyond, News, edges_beyond, only_new
 from evergraph.online.view import Answer, Page
+from evergraph.online.words import with_fitting_words
 
 if TYPE_CHECKING:
     import pyarrow
@@ -45,16 +42,10 @@ class OnlineLearner(LearnerState):
             as torch uses; a folder sets it, so that a recovery gives the same bits.
 
     Args:
-        topology: the f_topo, by name, as a table of name and parameters, or as an object; by
-            default the head's choice.
-        head: learns from embeddings, given likewise; by default ``FusedHead``, the live form of
-            ``auto``. An object belongs to this learner from then on.
-        scaling, undirected, seed: see ``ContinualNodeClassifier``.
+        topology, scaling, undirected, seed, tolerance, patience: as of ``ContinualNodeClassifier``.
+        head: likewise; by default ``FusedHead``, the live form of ``auto``. An object belongs to
+            this learner from then on.
         targets: of the nodes, by default those of the head.
-        tolerance: a labelled node is counted again when (a part of) its vector has moved by more
-            than this share of its length since it was last counted; 0 for any move.
-        patience: number of deltas, or batches, after which scores are solved at the latest, see
-            ``Solving``; 1 solves after every delta. ``status().solved`` is the last one included.
 
     >>> from evergraph.online.heads import FusedHead
     >>> learner = OnlineLearner(head=FusedHead(width=64))
@@ -68,10 +59,8 @@ class OnlineLearner(LearnerState):
     def check(self, delta: Delta, ahead: Mapping[NodeId, int] | None = None) -> CheckedDelta:
         """Return a validated delta, which ``apply`` does not check again; raise if it is invalid.
 
-        Deltas that exceed ``bounds`` are rejected here and nowhere else: those of a journal are
-        applied whatever their size.
-
-        ahead: new nodes of earlier deltas in the same batch, with their positions.
+        Deltas beyond ``bounds`` are rejected here only: those of a journal are applied whatever
+        their size. ahead: new nodes of earlier deltas in the same batch, with their positions.
         """
         with self.writing:
             checked = self._fitting(delta, ahead, fresh=True)
@@ -95,10 +84,12 @@ class OnlineLearner(LearnerState):
                 "a delta must not have relations or types if the learner began without them: its "
                 "first nodes must have them"
             )
+        if known is not None:
+            delta = with_fitting_words(delta, known.num_features, known.word_columns.width)
         return check_delta(
             delta,
             self._ids,
-            num_features=None if known is None else known.graph.num_features,
+            num_features=None if known is None else known.num_features,
             graph=None if known is None else known.graph,
             target=self.head.target,
             undirected=self.undirected,
@@ -131,7 +122,7 @@ class OnlineLearner(LearnerState):
             known = self._knowledge
             if known is None or not known.graph.num_edges or not all(self.knows_nodes(ids)):
                 return False
-            return known.graph.features[self._ids.positions(ids)].equal(features)
+            return known.features_of(self._ids.positions(ids)).equal(features)
 
     def every_id(self) -> list[NodeId]:
         """Return the ids of all nodes, in order of arrival."""
@@ -142,11 +133,6 @@ class OnlineLearner(LearnerState):
         """Return which ids are known."""
         with self.writing:
             return [node in self._ids for node in ids]
-
-    def knows_edges(self, sources: pyarrow.Array, targets: pyarrow.Array) -> NDArray[np.bool_]:
-        """Return which edges are known, for many at once; ids are strings or int64.  [edges]"""
-        with self.writing:
-            return known_edges(self._ids, self._knowledge, sources, targets)
 
     def edges_beyond(
         self, edges: tuple[pyarrow.Array, pyarrow.Array], without: Sequence[NodeId]
@@ -165,9 +151,8 @@ class OnlineLearner(LearnerState):
     def apply_batch(self, deltas: Sequence[Delta]) -> list[DeltaResult]:
         """Apply deltas as one change; see ``Batch`` for those that can be joined.
 
-        Each result has its own ``seq``, nodes and predictions; classes and recomputed embeddings
-        are those of the whole batch. All labels are predicted before any of them is learned. Deltas
-        are validated first, unless ``check`` returned them.
+        All labels are predicted before any of them is learned. Classes and recomputed embeddings
+        are those of the whole batch. Deltas are validated first, unless ``check`` returned them.
         """
         with self.changing(), exactly_threads(self.threads):
             checked = [delta for delta in deltas if isinstance(delta, CheckedDelta)]
@@ -176,7 +161,8 @@ class OnlineLearner(LearnerState):
             assert whole.first == self._ids.next, "nodes were added after the delta was checked"
             if len(whole.nodes) and self._knowledge is None:
                 related = bool(len(whole.relations) or len(whole.types))
-                self._knowledge = self._begun(whole.features.shape[1], related=related)
+                width, words = whole.features.shape[1], whole.words
+                self._knowledge = self._begun(width - words.width, related=related, words=words)
                 if self._shared:
                     self._copy_vectors()
             settled, guesses, whose = self._applied(whole, parts)
@@ -198,7 +184,7 @@ class OnlineLearner(LearnerState):
                     results.append(DeltaResult(first + place, *sizes))
                 return self._written()
 
-            self.turn(write, (settled.nodes, settled.vectors))
+            self.publish(write, (settled.nodes, settled.vectors))
             return results
 
     def _batch(self, deltas: Sequence[Delta]) -> list[CheckedDelta]:
@@ -244,8 +230,7 @@ class OnlineLearner(LearnerState):
     ) -> tuple[Settled, Tallies | None, Tensor]:
         """Apply a delta; parts: the deltas that it was merged from.
 
-        -> the effect, what was predicted, and the index of the part that each prediction is of,
-        int64 [n]
+        -> the effect, what was predicted, and the part that each prediction is of, int64 [n]
         """
         knowledge, target = self._knowledge, self.head.target
         if knowledge is None:  # empty deltas, before the first node
@@ -274,5 +259,7 @@ class OnlineLearner(LearnerState):
         if len(delta.forgotten):
             knowledge.forget(delta.gone)
         # Readers have a copy of all vectors.
-        settled = knowledge.settle(every=self._shared, refit=delta.refit)
+        if delta.refit:
+            knowledge.refit()
+        settled = knowledge.settle(every=self._shared)
         return settled, guesses, owners(parts)[unknown]

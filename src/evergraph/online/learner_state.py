@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -9,24 +10,32 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.own_words import NO_WORDS, WordColumns
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.resolver import Resolver
 from evergraph.core.seeding import seeded
 from evergraph.core.targets import target_of
-from evergraph.online import pieces
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph, no_nodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings, check_whole_rows
 from evergraph.online.graph.live_smoother import DRIFT
-from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
+from evergraph.online.heads import FusedHead, TargetHead, heads
 from evergraph.online.identifiers import IdTable
-from evergraph.online.intake import Bounds, Held
+from evergraph.online.intake import Bounds, PartsOfLearner
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.labels import target_table
 from evergraph.online.monitor import PredictionRecord
-from evergraph.online.pieces import Pieces
-from evergraph.online.state_arrays import PackedState, Packing, check_arrays, packed
+from evergraph.online.state_arrays import (
+    PackedState,
+    Packing,
+    Pieces,
+    check_arrays,
+    packed,
+    pieces_of,
+    whole,
+)
 from evergraph.online.view import LearnerView, Page, Status
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
@@ -40,6 +49,7 @@ logger = logging.getLogger(__name__)
 # Chosen on validation nodes of WordNet, see docs/decisions/0041.
 TOLERANCE = 0.05
 PATIENCE = 8
+FIXED = ("dtype",)  # parameters of a topology that a live learner cannot choose
 WIDE = 64  # bytes of a row from which an array is lent to a snapshot instead of copied
 PLAIN = ("scaling", "undirected", "seed", "tolerance", "patience")  # parameters, as JSON has them
 
@@ -51,7 +61,7 @@ class LearnerState(LearnerView):
         self,
         *,
         topology: TopologyEncoder | str | Mapping[str, Any] | None = None,
-        head: OnlineHead | str | Mapping[str, Any] | None = None,
+        head: FusedHead | str | Mapping[str, Any] | None = None,
         scaling: Scaling = "unit",
         undirected: bool = True,
         seed: int = 0,
@@ -91,10 +101,10 @@ class LearnerState(LearnerView):
         return self._knowledge
 
     @property
-    def held(self) -> Held:
+    def held(self) -> PartsOfLearner:
         """The parts on which the memory of a delta depends."""
         copied = sum(array.row_bytes for array in self.arrays())
-        return Held(self.head, self.topology, self.scaling, self._knowledge, copied)
+        return PartsOfLearner(self.head, self.topology, self.scaling, self._knowledge, copied)
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
@@ -105,11 +115,13 @@ class LearnerState(LearnerView):
     def parameters(self) -> dict[str, Any]:
         """Its parameters, as JSON can hold them."""
         return {
-            "topology": pieces.described(topologies, self.topology),
-            "head": pieces.described(heads, self.head),
+            "topology": _described(topologies, self.topology),
+            "head": _described(heads, self.head),
         } | {name: getattr(self, name) for name in PLAIN}
 
-    def _begun(self, num_features: int, *, related: bool) -> Knowledge:
+    def _begun(
+        self, num_features: int, *, related: bool, words: WordColumns = NO_WORDS
+    ) -> Knowledge:
         """Create what depends on the width of features, and on whether there are relations."""
         graph = GrowingGraph(num_features=num_features, undirected=self.undirected)
         # Unscaled rows may have columns of very different size, and an error relative to the
@@ -119,9 +131,10 @@ class LearnerState(LearnerView):
             self.topology, num_features=num_features, scaling=self.scaling, drift=drift
         )
         generator = seeded(self.seed, "head")
-        self.head.begin(live.dims, topology=self.topology, generator=generator, related=related)
+        shown: dict[str, Any] = {"related": related, "words": words}
+        self.head.begin(live.dims, topology=self.topology, generator=generator, **shown)
         given = {name: getattr(self, name) for name in ("seed", "tolerance", "patience")}
-        return Knowledge(graph, live, self.head, related=related, **given)
+        return Knowledge(graph, live, self.head, **shown, **given)
 
     def _written(self) -> Page:
         """Return the page that readers see after the last delta."""
@@ -136,11 +149,12 @@ class LearnerState(LearnerView):
             memory=0 if known is None else known.nbytes,
             predicted=record.prequential.asked,
             accuracy=record.prequential.accuracy,
-            exact_forgetting=self.head.exact_forgetting,
+            exact_forgetting=True,
             metric=target.running,
             relations=self.head.takes_relations and (known is None or known.relations is not None),
             solved=self._solved,
             undirected=self.undirected,
+            better_than_chance=self.head.better_than_chance,
         )
         if known is None:
             return Page(status, (), torch.zeros(0, dtype=torch.bool), None, None, 0, target)
@@ -191,14 +205,14 @@ class LearnerState(LearnerView):
 
     def state(self) -> dict[str, Tensor]:
         """Return the arrays of the state, by name; some are views in use, so copy what you keep."""
-        return pieces.whole(self.pieces())
+        return whole(self.pieces())
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return the same for writing at once, in pieces where it must be converted."""
         with self.writing:
             kept = {} if self._knowledge is None else self._knowledge.pieces()
             for prefix, part in ({"ids": self._ids} | self._record.parts).items():
-                found = pieces.pieces_of(part)
+                found = pieces_of(part)
                 kept |= {f"{prefix}.{name}": value for name, value in found.items()}
             return kept
 
@@ -218,9 +232,9 @@ class LearnerState(LearnerView):
             return found
 
     def packed(self) -> PackedState | None:
-        """Return the state without forgotten nodes and without classes that no node has.
+        """Return the state without forgotten nodes and unused classes, None if there are neither.
 
-        None if there are neither. A learner restored from it gives the same predictions.
+        A learner restored from it gives the same predictions.
         """
         with self.writing:
             if (known := self._knowledge) is None:
@@ -241,11 +255,13 @@ class LearnerState(LearnerView):
 
     def about(self) -> dict[str, Any]:
         """Return the rest of the state, as JSON can hold it."""
-        kept = {"seq": self._seq, "solved": self._solved}
+        kept: dict[str, Any] = {"seq": self._seq, "solved": self._solved}
         if self._ids.base:
             kept["base"] = self._ids.base
         kept["num_features"] = self.status().features
         related = self._knowledge is not None and self._knowledge.relations is not None
+        if self._knowledge is not None and self._knowledge.word_columns.width:
+            kept["words"] = [*self._knowledge.word_columns]
         return kept | ({"related": True} if related else {})
 
     def _fitting_arrays(
@@ -255,13 +271,15 @@ class LearnerState(LearnerView):
         for name in ("seq", "num_features", "solved", "base"):
             if name in about:
                 check_integer(name, about[name], least=0)
-        width, features = int(about["num_features"]), state.get("graph.features")
+        width, words = int(about["num_features"]), WordColumns.read(about.get("words", ()))
+        features = state.get("graph.features")
         if width != (0 if features is None or features.dim() < 2 else features.shape[1]):
             raise DataError(f"features are not {width} wide")
-        empty = self._begun(width, related=bool(about.get("related"))) if width else None
+        related = bool(about.get("related"))
+        empty = self._begun(width, related=related, words=words) if width else None
         arrays = {} if empty is None else empty.pieces()
         for name, part in ({"ids": IdTable()} | PredictionRecord(self.head.target).parts).items():
-            arrays |= {f"{name}.{key}": value for key, value in pieces.pieces_of(part).items()}
+            arrays |= {f"{name}.{key}": value for key, value in pieces_of(part).items()}
         check_arrays(state, arrays)
         return empty
 
@@ -290,7 +308,15 @@ class LearnerState(LearnerView):
                     part.restore(part_of(state, f"{name}."))
                 return self._written()
 
-            self.turn(read)
+            self.publish(read)
             self._ids.base = int(about.get("base", 0))
             if self._shared:
                 self._copy_vectors()
+
+
+def _described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:
+    """Return a component's name and its parameters, as JSON can hold them."""
+    names = [name for name in resolver.parameters(component.name) if name not in FIXED]
+    values = {"name": component.name} | {name: getattr(component, name) for name in names}
+    described: dict[str, Any] = json.loads(json.dumps(values))
+    return described

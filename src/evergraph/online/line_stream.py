@@ -141,8 +141,7 @@ class LineStream:
     def take_in(self, lines: Iterable[bytes | None]) -> None:
         """Ingest all lines; None among them means that none is available at the moment.
 
-        An error names the line that failed; the lines before it have been applied, those after it
-        have not. No line is read while a delta is applied.
+        An error names the line that failed; the lines before it have been applied.
         """
         self._reader = LineReader(self.columns, classes=self.classes, names=self.names)
         self._batch, self._began = LineBatch(), 0.0
@@ -210,7 +209,7 @@ class LineStream:
                 say_unlabelled("lines", table.column_names)
             self.columns = read_columns(table, self.columns, labels, where="lines").scheme
             assert self.columns is not None
-            self._reader.settle(self.columns)
+            self._reader.use_scheme(self.columns)
             self.learner.keep_columns(self.columns)
         if lines:
             self._submit(lines)

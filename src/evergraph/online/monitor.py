@@ -16,7 +16,6 @@ from typing import NamedTuple, TypedDict
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_integer
 from evergraph.core.targets import Tallies, Target
 
 log = logging.getLogger(__name__)
@@ -36,12 +35,8 @@ class Prequential:
     """Record of predictions that were made before their labels were learned.
 
     The curve has a point for every delta with labels. When it is full, neighbouring points are
-    joined, so that its length is bounded and it still covers the whole past. Single predictions are
-    kept for the latest only. Nothing in the record identifies a node.
-
-    Args:
-        points: of the curve at most.
-        latest: single predictions that are kept.
+    joined, so that it still covers the whole past. Single predictions are kept for the latest only.
+    Nothing in the record identifies a node.
 
     >>> record = Prequential(points=4)
     >>> for seq in range(1, 6):
@@ -51,8 +46,6 @@ class Prequential:
     """
 
     def __init__(self, *, points: int = 512, latest: int = 2048) -> None:
-        check_integer("points", points, least=2)
-        check_integer("latest", latest, least=1)
         self.points, self.latest = points, latest
         self.curve_ = torch.zeros(0, len(Point.__annotations__), dtype=torch.int64)
         self.pairs_ = torch.zeros(0, 2, dtype=torch.int64)  # the right class, the predicted one
@@ -67,9 +60,9 @@ class Prequential:
         right: float,
         pairs: Tensor | None = None,
     ) -> None:
-        """Record two sums whose quotient right / asked is the metric.
+        """Record two sums whose quotient right / asked is the metric, see ``Tallies``.
 
-        See ``Tallies``. pairs: right and predicted classes, if there are any, int64 [n, 2]
+        pairs: right and predicted classes, if there are any, int64 [n, 2]
 
         >>> record = Prequential()
         >>> record.add(1, 3, 0, 2, 0.5)
@@ -140,10 +133,7 @@ class Prequential:
 
 
 class PredictionRecord:
-    """Keeps the record of predictions, and raises the alarm.
-
-    parts: its components with a state, by name.
-    """
+    """Keeps the record of predictions, and raises the alarm."""
 
     def __init__(self, target: Target) -> None:
         self.prequential, self.watch = Prequential(), Watch(target)
@@ -155,8 +145,7 @@ class PredictionRecord:
     ) -> tuple[int, int]:
         """Record the predictions of one delta; return their number, and that of correct ones.
 
-        guesses: None if nothing was learned before; mine: which of them are of this delta, bool
-        [n]; nodes, classes: known after it.
+        guesses: None if nothing was learned before; mine: which of them are of this delta, bool [n]
         """
         if guesses is None:
             return 0, 0
@@ -168,10 +157,10 @@ class PredictionRecord:
         return int(mine.sum()), int(guesses.faultless[mine].sum())
 
 
-LEVEL = 1e-4  # false alarms per window of a steady stream, at most
-BACK = 0.05  # level below which a window clears the alarm
-WINDOW = 200  # predictions
-REFERENCE = 20  # windows that the newest is compared with, at most
+ALARM_LEVEL = 1e-4  # false alarms per window of a steady stream, at most
+END_LEVEL = 0.05  # level below which a window clears the alarm
+WINDOW_SIZE = 200  # predictions
+MAX_WINDOWS = 20  # windows that the newest is compared with, at most
 MIN_WINDOWS = 8  # windows before any alarm
 
 Window = tuple[float, float]
@@ -225,7 +214,9 @@ class Watch:
     [(11, 0.1)]
     """
 
-    def __init__(self, target: Target, *, window: int = WINDOW, level: float = LEVEL) -> None:
+    def __init__(
+        self, target: Target, *, window: int = WINDOW_SIZE, level: float = ALARM_LEVEL
+    ) -> None:
         self.target = target
         self.window, self.level = window, level
         self.past_: list[Window] = []
@@ -248,13 +239,13 @@ class Watch:
             return None
         means = [total / count for count, total in self.past_]
         expected = fmean(means)
-        on = self._beyond(full, means, BACK if self.unusual_ else self.level)
+        on = self._beyond(full, means, END_LEVEL if self.unusual_ else self.level)
         if on:
             self.unusual_.append(full)
-        if len(self.unusual_) == REFERENCE:  # the change is permanent
+        if len(self.unusual_) == MAX_WINDOWS:  # the change is permanent
             self.past_, on = self.unusual_, False
         elif not on:
-            self.past_ = [*self.past_, full][-REFERENCE:]
+            self.past_ = [*self.past_, full][-MAX_WINDOWS:]
         if not on:
             self.unusual_ = []
         verdict = Verdict(on, full[1] / full[0], expected, int(full[0]))

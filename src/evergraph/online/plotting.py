@@ -29,27 +29,15 @@ FIRST, SECOND, ALARM = "C0", "C1", "#b3261e"
 
 @dataclass(frozen=True)
 class LearnerHistory:
-    """What a learner has seen and predicted, to be drawn.
+    """What a learner has seen and predicted, to be drawn."""
 
-    Attributes:
-        metric: what the curve measures, such as ``accuracy``.
-        shares: whether it is a share, of which more is better; otherwise an error.
-        curve: predictions made before their labels came.
-        class_sizes: labelled nodes of each class or label, the most frequent first.
-        latest_sizes: the same among the newest labels that were predicted: a quarter of those
-            recorded.
-        confusion: recorded predictions, the latest 2,048, by true class (row) and predicted class
-            (column), for pairs that occur.
-        alarms: the accuracy alarm while it is raised.
-    """
-
-    metric: str
-    shares: bool
-    curve: Sequence[Point]
-    class_sizes: Mapping[Label, int]
-    latest_sizes: Mapping[Label, int]
-    confusion: Mapping[tuple[Label, Label], int]
-    alarms: Sequence[Alarm] = ()
+    metric: str  # what the curve measures, such as ``accuracy``
+    shares: bool  # whether it is a share, of which more is better; otherwise an error
+    curve: Sequence[Point]  # predictions made before their labels came
+    class_sizes: Mapping[Label, int]  # labelled nodes of each class, the most frequent first
+    latest_sizes: Mapping[Label, int]  # the same among the newest quarter of recorded predictions
+    confusion: Mapping[tuple[Label, Label], int]  # recorded ones by true and predicted class
+    alarms: Sequence[Alarm] = ()  # the accuracy alarm while it is raised
 
 
 def learner_history(learner: OnlineLearner) -> LearnerHistory:
@@ -177,10 +165,7 @@ def draw_drift(axes: Any, history: LearnerHistory) -> None:
 def draw_confusion(
     axes: Any, names: Sequence[Label], counts: Sequence[Sequence[int]], *, limit: int = SHOWN
 ) -> None:
-    """Draw a confusion matrix: of each class's nodes (rows), the share given each class.
-
-    names: the classes, the most frequent first, of which ``limit`` are drawn; counts: square.
-    """
+    """Draw a square confusion matrix of the ``limit`` most frequent classes, which come first."""
     import numpy as np
 
     whole = np.array(counts, dtype=float).reshape(len(names), -1)
@@ -212,10 +197,7 @@ def confusion_of(history: LearnerHistory) -> tuple[list[Label], list[list[int]]]
 
 
 def plot(learner: OnlineLearner) -> Figure:
-    """Return a figure of accuracy over time, growth, classes and confusion.
-
-    -> ``matplotlib.figure.Figure``, which notebooks show and ``savefig`` writes
-    """
+    """Return a ``matplotlib.figure.Figure`` of accuracy, growth, classes and confusion."""
     require("matplotlib", extra="report", why="plot")
     from matplotlib.figure import Figure
 

@@ -75,9 +75,9 @@ def checked_rows(X: Any, *, width: int | None, name: str) -> Any:
 
 
 def row_ids(X: Any, *, start: int = 0) -> list[NodeId]:
-    """Return the ids of rows: a DataFrame's index, else whole numbers beginning with ``start``.
+    """Return the ids of rows: the index of a DataFrame that has ids, else whole numbers.
 
-    An index does not count if it is the default, or has gaps, repeats or values other than ids.
+    An index does not count if it is the default, or has gaps or repeats.
     """
     numbered: list[NodeId] = list(range(start, start + len(X)))
     if not is_a(X, "pandas"):

@@ -1,12 +1,11 @@
-"""What each array of a snapshot is: how it is checked when it is read, and packed when written.
+"""The arrays of a snapshot: in pieces, what each is, how they are checked and packed.
 
 Snapshots may come from anywhere, and compiled code does not check indices: ``check_arrays`` does,
 once, before anything is restored.
 
-Positions are never reused (see ``GrowingGraph``), so a learner whose nodes come and go holds empty
-rows for all nodes it ever had. Since a snapshot holds the complete state, these rows are left out
-there and positions are renumbered (``Packing``). Nodes keep their order; so sums that run in the
-order of positions give the same bits, and the restored learner is the same.
+Positions are never reused (see ``GrowingGraph``), so a learner holds empty rows for all nodes it
+ever had. A purge leaves them out and renumbers positions (``Packing``). Nodes keep their order; so
+sums that run in the order of positions give the same bits.
 """
 
 from __future__ import annotations
@@ -21,12 +20,70 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.online.pieces import Pieces, split
 
+PIECE = 1 << 24  # bytes of a piece at most, unless a single row has more
 POSITIONS = "graph.alive"  # whose length is their number
 CLASSES = "classes"  # as many as one of these arrays has rows, see ``target_table``
 _CLASS_ROWS = ("classes.kinds", "classes.set_sizes", "classes.numbers")
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """An array that is produced piece by piece, so that it is never in memory as a whole.
+
+    >>> halves = Pieces((4,), torch.int64, lambda: iter(torch.arange(4).split(2)))
+    >>> halves.whole()
+    tensor([0, 1, 2, 3])
+    """
+
+    shape: tuple[int, ...]  # of the whole
+    dtype: torch.dtype  # of its values
+    # yields its rows in order, a piece at a time; may be called again
+    make: Callable[[], Iterator[Tensor]]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return self.make()
+
+    def whole(self) -> Tensor:
+        """Return a copy of the whole array."""
+        found = torch.empty(self.shape, dtype=self.dtype)
+        start = 0
+        for piece in self:
+            found[start : start + len(piece)] = piece
+            start += len(piece)
+        return found
+
+
 Arrays = dict[str, Tensor | Pieces]
+
+
+def pieces_of(part: Any) -> Mapping[str, Tensor | Pieces]:
+    """Return the state of a component by name, in pieces where it can."""
+    made: Mapping[str, Tensor | Pieces] = part.pieces() if hasattr(part, "pieces") else part.state()
+    return made
+
+
+def whole(pieces: Mapping[str, Tensor | Pieces]) -> dict[str, Tensor]:
+    """Return arrays by name, with pieces put together."""
+    return {
+        name: value.whole() if isinstance(value, Pieces) else value
+        for name, value in pieces.items()
+    }
+
+
+def split(value: Tensor | Pieces, some: Tensor | None = None) -> Iterator[Tensor]:
+    """Yield an array in order, contiguous, at most about ``PIECE`` bytes at a time.
+
+    some: indices of the rows to yield; all by default.
+    """
+    if isinstance(value, Pieces):
+        yield from value
+        return
+    rows = value.detach().reshape(1) if value.dim() == 0 else value.detach()
+    step = max(PIECE // max(rows[:1].nbytes, 1), 1)
+    for start in range(0, len(rows) if some is None else len(some), step):
+        part = slice(start, start + step)
+        yield rows[part if some is None else some[part]].cpu().contiguous()
 
 
 @dataclass(frozen=True)
@@ -61,7 +118,7 @@ KINDS = {
         rf"{_LISTS}\.indptr": ArrayKind(_whole, POSITIONS, more=1, least=0),
         rf"{_LISTS}\.indices": ArrayKind(torch.int32, least=0, below=POSITIONS),
         rf"{_LISTS}\.weights": ArrayKind(_single, "{0}.indices", least=0, finite=True),
-        r"(embeddings|codes|shape)\..+": ArrayKind(_single, POSITIONS),
+        r"(embeddings|codes|shape|words)\..+": ArrayKind(_single, POSITIONS),
         r"relations\.(sent|near|vectors)": ArrayKind(_single, POSITIONS),
         r"relations\.typed": ArrayKind(_whole, POSITIONS, least=-1, below="relations.types.kinds"),
         r"ids\.kinds": ArrayKind(torch.uint8, POSITIONS),
@@ -237,7 +294,7 @@ def taken(value: Tensor, rows: Tensor) -> Pieces:
 def packed(arrays: Mapping[str, Tensor | Pieces], nodes: Packing, classes: Packing) -> Arrays:
     """Return the arrays of a snapshot without nodes that are gone, and classes without nodes.
 
-    Arrays of the head and names of classes are left out, see ``OnlineHead.packed``.
+    Arrays of the head and names of classes are left out, see ``FusedHead.packed``.
     """
     found: Arrays = {}
     kept = {POSITIONS: nodes, CLASSES: classes}
@@ -274,3 +331,19 @@ def packed(arrays: Mapping[str, Tensor | Pieces], nodes: Packing, classes: Packi
 
 def _renumbered(numbers: Tensor | Pieces, packing: Packing) -> Iterator[Tensor]:
     return (packing.places[part.long()].to(numbers.dtype) for part in split(numbers))
+
+
+# Arrays of a head in closed form that have a row for every class.
+OF_CLASSES = ("sums", "mass", "counts", "offsets", "class_weights", "chosen")
+
+
+def of_classes(state: dict[str, Tensor], kept: Tensor) -> dict[str, Tensor]:
+    """Return the state of a head in closed form with some classes alone.  kept: int64 [classes]"""
+    found = dict(state)
+    for name, value in state.items():
+        what = name.rpartition(".")[2]
+        if what in OF_CLASSES:
+            found[name] = value[kept[kept < len(value)]]
+        elif what == "weights":  # V, which may not have the newest classes yet
+            found[name] = value[:, kept[kept < value.shape[1]]]
+    return found

@@ -27,19 +27,8 @@ from evergraph.online.delta import (
 )
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
+from evergraph.online.words import with_fitting_words
 from evergraph.tables.arrow import pa
-
-
-def known_edges(
-    ids: IdTable, knowledge: Knowledge | None, sources: pa.Array, targets: pa.Array
-) -> NDArray[np.bool_]:
-    """Return which edges are known.  sources, targets: ids, both strings or both int64 [edges]"""
-    if knowledge is None or not len(sources):
-        return np.zeros(len(sources), dtype=bool)
-    whole = pa.types.is_integer(sources.type)
-    sides = (side.to_numpy(zero_copy_only=False) if whole else side for side in (sources, targets))
-    found: NDArray[np.bool_] = knowledge.graph.lists(*map(ids.where, sides)).numpy()
-    return found
 
 
 @dataclass(frozen=True)
@@ -59,10 +48,9 @@ def edges_beyond(
     *,
     both_ways: bool,
 ) -> EdgesBeyond:
-    """Return known edges that are not among the given ones, the complement of ``known_edges``.
+    """Return known edges that are not among the given ones, to be removed.
 
-    edges: of a table, ids as strings or int64; without: nodes whose edges are left out; both_ways:
-    whether (a, b) and (b, a) are one edge.
+    edges: of a table, ids as strings or int64; without: nodes whose edges are left out
     """
     if knowledge is None:
         return EdgesBeyond([], [], 0)
@@ -119,13 +107,14 @@ def only_new(
 ) -> tuple[Delta, News]:
     """Return a delta without what is known already, and the counts of what is new.
 
-    Known nodes are left out; their labels become late labels if they differ, and their features
-    change only if they are among the ``updated``. Known edges, weights, features and labels are
-    left out, and so are unknown edges to remove and unknown nodes to update or forget. What is left
-    is an ordinary delta without a key; repeated, it would be empty.
+    Labels of known nodes become late labels if they differ; their features change only if they are
+    among the ``updated``. What is left is an ordinary delta without a key; repeated, it would be
+    empty.
     """
-    width = None if knowledge is None else knowledge.graph.num_features
-    delta = in_columns(delta)
+    width, delta = None, in_columns(delta)
+    if knowledge is not None:
+        width = knowledge.num_features
+        delta = with_fitting_words(delta, width, knowledge.word_columns.width)
     check_parts(delta, num_features=width, target=target)
     there = (ids.where(delta.nodes) >= 0).numpy()
     known, new = np.flatnonzero(there).tolist(), np.flatnonzero(~there).tolist()
@@ -185,7 +174,7 @@ def _other(
     """Return those of some rows, all of known nodes, whose features are not those of the graph."""
     if knowledge is None or not rows:
         return []
-    known = knowledge.graph.features[ids.positions([nodes[row] for row in rows])]
+    known = knowledge.features_of(ids.positions([nodes[row] for row in rows]))
     return list(compress(rows, (known != features[rows]).any(1).tolist()))
 
 
@@ -254,10 +243,7 @@ def without_repeats(delta: Delta, repeated: str, *, both_ways: bool) -> tuple[De
 def related_edges(
     delta: Delta, ids: IdTable, knowledge: Knowledge | None, *, both_ways: bool
 ) -> tuple[Delta, dict[str, int]]:
-    """Reduce edges with relations to those that are new or change weight, each once with its last.
-
-    Counts are as in ``News``.
-    """
+    """Reduce edges with relations to new ones and new weights, each once; counts as in ``News``."""
     weights: Sequence[float | None] = delta.weights or [None] * len(delta.edges)
     pairs = zip(delta.edges, delta.relations, strict=True)
     given = dict(zip(((*pair, name) for pair, name in pairs), weights, strict=True))
@@ -292,8 +278,7 @@ def new_edges(
 ) -> tuple[Delta, dict[str, int]]:
     """Reduce edges to new ones, each once; those to unknown nodes stay, to be rejected later.
 
-    An edge that is both added and removed is not added, and is removed if it is known. Counts are
-    as in ``News``.
+    An edge that is both added and removed is not added. Counts are as in ``News``.
     """
     edges, cut = edge_columns(delta.edges), edge_columns(delta.removed_edges)
     assert edges is not None, "parts were checked"

@@ -17,8 +17,7 @@ from evergraph.core.written_aside import results_written, written_aside
 from evergraph.reports.figures.frontier import BYTES, SECONDS, frontier
 from evergraph.reports.figures.learning import accuracy_matrix, learning_curves
 from evergraph.reports.figures.picture import Picture, looks_of
-from evergraph.reports.page.frame import page
-from evergraph.reports.page.sections import counted, sections_of
+from evergraph.reports.page.page import counted, page, sections_of
 from evergraph.reports.runs import Finished, Group, family_of, grouped, names_of
 from evergraph.reports.tables import accuracy as of_runs
 from evergraph.reports.tables.record import Table, csv_text, latex, markdown
@@ -70,8 +69,7 @@ def tables_of(groups: Sequence[Group], against: str | None = None) -> dict[str, 
         from evergraph.reports.tables.differences import differences_table, ranks_table
 
         made += [differences_table(groups, against), ranks_table(groups)]
-    costs = (of_runs.memory_table, of_runs.time_table, of_runs.versions_table)
-    made += [make(groups) for make in (of_runs.beyond_table, *costs, of_runs.machine_table)]
+    made += [of_runs.beyond_table(groups), of_runs.memory_table(groups), of_runs.time_table(groups)]
     return {table.name: table for table in made if table is not None}
 
 

@@ -45,17 +45,11 @@ def create_app(
     limits: Limits | None = None,
     access_log: bool = False,
 ) -> FastAPI:
-    """Return the service for a learner's folder.
+    """Return the service for a learner's folder, which it closes on shutdown, after queued changes.
 
-    The application owns the folder from here on: on shutdown it finishes queued changes and closes
-    the folder.
-
-    Args:
-        folder: open for writing; or read-only, in which case changes are rejected and those of the
-            writing process are followed.
-        tokens: who may read and write; None allows both to callers on this machine.
-        limits: of requests and connections.
-        access_log: whether every request is logged.
+    folder: open for writing; or read-only, to follow the process that writes; tokens: who may read
+    and write; None allows both to callers on this machine; access_log: whether every request is
+    logged.
     """
     limits = Limits() if limits is None else limits
     metrics, guard = Metrics(), Guard(tokens, limits)

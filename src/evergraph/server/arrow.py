@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 import orjson
@@ -41,33 +41,23 @@ from evergraph.tables.columns import features as numeric_columns
 from evergraph.tables.edges import read_edges
 from evergraph.tables.names import ENDS, missing_column, of_edges, of_nodes, renamed, worded
 
-if TYPE_CHECKING:
-    pass
-
-MOST_DECODED = 1 << 27  # bytes of all columns of a body: four times the largest body
-LEAST_WIDTH = 4  # bytes of a value once decoded: narrower numbers are widened to 32 bits
-MOST_TABLES = 6
+MAX_DECODED = 1 << 27  # bytes of all columns of a body: four times the largest body
+MIN_VALUE_BYTES = 4  # of a value once decoded: narrower numbers are widened to 32 bits
+MAX_TABLES = 6
 MARK = b"evergraph"  # schema metadata of tables that the sender has encoded already
 
 
 @dataclass(frozen=True, eq=False)
 class ArrowBody:
-    """A parsed body of Arrow tables.
+    """A parsed body of Arrow tables."""
 
-    Attributes:
-        delta: the change, without features that have names.
-        tables: these, as tables of ``features`` and of ``updated_features``.
-        read: whether the sender has encoded it: labels are literal and numbers are scaled.
-        scheme: by which the sender encoded columns, as JSON; None if it does not say.
-    """
-
-    delta: Delta
-    tables: Mapping[str, pa.Table] = field(default_factory=dict)
-    read: bool = False
-    scheme: Mapping[str, Any] | None = None
+    delta: Delta  # the change, without features that have names
+    tables: Mapping[str, pa.Table]  # these, by ``features`` and ``updated_features``
+    read: bool  # whether the sender has encoded it: labels are literal and numbers are scaled
+    scheme: Mapping[str, Any] | None  # by which it did, as JSON; None if it does not say
 
 
-def delta_from_arrow(body: bytes, *, most: int = MOST_DECODED) -> Delta:
+def delta_from_arrow(body: bytes, *, most: int = MAX_DECODED) -> Delta:
     """Return the delta in a body without encoding its columns; see ``read_arrow``."""
     found = read_arrow(body, most=most)
     return replace(found.delta, **by_position(found.tables))
@@ -79,7 +69,7 @@ def by_position(tables: Mapping[str, pa.Table]) -> dict[str, Any]:
 
 
 def read_arrow(
-    body: bytes, *, most: int = MOST_DECODED, names: Mapping[str, str] | None = None
+    body: bytes, *, most: int = MAX_DECODED, names: Mapping[str, str] | None = None
 ) -> ArrowBody:
     """Parse a body of Arrow tables.
 
@@ -109,7 +99,7 @@ def read_arrow(
     named = {name: table for name, table in tables.items() if table is not None}
     if read and named:
         parts |= by_position(named)
-    return ArrowBody(Delta(**parts), named, read=read, scheme=scheme)
+    return ArrowBody(Delta(**parts), named, read, scheme)
 
 
 def _names_in(table: pa.Table, names: Mapping[str, str]) -> dict[str, str]:
@@ -245,14 +235,14 @@ def _features(table: pa.Table, names: list[str]) -> pa.Table | Tensor:
     return torch.from_numpy(numbers).reshape(len(values), -1 if len(values) else 0)
 
 
-def tables_in(body: bytes, *, most: int = MOST_DECODED) -> Iterator[pa.Table]:
+def tables_in(body: bytes, *, most: int = MAX_DECODED) -> Iterator[pa.Table]:
     """Yield the tables of a body: Arrow IPC streams, one after the other.
 
     Tables are validated in full before use: lengths and offsets come from outside. More than
     ``most`` bytes once decoded are rejected.
     """
     left = pa.py_buffer(body)
-    for _ in range(MOST_TABLES + 1):
+    for _ in range(MAX_TABLES + 1):
         if not left.size:
             return
         with _refusing("the body is not an Arrow IPC stream"):
@@ -266,7 +256,7 @@ def tables_in(body: bytes, *, most: int = MOST_DECODED) -> Iterator[pa.Table]:
         yield table
         left = left.slice(headers.size)
     raise RefusedError(
-        422, f"the body must hold at most {MOST_TABLES} Arrow streams, and holds more"
+        422, f"the body must hold at most {MAX_TABLES} Arrow streams, and holds more"
     )
 
 
@@ -342,14 +332,14 @@ def _decoded(name: str, values: Any) -> Iterator[int]:
     """Yield the bytes of an array once decoded: first those given by its length, then its texts."""
     known = values.dictionary if pa.types.is_dictionary(values.type) else values
     if _is_list(values.type):
-        yield LEAST_WIDTH * len(values)
+        yield MIN_VALUE_BYTES * len(values)
         yield from _decoded(name, values.flatten())
     elif pa.types.is_null(known.type):
-        yield LEAST_WIDTH * len(values)
+        yield MIN_VALUE_BYTES * len(values)
     elif pa.types.is_primitive(known.type):
-        yield len(values) * max(known.type.bit_width // 8, LEAST_WIDTH)
+        yield len(values) * max(known.type.bit_width // 8, MIN_VALUE_BYTES)
     else:
-        yield LEAST_WIDTH * len(values)
+        yield MIN_VALUE_BYTES * len(values)
         lengths = pc.binary_length(known)
         if known is not values:
             longest = pc.max(pc.utf8_length(known)).as_py() if is_text(known.type) else 0

@@ -20,7 +20,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.server.http import CALLER, RefusedError
-from evergraph.server.observability import audit
+from evergraph.server.observability import address_of, audit
 
 if TYPE_CHECKING:
     from evergraph.server.limits import Limits
@@ -32,12 +32,10 @@ RIGHTS: dict[Scope, tuple[Scope, ...]] = {
     "follow": ("read", "follow"),
     "write": ("read", "follow", "write"),
 }
-SHORTEST = 16  # characters; a shorter secret can be guessed
-LARGEST = 1_000_000  # bytes of a file of secrets
-MOST = 10_000  # callers remembered at once
-LOGGED = 5  # refusals of an address in a minute that are logged one by one
-MINUTE = 60.0
-HERE = ("127.0.0.1", "localhost", "[::1]")
+MIN_TOKEN_LENGTH = 16  # characters; a shorter secret can be guessed
+MAX_SECRET_BYTES = 1_000_000  # of a file of secrets
+MAX_CALLERS = 10_000  # remembered at once
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 BEARER = HTTPBearer(auto_error=False, description="A token from the service's token file.")
 Given = Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
 
@@ -45,24 +43,22 @@ Given = Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
 def read_private(path: Path, called: str) -> bytes:
     """Return the contents of a file of secrets; reject one that others could have read.
 
-    Its group may read it only if it belongs to root and this process does not run as root: that is
-    how systemd and Kubernetes hand secrets to a service. Links are followed.
-
-    called: what the file is, for error messages.
+    Its group may read it if it belongs to root and this process does not run as root: so systemd
+    and Kubernetes hand out secrets.  called: what the file is, for error messages
     """
     try:
         # Without O_NONBLOCK, opening a pipe would wait for a writer.
         opened = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(opened, "rb") as file:
             found = os.fstat(file.fileno())
-            text = file.read(LARGEST + 1) if stat.S_ISREG(found.st_mode) else b""
+            text = file.read(MAX_SECRET_BYTES + 1) if stat.S_ISREG(found.st_mode) else b""
     except OSError as error:
         raise ConfigurationError(f"{path}: the {called} cannot be read ({error})") from error
     if not stat.S_ISREG(found.st_mode):
         raise ConfigurationError(f"{path}: the {called} must be a plain file")
-    if len(text) > LARGEST:
+    if len(text) > MAX_SECRET_BYTES:
         raise ConfigurationError(
-            f"{path}: the {called} must have at most {LARGEST} bytes, not {found.st_size}"
+            f"{path}: the {called} must have at most {MAX_SECRET_BYTES} bytes, not {found.st_size}"
         )
     mode = stat.S_IMODE(found.st_mode)
     if os.name == "posix":
@@ -78,11 +74,7 @@ def read_private(path: Path, called: str) -> bytes:
 
 @dataclass
 class Tokens:
-    """Tokens and their scopes.
-
-    Attributes:
-        listed: pairs of scope and token; may be replaced while the service runs.
-    """
+    """Tokens and their scopes, which may be replaced while the service runs."""
 
     listed: Sequence[tuple[Scope, str]] = field(default=(), repr=False)
 
@@ -97,10 +89,7 @@ class Tokens:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """Read a file of lines such as ``write 3f9a...``; ``#`` starts a comment.
-
-    Errors never quote a line.
-    """
+    """Read a file of lines such as ``write 3f9a...``; errors never quote a line."""
     # What is not UTF-8 is found below to be no ASCII.
     lines = read_private(path, "token file").decode("utf-8", "replace").splitlines()
     listed: list[tuple[Scope, str]] = []
@@ -111,9 +100,9 @@ def read_tokens(path: Path) -> Tokens:
         rule = f"{path}: line {number} must be 'read TOKEN', 'follow TOKEN' or 'write TOKEN'"
         if len(words) != 2 or words[0] not in RIGHTS:
             raise ConfigurationError(f"{rule}, not {len(words)} other words")
-        if len(words[1]) < SHORTEST or not words[1].isascii():
+        if len(words[1]) < MIN_TOKEN_LENGTH or not words[1].isascii():
             raise ConfigurationError(
-                f"{rule} with at least {SHORTEST} ASCII characters, not {len(words[1])}"
+                f"{rule} with at least {MIN_TOKEN_LENGTH} ASCII characters, not {len(words[1])}"
             )
         listed.append((words[0], words[1]))
     if not listed:
@@ -144,7 +133,7 @@ class Buckets:
         left = min(self.burst, left + self.rate * (now - since))
         taken = left >= 1
         self._left[caller] = (left - taken, now)
-        if len(self._left) > MOST:
+        if len(self._left) > MAX_CALLERS:
             self._left.popitem(last=False)
         return 0.0 if taken else (1 - left) / self.rate
 
@@ -163,8 +152,6 @@ class Guard:
             rate=min(limits.rate, limits.guesses),
             burst=min(limits.burst, max(1, round(2 * limits.guesses))),
         )
-        # Refused tokens by address: since when, and how many.
-        self._refused: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def needs(self, scope: Scope) -> Callable[..., Awaitable[None]]:
         """Return a FastAPI dependency that admits callers with a scope."""
@@ -176,14 +163,14 @@ class Guard:
 
     def admit(self, request: Request, needed: Scope) -> None:
         """Raise unless a request may do what needs this scope."""
-        address = "?" if request.client is None else request.client.host
+        address = address_of(request)
         if self._tokens is None:
             self._check_rate(address)
             named = request.headers.getlist("host")
             if len(named) > 1:
                 raise RefusedError(400, f"a request must have one Host, not {len(named)}")
             host = named[0] if named else ""
-            if host.rsplit(":", 1)[0] not in HERE and host not in HERE:
+            if host.rsplit(":", 1)[0] not in LOOPBACK_NAMES and host not in LOOPBACK_NAMES:
                 sentence = f"without tokens the service answers to localhost, not to {host!r}"
                 raise RefusedError(403, sentence)
             return
@@ -194,7 +181,7 @@ class Guard:
             self._reject_token(address, given)
         self._check_rate(given)
         if needed not in RIGHTS[held]:
-            self._log_refusal(address, f"may {held}, needed to {needed}")
+            _log_refusal(address, f"may {held}, needed to {needed}")
             raise RefusedError(403, f"the token may {held}, and this needs one that may {needed}")
 
     def _reject_token(self, address: str, given: str) -> NoReturn:
@@ -202,7 +189,7 @@ class Guard:
 
         Valid tokens are never counted here, so an attacker cannot lock anybody out.
         """
-        self._log_refusal(address, "unknown token" if given else "no token")
+        _log_refusal(address, "unknown token" if given else "no token")
         wait = self._guesses.take(group_of(address))
         if wait:
             raise RefusedError(429, "too many invalid tokens from this address", retry_after=wait)
@@ -210,24 +197,6 @@ class Guard:
             raise RefusedError(401, "the token is not valid for this service")
         said = "a token is needed: give --token-file, or the header 'Authorization: Bearer TOKEN'"
         raise RefusedError(401, said)
-
-    def _log_refusal(self, address: str, reason: str) -> None:
-        """Log a rejected token, never the token itself, and the count of this minute.
-
-        The first five of a minute have a line each, then the 10th, the 100th and so on, so that an
-        address that guesses all day does not fill the disk.
-        """
-        now, group = time.monotonic(), group_of(address)
-        since, count = self._refused.pop(group, (now, 0))
-        if now - since >= MINUTE:
-            since, count = now, 0
-        count += 1
-        self._refused[group] = (since, count)
-        if len(self._refused) > MOST:
-            self._refused.popitem(last=False)
-        if count <= LOGGED or str(count).strip("0") == "1":
-            facts = {"address": address, "reason": reason, "in_this_minute": count}
-            audit("token refused", level=logging.WARNING, **facts)
 
     def _check_rate(self, caller: str) -> None:
         CALLER.set(caller)
@@ -237,6 +206,11 @@ class Guard:
             raise RefusedError(
                 429, f"requests must be at most {rate:g} a second per caller", retry_after=wait
             )
+
+
+def _log_refusal(address: str, reason: str) -> None:
+    """Log a refused token, never the token itself; ``WarningLimit`` bounds how many lines."""
+    audit("token refused", level=logging.WARNING, address=address, reason=reason)
 
 
 def group_of(address: str) -> str:
@@ -259,10 +233,10 @@ def group_of(address: str) -> str:
 
 
 class Tls:
-    """The service's certificate and key.
+    """The service's certificate and key, PEM files.
 
-    cert: PEM file of the certificate, with intermediate certificates; key: PEM file of its key,
-    readable by its owner only; password_file: its first line is the key's password, if it has one.
+    cert: with intermediate certificates; key: readable by its owner only; password_file: its first
+    line is the key's password, if it has one.
     """
 
     def __init__(self, cert: Path, key: Path, password_file: Path | None = None) -> None:

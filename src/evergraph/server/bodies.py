@@ -31,21 +31,20 @@ from starlette.requests import Request
 from evergraph.online.checking import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
 from evergraph.online.delta import Delta, in_columns
 from evergraph.online.identifiers import LARGEST
-from evergraph.server.http import LONGEST, RefusedError
+from evergraph.server.http import QUOTED, RefusedError
 from evergraph.tables.labels import boolean_name
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-LONG = 1 << 16  # bytes of a body whose lists are validated in blocks
-BLOCK = 200  # items of a list that are validated at a time: half a millisecond
+IN_BLOCKS_FROM = 1 << 16  # bytes of a body whose lists are validated in blocks
+ITEMS_PER_BLOCK = 200  # of a list: half a millisecond
 
 
 def media_type(request: Request, *allowed: str) -> str:
     """Return the content type of a request, or reject it.
 
-    JSON that is not declared as such is rejected: a page of another site can send plain text to a
-    service on this machine, but not JSON.
+    A page of another site can send plain text to a service on this machine, but not JSON.
     """
     declared = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if declared not in allowed:
@@ -240,7 +239,7 @@ def parse_in_steps(model: type[Model], body: bytes) -> Steps[Model]:
     except ValidationError as error:
         raise RefusedError(422, _sentence_of(error)) from None
     for name in found.model_extra or ():
-        raise RefusedError(422, f"{name[:LONGEST]}: extra inputs are not permitted")
+        raise RefusedError(422, f"{name[:QUOTED]}: extra inputs are not permitted")
     rows = found.rows if isinstance(found, UpsertBody) else ()
     _check_no_repeated_keys(body, len(found.model_fields_set) + sum(map(len, rows)))
     return found
@@ -249,12 +248,11 @@ def parse_in_steps(model: type[Model], body: bytes) -> Steps[Model]:
 def _validated(model: type[Model], body: bytes) -> Steps[Model]:
     """Return JSON as a model; long lists are validated a block at a time.
 
-    pydantic holds the interpreter lock from the first item of a list to the last, which for 1 MB of
-    edges is 0.1 s in which nobody else is answered. Between two blocks other threads can run, and
-    other bodies be parsed.
+    pydantic holds the interpreter lock while it validates a list, 0.1 s for 1 MB of edges. Between
+    two blocks other threads can run, and other bodies be parsed.
     """
     try:
-        raw = orjson.loads(body) if len(body) > LONG else None
+        raw = orjson.loads(body) if len(body) > IN_BLOCKS_FROM else None
     except orjson.JSONDecodeError:  # pydantic describes it
         raw = None
     if not isinstance(raw, dict):
@@ -263,15 +261,17 @@ def _validated(model: type[Model], body: bytes) -> Steps[Model]:
     long = {
         name: values
         for name, values in raw.items()
-        if name in fields and isinstance(values, list) and len(values) > BLOCK
+        if name in fields and isinstance(values, list) and len(values) > ITEMS_PER_BLOCK
     }
-    found = model.model_validate(raw | {name: values[:BLOCK] for name, values in long.items()})
+    found = model.model_validate(
+        raw | {name: values[:ITEMS_PER_BLOCK] for name, values in long.items()}
+    )
     for name, values in long.items():
         items = _items(model, name)
-        for start in range(BLOCK, len(values), BLOCK):
+        for start in range(ITEMS_PER_BLOCK, len(values), ITEMS_PER_BLOCK):
             yield
             try:
-                block = items.validate_python(values[start : start + BLOCK])
+                block = items.validate_python(values[start : start + ITEMS_PER_BLOCK])
             except ValidationError as error:
                 raise RefusedError(422, _sentence_of(error, name, start)) from None
             getattr(found, name).extend(block)
@@ -303,11 +303,8 @@ def _sentence_of(error: ValidationError, name: str | None = None, start: int = 0
 def _check_no_repeated_keys(body: bytes, keys: int) -> None:
     """Raise if an object of a parsed body has a key twice, of which parsers silently keep the last.
 
-    Two cheap tests clear almost every body: one with as many colons as distinct keys, and one with
-    as many colons after a quotation mark (an escaped mark in a string counts too, so this errs on
-    the safe side). Any other body is parsed a second time.
-
-    keys: distinct keys of all objects together, as parsed.
+    Two cheap tests clear almost every body: as many colons as distinct keys, or as many colons
+    after a quotation mark. Any other body is parsed a second time.  keys: distinct ones of all
     """
     if body.count(b":") == keys or sum(1 for _ in re.finditer(rb'"[ \t\r\n]*:', body)) == keys:
         return
@@ -317,7 +314,7 @@ def _check_no_repeated_keys(body: bytes, keys: int) -> None:
         for name, value in pairs:
             if name in found:
                 raise RefusedError(
-                    400, f"key {name[:LONGEST]!r} must come once in an object, not twice"
+                    400, f"key {name[:QUOTED]!r} must come once in an object, not twice"
                 )
             found[name] = value
         return found

@@ -34,7 +34,7 @@ from evergraph.server.bodies import (
     media_type,
     parse,
 )
-from evergraph.server.deltas import Told
+from evergraph.server.deltas import ColumnsOfBody
 from evergraph.server.http import (
     ARROW,
     JSON,
@@ -44,7 +44,7 @@ from evergraph.server.http import (
     answer,
     check_parameters,
 )
-from evergraph.server.observability import audit, audit_change
+from evergraph.server.observability import address_of, audit, audit_change
 from evergraph.server.service import ids_of
 from evergraph.tables.choices import Columns
 from evergraph.tables.names import OF_EDGES, OF_NODES
@@ -60,33 +60,23 @@ TIDY_REFUSED = (401, 403, 413, 415, 422, 429, 503, 507)
 CompactedReply = schema.described(Purged, "Compacted")
 TAR = "application/x-tar"
 BACKED_UP = "x-evergraph-backup"  # header with a backup's last delta, snapshot and size in bytes
-REPEATED_EDGES = {
-    "name": "repeated",
-    "in": "query",
-    "required": False,
-    "description": "What becomes of an edge that the body lists several times, in an undirected "
-    "graph also the other way round: its `last` weight counts, or the `sum` or `mean` of its "
-    "weights, or the `count` of its rows, or the body is refused. A known edge gets the new "
-    "weight, whatever the rule.",
-    "schema": {"type": "string", "enum": [*REPEATED], "default": "last"},
-}
+REPEATED_EDGES = schema.query_parameter(
+    "repeated",
+    "What becomes of an edge that the body lists several times, in an undirected graph also the "
+    "other way round: its `last` weight counts, or the `sum` or `mean` of its weights, or the "
+    "`count` of its rows, or the body is refused. A known edge gets the new weight, whatever the "
+    "rule.",
+    enum=[*REPEATED],
+    default="last",
+)
 OF_COLUMNS = (
-    {
-        "name": "columns",
-        "in": "query",
-        "required": False,
-        "description": "Kinds of columns that should not be guessed, by name as JSON, such as "
+    schema.query_parameter(
+        "columns",
+        "Kinds of columns that should not be guessed, by name as JSON, such as "
         '`{"zip":"category"}`; the first body decides.',
-        "schema": {"type": "string"},
-    },
+    ),
     *(
-        {
-            "name": name,
-            "in": "query",
-            "required": False,
-            "description": f"The name of the column `{name}` in rows or Arrow tables.",
-            "schema": {"type": "string"},
-        }
+        schema.query_parameter(name, f"The name of the column `{name}` in rows or Arrow tables.")
         for name in (*OF_NODES, *OF_EDGES)
     ),
 )
@@ -131,7 +121,11 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         began, kind = time.monotonic(), media_type(request, JSON, *kinds)
         async with service.bodies.of(request, kind) as body:
             read = service.reader.read(
-                body, model=model, kind=kind, repeated=repeated, told=_told(request)
+                body,
+                model=model,
+                kind=kind,
+                repeated=repeated,
+                own_columns=_columns_of_body(request),
             )
             delta, scheme = await service.pools["bodies"].run(read, size=len(body))
             delta, upsert = _keyed(request, delta), model == "upsert"
@@ -156,9 +150,8 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         `features`, optionally `label` and `type`), of edges (`source`, `target`, optionally
         `weight` and `relation`), of late labels (`id`, `label`), of nodes to forget (`id`). A
         column `op` holds `add`, `update` or `forget` in a table of nodes, `add` or `remove` in a
-        table of edges. Buffers must not be compressed. In JSON, `rows` may replace `nodes`,
-        `features` and `labels`: objects with `id`, `label` and columns of any kind, read like the
-        first rows or table of this learner.
+        table of edges. In JSON, `rows` may replace `nodes`, `features` and `labels`: objects with
+        `id`, `label` and columns of any kind, read like the first rows of this learner.
         """
         return await learn(request, "delta", ARROW)
 
@@ -196,10 +189,7 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
 
     @router.post("/refit", openapi_extra=schema.accepts(RefitBody) | schema.parameters(schema.KEY))
     async def refit(request: Request) -> Response:
-        """Learn everything again, so that the order in which it came no longer matters.
-
-        Predictions are answered meanwhile; changes wait.
-        """
+        """Learn everything again, so that the order in which it came no longer matters."""
         return await learn(request, "refit")
 
     async def forget_node(
@@ -235,19 +225,19 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
     return router
 
 
-def _told(request: Request) -> Told:
+def _columns_of_body(request: Request) -> ColumnsOfBody:
     """Return what the query says about columns."""
     asked = request.query_params
     names = {name: asked[name] for name in (*OF_NODES, *OF_EDGES) if name in asked}
     if "columns" not in asked:
-        return Told(names)
+        return ColumnsOfBody(names)
     try:
         kinds = json.loads(asked["columns"])
     except (ValueError, RecursionError):
         kinds = None
     if not isinstance(kinds, dict) or not all(isinstance(kind, str) for kind in kinds.values()):
         raise RefusedError(422, 'columns must be kinds by name as JSON, such as {"zip":"category"}')
-    return Told(names, Columns(kinds=kinds))
+    return ColumnsOfBody(names, Columns(kinds=kinds))
 
 
 def _keyed(request: Request, delta: Delta) -> Delta:
@@ -286,8 +276,7 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
         compacted = partial(service.folder.purge, keys=body.keys)
         call = compacted if body.now else service.folder.compacted
         done = await service.pools["compactions"].run(call)
-        address = None if request.client is None else request.client.host
-        audit("folder compacted", address=address, **body.model_dump(), **asdict(done))
+        audit("folder compacted", address=address_of(request), **body.model_dump(), **asdict(done))
         return answer(done)
 
     @router.get(
@@ -303,8 +292,7 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
         `write`. Other requests are served meanwhile.
         """
         archive, done, scratch = await service.pools["backups"].run(partial(_backup, service))
-        address = None if request.client is None else request.client.host
-        audit("folder backed up", address=address, **asdict(done))
+        audit("folder backed up", address=address_of(request), **asdict(done))
         return FileResponse(
             archive,
             media_type=TAR,
@@ -316,10 +304,7 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
 
 
 def _backup(service: Service) -> tuple[Path, BackedUp, ExitStack]:
-    """Write a backup beside the folder, on the disk that the operator sized for it.
-
-    It is there until the last of what is returned is closed.
-    """
+    """Write a backup beside the folder; closing the last of what is returned removes it."""
     with ExitStack() as scratch:
         archive = scratch.enter_context(scratch_beside(service.folder.path)) / "backup.tar"
         return archive, backup(service.folder.path, archive), scratch.pop_all()

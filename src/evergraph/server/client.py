@@ -27,16 +27,15 @@ if TYPE_CHECKING:
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
 TRIES = 8
-IDS = 10_000  # in one request
-LONGEST = 20.0  # seconds between two tries
+MAX_IDS = 10_000  # in one request
+MAX_PAUSE = 20.0  # seconds between two tries
 PERMANENT = (ConnectionRefusedError, ValueError, SSLCertVerificationError)
 
 
 class Client:
     """A connection to a service.
 
-    Requests that were rejected because the service is busy are sent again after a while. Changes
-    carry their key, so that one whose answer was lost is not applied twice.
+    Requests that were rejected because the service is busy are sent again after a while.
 
     Args:
         url: of the service, such as ``http://127.0.0.1:8000``.
@@ -78,9 +77,8 @@ class Client:
             "alone, or mark edges to remove in a column 'op'"
         )
 
-    def unknown(self, deltas: TableDeltas) -> tuple[TableDeltas, int]:
-        """Return deltas unchanged: the service finds out which edges are new."""
-        return deltas, 0
+    def check(self, deltas: TableDeltas) -> None:
+        """Do nothing: the service finds out which nodes are unknown."""
 
     def columns(self, encoders: Iterable[Encoder] = ()) -> Scheme | None:
         """Return how the service's learner reads columns; None if it takes plain numbers."""
@@ -107,14 +105,13 @@ class Client:
     ) -> list[dict[str, Any]]:
         """Return the predictions for nodes, in their order.
 
-        every_class: with the probabilities of all classes; known: with what is known of them;
-        after: ``seq`` of a delta that they must include, to read one's own writes from a read-only
-        process.
+        every_class: with all probabilities; known: with what is known of them; after: ``seq`` of a
+        delta that they must include.
         """
         path = f"/v1/predictions?after={after}" if after else "/v1/predictions"
         found: list[dict[str, Any]] = []
-        for start in range(0, len(ids), IDS):
-            asked = {"ids": list(ids[start : start + IDS]), "all": every_class, "known": known}
+        for start in range(0, len(ids), MAX_IDS):
+            asked = {"ids": list(ids[start : start + MAX_IDS]), "all": every_class, "known": known}
             found += self._ask(path, json.dumps(asked).encode())["predictions"]
         return found
 
@@ -145,7 +142,7 @@ class Client:
         found: list[Any] = []
         start: int | None = 0
         while start is not None:
-            page = self._ask(f"/v1/{what}?start={start}&limit={IDS}")
+            page = self._ask(f"/v1/{what}?start={start}&limit={MAX_IDS}")
             found += page[what]
             start = page["next"]
         return found
@@ -161,10 +158,7 @@ class Client:
         return found
 
     def explain(self, node: str, *, integer: bool, limit: int) -> dict[str, Any]:
-        """Return the explanation of a node with its neighbourhood.
-
-        integer: whether the id is an integer; limit: how many neighbours are listed.
-        """
+        """Return the explanation of a node with at most ``limit`` neighbours."""
         query = urlencode({"node": node, "integer": integer, "limit": limit})
         return self._ask(f"/v1/nodes?{query}")
 
@@ -177,11 +171,7 @@ class Client:
         return self._ask("/v1/compact", json.dumps({"now": now, "keys": keys}).encode())
 
     def backup(self, to: Path) -> BackedUp:
-        """Download a consistent backup.
-
-        to: a new folder, whose contents are verified, or a new file that ends in .tar. It appears
-        only when it is complete.
-        """
+        """Download a backup: a new folder, which is verified, or a new file that ends in .tar."""
         from evergraph.core.file_lock import scratch_beside
         from evergraph.core.mapped import disk_is_enough
         from evergraph.online.folder.backup import BackedUp, check_new, is_tar, restore
@@ -222,10 +212,7 @@ class Client:
         read: Callable[[Any], dict[str, Any]] = json.load,
         seconds: float | None = None,
     ) -> dict[str, Any]:
-        """Send a request, again while the service is busy, and read the answer.
-
-        key: of a delta; seconds: to wait for the answer, if not as long as for others.
-        """
+        """Send a request, again while the service is busy, and read the answer."""
         headers = {"Content-Type": kind}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
@@ -233,7 +220,7 @@ class Client:
             headers["Idempotency-Key"] = key
         request = Request(self.url + path, body, headers)
         for again in range(TRIES):
-            wait = min(LONGEST, 0.25 * 2**again)
+            wait = min(MAX_PAUSE, 0.25 * 2**again)
             try:
                 with self._open(request, timeout=seconds or self.seconds) as answer:
                     return read(answer)
@@ -261,10 +248,7 @@ def is_url(text: str) -> bool:
 
 
 def opener(url: str, ca: Path | None = None) -> Callable[..., Any]:
-    """Return a function like ``urllib.request.urlopen`` that follows no redirects.
-
-    A redirect would send the token to another server.
-    """
+    """Return ``urlopen`` without redirects, which would send the token to another server."""
     if ca is not None and urlsplit(url).scheme != "https":
         raise ConfigurationError(f"ca is for a service at an https URL, not {url!r}")
     if urlsplit(url).scheme != "https":

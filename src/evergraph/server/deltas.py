@@ -15,6 +15,7 @@ from evergraph.online.conversion import read_columns
 from evergraph.online.delta import is_empty
 from evergraph.online.folder.markers import check_chosen
 from evergraph.online.upsert import without_repeats
+from evergraph.online.words import features_with_words, word_columns
 from evergraph.server.arrow import by_position, read_arrow
 from evergraph.server.bodies import DELTAS, Steps, check_named, parse_in_steps
 from evergraph.server.http import ARROW, RefusedError
@@ -38,7 +39,7 @@ RAW = (
 
 
 @dataclass(frozen=True)
-class Told:
+class ColumnsOfBody:
     """What a request says about the columns of its body."""
 
     names: Mapping[str, str] = field(default_factory=dict)  # the user's names of columns, by ours
@@ -60,14 +61,16 @@ class DeltaReader:
         model: str,
         kind: str,
         repeated: str = "last",
-        told: Told | None = None,
+        own_columns: ColumnsOfBody | None = None,
     ) -> Steps[Read]:
         """Return the delta in a body, and the scheme by which its columns were read, if any.
 
-        Rejected is what is malformed, is empty or names too many nodes. model: a key of ``DELTAS``;
-        kind: media type; repeated: for edges that it lists several times; told: about its columns.
+        model: a key of ``DELTAS``; kind: media type; repeated: for edges that it lists several
+        times; own_columns: about its columns.
         """
-        delta, scheme = yield from self._read(body, model=model, kind=kind, told=told or Told())
+        delta, scheme = yield from self._read(
+            body, model=model, kind=kind, own_columns=own_columns or ColumnsOfBody()
+        )
         rows, both_ways = len(delta.edges), self._folder.learner.undirected
         delta, again = without_repeats(delta, repeated, both_ways=both_ways)
         if again and repeated not in self._said:
@@ -75,9 +78,11 @@ class DeltaReader:
             say_repeated("a delta", again, rows, repeated)
         return delta, scheme
 
-    def _read(self, body: bytes, *, model: str, kind: str, told: Told) -> Steps[Read]:
+    def _read(
+        self, body: bytes, *, model: str, kind: str, own_columns: ColumnsOfBody
+    ) -> Steps[Read]:
         rows: Sequence[Mapping[str, Any]] = ()
-        arrow = read_arrow(body, names=told.names) if kind == ARROW else None
+        arrow = read_arrow(body, names=own_columns.names) if kind == ARROW else None
         if arrow is not None:
             delta = arrow.delta
         else:
@@ -90,29 +95,32 @@ class DeltaReader:
         named = map(len, (delta.nodes, delta.late, delta.forgotten, delta.updated, rows))
         check_named("delta", max(named), self._most)
         if arrow is not None and arrow.read:
-            return delta, _sent_scheme(arrow.scheme, delta)
+            scheme = _sent_scheme(arrow.scheme, delta)
+            return replace(delta, words=word_columns(scheme)), scheme
         if arrow is not None:
             late = [(node, self._late(node, label)) for node, label in delta.late]
-            return self._encoded(replace(delta, late=late), arrow.tables, told.columns)
+            return self._encoded(replace(delta, late=late), arrow.tables, own_columns.columns)
         if rows:
-            return self._with_rows(delta, rows, told)
+            return self._with_rows(delta, rows, own_columns)
         raw = len(delta.features) or len(delta.updated_features)
         if raw and RAW not in self._said and self._folder.columns is not None:
             self._said.add(RAW)
             say("features", RAW)
         return delta, None
 
-    def _with_rows(self, delta: Delta, rows: Sequence[Mapping[str, Any]], told: Told) -> Read:
+    def _with_rows(
+        self, delta: Delta, rows: Sequence[Mapping[str, Any]], own_columns: ColumnsOfBody
+    ) -> Read:
         if len(delta.nodes) or len(delta.features):
             raise RefusedError(422, "a body must have nodes with features or rows, not both")
         if not installed("pyarrow"):
             raise RefusedError(422, "rows cannot be read: pyarrow is not installed in this service")
-        columns, kind = self._reading(told.columns), self._folder.learner.head.target
+        columns, kind = self._reading(own_columns.columns), self._folder.learner.head.target
         if columns is None:
             raise DataError("rows: the learner began with plain numbers: send nodes and features")
         # A column that is in no row has a gap in each, as one that is in some of them has.
         known = [each.name for each in columns.columns] if isinstance(columns, Scheme) else []
-        theirs = of_nodes(told.names)
+        theirs = of_nodes(own_columns.names)
         called = {name: name for name in OF_NODES} | theirs
         words = {name: called.get(name.strip(), name.strip()) for row in rows for name in row}
         ours = [{words[name]: value for name, value in row.items()} for row in rows]
@@ -123,7 +131,8 @@ class DeltaReader:
         delta = replace(
             delta,
             nodes=read.ids.to_pylist(),
-            features=read.features.features,
+            features=features_with_words(read.features),
+            words=word_columns(read.features.scheme),
             labels=read.targets(),
             types=() if read.types is None else read.types.to_pylist(),
         )
@@ -142,8 +151,7 @@ class DeltaReader:
     ) -> Read:
         """Return a delta of Arrow with labels and named columns as the learner reads them.
 
-        The first that a learner receives decide how columns are read.  tables: columns by name, of
-        ``features`` and ``updated_features``
+        tables: columns by name, of ``features`` and ``updated_features``
         """
         where = "Arrow"
         delta = replace(delta, labels=tuple(map(self._label, delta.labels)))
@@ -160,8 +168,8 @@ class DeltaReader:
             read = read_columns(table, columns, delta.labels, where=where)
             assert read.scheme is not None
             scheme = columns = read.scheme
-            parts[part] = read.features
-        return replace(delta, **parts), scheme
+            parts[part] = features_with_words(read)
+        return replace(delta, **parts, words=word_columns(scheme)), scheme
 
     def _label(self, label: Any) -> Any:
         """Return a label of a table, None for a spelling that stands for no class."""
@@ -182,8 +190,7 @@ def _sent_scheme(sent: Mapping[str, Any] | None, delta: Delta) -> Scheme | None:
     if sent is None or not len(delta.nodes):
         return None
     scheme = Scheme.from_json(sent)
-    if scheme.width != delta.features.shape[1]:
-        raise DataError(
-            f"columns give {scheme.width} features, and {delta.features.shape[1]} were sent"
-        )
+    width = scheme.width + word_columns(scheme).width
+    if width != delta.features.shape[1]:
+        raise DataError(f"columns give {width} features, and {delta.features.shape[1]} were sent")
     return scheme

@@ -13,7 +13,7 @@ from evergraph.server.http import ARROW, CALLER, JSON, RefusedError
 if TYPE_CHECKING:
     from evergraph.server.limits import Limits
 
-SMALL = 1 << 12  # bytes; smaller bodies do not count: there are as many as connections at most
+UNCOUNTED = 1 << 12  # bytes of a body that is not counted: as many as connections at most
 MARKS, MARK_BYTES = b'[{,"', 80  # what begins or ends a value of JSON; bytes of it when parsed
 PARSED = {JSON: 40, ARROW: 1}  # times its own size that a body takes once it is parsed, at most
 ROOM_SECONDS, ROOM_PAUSE = 1.0, 0.25  # for which a body waits unread for room; between two looks
@@ -23,7 +23,7 @@ class Bodies:
     """Reads request bodies within limits, of each, of each caller, and of all together.
 
     ``held`` are the bytes of bodies whose requests are not answered yet, as sent and as parsed, by
-    caller. Small bodies do not count: there are at most as many as connections.
+    caller.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -35,10 +35,7 @@ class Bodies:
         return HeldBody(self, request, kind)
 
     def make_room(self, caller: str, more: int, own: int) -> None:
-        """Reject a body for which there is no room beside others.
-
-        more: bytes to come; own: bytes of the same body that are held already.
-        """
+        """Reject ``more`` bytes for which there is no room; own: of the same body, held already."""
         most = self.limits.held
         for held, share, whose, status in (
             (self.held[caller], most // 2, "this caller's", 429),
@@ -59,10 +56,7 @@ def _too_long(most: int, kind: str, found: str = "") -> RefusedError:
 
 
 class HeldBody:
-    """The body of one request, read on entering, and no longer held after leaving.
-
-    Reading stops as soon as the body is too large, too slow, or too much to hold.
-    """
+    """The body of one request, read on entering within limits, and held until leaving."""
 
     def __init__(self, bodies: Bodies, request: Request, kind: str) -> None:
         self._bodies = bodies
@@ -82,7 +76,7 @@ class HeldBody:
         length = int(declared)
         if length > most:
             raise _too_long(most, self._kind, f", not {length}")
-        counts = length > SMALL or "transfer-encoding" in headers
+        counts = length > UNCOUNTED or "transfer-encoding" in headers
         # As ``asyncio.timeout``, which Python 3.10 lacks, at a tenth of the cost of anyio's.
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         clock = loop.call_later(limits.seconds, self._stop, task)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
-LONGEST = 40  # characters of a name that are quoted in an error
+QUOTED = 40  # characters of a name that an error quotes
 # The page loads its own files and calls its own service, nothing else.
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 HEADERS = [
@@ -48,8 +48,7 @@ CALLER: ContextVar[str] = ContextVar("evergraph_caller", default="")
 class RefusedError(errors.EvergraphError):
     """A rejected request: an HTTP status and one sentence.
 
-    retry_after: in seconds; hang_up: whether to close the connection, and so to drop the requests
-    that the client has sent ahead on it, which would be rejected as well.
+    hang_up: whether to close the connection, and drop what was sent ahead on it.
     """
 
     def __init__(
@@ -128,12 +127,11 @@ def failure(error: Exception, scope: Scope, folder: Path | None = None) -> Respo
     return answer({"error": sentence}, status, headers)
 
 
-def let_go(error: BaseException | None) -> None:
+def clear_frames(error: BaseException | None) -> None:
     """Clear the frames that an error and its causes passed through; they keep their lines.
 
-    The frames hold bodies and what was parsed of them. A future and the error in it refer to each
-    other through them, so that only the garbage collector would free them, and in a service it
-    rarely looks: twenty rejected bodies of 1 MB held 1 GB.
+    An error and its future refer to each other through frames, which hold bodies and what was
+    parsed of them, until the garbage collector looks: twenty rejected bodies of 1 MB held 1 GB.
     """
     while error is not None:
         traceback.clear_frames(error.__traceback__)
@@ -169,9 +167,8 @@ class IdRoute(APIRoute):
 class LeanRoute(APIRoute):
     """A route whose endpoint receives the bare request, and checks the caller and the query itself.
 
-    Most requests are for one node or a few, and FastAPI's validation, dependencies and exit stacks
-    would cost more than they do. Dependencies and parameters that are declared on such a route only
-    serve the OpenAPI document. Errors are answered by the application, as those of all routes.
+    FastAPI's validation, dependencies and exit stacks would cost more than most requests. What is
+    declared on such a route only serves the OpenAPI document.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -209,8 +206,8 @@ def check_parameters(query: bytes, known: Sequence[str]) -> None:
     named = [name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)]
     for index, name in enumerate(named):
         if name not in known:
-            near = get_close_matches(name[:LONGEST], known, n=1)
+            near = get_close_matches(name[:QUOTED], known, n=1)
             hint = f"did you mean {near[0]!r}" if near else f"it takes {', '.join(known) or 'none'}"
-            raise RefusedError(400, f"there is no parameter {name[:LONGEST]!r} here: {hint}")
+            raise RefusedError(400, f"there is no parameter {name[:QUOTED]!r} here: {hint}")
         if name in named[:index]:
             raise RefusedError(400, f"parameter {name!r} must be given once, not twice")

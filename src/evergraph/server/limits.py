@@ -11,22 +11,6 @@ from evergraph.core.checks import check_integer, check_number
 class Limits:
     """Limits of a service.
 
-    Attributes:
-        body: bytes of a request body.
-        json: bytes of a JSON body; parsing it holds up other requests.
-        rate: requests per second from one token, or from one address if there are no tokens.
-        burst: requests at once after a pause.
-        guesses: invalid tokens per second from one address.
-        seconds: duration of a request.
-        nodes: ids that one request may name.
-        answers: probabilities in one answer.
-        queue: changes that may wait.
-        patience: seconds that a request waits for the delta named by ``after``.
-        connections: connections at once.
-        header_seconds: time for a connection to send the head of a request.
-        idle_seconds: time that an idle connection is kept.
-        held: bytes of all request bodies held at once, as sent and as parsed.
-
     >>> Limits(body=1_000).body
     1000
     >>> Limits(queue=0)
@@ -34,20 +18,20 @@ class Limits:
     evergraph.core.errors.ConfigurationError: queue must be an integer of at least 1, not 0
     """
 
-    body: int = 32_000_000
-    json: int = 1_000_000
-    rate: float = 10_000.0
-    burst: int = 20_000
-    guesses: float = 10.0
-    seconds: float = 30.0
-    nodes: int = 100_000
-    answers: int = 500_000
-    queue: int = 64
-    patience: float = 30.0
-    connections: int = 1_000
-    header_seconds: float = 10.0
-    idle_seconds: float = 15.0
-    held: int = 256_000_000
+    body: int = 32_000_000  # bytes of a request body
+    json: int = 1_000_000  # bytes of a JSON body, whose parsing holds up other requests
+    rate: float = 10_000.0  # requests per second of a token, or of an address without tokens
+    burst: int = 20_000  # requests at once after a pause
+    guesses: float = 10.0  # invalid tokens per second from one address
+    seconds: float = 30.0  # duration of a request
+    nodes: int = 100_000  # ids that one request may name
+    answers: int = 500_000  # probabilities in one answer
+    queue: int = 64  # changes that may wait
+    patience: float = 30.0  # seconds that a request waits for the delta named by ``after``
+    connections: int = 1_000  # at once
+    header_seconds: float = 10.0  # for a connection to send the head of a request
+    idle_seconds: float = 15.0  # that an idle connection is kept
+    held: int = 256_000_000  # bytes of all request bodies held at once, as sent and as parsed
 
     def __post_init__(self) -> None:
         for name in ("body", "json", "burst", "nodes", "answers", "queue", "connections", "held"):

@@ -17,8 +17,8 @@ from typing import IO, Any
 from evergraph.core.checks import check_choice
 from evergraph.server.http import REQUEST_ID
 
-MOST = 10_000  # lines that may wait
-PATIENCE = 2.0  # seconds to write the remaining lines at exit
+MAX_LINES = 10_000  # that may wait
+EXIT_SECONDS = 2.0  # to write the remaining lines at exit
 
 
 class TextLines(logging.Formatter):
@@ -54,11 +54,10 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-class Sparing(logging.Filter):
-    """Limits warnings of one kind per second, so that no client can fill the disk.
+class WarningLimit(logging.Filter):
+    """Limits warnings of one kind to ``most`` a second, so that no client can fill the disk.
 
-    The next warning that passes says how many were left out. Other levels always pass, the audit
-    lines of changes among them. ``most`` is per second.
+    The next warning that passes says how many were left out. Other levels always pass.
     """
 
     def __init__(self, *, most: int = 50) -> None:
@@ -82,16 +81,15 @@ class Sparing(logging.Filter):
         return True
 
 
-class AsideHandler(logging.handlers.QueueHandler):
+class ThreadedHandler(logging.handlers.QueueHandler):
     """Writes lines on a thread of its own, so that a full pipe holds up no request.
 
-    Lines are formatted by the caller, where the request id is known. If more than ``places`` wait,
-    further lines are lost and counted.
+    The caller formats them, who knows the request id. Beyond ``places`` they are lost and counted.
     """
 
     queue: Queue[Any]
 
-    def __init__(self, stream: IO[str], *, places: int = MOST) -> None:
+    def __init__(self, stream: IO[str], *, places: int = MAX_LINES) -> None:
         super().__init__(Queue(places))
         self._stream = stream
         self._lost = 0
@@ -121,7 +119,7 @@ class AsideHandler(logging.handlers.QueueHandler):
         """Write the remaining lines, but do not wait for a reader that hangs."""
         with suppress(Full):  # nobody reads: the daemon thread ends with the process
             self.queue.put_nowait(None)
-            self._thread.join(PATIENCE)
+            self._thread.join(EXIT_SECONDS)
         super().close()
 
 
@@ -132,9 +130,9 @@ FORMATS = {"text": TextLines, "json": JsonLines}
 def written_log(form: str) -> Iterator[None]:
     """Write the log to stderr in one of the formats, until the end of the ``with``."""
     check_choice("log format", form, FORMATS)
-    handler = AsideHandler(sys.stderr)
+    handler = ThreadedHandler(sys.stderr)
     handler.setFormatter(FORMATS[form]())
-    handler.addFilter(Sparing())
+    handler.addFilter(WarningLimit())
     root, own = logging.getLogger(), logging.getLogger("evergraph")
     before = root.handlers[:], root.level, own.level
     root.handlers[:] = [handler]

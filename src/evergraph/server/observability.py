@@ -27,8 +27,7 @@ from prometheus_client.registry import Collector
 
 from evergraph.core.extras import own_version
 from evergraph.online.delta import PARTS
-from evergraph.server.http import HEADERS, REQUEST_ID, failure, let_go
-from evergraph.server.workers import Turns
+from evergraph.server.http import HEADERS, REQUEST_ID, clear_frames, failure
 
 if TYPE_CHECKING:
     from fastapi import Request
@@ -56,7 +55,7 @@ GAUGES = {
     "bytes_since": "Journal bytes since the last snapshot.",
     "keys": "Delta keys kept.",
 }
-OF_PROCESSES = {
+PROCESS_GAUGES = {
     "seq": "Deltas that the answers of the process include.",
     "lag": "Replication lag in deltas.",
     "seconds": "Replication lag in seconds.",
@@ -79,20 +78,16 @@ def request_id_of(scope: Scope) -> str:
 
 
 def audit(event: str, *, level: int = logging.INFO, **facts: object) -> None:
-    """Write a line to the audit log.
+    """Write a line to the audit log: a few words, always the same for one kind of event, and facts.
 
-    event: a few words, always the same for the same kind of event. facts: values that JSON can
-    hold; never a token, and no data of a node.
+    Facts are values that JSON can hold; never a token, and no data of a node.
     """
     pairs = " ".join(f"{name}={value!r}" for name, value in facts.items())
     audited.log(level, "%s", f"{event} {pairs}".strip(), extra={"event": event, "facts": facts})
 
 
 def audit_change(request: Request, delta: Delta, seq: int, seconds: float) -> None:
-    """Audit an applied change: its client, size and sequence number.
-
-    seconds: since the request came. Counts are of what was sent; zeros are left out.
-    """
+    """Audit an applied change: client, counts of what was sent, and seconds since it came."""
     counts = {name: len(getattr(delta, name)) for name in PARTS if name != "late"}
     counts["labels"] = len(delta.labels) - delta.labels.count(None) + len(delta.late)
     audit(
@@ -102,8 +97,13 @@ def audit_change(request: Request, delta: Delta, seq: int, seconds: float) -> No
         key=delta.key,
         **{name: count for name, count in counts.items() if count},
         seconds=round(seconds, 4),
-        address="?" if request.client is None else request.client.host,
+        address=address_of(request),
     )
+
+
+def address_of(request: Request) -> str:
+    """Return where a request comes from."""
+    return "?" if request.client is None else request.client.host
 
 
 class Metrics:
@@ -162,51 +162,47 @@ class ServiceCollector(Collector):
             yield _metric(name, meaning, values[name])
         # A running sum, like ``predicted``: their differences give the accuracy between scrapes.
         right = round((values["accuracy"] or 0.0) * values["predicted"], 6)
-        waited = service.writer.oldest
-        gauges: dict[str, tuple[str, float]] = {
-            "right": ("Correct predictions; for numbers the sum of absolute errors.", right),
-            "stopped": ("1 if writes are suspended.", values["stopped"] is not None),
-            "start_time_seconds": ("Start of the service in Unix time.", self._began),
-            "uptime_seconds": ("Time since the service started.", now - self._began),
-            "ready": ("1 if /readyz answers 200.", service.readiness()["status"] == "ready"),
-            "oldest_waiting_seconds": ("Age of the oldest change in the queue.", waited),
-            "writer_busy_seconds_total": ("Time spent on changes.", service.writer.busy),
-            **folder_gauges(folder, now=now),
-        }
+        ready = service.readiness()["status"] == "ready"
+        gauges: list[tuple[str, str, float]] = [
+            ("right", "Correct predictions; for numbers the sum of absolute errors.", right),
+            ("stopped", "1 if writes are suspended.", values["stopped"] is not None),
+            ("start_time_seconds", "Start of the service in Unix time.", self._began),
+            ("uptime_seconds", "Time since the service started.", now - self._began),
+            ("ready", "1 if /readyz answers 200.", ready),
+            ("oldest_waiting_seconds", "Age of the oldest change.", service.writer.oldest),
+            ("writer_busy_seconds_total", "Time spent on changes.", service.writer.busy),
+            *folder_gauges(folder, now=now),
+        ]
         with suppress(OSError):  # a missing folder is reported by other requests
             free = shutil.disk_usage(service.folder.path).free
-            gauges["disk_free_bytes"] = ("Free bytes on the disk of the folder.", free)
-        for name, (meaning, value) in gauges.items():
-            yield _metric(name, meaning, value)
+            gauges.append(("disk_free_bytes", "Free bytes on the disk of the folder.", free))
+        for gauge in gauges:
+            yield _metric(*gauge)
         raised = bool(service.alarms()["alarms"])
         yield _metric("alarm", "1 while the accuracy alarm is raised.", raised, kind="accuracy")
         yield _metric("build_info", "The version, as a label.", 1, version=own_version())
         found = service.process()
-        for name, meaning in OF_PROCESSES.items():
+        for name, meaning in PROCESS_GAUGES.items():
             value = getattr(found, name)
             yield _metric(f"process_{name}", meaning, value, process="0", role=found.role)
 
 
-def folder_gauges(status: FolderStatus, *, now: float) -> dict[str, tuple[str, float]]:
-    """Return the known metrics of a folder: description and value by name.
-
-    now: in Unix seconds.
-    """
+def folder_gauges(status: FolderStatus, *, now: float) -> list[tuple[str, str, float]]:
+    """Return name, description and value of each known metric; now: in Unix seconds."""
     stopped = status.stopped_since
     since = 0 if stopped is None else round(max(now - stopped, 0.0), 3)
-    gauges: dict[str, tuple[str, float]] = {
-        "replay_deltas": ("Deltas that a restart would replay.", status.deltas_since),
-        "replay_seconds": ("Time that a replay would take.", round(status.replay_seconds, 3)),
-        "stopped_seconds": ("Time since writes were suspended; 0 while they are accepted.", since),
-        "set_aside_total": ("Deltas set aside after failing to apply.", status.set_aside),
-        "snapshot_failed": ("1 if the last snapshot failed.", status.snapshot_error is not None),
-    }
+    gauges: list[tuple[str, str, float]] = [
+        ("replay_deltas", "Deltas that a restart would replay.", status.deltas_since),
+        ("replay_seconds", "Time that a replay would take.", round(status.replay_seconds, 3)),
+        ("stopped_seconds", "Time since writes were suspended; 0 while accepted.", since),
+        ("set_aside_total", "Deltas set aside after failing to apply.", status.set_aside),
+        ("snapshot_failed", "1 if the last snapshot failed.", status.snapshot_error is not None),
+    ]
     if status.snapshot_time is not None:
         age = round(max(now - status.snapshot_time, 0.0), 3)
-        gauges["snapshot_age_seconds"] = ("Age of the newest snapshot.", age)
-    if status.snapshot_seconds is not None:
-        took = status.snapshot_seconds
-        gauges["snapshot_duration_seconds"] = ("Time that the newest snapshot took.", took)
+        gauges.append(("snapshot_age_seconds", "Age of the newest snapshot.", age))
+    if (took := status.snapshot_seconds) is not None:
+        gauges.append(("snapshot_duration_seconds", "Time that the newest snapshot took.", took))
     return gauges
 
 
@@ -219,11 +215,7 @@ def _metric(name: str, meaning: str, value: float, **labels: str) -> Metric:
 
 
 class Observed:
-    """ASGI middleware that gives requests an id, and counts, times, logs and secures answers.
-
-    Exceptions are answered here, too, so that all failures are counted and have an id. folder: of
-    the learner, see ``failure``.
-    """
+    """ASGI middleware: gives requests an id, answers failures, counts, times and logs."""
 
     def __init__(
         self,
@@ -237,7 +229,6 @@ class Observed:
         self._metrics = metrics
         self._access_log = access_log
         self._folder = folder
-        self._turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
@@ -247,8 +238,6 @@ class Observed:
         began, status, name = time.perf_counter(), 0, request_id_of(scope)
         REQUEST_ID.set(name)  # no reset needed: the task ends with the request
         address = (scope.get("client") or "?")[0]
-        if (turn := self._turns.take(address)) is not None:
-            await turn
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -264,7 +253,7 @@ class Observed:
             if status:  # the answer has begun: uvicorn hangs up
                 raise
             answer = failure(error, scope, self._folder)
-            let_go(error)
+            clear_frames(error)
             await answer(scope, receive, sending)
         finally:
             status = status or 500

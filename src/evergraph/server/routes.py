@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from evergraph.server.observability import Metrics
     from evergraph.server.service import Service
 
-MOST_IDS = 10_000  # in one answer
-MOST_SUGGESTIONS = 1_000
-MOST_NEIGHBOURS = 200  # more cannot be drawn legibly
+MAX_IDS = 10_000  # in one answer
+MAX_SUGGESTIONS = 1_000
+MAX_NEIGHBOURS = 200  # more cannot be drawn legibly
 FACTS = "requests for facts"
-SMALL = 1 << 14  # bytes of a question that is parsed on the event loop
+SMALL_QUESTION = 1 << 14  # bytes of one that is parsed on the event loop
 REFUSED = (401, 403, 429, 503)  # statuses that any reading route may answer with
 AFTER: int = Query(0, ge=0, le=LARGEST, description="Wait for the delta with this `seq`.")
 
@@ -100,7 +100,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         media_type(request, JSON)
         async with service.bodies.of(request) as body:
             read = read_question(body, most=service.limits.nodes)
-            if len(body) < SMALL:
+            if len(body) < SMALL_QUESTION:
                 wanted = at_once(read)
             else:
                 wanted = await service.pools["bodies"].run(read, size=len(body))
@@ -156,20 +156,22 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
     @router.get("/v1/ids", responses=schema.answers(schema.IdsReply, *REFUSED, 422), **in_time)
     async def ids(
         start: int = Query(0, ge=0, le=LARGEST, description="Where to begin."),
-        limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many positions to scan."),
+        limit: int = Query(1000, ge=1, le=MAX_IDS, description="How many positions to scan."),
     ) -> Response:
         """List the ids of nodes, one page at a time."""
-        page = ("ids", "next")
-        return await reply(
-            FACTS, lambda: dict(zip(page, service.view.ids_from(start, limit), strict=True))
-        )
+
+        def found() -> dict[str, Any]:
+            page, following = service.view.ids_from(start, limit)
+            return {"ids": page, "next": following}
+
+        return await reply(FACTS, found)
 
     @router.get(
         "/v1/classes", responses=schema.answers(schema.ClassesReply, *REFUSED, 422), **in_time
     )
     async def classes(
         start: int = Query(0, ge=0, le=LARGEST, description="Where to begin."),
-        limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many, at most."),
+        limit: int = Query(1000, ge=1, le=MAX_IDS, description="How many, at most."),
     ) -> Response:
         """List the names of classes, one page at a time."""
 
@@ -205,7 +207,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         **may_read,
     )
     async def suggestions(
-        n: int = Query(20, ge=1, le=MOST_SUGGESTIONS, description="How many, at most."),
+        n: int = Query(20, ge=1, le=MAX_SUGGESTIONS, description="How many, at most."),
     ) -> Response:
         """Suggest unlabelled nodes to label next, with reasons."""
 
@@ -219,7 +221,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
     async def node(
         node: str,
         integer: bool = Query(False, description="Whether the id is an integer, not a string."),
-        limit: int = Query(60, ge=1, le=MOST_NEIGHBOURS, description="How many nodes to list."),
+        limit: int = Query(60, ge=1, le=MAX_NEIGHBOURS, description="How many nodes to list."),
     ) -> Response:
         """Explain a node: its neighbourhood, its prediction, and what each neighbour contributes.
 

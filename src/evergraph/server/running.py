@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from evergraph.server.auth import Tls
     from evergraph.server.startup import Starting
 
-GRACE = 30  # seconds for open requests to finish on shutdown
+GRACE_SECONDS = 30  # for open requests to finish on shutdown
 # Seconds between switches of Python threads, a fiftieth of the default: for every step of a request
 # the event loop waits this long for each thread that computes.
-SWITCH = 0.0001
+SWITCH_SECONDS = 0.0001
 # When Python's collector looks for reference cycles: after so many new objects, then among those
 # left of so many such looks, then among all. A body of 1 MB holds 300,000 lists and tuples; by
 # default they were looked at over and over, for 0.4 s at a time, in which nobody was answered.
-COLLECTING = (10_000, 1_000, 10)
-AHEAD = 2  # requests that a client may send before the answer to an earlier one
-UNSENT = 1 << 17  # bytes of answers that the kernel holds for a connection
-HEAD = 1 << 16  # bytes of a request's head
+GC_THRESHOLDS = (10_000, 1_000, 10)
+MAX_AHEAD = 2  # requests that a client may send before the answer to an earlier one
+SEND_BUFFER = 1 << 17  # bytes of answers that the kernel holds for a connection
+MAX_HEAD = 1 << 16  # bytes of a request's head
 _SENTENCE = b'{"error":"the head of a request must have at most 65536 bytes"}'
 TOO_LONG = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
     b"content-length: %d\r\nconnection: close\r\n\r\n%s" % (len(_SENTENCE), _SENTENCE)
 )
-FILES = 256  # file descriptors that the learner and its folder need
+OWN_FILES = 256  # file descriptors that the learner and its folder need
 log = logging.getLogger(__name__)
 
 
@@ -69,7 +69,7 @@ def bind(host: str, port: int) -> socket.socket:
         bound = socket.socket(found[0], socket.SOCK_STREAM, socket.IPPROTO_TCP)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Of an answer that nobody reads the kernel would take megabytes, and the next be computed.
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         bound.bind(found[4])
     except (OSError, OverflowError) as error:
         raise ConfigurationError(
@@ -93,13 +93,7 @@ def check_proxies(proxies: Sequence[str]) -> None:
 
 @dataclass
 class Reload:
-    """Reads tokens and certificate again on SIGHUP: all of them, or none if a file is invalid.
-
-    Attributes:
-        token_file: file of the tokens.
-        tokens: in use, updated in place.
-        tls: in use, updated in place.
-    """
+    """Reads tokens and certificate again on SIGHUP, in place; none if a file is invalid."""
 
     token_file: Path | None = None
     tokens: Tokens | None = None
@@ -144,13 +138,11 @@ def listen(
 
     Then no connection is accepted any more, open requests are answered, and the application closes
     the learner's folder. A second signal rejects what still waits; no change is left half done.
-
-    limits: of connections; tls: the certificate to serve with; proxies: addresses and networks
-    whose X-Forwarded-For is trusted; reload: called on a thread on SIGHUP.
+    reload: called on a thread on SIGHUP.
     """
     interval, collecting = sys.getswitchinterval(), gc.get_threshold()
-    sys.setswitchinterval(SWITCH)
-    gc.set_threshold(*COLLECTING)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.set_threshold(*GC_THRESHOLDS)
     # uvicorn raises the signal again once it has stopped, which would kill the process here.
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
@@ -192,7 +184,7 @@ def server_for(
     import uvicorn
 
     limits = Limits() if limits is None else limits
-    _allow_files(limits.connections + FILES)
+    _allow_files(limits.connections + OWN_FILES)
     config = uvicorn.Config(
         app,
         http=_protocol(limits),
@@ -203,7 +195,7 @@ def server_for(
         ws="none",  # a web socket would escape the limits below
         proxy_headers=bool(proxies),
         forwarded_allow_ips=list(proxies),
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=GRACE_SECONDS,
         timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type]
     )
     config.load()
@@ -238,7 +230,7 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:  # noqa: C901
             self._expect_head()
 
         def on_message_begin(self) -> None:
-            if len(self.pipeline) >= AHEAD:  # parsing thousands would hold up everybody
+            if len(self.pipeline) >= MAX_AHEAD:  # parsing thousands would hold up everybody
                 self._too_many = True
                 self.pipeline[0][0].keep_alive = False  # the last that is answered
                 raise OverflowError
@@ -287,7 +279,7 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:  # noqa: C901
                 self._expect_head()
             if self._within_head:
                 self._head += len(data)
-                if self._head > HEAD:
+                if self._head > MAX_HEAD:
                     self.transport.write(TOO_LONG)
                     self.transport.close()
 
@@ -325,5 +317,5 @@ def _allow_files(needed: int) -> None:
     most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     if most < needed:
-        few = f"the system allows this process {most} open files, and {needed - FILES} connections"
+        few = f"the system allows this process {most} open files, and {needed - OWN_FILES} connections"
         log.warning("%s need %d: lower --connections, or raise ulimit -n", few, needed)

@@ -41,14 +41,13 @@ OF_THE_FOLDER = (
     "set_aside",
 )
 CLASSES = 5  # that an explanation compares
-MOST_NAMES = 1_000  # names of classes in a status; its ``classes`` counts all of them
+MAX_NAMES = 1_000  # names of classes in a status; its ``classes`` counts all of them
 
 
 def predictions_json(found: Answer | Sequence[Any]) -> bytes:
     """Return ``to_json`` of predictions as text, without converting each of them in Python.
 
-    orjson writes records itself, but also fields that are None; those are cut out of the text. No
-    name can look like them: quotation marks in names are escaped.
+    orjson writes fields that are None, too: those are cut out; no name can look like them.
     """
     text = orjson.dumps(found).replace(b',"probabilities":null', b"")
     return text.replace(b',"classes":null', b"")
@@ -81,9 +80,9 @@ def _parts(record: type) -> tuple[tuple[str, str, bool], ...]:
 
 
 def described(record: type, name: str, **more: Any) -> type[BaseModel]:
-    """Return a pydantic model of a record, with the record's docstring as descriptions.
+    """Return a pydantic model of a record, with its docstring as descriptions.
 
-    name: of the model; more: further fields, as ``pydantic.create_model`` takes them.
+    more: further fields, as ``pydantic.create_model`` takes them.
     """
     about = (record.__doc__ or "").split("\n\n")[0]
     return create_model(name, __doc__=about, **(_model_fields(record) | more))
@@ -220,7 +219,7 @@ StatusReply = described(
     "Status",
     names=(
         list[Label],
-        Field(description=f"Names of the newest {MOST_NAMES} classes, in order of arrival."),
+        Field(description=f"Names of the newest {MAX_NAMES} classes, in order of arrival."),
     ),
     waiting=(int, Field(description="Changes in the queue.")),
     replicas=(
@@ -249,8 +248,7 @@ def node_reply(
 ) -> dict[str, Any]:
     """Return the explanation of a node with its neighbourhood, as JSON can hold it.
 
-    limit: how many nodes around it are listed, and how many contributions; columns: the user's
-    column of each feature.
+    limit: of neighbours, and of contributions; columns: the user's column of each feature.
     """
     around, why = view.looked_up(node, top=CLASSES, limit=limit, columns=columns)
     weights = {voice.node: voice.weight for voice in why.voices or ()}
@@ -291,6 +289,12 @@ KEY = {
     "description": "A delta with a known key is not applied again. Same as field `key`.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
 }
+
+
+def query_parameter(name: str, about: str, **more: Any) -> dict[str, Any]:
+    """Return the OpenAPI description of a text in the query."""
+    text = {"type": "string", **more}
+    return {"name": name, "in": "query", "required": False, "description": about, "schema": text}
 
 
 def parameters(*described: dict[str, Any]) -> dict[str, Any]:

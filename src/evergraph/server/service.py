@@ -9,7 +9,6 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +17,13 @@ import orjson
 
 from evergraph.core.errors import EvergraphError, UnknownNodeError
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
-from evergraph.online.graph.growing_array import blocks
 from evergraph.online.identifiers import LARGEST
-from evergraph.online.view import FEW
 from evergraph.server import schema
 from evergraph.server.bodies import Steps
 from evergraph.server.deltas import DeltaReader
 from evergraph.server.held_bodies import Bodies
 from evergraph.server.http import RefusedError, without_paths
-from evergraph.server.workers import Together, Writer, pools
+from evergraph.server.workers import AT_ONCE, PredictionBatches, Writer, pools
 
 if TYPE_CHECKING:
     from evergraph.online.delta import Delta, DeltaResult, NodeId
@@ -36,33 +33,28 @@ if TYPE_CHECKING:
     from evergraph.server.limits import Limits
     from evergraph.tables.scheme import Scheme
 
-LITTLE = 1 << 10  # numbers that are serialised on the event loop
-EVERY = 16  # on virtual machines a look at the clock of a thread costs as much as a prediction
-PAUSE = 0.002  # seconds between two checks for a delta that a request waits for
-POLL = 0.01  # seconds between two polls of the journal
-PATIENCE = 1.0  # seconds to wait for the last poll when closing
+NUMBERS_AT_ONCE = 1 << 10  # that are serialised on the event loop
+SEQ_CHECK_SECONDS = 0.002  # between two looks for a delta that a request waits for
+POLL_SECONDS = 0.01  # between two polls of the journal
+LAST_POLL_SECONDS = 1.0  # that closing waits for the last poll
 log = logging.getLogger(__name__)
 
 
 class Service:
-    """One learner: changes go through one thread and the journal, readers see the last whole delta.
-
-    The folder is open for writing or read-only, and is closed with the service.
-    """
+    """A learner: changes go through one thread and the journal, readers see whole deltas."""
 
     def __init__(self, folder: LearnerFolder, limits: Limits) -> None:
         self.folder = folder
         self.limits = limits
         self._followed = time.monotonic()  # when it was last up to date with the journal
         self.failed = Event()  # set: the process ends, and its supervisor restarts it
-        self.turn()
-        folder.watch(on_change=self.turn, on_stop=self.fail)
+        self.renew_view()
+        folder.watch(on_change=self.renew_view, on_stop=self.fail)
         self.writer = Writer(folder, places=limits.queue)
         self.pools = pools(limits.seconds)
         self.bodies = Bodies(limits)
         self.reader = DeltaReader(folder, most=limits.nodes)
-        self._asked = 0  # batches of predictions, of which every ``EVERY``-th is timed
-        self._together = Together(self._predict, most=0)  # until a thread has timed the head
+        self._batches = PredictionBatches(self._predict)
         self.stopping = Event()  # set: requests no longer wait for further deltas
         self._closing = Event()
         self._follower = Thread(target=self._follow, name="evergraph-follower", daemon=True)
@@ -74,7 +66,7 @@ class Service:
 
     def _follow(self) -> None:
         """Apply deltas that the writing process adds; a poll that finds none costs microseconds."""
-        while not self._closing.wait(POLL):
+        while not self._closing.wait(POLL_SECONDS):
             try:
                 self.folder.refresh()
                 self._followed = time.monotonic()
@@ -90,11 +82,8 @@ class Service:
     ) -> DeltaResult | Upserted:
         """Apply a delta, and return once it is on disk and visible to readers.
 
-        scheme: by which its columns were read, if it had named columns; upsert: apply only what is
-        new of it.
-
-        A delta that is not begun in time is dropped. One that is begun is finished, even if the
-        client no longer waits.
+        scheme: by which its columns were read, if they had names; upsert: apply what is new only.
+        A delta that is not begun in time is dropped; one that is begun is finished.
         """
         self.check_writes()
         folder = self.folder
@@ -122,15 +111,12 @@ class Service:
             late += f" and is still running: send it again {again}to get its result"
             raise RefusedError(503, late, retry_after=5) from None
 
-    def turn(self) -> None:
+    def renew_view(self) -> None:
         """Let readers see the folder's newest state."""
         self.view = self.folder.learner.frozen()  # shared from the first node on
 
     def fail(self) -> None:
-        """End a process that can no longer write or follow, after answering open requests.
-
-        Its supervisor restarts it, and it recovers from what is on disk by then.
-        """
+        """End a process that can no longer write or follow; its supervisor restarts it."""
         if not self.failed.is_set():
             self.failed.set()
             os.kill(os.getpid(), signal.SIGTERM)
@@ -170,14 +156,14 @@ class Service:
     ) -> bytes:
         """Return predictions as JSON, from the last whole delta.
 
-        A few are made on the event loop, which is cheaper than a thread; many, or with a slow head
-        any, on a thread in slices, for which callers take turns. gone: see ``Pool.run``.
+        A few are made on the event loop, which is cheaper than a thread; many on a thread in
+        slices, for which callers take turns. gone: see ``Pool.run``.
         """
         self._check_size(len(ids), every_class=every_class)
         classes = len(self.view.classes)
         numbers = len(ids) * (classes if every_class else 4)
-        if len(ids) <= self._together.most and numbers <= LITTLE:
-            return schema.predictions_json(await self._together.ask(ids, every_class))
+        if len(ids) <= AT_ONCE and numbers <= NUMBERS_AT_ONCE:
+            return schema.predictions_json(await self._batches.ask(ids, every_class))
         in_slices = self._in_slices(ids, every_class)
         return await self.pools["predictions"].run(in_slices, size=numbers, gone=gone)
 
@@ -212,27 +198,16 @@ class Service:
         return await self.pools["questions"].run(found)
 
     def _predict(self, ids: Sequence[NodeId], every_class: bool) -> Answer:
-        return self._timed(len(ids), partial(self.view.answer, ids, every_class=every_class))
-
-    def _timed(self, nodes: int, answer: Callable[[], Answer]) -> Answer:
-        """Answer, and note now and then how long a few nodes take."""
-        self._asked += 1
-        if self._together.most and self._asked % EVERY:
-            return answer()
-        began = time.thread_time()
-        found = answer()
-        self._together.answered(nodes, time.thread_time() - began)
-        return found
+        return self.view.answer(ids, every_class=every_class)
 
     def _in_slices(self, ids: Sequence[NodeId], every_class: bool) -> Steps[bytes]:
         """Predict and serialise a few nodes a step."""
-        answers, texts = self.view.answers(ids, every_class=every_class), list[bytes]()
-        for part in blocks(len(ids), FEW):
-            found = self._timed(part.stop - part.start, partial(next, answers))
-            texts.append(schema.predictions_json(found.predictions)[1:-1])
+        texts: list[bytes] = []
+        for answer in self.view.answers(ids, every_class=every_class):
+            texts.append(schema.predictions_json(answer.predictions)[1:-1])
             yield
         # No name of a class can look like this: quotation marks are escaped.
-        whole = schema.predictions_json(replace(found, predictions=()))
+        whole = schema.predictions_json(replace(answer, predictions=()))
         return whole.replace(b'"predictions":[]', b'"predictions":[%s]' % b",".join(texts), 1)
 
     async def prediction(self, text: str, *, integer: bool, every_class: bool) -> bytes:
@@ -255,7 +230,7 @@ class Service:
                 raise RefusedError(
                     503, f"delta {seq} has not come within {most:g} s, only {known}", retry_after=1
                 )
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(SEQ_CHECK_SECONDS)
 
     def status(self) -> dict[str, Any]:
         """Return the status of the learner and of its folder."""
@@ -265,7 +240,7 @@ class Service:
             if kept[name] is not None:
                 kept[name] = without_paths(kept[name], self.folder.path)
         known = asdict(self.view.status())
-        names = list(self.view.classes[-schema.MOST_NAMES :])
+        names = list(self.view.classes[-schema.MAX_NAMES :])
         processes = [asdict(self.process())]
         more = {"names": names, "waiting": self.writer.waiting, "replicas": processes}
         return known | more | kept
@@ -278,8 +253,7 @@ class Service:
     def node(self, text: str, *, integer: bool, limit: int) -> dict[str, Any]:
         """Return the explanation of a node with its neighbourhood.
 
-        text: the id in the URL, tried as a string and then, if it is one, as an integer; integer:
-        whether it can only be an integer.
+        text: the id in the URL, tried as a string and then, if it is one, as an integer.
         """
         view, (first, second) = self.view, ids_of(text, integer)
         scheme = self.folder.columns
@@ -295,7 +269,7 @@ class Service:
         """Finish queued changes, and close the folder."""
         self._closing.set()
         if self._follower.is_alive():
-            self._follower.join(PATIENCE)
+            self._follower.join(LAST_POLL_SECONDS)
         for pool in self.pools.values():
             pool.close()
         self.writer.close()

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from evergraph.online.folder.status import Replaying
 
-PATIENCE = 1.0  # seconds to wait for a recovery on shutdown, and for the service manager's socket
-SELDOM = 5.0  # seconds between two notifications if no watchdog needs more
-AGAIN = {"Retry-After": "2"}  # seconds
-EXTENSION = 60  # seconds by which each notification extends the start-up timeout
+SHUTDOWN_SECONDS = 1.0  # to wait for a recovery on shutdown, or for the service manager's socket
+BEAT_SECONDS = 5.0  # between two notifications if no watchdog needs more
+RETRY_LATER = {"Retry-After": "2"}  # seconds
+EXTENSION_SECONDS = 60  # by which each notification extends the start-up timeout
 RECOVERING = "the service is recovering from disk: try again later"
 log = logging.getLogger(__name__)
 Make = Callable[[Callable[["Replaying"], None]], "FastAPI"]
@@ -37,16 +37,12 @@ Make = Callable[[Callable[["Replaying"], None]], "FastAPI"]
 class Notifier:
     """Notifies a service manager such as systemd; does nothing if there is none.
 
-    Attributes:
-        address: of its socket; a leading ``@`` names an abstract one.
-        watchdog: seconds within which the process must ping it; None if it need not.
-
     >>> Notifier.of({"NOTIFY_SOCKET": "/run/notify", "WATCHDOG_USEC": "3000000"})
     Notifier(address='/run/notify', watchdog=3.0)
     """
 
-    address: str | None = None
-    watchdog: float | None = None
+    address: str | None = None  # of its socket; a leading ``@`` names an abstract one
+    watchdog: float | None = None  # seconds within which the process must ping it
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> Notifier:
@@ -59,7 +55,7 @@ class Notifier:
     @property
     def pause(self) -> float:
         """Seconds between two notifications: a third of what the watchdog allows."""
-        return SELDOM if self.watchdog is None else min(SELDOM, self.watchdog / 3)
+        return BEAT_SECONDS if self.watchdog is None else min(BEAT_SECONDS, self.watchdog / 3)
 
     def notify(self, **facts: object) -> None:
         """Send a notification; a failure is only logged."""
@@ -69,7 +65,7 @@ class Notifier:
         text = "\n".join(f"{name}={value}" for name, value in facts.items())
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-                sender.settimeout(PATIENCE)
+                sender.settimeout(SHUTDOWN_SECONDS)
                 sender.sendto(text.encode(), address)
         except OSError as error:
             log.debug("the service manager does not listen: %s", error)
@@ -82,20 +78,13 @@ class Abandoned(BaseException):
 class Starting:
     """Application that opens a learner's folder on a thread and answers health checks meanwhile.
 
-    Other requests are answered with 503 until the folder is open; from then on the application
-    proper answers. If the folder cannot be opened the server stops, and ``failed`` says why.
+    Other requests are answered with 503 until the folder is open; from then on ``app`` answers. If
+    the folder cannot be opened the server stops, and ``failed`` says why. If it stops before, the
+    thread is ``abandoned``: the process ends without waiting for it, as in a crash.
 
     Args:
-        make: opens the folder and returns the application; it is given a callback for the progress
-            of the recovery.
+        make: opens the folder and returns the application, given a callback for progress.
         notifier: of a service manager; None uses the one that the environment names.
-
-    Attributes:
-        app: the application proper, None until the folder is open.
-        failed: the error with which opening the folder failed.
-        abandoned: whether the thread was still running when the service stopped. The process must
-            end without waiting for it, and the folder is left as after any other crash.
-        state: of the application, for ``listen``.
     """
 
     def __init__(self, make: Make, *, notifier: Notifier | None = None) -> None:
@@ -125,11 +114,11 @@ class Starting:
             await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        found = answer({"error": RECOVERING}, 503, AGAIN)
+        found = answer({"error": RECOVERING}, 503, RETRY_LATER)
         if scope.get("path") == "/healthz":
             found = answer({"status": "ok"})
         elif scope.get("path") == "/readyz":
-            found = answer({"status": "recovering", **self.progress()}, 503, AGAIN)
+            found = answer({"status": "recovering", **self.progress()}, 503, RETRY_LATER)
         found.raw_headers += [(HEADER, request_id_of(scope).encode()), *HEADERS]
         await found(scope, receive, send)
 
@@ -179,7 +168,7 @@ class Starting:
         self.state.stopping.set()
         if not opened.is_set():
             with suppress(TimeoutError, asyncio.TimeoutError):
-                await asyncio.wait_for(opened.wait(), PATIENCE)
+                await asyncio.wait_for(opened.wait(), SHUTDOWN_SECONDS)
         self.abandoned = not opened.is_set()
         stop.set()
         if self.abandoned:
@@ -213,7 +202,7 @@ class Starting:
             facts: dict[str, object] = {} if self._notifier.watchdog is None else {"WATCHDOG": 1}
             if self.app is None and not self.state.stopping.is_set():
                 now = self.progress()
-                facts["EXTEND_TIMEOUT_USEC"] = EXTENSION * 1_000_000
+                facts["EXTEND_TIMEOUT_USEC"] = EXTENSION_SECONDS * 1_000_000
                 facts["STATUS"] = f"recovering: {now['done']} of {now['of']} deltas applied"
             if facts:
                 self._notifier.notify(**facts)

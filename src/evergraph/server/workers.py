@@ -1,8 +1,8 @@
 """Threads of the service: one that changes the learner, and a pool for each kind of slow work.
 
 Small predictions run on the event loop itself, those that wait at the same moment in one call.
-Wherever work waits, callers take turns (``FairQueue``), and none takes more than half of the
-places.
+Wherever work waits for a thread, callers take turns (``FairQueue``), and none takes more than half
+of the places.
 """
 
 from __future__ import annotations
@@ -20,28 +20,24 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 from starlette.requests import ClientDisconnect
 
 from evergraph.online.delta import NodeId
-from evergraph.online.view import FEW, Answer
+from evergraph.online.view import Answer
 from evergraph.server.bodies import Steps
-from evergraph.server.http import CALLER, RefusedError, let_go
+from evergraph.server.http import CALLER, RefusedError, clear_frames
 
 if TYPE_CHECKING:
     from evergraph.online.delta import Delta
     from evergraph.online.folder.learner_folder import LearnerFolder
 
 T = TypeVar("T")
-HOLD = 0.01  # seconds that a batch of predictions may hold up the event loop
-PACES = 4  # batches whose duration is remembered
-TURN = 0.002  # seconds for the requests that begin in one turn of the event loop
-MORE = 32  # requests that begin in one turn, at most, while others wait
-STEP = 0.005  # seconds after which a thread goes on with the work of another caller
+AT_ONCE = 16  # nodes of a batch of predictions, which nobody else is answered during
+STEP_SECONDS = 0.005  # after which a thread goes on with the work of another caller
 
 
 class Writer:
     """The thread that changes a learner, with a bounded queue: that of its folder.
 
-    Deltas that wait are applied in batches, calls between them. A change whose client has gone is
-    dropped if it has not begun, so it happens entirely or not at all. ``places`` changes may wait;
-    ``busy`` are the seconds spent on changes.
+    A change whose client has gone is dropped if it has not begun. ``busy`` are the seconds spent on
+    changes.
     """
 
     def __init__(self, folder: LearnerFolder, *, places: int) -> None:
@@ -144,9 +140,8 @@ class _Job(NamedTuple):
 class Pool:
     """A thread for one kind of work, of which callers get equal shares, with a bounded queue.
 
-    Work may come in steps, between which others have their turn. No caller takes more than half of
-    the places. What takes too long is answered with 503 and goes no further than its
-    next step; the thread is not replaced.
+    Work may come in steps, between which others have their turn. What takes too long is answered
+    with 503 and goes no further than its next step.
 
     what: the work in the plural, for error messages; places: calls that may wait; seconds: time for
     a call, waiting included.
@@ -204,7 +199,7 @@ class Pool:
         """Go on with the job whose turn it is, for a while."""
         with self._lock:
             caller, job, size = self._jobs.take()
-        until = time.perf_counter() + STEP
+        until = time.perf_counter() + STEP_SECONDS
         try:
             while not job.answer.cancelled():
                 next(job.steps)
@@ -215,7 +210,7 @@ class Pool:
             if job.answer.set_running_or_notify_cancel():
                 job.answer.set_result(ended.value)
         except BaseException as error:
-            let_go(error)  # here, since on the event loop others would wait for it
+            clear_frames(error)  # here, since on the event loop others would wait for it
             if job.answer.set_running_or_notify_cancel():
                 job.answer.set_exception(error)
         with self._lock:
@@ -273,77 +268,24 @@ def pools(seconds: float) -> dict[str, Pool]:
     return found | {"backups": Pool("backups", places=2, seconds=3600.0)}
 
 
-class Turns:
-    """Spreads requests that come at the same moment over several turns of the event loop.
-
-    A request is handled without a pause until it waits for a thread. Of two hundred at once each
-    step would take a tenth of a second, and others wait for several such steps: here those of
-    different clients begin in turn.
-    """
-
-    def __init__(self) -> None:
-        self._began = 0.0  # when the first request of this turn began; 0: none has
-        self._more = 1  # that may begin in the next turn, if some wait
-        self._waiting: FairQueue[asyncio.Future[None]] = FairQueue()
-
-    def take(self, client: str) -> asyncio.Future[None] | None:
-        """Return a future for when a request may begin, None if it may at once."""
-        loop, now = asyncio.get_running_loop(), time.perf_counter()
-        if not self._began:
-            self._began = now
-            loop.call_soon(self._turn, loop)
-        if not self._waiting and now - self._began < TURN:
-            return None
-        future = loop.create_future()
-        self._waiting.put(client, future)
-        return future
-
-    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        now, began, self._began = time.perf_counter(), self._began, 0.0
-        self._more = max(self._more // 2, 1) if now - began > TURN else min(2 * self._more, MORE)
-        for _ in range(self._more):
-            if not self._waiting:
-                return
-            _, future, _ = self._waiting.take()
-            if not future.done():
-                future.set_result(None)
-        self._began = now
-        loop.call_soon(self._turn, loop)
-
-
 class _Question(NamedTuple):
     ids: Sequence[NodeId]
     every_class: bool
     answer: asyncio.Future[Answer]
 
 
-class Together:
+class PredictionBatches:
     """Answers small questions on the event loop, batching those that wait at the same moment.
 
     No question is delayed to wait for others: a batch is what has arrived when the loop gets to it.
 
-    answer: returns the answer for ids, with ``True`` including all probabilities; most: nodes in
-    one batch. A head may be slow, in which case they are fewer (``answered``): those that ask for
-    more than ``most`` nodes are to use a thread.
+    Questions about more than ``AT_ONCE`` nodes are for a thread. answer: returns the answer for
+    ids, with ``True`` including all probabilities.
     """
 
-    def __init__(
-        self, answer: Callable[[Sequence[NodeId], bool], Answer], *, most: int = FEW
-    ) -> None:
+    def __init__(self, answer: Callable[[Sequence[NodeId], bool], Answer]) -> None:
         self._answer = answer
-        self.most = most
-        self._paces: deque[float] = deque(maxlen=PACES)  # seconds a node
         self._waiting: deque[_Question] = deque()
-
-    def answered(self, nodes: int, seconds: float) -> None:
-        """Note how long an answer took on any thread: as many as fit into ``HOLD`` are a batch.
-
-        seconds: of the CPU, since under load every call waits for other threads. Of the last few
-        the quickest counts.
-        """
-        if 0 < nodes <= FEW:
-            self._paces.append(seconds / nodes)
-            self.most = min(FEW, int(HOLD / max(min(self._paces), 1e-9)))
 
     def ask(self, ids: Sequence[NodeId], every_class: bool) -> asyncio.Future[Answer]:
         """Return a future for the answer, or for the error."""
@@ -355,10 +297,10 @@ class Together:
         return question.answer
 
     def _answer_batch(self) -> None:
-        """Answer the questions that wait, at most ``most`` nodes at a time."""
+        """Answer the questions that wait, at most ``AT_ONCE`` nodes at a time."""
         batch: list[_Question] = []
         count = 0
-        while self._waiting and (not batch or count + len(self._waiting[0].ids) <= self.most):
+        while self._waiting and (not batch or count + len(self._waiting[0].ids) <= AT_ONCE):
             batch.append(self._waiting.popleft())
             count += len(batch[-1].ids)
         if self._waiting:

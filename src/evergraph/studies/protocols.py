@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.experiments.bench.config import BenchConfig
@@ -26,7 +23,6 @@ Results = Mapping[tuple[str, str], dict[str, Any] | str]
 """By method and protocol: a result, or the reason why there is none."""
 METHODS = ("finetune", "tem", "analytic", "tpp")
 QUICK_METHODS = ("finetune", "tem")
-FORGETS = "finetune"  # so far below the others that it would hide their differences
 READINGS = tuple((t, a) for t in ("local", "global") for a in ("balanced", "plain"))
 SHARED = (
     "Protocols that ask for the same run share it, and differ in which of its numbers they report."
@@ -76,14 +72,6 @@ def headline(result: Mapping[str, Any], metric: str = "average_accuracy") -> Any
     """Return the mean and deviation that the result's protocol reports."""
     told = result["headline"]
     return result[metric][told["testing"]][told["averaging"]]
-
-
-def per_seed(result: dict[str, Any] | str) -> list[float]:
-    """Return the final accuracy of every seed, as the protocol reports it."""
-    assert not isinstance(result, str)
-    told = result["headline"]
-    matrices = (seed[told["testing"]][told["averaging"]] for seed in result["accuracy_matrix"])
-    return [float(np.mean(rows[-1])) for rows in matrices]
 
 
 @studies.register
@@ -151,33 +139,15 @@ def _spread(method: str, results: Results) -> str:
 
 
 def _beside(stem: str, methods: Sequence[str], results: Results, options: Options) -> Sheet:
-    """Return all methods under every protocol, and the sources of their variance."""
+    """Return all methods under every protocol."""
     title = f"Methods and protocols on {stem}: AA as each paper reports it, percent"
     rows = []
     for protocol in ORDER:
         found = [results[method, protocol] for method in methods]
         told = ["not run" if isinstance(r, str) else percent(headline(r)) for r in found]
         rows.append((protocol, *told))
-    trained = [method for method in methods if method != FORGETS]
-    notes = [_seeds(options), f"Of what varies here: {_of_what(methods, results)}"]
-    if 1 < len(trained) < len(methods):
-        notes.append(f"Without {FORGETS}: {_of_what(trained, results)}")
-    return Sheet(f"protocols-{stem}-methods", title, ("protocol", *methods), rows, tuple(notes))
-
-
-def _of_what(methods: Sequence[str], results: Results) -> str:
-    shared = [p for p in ORDER if not any(isinstance(results[m, p], str) for m in methods)]
-    if not shared:
-        return "No protocol could be run with every method."
-    every = [[per_seed(results[m, p]) for p in shared] for m in methods]
-    found = shares(np.array(every))
-    several = len(every[0][0]) > 1  # a single seed has no variance
-    return (
-        f"{100 * found.method:.1f} % of the variance is the method, {100 * found.protocol:.1f} % "
-        f"the protocol, {100 * found.together:.1f} % the two together (methods gain or lose places)"
-        f"{f', {100 * found.seed:.1f} % the seed' if several else ''}; over {len(shared)} "
-        "protocols."
-    )
+    notes = (_seeds(options),)
+    return Sheet(f"protocols-{stem}-methods", title, ("protocol", *methods), rows, notes)
 
 
 def _draw(name: str, title: str, looks: Mapping[str, Look], results: Results) -> Picture:
@@ -205,35 +175,3 @@ def _draw(name: str, title: str, looks: Mapping[str, Look], results: Results) ->
         )
 
     return drawn(name, title, Frame(6.2, 3.0, left=0.75, top=0.6), draw)
-
-
-class Shares(NamedTuple):
-    """Shares of the variance of some numbers; they sum to 1, or are all 0 without variance."""
-
-    method: float
-    protocol: float
-    together: float  # that of the interaction, where the order of methods changes
-    seed: float
-
-
-def shares(values: npt.NDArray[np.float64]) -> Shares:
-    """Decompose the variance of x by a two-way analysis of variance.
-
-    Over methods m, protocols p and seeds s, with a dot for the mean over what it replaces,
-    Σ (x_mps - x...)² = Σ (x_m.. - x...)² + Σ (x_.p. - x...)² + Σ (x_mp. - x_m.. - x_.p. + x...)²
-    + Σ (x_mps - x_mp.)².
-
-    values: x.  [methods, protocols, seeds]
-
-    >>> shares(np.array([[[1.0], [3.0]], [[5.0], [7.0]]]))
-    Shares(method=0.8, protocol=0.2, together=0.0, seed=0.0)
-    """
-    mean = values.mean()
-    method, protocol = values.mean((1, 2)) - mean, values.mean((0, 2)) - mean
-    cells = values.mean(2)
-    left = cells - mean - method[:, None] - protocol[None, :]
-    parts = (method[:, None, None], protocol[None, :, None], left[..., None])
-    squares = [float((np.broadcast_to(part, values.shape) ** 2).sum()) for part in parts]
-    squares.append(float(((values - cells[..., None]) ** 2).sum()))
-    whole = sum(squares) or 1.0
-    return Shares(*(square / whole for square in squares))

@@ -16,11 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.errors import DataError
+from evergraph.core.notices import say
 from evergraph.graphs.validation import WEIGHT_RULE, unsound_weights
 from evergraph.tables.arrow import csv, pa, pc
 
 WEIGHT, RELATION, TYPE = "weight", "relation", "type"  # two columns of edges, one of nodes
 EXPECTED = "a whole number, a date or a timestamp"
+DOMINANT = 1_000.0  # times the median column's largest value
+_VALUES_PER_BLOCK = 1 << 22  # values processed together
 
 
 def mixed(values: Sequence[Any]) -> pa.Array:
@@ -297,3 +300,54 @@ def _times_in(texts: pa.Array, rows: NDArray[Any]) -> pa.Array:
     like = " like those before it" if wrong else ""
     before = int(rows[wrong]) - wrong
     raise wrong_value(texts, wrong, "time", f"{EXPECTED}{like}", before=before)
+
+
+def column_peaks(features: Tensor) -> Tensor:
+    """Return the largest absolute value of each column, in one pass.  [n, d] -> float32 [d]
+
+    >>> column_peaks(torch.tensor([[1.0, -5.0], [2.0, 0.0]]))
+    tensor([2., 5.])
+    """
+    peaks = torch.zeros(features.shape[1])
+    if features.layout == torch.sparse_csr:
+        columns, values = features.col_indices().long(), features.values().abs().float()
+        return peaks.scatter_reduce_(0, columns, values, "amax")
+    rows = max(_VALUES_PER_BLOCK // max(features.shape[1], 1), 1)
+    for start in range(0, len(features), rows):
+        block = features[start : start + rows].float()
+        # Two passes over a block in cache, without the copy that abs() would make.
+        torch.maximum(peaks, torch.maximum(block.amax(0), -block.amin(0)), out=peaks)
+    return peaks
+
+
+def dominant_column(peaks: Tensor, names: Sequence[str] | None = None) -> str | None:
+    """Return a warning if a column is ``DOMINANT`` times as large as the median one, else None.
+
+    Columns of zeros are left out. names: names of the columns; numbers from 0 by default.
+
+    >>> dominant_column(torch.tensor([1.0, 2.0, 3e6]), ["age", "ratio", "income"])
+    "feature column 'income' reaches 3e+06, 1,500,000 times what the median column reaches (2): it \
+drowns the others, so standardise the features"
+    >>> dominant_column(torch.tensor([1.0, 2.0, 300.0]))
+    """
+    filled = peaks[peaks > 0]
+    if len(filled) < 2:
+        return None
+    median, place = float(filled.median()), int(peaks.argmax())
+    times = float(peaks[place]) / median
+    if times < DOMINANT:
+        return None
+    name = f"{place} (counted from 0)" if names is None else repr(names[place])
+    others = int((peaks >= DOMINANT * median).sum()) - 1
+    more = f" (and so {'does' if others == 1 else 'do'} {others} more)" if others else ""
+    return (
+        f"feature column {name} reaches {float(peaks[place]):g}, {times:,.0f} times what the "
+        f"median column reaches ({median:g}){more}: it drowns the others, so standardise the "
+        "features"
+    )
+
+
+def say_dominant_column(where: object, peaks: Tensor, names: Sequence[str] | None = None) -> None:
+    """Log the warning of ``dominant_column``, if there is one."""
+    if (sentence := dominant_column(peaks, names)) is not None:
+        say(where, sentence)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from evergraph.core.component import Part, choice, integer
 from evergraph.core.resolver import Resolver
-from evergraph.datasets.doors import as_graph
+from evergraph.datasets.adapters import as_graph
 from evergraph.graphs import Graph, Smoother, smoother
 from evergraph.graphs.csr import densify
 from evergraph.graphs.kernels.scaled_rows import ROW_TYPES, RowType

@@ -112,7 +112,7 @@ class EmbeddingCache:
         storage: type in which embeddings are kept; ``float16`` takes half the memory and rounds
             every value to 3 digits.
         resources: memory that may be used; what does not fit is kept in files. Caches with the
-            same shelf encode a graph once together; ``seconds`` are those of the first.
+            same cache encode a graph once together; ``seconds`` are those of the first.
 
     >>> from evergraph.topology import Identity
     >>> graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long),
@@ -160,12 +160,12 @@ class EmbeddingCache:
 
         if rows is not None:
             embeddings = encoded()
-        elif self.resources.shelf is None:
+        elif self.resources.cache is None:
             embeddings = self._kept[graph] = encoded()
         else:
             looks = repr(sorted(vars(self.topology).items()))
             way = (self.topology.name, looks, self.scaling, self.storage, str(self.device))
-            embeddings = self._kept[graph] = self.resources.shelf.take(graph, way, encoded)
+            embeddings = self._kept[graph] = self.resources.cache.take(graph, way, encoded)
         self.seconds += time.perf_counter() - start
         return embeddings
 

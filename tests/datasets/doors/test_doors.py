@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import evergraph as eg
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.datasets.doors import as_graph, named_graph
+from evergraph.datasets.adapters import as_graph, named_graph
 from evergraph.graphs import Graph
 from pyg import pyg_data
 

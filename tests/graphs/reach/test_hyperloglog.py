@@ -16,14 +16,7 @@ from evergraph.core.errors import ConfigurationError, ResourceError
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph, csr, estimate_reach_sizes, reach
 from evergraph.graphs.reach import hyperloglog
-from evergraph.graphs.reach.hyperloglog import (
-    SEED,
-    TOP,
-    distinct_count,
-    hashed,
-    piecewise_max,
-    splitmix64,
-)
+from evergraph.graphs.reach.hyperloglog import SEED, TOP, distinct_count, hashed, splitmix64
 from graph_in_folder import written
 from graphs_to_draw import graph_of, star_pairs
 
@@ -77,16 +70,6 @@ def test_hashes_are_those_of_splitmix64():
     column, rank = hashed(3, 16)
     assert column.tolist() == [0xF, 0x4, 0xF]  # the last digit of each
     assert rank.tolist() == [1, 2, 6]  # 1 + leading zeros: 0xe, 0x6 and 0x06
-
-
-def test_ranks_halve_and_registers_are_used_evenly():
-    column, rank = hashed(1 << 18, 64)
-    for r in range(1, 8):
-        share = float((rank == r).double().mean())
-        assert abs(share - 2.0**-r) < 4 * math.sqrt(2.0**-r / (1 << 18))
-    counts = column.long().bincount(minlength=64).double()
-    assert float(((counts - 4096) ** 2 / 4096).sum()) < 63 + 5 * math.sqrt(2 * 63)
-    assert int(rank.max()) <= TOP
 
 
 def test_estimate_by_hand():
@@ -195,18 +178,6 @@ def test_a_graph_in_files_has_the_same_estimates(tmp_path, kernel):
     assert mapped.mapped
     found = estimate_reach_sizes(mapped, nodes, hops=2, registers=64)
     assert found.equal(estimate_reach_sizes(graph, nodes, hops=2, registers=64))
-
-
-@given(lengths=st.lists(st.integers(0, 150), max_size=6), seed=st.integers(0, 99))
-def test_maxima_of_long_runs_are_found_piece_by_piece(lengths, seed):
-    draw = torch.Generator().manual_seed(seed)
-    source = torch.randint(40, (20, 8), generator=draw, dtype=torch.uint8)
-    places = torch.randint(20, (sum(lengths),), generator=draw)
-    found = piecewise_max(source, places, torch.tensor(lengths, dtype=torch.int64))
-    runs = source[places].split(lengths)
-    zero = torch.zeros(1, 8, dtype=torch.uint8)
-    expected = [torch.cat([run, zero]).amax(0) for run in runs]
-    assert found.equal(torch.stack(expected) if expected else found[:0])
 
 
 @pytest.mark.gpu

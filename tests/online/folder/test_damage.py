@@ -426,9 +426,11 @@ def test_a_snapshot_that_somebody_else_wrote_is_checked_before_it_is_used(name, 
     plant, words = FORGED[name]
     shutil.copytree(alone, tmp_path / "learner")
     plant(tmp_path / "learner")
-    backup(tmp_path / "learner", tmp_path / "made.tar")
     with pytest.raises(DataError, match=f"snapshot-7/state.safetensors.*{words}"):
         LearnerFolder.open(tmp_path / "learner")
+    if name != "an edge to nowhere":  # a backup and a check-up open a folder as anybody does
+        return
+    backup(tmp_path / "learner", tmp_path / "made.tar")
     with pytest.raises(DataError, match=words):
         restore(tmp_path / "made.tar", tmp_path / "restored")
     assert not (tmp_path / "restored").exists()

@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from evergraph.core.errors import DataError, KeyReusedError, ResourceError
+from evergraph.online.codecs.delta_bytes import delta_to_bytes
 from evergraph.online.delta import Delta, DeltaResult
+from evergraph.online.folder import queue as queues
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.queue import ROUND, DeltaQueue
+from evergraph.online.folder.queue import ROUND_ITEMS, DeltaQueue
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
 from stand_in import StandIn, bits, delta, holds, opened, twin, twin_of
@@ -182,6 +184,20 @@ def test_what_is_offered_waits_until_the_queue_is_served_and_can_be_taken_back(t
         assert bits(folder.learner) == twin_of([[1, 2]])
 
 
+def test_what_is_refused_is_not_written_in_bytes_first(tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(
+        queues, "delta_to_bytes", lambda each: written.append(each) or delta_to_bytes(each)
+    )
+    refused = Delta(nodes=("refused",), features=torch.zeros(1, 3))
+    with opened(tmp_path) as folder:
+        told = [folder.waiting.offer(each) for each in (delta(1), refused)]
+        folder.waiting.serve()
+        assert told[0].result().seq == 1
+        assert isinstance(told[1].exception(), DataError)
+    assert len(written) == 1
+
+
 def test_what_cannot_be_joined_is_taken_in_order(tmp_path, commits):
     path = Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", "y"), edges=(("a", "b"),))
     third = Delta(nodes=("c",), features=torch.ones(1, 2), labels=("x",), edges=(("c", "a"),))
@@ -205,13 +221,14 @@ def test_large_deltas_of_one_caller_let_others_have_their_turn():
             each.future.set_result(DeltaResult(seq=1))
 
     queue = DeltaQueue(threading.RLock(), take)
-    large = tuple((0, node) for node in range(ROUND))
+    large = tuple((0, node) for node in range(ROUND_ITEMS))
     for number in range(3):
         queue.offer(Delta(edges=large, key=f"large {number}"), "greedy")
     for number in range(2):
         queue.offer(Delta(edges=((0, 1),), key=f"small {number}"), "modest")
     queue.serve()
-    assert rounds == [["small 0", "small 1", "large 0"], ["late", "large 1"], ["large 2"]]
+    small = ["small 0", "small 1"]  # answered before a large one begins
+    assert rounds == [small, ["large 0"], ["late"], ["large 1"], ["large 2"]]
 
 
 def test_a_call_has_its_turn_between_batches_and_its_own_delta_comes_alone():

@@ -21,10 +21,10 @@ from evergraph.online.folder.backup import backup
 from evergraph.online.folder.checkup import checkup
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.snapshot import SnapshotShelf
+from evergraph.online.folder.snapshot import KeptSnapshots
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.pieces import whole
+from evergraph.online.state_arrays import whole
 
 NUMBER = 987_654_321_012_345
 ROW = torch.tensor([[0.12345679, 7.654321, -3.1415927]])
@@ -307,7 +307,7 @@ def test_while_another_process_reads_the_journal_nothing_is_purged(
 def test_a_reader_that_begins_during_a_purge_keeps_only_its_wal(tmp_path, monkeypatch):
     """The folder is purged all the same, and memory with it; only the WAL is left to empty."""
     monkeypatch.setattr("evergraph.online.folder.sqlite_file._WAIT", 0.05)
-    place, others, kept = tmp_path / "learner", [], SnapshotShelf.keep_only
+    place, others, kept = tmp_path / "learner", [], KeptSnapshots.keep_only
 
     def keep_only(*args):
         others.append(reading(place))
@@ -316,7 +316,7 @@ def test_a_reader_that_begins_during_a_purge_keeps_only_its_wal(tmp_path, monkey
     with opened(place) as folder:
         fill(folder)
         with monkeypatch.context() as patch:
-            patch.setattr(SnapshotShelf, "keep_only", keep_only)
+            patch.setattr(KeptSnapshots, "keep_only", keep_only)
             with pytest.raises(ResourceError, match=r"another process has read .* purge again"):
                 folder.purge()
         assert folder.learner.knowledge.graph.num_nodes == 2

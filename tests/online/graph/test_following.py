@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 import torch
 
-from evergraph.core.errors import ConfigurationError
-from evergraph.graphs import smoother
 from evergraph.online.graph import live_embeddings
 from evergraph.online.graph.correcting import ChangedRows, Direct, differences
 from evergraph.online.graph.growing_graph import GrowingGraph
@@ -111,18 +109,6 @@ def test_what_is_large_comes_and_goes_and_leaves_nothing(most, exact):
     assert (off < 1e-6) == exact
 
 
-@pytest.mark.usefixtures("corrected")
-def test_what_is_forgotten_is_summed_away():
-    """Whoever felt a node that goes is summed anew, whatever it was corrected by before."""
-    graph = path(*range(1, 10))
-    live = followed(graph, SGC(hops=2))
-    live.update(graph, graph.renew(torch.tensor([4]), torch.tensor([[1e4]])))
-    assert all(drifts(live, 2)[node] > 0 for node in (2, 3, 5, 6))
-    live.update(graph, graph.remove(torch.tensor([4])))
-    assert not any(drifts(live, 2)[2:7])
-    assert live.of(torch.arange(9)).equal(followed(graph, SGC(hops=2)).of(torch.arange(9)))
-
-
 def test_where_a_change_reaches_everything_all_is_summed_and_what_stays_is_not_told(
     kernel, monkeypatch
 ):
@@ -156,23 +142,6 @@ def test_from_some_hop_on_rows_are_counted_before_all_are_summed(
     assert found == summed
     expected = followed(graph, SGC(hops=3)).of(torch.arange(118))
     torch.testing.assert_close(live.of(torch.arange(118)), expected)
-
-
-@pytest.mark.usefixtures("corrected")
-@pytest.mark.parametrize("undirected", [True, False])
-def test_means_follow_as_well(undirected):
-    graph = path(*range(1, 10), undirected=undirected)
-    live = followed(graph, SGC(hops=2), scheme="row")
-    change = graph.add(NO_ROWS, pairs_of((0, 4), (7, 2)))
-    change = change.then(graph.disconnect(pairs_of((5, 6))))
-    felt = live.update(graph, change.then(graph.renew(torch.tensor([8]), torch.ones(1, 1))))
-    whole = smoother(graph.to_graph()[0], scheme="row")
-    expected = whole.product(whole.product(graph.features))
-    torch.testing.assert_close(live.of(torch.arange(9)), expected)
-    if not undirected:  # 4, 2 and 6 gather otherwise; nobody is told of their degrees but they
-        assert felt.tolist() == [2, 3, 4, 5, 6, 7, 8]
-    with pytest.raises(ConfigurationError, match="'symmetric' with topology 'h2gcn'"):
-        LiveEmbeddings(topologies.make("h2gcn"), num_features=1, scheme="row")
 
 
 @pytest.mark.parametrize(("hops", "expected"), [(0, [9]), (1, [7, 8, 9]), (2, [6, 7, 8, 9])])

@@ -19,7 +19,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
-from evergraph.online.heads.fused_scorer import FusedScorer
+from evergraph.online.heads.scorer import FusedScorer
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC, MixHop
 from live_auto import CODES, DIMS, VIEWS, begun, explained, live, ring, vectors
@@ -123,28 +123,6 @@ def test_with_nobody_held_back_every_view_counts_alike_and_slopes_are_exact():
     assert head.engine.fused_.weights.tolist() == pytest.approx([SHARPNESS / 3] * 3)
     slopes = head.scorer().slopes(x[0])
     torch.testing.assert_close(slopes @ x[0], head.scores(torch.arange(1), x[:1])[0])
-
-
-def test_moved_and_forgotten_nodes_leave_no_trace():
-    head, plain = begun(width=24), begun(width=24)
-    x, ids = vectors(9), torch.arange(9)
-    later = x.clone()
-    later[:3, 2 * DIMS :] += 1.0  # class codes alone: other views need not be counted again
-    head.learn(ids, x, LABELS)
-    before = [statistics.gram_.clone() for statistics in head.engine.sums_]
-    head.move(ids, x, later, LABELS)
-    same = [s.gram_.equal(old) for s, old in zip(head.engine.sums_, before, strict=True)]
-    assert same == [True, True, False]
-    x = later.clone()
-    later[3:5, DIMS : 2 * DIMS] -= 1.0
-    head.move(ids[:6], x[:6], later[:6], LABELS[:6])
-    head.forget(ids[6:7], later[6:7], LABELS[6:7])
-    stay = ids != 6
-    plain.learn(ids[stay], later[stay], LABELS[stay])
-    for one in (head, plain):
-        one.settle()
-    difference = head.scores(ids, x) - plain.scores(ids, x)
-    assert float(difference.abs().max()) < 1e-5 * SHARPNESS
 
 
 def test_options_that_make_no_sense_are_refused():

@@ -9,7 +9,7 @@ from torch import Tensor
 from counted_anew import differences
 from evergraph.closed_form.kernel_map import LEAST
 from evergraph.online.delta import Delta
-from evergraph.online.heads import FusedHead, fused
+from evergraph.online.heads import FusedHead, chosen_nodes
 from evergraph.online.learner import OnlineLearner
 from growth import restored
 from live_auto import (
@@ -188,14 +188,14 @@ def head_of(one: OnlineLearner) -> FusedHead:
 
 def counted_anew(one: OnlineLearner) -> OnlineLearner:
     """As when labels have doubled."""
-    head_of(one)._chosen.zero_()
+    head_of(one).landmarks.counts.zero_()
     one.apply(Delta())
     return one
 
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "FEW", 4)
+    monkeypatch.setattr(chosen_nodes, "FEW", 4)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -217,11 +217,11 @@ def test_any_order_counted_anew_is_one_delta_and_the_forgotten_were_never_met(se
 def test_landmarks_around_what_is_forgotten_or_cut_are_wiped(few):
     one = learner()
     one.apply(RING)
-    before = head_of(one)._landmarks.clone()
+    before = head_of(one).landmarks.nodes.clone()
     gone = int(before[3])
     near = torch.tensor([n % 60 for n in range(gone - 3, gone + 4)])
     one.apply(Delta(forgotten=[f"n{gone}"]))
-    after = head_of(one)._landmarks
+    after = head_of(one).landmarks.nodes
     assert len(after) == 16
     assert bool((after[torch.isin(before, near)] == -1).all())
     assert not head_of(one).state()["landmarks"][after == -1].any()
@@ -230,7 +230,7 @@ def test_landmarks_around_what_is_forgotten_or_cut_are_wiped(few):
     assert len(left) >= 12
     cut = int(left[0])
     one.apply(Delta(removed_edges=[(f"n{cut}", f"n{(cut + 1) % 60}")]))
-    assert cut not in head_of(one)._landmarks.tolist()
+    assert cut not in head_of(one).landmarks.nodes.tolist()
     assert differences(one) == []
 
 
@@ -240,16 +240,16 @@ def test_a_cut_landmark_stays_until_something_is_forgotten(few):
     for size in (5.0, -7.0):
         one = OnlineLearner(head=FusedHead(width=16, codes=CODES), tolerance=0.05)
         one.apply(RING)
-        mark = f"n{int(head_of(one)._landmarks[3])}"
+        mark = f"n{int(head_of(one).landmarks.nodes[3])}"
         stranger = Delta(nodes=["x"], features=torch.full((1, DIMS), size), edges=[("x", mark)])
         one.apply(stranger)
         counted_anew(one)  # landmarks are copied with the stranger near
-        before = head_of(one)._landmarks.clone()
+        before = head_of(one).landmarks.nodes.clone()
         one.apply(Delta(removed_edges=stranger.edges))
-        assert head_of(one)._landmarks.equal(before)
+        assert head_of(one).landmarks.nodes.equal(before)
         one = restored(one)
         one.apply(Delta(forgotten=["x"]))
-        assert int(mark[1:]) not in head_of(one)._landmarks.tolist()
+        assert int(mark[1:]) not in head_of(one).landmarks.nodes.tolist()
         assert differences(one) == []
         kept.append(head_of(one).state()["landmarks"])
     assert kept[0].equal(kept[1])
@@ -258,11 +258,11 @@ def test_a_cut_landmark_stays_until_something_is_forgotten(few):
 def test_a_cut_landmark_with_another_label_goes_at_once(few):
     one = OnlineLearner(head=FusedHead(width=16, codes=CODES), tolerance=0.05)
     one.apply(RING)
-    mark = int(head_of(one)._landmarks[3])
+    mark = int(head_of(one).landmarks.nodes[3])
     one.apply(Delta(removed_edges=[(f"n{mark}", f"n{(mark + 1) % 60}")]))
-    assert mark in head_of(one)._landmarks.tolist()
+    assert mark in head_of(one).landmarks.nodes.tolist()
     one.apply(Delta(late=[(f"n{mark}", (mark * 3 // 60 + 1) % 3)]))
-    assert mark not in head_of(one)._landmarks.tolist()
+    assert mark not in head_of(one).landmarks.nodes.tolist()
     assert differences(one) == []
 
 

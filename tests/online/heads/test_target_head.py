@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from counted_anew import differences
@@ -48,23 +46,6 @@ def values(made: OnlineLearner, nodes: list[int]) -> dict[Any, list[float]]:
     names, found = made.predict_proba(nodes)
     order = sorted(range(len(names)), key=lambda place: str(names[place])) or [0]
     return dict(zip(nodes, found[:, order].tolist(), strict=True))
-
-
-@settings(max_examples=6)
-@given(st.sampled_from(KINDS), st.permutations(range(12)), st.integers(1, 11), st.integers(0, 4))
-def test_any_history_ends_as_if_all_had_come_at_once(kind, order, cut, gone):
-    kept = sorted(order[gone:])
-    once = learner(kind)
-    once.apply(delta(kind, kept))
-    history = learner(kind)
-    history.apply(delta(kind, order[:cut], edges=False, told=False))
-    history.apply(delta(kind, order[cut:], edges=False))
-    late = [(n, TOLD[kind][(n + 1) % 12]) for n in order[:cut]]  # at first wrong
-    history.apply(Delta(late=late, edges=EDGES))
-    history.apply(Delta(late=[(n, TOLD[kind][n]) for n in order[:cut]]))
-    history.apply(Delta(forgotten=order[:gone]))
-    first, second = values(once, kept), values(history, kept)
-    assert all(np.allclose(first[n], second[n], atol=1e-5) for n in kept)
 
 
 def test_it_is_a_ridge_with_an_intercept_on_every_view():
@@ -110,7 +91,7 @@ def test_all_labels_are_there_in_a_learner_that_is_opened_packed_and_opened_agai
         made = learner("labels")
         made.restore(arrays, packed.about)
         assert values(made, [0, 1, 2, 5]) == before
-        assert int(made.head._chosen.sum()) == made.status().labelled
+        assert int(made.head.landmarks.counts.sum()) == made.status().labelled
 
 
 def test_labels_are_told_with_their_probabilities():

@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.evaluation.statistics import nemenyi
-from evergraph.reports import collect
 from evergraph.reports.comparing import Standing
 from evergraph.reports.figures.critical_difference import critical_difference
 from evergraph.reports.figures.learning import mean_matrix
 from evergraph.reports.figures.picture import Picture, looks_of, spread_apart
-from evergraph.reports.page.frame import inline_svg
-from evergraph.reports.runs import grouped
+from evergraph.reports.page.page import inline_svg
+from evergraph.reports.runs import collect, grouped
 
 
 def test_every_group_and_every_run_is_drawn(all_figures):

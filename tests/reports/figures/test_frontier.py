@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evergraph.reports import collect, write_report
 from evergraph.reports.figures.frontier import BYTES, SECONDS, frontier, log_span, log_ticks
 from evergraph.reports.figures.picture import looks_of
-from evergraph.reports.runs import Group, envelope, families, grouped
+from evergraph.reports.report import write_report
+from evergraph.reports.runs import Group, collect, envelope, families, grouped
 
 NAMES = ["finetune", "joint", "ssm", "tem"]
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from evergraph.reports import collect, write_report
+from evergraph.reports.report import write_report
+from evergraph.reports.runs import collect
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from evergraph.core.errors import ResultsError
-from evergraph.reports import collect, write_report
 from evergraph.reports.figures.learning import accuracy_matrix
-from evergraph.reports.runs import grouped, percent
+from evergraph.reports.report import write_report
+from evergraph.reports.runs import collect, grouped, percent
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,6 @@ def test_the_page_is_well_formed_and_loads_nothing(page):
     for told in (
         "<title>a &lt;b&gt; &amp; c",
         "a&lt;b&gt;&amp;&quot;",
-        "3.11.7",
         "2.13.0",
         "1.5 GB",
         "name = &quot;data/rings.npz&quot;",
@@ -82,7 +81,7 @@ def test_the_page_is_well_formed_and_loads_nothing(page):
 
 def test_same_runs_give_same_bytes(bench, all_figures, reported):
     files = [reported / "report.html", *(reported / "report").rglob("*.*")]
-    assert len(files) == 1 + 7 * 3 + 10 * 2  # page, tables, figures
+    assert len(files) == 1 + 5 * 3 + 10 * 2  # page, tables, figures
     before = {path: path.read_bytes() for path in files}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("evergraph.reports.report.gallery", lambda groups: all_figures)
@@ -95,14 +94,13 @@ def test_same_runs_give_same_bytes(bench, all_figures, reported):
 @pytest.mark.usefixtures("undrawn")
 def test_files_of_an_earlier_report_go(tmp_path, write_run, change):
     gone = write_run(tmp_path, "gone", [0.5])
-    change(write_run(tmp_path, "stays", [0.5]), machine={"gpu": "H200 <fast>"})
+    write_run(tmp_path, "stays", [0.5])
     write_report(collect(tmp_path), tmp_path)
     shutil.rmtree(gone)
-    page = write_report(collect(tmp_path), tmp_path).read_text("utf-8")
+    write_report(collect(tmp_path), tmp_path)
     figures = [path.name for path in (tmp_path / "report" / "figures").iterdir()]
     assert any("stays" in name for name in figures)
     assert not any("gone" in name for name in figures)
-    assert "gpu H200 &lt;fast&gt;" in page  # a machine is told if a result records it
     shutil.rmtree(tmp_path / "report")
     (tmp_path / "report").write_text("in the way")
     with pytest.raises(ResultsError, match="cannot be written"):

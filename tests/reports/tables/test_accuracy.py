@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from evergraph.evaluation.accuracy_matrix import spread
-from evergraph.reports import collect
-from evergraph.reports.page.sections import sections_of
+from evergraph.reports.page.page import sections_of
 from evergraph.reports.report import tables_of
-from evergraph.reports.runs import Finished, alone, grouped
+from evergraph.reports.runs import Finished, alone, collect, grouped
 from evergraph.reports.tables.accuracy import headline_table, labels_shown
 from evergraph.reports.tables.record import csv_text, html_table
 

@@ -12,14 +12,12 @@ import pytest
 
 from evergraph.core.errors import UnknownNameError
 from evergraph.evaluation.statistics import paired_difference
-from evergraph.reports import collect, write_report
 from evergraph.reports.comparing import differences_in, standings
 from evergraph.reports.figures.critical_difference import critical_difference
 from evergraph.reports.figures.picture import Picture
-from evergraph.reports.page.frame import PageSection
-from evergraph.reports.page.sections import sections_of
-from evergraph.reports.report import tables_of
-from evergraph.reports.runs import Group, grouped
+from evergraph.reports.page.page import PageSection, sections_of
+from evergraph.reports.report import tables_of, write_report
+from evergraph.reports.runs import Group, collect, grouped
 from evergraph.reports.tables.record import Table, csv_text, latex, markdown
 
 WriteRun = Callable[..., Path]

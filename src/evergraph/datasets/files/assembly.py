@@ -11,14 +11,8 @@ from evergraph.core.errors import DataError
 from evergraph.graphs import Graph, Targets
 from evergraph.graphs.csr import as_csr, csr_tensor
 from evergraph.graphs.masks import Masks
-from evergraph.graphs.validation import (
-    MOST_NODES,
-    check_csr,
-    check_real,
-    check_whole,
-    column_peaks,
-    say_loud_column,
-)
+from evergraph.graphs.validation import MOST_NODES, check_csr, check_real, check_whole
+from evergraph.tables.columns import column_peaks, say_dominant_column
 
 # CSR stores 8 bytes for every 4-byte value, and its products cost far more per value. Below one
 # value in twenty it saves several times the memory; above, a dense matrix is better in both.
@@ -87,7 +81,7 @@ def assemble(  # noqa: PLR0913
         repeated=repeated,
         where=path,
     )
-    say_loud_column(path, column_peaks(graph.features), names)
+    say_dominant_column(path, column_peaks(graph.features), names)
     return graph
 
 

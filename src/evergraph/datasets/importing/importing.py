@@ -284,7 +284,11 @@ class _Stages:
             "unknown_edges": edges.unknown,
             "repeats": edges.repeats,
         }
-        about: dict[str, Any] = {"inputs": asdict(inputs), "report": report, "loud": found.loud}
+        about: dict[str, Any] = {
+            "inputs": asdict(inputs),
+            "report": report,
+            "dominant": found.dominant,
+        }
         if found.columns is not None:
             about["columns"] = found.columns
         if found.class_names:
@@ -411,8 +415,8 @@ def import_graph(  # noqa: PLR0913
     say_edges_unread(edges, columns_of(edges))
     say_skipped(edges, report.unknown_edges)
     say_repeated(edges, report.repeats, report.edges - report.unknown_edges, repeated)
-    if found.loud is not None:
-        say(nodes, found.loud)
+    if found.dominant is not None:
+        say(nodes, found.dominant)
     return report
 
 

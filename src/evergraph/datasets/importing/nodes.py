@@ -16,12 +16,20 @@ from numpy.typing import NDArray
 
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import AppendedArray, disk_is_enough, map_array
-from evergraph.graphs.validation import UNLABELLED, check_labels, column_peaks, loud_column
+from evergraph.graphs.validation import UNLABELLED, check_labels
 from evergraph.tables import labels
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import Chunk, columns_of, first_rows, read_chunks
-from evergraph.tables.columns import TYPE, column, ids, is_number, is_typed
+from evergraph.tables.columns import (
+    TYPE,
+    column,
+    column_peaks,
+    dominant_column,
+    ids,
+    is_number,
+    is_typed,
+)
 from evergraph.tables.fitting import SAMPLE, fit_scheme, say_zeros
 from evergraph.tables.hashed import MOST_KEPT
 from evergraph.tables.names import say_replaced
@@ -42,7 +50,7 @@ class NodesRead:
     nodes: int
     features: int
     classes: int
-    loud: str | None = None  # warning about a feature column that dominates the others
+    dominant: str | None = None  # warning about a feature column that dominates the others
     columns: dict[str, Any] | None = None  # the scheme as JSON, None for plain numbers
     targets: dict[str, Any] | None = None  # their kind and names, if any in place of classes
     types: list[str] | None = None  # names of node types, if there are any
@@ -235,7 +243,7 @@ class _NodeFiles:
             features=self.width,
             classes=count,
             class_names=list(named),
-            loud=loud_column(self._peaks, self._names),
+            dominant=dominant_column(self._peaks, self._names),
             columns=told,
             targets=targets,
             types=list(self._types.numbers) if roles.types else None,

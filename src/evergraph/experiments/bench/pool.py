@@ -78,7 +78,10 @@ def run_work(
     slots: list[_Slot] = [_ProcessSlot(threads_of(workers)) for _ in range(count)]
     patience = None
     if engine is not None:
-        slots, patience = [_RaySlot(engine) for _ in range(count)], ray_cluster.Patience(engine.ray)
+        slots, patience = (
+            [_RaySlot(engine) for _ in range(count)],
+            ray_cluster.HealthCheck(engine.ray),
+        )
     try:
         while (waiting or any(slot.future for slot in slots)) and time.monotonic() < until:
             for slot in slots:

@@ -126,7 +126,7 @@ def learn(job: Job, seed: int) -> Event:
 
     def from_where_it_stopped(config: RunConfig, resources: Resources) -> None:
         opened = runner.open_run(
-            config, out=job.folder, resume=True, resources=resources, load=_from_shelf, seeds=[seed]
+            config, out=job.folder, resume=True, resources=resources, load=_loaded, seeds=[seed]
         )
         try:
             runner.learn_seed(opened, seed)
@@ -152,16 +152,16 @@ def ended(job: Job, seed: int, failure: Failure | None, notes: tuple[str, ...] =
     return Event(kind, job, seed, read_progress(job.folder, seed), failure, notes)
 
 
-_shelf: list[tuple[object, Graph]] = []
+_last_graph: list[tuple[object, Graph]] = []
 
 
-def _from_shelf(config: RunConfig) -> Graph:
+def _loaded(config: RunConfig) -> Graph:
     """Return the configured graph; the last one is cached, because the next is often the same."""
     key = (config.dataset, config.undirected, config.directions)
-    if not _shelf or _shelf[0][0] != key:
-        _shelf.clear()  # before loading the next one: two might not fit
-        _shelf.append((key, load_graph(config)))
-    return _shelf[0][1]
+    if not _last_graph or _last_graph[0][0] != key:
+        _last_graph.clear()  # before loading the next one: two might not fit
+        _last_graph.append((key, load_graph(config)))
+    return _last_graph[0][1]
 
 
 @contextmanager

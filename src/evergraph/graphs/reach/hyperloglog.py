@@ -177,8 +177,20 @@ def sum_registers(
         seen = sweep.collect(everyone, partial(kernel.following, registers=seen), width=block[1])
     sums = torch.empty(2, len(rows), dtype=torch.int64, device=rows.device)
     for part, found in sweep.blocks(rows, partial(kernel.following, registers=seen)):
-        sums[:, part] = kernel.sums(found, TOP)
+        sums[:, part] = register_sums(found)
     return sums
+
+
+def register_sums(registers: Tensor) -> Tensor:
+    """Return Σ 2^(TOP - M) over the nonzero registers M of each row, and the number of zeros.
+
+    registers: uint8 [m, width] -> int64 [2, m]
+    """
+    weights = 1 << (TOP - torch.arange(TOP + 1, device=registers.device))
+    weights[0] = 0
+    parts = registers.split(_SUMMED_ROWS)
+    sums = [torch.stack([weights[part.int()].sum(1), (part == 0).sum(1)]) for part in parts]
+    return torch.cat(sums, dim=1)
 
 
 class NumbaMax:
@@ -213,15 +225,6 @@ class NumbaMax:
         self._fill(fill_maxima, rows, registers.numpy(), out.numpy())
         return out
 
-    def sums(self, registers: Tensor, top: int) -> Tensor:
-        """Return Σ 2^(top - M) over the nonzero registers M, and the number of zeros.
-
-        registers: uint8 [m, width] -> int64 [2, m]
-        """
-        sums = np.empty((2, len(registers)), dtype=np.int64)
-        in_threads(fill_sums, np.ones(len(registers)), registers.numpy(), top, sums)
-        return torch.from_numpy(sums)
-
     def _fill(self, loop: Callable[..., None], rows: Tensor, *arrays: Any) -> None:
         indptr, places = self._adjacency[0], rows.numpy()
         costs = indptr[places + 1] - indptr[places] + 1
@@ -255,37 +258,13 @@ def fill_first(
 def fill_maxima(
     indptr: Array, indices: Array, rows: Array, registers: Array, out: Array, start: int, stop: int
 ) -> None:
-    """Raise ``out[start:stop]``; four neighbours at a time keep as many reads in flight."""
-    one, two, three, four = np.uintp(1), np.uintp(2), np.uintp(3), np.uintp(4)
+    """Raise ``out[start:stop]`` to the largest of each register over a row's neighbours."""
     for i in range(start, stop):
-        # Unsigned like the numbers added to them: numba turns a mix of unsigned and signed 64-bit
-        # integers into a float, which cannot be an index.
-        e, end = np.uintp(indptr[rows[i]]), np.uintp(indptr[rows[i] + 1])
         row = out[i]
-        while e + four <= end:
-            a, b = registers[indices[e]], registers[indices[e + one]]
-            c, d = registers[indices[e + two]], registers[indices[e + three]]
+        for e in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            other = registers[indices[e]]
             for k in range(len(row)):
-                row[k] = max(row[k], max(max(a[k], b[k]), max(c[k], d[k])))
-            e += four
-        while e < end:
-            a = registers[indices[e]]
-            for k in range(len(row)):
-                row[k] = max(row[k], a[k])
-            e += one
-
-
-def fill_sums(registers: Array, top: int, sums: Array, start: int, stop: int) -> None:
-    """Fill ``sums[:, start:stop]``."""
-    for i in range(start, stop):
-        total, zeros = 0, 0
-        for k in range(registers.shape[1]):
-            if registers[i, k] == 0:
-                zeros += 1
-            else:
-                total += 1 << (top - registers[i, k])
-        sums[0, i] = total
-        sums[1, i] = zeros
+                row[k] = max(row[k], other[k])
 
 
 class TorchMax:
@@ -309,14 +288,6 @@ class TorchMax:
         _, entries = row_entries(self._indptr, rows)
         places = self._indices.index_select(0, entries).long()
         return torch.maximum(piecewise_max(registers, places, lengths), _take(registers, rows))
-
-    def sums(self, registers: Tensor, top: int) -> Tensor:
-        """Return Σ 2^(top - M) over the nonzero registers M, and the number of zeros."""
-        weights = 1 << (top - torch.arange(top + 1, device=registers.device))
-        weights[0] = 0
-        parts = registers.split(_SUMMED_ROWS)
-        sums = [torch.stack([weights[p.int()].sum(1), (p == 0).sum(1)]) for p in parts]
-        return torch.cat(sums, dim=1)
 
 
 def piecewise_max(source: Tensor, places: Tensor, lengths: Tensor) -> Tensor:

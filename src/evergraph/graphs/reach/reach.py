@@ -152,7 +152,11 @@ def reach_sizes(
         return near if hops else torch.ones_like(near)
     costs = search_costs(graph, nodes, hops=hops)
     seconds = predicted_seconds(graph, costs, hops=hops, registers=REGISTERS)
-    if choose(method, *seconds, nodes=nodes, hops=hops, device=graph.device) == "estimated":
+    chosen, why = choose(method, *seconds, device=graph.device)
+    level = logging.INFO if chosen == "estimated" else logging.DEBUG
+    told = "reach of %d nodes within %d hops: %s sizes, since %s"
+    logger.log(level, told, len(nodes), hops, chosen, why)
+    if chosen == "estimated":
         return estimate_reach_sizes(graph, nodes, hops=hops, resources=resources).round().long()
     # A search must save more than numba takes to start.
     if costs.sum() >= SEARCH_PAYS_FROM and numba_works():
@@ -271,33 +275,17 @@ def predicted_seconds(
     return float(costs.sum()) * WALK_SECONDS, work * REGISTER_SECONDS
 
 
-def choose(
-    method: str, exact: float, estimated: float, *, nodes: Tensor, hops: int, device: torch.device
-) -> str:
-    """Return "exact" or "estimated", and log the choice with its reason.
+def choose(method: str, exact: float, estimated: float, *, device: torch.device) -> tuple[str, str]:
+    """Return "exact" or "estimated", and the reason.  exact, estimated: predicted seconds
 
-    The estimate is taken only if exact sizes are not affordable, and if it is cheaper. exact,
-    estimated: predicted seconds.
+    The estimate is taken only if exact sizes are not affordable, and if it is cheaper.
     """
     most = AFFORDABLE_SECONDS[device.type]
     if method != "auto":
-        chosen, reason = method, "as configured"
-    elif exact > most and estimated < exact:
-        chosen, reason = "estimated", f"exact ones would take more than {most:.0f} s"
-    else:
-        chosen, reason = "exact", "exact ones are affordable"
-    logger.log(
-        logging.INFO if chosen == "estimated" else logging.DEBUG,
-        "reach of %d nodes within %d hops: %s sizes, since %s (predicted for two cores: exact "
-        "%.3g s, estimated %.3g s)",
-        len(nodes),
-        hops,
-        chosen,
-        reason,
-        exact,
-        estimated,
-    )
-    return chosen
+        return method, "as configured"
+    if exact > most and estimated < exact:
+        return "estimated", f"exact ones would take more than {most:.0f} s"
+    return "exact", "exact ones are affordable"
 
 
 def covered_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import heapq
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Generator, Tensor
 
 from evergraph.core.resources import Resources
-from evergraph.graphs import Graph, reach_sizes
+from evergraph.graphs import covered_nodes, reach_sizes
 from evergraph.memory.samplers.base import Budgets, Candidates, Sampler, StepwiseSampler, samplers
 
 
@@ -89,8 +87,8 @@ class GreedyCoverageSampler(Sampler):
     name = "greedy-coverage"
 
     def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
-        ranks = np.full(len(candidates), np.inf)
-        nodes, labels = candidates.nodes.tolist(), candidates.labels.tolist()
+        ranks = torch.full((len(candidates),), torch.inf, dtype=torch.float64)
+        labels = candidates.labels.tolist()
         graph, hops = candidates.graph, candidates.hops
         held = _CANDIDATE_BYTES * len(candidates) + _NODE_BYTES * graph.num_nodes
         Resources().check(held, f"greedy coverage of {len(candidates)} candidates")
@@ -99,44 +97,19 @@ class GreedyCoverageSampler(Sampler):
         heap = [(-size, row) for row, size in enumerate(sizes)]
         heapq.heapify(heap)
         left = dict(budgets)
-        search = _Search(graph, hops)
+        covered = torch.zeros(graph.num_nodes, dtype=torch.bool)
         step = 0
         while heap and any(left.values()):
             _, row = heapq.heappop(heap)
             if not left.get(labels[row], 0):
                 continue
-            ego = search.ego(nodes[row])
-            gain = int(np.count_nonzero(ego > search.covered))
+            ego = covered_nodes(graph, candidates.nodes[row : row + 1], hops=hops)
+            gain = int((ego & ~covered).sum())
             if heap and gain < -heap[0][0]:
                 heapq.heappush(heap, (-gain, row))
                 continue
-            search.covered |= ego
+            covered |= ego
             ranks[row] = step
             left[labels[row]] -= 1
             step += 1
-        return torch.from_numpy(ranks)
-
-
-class _Search:
-    """Ego-subnetworks on demand, and the set of covered nodes."""
-
-    def __init__(self, graph: Graph, hops: int) -> None:
-        self._indptr = graph.indptr.cpu().numpy()
-        self._indices = graph.indices.cpu().numpy()
-        self._hops = hops
-        self.covered = np.zeros(graph.num_nodes, dtype=bool)
-
-    def ego(self, node: int) -> npt.NDArray[np.bool_]:  # which nodes are within reach
-        met = np.zeros(len(self.covered), dtype=bool)
-        met[node] = True
-        layer = np.array([node])
-        for hop in range(self._hops):
-            before = met.copy() if hop + 1 < self._hops else met
-            starts = self._indptr[layer].astype(np.int64)
-            lengths = self._indptr[layer + 1] - starts
-            ends = lengths.cumsum()
-            total = int(ends[-1]) if len(ends) else 0
-            entries = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
-            met[self._indices[entries]] = True
-            layer = np.flatnonzero(met & ~before)
-        return met
+        return ranks

@@ -28,6 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.own_words import WordColumns
 from evergraph.core.errors import DataError
 from evergraph.online.checking import check_weights, pairs_of, row_by_row, weight_values
 from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, as_numbers, chunks, listed
@@ -38,7 +39,6 @@ DIGEST = slice(1, 33)
 NAMES = ("labels", "late", "relations", "types")  # with the ids of late labels
 IDS, EDGES = ("nodes", "updated", "forgotten"), ("edges", "removed_edges")
 BETWEEN = "\0"
-SPAN = 1 << 17  # bytes that are split at once
 _LENGTH = struct.Struct("<I")
 
 
@@ -53,6 +53,7 @@ def delta_to_bytes(delta: Delta) -> bytes:
     names = {name: list(getattr(delta, name)) for name in NAMES}
     facts |= {name: values for name, values in names.items() if values}
     facts |= {"refit": True} if delta.refit else {}
+    facts |= {"words": [*delta.words]} if delta.words.width else {}
     columns: dict[str, Any] = {name: getattr(delta, name) for name in IDS}
     for name, pairs in zip(EDGES, pairs_of(delta), strict=True):
         columns |= zip((f"{name} from", f"{name} to"), pairs.sides, strict=True)
@@ -113,6 +114,7 @@ def delta_from_bytes(data: bytes) -> Delta:
         relations=tuple(facts.get("relations", ())),
         types=tuple(facts.get("types", ())),
         refit=facts.get("refit", False),
+        words=WordColumns.read(facts.get("words", ())),
         updated_features=updated,
     )
 
@@ -160,14 +162,7 @@ def _column_to_bytes(column: Column) -> tuple[str, bytes]:  # how it is encoded,
 def _column_from_bytes(encoding: str, data: bytes) -> Column:
     if encoding == "numbers":
         return np.frombuffer(data, "<i8").astype(np.int64)
-    found: list[NodeId] = []
-    if encoding != "texts":
-        found = json.loads(data)
-        return found
-    start, end = 0, 0
-    while end >= 0:  # a span at a time, so that other threads can run in between
-        end = data.find(b"\0", start + SPAN)
-        part = data[start:] if end < 0 else data[start:end]
-        found += part.decode().split(BETWEEN)
-        start = end + 1
-    return found
+    if encoding == "texts":
+        return data.decode().split(BETWEEN)
+    ids: list[NodeId] = json.loads(data)
+    return ids

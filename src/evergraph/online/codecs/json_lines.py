@@ -30,6 +30,7 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.identifiers import check_id
+from evergraph.online.words import features_with_words, word_columns
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.frames import table_of_rows
@@ -61,7 +62,7 @@ class Line:
 class LineReader:
     """Parser of lines; if features are columns, all lines must have those of the first.
 
-    columns: a scheme, choices for one that is fitted later (see ``settle``), or None for plain
+    columns: a scheme, choices for one that is fitted later (``use_scheme``), or None for plain
     numbers; classes: whether labels are classes, some spellings of which mean a missing label;
     names: the user's names of ``label`` and ``weight``, by ours.
 
@@ -86,9 +87,9 @@ class LineReader:
         self._open = isinstance(columns, Columns)
         self._classes = classes
         if isinstance(columns, Scheme):
-            self.settle(columns)
+            self.use_scheme(columns)
 
-    def settle(self, scheme: Scheme) -> None:
+    def use_scheme(self, scheme: Scheme) -> None:
         """Read later lines by a scheme."""
         self._known, self._open = [each.name for each in scheme.columns], False
 
@@ -192,8 +193,7 @@ def _number(name: str, value: Any) -> float:
 class LineBatch:
     """Lines that give the same outcome as one delta as they would one by one.
 
-    A delta applies its parts in a fixed order, so a line that undoes or repeats a part of it must
-    wait for the next delta.
+    A line that undoes or repeats a part of the delta waits for the next one.
     """
 
     lines: list[Line] = field(default_factory=list)
@@ -255,6 +255,7 @@ def delta_of_lines(
         removed_edges=[(line.ids[0], line.ids[1]) for line in by["remove_edge"]],
         updated=[line.ids[0] for line in by["update"]],
         updated_features=_matrix(by["update"], scheme),
+        words=word_columns(scheme),
         late=[(line.ids[0], line.label) for line in by["label"] if line.label is not None],
         forgotten=[line.ids[0] for line in by["forget"]],
         key=key,
@@ -268,7 +269,7 @@ def _matrix(lines: Sequence[Line], scheme: Scheme | None) -> Tensor:
         # Errors give the number of a single line: several lines are split when one is rejected.
         read = scheme.read(table, before=lines[0].number - 1)
         read.say_new("lines")
-        encoded = iter(read.features.tolist())
+        encoded = iter(features_with_words(read).tolist())
         rows = [line.features if line.columns is None else next(encoded) for line in lines]
     widths = {len(row) for row in rows}
     if len(widths) > 1:

@@ -18,6 +18,7 @@ from evergraph.core.notices import say_ignored
 from evergraph.graphs.repeats import combined, say_repeated
 from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, edge_numbers, listed
 from evergraph.online.upsert import EdgesBeyond
+from evergraph.online.words import word_columns
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import RELATION, TYPE
 from evergraph.tables.names import ENDS
@@ -27,7 +28,6 @@ from evergraph.tables.sources import Source, naming
 EDGES = 10_000  # in a delta that holds nothing else
 KnowsNodes = Callable[[Sequence[NodeId]], Sequence[bool]]
 GoneEdges = Callable[[tuple["pa.Array", "pa.Array"], Sequence[NodeId]], EdgesBeyond]
-KnowsEdges = Callable[["pa.Array", "pa.Array"], npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +115,7 @@ class TableDeltas:
                 "labels": tuple(labels[row] for row in new),
                 "updated": tuple(nodes[row] for row in old),
                 "updated_features": features[old] if old else torch.zeros(0, 0),
+                "words": word_columns(self.scheme),
             }
             if self.types is not None:
                 parts["types"] = tuple(self.types[rows][new])
@@ -129,10 +130,7 @@ class TableDeltas:
         )
 
     def check_known(self, knows: KnowsNodes) -> None:
-        """Raise unless every edge joins nodes of the table or known ones; to be called first.
-
-        knows: such as ``OnlineLearner.knows_nodes``.
-        """
+        """Raise unless every edge joins nodes of the table or known ones; to be called first."""
         rule = "in the table of nodes or known"
         parts = [("edges", *part, rule) for part in zip(ENDS, self.edges, strict=True)]
         if self.features is None:
@@ -158,18 +156,12 @@ class TableDeltas:
         return among(values, [each for each, is_known in known if not is_known or each in gone])
 
     def without_unknown_edges(self, knows: KnowsNodes) -> tuple[TableDeltas, int]:
-        """Return the deltas without edges to unknown nodes, and the number of these edges.
-
-        knows: as in ``check_known``.
-        """
+        """Return the deltas without edges to unknown nodes, and the number of these edges."""
         lost = self._strange(self.edges[0], knows) | self._strange(self.edges[1], knows)
         return self._with_edges(~lost), int(lost.sum())
 
     def without_repeats(self, repeated: str, *, both_ways: bool) -> TableDeltas:
-        """Return the deltas with each edge once, and report how many rows repeat one.
-
-        repeated, both_ways: as in ``graphs.repeats.combined``; with ``last`` all rows stay.
-        """
+        """Return the deltas with each edge once, and report how many rows repeat one."""
         path = self.places["edges"][0]
         kinds = None
         if self.relations is not None:
@@ -181,17 +173,6 @@ class TableDeltas:
         say_repeated(path, found.repeats, len(self.edges[0]), repeated)
         kept = np.isin(np.arange(len(self.edges[0])), found.rows)
         return replace(self._with_edges(kept), weights=weights)
-
-    def without_known_edges(self, knows: KnowsEdges) -> tuple[TableDeltas, int]:
-        """Return the deltas without known edges, and the number of these.
-
-        knows: such as ``OnlineLearner.knows_edges``, which compares all of them at once. Edges with
-        weights or relations, which may differ, are compared delta by delta instead.
-        """
-        if self.weights is not None or self.relations is not None:
-            return self, 0
-        known = knows(*self.edges)
-        return self._with_edges(~known), int(known.sum())
 
     def _with_edges(self, kept: npt.NDArray[np.bool_]) -> TableDeltas:
         source, target = (side.filter(pa.array(kept)) for side in self.edges)
@@ -207,8 +188,7 @@ class TableDeltas:
     def without_others(self, known: Sequence[NodeId], *, emptying: bool = False) -> TableDeltas:
         """Return deltas after which the learner has exactly the nodes of the table.
 
-        Nodes that stay get the features of the table. known: all nodes of the learner; emptying:
-        whether all of them may be forgotten.
+        known: all nodes of the learner; emptying: whether all of them may be forgotten.
         """
         ids, old = self.nodes.to_pylist(), frozenset(known)
         there = frozenset(ids)
@@ -223,7 +203,7 @@ class TableDeltas:
     def without_other_edges(self, gone: GoneEdges, *, emptying: bool = False) -> TableDeltas:
         """Return deltas after which the learner has exactly the edges of the table.
 
-        gone: such as ``OnlineLearner.edges_beyond``, for edges between nodes that stay.
+        gone: returns known edges, between nodes that stay, that are not among the given ones.
         """
         found = gone(self.edges, self.forgotten)
         self._check_emptying("edge", len(found.sources), found.known, allowed=emptying)

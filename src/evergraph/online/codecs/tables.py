@@ -17,10 +17,10 @@ from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.notices import say_ignored
 from evergraph.core.targets import target_of
-from evergraph.graphs.validation import column_peaks, say_loud_column
 from evergraph.online.checking import LARGEST_FEATURE
 from evergraph.online.codecs.table_deltas import TableDeltas, among
 from evergraph.online.delta import NodeId
+from evergraph.online.words import features_with_words
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import read_table
@@ -30,10 +30,12 @@ from evergraph.tables.columns import (
     WEIGHT,
     as_whole,
     column,
+    column_peaks,
     ids,
     is_number,
     is_text,
     is_typed,
+    say_dominant_column,
 )
 from evergraph.tables.edges import EdgeRows, read_edges, say_edges_unread
 from evergraph.tables.fitting import say_few
@@ -56,8 +58,8 @@ def read_rows(
 ) -> NodeTable:
     """Return the rows of a table of nodes for a live learner, from a frame, JSON or lines.
 
-    Types are texts or null. kind: of the learner's targets; where: origin of the table, for
-    messages; noted: whether the user knows already that columns are matched by position.
+    kind: of the learner's targets; where: origin of the table, for messages; noted: whether the
+    user knows already that columns are matched by position.
     """
     if isinstance(columns, Columns):
         columns.check_fill("a learner", TOMORROW)
@@ -97,18 +99,15 @@ def read_deltas(
     columns: Columns | Scheme | None = None,
     **names: Unpack[ColumnNames],
 ) -> TableDeltas:
-    """Read tables with the layout of a folder of tables.
-
-    Each is a ``.csv`` or ``.parquet`` file, or a database query.
+    """Read tables of nodes and edges, each a ``.csv`` or ``.parquet`` file or a database query.
 
     Everything is checked here, before any delta is applied. Either table may be missing, and so may
     features and labels of known nodes. A text column ``op`` gives the operation: for a node ``add``
     (the default), ``update`` (of a known node) or ``forget``; for an edge ``add`` or ``remove``.
 
     integers: whether ids in a CSV are whole numbers; forget: ids of nodes to forget, or the name of
-    a column of the node table that marks them; such nodes and their edges are not added. columns:
-    the scheme by which columns are read, choices to fit one on this table, or None for plain
-    numbers; names: of columns with a meaning, as ``id="customer_id"``.
+    a column that marks them. columns: the scheme by which columns are read, choices to fit one on
+    this table, or None for plain numbers; names: of columns, as ``id="customer_id"``.
     """
     nodes = None if nodes is None else named(nodes, of_nodes(names))
     edges = None if edges is None else named(edges, of_edges(names))
@@ -146,13 +145,15 @@ def read_deltas(
     elif labels is None:
         labels = pa.nulls(len(table.ids), pa.string())
 
+    features = features_with_words(table.features)
+
     def texts(values: pa.Array | None, table: str) -> Any:
         return None if values is None else np.array(values.to_pylist(), dtype=object)[rows[table]]
 
     return TableDeltas(
         nodes=table.ids.filter(keep),
         labels=labels.filter(keep),
-        features=table.features.features[masks["nodes"]] if table.roles.features else None,
+        features=features[masks["nodes"]] if table.roles.features else None,
         edges=(source.filter(kept), target.filter(kept)),
         forgotten=gone,
         batch=batch,
@@ -208,7 +209,7 @@ def _read_nodes(
     if roles.features:
         scheme = rows.features.scheme
         called = roles.features if scheme is None else scheme.names
-        say_loud_column(path, column_peaks(rows.features.features), called)
+        say_dominant_column(path, column_peaks(rows.features.features), called)
     return rows, marked, ops.get("update")
 
 
@@ -217,7 +218,7 @@ def _read_edges(
 ) -> tuple[EdgeRows, Rows, list[str]]:
     """Return a table of edges, rows that remove one, and unused columns.
 
-    nodes: the table of nodes, if there is one, and its ids.
+    nodes: the table of nodes, if there is one, and its ids
     """
     with naming(path):
         table = read_table(path, ENDS)
@@ -256,10 +257,7 @@ def says_operations(table: pa.Table) -> bool:
 
 
 def operations(table: pa.Table, allowed: Sequence[str]) -> dict[str, Rows]:
-    """Return the rows of each operation in the column ``op``; an empty cell means the first.
-
-    allowed: the operations; -> bool [rows] for each
-    """
+    """Return the rows of each operation in the column ``op``; an empty cell means the first."""
     values = column(table, "op")
     either = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
     if not is_text(values.type) and values.null_count < len(values):
@@ -276,10 +274,7 @@ def operations(table: pa.Table, allowed: Sequence[str]) -> dict[str, Rows]:
 
 
 def _filled(table: pa.Table, names: Sequence[str], rows: Rows, *, gaps: bool) -> pa.Table:
-    """Fill numbers and relations of rows that remove something, where they may be missing.
-
-    gaps: only where they are missing.
-    """
+    """Fill numbers and relations, or only ``gaps`` in them, of rows that remove something."""
     for name in names:
         values = column(table, name)
         if pa.types.is_null(values.type):

@@ -51,14 +51,13 @@ class BackedUp:
 
 
 def backup(folder: Path, to: Path, *, on_progress: OnProgress | None = None) -> BackedUp:
-    """Copy a folder, while another process may write to it.
+    """Copy a folder, while another process may write to it, which never waits.
 
     The files of its snapshots are opened first, so that they stay readable when newer ones replace
-    them; then the journal is copied in one transaction. Every snapshot is older than that copy, and
-    the journal reaches back to the newest of them, unless two more were taken meanwhile: then all
-    starts over. The writer never waits, and no lock is taken.
+    them; then the journal is copied in one transaction. It reaches back to the newest of them,
+    unless two more were taken meanwhile: then all starts over.
 
-    to: a folder that does not exist or is empty, or a file that ends in .tar; it appears once it is
+    to: a folder that does not exist or is empty, or a file that ends in .tar; it appears once
     complete.
     """
     if markers.stored_parameters(folder) is None:
@@ -225,12 +224,10 @@ def _rename(made: Path, to: Path) -> None:
 
 
 def restore(source: Path, to: Path, *, on_progress: OnProgress | None = None) -> BackedUp:
-    """Create a folder from a backup; return its contents.
+    """Create a folder from a folder or .tar that ``backup`` wrote; return its contents.
 
-    Every checksum is verified, and the folder is opened once read-only, which replays the deltas
-    after its snapshot. If anything is wrong, ``DataError`` is raised and nothing is created.
-
-    source: a folder or .tar that ``backup`` wrote; to: a path that does not exist or is empty.
+    Every checksum is verified, and the folder is opened once, which replays the deltas after its
+    snapshot. If anything is wrong, ``DataError`` is raised and nothing is created.
     """
     if not source.exists():
         raise DataError(f"{source}: does not exist")

@@ -57,11 +57,7 @@ class Finding:
 def checkup(
     folder: Path, *, quick: bool = False, deep: bool = False, on_progress: OnProgress | None = None
 ) -> list[Finding]:
-    """Return all faults of a folder; nothing is changed.
-
-    Another process may write meanwhile: its changes are not reported as faults. Checksums prove
-    that nothing has changed since it was written, not who wrote it: whoever can write to a folder
-    can also make its checksums again.
+    """Return all faults of a folder, to which another process may write; nothing is changed.
 
     quick: check files only. Otherwise deltas after the oldest snapshot are applied again, and the
     learner is recovered, which takes about as long. deep: compute what every snapshot keeps beside
@@ -294,15 +290,11 @@ def _keys(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def skip(folder: Path, *seqs: int, why: str) -> list[SetAside]:
-    """Set deltas aside, as if they had been empty.
+    """Set deltas aside, as if they had been empty; why: a sentence that is kept with them.
 
-    Their numbers stay in use, their keys become free again, and their bytes are kept with the
-    reason. First all later deltas are applied without them to a temporary learner: if that fails,
-    the error names the delta that fails, and nothing is changed. Snapshots that include the deltas
-    are removed; an older one must exist, or a journal that begins with delta 1. The folder must not
-    be open for writing anywhere.
-
-    why: a sentence that is kept with them.
+    Their numbers stay in use, their keys become free again. First all later deltas are applied
+    without them to a temporary learner: if that fails, nothing is changed. Snapshots that include
+    the deltas are removed; an older one must exist, or a journal that begins with delta 1.
     """
     if not why.strip():
         raise ConfigurationError("why must give a reason for leaving out a delta, and is empty")

@@ -1,14 +1,20 @@
-"""A learner without a folder, which lasts as long as its process."""
+"""A learner without a folder, which lasts as long as its process unless it is saved."""
 
 from __future__ import annotations
 
+import json
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
 from typing import Any
 
+from evergraph.core.errors import ConfigurationError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of
 from evergraph.online.delta import Delta, DeltaResult
-from evergraph.online.folder.journal import key_reused
+from evergraph.online.folder.journal import JOURNAL_FILE, Journal, key_reused
+from evergraph.online.folder.markers import store_columns, store_parameters
+from evergraph.online.folder.recovery import make_folder
+from evergraph.online.folder.snapshot import publish, write_aside
 from evergraph.online.learner import OnlineLearner
 from evergraph.tables.scheme import Scheme
 
@@ -66,3 +72,20 @@ class InMemoryLearner:
 
     def close(self) -> None:
         """Do nothing."""
+
+
+def save_learner(path: Path, learner: OnlineLearner, columns: Scheme | None) -> None:
+    """Write a learner to a new folder, as if it had been there all the time and was purged."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ConfigurationError(f"{path} must be a new or empty folder to save a model in")
+    make_folder(path)
+    with learner.writing:
+        seq, about = learner.status().seq, learner.about() | {"threads": learner.threads}
+        store_columns(path, columns)
+        if seq:
+            publish(write_aside(path, seq, learner.pieces()), seq, json.dumps(about).encode())
+    with closing(Journal(path / JOURNAL_FILE)) as journal:
+        if seq:
+            journal.begin_anew(seq, keys=True)
+    # Last: a folder with parameters is whole.
+    store_parameters(path, learner.parameters)

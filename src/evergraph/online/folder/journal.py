@@ -85,7 +85,7 @@ class Journal(SqliteFile):
     def is_gone(self) -> bool:
         """Whether the file or its WAL was removed, moved or replaced since it was opened.
 
-        SQLite goes on writing to a file that has no name any more; it takes microseconds to ask.
+        SQLite goes on writing to a file that has no name any more.
         """
         now = sqlite_file.identities(self._place)
         gone = not self._files.items() <= now.items()
@@ -95,9 +95,8 @@ class Journal(SqliteFile):
     def write(self, entries: Sequence[JournalEntry]) -> None:
         """Write deltas, all or none; they are on disk when this returns.
 
-        Raises ``ResourceError`` if the disk is full, or a quota or file size limit is reached;
-        nothing is written then. After any other SQLite error it is uncertain whether the deltas
-        were written.
+        Raises ``ResourceError`` if there is no room; nothing is written then. After any other
+        SQLite error it is uncertain whether the deltas were written.
         """
         now = time.time()
         rows = [(entry.seq, entry.data, now, entry.batch) for entry in entries]
@@ -143,10 +142,10 @@ class Journal(SqliteFile):
             )
 
     def begin_anew(self, seq: int, *, keys: bool) -> bool:
-        """Drop all deltas, and continue after one that only a snapshot includes.
+        """Drop all deltas, and keys if asked, and continue after one that only a snapshot has.
 
-        keys: whether to drop keys as well. Returns whether the file and its WAL hold nothing of the
-        old contents; the WAL cannot be emptied while another process reads it.
+        Returns whether nothing of the old is left: the WAL cannot be emptied while another process
+        reads it.
         """
         self.keys.flush()
         with self.change() as connection:
@@ -203,8 +202,8 @@ class Journal(SqliteFile):
     def drop(self, until: int) -> bool:
         """Drop a few of the deltas up to a number, or release the space of a few that were dropped.
 
-        Returns whether there is more to do. Deltas go first, and the space afterwards: releasing
-        that of a large one takes longer than others should wait.
+        Returns whether there is more to do. Releasing a large one takes longer than others should
+        wait.
         """
         (enough,) = self.one(_UP_TO_A_STEP, until, STEP)
         last = until if enough is None else int(enough)
@@ -257,9 +256,9 @@ class JournalKeys:
             connection.executemany("UPDATE keys SET result = ? WHERE key = ? AND seq = ?", results)
 
     def known(self, key: str, data: bytes) -> tuple[int, str | None] | None:
-        """Return the number and the result of the delta that used a key before.
+        """Return number and result of the delta that used a key before, None if not known yet.
 
-        The result is None if it is not known yet. Raises if that delta differs from ``data``.
+        Raises if that delta differs from ``data``.
         """
         query = "SELECT seq, digest, result FROM keys WHERE key = ?"
         if (row := self._journal.one(query, encoded(key))) is None:
@@ -294,10 +293,7 @@ class JournalKeys:
             self.pending.clear()
 
     def drop(self, before: float, *, keep: int) -> bool:
-        """Drop a few keys written before a time, but none of the newest ``keep``.
-
-        Returns whether there are more to drop.
-        """
+        """Drop a few keys from before a time, not the newest ``keep``; return if more are left."""
         newest = "SELECT seq FROM keys ORDER BY seq DESC LIMIT 1 OFFSET ?"
         old = "SELECT key FROM keys WHERE seq <= ? AND time < ? ORDER BY seq LIMIT ?"
         with self._journal.change() as connection:
@@ -357,7 +353,7 @@ class SetAsideDeltas:
     def move(self, first: int, why: str | None) -> None:
         """Take out all deltas from a number on, which later deltas then get.
 
-        why: a sentence, to be kept with them; None if they are written again one by one.
+        why: a sentence, to be kept with them; None if they are written again one by one
         """
         with self._journal.change() as connection:
             if why is not None:

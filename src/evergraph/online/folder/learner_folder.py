@@ -29,7 +29,7 @@ from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.snapshot import JournalLoad
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
 from evergraph.online.folder.writer import FolderWriter
-from evergraph.online.heads import OnlineHead, heads
+from evergraph.online.heads import FusedHead, heads
 from evergraph.online.intake import Bounds
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.upsert import Upserted
@@ -210,7 +210,7 @@ class LearnerFolder(Closing, Shown):
         """Set callbacks, which run with the lock held, before the sender of a delta is answered.
 
         on_change: when the learner has changed or is a different object; on_stop: when writes have
-        stopped, see ``submit``. None for no callback.
+        stopped, see ``submit``.
         """
         self._files.on_change = on_change or (lambda: None)
         self._files.on_stop = on_stop or (lambda: None)
@@ -238,9 +238,8 @@ class LearnerFolder(Closing, Shown):
     def submit_many(self, deltas: Sequence[Delta]) -> list[DeltaResult | Exception]:
         """Apply deltas in order; return the result of each, or the error that rejected it.
 
-        A rejected delta does not affect the others. Where possible, deltas are applied together and
-        written with one wait for the disk; see ``Batch``. The same holds for deltas that several
-        threads ``submit`` at the same time.
+        They are applied together where possible, with one wait for the disk, as are those that
+        several threads ``submit`` at the same time; see ``Batch``.
         """
         return self._writer().waiting.submit(deltas)
 
@@ -267,11 +266,7 @@ class LearnerFolder(Closing, Shown):
             return Upserted(self.submit(new), news)
 
     def last_key(self, prefix: str) -> str | None:
-        """Return the newest delta key with this prefix, None if there is none.
-
-        A stream with numbered keys learns from it how far it has been ingested. It does not wait
-        for writes.
-        """
+        """Return the newest delta key with this prefix, None if there is none; without waiting."""
         self._writer()  # raises if the folder is read-only or closed
         with closing(Journal(self.path / JOURNAL_FILE, readonly=True)) as journal:
             return journal.keys.last(prefix)
@@ -356,16 +351,7 @@ def made_with(folder: Path, parameters: Mapping[str, Any]) -> OnlineLearner:
 
 
 # Parameters of a model that are not parameters of its learner, or reach it as those of its head.
-OF_A_MODEL = (
-    "targets",
-    "width",
-    "objective",
-    "head_options",
-    "columns",
-    "on_alarm",
-    "memory_limit",
-    "scratch",
-)
+OF_A_MODEL = ("targets", "width", "objective", "head_options", "columns", "on_alarm")
 
 
 def parameters_of_model(made: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -380,7 +366,7 @@ def parameters_of_model(made: Mapping[str, Any], given: Mapping[str, Any]) -> di
     options = {*(given.get("head_options") or ())}
     options |= {key for key in ("width", "objective") if given.get(key) is not None}
     named = given.get("head")
-    if isinstance(named, OnlineHead):
+    if isinstance(named, FusedHead):
         options |= {*made["head"]}
     elif named is not None:
         options |= {"name", *(named if isinstance(named, Mapping) else ())}

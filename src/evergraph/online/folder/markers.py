@@ -139,10 +139,9 @@ _WITHOUT = (
 class Acknowledged:
     """File with the number of the last acknowledged delta.
 
-    SQLite silently takes a damaged or missing end of its WAL for an unfinished transaction. This
-    number is written after the delta is on disk, so it is never ahead of the journal: a journal
-    that ends before it has lost deltas and is rejected. The file itself is not flushed to disk:
-    after a power cut its number may be too low, and less is noticed.
+    SQLite silently takes a damaged or missing end of its WAL for an unfinished transaction. A
+    journal that ends before this number has lost deltas and is rejected. The file is not flushed to
+    disk: after a power cut its number may be too low, and less is noticed.
     """
 
     def __init__(self, path: Path) -> None:

@@ -19,7 +19,7 @@ from evergraph.online.folder.journal import Journal, JournalEntry, key_reused
 from evergraph.online.intake import Batch
 from evergraph.online.learner import OnlineLearner
 
-ROUND = 4096  # nodes and edges of one caller, about, after which others have their turn
+ROUND_ITEMS = 4096  # nodes and edges of one caller, about, after which others have their turn
 
 
 @dataclass(eq=False)
@@ -28,23 +28,29 @@ class Waiting:
 
     delta: Delta  # as given; its edges in columns once it is encoded
     caller: str = ""  # who sent it
-    data: bytes = b""  # its bytes for the journal; empty before it is encoded
     call: Callable[[], Any] | None = None  # applies the delta, or what is new of it
     future: Future[Any] = field(default_factory=Future)  # of its result
+    _data: bytes = b""
+
+    @property
+    def data(self) -> bytes:
+        """Its bytes for the journal, made when they are first asked for: never if it is refused."""
+        if not self._data:
+            self.delta = in_columns(self.delta)
+            self._data = delta_to_bytes(self.delta)
+        return self._data
 
     def encode(self) -> None:
-        """Encode it; reject it if that fails."""
+        """Make its bytes; reject it if that fails."""
         try:
-            self.delta = in_columns(self.delta)  # once, for the bytes and for the check
-            self.data = delta_to_bytes(self.delta)
+            _ = self.data
         except Exception as error:
             self.refuse(error)
 
     def refuse(self, error: Exception) -> None:
         """Answer with an error, a copy where several deltas share it: raising adds a traceback.
 
-        An error of ours goes without the traceback so far: through its frames the error in this
-        future would hold the whole batch, this future included, until the garbage collector looks.
+        An error of ours goes without one: its frames would hold the whole batch.
         """
         if isinstance(error, ResourceError | StoppedError):
             cause, error = error.__cause__, type(error)(str(error))
@@ -61,11 +67,7 @@ class Waiting:
     def begin(self) -> bool:
         """Return whether it should be applied; from here on it cannot be cancelled."""
         future = self.future
-        if future.done() or not (future.running() or future.set_running_or_notify_cancel()):
-            return False
-        if not self.data and self.call is None:
-            self.encode()
-        return not future.done()
+        return not future.done() and (future.running() or future.set_running_or_notify_cancel())
 
     def run(self) -> None:
         """Call what was queued, and answer with what it returns or raises."""
@@ -82,7 +84,8 @@ class DeltaQueue:
     No caller waits for more deltas to arrive. One that finds the lock free leads: it applies its
     own deltas and all in the queue. Callers that arrive meanwhile wait, and the first of them leads
     next, with everything that has arrived. So there are as few commits as the disk allows. Deltas
-    that ``serve`` applies are taken in rounds, in which no caller has more than one large one.
+    that ``serve`` applies are taken in rounds, in which no caller has more than one large one, and
+    the small ones are answered before the large ones begin.
     A call has its turn between batches: what it finds is what all before it have led to.
 
     lock: held while deltas are applied; a caller that holds it already is served at once. take:
@@ -109,10 +112,7 @@ class DeltaQueue:
     def offer(
         self, delta: Delta, caller: str = "", call: Callable[[], Any] | None = None
     ) -> Future[Any]:
-        """Queue a delta until ``serve`` is called; it can be cancelled until then.
-
-        call: run instead of applying the delta, between batches.
-        """
+        """Queue a delta, or a call in its place, until ``serve``; it may be cancelled."""
         waiting = Waiting(delta, caller, call=call)
         with self._changed:
             self._waiting.append(waiting)
@@ -174,14 +174,17 @@ class DeltaQueue:
         with self._changed:
             own = set(mine)
             others, self._waiting = [each for each in self._waiting if each not in own], []
+            large: list[Waiting] = []
             if self._serving:
                 others, self._waiting = [], others
             elif in_rounds:
-                others, self._waiting = one_round(others)
+                others, large, self._waiting = one_round(others)
         nested, self._serving = self._serving, self._serving or in_rounds
         try:
-            self._apply([each for each in (*mine, *others) if each.begin()])
+            for part in ((*mine, *others), large):
+                self._apply([each for each in part if each.begin()])
         finally:
+            others += large
             self._serving = nested
             with self._changed:  # after an interrupt, deltas without an answer go back to the queue
                 self._waiting = [each for each in others if not each.future.done()] + self._waiting
@@ -196,26 +199,29 @@ class DeltaQueue:
                 self._take([*run])
 
 
-def one_round(queue: Sequence[Waiting]) -> tuple[list[Waiting], list[Waiting]]:
-    """Return what is applied next, small deltas first, and what is left for later, in order.
+def one_round(queue: Sequence[Waiting]) -> tuple[list[Waiting], list[Waiting], list[Waiting]]:
+    """Return what is applied next, what after that, and what is left for later, in order.
 
-    Of every caller it is what came first, up to ``ROUND`` nodes and edges but at least one delta.
+    Of every caller it is what came first, up to ``ROUND_ITEMS`` nodes and edges but at least one delta;
+    callers with more than that come second.
     """
     sizes: Counter[str] = Counter()
     now: list[Waiting] = []
     later: list[Waiting] = []
     for each in queue:
-        (now if sizes[each.caller] < ROUND else later).append(each)
+        (now if sizes[each.caller] < ROUND_ITEMS else later).append(each)
         sizes[each.caller] += max(each.size, 1)
-    return sorted(now, key=lambda each: sizes[each.caller] >= ROUND), later
+    small = [each for each in now if sizes[each.caller] < ROUND_ITEMS]
+    large = [each for each in now if sizes[each.caller] >= ROUND_ITEMS]
+    return small, large, later
 
 
 class Gathered:
     """A batch: the longest run of queued deltas that can be applied together.
 
-    Each delta is checked against the learner and the deltas before it in the batch. A rejected
-    delta is answered at once, and so is one that was applied before, by its key. left: the queue;
-    what is taken is removed from its left; seq: number of the last delta before the batch.
+    Each delta is checked against the learner and the deltas before it. One that is rejected, or was
+    applied before by its key, is answered at once. left: the queue, from which is taken; seq:
+    number of the last delta before the batch.
     """
 
     def __init__(
@@ -254,11 +260,12 @@ class Gathered:
         if index and Batch.is_alone(waiting.delta):
             return False
         checked = self._learner.check(waiting.delta, self._batch.ahead)
+        data = waiting.data
         if not self._batch.takes(checked):
             return False
         # The checked parts equal those read back from its bytes, so a recovery applies the same.
         self._batch.add(checked)
-        self.entries.append(JournalEntry(self._first + index, self._first, key, waiting.data))
+        self.entries.append(JournalEntry(self._first + index, self._first, key, data))
         self.waiting.append((waiting, index))
         return True
 

@@ -59,11 +59,8 @@ class FolderReader:
     def refresh(self) -> int:
         """Apply whole batches that were written since; return how many deltas.
 
-        If nothing was written this costs microseconds, so it can be called often.
-
-        If the writer has dropped some of them, the learner starts over from a snapshot that
-        includes them, as a different object. So it does if the writer has set aside deltas that
-        were applied here, or if an unacknowledged delta cannot be applied.
+        It may be called often. The learner starts over from a snapshot, as a different object, if
+        the writer has dropped some of them, or has set aside deltas that were applied here.
         """
         with self.lock:
             before, version = self.seq, self._journal.version()

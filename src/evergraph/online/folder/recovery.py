@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -103,11 +102,9 @@ def recover(
 ) -> Recovered:
     """Return the learner of a folder.
 
-    A damaged snapshot is skipped for the previous one, with a warning that names the file: the
-    journal still has all deltas since. A damaged journal raises an error: nothing else has them.
-
-    Deltas at the end that were not acknowledged and cannot be applied are set aside with a warning.
-    A read-only process leaves them and stops before them.
+    A damaged snapshot is skipped for the previous one, with a warning. A damaged journal raises an
+    error: nothing else has its deltas. Those at the end that were not acknowledged and cannot be
+    applied are set aside with a warning; a read-only process stops before them.
 
     known: number of a delta up to which all were acknowledged, whatever the files say.
     """
@@ -200,10 +197,7 @@ def _recovered(
 def _reporter(
     journal: Journal, seq: int, progress: Progress | None
 ) -> Callable[[Sequence[JournalEntry] | None], None]:
-    """Return a function to be called with every batch that was replayed, and with None at the end.
-
-    It reports progress at the start and the end, and about twice a second.
-    """
+    """Return what reports progress after each batch, and, given None, at the end."""
     of, size, began = max(journal.last() - seq, 0), journal.size_after(seq), time.monotonic()
     done = replayed = 0
     reported = began
@@ -234,7 +228,7 @@ def restore_newest(
 ) -> tuple[OnlineLearner, int]:
     """Return the learner of the newest intact snapshot and its number; an empty one and 0 if none.
 
-    before: a delta that it must not include; damaged: receives the errors of newer ones.
+    before: a delta that it must not include; damaged: receives the errors of newer ones
     """
     for seq, path in snapshots_in(folder):
         if before is not None and seq >= before:
@@ -247,11 +241,7 @@ def restore_newest(
 
 
 def restored(path: Path, make: Callable[[], OnlineLearner]) -> OnlineLearner:
-    """Return the learner of a snapshot; raise ``DataError``, naming the file, if it is damaged.
-
-    Checksums show what has changed since it was written, not who wrote it: its arrays are checked
-    before anything computes with them, see ``check_arrays``.
-    """
+    """Return the learner of a snapshot; raise ``DataError``, naming the file, if it is damaged."""
     snapshot, learner = read_snapshot(path), make()
     try:
         learner.restore(snapshot.state, snapshot.about)
@@ -261,11 +251,9 @@ def restored(path: Path, make: Callable[[], OnlineLearner]) -> OnlineLearner:
     return learner
 
 
-def replay(learner: OnlineLearner, journal: Journal, seq: int, *, until: float = math.inf) -> int:
+def replay(learner: OnlineLearner, journal: Journal, seq: int) -> int:
     """Apply the deltas after ``seq`` in their original batches; return the number of the last."""
     for batch in journal.batches_after(seq):
-        if batch[-1].seq > until:
-            break
         apply_entries(learner, journal, batch)
         seq = batch[-1].seq
     return seq

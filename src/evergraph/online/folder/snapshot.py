@@ -23,7 +23,7 @@ from evergraph.core.file_lock import remove_left
 from evergraph.core.mapped import MappedTensor, disk_is_enough
 from evergraph.graphs.graph_folder import checksum
 from evergraph.online.folder.markers import read_checked, read_object, sync, with_check
-from evergraph.online.pieces import PIECE, Pieces, split
+from evergraph.online.state_arrays import PIECE, Pieces, split
 
 STATE, ABOUT, MANIFEST = "state.safetensors", "about.json", "manifest.json"
 FORMAT = 2  # 1 was never released
@@ -72,10 +72,7 @@ def taken_at(folder: Path, seq: int) -> float | None:
 
 
 def write_aside(folder: Path, seq: int, state: Mapping[str, Tensor | Pieces]) -> Path:
-    """Write a snapshot's arrays to a temporary folder in pieces, without waiting for the disk.
-
-    Raises ``ResourceError`` if they do not fit on the disk; nothing is left behind then.
-    """
+    """Write a snapshot's arrays to a temporary folder, all or nothing, without sync."""
     aside = folder / f"{ASIDE}{seq}"
     shutil.rmtree(aside, ignore_errors=True)
     with _all_or_nothing(aside):
@@ -87,11 +84,8 @@ def write_aside(folder: Path, seq: int, state: Mapping[str, Tensor | Pieces]) ->
 def publish(aside: Path, seq: int, about: bytes) -> Path:
     """Rename what ``write_aside`` wrote to its final name once it is on disk.
 
-    The files are synced, then their folder, and only then it is renamed: a folder with the name of
-    a snapshot is complete, even after a power cut. The last sync makes the name itself durable,
-    before anything older is dropped.
-
-    about: JSON.
+    So a folder with the name of a snapshot is complete, even after a power cut. The last sync makes
+    the name itself durable, before anything older is dropped.  about: JSON
     """
     path = aside.with_name(f"snapshot-{seq}")
     with _all_or_nothing(aside):
@@ -182,11 +176,11 @@ def remove_leftovers(folder: Path) -> None:
     remove_left(folder)
 
 
-class SnapshotShelf:
-    """The last two good snapshots of a folder.
+class KeptSnapshots:
+    """The last two good snapshots of a folder: written here, or read and found intact.
 
-    A snapshot is good if this process wrote it, or read it and found it intact. All others are
-    removed when a new one has been written. good: number of the one that recovery used, 0 if none.
+    All others are removed when a new one has been written. good: number of the one that recovery
+    used, 0 if none.
     """
 
     def __init__(self, folder: Path, good: int) -> None:
@@ -212,10 +206,7 @@ class SnapshotShelf:
                 remove_snapshot(path)
 
     def has_before(self, seq: int, first: int) -> bool:
-        """Whether a learner can be recovered without the snapshot of a delta.
-
-        first: the delta that the journal begins with.
-        """
+        """Whether a recovery needs no snapshot of a delta; first: delta of the journal."""
         older = [number for number, _ in snapshots_in(self.folder) if first - 1 <= number < seq]
         return first == 1 or any(is_whole(self.folder, number) for number in older)
 
@@ -313,10 +304,9 @@ class Compactor:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Tensor | Pieces]) -> None:
-    """Write arrays in pieces, which ``safetensors`` itself cannot.
+    """Write arrays in pieces, which ``safetensors`` itself cannot, without waiting for the disk.
 
-    The format is the same: the length of a header, the header (JSON: dtype, shape and offsets of
-    each array), and all values. It does not wait for the disk.
+    The format: the length of a header, the header (JSON: dtype, shape and offsets), all values.
     """
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     header, place = {}, 0
@@ -346,8 +336,7 @@ def _write(file: Any, data: memoryview) -> None:
 def read_arrays(path: Path) -> dict[str, Tensor]:
     """Return the arrays of a file by name: small ones in memory, others mapped.
 
-    Writing to a mapped array does not change the file. A removed file stays readable as long as its
-    arrays are in use.
+    A removed file stays readable as long as its arrays are in use.
     """
     from safetensors import SafetensorError, safe_open
 

@@ -29,8 +29,7 @@ from evergraph.online.folder.snapshot import JournalLoad
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.monitor import report, warn
-from evergraph.online.pieces import Pieces
-from evergraph.online.state_arrays import PackedState
+from evergraph.online.state_arrays import PackedState, Pieces
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +37,8 @@ logger = logging.getLogger(__name__)
 class FolderWriter:
     """A learner, its journal and its snapshots, in a folder that is open for writing.
 
-    Arguments and attributes are those of ``LearnerFolder``; key_age in seconds. most: deltas, bytes
-    and seconds after which a snapshot is taken.
+    Arguments are those of ``LearnerFolder``; key_age in seconds; most: after which a snapshot is
+    due.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class FolderWriter:
             found = recovery.recover(path, make, self._journal, progress=progress)
             self._acknowledged = markers.Acknowledged(path / markers.ACKNOWLEDGED_FILE)
             opened.callback(self._acknowledged.close)
-            self._shelf = snapshot.SnapshotShelf(path, found.snapshot)
+            self._snapshots = snapshot.KeptSnapshots(path, found.snapshot)
             self._compactor = snapshot.Compactor(self.compact, most, retry=retry)
             opened.callback(self._compactor.close)
             with self.lock:
@@ -85,8 +84,8 @@ class FolderWriter:
 
     def _adopt(self, found: recovery.Recovered) -> None:
         self.learner, self.seq = found.learner, found.seq
-        if found.snapshot < self._shelf.newest:  # a newer one is damaged
-            self._shelf = snapshot.SnapshotShelf(self.path, found.snapshot)
+        if found.snapshot < self._snapshots.newest:  # a newer one is damaged
+            self._snapshots = snapshot.KeptSnapshots(self.path, found.snapshot)
         self._keys, self._set_aside = self._journal.keys.count(), self._journal.aside.count()
         self._acknowledged.note(self.seq)
         self._compactor.took = max(self._compactor.took, found.reading)
@@ -238,7 +237,7 @@ class FolderWriter:
             try:
                 with self.lock:
                     self._check_taking()  # after a stop the learner may hold half a delta
-                    known = self.seq == self._shelf.newest
+                    known = self.seq == self._snapshots.newest
                     lent = None if known else self._lent()
                     counted = self._compactor.count_anew()
                 if lent is not None:
@@ -254,15 +253,12 @@ class FolderWriter:
                 raise
             self._snapshot_error = None
             self._snapshot_seconds = round(time.monotonic() - began, 3)
-            return self._shelf.newest
+            return self._snapshots.newest
 
     def _lent(
         self, packed: PackedState | None = None
     ) -> tuple[int, Mapping[str, Tensor | Pieces], bytes]:
-        """Return what ``_publish`` takes: the state of this moment, of which little is copied.
-
-        packed: a state to write instead of the learner's.
-        """
+        """Return what ``_publish`` takes: the state of this moment, or a packed one."""
         self._journal.keys.flush()  # a recovery will no longer recompute these results
         threads = getattr(self.learner, "threads", None)  # the last digits depend on it
         content = self.learner.about() if packed is None else packed.about
@@ -270,7 +266,7 @@ class FolderWriter:
         return self.seq, arrays, json.dumps(content | {"threads": threads}).encode()
 
     def _publish(self, seq: int, arrays: Mapping[str, Tensor | Pieces], about: bytes) -> None:
-        self._shelf.publish(snapshot.write_aside(self.path, seq, arrays), seq, about)
+        self._snapshots.publish(snapshot.write_aside(self.path, seq, arrays), seq, about)
 
     def _drop(self) -> None:
         """Drop deltas and keys that are no longer needed, a few at a time, so that writes go on."""
@@ -279,7 +275,7 @@ class FolderWriter:
 
         old = time.time() - self.key_age
         drops: tuple[Callable[[], bool], ...] = (
-            lambda: self._journal.drop(self._shelf.safe_to_drop),
+            lambda: self._journal.drop(self._snapshots.safe_to_drop),
             lambda: self._journal.keys.drop(old, keep=self.keys_kept),
         )
         for drop in drops:
@@ -296,12 +292,8 @@ class FolderWriter:
     def purge(self, *, keys: bool) -> Purged:
         """Keep one snapshot of the current state, and nothing older; see ``LearnerFolder``.
 
-        Deltas wait until it is done. If nodes or classes were dropped, the learner is read back.
-
-        The process may be killed between any two steps. Nothing that a recovery needs is removed
-        before the new snapshot is on disk and was read back. From then on a recovery starts from
-        it, and finds no later delta, or deltas that it includes already: the next purge completes
-        what is left.
+        The process may be killed between any two steps: nothing that a recovery needs is removed
+        before the new snapshot is on disk and was read back. The next purge completes what is left.
         """
         with self._one_snapshot, self.lock:
             self._check_taking()
@@ -310,7 +302,7 @@ class FolderWriter:
             packed = self._snapshot_for_good()
             try:
                 if self.seq:
-                    self._shelf.keep_only(self.seq)
+                    self._snapshots.keep_only(self.seq)
                     for name in (markers.FORMAT_FILE, markers.COLUMNS_FILE):
                         for path in self.path.glob(f".{name}-*"):  # left by a killed process
                             path.unlink(missing_ok=True)
@@ -335,16 +327,13 @@ class FolderWriter:
             return Purged(self.seq, before, folder_bytes(self.path), places)
 
     def _snapshot_for_good(self) -> PackedState | None:
-        """Take a packed snapshot, unless there is an intact one of the current state already.
-
-        Returns what it holds if nodes or classes were dropped.
-        """
+        """Take a packed snapshot unless there is one; return it if something was dropped."""
         packed: PackedState | None = None
         there = not self.seq or snapshot.is_whole(self.path, self.seq)
         # Replacing a snapshot by one of the same number removes it for a moment. That is not done
         # if a process killed then would leave none: a folder that holds nothing else, such as one
         # just restored, is packed by the first purge after a delta.
-        if self.seq and (not there or self._shelf.has_before(self.seq, self._journal.first())):
+        if self.seq and (not there or self._snapshots.has_before(self.seq, self._journal.first())):
             packed = self.learner.packed()
         if packed is not None or not there:
             self._publish(*self._lent(packed))
@@ -358,14 +347,14 @@ class FolderWriter:
             path=str(self.path),
             readonly=False,
             seq=self.seq,
-            snapshot=self._shelf.newest,
+            snapshot=self._snapshots.newest,
             deltas_since=counted.deltas,
             bytes_since=counted.bytes,
             keys=self._keys,
             stopped=self._stopped,
             snapshot_error=self._snapshot_error,
             replay_seconds=round(counted.seconds, 3),
-            snapshot_time=snapshot.taken_at(self.path, self._shelf.newest),
+            snapshot_time=snapshot.taken_at(self.path, self._snapshots.newest),
             snapshot_seconds=self._snapshot_seconds,
             stopped_since=self._stopped_since,
             set_aside=self._set_aside,

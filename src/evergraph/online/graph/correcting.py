@@ -135,7 +135,6 @@ def _differ(
                 width,
                 values.reshape(-1),
                 *smoother.changed,
-                smoother.scheme == "symmetric",
                 place,
                 found.rows.reshape(-1),
                 found.sizes,
@@ -147,7 +146,7 @@ def _differ(
             in_parts(work, np.ones(part.stop - part.start, np.int64), each=2 * width)
             continue
         where = index_in(sent, nodes[part])
-        now, was = smoother.right(nodes[part])
+        now, was = smoother.now_and_before(nodes[part])
         new, old = (0 * now, -was) if former else (now, was)
         same = where < 0  # the message did not change, only its factor
         new[same], old[same] = new[same] - old[same], 0
@@ -219,7 +218,7 @@ def _correct(
     given = (pushed.weights[pairs].astype(np.float64), columns.reshape(-1), starts - starts[0])
     matrix = scipy.sparse.csr_matrix(given, shape=(len(nodes), len(used)))
     rows = values[nodes]
-    left, were = smoother.left(nodes)
+    left, were = smoother.now_and_before(nodes)
     degrees = graph.into.lengths(nodes) + int(smoother.self_loops)
     anew = (np.diff(starts) >= degrees) | (were == 0) | (nodes >= first)
     ratios = left / np.where(were == 0, 1, were)
@@ -235,9 +234,8 @@ def _correct(
     values[again] = smoother.product(graph, torch.from_numpy(again), source).numpy()
     drift[again] = 0
     if len(after.rows):
-        now, was = smoother.right(nodes)
-        rows[was == 0] = 0
-        gaps = now[:, None] * values[nodes].astype(np.float64) - was[:, None] * rows
+        rows[were == 0] = 0
+        gaps = left[:, None] * values[nodes].astype(np.float64) - were[:, None] * rows
         after.rows[part] = gaps
         after.sizes[part] = np.abs(after.rows[part]).max(1, initial=0)
 
@@ -265,14 +263,8 @@ def _correct_compiled(
         found.sizes,
         Flat(source.numpy().reshape(-1), width),
         (*lists, () if weights is None else weights),
-        kernels.Factors(*smoother.changed, smoother.columns),
-        kernels.SumRule(
-            int(smoother.self_loops),
-            first,
-            smoother.scheme == "symmetric",
-            np.float32(most),
-            ROUNDING,
-        ),
+        kernels.Scalings(*smoother.changed),
+        kernels.SumRule(int(smoother.self_loops), first, np.float32(most), ROUNDING),
         kernels.SumState(values.reshape(-1), drift, after.rows.reshape(-1), after.sizes, width),
     )
     in_parts(

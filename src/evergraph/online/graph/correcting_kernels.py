@@ -31,13 +31,12 @@ Code = Callable[..., Any]
 AHEAD, PAIRS_AHEAD = 4, 8  # rows, and differences of rows, that are prefetched ahead of use
 
 
-class Factors(NamedTuple):
-    """The factors of rows and columns of Â = L (A + sI) R."""
+class Scalings(NamedTuple):
+    """The scalings of rows and columns of Â, see ``LiveSmoother.changed``."""
 
-    left: NDArray[np.float32]  # the diagonal of L
-    known: NDArray[np.int64]  # nodes for which it changed, ascending
-    were: NDArray[np.float32]  # what it was for these
-    right: NDArray[np.float32]  # the diagonal of R
+    now: NDArray[np.float32]  # of all nodes
+    known: NDArray[np.int64]  # nodes for which they changed, ascending
+    were: NDArray[np.float32]  # what they were for these
 
 
 class SumRule(NamedTuple):
@@ -45,7 +44,6 @@ class SumRule(NamedTuple):
 
     loops: int  # entries of a row beside its neighbours: 1 with self-loops
     first: int  # the first new node
-    symmetric: bool  # whether R is L, else I
     most: np.float32  # the largest bound on a row's rounding error, relative to its peak
     rounding: float  # what one sum adds to it
 
@@ -126,16 +124,16 @@ def _columns(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def correct(pushed, differences, sizes, source, lists, factors, rule, state, start, stop):  # type: ignore[no-untyped-def]
+def correct(pushed, differences, sizes, source, lists, scalings, rule, state, start, stop):  # type: ignore[no-untyped-def]
     """Correct rows of sums, or sum them anew where that costs as much or rounding may show.
 
     pushed: ``Pushed``; differences, source: ``Flat``; sizes: the peak of each difference; lists:
     in-neighbours, as in ``Lists``, with () for no weights
     """
     rows, indptr, places, weights = pushed
-    left, known, were, right = factors
+    left, known, were = scalings
     starts, counts, pool, entry_weights = lists
-    loops, first, symmetric, most, rounding = rule
+    loops, first, most, rounding = rule
     values, drift, out, peaks, width = state
     change = np.searchsorted(known, rows[start]) if start < stop else 0
     ends, own = np.empty(1, np.int64), np.empty(loops, np.int64)
@@ -167,11 +165,10 @@ def correct(pushed, differences, sizes, source, lists, factors, rule, state, sta
             own[:] = node
             here = slice(node, node + 1)
             last, mine = len(pool) - 1, left[here]
-            listed = ListedRows(starts[here], ends, pool, mine, right, own, last, entry_weights)
+            listed = ListedRows(starts[here], ends, pool, mine, left, own, last, entry_weights)
             there = Flat(values[row : row + width], width)
             one, none = np.float32(1), np.float32(0)
             weighted_sums(listed, source, there, there, one, none, width, 0, 1)
             drift[node] = 0
         if len(out):
-            new, old = (now, was) if symmetric else (1.0, 1.0)
-            peaks[i] = subtract_row(new, values, row, old, out, begin, width)
+            peaks[i] = subtract_row(now, values, row, was, out, begin, width)

@@ -14,24 +14,17 @@ from torch import Tensor
 
 from evergraph.core.mapped import is_mapped, page_out
 from evergraph.graphs.kernels.scaled_rows import aligned
-from evergraph.online.pieces import PIECE, Pieces, whole
+from evergraph.online.state_arrays import PIECE, Pieces, whole
 
 Array = npt.NDArray[Any]
-BLOCK = 1 << 24  # bytes that are copied at a time
+BYTES_PER_BLOCK = 1 << 24  # that are copied at a time
 
 
 class GrowingArray:
     """An array to which rows are appended in amortised constant time.
 
-    Capacity is doubled whenever it runs out, so that over its life a row is copied about once. New
-    rows are zero.
-
-    Who overwrites wide rows other than by ``write`` calls ``changing`` first: a snapshot may be
-    reading them (``lend``).
-
-    Args:
-        shape: of a row; empty for scalars.
-        dtype: of the values.
+    Capacity is doubled whenever it runs out. New rows are zero. Who overwrites wide rows other than
+    by ``write`` calls ``changing`` first: a snapshot may be reading them (``lend``).
 
     >>> ages = GrowingArray(dtype=np.int64)
     >>> ages.extend(2)
@@ -70,9 +63,9 @@ class GrowingArray:
         self._room = self._empty(rows)
 
     def _empty(self, rows: int) -> Array:
-        """Return room in memory: rows of whole cache lines begin with one, else all take one more.
+        """Return room in memory, by numpy, which takes larger pages than torch.
 
-        By numpy, which takes larger pages than torch.
+        Rows of whole cache lines begin with one, else all take one more.
         """
         room: Array = aligned(rows * self.row_bytes).view(self._room.dtype)
         return room.reshape(rows, *self._room.shape[1:])
@@ -105,10 +98,7 @@ class GrowingArray:
         return former
 
     def write(self, positions: Tensor, rows: Any) -> Tensor:
-        """Overwrite rows, and return what they were.
-
-        positions: int64 [n]
-        """
+        """Overwrite rows at int64 [n], and return what they were."""
         former = taken(self.tensor, positions)
         if len(positions):
             self.changing(positions.numpy())
@@ -135,7 +125,7 @@ class GrowingArray:
         assert state.shape[1:] == self._room.shape[1:]
         self._allocate(len(state))
         self._length = len(state)
-        for part in blocks(len(state), BLOCK // max(self.row_bytes, 1)):
+        for part in blocks(len(state), BYTES_PER_BLOCK // max(self.row_bytes, 1)):
             self._room[part] = state[part].numpy()
             if is_mapped(state):
                 page_out(state[part])
@@ -152,21 +142,14 @@ def blocks(rows: int, most: int) -> Iterator[slice]:
 
 
 def taken(rows: Tensor, positions: Tensor) -> Tensor:
-    """Return some rows, in memory by the function of torch's that copies whole rows: half the time.
-
-    [any, ...], int64 [n] -> [n, ...]
-    """
+    """Return some rows, in half the time of an index.  [any, ...], int64 [n] -> [n, ...]"""
     return rows.index_select(0, positions)
 
 
 class KeptArrays:
-    """Base of what keeps arrays with a row for every position.
+    """Base of what keeps arrays with a row for every position."""
 
-    Attributes:
-        kept: those that are saved, by name.
-    """
-
-    kept: dict[str, GrowingArray]
+    kept: dict[str, GrowingArray]  # those that are saved, by name
 
     def arrays(self) -> Iterator[GrowingArray]:
         """Yield all arrays that are as long as the graph."""
@@ -189,9 +172,8 @@ class KeptArrays:
 class Loan:
     """The rows of an array at one moment, or some of them, read while they change.
 
-    Rows that are overwritten before they were read are saved, once each. One thread writes, one
-    reads, without a lock: the reader copies rows first and then looks for saved ones, which are
-    saved before they are overwritten.
+    Rows are saved before they are overwritten, unless they were read. One thread writes, one reads,
+    without a lock: the reader copies rows first and then looks for saved ones.
 
     >>> ages = GrowingArray(dtype=np.int64)
     >>> ages.extend(2)

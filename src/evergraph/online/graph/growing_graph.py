@@ -17,7 +17,7 @@ from evergraph.graphs.csr import pointers_of
 from evergraph.online.graph import neighbour_lists
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct, no_entries
-from evergraph.online.pieces import Pieces
+from evergraph.online.state_arrays import Pieces
 
 Array = npt.NDArray[Any]
 
@@ -82,14 +82,7 @@ class GrowingGraph(KeptArrays):
 
     A removed node leaves a hole: its position is never used again. As in ``Graph``, an edge
     (source, target) stands in the row of its target. A change costs the length of the rows that it
-    changes, whatever the size of the graph (arrays are copied to larger allocations now and then,
-    at an amortised constant cost).
-
-    Edges weigh 1 unless they are given a weight; weights are kept only if one differs from 1.
-
-    Args:
-        num_features: width of the features.
-        undirected: whether edges are undirected.
+    changes, whatever the size of the graph. Edges weigh 1 unless they are given a weight.
 
     Attributes:
         into: in-neighbours of every node.
@@ -112,7 +105,6 @@ class GrowingGraph(KeptArrays):
         self._features = GrowingArray(num_features)
         self._alive = GrowingArray(dtype=np.bool_)
         self.kept = {"features": self._features, "alive": self._alive}
-        self._marks = GrowingArray(dtype=np.int64)
         self._tally = GrowingArray(dtype=np.int32)  # all zero between changes
         self.into = NeighbourLists()
         self.out_of = self.into if undirected else NeighbourLists()
@@ -154,18 +146,17 @@ class GrowingGraph(KeptArrays):
         return self.into.weighted
 
     def add(self, features: Tensor, edges: Tensor, weights: Tensor | None = None) -> GraphChange:
-        """Add nodes, and edges between any nodes, new or old.
+        """Add nodes, and edges between any nodes, new or old, which ``check_delta`` has validated.
 
         Duplicates, self-loops and known edges are skipped. With weights, a known edge gets its new
         weight, the last of a repeated edge counts, and an edge of weight 0 is removed.
 
-        features: [new, d], empty to add edges only; edges: integer [2, m] of sources and targets;
-        weights: float32 [m], at least 0. The caller has validated them, see ``check_delta``.
+        features: [new, d]; edges: sources and targets, integer [2, m]; weights: float32 [m]
         """
         assert features.shape[1] == self.num_features, "features are as wide as those of the graph"
         old = self.num_nodes
         if len(features):
-            for array in (self._features, self._alive, self._marks, self._tally, *self._both):
+            for array in (self._features, self._alive, self._tally, *self._both):
                 array.extend(len(features))
             self.features[old:] = features
             self._alive.array[old:] = True
@@ -234,7 +225,7 @@ class GrowingGraph(KeptArrays):
         return self.into.weights(nodes.numpy())
 
     def weights_of(self, sources: Tensor, targets: Tensor) -> Tensor:
-        """Return the weights of edges, 0 for missing ones; a negative position is no node.
+        """Return the weights of edges, 0 for missing ones and where a position is negative.
 
         int64 [m], int64 [m] -> float32 [m]
         """
@@ -257,16 +248,7 @@ class GrowingGraph(KeptArrays):
     def gatherers(self, nodes: Tensor) -> Tensor:
         """Return nodes and their out-neighbours, ascending, each once.  int64 [found]"""
         _, near = self.out_of.rows(nodes.numpy())
-        return torch.from_numpy(self.distinct(np.concatenate([nodes.numpy(), near])))
-
-    def distinct(self, met: Array) -> Array:
-        """Return positions ascending, each once.  int64 [n] -> int64 [distinct]"""
-        # Each position is marked with the index of its last occurrence and kept only there, so that
-        # duplicates need not be sorted.
-        indices = np.arange(len(met))
-        self._marks.array[met] = indices
-        found: Array = np.sort(met[self._marks.array[met] == indices])
-        return found
+        return torch.from_numpy(distinct(np.concatenate([nodes.numpy(), near])))
 
     @property
     def tally(self) -> Array:
@@ -310,10 +292,7 @@ class GrowingGraph(KeptArrays):
         )
 
     def induced(self, nodes: Tensor) -> Graph:
-        """Return the graph of some nodes and the edges among them, renumbered in order.
-
-        nodes: positions, ascending.  int64 [nodes]
-        """
+        """Return the graph of ascending nodes and the edges among them, renumbered in order."""
         wanted = nodes.numpy()
         indptr, columns = self.rows(nodes)
         owners = np.repeat(np.arange(len(nodes)), np.diff(indptr))
@@ -339,13 +318,12 @@ class GrowingGraph(KeptArrays):
         return super().pieces() | self.into.pieces()
 
     def arrays(self) -> Iterator[GrowingArray]:
-        yield from (*super().arrays(), self._marks)
+        yield from super().arrays()
         for lists in self._both:
             yield from lists.arrays()
 
     def restore(self, state: dict[str, Tensor]) -> None:
         super().restore(state)
-        self._marks.restore(torch.zeros(len(state["alive"]), dtype=torch.int64))
         self._tally.restore(torch.zeros(len(state["alive"]), dtype=torch.int32))
         self.into.restore(state)
         if not self.undirected:

@@ -14,10 +14,7 @@ from evergraph.graphs.kernels.row_ranges import compiled
 
 @compiled
 def locate(starts, counts, pool, rows, columns, places, there):  # type: ignore[no-untyped-def]
-    """Find the index of each column in the list of its row, or where to insert it.
-
-    places, there: output.  int64 [pairs], bool [pairs]
-    """
+    """Find the index of each column in the list of its row, or where to insert it."""
     for i in range(len(rows)):
         if i + 16 < len(rows):  # lists lie anywhere; a search begins in the middle
             prefetch(starts, rows[i + 16], 1)
@@ -90,9 +87,7 @@ def there_and_back(  # type: ignore[no-untyped-def]
 ):
     """Fill in s_v² Σ_u w_vu w_uv s_u² over the u that v gathers from and that gather from v.
 
-    starts, counts, pool, weights: in-neighbours; backs, numbers, home, returns: out-neighbours.
-    Both lists ascend: the one that is behind leaps to where the other is, so that a hub costs
-    little if one of its lists is short.
+    Both lists ascend: the one that is behind leaps to where the other is, past most of a hub.
     """
     for i in range(len(nodes)):
         node, total = nodes[i], 0.0

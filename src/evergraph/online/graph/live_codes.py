@@ -23,6 +23,7 @@ from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_embeddings import REPLACED, ROWS, HopStates
 from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.graph.live_smoother import ROUNDING, LiveSmoother
+from evergraph.online.graph.neighbour_lists import distinct
 from evergraph.topology import MixHop
 from evergraph.topology.rowwise import unit_rows
 
@@ -41,15 +42,8 @@ class LiveCodes(KeptArrays):
     Where a node's own code would swamp the rest of N² C, a sum without it is kept instead: see
     ``codes_of_others``.
 
-    With relations, a third part holds the classes of neighbours by relation, B₁C: see
-    ``RelationCodes``.
-
-    dims = 2 x width, or 3 x width with relations.
-
-    Args:
-        width: of a code.
-        seed: of the codes.
-        relations: of the graph, updated by the caller before this is.
+    With relations, which the caller has updated before, a third part holds the classes of
+    neighbours by relation, B₁C: see ``RelationCodes``. Each part is as wide as a code.
 
     >>> graph, codes = GrowingGraph(num_features=1), LiveCodes(width=4)
     >>> codes.name(["x"])
@@ -116,7 +110,7 @@ class LiveCodes(KeptArrays):
         affected.append(near)
         if self.relations is not None:
             affected.append(self._gather_along(self.relations, change, nodes))
-        felt = torch.from_numpy(graph.distinct(torch.cat(affected).numpy()))
+        felt = torch.from_numpy(distinct(torch.cat(affected).numpy()))
         self._remove_own(graph, felt, near)
         return felt
 
@@ -137,13 +131,13 @@ class LiveCodes(KeptArrays):
     def _remove_own(self, graph: GrowingGraph, felt: Tensor, near: Tensor) -> None:
         """Update what is subtracted, and sum rows without it in which rounding would show.
 
-        felt: nodes whose codes changed; near: those whose share in their own code changed.
+        felt: nodes whose codes changed; near: those whose share in their own code changed
         """
         own, (_, drift) = self._own.array, self._hops.last
         bare = felt.numpy()[own[felt.numpy()] == 0]  # among them those that were replaced
         if len(bare):
             self._hops.recompute(torch.from_numpy(bare[drift[bare] == REPLACED]))
-            near = torch.from_numpy(graph.distinct(np.concatenate([near.numpy(), bare])))
+            near = torch.from_numpy(distinct(np.concatenate([near.numpy(), bare])))
         own[near.numpy()] = self._own_share(graph, near)
         unclear, drifted = self._unclear(graph, felt[self._coded.tensor[felt]])
         self._hops.recompute(drifted)

@@ -12,11 +12,11 @@ from torch import Tensor
 from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
-from evergraph.graphs.normalisation import Normalisation
 from evergraph.online.graph.correcting import ChangedRows, Direct, correct, differences
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks, taken
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_smoother import DRIFT, LiveSmoother
+from evergraph.online.graph.neighbour_lists import distinct
 from evergraph.online.graph.pushing import push
 from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
@@ -124,7 +124,7 @@ class HopStates(KeptArrays):
         used = [hops[hop] for hop in self.topology.assembled]
         if len(used) == 1:
             return used[0]
-        return torch.from_numpy(graph.distinct(torch.cat(used).numpy()))
+        return torch.from_numpy(distinct(torch.cat(used).numpy()))
 
     def _send(self, moved: ChangedRows, hop: int) -> ChangedRows:
         """Recompute the messages of nodes to the next hop, and return old and new ones."""
@@ -144,7 +144,7 @@ class HopStates(KeptArrays):
         graph = self._graph
         seeds = sent.nodes.numpy()
         if sent.differences is None:  # else touched nodes are among them
-            seeds = graph.distinct(np.concatenate([seeds, change.touched.numpy()]))
+            seeds = distinct(np.concatenate([seeds, change.touched.numpy()]))
         # Pairs of a difference and a row, which is not known yet.
         pairs = int(graph.out_of.lengths(seeds).sum())
         rows = min(pairs, graph.num_nodes)
@@ -159,8 +159,6 @@ class HopStates(KeptArrays):
         # earlier hops this bound stays, or the bits of learners would differ from what they were.
         if pairs + ROW * rows > most and (hop < COUNTED or pairs > most):
             return self._sum_all(change.new, hop)
-        if self.smoother.scheme != "symmetric":  # else a node's factor is part of its message
-            seeds = sent.nodes.numpy()
         reach = direct.entries._replace(columns=len(seeds) + direct.entries.columns)
         others, loops = change.touched.numpy(), self.smoother.self_loops
         pushed = push(graph, seeds, direct=reach, others=others, loops=loops)
@@ -353,7 +351,6 @@ class LiveEmbeddings(KeptArrays):
         topology: the f_topo.
         num_features: width of the features.
         scaling: ``unit`` divides every embedding by its length, ``none`` does not.
-        scheme: normalisation of Â, see ``LiveSmoother``; whole graphs are encoded symmetrically.
         drift: bound on the rounding error, see ``HopStates``.
 
     >>> from evergraph.topology import SGC
@@ -373,7 +370,6 @@ class LiveEmbeddings(KeptArrays):
         *,
         num_features: int,
         scaling: Scaling = "unit",
-        scheme: Normalisation = "symmetric",
         drift: float = DRIFT,
     ) -> None:
         check_integer("num_features", num_features, least=1)
@@ -381,12 +377,8 @@ class LiveEmbeddings(KeptArrays):
         self.topology = topology
         self.num_features = num_features
         self.scaling = scaling
-        if scheme != "symmetric" and not isinstance(topology, Stepwise):
-            raise ConfigurationError(
-                f"scheme must be 'symmetric' with topology {topology.name!r}, not {scheme!r}"
-            )
         check_whole_rows(topology)
-        self.smoother = LiveSmoother(self_loops=topology.self_loops, scheme=scheme)
+        self.smoother = LiveSmoother(self_loops=topology.self_loops)
         self._source: HopStates | Surroundings = Surroundings(topology, num_features)
         if isinstance(topology, Stepwise):
             self._source = HopStates(topology, self.smoother, num_features, drift=drift)

@@ -165,21 +165,7 @@ def fetch_row(values, rows, i, stop, width):  # type: ignore[no-untyped-def]
 
 @compiled
 def differ(  # type: ignore[no-untyped-def]
-    nodes,
-    former,
-    sent,
-    before,
-    width,
-    values,
-    left,
-    known,
-    were,
-    symmetric,
-    place,
-    out,
-    sizes,
-    start,
-    stop,
+    nodes, former, sent, before, width, values, left, known, were, place, out, sizes, start, stop
 ):
     """Fill rows of ``out``, from ``place`` on, with what messages of nodes differ by, and peaks.
 
@@ -195,12 +181,12 @@ def differ(  # type: ignore[no-untyped-def]
             moved += 1
         while change < len(known) and known[change] < node:
             change += 1
-        now = np.float64(left[node]) if symmetric else 1.0
-        other = symmetric and change < len(known) and known[change] == node
+        now = np.float64(left[node])
+        other = change < len(known) and known[change] == node
         was = np.float64(were[change]) if other else now
         new, old = (0.0, -was) if former else (now, was)
         if not (moved < len(sent) and sent[moved] == node):  # only its factor changed
-            new, old = new - old, 0.0
+            new, old = new - old, np.float64(0)
         if old == 0:  # whatever it was
             copy_row(values, node * width, out, begin, width)
         else:

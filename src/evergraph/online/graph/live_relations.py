@@ -20,7 +20,7 @@ from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import ROWS
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct
 from evergraph.online.identifiers import IdTable
-from evergraph.online.pieces import Pieces
+from evergraph.online.state_arrays import Pieces
 from evergraph.topology.rowwise import block_product, unit_rows
 from evergraph.training.learner import part_of
 
@@ -28,21 +28,15 @@ Array = NDArray[Any]
 UNTYPED = -1
 PARTS = 3  # types, one hop, two hops
 PLAIN = "edge"  # the relation of edges without one
-WAYS = ("along", "against")
+DIRECTIONS = ("along", "against")
 
 
 class LiveRelations(KeptArrays):
     """[T, B₁X, B₂B₁X] of every node, each part of unit length: see ``RelationHops``.
 
     Changes are recorded as they come (``extend``, ``connect``, ``disconnect``, ``renew``,
-    ``forget``); ``update`` recomputes the vectors they affect. Relations and types are identified
-    by name: new ones may come at any time and do not change existing vectors.
-
-    dims = 3 x width.
-
-    Args:
-        num_features: width of the features.
-        width: of a part.
+    ``forget``); ``update`` recomputes the vectors they affect. New relations and types may come at
+    any time and do not change existing vectors.
 
     >>> live = LiveRelations(num_features=2, width=2)
     >>> live.extend(torch.eye(2), ["paper", "author"])
@@ -111,9 +105,9 @@ class LiveRelations(KeptArrays):
     def connect(
         self, ends: Tensor, relations: Sequence[str], weights: Tensor | None = None
     ) -> None:
-        """Add edges.  ends: int64 [2, edges]; relations: one per edge; weights: float32 [edges]
+        """Add edges, or change their weights; the last of a repeated edge counts, and 0 removes it.
 
-        The last weight of a repeated edge counts; an edge of weight 0 is removed.
+        ends: int64 [2, edges]; relations: one per edge; weights: float32 [edges]
         """
         for name in dict.fromkeys(relations):
             if name not in self.names:  # a new relation gets lists
@@ -141,7 +135,7 @@ class LiveRelations(KeptArrays):
             self._touch(along.delete(targets, sources), against.delete(sources, targets))
 
     def weights_of(self, ends: Tensor, relations: Sequence[str]) -> Tensor:
-        """Return the weights of edges, 0 for missing ones; a negative position is no node.
+        """Return the weights of edges, 0 for missing ones and where a position is negative.
 
         ends: int64 [2, edges]; relations: one per edge -> float32 [edges]
         """
@@ -182,10 +176,7 @@ class LiveRelations(KeptArrays):
         return torch.from_numpy(distinct(met))
 
     def update(self) -> Tensor:
-        """Recompute the vectors that changes since ``clear`` affect; call ``clear`` afterwards.
-
-        -> nodes of these vectors, int64 [n], ascending
-        """
+        """Recompute vectors that changes since ``clear`` affect; return their nodes, ascending."""
         first = torch.cat([self.touched, self.gatherers(self._other)]).unique()
         self._near.changing(first.numpy())
         for rows in blocks(len(first), ROWS):
@@ -284,7 +275,7 @@ class LiveRelations(KeptArrays):
         found |= {f"names.{name}": value for name, value in self.names.state().items()}
         found |= {f"types.{name}": value for name, value in self.types.state().items()}
         for number, pair in enumerate(self._lists):
-            for way, part in zip(WAYS, pair, strict=True):
+            for way, part in zip(DIRECTIONS, pair, strict=True):
                 found |= {f"{number}.{way}.{name}": v for name, v in part.pieces().items()}
         return found | super().pieces()
 
@@ -294,7 +285,7 @@ class LiveRelations(KeptArrays):
         self.types.restore(part_of(state, "types."))
         self._lists = [(NeighbourLists(), NeighbourLists()) for _ in self.names]
         for number, pair in enumerate(self._lists):
-            for way, part in zip(WAYS, pair, strict=True):
+            for way, part in zip(DIRECTIONS, pair, strict=True):
                 part.restore(part_of(state, f"{number}.{way}."))
 
 

@@ -10,25 +10,25 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.graphs.kernels.scaled_rows import NUMBA_PAYS_FROM, numba_works
+from evergraph.graphs.kernels.scaled_rows import numba_works
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
-from evergraph.online.pieces import Pieces
+from evergraph.online.state_arrays import Pieces
 
 Array = npt.NDArray[Any]
 
 _ROW = 32  # bits by which an entry's row is shifted, so that row and column make one sortable key
 _COLUMN = 2**_ROW - 1
-_ENTRIES = 1 << 20  # processed at a time in passes over all lists
+_PER_PASS = 1 << 20  # entries at a time in passes over all lists
+COMPILED_FROM = 200_000  # entries, see decision 105
 
 
 def is_compiled(entries: int) -> bool:
     """Whether compiled code is used for a growing adjacency with so many entries.
 
-    Below, a delta that is learned takes about as long without it, and nobody waits for a compiler.
-    This must not depend on the width of values or the size of a change: the bits of a row's sum
-    depend on the graph alone.
+    Below, nobody waits for a compiler. The bits of a row's sum depend on this, so it must not
+    depend on the width of values or the size of a change.
     """
-    return entries >= NUMBA_PAYS_FROM and numba_works()
+    return entries >= COMPILED_FROM and numba_works()
 
 
 class Entries(NamedTuple):
@@ -84,16 +84,12 @@ class Lists(NamedTuple):
 class NeighbourLists(KeptArrays):
     """For every row its columns, ascending and distinct.
 
-    Lists lie in one pool, each with spare capacity. A list that outgrows its capacity moves to the
-    end of the pool. The gap it leaves is lost until the pool is full; then all lists are packed
-    into a new pool of twice the size. So a change costs the length of the lists it changes, and
-    over many changes an entry is moved a constant number of times.
+    Lists lie in one pool, each with spare capacity. A list that outgrows it moves to the end of the
+    pool. The gap it leaves is lost until the pool is full; then all lists are packed into a new
+    pool of twice the size. So over many changes an entry is moved a constant number of times.
 
-    Entries weigh 1. Weights are kept, in a second pool parallel to the first, from the first weight
-    that differs.
-
-    Entries that are being saved (``pieces``) stay where they are: a list that changes afterwards
-    moves to the end of the pool first.
+    Weights are kept in a second pool, from the first that is not 1. Entries that are being saved
+    (``pieces``) stay where they are: a list that changes afterwards moves first.
 
     >>> lists = NeighbourLists()
     >>> lists.extend(3)
@@ -167,8 +163,8 @@ class NeighbourLists(KeptArrays):
     def insert(self, rows: Array, columns: Array, weights: Array | None = None) -> Entries:
         """Insert columns into rows, and return what has changed.
 
-        weights: of the entries, where the last of a repeated entry counts, and 0 deletes it. If
-        None, new entries weigh 1 and known ones keep their weight.  float32 [pairs]
+        weights: the last of a repeated entry counts, and 0 deletes it. If None, new entries weigh 1
+        and known ones keep their weight.  float32 [pairs]
         """
         keys = _keys(rows, columns)
         if weights is not None and not weights.all():
@@ -308,10 +304,10 @@ class NeighbourLists(KeptArrays):
         self._saved = 0
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return all rows as CSR, whatever their storage.  int64 [rows + 1], int32 [entries]
+        """Return all rows as CSR: int64 [rows + 1], int32 [entries], and weights if one is not 1.
 
-        With weights, if one is not 1, float32 [entries]. In pieces of some rows, so that lists are
-        not held twice; they show the lists of this moment.
+        In pieces of some rows, so that lists are not held twice; they show the lists of this
+        moment.
         """
         indptr = np.concatenate([[0], np.cumsum(self._counts.array)])
         lists = Lists(self._starts.array.copy(), np.diff(indptr), self._pool, self._weights)
@@ -351,9 +347,7 @@ def _last_of_each(keys: Array, values: Array | None) -> tuple[Array, Array]:
 
 
 def distinct(values: Array) -> Array:
-    """Return the distinct values, ascending; ``np.unique`` takes up to 50 times as long.
-
-    NumPy 2.3 and later look integers up in a hash table instead of sorting them.
+    """Return the distinct values, ascending: in less time than ``np.unique``, which may hash them.
 
     >>> distinct(np.array([3, 1, 3]))
     array([1, 3])
@@ -365,8 +359,8 @@ def distinct(values: Array) -> Array:
 
 
 def _blocks(indptr: Array) -> Iterator[Array]:
-    """Yield all rows in order, in blocks of about ``_ENTRIES`` entries."""
-    ends = np.searchsorted(indptr, np.arange(_ENTRIES, indptr[-1], _ENTRIES), side="right")
+    """Yield all rows in order, in blocks of about ``_PER_PASS`` entries."""
+    ends = np.searchsorted(indptr, np.arange(_PER_PASS, indptr[-1], _PER_PASS), side="right")
     yield from np.split(np.arange(len(indptr) - 1), np.unique(ends))
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.graph.neighbour_lists import Entries
+from evergraph.online.graph.neighbour_lists import Entries, distinct
 
 Array = npt.NDArray[Any]
-SORTED = 64  # positions that can be scanned in the time that sorting one more takes
+SCANNED_PER_SORTED = 64  # positions that can be scanned in the time that sorting one more takes
 
 
 class Pushed(NamedTuple):
@@ -28,11 +28,9 @@ def push(
 ) -> Pushed:
     """Push the differences of nodes, numbered from 0, along their edges.
 
-    The order of a row's differences is the same with and without compiled code.
-
     nodes: whose messages changed, ascending, each once, int64 [n]; direct: further differences that
-    reach a single row each, with their numbers as columns; others: rows to include in the result,
-    int64 [m]; loops: whether nodes have self-loops
+    reach a single row each, with their numbers as columns; others: rows to include, int64 [m];
+    loops: whether nodes have self-loops
 
     >>> import torch
     >>> path = GrowingGraph(num_features=1)
@@ -52,7 +50,7 @@ def push(
         )
         loop = np.ones(len(own), np.float32)
         given = np.concatenate([graph.out_of.weights(nodes), loop, direct.differences])
-        rows = graph.distinct(np.concatenate([nodes, others, owners]))
+        rows = distinct(np.concatenate([nodes, others, owners]))
         where = np.searchsorted(rows, owners)
         order = np.argsort(where, kind="stable")
         indptr = np.concatenate([[0], np.cumsum(np.bincount(where, minlength=len(rows)))])
@@ -64,7 +62,7 @@ def push(
     rows = np.empty(pairs + len(nodes) + len(others) + 1, np.int64)  # one is written in vain
     tally = graph.tally
     found = count_pushed(nodes, starts, counts, pool, direct.rows, others, loops, tally, rows)
-    if found * SORTED < len(tally):
+    if found * SCANNED_PER_SORTED < len(tally):
         rows[:found].sort()
     else:
         list_met(tally, rows)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Generator, Tensor
 
 from evergraph.closed_form.answers import Answers
+from evergraph.closed_form.chance import is_better
 from evergraph.closed_form.engine import ViewEngine
 from evergraph.closed_form.kernel_map import KernelMap, beside_constant, level_of
 from evergraph.closed_form.landmarks import FEW_COLUMNS
+from evergraph.closed_form.own_words import NO_WORDS, WordColumns
 from evergraph.closed_form.relations import WIDTH
 from evergraph.closed_form.shape import SHAPE_WIDTH
 from evergraph.closed_form.view_map import BLOCK_VALUES, Parts, RandomMap
@@ -23,15 +25,18 @@ from evergraph.closed_form.views import (
     RELATION_CODES,
     RELATIONS,
     SHAPE,
+    WORDS,
     View,
     parse_views,
 )
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.resolver import Resolver
+from evergraph.core.targets import Key, Label, Target, target_of
 from evergraph.online.graph.live_relations import PARTS
-from evergraph.online.heads.base import OnlineHead, heads, of_classes
-from evergraph.online.heads.fused_scorer import FusedScorer
-from evergraph.online.state_arrays import Packing
+from evergraph.online.heads.chosen_nodes import LandmarkNodes
+from evergraph.online.heads.scorer import FusedScorer
+from evergraph.online.state_arrays import Packing, of_classes
 from evergraph.topology import MixHop, TopologyEncoder
 from evergraph.training.trainer import Objective
 
@@ -40,17 +45,14 @@ from evergraph.training.trainer import Objective
 NODES = 1 << 10
 WEIGHED = 1 << 23
 VIEWS = 3  # by default
-# Up to FEW labelled nodes are all landmarks, chosen anew with every change. Landmarks are also
-# chosen anew when less than LEFT of the chosen ones are left, or when more than LATE of the nodes
-# are of classes that came afterwards.
-FEW, LEFT, LATE = 1 << 8, 0.75, 0.2
 # With more labelled nodes the furthest hop by itself adds nothing (see decision 96).
 PLENTY = 1 << 13
 Basis = Literal["random", "landmarks"]
+heads = Resolver["FusedHead"]("head")
 
 
 @heads.register
-class FusedHead(OnlineHead):
+class FusedHead:
     """Ridge regression on every view of a node, mixed by what predicts nodes left out in turn.
 
     The live form of method ``auto``: a ``ViewEngine`` that is given labelled nodes as they come,
@@ -58,6 +60,11 @@ class FusedHead(OnlineHead):
     ``LiveCodes``). Beside ``auto`` it lacks hops beyond the second, which a delta would change
     nearly everywhere (on WordNet about a point of accuracy, four with 5 % of the labels), and
     weights of columns (0.2 to 0.4 points on three of six graphs).
+
+    A delta calls ``grow``, then ``forget``, ``move`` and ``learn`` as needed, then now and then
+    ``weigh`` and ``settle``; ``scorer`` may be called at any time. Nodes are given by their
+    positions in the graph, and forgotten and moved with the vectors that were last learned. One
+    whose label changes is forgotten and learned again.
 
     Sums do not depend on order, and all else is a function of the sums and of the left-out nodes.
     So after any deltas the head equals that of a learner given what is left at once, if it stands
@@ -91,12 +98,11 @@ class FusedHead(OnlineHead):
     tensor([1, 0])
     """
 
-    name = "auto"
-    exact_forgetting = True
-    holds_back = True
-    lazy = True
-    takes_relations = True
-    drops_classes = True
+    name: ClassVar[str] = "auto"
+    kind: str = "class"  # of the targets that it learns, see ``target``
+    takes_relations: ClassVar[bool] = True  # whether it uses features along relations
+    drops_classes: ClassVar[bool] = True  # whether ``packed`` drops classes that no node has
+    least_left_out: ClassVar[int] = 2  # nodes of a class before any of them is left out
 
     def __init__(
         self,
@@ -121,10 +127,13 @@ class FusedHead(OnlineHead):
         self.balanced = objective == "balanced"
         self.parsed: tuple[View, ...] = () if views is None else parse_views(views)
         self.engine = ViewEngine(balanced=self.balanced, regularisation=regularisation)
-        self._answers = Answers.none()
-        self._landmarks = torch.zeros(0, dtype=torch.int64)  # positions; -1 for erased ones
-        # Nodes of each class when landmarks were chosen.
-        self._chosen = torch.zeros(0, dtype=torch.int64)
+        self._answers, self._words = Answers.none(), NO_WORDS
+        self.landmarks = LandmarkNodes()
+
+    @property
+    def target(self) -> Target:
+        """What it learns of a node: a class, labels or a number."""
+        return target_of(self.kind)
 
     def default_topology(self) -> TopologyEncoder:
         """Return a node's own features and those of two hops, each of unit length."""
@@ -144,16 +153,39 @@ class FusedHead(OnlineHead):
     def measured(self) -> bool:
         """Whether features are a few columns, whose magnitude matters."""
         few = self._dims // len(self._hops) <= FEW_COLUMNS
+        few &= not (self.word_width and self._words.alone)
         return few and self.shaped and self.basis == "landmarks" and 0 in self._hops
 
+    @property
+    def word_width(self) -> int:
+        """Width of a node's own words, see ``packed_words``; 0 if no view reads them."""
+        reads = self.basis == "landmarks" and any(0 in view.hops for view in self.parsed)
+        return self._words.width if reads else 0
+
     def parts(self, dims: int) -> tuple[int, ...]:
-        """Return the widths of hops, relations, shape and class codes."""
+        """Return the widths of hops, relations, shape, words and class codes."""
         return tuple(self.engine.map.sizes.values())
 
+    @property
+    def exact_parts(self) -> tuple[int, ...]:
+        """Numbers of the parts of which any change counts, whatever the tolerance."""
+        return tuple(number for number, part in enumerate(self.engine.map.sizes) if part == WORDS)
+
     def begin(
-        self, dims: int, *, topology: TopologyEncoder, generator: Generator, related: bool = False
+        self,
+        dims: int,
+        *,
+        topology: TopologyEncoder,
+        generator: Generator,
+        related: bool = False,
+        words: WordColumns = NO_WORDS,
     ) -> None:
-        """Draw φ."""
+        """Draw φ, before the first delta.
+
+        dims: width of embeddings, made by the topology; related: whether there are relations;
+        words: of nodes
+        """
+        self._words = words
         self._hops, self._dims, self._related = kept_hops(topology), dims, related
         if self.views is None:
             self.parsed = default_views(self._hops, self.basis, related=related)
@@ -174,6 +206,8 @@ class FusedHead(OnlineHead):
             sizes[SHAPE] = SHAPE_WIDTH
             if self.measured:
                 sizes[LENGTH] = 1
+        if self.word_width:
+            sizes[WORDS] = self.word_width
         if self.code_width:
             sizes[CODES] = CODE_HOPS * self.code_width
             if self._related:
@@ -183,13 +217,27 @@ class FusedHead(OnlineHead):
 
     @property
     def num_classes(self) -> int:
+        """How many classes there is room for."""
         return self.engine.num_classes
 
     def grow(self, classes: int) -> None:
+        """Make room for classes."""
         self.engine.grow(classes)
 
+    def meet(self, answers: Sequence[Key]) -> None:
+        """Register the next targets that were met, in the order of their numbers."""
+
+    def values(self, answers: Tensor) -> Tensor:
+        """Return the targets that class numbers encode, for labels and numbers.  -> [n, targets]"""
+        raise NotImplementedError
+
+    @property
+    def names(self) -> Collection[Label]:
+        """Names of labels, in order; empty for classes and numbers."""
+        return ()
+
     def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
-        """Add nodes to the sums."""
+        """Add nodes to the sums.  int64 [n]; float32 [n, dims]; int64 [n]"""
         self.engine.count(vectors, labels)
 
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
@@ -201,23 +249,20 @@ class FusedHead(OnlineHead):
         self.engine.exchange(before, after, labels)
 
     def landmarks_wanted(self, counts: Tensor, *, changed: bool, refit: bool = False) -> int:
-        """Return the number of landmarks if they must be chosen anew, else 0."""
-        labelled = int(counts.sum())
-        if self.basis == "random" or not labelled:
-            return 0
-        doubled = labelled >= 2 * int(self._chosen.sum())
-        left, most = int((self._landmarks >= 0).sum()), len(self._landmarks)
-        few = changed and labelled <= FEW
-        drifted = self._late(counts) > LATE * labelled or left < LEFT * min(most, labelled)
-        return self.width if refit or doubled or few or drifted else 0
+        """Return the number of landmarks if they must be chosen anew, else 0.
 
-    def _late(self, counts: Tensor) -> int:
-        """Return how many nodes are of classes that came after the landmarks."""
-        late = counts.clone()
-        late[: len(self._chosen)][self._chosen > 0] = 0
-        return int(late.sum())
+        counts: labelled nodes of each class now, int64 [classes]; changed: whether this delta
+        changed the sums; refit: whether it must choose anew.
+        After ``stand_on``, ``restart`` is called and everything is learned again.
+        """
+        if self.basis == "random" or not int(counts.sum()):
+            return 0
+        late = self.target.is_class  # other answers are mostly new
+        wanted = refit or self.landmarks.have_drifted(counts, changed=changed, late=late)
+        return self.width if wanted else 0
 
     def stand_on(self, nodes: Tensor, vectors: Tensor, *, counts: Tensor) -> None:
+        """Use nodes as landmarks, with the vectors they are counted as.  [n]; [n, dims]"""
         parts = self._cut(vectors)
         level = level_of(parts[LENGTH]) if self.measured else None
         self._stand_on(nodes, beside_constant(parts, level), counts, level)
@@ -227,9 +272,11 @@ class FusedHead(OnlineHead):
         return {part: vectors[:, slice(*ends)] for part, ends in places.items()}
 
     def _stand_on(self, nodes: Tensor, parts: Parts, counts: Tensor, level: float | None) -> None:
-        self._landmarks, self._chosen = nodes, counts.clone()
+        self.landmarks = LandmarkNodes(nodes, counts.clone())
         views = self._views_for(int(counts.sum()))
-        self.engine.begin(KernelMap.of(views, parts, level=level), classes=self.num_classes)
+        alone = self._words.alone
+        features = KernelMap.of(views, parts, level=level, words_alone=alone)
+        self.engine.begin(features, classes=self.num_classes)
         self.engine.weigh_classes(counts)
 
     def _views_for(self, labelled: int) -> tuple[View, ...]:
@@ -242,24 +289,33 @@ class FusedHead(OnlineHead):
     def stand_as(self, other: FusedHead) -> None:
         """Use the landmarks, and the weights of classes, of another head, with empty sums."""
         if isinstance(other.engine.map, KernelMap):
-            self._landmarks, self._chosen = other._landmarks, other._chosen
+            self.landmarks = other.landmarks
             self.engine.begin(other.engine.map, classes=other.num_classes)
             self.engine.class_weights_ = other.engine.class_weights_.clone()
 
     def let_go(self, nodes: Tensor) -> bool:
-        """Erase landmarks from the map, and their rows and columns from all sums."""
-        places = torch.isin(self._landmarks, nodes).nonzero().flatten()
-        if not len(places) or self.basis == "random":
-            return False
-        self._landmarks = self._landmarks.index_fill(0, places, -1)
-        self.engine.erase(places)
-        return True
+        """Erase landmarks that are among some nodes; return whether there were any.
 
-    def sizes(self) -> Tensor | None:
-        """Return Σ ‖φ_v‖² of every view."""
+        Called before anything is subtracted, with all nodes that a forgotten node may have
+        influenced, also through edges that were removed since: the copy of a landmark might hold a
+        trace of it.
+        """
+        self.landmarks, places = self.landmarks.without(nodes)
+        if len(places):
+            self.engine.erase(places)
+        return len(places) > 0
+
+    def sizes(self) -> Tensor:
+        """Return Σ ‖φ_v‖² of every view, for ``Wear``; if it is worn, everything is learned anew."""
         return torch.stack([each.gram_.diagonal().sum() for each in self.engine.sums_])
 
+    @property
+    def better_than_chance(self) -> bool | None:
+        """Whether nodes left out are predicted better than by chance; None if that is not known."""
+        return is_better(self.engine.lead_)
+
     def restart(self) -> None:
+        """Empty the sums; nothing else changes."""
         self.engine.clear()
 
     @property
@@ -269,15 +325,7 @@ class FusedHead(OnlineHead):
 
     def weigh(self, nodes: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Set the learned nodes to be left out in turn."""
-        self._answers = Answers(vectors, labels, self._places(nodes))
-
-    def _places(self, nodes: Tensor) -> Tensor:
-        """Return which landmark each of some nodes is, -1 for none.  int64 [n] -> int64 [n]"""
-        if not len(self._landmarks):
-            return torch.full_like(nodes, -1)
-        known, places = self._landmarks.sort()
-        found = torch.searchsorted(known, nodes).clamp_max(len(known) - 1)
-        return places[found].where(known[found] == nodes, -1)
+        self._answers = Answers(vectors, labels, self.landmarks.places(nodes))
 
     def settle(self) -> None:
         """Solve for every V, then for a and b."""
@@ -288,12 +336,20 @@ class FusedHead(OnlineHead):
         engine = self.engine
         return FusedScorer(engine.map, tuple(engine.heads_), engine.fused_.offsets.float())
 
+    def scores(self, ids: Tensor, vectors: Tensor) -> Tensor:
+        """Return the scores of some nodes, see ``Scorer``.  -> [n, classes]"""
+        return torch.from_numpy(self.scorer()(ids.numpy(), vectors.numpy()))
+
     def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
-        """Return the bytes of sums, V and a_v V_v, of copies, and of a block of nodes."""
+        """Return the bytes of sums, V and a_v V_v, of copies, and of a block of nodes.
+
+        nodes: labelled ones, including those of the delta; counted: how many of these it learns or
+        moves; classes: including those of the delta; new: how many of these are new.
+        """
         views = max(len(self.parsed), VIEWS)
-        kept = views * (8 + 4 + 4)
+        kept = views * 3 * 8
         # per view a_v V_v of readers, a_v V_v and V; for one view sums, means and their products
-        held = views * (4 + 4 + 8) + 4 * 8
+        held = views * 3 * 8 + 4 * 8
         rows = self.width * (kept * new + held * classes + 3 * 8 * self.width)
         if self.basis == "landmarks":  # a new set, and its kernel matrix
             dims = sum(self.engine.map.sizes.values()) if self.engine.sums_ else 0
@@ -306,6 +362,7 @@ class FusedHead(OnlineHead):
 
     @property
     def nbytes(self) -> int:
+        """How many bytes it keeps."""
         landmarks = 0
         if isinstance(self.engine.map, KernelMap):
             # with their kernel matrix, computed when it is needed
@@ -318,8 +375,8 @@ class FusedHead(OnlineHead):
         kept = {"seed": self.seed} | self.engine.state()
         if isinstance(self.engine.map, KernelMap):
             rows = torch.cat(list(self.engine.map.landmarks.values()), dim=1)
-            kept |= {"landmarks": rows, "chosen": self._chosen}
-            kept["landmark_nodes"] = self._landmarks
+            kept |= {"landmarks": rows, "chosen": self.landmarks.counts}
+            kept["landmark_nodes"] = self.landmarks.nodes
             if (level := self.engine.map.level) is not None:
                 kept["level"] = torch.tensor(level)
         return kept
@@ -334,6 +391,7 @@ class FusedHead(OnlineHead):
         return found
 
     def restore(self, state: dict[str, Tensor]) -> None:
+        """Restore what ``state`` returned, after ``begin``."""
         self.seed = state["seed"]
         self._draw()
         if "landmarks" in state:

@@ -12,9 +12,8 @@ from evergraph.closed_form.label_sigmoid import STEEPNESS
 from evergraph.closed_form.value_engine import ValueEngine
 from evergraph.core.checks import check_choice
 from evergraph.core.targets import Key, Label, target_kinds, target_of
-from evergraph.online.heads.base import BLOCK_VALUES, heads, row_blocks
-from evergraph.online.heads.fused import Basis, FusedHead
-from evergraph.online.heads.fused_scorer import FusedScorer
+from evergraph.online.heads.fused import Basis, FusedHead, heads
+from evergraph.online.heads.scorer import BLOCK_VALUES, FusedScorer, row_blocks
 
 
 @heads.register
@@ -99,15 +98,11 @@ class TargetHead(FusedHead):
         for rows in row_blocks(len(labels), self.engine.targets):
             self.engine.exchange(before[rows], after[rows], self._counted(labels[rows]))
 
-    def _late(self, counts: Tensor) -> int:
-        """Return 0: what counts as a class here is a number or a set of labels, mostly new."""
-        return 0
-
     def weigh(self, nodes: Tensor, vectors: Tensor, labels: Tensor) -> None:
         values = self._counted(labels) if len(labels) else torch.zeros(0, self.engine.targets)
-        self._answers = Answers(vectors, values, self._places(nodes))
+        self._answers = Answers(vectors, values, self.landmarks.places(nodes))
 
-    def sizes(self) -> Tensor | None:
+    def sizes(self) -> Tensor:
         sizes = []
         for sums in self.engine.sums_:
             sizes += [each.gram_.diagonal().sum() for each in sums.patterns_.values()]

@@ -2,7 +2,16 @@
 
 from evergraph.online.view.explanation import Explanation
 from evergraph.online.view.learner_view import LearnerView
-from evergraph.online.view.page import FEW, Answer, History, Page, Status
+from evergraph.online.view.page import NODES_PER_PART, Answer, History, Page, Status
 from evergraph.online.view.suggestions import Suggestion
 
-__all__ = ["FEW", "Answer", "Explanation", "History", "LearnerView", "Page", "Status", "Suggestion"]
+__all__ = [
+    "NODES_PER_PART",
+    "Answer",
+    "Explanation",
+    "History",
+    "LearnerView",
+    "Page",
+    "Status",
+    "Suggestion",
+]

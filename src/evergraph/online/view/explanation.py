@@ -234,8 +234,8 @@ def _flows(reading: Reading, vector: Tensor) -> list[_Flow] | None:
             nodes, factors = related.flows(node, hops=hops, width=width)
             rows = factors * related.sent[nodes]
             flows.append(_Flow(nodes, torch.ones(len(nodes)), rows))
-    if parts.shape_width:
-        flows.append(own(end, parts.shape_width))
+    if parts.own_width:
+        flows.append(own(end, parts.own_width))
     if parts.codes is not None:
         smoother, shown = parts.codes.smoother, parts.codes.shown
         for power in ([0.0, 1.0], [0.0, 0.0, 1.0]):  # near and far

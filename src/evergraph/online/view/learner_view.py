@@ -21,11 +21,19 @@ from evergraph.core.sizes import shown
 from evergraph.core.targets import Target
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray, blocks
-from evergraph.online.heads.base import Ids
+from evergraph.online.heads.scorer import Ids
 from evergraph.online.identifiers import IdTable, check_id
 from evergraph.online.monitor import Alarm, PredictionRecord
 from evergraph.online.view.explanation import Explanation, explain
-from evergraph.online.view.page import FEW, NEWEST, Answer, History, Page, Reading, Status
+from evergraph.online.view.page import (
+    CLASSES_SHOWN,
+    NODES_PER_PART,
+    Answer,
+    History,
+    Page,
+    Reading,
+    Status,
+)
 from evergraph.online.view.suggestions import Suggestion, suggest
 from evergraph.topology.rowwise import Matrix
 
@@ -33,27 +41,21 @@ from evergraph.topology.rowwise import Matrix
 class LearnerView(Shown):
     """The learner after the last whole delta, for any number of readers and one writer.
 
-    A delta is applied elsewhere. At its end the writer, under a lock, turns the page: new and
-    removed ids, changed embeddings, the new scorer. A prediction holds the lock only while it looks
-    up ids and copies their embeddings, and computes scores afterwards. So no prediction waits for
-    learning and none sees half a delta.
+    At the end of a delta the writer, under a lock, turns the page: new and removed ids, changed
+    embeddings, the new scorer. A prediction holds the lock only while it looks up ids and copies
+    their embeddings, and computes scores afterwards. So no prediction waits for learning and none
+    sees half a delta.
 
     To this end the view keeps a copy of all embeddings, made when it is first shared (``frozen``).
     A learner used by one thread alone does without it; predictions then wait for the writer.
     Explanations, neighbourhoods and suggestions read the graph itself: they always wait for a delta
     that is being applied, and deltas wait for them (``reading``).
 
-    Reading never changes the learner. Scores are solved by the writer, see ``Solving``.
-
     A child that is forked can read and change what it has a whole copy of; what another thread was
     changing raises (``renew_after_fork``).
-
-    Attributes:
-        page: the state after the last whole delta.
-        writing: held while a delta is applied.
     """
 
-    page: Page
+    page: Page  # the state after the last whole delta
 
     def __init__(self, target: Target) -> None:
         self._ids = IdTable()
@@ -77,11 +79,12 @@ class LearnerView(Shown):
         else:  # a reader held it
             self._lock, self.writing = Lock(), RLock()
 
-    def turn(self, write: Callable[[], Page], moved: tuple[Tensor, Tensor] | None = None) -> None:
+    def publish(
+        self, write: Callable[[], Page], moved: tuple[Tensor, Tensor] | None = None
+    ) -> None:
         """Make a delta visible to readers.
 
-        write: updates ids and record and returns the new page; moved: positions and their new
-        embeddings.
+        write: updates ids and record and returns the new page; moved: positions and new embeddings
         """
         with self._lock:
             self.page = write()
@@ -139,16 +142,15 @@ class LearnerView(Shown):
             return found, state.parts.known(state.positions) if len(ids) else ()
 
     def answers(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Iterator[Answer]:
-        """Yield the predictions of a view that is shared in parts of ``FEW`` nodes.
+        """Yield the predictions of a shared view in parts, all of the same state.
 
-        All are of the state that was there at first. As few as on the event loop, by the same
-        arithmetic, and always as many: with other parts the last digits would differ.
+        Always of ``NODES_PER_PART`` nodes: with others the last digits would differ.
         """
         with self._lock:
             page, positions = self.page, self._ids.positions(ids).numpy()
             assert self._copied is not None, "the view is shared"
             vectors = self._copied.lend(positions)
-        for part in blocks(len(ids), FEW):
+        for part in blocks(len(ids), NODES_PER_PART):
             rows = vectors.rows(positions[part])
             yield page.answer(ids[part], positions[part], rows, every=every_class)
 
@@ -164,7 +166,9 @@ class LearnerView(Shown):
         vectors: Matrix = np.zeros((0, 0), np.float32)
         with self._between_deltas(), self._lock:
             page, copied = self.page, self._copied
-            if len(ids) <= FEW:  # where torch would take longer to begin than numpy to finish
+            if (
+                len(ids) <= NODES_PER_PART
+            ):  # where torch would take longer to begin than numpy to finish
                 positions = np.array([self._ids.position(value) for value in ids], np.int64)
                 if copied is not None:
                     return page, positions, copied.array[positions]
@@ -193,10 +197,7 @@ class LearnerView(Shown):
 
     @contextmanager
     def reading(self, ids: Sequence[NodeId] = ()) -> Iterator[Reading]:
-        """Keep the learner as it is while the ``with`` lasts.
-
-        This waits for a delta that is being applied, and deltas wait for it.
-        """
+        """Keep the learner as it is between two deltas, which wait while the ``with`` lasts."""
         for value in ids:
             check_id("id of a node", value)
         with self.writing:
@@ -213,8 +214,7 @@ class LearnerView(Shown):
     ) -> Explanation:
         """Explain the prediction for a node by what nodes around it and columns contribute.
 
-        top: how many classes; limit: how many nodes, and columns, at most; columns: the user's
-        column of each feature.
+        top: how many classes; limit: of nodes, and of columns; columns: the user's, of each feature
         """
         with self.reading([node]) as state:
             return explain(state, node, top=top, limit=limit, columns=columns)
@@ -232,10 +232,7 @@ class LearnerView(Shown):
     def looked_up(
         self, node: NodeId, *, top: int, limit: int, columns: Sequence[str] = ()
     ) -> tuple[Neighbourhood, Explanation]:
-        """Return the neighbourhood and the explanation of a node, both from the same delta.
-
-        limit: how many neighbours and how many contributions at most.
-        """
+        """Return the neighbourhood and the explanation of a node, both from the same delta."""
         with self.reading([node]) as state:
             around = neighbourhood(state, hops=None, limit=limit)
             return around, explain(state, node, top=top, limit=limit, columns=columns)
@@ -273,7 +270,7 @@ class LearnerView(Shown):
         """Return the prequential curve and the confusion of the newest classes."""
         with self._lock:
             classes = self.page.classes if self.page.target.is_class else ()
-            newest = range(max(len(classes) - NEWEST, 0), len(classes))
+            newest = range(max(len(classes) - CLASSES_SHOWN, 0), len(classes))
             return {
                 "curve": self._record.prequential.curve(),
                 "newest": [classes[number] for number in newest],

@@ -20,7 +20,7 @@ from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.heads import Scorer
-from evergraph.online.heads.base import Ids, scores_of
+from evergraph.online.heads.scorer import Ids, scores_of
 from evergraph.online.identifiers import IdTable
 from evergraph.online.labels import TargetTable
 from evergraph.online.monitor import Alarm, Point
@@ -50,6 +50,8 @@ class Status(ShownRecord):
         solved: deltas included in the scores in use; fewer than ``seq`` while recent deltas wait to
             be solved together.
         undirected: whether edges are undirected.
+        better_than_chance: whether labelled nodes, each left out in turn, are predicted better than
+            by chance; None while they are too few to tell.
     """
 
     seq: int
@@ -66,6 +68,7 @@ class Status(ShownRecord):
     relations: bool = False
     solved: int = 0
     undirected: bool = True
+    better_than_chance: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class LiveParts(NamedTuple):
     codes: LiveCodes | None
     embeddings: LiveEmbeddings
     relations: LiveRelations | None
-    shape_width: int  # of degree and feature length, after relations; 0 without these
+    own_width: int  # of degree, feature length and words, after relations; 0 without these
     classes: IdTable | TargetTable  # targets that were met, which are only ever added
     target: Target
 
@@ -108,8 +111,12 @@ class LiveParts(NamedTuple):
         return tuple(None if key is None else self.target.cell(key) for key in self.known(nodes))
 
 
-NEWEST = 10  # classes in the confusion matrix
-FEW = 64  # up to so many nodes, looking each up by itself costs less than calls for all
+CHANCE = (
+    "labelled nodes, each left out in turn, are not predicted better than by chance: neither their "
+    "features nor their neighbours seem to tell what is asked"
+)
+CLASSES_SHOWN = 10  # classes in the confusion matrix
+NODES_PER_PART = 64  # of an answer; so few cost less looked up one by one than by torch
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,17 +138,14 @@ class Page:
         """Whether there is anything to predict."""
         return self.scorer is not None and bool(self.met.any())
 
-    def _learned_scorer(self) -> Scorer:
-        if self.scorer is None or not self.has_learned:
-            raise NothingLearnedError("nothing is labelled yet: label some nodes before predicting")
-        return self.scorer
-
     def scores(self, positions: Ids, vectors: Matrix) -> Matrix:
         """Return the scores of classes, -inf for those without nodes, or of other targets.
 
         -> [n, targets]
         """
-        return scores_of(self._learned_scorer(), self.target, self.met, positions, vectors)
+        if self.scorer is None or not self.has_learned:
+            raise NothingLearnedError("nothing is labelled yet: label some nodes before predicting")
+        return scores_of(self.scorer, self.target, self.met, positions, vectors)
 
     def shares(self, positions: Ids, vectors: Matrix) -> Matrix:
         """Return the probabilities of classes or labels; numbers as they are.  -> [n, targets]"""
@@ -158,10 +162,7 @@ class Page:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """A learner between two deltas, and the nodes that a question names.
-
-    It may be read for as long as no delta is applied: while ``LearnerView.reading`` lasts.
-    """
+    """A learner between two deltas, for as long as ``LearnerView.reading`` lasts."""
 
     page: Page
     positions: Tensor  # of the requested nodes.  int64 [n]

@@ -19,8 +19,8 @@ from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.view.page import Reading
 
 Array = npt.NDArray[Any]
-BLOCK = 512  # candidates whose neighbourhoods are scored together
-ROWS = 4096  # nodes that are scored at once
+CANDIDATES_PER_BLOCK = 512  # whose neighbourhoods are scored together
+NODES_PER_BLOCK = 4096  # that are scored at once
 COVERED = 0.5  # share of a node's doubt that is settled once a neighbour is chosen
 SPREAD = 2_654_435_761  # hashes positions (Knuth's constant), so that ties spread over the graph
 
@@ -111,10 +111,12 @@ def chosen(
     while waiting and len(found) < count:
         _, tie, node = heapq.heappop(waiting)  # a sorted list is a heap
         if ranks[node] >= ready:  # doubts of all that the next candidates reach
-            near = np.unique(shares[np.array(ranked[ready : ranks[node] + BLOCK])].indices)
+            near = np.unique(
+                shares[np.array(ranked[ready : ranks[node] + CANDIDATES_PER_BLOCK])].indices
+            )
             fresh = near[np.isnan(left[near])]
             left[fresh] = doubts(fresh)
-            ready = ranks[node] + BLOCK
+            ready = ranks[node] + CANDIDATES_PER_BLOCK
         entries = slice(*shares.indptr[node : node + 2])
         near, reached = shares.indices[entries], shares.data[entries]
         gain = float(reached @ left[near])
@@ -140,7 +142,7 @@ def suggest(reading: Reading, n: int, *, among: Array | None = None) -> tuple[Su
 
     def doubts(nodes: Array) -> Array:
         by_part = [np.zeros(0)]
-        for part in torch.from_numpy(nodes.astype(np.int64)).split(ROWS):
+        for part in torch.from_numpy(nodes.astype(np.int64)).split(NODES_PER_BLOCK):
             doubt = torch.ones(len(part))
             if predicts:
                 doubt = page.target.uncertainty(_shares(reading, part))

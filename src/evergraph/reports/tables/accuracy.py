@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -221,36 +220,3 @@ def time_table(groups: Sequence[Group]) -> Table:
         return [Cell(f"{seconds:.1f}", (seconds,)) for seconds in spent]
 
     return Table("time", caption, (*NAMED, *numbers(parts)), rows_of(groups, cells))
-
-
-def machine_table(groups: Sequence[Group]) -> Table:
-    """Return one row per run: the machine if known, the requested device, the peak memory."""
-    caption = (
-        "The machine as far as it is recorded, the requested device, and the largest resident "
-        "memory of a participating process."
-    )
-    peak = TableColumn("peak memory", ("peak bytes",))
-    columns = (*NAMED, *map(TableColumn, ("machine", "device")), peak)
-
-    def cells(run: Finished) -> tuple[Cell, ...]:
-        peak = run.result.get("peak_rss_bytes")
-        device = str(run.result["config"].get("device", "-"))
-        told = Cell(size(peak), (peak,)) if peak else Cell("-")
-        machine = ", ".join(f"{name} {value}" for name, value in run.result["machine"].items())
-        return Cell(machine or "-"), Cell(device), told
-
-    return Table("machine", caption, columns, rows_of(groups, cells))
-
-
-def versions_table(groups: Sequence[Group]) -> Table:
-    """Return a row for each combination of versions, with its number of runs."""
-    made = [run.result["versions"] for run in runs_of(groups)]
-    names = list(dict.fromkeys(name for versions in made for name in versions))
-    times = Counter(tuple(versions.get(name, "-") for name in names) for versions in made)
-    rows = tuple(
-        (*map(Cell, versions), Cell(str(count), (count,)))
-        for versions, count in sorted(times.items())
-    )
-    columns = (*map(TableColumn, names), *numbers(("runs",)))
-    caption = "Versions of the software that made the runs."
-    return Table("versions", caption, columns, (rows,) if rows else ())

@@ -20,6 +20,7 @@ from evergraph.core.display import Shown, listed
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import require
 from evergraph.core.notices import say, say_ignored
+from evergraph.core.targets import OneClass
 from evergraph.datasets.files.table_folder import graph_of_tables
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import csr_tensor
@@ -27,7 +28,7 @@ from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of
 from evergraph.tables.columns import ids
 from evergraph.tables.frames import arrow_table, is_a, is_pyg, is_sparse, is_table
-from evergraph.tables.labels import boolean_name, say_alike
+from evergraph.tables.labels import say_alike
 from evergraph.tables.names import (
     ENDS,
     OF_EDGES,
@@ -82,8 +83,11 @@ class NamedGraph(Shown):
         return {"graph": self.graph, "named": self.ids is not None, "classes": self.classes}
 
     def _repr_table(self) -> dict[str, object]:
-        first = {} if self.ids is None else {"ids": listed(self.ids)}
-        return self.graph._repr_facts() | first | self.graph.more_facts(self.classes)
+        found: dict[str, object] = dict(self.graph._repr_facts())
+        for name, values in (("ids", self.ids), ("names of classes", self.classes)):
+            if values is not None:
+                found[name] = listed(values)
+        return found
 
 
 def numbered_labels(labels: Sequence[Any]) -> tuple[Tensor, tuple[str, ...] | None]:
@@ -98,21 +102,17 @@ def numbered_labels(labels: Sequence[Any]) -> tuple[Tensor, tuple[str, ...] | No
     >>> numbered_labels([2, None, -1.0])
     (tensor([ 2, -1, -1]), None)
     """
-    gaps = ("NAType", "NaTType")  # of pandas
-    known = [None if type(n).__name__ in gaps or n is None or n != n else n for n in labels]
-    known = [boolean_name(bool(n)) if isinstance(n, bool | np.bool_) else n for n in known]
+    plain = (each.item() if isinstance(each, np.generic | Tensor) else each for each in labels)
+    known: list[Any] = list(map(OneClass().read, plain))
     given = [label for label in known if label is not None]
     if given and all(isinstance(label, str) for label in given):
         names = tuple(sorted(set(given)))
         place = {name: number for number, name in enumerate(names)}
         return torch.tensor([place.get(label, UNLABELLED) for label in known]), names
-    numbers = []
-    for label in known:
-        found = label.item() if isinstance(label, np.generic | Tensor) else label
-        found = UNLABELLED if found is None else found
-        if not isinstance(found, int | float) or found != int(found):
+    for label in given:
+        if not isinstance(label, int):
             raise DataError(f"label {label!r} must be a whole number, unless all labels are text")
-        numbers.append(int(found))
+    numbers = [UNLABELLED if label is None else label for label in known]
     return torch.tensor(numbers, dtype=torch.int64), None
 
 
@@ -149,14 +149,14 @@ def named_graph(source: Any, /, *, undirected: bool = False, **options: Any) -> 
     [7, 9]
     """
     source, options = _unpacked(source, options)
-    doors: tuple[tuple[Any, Any, tuple[str, ...]], ...] = (
+    adapters: tuple[tuple[Any, Any, tuple[str, ...]], ...] = (
         (_is_networkx, from_networkx, ("features", "labels", "weight", "repeated")),
         (is_sparse, from_scipy, ("features", "labels", "repeated")),
         (is_table, from_tables, ("edges", "columns", "unknown_edges", "repeated", *COLUMNS)),
         (lambda held: isinstance(held, Graph) or is_pyg(held), _plain, ("repeated",)),
     )
     kind = type(source).__name__
-    for recognised, door, taken in doors:
+    for recognised, adapter, taken in adapters:
         if recognised(source):
             for name in options:
                 if name not in taken:
@@ -165,7 +165,7 @@ def named_graph(source: Any, /, *, undirected: bool = False, **options: Any) -> 
             if "edges" in taken and "edges" not in options:
                 said = f"{kind} of nodes needs edges: pass the pair (nodes, edges)"
                 raise ConfigurationError(said)
-            named: NamedGraph = door(source, undirected=undirected, **options)
+            named: NamedGraph = adapter(source, undirected=undirected, **options)
             called = tuple(named.classes or ())
             if not is_table(source):  # whose reader has said it
                 say_alike(kind, called)
@@ -191,8 +191,8 @@ def holds_graph(source: Any) -> bool:
     (False, False)
     """
     source = source[0] if isinstance(source, tuple) and source else source
-    doors = (_is_networkx, is_sparse, is_table, is_pyg)
-    return isinstance(source, Graph) or any(recognised(source) for recognised in doors)
+    adapters = (_is_networkx, is_sparse, is_table, is_pyg)
+    return isinstance(source, Graph) or any(recognised(source) for recognised in adapters)
 
 
 def _unpacked(source: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -1,0 +1,111 @@
+"""When a head is solved for again, and when its sums are counted again."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+SMALL = 1024  # with fewer labelled nodes, scores are solved after every change
+SHARE = 1 / 16  # of the labelled nodes; once more have changed, scores are solved
+# Sums may shrink by this factor before they are recomputed: 4 of the 16 digits of float64 are lost.
+LOSS = 1e4
+
+
+class Solving:
+    """Decides after every change whether to solve for the scores now, or to wait for more changes.
+
+    Scores are solved at once if it is ``urgent`` (a class appeared or vanished, a node was
+    forgotten, a label was removed, a class became large enough to be held back from), if there are
+    fewer than ``SMALL`` labelled nodes, or if more than ``SHARE`` of these were counted since the
+    last solution; and at the latest after ``patience`` changes. The decision never depends on time,
+    so that a replay of the same changes solves at the same points.
+
+    Args:
+        patience: changes after which scores are solved at the latest; 1 solves after every change.
+
+    >>> solving = Solving(patience=3)
+    >>> [solving.due(10, known=100_000) for _ in range(4)]
+    [False, False, True, False]
+    >>> solving.due(10, known=100_000, urgent=True), solving.behind
+    (True, False)
+    >>> solving.due(0, known=100_000), solving.behind  # nothing to wait for
+    (False, False)
+    """
+
+    def __init__(self, *, patience: int) -> None:
+        self.patience = patience
+        self._changes = 0
+        self._counted = 0
+
+    @property
+    def behind(self) -> bool:
+        """Whether something was counted since scores were last solved."""
+        return self._counted > 0
+
+    def due(self, counted: int, *, known: int, urgent: bool = False) -> bool:
+        """Record a change; return whether scores must be solved now.
+
+        counted: how many nodes it counted; known: how many labelled nodes there are.
+        """
+        self._counted += counted
+        self._changes += self._counted > 0
+        small = known < SMALL or self._counted > SHARE * known
+        due = urgent or (self.behind and (small or self._changes >= self.patience))
+        if due:
+            self._counted = self._changes = 0
+        return due
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the changes and nodes since the last solution."""
+        return {"waiting": torch.tensor([self._changes, self._counted])}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Restore what ``state`` returned."""
+        self._changes, self._counted = state["waiting"].tolist()
+
+
+class Wear:
+    """Tracks the peak size of sums, which bounds the rounding error left in them.
+
+    A sum that has held a term t is off by about 1e-16 t after t is subtracted. Vectors of unit
+    length have no large terms. But without normalisation an outlier may be 1e8 times as long as the
+    rest, and its square takes all digits: after it is subtracted, more rounding than signal is
+    left. Sums below 1 / ``LOSS`` of their peak must therefore be recomputed.
+
+    Attributes:
+        peak_: the largest size since sums were last recomputed.  float64 [sums]
+
+    >>> wear = Wear()
+    >>> [wear.worn(torch.tensor([size])) for size in (5.0, 1e6, 10.0)]
+    [False, False, True]
+    >>> wear.renew(torch.tensor([10.0]))
+    >>> wear.worn(torch.tensor([9.0]))
+    False
+    """
+
+    def __init__(self) -> None:
+        self.peak_ = torch.zeros(0, dtype=torch.float64)
+
+    def worn(self, sizes: Tensor) -> bool:
+        """Record sums of squares; return whether they must be recomputed.  [sums], 0 if empty"""
+        sizes = sizes.double()
+        if len(self.peak_) != len(sizes):  # other sums than before
+            self.renew(sizes)
+            return not bool(sizes.isfinite().all())
+        # Written so that NaN, and sizes that rounding has made negative, count as worn.
+        if not bool((sizes * LOSS >= self.peak_).all()):
+            return True
+        self.peak_ = torch.maximum(self.peak_, sizes)
+        return False
+
+    def renew(self, sizes: Tensor) -> None:
+        """Start over with recomputed sums."""
+        self.peak_ = sizes.double().clone()
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the peaks."""
+        return {"peak": self.peak_}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Restore what ``state`` returned."""
+        self.peak_ = state["peak"]
