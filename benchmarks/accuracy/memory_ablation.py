@@ -161,7 +161,8 @@ def ordered(graph: str, seed: int) -> Values:
     pairs = classes[classes >= 0].split(2)
     order = torch.randperm(len(pairs), generator=seeded(seed, "tasks")).tolist()
     places = order if seed else range(len(pairs))
-    return AUTO | {"stream": {"order": torch.cat([pairs[place] for place in places]).tolist()}}
+    placed = torch.cat([pairs[place] for place in places]).tolist()
+    return {**AUTO, "stream": {"order": placed}}
 
 
 if __name__ == "__main__":

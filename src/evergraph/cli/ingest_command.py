@@ -276,6 +276,7 @@ def _ingest(
         columns = receiver.columns()
         deltas = read_deltas(*tables, columns=columns, **reading)
     from evergraph.online.delta import is_empty
+    from evergraph.online.view.page import CHANCE
     from evergraph.tables.fitting import say_few
     from evergraph.tables.scheme import Scheme
 
@@ -309,6 +310,8 @@ def _ingest(
         known = {name: status[name] for name in ("nodes", "edges", "classes")}
         if status.get("metric", "accuracy") != "accuracy":
             known |= {name: status[name] for name in ("metric", "accuracy")}
+        if status.get("better_than_chance") is False:
+            say(tables[0] or tables[1], CHANCE)
     first = deltas.scheme is not None and not isinstance(columns, Scheme)
     if deltas.scheme is not None and first:
         say_few(tables[0], len(deltas.nodes), deltas.scheme)

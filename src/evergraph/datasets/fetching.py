@@ -184,8 +184,7 @@ def download(
 
     The file appears complete or not at all: the remains of a failed attempt are removed.
 
-    urls: http or https addresses; path: destination of the complete file; tries: attempts per
-    address; on_progress: called as bytes arrive.
+    tries: attempts per address.
 
     Raises:
         DownloadError: no address has sent it.

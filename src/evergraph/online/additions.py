@@ -24,6 +24,7 @@ from evergraph.online.labels import as_targets
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.rows import checked_rows, is_rows, names_of_rows, row_ids
 from evergraph.online.upsert import without_repeats, without_unknown
+from evergraph.online.words import features_with_words, word_columns
 from evergraph.tables import Columns, Scheme
 from evergraph.tables.columns import RELATION, TYPE, WEIGHT
 from evergraph.tables.edges import say_skipped
@@ -210,7 +211,8 @@ class AdditionReader:
         read = self.read(given.features, len(nodes), targets)
         delta = Delta(
             nodes=nodes,
-            features=read.features,
+            features=features_with_words(read),
+            words=word_columns(read.scheme),
             labels=targets,
             late=late,
             edges=ends,
@@ -247,7 +249,7 @@ class AdditionReader:
         if knowledge is None:
             say("nodes", FEATURELESS)
         elif not bool((knowledge.graph.features[knowledge.graph.alive] == 1).all()):
-            width = knowledge.graph.num_features
+            width = knowledge.num_features
             raise DataError(f"features must be given for {count} new nodes, {width} a node")
         return torch.ones(count, 1)
 

@@ -107,7 +107,7 @@ class Estimator(Part, Closing):
                 "fit begins anew, which a model in a folder cannot: use partial_fit, or another "
                 "folder"
             )
-        for name in ("_kept", "applied_", "_reading", "_noted_positions"):
+        for name in ("_kept", "applied_", "_reading", "_noted_positions", "_chance_said"):
             vars(self).pop(name, None)
         if y is None and X is not None and (holds_graph(X) or edges is not None):
             return self.partial_fit(X, edges=edges, **named)

@@ -15,6 +15,7 @@ from evergraph.online.conversion import read_columns
 from evergraph.online.delta import is_empty
 from evergraph.online.folder.markers import check_chosen
 from evergraph.online.upsert import without_repeats
+from evergraph.online.words import features_with_words, word_columns
 from evergraph.server.arrow import by_position, read_arrow
 from evergraph.server.bodies import DELTAS, Steps, check_named, parse_in_steps
 from evergraph.server.http import ARROW, RefusedError
@@ -94,7 +95,8 @@ class DeltaReader:
         named = map(len, (delta.nodes, delta.late, delta.forgotten, delta.updated, rows))
         check_named("delta", max(named), self._most)
         if arrow is not None and arrow.read:
-            return delta, _sent_scheme(arrow.scheme, delta)
+            scheme = _sent_scheme(arrow.scheme, delta)
+            return replace(delta, words=word_columns(scheme)), scheme
         if arrow is not None:
             late = [(node, self._late(node, label)) for node, label in delta.late]
             return self._encoded(replace(delta, late=late), arrow.tables, own_columns.columns)
@@ -129,7 +131,8 @@ class DeltaReader:
         delta = replace(
             delta,
             nodes=read.ids.to_pylist(),
-            features=read.features.features,
+            features=features_with_words(read.features),
+            words=word_columns(read.features.scheme),
             labels=read.targets(),
             types=() if read.types is None else read.types.to_pylist(),
         )
@@ -165,8 +168,8 @@ class DeltaReader:
             read = read_columns(table, columns, delta.labels, where=where)
             assert read.scheme is not None
             scheme = columns = read.scheme
-            parts[part] = read.features
-        return replace(delta, **parts), scheme
+            parts[part] = features_with_words(read)
+        return replace(delta, **parts, words=word_columns(scheme)), scheme
 
     def _label(self, label: Any) -> Any:
         """Return a label of a table, None for a spelling that stands for no class."""
@@ -187,8 +190,7 @@ def _sent_scheme(sent: Mapping[str, Any] | None, delta: Delta) -> Scheme | None:
     if sent is None or not len(delta.nodes):
         return None
     scheme = Scheme.from_json(sent)
-    if scheme.width != delta.features.shape[1]:
-        raise DataError(
-            f"columns give {scheme.width} features, and {delta.features.shape[1]} were sent"
-        )
+    width = scheme.width + word_columns(scheme).width
+    if width != delta.features.shape[1]:
+        raise DataError(f"columns give {width} features, and {delta.features.shape[1]} were sent")
     return scheme

@@ -207,10 +207,10 @@ class TextEncoder(WideEncoder):
         return f"{len(self.frequencies):,} words, as {self.dims} numbers"
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
-        from scipy.sparse import csr_matrix
+        from scipy.sparse import csr_matrix, vstack
 
         found, signs = texts(values, name), _bucket_signs(self.dims)
-        matrix = np.empty((len(found), self.dims), np.float32)
+        matrix, words = np.empty((len(found), self.dims), np.float32), []
         for start in range(0, len(found), _ROWS_PER_BLOCK):
             rows = [_buckets(text) for text in found[start : start + _ROWS_PER_BLOCK].to_pylist()]
             starts = np.cumsum([0, *map(len, rows)])
@@ -220,8 +220,10 @@ class TextEncoder(WideEncoder):
             tfidf.data *= self._idf[tfidf.indices]
             lengths = np.sqrt(np.asarray(tfidf.multiply(tfidf).sum(1)).ravel())
             tfidf.data /= np.repeat(lengths, np.diff(tfidf.indptr))  # rows of length 1
-            matrix[start : start + _ROWS_PER_BLOCK] = tfidf.astype(np.float32) @ signs
-        return Block(matrix, gaps=found.is_null().to_numpy(zero_copy_only=False))
+            words.append(tfidf.astype(np.float32))
+            matrix[start : start + _ROWS_PER_BLOCK] = words[-1] @ signs
+        gaps = found.is_null().to_numpy(zero_copy_only=False)
+        return Block(matrix, gaps=gaps, words=vstack(words, "csr") if words else None)
 
     @cached_property
     def _idf(self) -> NDArray[np.float64]:

@@ -26,6 +26,7 @@ from evergraph.tables.columns import accepted, cast_or_none, is_number, is_text,
 from evergraph.tables.labels import filled
 
 if TYPE_CHECKING:
+    import scipy.sparse
     from typing_extensions import Self
 
 Matrix = npt.NDArray[np.float32]
@@ -46,6 +47,7 @@ class Block:
     new_rows: int = 0  # number of rows with one of them
     unflagged: int = 0  # number of gaps without a flag
     times: float = 0.0  # how large the median value is, in sizes of the first table's; 0 if unknown
+    words: scipy.sparse.csr_matrix | None = None  # what the matrix is an estimate of, of texts
 
 
 class Rule:

@@ -18,6 +18,7 @@ from evergraph.core.notices import say_ignored
 from evergraph.graphs.repeats import combined, say_repeated
 from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, edge_numbers, listed
 from evergraph.online.upsert import EdgesBeyond
+from evergraph.online.words import word_columns
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import RELATION, TYPE
 from evergraph.tables.names import ENDS
@@ -114,6 +115,7 @@ class TableDeltas:
                 "labels": tuple(labels[row] for row in new),
                 "updated": tuple(nodes[row] for row in old),
                 "updated_features": features[old] if old else torch.zeros(0, 0),
+                "words": word_columns(self.scheme),
             }
             if self.types is not None:
                 parts["types"] = tuple(self.types[rows][new])
