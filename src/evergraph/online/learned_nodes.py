@@ -238,9 +238,13 @@ class Counted(KeptArrays):
 
             in_parts(add, np.ones(len(nodes), np.int64), each=3 * width)
             first += width
-            if first == ends[part]:  # a part may lie in several arrays
-                near &= (gaps < NEARER * self._reaches.array[slots, part]) | (gaps == 0)
-                gaps, part = np.zeros(len(nodes)), part + 1
+            # A part may lie in several arrays, and several parts in one: then their gap together
+            # is compared with the smallest reach.
+            if first in ends:
+                whole = slice(part, ends.index(first) + 1)
+                reach = self._reaches.array[slots, whole].min(axis=1)
+                near &= (gaps < NEARER * reach) | (gaps == 0)
+                gaps, part = np.zeros(len(nodes)), whole.stop
         assert part == len(self._parts), "arrays end where parts do"
         return near
 

@@ -82,8 +82,8 @@ class Explanation(ShownRecord):
         others: the contribution of all other nodes.
         rest: what no node contributes: the intercept, which says how likely a class is before
             anything is known of a node, and rounding.
-        columns: what columns of features add, largest first; the rest of a score is due to labels,
-            degrees, relations and the intercept.
+        columns: what columns of features add, largest first, and ``words`` of the node's texts;
+            the rest of a score is due to labels, degrees, relations and the intercept.
     """
 
     node: NodeId
@@ -206,6 +206,7 @@ class _Flow(NamedTuple):
     unit: bool = True  # whether the sum is divided by its length
     of_labels: bool = False
     weighs: bool = False  # whether its weights are those of features in the embedding
+    of_words: bool = False
 
 
 def _flows(reading: Reading, vector: Tensor) -> list[_Flow] | None:
@@ -234,8 +235,10 @@ def _flows(reading: Reading, vector: Tensor) -> list[_Flow] | None:
             nodes, factors = related.flows(node, hops=hops, width=width)
             rows = factors * related.sent[nodes]
             flows.append(_Flow(nodes, torch.ones(len(nodes)), rows))
-    if parts.own_width:
-        flows.append(own(end, parts.own_width))
+    if parts.shape_width:
+        flows.append(own(end, parts.shape_width))
+    if parts.word_width:
+        flows.append(own(end + parts.shape_width, parts.word_width)._replace(of_words=True))
     if parts.codes is not None:
         smoother, shown = parts.codes.smoother, parts.codes.shown
         for power in ([0.0, 1.0], [0.0, 0.0, 1.0]):  # near and far
@@ -267,6 +270,9 @@ def _column_contributions(
     sums: dict[str, Tensor] = {}
     for name, says in zip(names, by_feature.t(), strict=True):
         sums[name] = sums.get(name, torch.zeros(len(says), dtype=torch.float64)) + says
+    for flow, part in zip(flows, parts, strict=True):
+        if flow.of_words:
+            sums["words"] = flow.rows[0].double() @ part.t()
     order = sorted(sums, key=lambda name: -float(sums[name].abs().max()))
     return tuple(ColumnContribution(name, tuple(sums[name].tolist())) for name in order)
 
