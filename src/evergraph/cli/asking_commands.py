@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from evergraph.online.delta import Delta
     from evergraph.tables.sources import Source
 
-AT_ONCE = 1_000  # ids in one question
+IDS_PER_QUESTION = 1_000  # ids in one question
 MOST_SHARES = 500_000  # probabilities in one answer
 SHARE = "probability"
 SUFFIXES = (".csv", ".parquet")
 Rows = Sequence[dict[str, Any]]  # predictions as the service returns them
-SHOWN = 3  # classes shown in a table
+MAX_CLASSES_SHOWN = 3  # classes shown in a table
 SCORES = ("id", "known", "classes", "probabilities", "scores")
 PARTS = (*SCORES, "voices", "others", "rest", "columns", "values")
 COLUMNS = ("id", "gain", "reach", "uncertainty", "first", "second")
@@ -90,7 +90,7 @@ def predict_command(
             known, blocks = delta.nodes, [learner.ask(delta, every_class=every_class)]
         else:
             known = learner.every_id() if wanted is None else wanted
-            step = max(min(AT_ONCE, MOST_SHARES // max(len(names), 1)), 1)
+            step = max(min(IDS_PER_QUESTION, MOST_SHARES // max(len(names), 1)), 1)
             more = {"every_class": every_class, "known": True}
             starts = range(0, len(known), step)
             blocks = (learner.predict(known[at : at + step], **more) for at in starts)
@@ -271,7 +271,7 @@ def explain_command(
     if found.get("voices") is None:
         say("with this learner's topology and head, scores are not a sum over nodes")
         return
-    columns = [str(name) for name in found["classes"][:SHOWN]] or ["number"]
+    columns = [str(name) for name in found["classes"][:MAX_CLASSES_SHOWN]] or ["number"]
     coded = any(voice.get("by_label") for voice in found["voices"])
     by_label = [f"{columns[0]}, for its label"] if coded else []
     print_table(("node", "label", *columns, *by_label), _rows(found, coded=coded))
@@ -300,7 +300,7 @@ def _rows(found: dict[str, Any], *, coded: bool) -> list[list[str]]:
     return rows + [[name, "", *_numbers(found[part]), *[""] * coded] for name, part in sums]
 
 
-def _numbers(values: Sequence[float], most: int = SHOWN) -> list[str]:
+def _numbers(values: Sequence[float], most: int = MAX_CLASSES_SHOWN) -> list[str]:
     return [f"{round(value, 3) + 0.0:.3f}" for value in values[:most]]  # no sign before zero
 
 

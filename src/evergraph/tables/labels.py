@@ -30,7 +30,7 @@ MEANT = ("class", "classes", "target", "targets", "y", "category", "group", "out
 SPELLINGS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "\\N")
 LABELS, TARGET, TARGETS = "labels", "target", "target_"
 BETWEEN = ";"
-_ALIKE = 5  # pairs of classes that are named
+_MAX_PAIRS_NAMED = 5  # pairs of classes that are named
 
 
 def filled(values: pa.Array) -> pa.Array:
@@ -200,7 +200,7 @@ def alike(new: Iterable[object], known: Iterable[object] = ()) -> Iterator[str]:
 
 def say_alike(where: object, names: Iterable[object]) -> None:
     """Report classes of a table or graph whose names differ only in case or blanks."""
-    for sentence in islice(alike(names), _ALIKE):
+    for sentence in islice(alike(names), _MAX_PAIRS_NAMED):
         say(where, sentence)
 
 

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 HEADER = ("column", "read as", "how", "width", "gaps")
-LARGE = 100  # times the values of the first table
-_NAMED = 5  # categories named in a message
-_LISTED = 10  # columns named in a message
-ROUNDS = 40  # of the propagation that fills gaps, as in its paper
+LARGE_FACTOR = 100  # times the values of the first table
+_MAX_NAMED = 5  # categories named in a message
+_MAX_LISTED = 10  # columns named in a message
+FILLING_ROUNDS = 40  # of the propagation that fills gaps, as in its paper
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class NodeFeatures:
         """Report what the first table did not have: categories, unflagged gaps, large values."""
         for name, block in self.blocks.items():
             say_new(where, name, block.new, block.new_rows, block.unflagged)
-            if block.times >= LARGE:
+            if block.times >= LARGE_FACTOR:
                 many = f"{block.times:,.0f} times as large as those of the first table"
                 say(where, f"column {name!r} has values {many}: is their unit another one?")
 
@@ -111,8 +111,8 @@ class NodeFeatures:
 def say_new(where: object, name: str, new: Collection[str], rows: int, unflagged: int) -> None:
     """Report new categories of a column in some rows, and gaps that no flag shows."""
     if new:
-        named = ", ".join(map(repr, islice(new, _NAMED)))
-        more = ", ..." if len(new) > _NAMED else ""
+        named = ", ".join(map(repr, islice(new, _MAX_NAMED)))
+        more = ", ..." if len(new) > _MAX_NAMED else ""
         many = "category" if len(new) == 1 else "categories"
         plural = "" if rows == 1 else "s"
         say(
@@ -330,8 +330,8 @@ first table did not have: expected age
 
 
 def _listed(names: list[str], *, quoted: bool = True) -> str:
-    first = ", ".join(map(repr, names[:_LISTED]) if quoted else names[:_LISTED])
-    return first + (", ..." if len(names) > _LISTED else "")
+    first = ", ".join(map(repr, names[:_MAX_LISTED]) if quoted else names[:_MAX_LISTED])
+    return first + (", ..." if len(names) > _MAX_LISTED else "")
 
 
 def propagated(graph: Graph, values: Tensor, known: Tensor) -> Tensor:
@@ -354,7 +354,7 @@ def propagated(graph: Graph, values: Tensor, known: Tensor) -> Tensor:
     mean = csr_matrix((entries, whole.indices.numpy(), whole.indptr.numpy()), shape=shape)
     held, given = known.numpy(), values.double().numpy()
     filled = np.where(held, given, 0.0)
-    for _ in range(ROUNDS):
+    for _ in range(FILLING_ROUNDS):
         filled = np.where(held, given, mean @ filled)
     return torch.from_numpy(filled.astype(np.float32))
 
