@@ -45,7 +45,7 @@ def book_section(rows: Sequence[BookRow], plan: BookPlan) -> str:
     heads = "".join(
         f'<th scope="col"><button type="button">{escape(name)}</button></th>' for name in HEADINGS
     )
-    body = "\n".join(_row(row) for row in ordered)
+    body = "\n".join(_row(row, _stale(row, plan)) for row in ordered)
     return f"""<div class="book" data-search-exclude>
 <style>
 {_part("book.css")}</style>
@@ -156,13 +156,19 @@ def _in_order(rows: Iterable[BookRow], plan: BookPlan) -> list[BookRow]:
     return sorted(rows, key=key)
 
 
-def _row(row: BookRow) -> str:
+def _stale(row: BookRow, plan: BookPlan) -> str:
+    """Return what has changed a row's method since, or nothing."""
+    change = plan.changed.get(row.label)
+    return f" (before it {change.what})" if change and row.date < change.date else ""
+
+
+def _row(row: BookRow, stale: str) -> str:
     cells = [_text(row.dataset), _text(row.setting), _text(row.label)]
     if row.failure is None:
         cells += _measured(row)
     else:
         cells.append(f'<td colspan="8" class="failed">no result: {escape(row.failure)}</td>')
-    cells += [_text(row.machine), _text(row.commit), _text(row.date)]
+    cells += [_text(row.machine), _text(row.commit), _text(row.date + stale)]
     cells.append(f"<td><details><summary>show</summary>{_code(row.command)}</details></td>")
     return f"<tr>{''.join(cells)}</tr>"
 

@@ -152,6 +152,13 @@ class Chapter(Section):
     common: Values = Field(default_factory=dict)
 
 
+class Change(Section):
+    """What changed a method's results, and the day since which rows have it."""
+
+    date: str
+    what: str
+
+
 class BookPlan(Section):
     """The whole plan.
 
@@ -167,6 +174,7 @@ class BookPlan(Section):
     # Facts that identify each graph, by the dataset's label.
     facts: dict[str, dict[str, int | float]] = Field(default_factory=dict)
     absent: dict[str, str] = Field(default_factory=dict)  # why an expected graph is missing
+    changed: dict[str, Change] = Field(default_factory=dict)  # by label: earlier rows are stale
 
     @property
     def entries(self) -> tuple[MethodEntry, ...]:

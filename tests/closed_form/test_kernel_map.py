@@ -3,13 +3,16 @@
 import math
 
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
+from scipy.sparse import csr_matrix
 
 from evergraph.closed_form import statistics
 from evergraph.closed_form.kernel_map import KernelMap, beside_constant, level_of
-from evergraph.closed_form.views import LENGTH, View
+from evergraph.closed_form.own_words import packed_words, unit_words
+from evergraph.closed_form.views import LENGTH, WORDS, View
 from evergraph.core.device import exactly_threads
 
 # Parts 0, 2 and 4 of a vector, and class codes at its end; the second view leaves a gap.
@@ -116,3 +119,35 @@ def test_rows_without_columns_are_the_constant_alone():
     one = KernelMap.of((View((0,)),), beside_constant(parts, 1.0), level=level_of(parts[LENGTH]))
     features = one.features(View((0,)), one.projected(one.cut(torch.zeros(3, 1)), torch.matmul))
     assert features.tolist() == [[1.0, 1.0]] * 3
+
+
+@given(seed=st.integers(0, 2**16), alone=st.booleans())
+def test_packed_words_are_compared_like_sparse_rows(seed, alone):
+    """In batches, row by row and along slopes, beside other parts and for hop 0."""
+    draws = np.random.default_rng(seed)
+    rows = csr_matrix(draws.random((9, 12)) * (draws.random((9, 12)) < 0.4), dtype="float32")
+    words, others = (
+        packed_words(rows),
+        torch.randn(9, 3, generator=torch.Generator().manual_seed(seed)),
+    )
+    views, few = (View((0,)), View((0, 2))), slice(5)
+    one = KernelMap.of(
+        views, {0: others[few], 2: others[few], WORDS: words[few]}, words_alone=alone
+    ).without(torch.tensor([3]))
+    parts = {0: others, 2: others, WORDS: words}
+    found = one.projected({part: parts[part] for part in one.needed(*views)})
+    products = torch.from_numpy((unit_words(rows) @ unit_words(rows)[few].T).toarray())
+    products[:, 3] = 0
+    torch.testing.assert_close(found[WORDS][:, :-1], products)
+    assert (0 in found) != alone
+    vectors = torch.cat([others, others, words], dim=1)
+    by_row = torch.from_numpy(one.rowwise(vectors.numpy()))
+    for place, view in enumerate(views):
+        torch.testing.assert_close(
+            by_row[:, place], one.features(view, found), rtol=1e-4, atol=1e-4
+        )
+        weights = torch.randn(5, 2, generator=torch.Generator().manual_seed(seed))
+        own = {part: parts[part][:1] for part in one.needed(view)}
+        slopes = one.slopes(view, one.projected(own), weights, own)
+        scores = sum(slope @ own[part][0] for part, slope in slopes.items())
+        torch.testing.assert_close(scores, (by_row[0, place] @ weights), rtol=1e-3, atol=1e-4)

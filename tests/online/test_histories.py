@@ -39,12 +39,15 @@ def learner(request, monkeypatch) -> Callable[..., OnlineLearner]:
             patience=patience,
         )
 
-    make.related = request.param == "random"
+    make.related, make.worded = request.param == "random", request.param == "landmarks"
     return make
 
 
 def drawn(learner, data) -> History:
-    return data.draw(histories(related=learner.related and data.draw(st.booleans())))
+    related, worded = (
+        may and data.draw(st.booleans()) for may in (learner.related, learner.worded)
+    )
+    return data.draw(histories(related=related, worded=worded))
 
 
 fixed = [HealthCheck.function_scoped_fixture]

@@ -29,7 +29,8 @@ def differences(learner: OnlineLearner) -> list[str]:
         if one is not None:
             arrays[name] = one.of(every)[alive], other.of(every)[alive]
     twin = OnlineLearner.from_parameters(learner.parameters)
-    twin._begun(knowledge.graph.num_features, related=knowledge.relations is not None)
+    related, words = knowledge.relations is not None, knowledge.word_columns
+    twin._begun(knowledge.graph.num_features, related=related, words=words)
     head, labelled = twin.head, (knowledge.labels.every != UNLABELLED).nonzero().flatten()
     head.meet(list(knowledge.classes))
     head.grow(len(knowledge.classes))
@@ -47,8 +48,8 @@ def differences(learner: OnlineLearner) -> list[str]:
 
 def given_at_once(learner: OnlineLearner, twin: OnlineLearner, knowledge: Knowledge) -> Knowledge:
     graph, related = knowledge.graph, knowledge.relations is not None
-    fresh = twin._begun(graph.num_features, related=related)
-    every = torch.arange(graph.num_nodes)
+    words, every = knowledge.word_columns, torch.arange(graph.num_nodes)
+    fresh = twin._begun(graph.num_features, related=related, words=words)
     indptr, sources = graph.rows(every)
     ends = np.stack([sources.astype(np.int64), np.repeat(every.numpy(), np.diff(indptr))])
     weights = torch.from_numpy(graph.weights(every))
@@ -56,9 +57,8 @@ def given_at_once(learner: OnlineLearner, twin: OnlineLearner, knowledge: Knowle
         once = ends[0] < ends[1]
         ends, weights = ends[:, once], weights[torch.from_numpy(once)]
     fresh.extend(["" if name is None else name for name in learner._ids._ids])
-    fresh.change(
-        graph.features.clone(), torch.from_numpy(ends), weights=weights if graph.weighted else None
-    )
+    features, weighted = knowledge.features_of(every), graph.weighted
+    fresh.change(features, torch.from_numpy(ends), weights=weights if weighted else None)
     fresh.number(list(knowledge.classes))
     labelled = (knowledge.labels.every != UNLABELLED).nonzero().flatten()
     fresh.learn(labelled, knowledge.labels.of(labelled))

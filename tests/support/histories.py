@@ -5,7 +5,9 @@ import json
 
 import torch
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 
+from evergraph.closed_form.own_words import NO_WORDS, PAIRS, WordColumns, packed_words
 from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
 from evergraph.online.learner import OnlineLearner
@@ -15,8 +17,8 @@ from evergraph.online.state_arrays import whole
 class Ledger:
     """What is left after deltas, in plain dictionaries: the graph that they come to."""
 
-    def __init__(self, *, undirected: bool, related: bool) -> None:
-        self.undirected, self.related = undirected, related
+    def __init__(self, *, undirected: bool, related: bool, worded: bool) -> None:
+        self.undirected, self.related, self.worded = undirected, related, worded
         self.rows: dict[str, torch.Tensor] = {}
         self.labels: dict[str, object] = {}
         self.edges: dict[tuple[str, ...], float] = {}
@@ -49,6 +51,7 @@ class Ledger:
             weights=list(self.edges.values()),
             relations=[edge[2] for edge in self.edges] if self.related else (),
             types=[type_of(node) for node in self.rows] if self.related else (),
+            words=WORDS if self.worded else NO_WORDS,
         )
 
 
@@ -61,18 +64,32 @@ class History:
     end: Ledger
 
 
+WORDS = WordColumns(2 * PAIRS, alone=False)
+
+
+def features_of(rows: int, generator: torch.Generator, *, worded: bool) -> torch.Tensor:
+    """Return three measured columns, and up to three of nine words."""
+    measured = torch.randn(rows, 3, generator=generator)
+    if not worded:
+        return measured
+    words = torch.rand(rows, 9, generator=generator) * (
+        torch.rand(rows, 9, generator=generator) < 0.4
+    )
+    return torch.cat([measured, packed_words(csr_matrix(words.numpy()))], dim=1)
+
+
 def type_of(node: str) -> str | None:
     return (None, "paper", "author")[len(node) % 2 + int(node[-1]) % 2]
 
 
 @st.composite
-def histories(draw: st.DrawFn, *, related: bool = False) -> History:
+def histories(draw: st.DrawFn, *, related: bool = False, worded: bool = False) -> History:
     """Nodes, edges, weights, edges that go, other features, late labels, nodes that go.
 
     related: with relations of edges, and types of nodes; then all edges have weights, and none 0,
-    since a pair's relations are one edge of the graph.
+    since a pair's relations are one edge of the graph; worded: with words beside other features.
     """
-    ledger = Ledger(undirected=draw(st.booleans()), related=related)
+    ledger = Ledger(undirected=draw(st.booleans()), related=related, worded=worded)
     relation = st.sampled_from(["cites", "writes"])
     deltas = []
     for step in range(draw(st.integers(1, 5))):
@@ -93,13 +110,14 @@ def histories(draw: st.DrawFn, *, related: bool = False) -> History:
         named = {ledger.name(edge) for edge in edges}
         delta = Delta(
             nodes=new,
-            features=torch.randn(len(new), 3, generator=seeded(step, "features")),
+            features=features_of(len(new), seeded(step, "features"), worded=worded),
             labels=[draw(labels) for _ in new],
             edges=edges,
             weights=weights,
             removed_edges=[edge for edge in draw(few) if ledger.name(edge) not in named],
             updated=updated,
-            updated_features=torch.randn(len(updated), 3, generator=seeded(step, "other")),
+            updated_features=features_of(len(updated), seeded(step, "other"), worded=worded),
+            words=WORDS if worded else NO_WORDS,
             late=[(node, draw(st.sampled_from(["x", "z"]))) for node in draw(some)],
             forgotten=draw(some),
             relations=[draw(relation) for _ in edges] if related else (),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from evergraph.cli.learner_target import Target
+    from evergraph.online.codecs.table_deltas import TableDeltas
     from evergraph.tables import Columns, Scheme
     from evergraph.tables.sources import Source
 
@@ -121,8 +122,8 @@ def ingest_command(
         stream, nodes = None, "-"
     if stream is not None:
         if stream != "-" or sync or any(given is not None for given in (nodes, edges, forget)):
-            said = f"a stream must be - without tables, not {stream!r} with other inputs"
-            raise ConfigurationError(said)
+            said = "tables are given by --nodes and --edges, and a stream by - alone"
+            raise ConfigurationError(f"{said}, not {stream!r}")
         way: dict[str, Any] = {"batch": batch, "every": seconds_of(every), "prefix": key_prefix}
         load_plugins(plugins)
         names = written.names
@@ -255,6 +256,16 @@ def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 'es' if what.endswith('s') else 's'}"
 
 
+def _of_featureless(
+    deltas: TableDeltas, learner: Target, columns: Columns | Scheme | None
+) -> TableDeltas:
+    """Return the deltas as they are, or of nodes without features if the learner has no others."""
+    width = learner.status()["features"]
+    if deltas.features is not None or (width and (width > 1 or columns is not None)):
+        return deltas
+    return deltas.of_featureless(learner.knows_nodes)
+
+
 def _ingest(
     receiver: _Receiver,
     tables: tuple[Source | None, Source | None],
@@ -276,6 +287,7 @@ def _ingest(
         columns = receiver.columns()
         deltas = read_deltas(*tables, columns=columns, **reading)
     from evergraph.online.delta import is_empty
+    from evergraph.online.view.page import CHANCE
     from evergraph.tables.fitting import say_few
     from evergraph.tables.scheme import Scheme
 
@@ -283,6 +295,7 @@ def _ingest(
     with receiver.opened(deltas.kind) as learner, StageProgress({"ingest": "deltas"}) as progress:
         if not learner.status()["relations"]:
             deltas = deltas.without_relations()
+        deltas = _of_featureless(deltas, learner, columns)
         if emptying is not None and tables[0] is not None:
             deltas = deltas.without_others(learner.every_id(), emptying=emptying)
         if emptying is not None and tables[1] is not None:
@@ -309,6 +322,8 @@ def _ingest(
         known = {name: status[name] for name in ("nodes", "edges", "classes")}
         if status.get("metric", "accuracy") != "accuracy":
             known |= {name: status[name] for name in ("metric", "accuracy")}
+        if status.get("better_than_chance") is False:
+            say(tables[0] or tables[1], CHANCE)
     first = deltas.scheme is not None and not isinstance(columns, Scheme)
     if deltas.scheme is not None and first:
         say_few(tables[0], len(deltas.nodes), deltas.scheme)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.answers import Answers
+from evergraph.closed_form.chance import lead_over_chance
 from evergraph.closed_form.counting import count_views
 from evergraph.closed_form.fusing import Fused, fused_weights, mixture_loss
 from evergraph.closed_form.kernel_map import KernelMap
@@ -60,6 +61,7 @@ class ViewEngine:
         fused_: a and b.
         heads_: a_v V_v of every view, in float64: landmarks that are nearly alike have weights of
             thousands that cancel.  [m, classes] each
+        lead_: of the answers over chance, in standard errors; NaN if not known.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class ViewEngine:
         self.balanced, self.regularisation = balanced, regularisation
         self.precise, self.resources = precise, resources
         self.sums_: list[ClassStatistics] = []
-        self.solved = True
+        self.solved, self.lead_ = True, math.nan
 
     def begin(self, features: RandomMap | KernelMap, *, classes: int = 0) -> None:
         """Compute features by this map from now on; sums are empty, with room for classes."""
@@ -227,7 +229,18 @@ class ViewEngine:
         mixed = zip(heads, self.fused_.weights, strict=True)
         self.heads_ = [(head.double() * share).contiguous() for head, share in mixed]
         self.solved = True
+        self.lead_ = math.nan if answers.held_back else self._lead(scores, answers)
         return heads, scores
+
+    def _lead(self, scores: Tensor, answers: Answers) -> float:
+        """Return by how much nodes left out are predicted better than by chance, see ``chance``."""
+        scores, labels, allowed = answers.asked(scores, self.sums_[0].counts_)
+        mixed = scores @ self.fused_.weights + self.fused_.offsets
+        if allowed is not None:
+            mixed.masked_fill_(~allowed, -math.inf)
+        met, right = labels.unique(return_inverse=True)
+        known = torch.nn.functional.one_hot(right, len(met)) if len(met) > 1 else mixed[:0, :0]
+        return lead_over_chance(mixed.softmax(1)[: len(known), met], known)
 
     def _solved_by(self, answers: Answers) -> tuple[list[Tensor], Tensor]:
         """Return V of all views and scores, with λ chosen by answers that were held back."""
@@ -374,6 +387,7 @@ class ViewEngine:
             "chosen_for": torch.tensor(self._chosen_for),
             "class_weights": self.class_weights_,
             "solved": torch.tensor(self.solved),
+            "lead": torch.tensor(self.lead_),
         }
         for place, sums in enumerate(self.sums_):
             kept |= {f"view_{place}.{name}": value for name, value in sums.state().items()}
@@ -385,6 +399,7 @@ class ViewEngine:
         self.fused_ = Fused(state["mixture"], state["offsets"])
         self.strengths_, self.class_weights_ = state["strengths"], state["class_weights"]
         self._chosen_for, self.solved = int(state["chosen_for"]), bool(state["solved"])
+        self.lead_ = float(state["lead"])
         for place, sums in enumerate(self.sums_):
             part = part_of(state, f"view_{place}.")
             head = part.pop("weights")

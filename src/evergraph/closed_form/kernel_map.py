@@ -12,9 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.own_words import Words, inner_products
+from evergraph.closed_form.own_words import WordProducts, Words, inner_products, word_values
 from evergraph.closed_form.statistics import over_few_rows
-from evergraph.closed_form.view_map import BLOCK_VALUES, GPU_BLOCK_VALUES, Parts, Product, ViewMap
+from evergraph.closed_form.view_map import (
+    BLOCK_VALUES,
+    GPU_BLOCK_VALUES,
+    Multiplier,
+    Parts,
+    Product,
+    ViewMap,
+)
 from evergraph.closed_form.views import CODE_HOPS, CODES, FAR, LENGTH, RELATIONS, WORDS, View
 from evergraph.graphs.kernels.row_ranges import tiled_product
 from evergraph.topology.rowwise import Matrix, Panels
@@ -55,6 +62,7 @@ class KernelMap(ViewMap):
         columns: weight of each column of a hop, see ``column_weights``; None for equal
             weights.  float32 [d] | None
         level: c; None without it.
+        words_alone: whether own words stand for hop 0, or beside it.
 
     >>> one = KernelMap.of((View((0,)),), {0: torch.eye(2)})
     >>> one.features(View((0,)), one.projected({0: torch.tensor([[0., 2.]])})).round(decimals=3)
@@ -65,6 +73,7 @@ class KernelMap(ViewMap):
     units: Mapping[int, int] = field(default_factory=lambda: UNITS)
     columns: Tensor | None = None
     level: float | None = None
+    words_alone: bool = True
 
     @classmethod
     def of(
@@ -75,6 +84,7 @@ class KernelMap(ViewMap):
         units: Mapping[int, int] | None = None,
         columns: Tensor | None = None,
         level: float | None = None,
+        words_alone: bool = True,
     ) -> Self:
         """Return the map of some landmarks.
 
@@ -84,7 +94,8 @@ class KernelMap(ViewMap):
         weighed = {part: _weighed(part, rows, columns) for part, rows in parts.items()}
         for part in weighed.keys() - {WORDS}:
             weighed[part] = weighed[part].contiguous()
-        return cls(tuple(views), weighed, {**UNITS, **(units or {})}, columns, level)
+        units = {**UNITS, **(units or {})}
+        return cls(tuple(views), weighed, units, columns, level, words_alone)
 
     @property
     def width(self) -> int:
@@ -127,10 +138,22 @@ class KernelMap(ViewMap):
         found = {}
         for part, rows in parts.items():
             landmarks, rows = self.landmarks[part], _weighed(part, rows, self.columns)
-            sparse = part == WORDS
-            products = inner_products(rows, landmarks) if sparse else product(rows, landmarks.t())
-            found[part] = torch.cat([products, _squared(rows)[:, None]], 1).to(self.device)
+            if part != WORDS:
+                products = product(rows, landmarks.t())
+            elif isinstance(rows, Tensor):
+                products = torch.from_numpy(self._words(rows.numpy()))
+            else:
+                products = inner_products(rows, landmarks)
+            found[part] = torch.cat([products, _squared(part, rows)[:, None]], 1).to(self.device)
         return found
+
+    @cached_property
+    def _words(self) -> WordProducts:
+        """Those of live landmarks, whose words are packed."""
+        return WordProducts.of(self.landmarks[WORDS])
+
+    def multiplier(self, part: int) -> Multiplier:
+        return self._words if part == WORDS else super().multiplier(part)
 
     def together(self, view: View) -> tuple[int, Tensor]:
         """Return how many unit vectors a view has, and the length of every landmark in it."""
@@ -140,7 +163,8 @@ class KernelMap(ViewMap):
 
     @cached_property
     def _squares(self) -> Parts:
-        return {part: _squared(rows).to(self.device) for part, rows in self.landmarks.items()}
+        squares = {part: _squared(part, rows) for part, rows in self.landmarks.items()}
+        return {part: squared.to(self.device) for part, squared in squares.items()}
 
     def cut(self, vectors: Tensor) -> dict[int, Tensor]:
         return beside_constant(super().cut(vectors), self.level)
@@ -227,7 +251,9 @@ class KernelMap(ViewMap):
         for at, view in enumerate(self.views):
             count, theirs = self.together(view)
             for part in self.needed(view):
-                shares[slice(*places[part]), at] = 1 / count
+                start, stop = places[part]
+                stop = (start + stop) // 2 if part == WORDS else stop  # columns follow values
+                shares[start:stop, at] = 1 / count
             scales.append(theirs.clamp_min(1e-12).mul(-count).reciprocal())
             lengths.append(theirs / math.pi)
         return Panels.of(shares), torch.stack(scales).numpy(), torch.stack(lengths).numpy()
@@ -245,7 +271,13 @@ class KernelMap(ViewMap):
         along = (math.pi - cosine.acos()) / (math.pi * count)
         across = (1 - cosine.square()).clamp_min(0.0).sqrt() * theirs / (mine * math.pi * count)
         turned, spread = (weights * along[:, None]).t(), across @ weights  # [classes, m], [classes]
-        return {p: turned @ self.landmarks[p] + spread[:, None] * parts[p] for p in needed}
+        found = {p: turned @ self.landmarks[p] for p in needed if p != WORDS}
+        if WORDS in needed:
+            found[WORDS] = self._words.slopes(turned, parts[WORDS])
+        for part, slope in found.items():
+            own = word_values(parts[part]) if part == WORDS else parts[part]
+            slope[:, : own.shape[1]] += spread[:, None] * own
+        return found
 
 
 def level_of(lengths: Tensor) -> float:
@@ -276,8 +308,10 @@ def beside_constant(parts: Parts, level: float | None) -> dict[int, Tensor]:
     return {**parts, 0: parts[0] * (lengths / whole), LENGTH: level / whole}
 
 
-def _squared(rows: Tensor | Words) -> Tensor:
+def _squared(part: int, rows: Tensor | Words) -> Tensor:
     """Return squared lengths; on a CPU their bits do not depend on other rows.  [n, d] -> [n]"""
+    if isinstance(rows, Tensor) and part == WORDS:
+        rows = word_values(rows)
     if not isinstance(rows, Tensor):
         return torch.from_numpy(np.asarray(rows.multiply(rows).sum(1))).flatten().float()
     if rows.device.type != "cpu":

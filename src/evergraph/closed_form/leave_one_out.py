@@ -15,6 +15,7 @@ from evergraph.closed_form.statistics import ClassStatistics
 
 # Classes x nodes scored at a time.
 BLOCK_VALUES = 1 << 20
+ROUNDING = 1e-6  # of errors, which must not decide
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +190,7 @@ def choose_penalty(
     balanced: bool = True,
     penalty: Tensor | None = None,
 ) -> float:
-    """Return the least λ whose error on nodes left out in turn is nearly the smallest.
+    """Return the λ whose error on nodes left out in turn is the smallest, the least of equals.
 
     penalties: λ in question; penalty: P, if not the identity, see ``RidgeProblem``.
 
@@ -205,4 +206,4 @@ def choose_penalty(
     problem = RidgeProblem.of(statistics, balanced=balanced)
     path = PenaltyPath.of(problem.matrix(), penalty)
     errors = left_out_errors(path, problem, sample, statistics.mass_, penalties, balanced=balanced)
-    return nearly_best(penalties, errors)
+    return nearly_best(penalties, errors, ROUNDING)

@@ -107,7 +107,8 @@ class MemoryHeads:
             if len(answers):
                 narrow = gram[few][:, few], labels[few], masses
                 solved = [kernel_ridge(*narrow, strength=each) for each in LADDER]
-                errors = [squared_error(values[:, few] @ a, answers, masses) for a in solved]
+                known = values[:, few]
+                errors = [squared_error(known @ a, answers, masses) for a in solved]
                 strength = LADDER[errors.index(min(errors))]
                 strength *= STRONGER if len(labels) > CHOICE_NODES else 1.0
             head = kernel_ridge(gram, labels, masses, strength=strength)

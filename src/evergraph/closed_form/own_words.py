@@ -1,22 +1,59 @@
-"""A node's own features where they are wide and sparse, such as the words of a text."""
+"""A node's own features where they are wide and sparse, such as the words of a text.
+
+In a memory they are the rows of a sparse matrix. A live vector, which is changed and copied row by
+row, has room for ``PAIRS`` of them: values, then their columns (``packed_words``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+from evergraph.core.errors import DataError
 
 # Words of a node, the largest of them, with a column and a value of 4 bytes each.
 MOST_WORDS, WORD_BYTES = 256, 8
 Words: TypeAlias = scipy.sparse.csr_matrix  # float32 [nodes, features]
+PAIRS = 64
+Rows: TypeAlias = NDArray[np.float32]
 
 
-def unit_words(words: Words) -> Words:
-    """Return the ``MOST_WORDS`` largest values of every row, scaled to unit length.
+class WordColumns(NamedTuple):
+    """The last columns of live features, if they are packed words.
+
+    Attributes:
+        width: their number.
+        alone: whether all columns before them are an estimate of these words, for hops.
+    """
+
+    width: int = 0
+    alone: bool = True
+
+    @classmethod
+    def read(cls, values: Any) -> WordColumns:
+        """Return what a list of both says, none for an empty one.
+
+        >>> WordColumns.read([4, False])
+        WordColumns(width=4, alone=False)
+        """
+        known = [type(value) for value in values] == [int, bool] and values[0] >= 0
+        if not known and values:
+            raise DataError(f"words must be a number of columns and true or false, not {values!r}")
+        return cls(*values)
+
+
+NO_WORDS = WordColumns()
+
+
+def unit_words(words: Words, most: int = MOST_WORDS) -> Words:
+    """Return the largest values of every row, scaled to unit length.
 
     >>> unit_words(scipy.sparse.csr_matrix([[0, 3, 4], [0, 0, 0]], dtype="float32")).toarray()
     array([[0. , 0.6, 0.8],
@@ -26,7 +63,7 @@ def unit_words(words: Words) -> Words:
     owners = np.repeat(np.arange(len(counts)), counts)
     order = np.lexsort((-np.abs(words.data), owners))
     rank = np.arange(len(order)) - np.repeat(words.indptr[:-1], counts)
-    largest = order[rank < MOST_WORDS]
+    largest = order[rank < most]
     owners, values = owners[largest], words.data[largest]
     lengths = np.sqrt(np.bincount(owners, np.square(values), len(counts)))
     values = (values / np.maximum(lengths, 1e-12)[owners]).astype(np.float32)
@@ -50,3 +87,86 @@ def restored_words(stored: Mapping[str, Tensor]) -> Words:
     arrays = tuple(stored[name].numpy() for name in ("values", "columns", "pointers"))
     shape = len(arrays[2]) - 1, int(stored["width"])
     return scipy.sparse.csr_matrix(arrays, shape=shape)
+
+
+def packed_words(words: Words) -> Tensor:
+    """Return the ``PAIRS`` largest values of every row, of unit length, and then their columns.
+
+    -> float32 [nodes, 2 x PAIRS]; columns are numbers below 2²⁴, which float32 holds exactly
+
+    >>> rows = packed_words(scipy.sparse.csr_matrix([[0, 3, 4], [0, 0, 0]], dtype="float32"))
+    >>> rows[:, :2], rows[0, PAIRS : PAIRS + 2]
+    (tensor([[0.6000, 0.8000],
+            [0.0000, 0.0000]]), tensor([1., 2.]))
+    """
+    unit = unit_words(words, PAIRS)
+    unit.sort_indices()
+    counts = np.diff(unit.indptr)
+    owners = np.repeat(np.arange(len(counts)), counts)
+    places = np.arange(len(owners)) - np.repeat(unit.indptr[:-1], counts)
+    rows = np.zeros((len(counts), 2, PAIRS), np.float32)
+    rows[owners, 0, places] = unit.data
+    rows[owners, 1, places] = unit.indices
+    return torch.from_numpy(rows.reshape(len(counts), 2 * PAIRS))
+
+
+def word_values(rows: Tensor) -> Tensor:
+    """Return the values of packed words.  -> [n, PAIRS]"""
+    return rows[:, : rows.shape[1] // 2]
+
+
+@dataclass(frozen=True, eq=False)
+class WordProducts:
+    """The inner products of packed words with those of landmarks; other words count for nothing.
+
+    No bit of a row depends on other rows.
+
+    Attributes:
+        columns: those of some landmark's words, ascending.  float32 [columns]
+        values: of landmarks by column.  [columns, landmarks]
+
+    >>> words = packed_words(scipy.sparse.csr_matrix([[0, 3, 4], [1, 0, 0]], dtype="float32"))
+    >>> WordProducts.of(words)(words[:1].numpy())
+    array([[1., 0.]], dtype=float32)
+    """
+
+    columns: Rows
+    values: Words
+
+    @classmethod
+    def of(cls, landmarks: Tensor) -> WordProducts:
+        """Index the words of landmarks.  float32 [landmarks, 2 x PAIRS]"""
+        values, columns = np.split(landmarks.numpy(), 2, axis=1)
+        owners, pairs = values.nonzero()
+        met, places = np.unique(columns[owners, pairs], return_inverse=True)
+        met = met if len(met) else np.full(1, -1, np.float32)
+        entries = values[owners, pairs], (places.reshape(-1), owners)
+        return cls(met, scipy.sparse.csr_matrix(entries, shape=(len(met), len(landmarks))))
+
+    def __call__(self, rows: Rows) -> Rows:
+        """Return the products.  float32 [n, 2 x PAIRS] -> [n, landmarks]"""
+        values, columns = np.split(rows, 2, axis=1)
+        owners, pairs = values.nonzero()
+        columns, values = columns[owners, pairs], values[owners, pairs]
+        places = np.minimum(np.searchsorted(self.columns, columns), len(self.columns) - 1)
+        shared = self.columns[places] == columns
+        places, owners, values = places[shared], owners[shared], values[shared]
+        # Every pair of a row's word and a landmark that has it, in a third of SciPy's time for one.
+        starts, width = self.values.indptr, self.values.shape[1]
+        counts = starts[places + 1] - starts[places]
+        before = counts.cumsum() - counts
+        pairs = np.arange(counts.sum()) + np.repeat(starts[places] - before, counts)
+        into = self.values.indices[pairs] + np.repeat(owners * width, counts)
+        products = np.repeat(values, counts) * self.values.data[pairs]
+        sums: Rows = np.bincount(into, products, len(rows) * width).astype(np.float32)
+        return sums.reshape(len(rows), width)
+
+    def slopes(self, weights: Tensor, row: Tensor) -> Tensor:
+        """Return Σ_z w_z z of the columns that a row has, 0 for the columns' own places.
+
+        weights: [k, landmarks]; row: float32 [1, 2 x PAIRS] -> [k, 2 x PAIRS]
+        """
+        each = torch.eye(row.shape[1] // 2)
+        alone = torch.cat([each, row[:, row.shape[1] // 2 :].expand(len(each), -1)], dim=1)
+        by_word = weights @ torch.from_numpy(self(alone.numpy())).t()
+        return torch.cat([by_word, torch.zeros_like(by_word)], dim=1)

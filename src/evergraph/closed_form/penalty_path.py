@@ -89,13 +89,15 @@ def choose_regularisation(
     return nearly_best(ladder, errors)
 
 
-def nearly_best(ladder: Sequence[float], errors: Sequence[float]) -> float:
-    """Return the least regularisation whose error is within ``TOLERANCE`` of the smallest.
+def nearly_best(
+    ladder: Sequence[float], errors: Sequence[float], tolerance: float = TOLERANCE
+) -> float:
+    """Return the least regularisation whose error is within a share of the smallest.
 
     Shrunken scores raise the squared error long before they change a prediction.
 
     >>> nearly_best([1.0, 0.1, 0.01], [0.5, 0.505, 0.6])
     0.1
     """
-    limit = (1 + TOLERANCE) * min(errors)
+    limit = (1 + tolerance) * min(errors)
     return min(r for r, error in zip(ladder, errors, strict=True) if error <= limit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from evergraph.closed_form.answers import Answers
+from evergraph.closed_form.chance import lead_over_chance
 from evergraph.closed_form.engine import ViewEngine
 from evergraph.closed_form.fusing import PRIOR, Fused
 from evergraph.closed_form.leave_one_out import Halves, Sample
@@ -109,6 +111,11 @@ class ValueEngine(ViewEngine):
             gaps = (left_out_values(halves, sample, part) - sample.labels).square().sum(0)
             errors.append(float((gaps / part.spread.clamp_min(1e-12)).sum()))
         return nearly_best(LADDER, errors)
+
+    def _lead(self, scores: Tensor, answers: Answers) -> float:
+        if scores.shape[:2] != answers.labels.shape:
+            return math.nan
+        return lead_over_chance(scores @ self.fused_.weights, answers.labels)
 
     def mixture(self, scores: Tensor, answers: Answers, _: Sequence[int]) -> Fused:
         """Return weights a ≥ 0 of the views with the least squared error, and intercepts b.

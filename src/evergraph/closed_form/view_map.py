@@ -31,6 +31,7 @@ GPU_BLOCK_VALUES = 1 << 26
 
 Parts = Mapping[int, Tensor]  # part -> rows of nodes, or values computed from them
 Product = Callable[[Tensor, Tensor], Tensor]
+Multiplier = Callable[[Matrix], Matrix]  # of rows with something, each row alone
 Rows = TypeVar("Rows", ViewRows, Tensor)
 
 
@@ -47,6 +48,7 @@ class ViewMap(ABC):
     """
 
     views: tuple[View, ...]
+    words_alone = True
 
     @property
     @abstractmethod
@@ -105,14 +107,16 @@ class ViewMap(ABC):
         """
         return None
 
+    def multiplier(self, part: int) -> Multiplier:
+        """Return what multiplies rows of a part with its directions."""
+        return Panels.of(self.directions[part])
+
     @cached_property
-    def _panels(self) -> tuple[dict[int, tuple[slice, Panels]], tuple[tuple[int, ...], ...]]:
+    def _panels(self) -> tuple[dict[int, tuple[slice, Multiplier]], tuple[tuple[int, ...], ...]]:
         """Each part that views need, and the parts of each view."""
-        places, directions = self.places, self.directions
-        parts = {
-            part: (slice(*places[part]), Panels.of(directions[part]))
-            for part in self.needed(*self.views)
-        }
+        places = self.places
+        needed = self.needed(*self.views)
+        parts = {part: (slice(*places[part]), self.multiplier(part)) for part in needed}
         return parts, tuple(self.needed(view) for view in self.views)
 
     def totals(self, vectors: Matrix) -> Matrix:
@@ -124,7 +128,7 @@ class ViewMap(ABC):
         [n, dims] -> [n, views, m]
         """
         parts, views = self._panels
-        projected = {part: panels(vectors[:, place]) for part, (place, panels) in parts.items()}
+        projected = {part: times(vectors[:, place]) for part, (place, times) in parts.items()}
         found = np.empty((len(vectors), len(views), self.width), np.float32)
         for at, needed in enumerate(views):
             found[:, at] = projected[needed[0]]
@@ -140,7 +144,7 @@ class ViewMap(ABC):
         """Return the existing parts that some views need, each once."""
         there = self.sizes
         named = dict.fromkeys(part for view in views for part in view.parts)
-        if WORDS in there:  # they say what hop 0 is an estimate of
+        if WORDS in there and self.words_alone:  # they say what hop 0 is an estimate of
             named.pop(0, None)
         return tuple(part for part in named if part in there)
 

@@ -103,24 +103,17 @@ def fixed_sums() -> Iterator[None]:
         _SHARED.reset(before)
 
 
-def threads_for(work: int, available: int) -> int:
-    """Return how many of the available threads to use for ``work`` multiplications.
+def worthwhile_threads(work: int | None) -> AbstractContextManager[None]:
+    """Return a context in which torch has as many threads as work of this size is worth.
 
     It depends only on sizes, never on time: the last bits of a sum may depend on the number of
     threads.
 
-    >>> threads_for(10_000, 8), threads_for(120_000_000, 8), threads_for(10**10, 8)
-    (1, 2, 8)
-    """
-    return min(available, max(1, work // WORK_A_THREAD))
-
-
-def worthwhile_threads(work: int | None) -> AbstractContextManager[None]:
-    """Return a context in which torch has as many threads as work of this size is worth.
-
     work: multiplications per operation; None if unknown, which keeps all threads.
     """
-    return exactly_threads(None if work is None else threads_for(work, torch.get_num_threads()))
+    if work is None:
+        return exactly_threads(None)
+    return exactly_threads(min(torch.get_num_threads(), max(1, work // WORK_A_THREAD)))
 
 
 def sums_by(threads: int | None) -> AbstractContextManager[None]:

@@ -18,7 +18,6 @@ from evergraph.evaluation.accuracy_matrix import (
     average_forgetting_curve,
 )
 from evergraph.evaluation.evaluator import (
-    AVERAGES,
     MEASURES,
     Evaluation,
     Predictor,
@@ -28,7 +27,6 @@ from evergraph.evaluation.evaluator import (
 )
 
 __all__ = [
-    "AVERAGES",
     "MEASURES",
     "AccuracyMatrix",
     "Evaluation",

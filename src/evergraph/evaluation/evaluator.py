@@ -12,14 +12,12 @@ from torch import Tensor
 
 from evergraph.core.label_space import LabelSpace, Predictions
 from evergraph.core.notices import say
-from evergraph.core.targets import OneClass
 from evergraph.core.targets.measures import balanced_accuracy
 from evergraph.graphs import Graph
 from evergraph.streams import Exam, GraphStream
 from evergraph.streams.stream import TESTINGS, Testing
 
 BINS = 15
-AVERAGES = OneClass.rows
 MEASURES = ("calibration_error", "rejection_auroc", "forward_transfer")  # of classes
 AccuracyRows = dict[str, dict[str, list[float]]]
 """rows[testing][average][j]: accuracy on task j, or another of the ``rows`` of a target."""

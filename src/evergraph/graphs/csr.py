@@ -216,12 +216,6 @@ def cut(costs: npt.NDArray[np.float64], limit: float) -> Iterator[slice]:
         start = stop
 
 
-def cut_rows(indptr: Tensor, rows: Tensor, limit: int) -> Iterator[slice]:
-    """Cut rows of a CSR matrix, int64 [m], so that no block has too many entries."""
-    lengths = indptr.index_select(0, rows + 1) - indptr.index_select(0, rows)
-    return cut(lengths.cpu().double().numpy() + ROW_COST, limit)
-
-
 def induced_adjacency(
     indptr: Tensor,
     indices: Tensor,
@@ -297,7 +291,8 @@ class RowSweep:
 
     def blocks(self, rows: Tensor, step: Step) -> Iterator[tuple[slice, Tensor]]:
         """Yield the result of a step for each block of rows, ascending [m], and its slice."""
-        for part in cut_rows(self.indptr.as_subclass(Tensor), rows, BLOCK_ENTRIES["cpu"]):
+        costs = self.lengths(rows).cpu().double().numpy() + ROW_COST
+        for part in cut(costs, BLOCK_ENTRIES["cpu"]):
             some = rows[part]
             yield part, step(some)
             if self.mapped:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.notices import say
 from evergraph.core.targets import target_kinds, target_of
 from evergraph.online import conversion
 from evergraph.online.additions import AdditionReader, addition
@@ -25,6 +26,8 @@ from evergraph.online.learner import OnlineLearner
 from evergraph.online.learner_state import PATIENCE, PLAIN, TOLERANCE
 from evergraph.online.monitor import OnAlarm, report
 from evergraph.online.rows import are_rows_with_targets, is_rows
+from evergraph.online.view.page import CHANCE
+from evergraph.online.words import features_with_words
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of
 from evergraph.tables.edges import UNKNOWN_EDGES
@@ -90,6 +93,7 @@ class ContinualNodeClassifier(Estimator):
     """
 
     _reading: Sequence[dict[str, str]] = ()
+    _chance_said = False  # whether it was said that nothing is better than chance
     _noted_positions = False  # whether the notice that names are ignored was given
 
     def __init__(  # noqa: PLR0913
@@ -282,11 +286,16 @@ class ContinualNodeClassifier(Estimator):
     ) -> ContinualNodeClassifier:
         """Replace the features of known nodes, as if they had always had these."""
         nodes = conversion.as_ids(ids, "ids")
-        rows = self._reader().read(features, len(nodes)).features
+        rows = features_with_words(self._reader().read(features, len(nodes)))
         return self._submit(Delta(updated=nodes, updated_features=rows, key=key))
 
-    def label(self, ids: Any, labels: Any, *, key: str | None = None) -> ContinualNodeClassifier:
-        """Label known nodes, all of them; a label replaces an earlier one."""
+    def label(
+        self, ids: Any, labels: Any = None, *, key: str | None = None
+    ) -> ContinualNodeClassifier:
+        """Label known nodes, all of them, as two lists or by id; a label replaces an earlier one."""
+        if labels is None and hasattr(ids, "items"):  # a dictionary, or a Series by its index
+            pairs = list(ids.items())
+            ids, labels = [node for node, _ in pairs], [label for _, label in pairs]
         return self._submit(Delta(late=self._labelled(ids, labels), key=key))
 
     def _labelled(self, ids: Any, labels: Any) -> list[tuple[NodeId, NodeTarget]]:
@@ -314,6 +323,9 @@ class ContinualNodeClassifier(Estimator):
     def _submit(self, delta: Delta) -> ContinualNodeClassifier:
         before = self.learner_.status().seq
         self.applied_ = self._home.submit(delta)
+        if self.learner_.status().better_than_chance is False and not self._chance_said:
+            self._chance_said = True
+            say("labels", CHANCE)
         if self.on_alarm is not None:
             report(self.learner_.alarms(), self.on_alarm, after=before)
         return self

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evergraph.closed_form.own_words import NO_WORDS, WordColumns
 from evergraph.core.display import ShownRecord
 from evergraph.core.targets import Label as Label
 from evergraph.core.targets import NodeTarget as NodeTarget
@@ -55,6 +56,8 @@ class Delta:
         types: one per new node, None if unknown; or empty.
         refit: whether landmarks, penalties and mixture are then chosen anew and everything is
             learned again, so that the learner is that of one who was given all of it at once.
+        words: which of the last columns of features, and of new ones, are words of texts as
+            ``packed_words`` has them; it counts for a learner's first nodes, and then for all.
         key: identifies the delta; a delta with a known key is not applied again.
 
     >>> Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", None), edges=(("a", "b"),))
@@ -75,6 +78,7 @@ class Delta:
     relations: Sequence[str] = ()
     types: Sequence[str | None] = ()
     refit: bool = False
+    words: WordColumns = NO_WORDS
 
     def __repr__(self) -> str:
         counts = {name: len(getattr(self, name)) for name in PARTS}

@@ -29,6 +29,7 @@ from evergraph.online.delta import Delta, Label, NodeId, NodeTarget
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import FusedHead
 from evergraph.online.knowledge import Knowledge
+from evergraph.online.words import words_of
 from evergraph.tables.labels import alike
 from evergraph.topology import TopologyEncoder
 from evergraph.topology.cached import Scaling
@@ -133,9 +134,9 @@ def estimate(
             ends = torch.cat([*at, delta.renewed, delta.labelled, delta.gone]).unique()
             there = len(knowledge.reached_by(ends[ends < there]))
     elif nodes:  # the first ones: the learner has no widths of its own yet
-        width = delta.features.shape[1]
+        width = delta.features.shape[1] - delta.words.width
         live = LiveEmbeddings(held.topology, num_features=width, scaling=held.scaling)
-        vector = live.dims + CODE_WIDTH
+        vector = live.dims + CODE_WIDTH + delta.words.width
         rows = nodes * 4 * (width * (2 + held.topology.hops) + 3 * vector)
     computed = 4 * vector * (nodes + there)
     head = held.head.bytes_for(
@@ -216,6 +217,7 @@ def merged(deltas: Sequence[CheckedDelta]) -> CheckedDelta:
         deltas[0],
         **lists,
         features=torch.cat(features) if features else torch.zeros(0, 0),
+        words=words_of(deltas),
         ends=torch.cat([delta.ends for delta in deltas], dim=1),
         weighed=torch.cat(weighed) if weighed else None,
         labelled=torch.cat([delta.labelled for delta in deltas]),

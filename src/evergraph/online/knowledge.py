@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.own_words import NO_WORDS, WordColumns
 from evergraph.closed_form.views import CODE_HOPS
 from evergraph.core.mapped import in_memory
 from evergraph.core.targets import Tallies
@@ -20,6 +21,7 @@ from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.graph.live_shape import LiveShape
+from evergraph.online.graph.live_words import LiveWords
 from evergraph.online.graph.neighbour_lists import distinct
 from evergraph.online.heads import FusedHead
 from evergraph.online.heads.chosen_nodes import HeldBack
@@ -63,14 +65,14 @@ class Knowledge:
     """A growing graph whose embeddings, class codes and head are updated with it.
 
     Nodes are positions here. A node's vector is its embedding, then relations if there are any,
-    shape and class codes for heads that use them. Within a delta a node may move more than once, be
-    labelled and forgotten; what is touched is collected, and the head is updated once, by
+    shape, words and class codes for heads that use them. Within a delta a node may move more than
+    once, be labelled and forgotten; what is touched is collected, and the head is updated once, by
     ``settle``, with the node's vector when it was last counted and its current one. Nodes that have
     hardly moved are skipped (see ``Counted``), unless something is forgotten: then all around it
     are updated. Scores are solved at once or a little later (see ``Solving``).
 
-    related: whether vectors have relations of edges and types of nodes; tolerance, patience: see
-    ``Counted`` and ``Solving``.
+    related: whether vectors have relations of edges and types of nodes; words: of features;
+    tolerance, patience: see ``Counted`` and ``Solving``.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Knowledge:
         *,
         seed: int = 0,
         related: bool = False,
+        words: WordColumns = NO_WORDS,
         tolerance: float = 0.0,
         patience: int = 1,
     ) -> None:
@@ -90,17 +93,36 @@ class Knowledge:
         if head.code_width:
             self.codes = LiveCodes(width=head.code_width, seed=seed, relations=self.relations)
         self.shape = LiveShape(measured=head.measured) if head.shaped else None
-        parts = (embeddings, self.relations, self.shape, self.codes)
+        self.word_columns = words if head.word_width else NO_WORDS  # other heads ignore them
+        self.words = LiveWords(head.word_width) if head.word_width else None
+        parts = (embeddings, self.relations, self.shape, self.words, self.codes)
         self._vectors = [part for part in parts if part is not None]  # those of a node's vector
         self.dims = sum(part.dims for part in self._vectors)
         self.classes = target_table(head.target)
         self.labels = NodeLabels()
         self.held = HeldBack(least=head.least_left_out)
-        self.counted = Counted(head.parts(self.dims), tolerance=tolerance)
+        parted = head.parts(self.dims)
+        self.counted = Counted(parted, tolerance=tolerance, exact=head.exact_parts)
         self.solving = Solving(patience=patience)
         self.wear = Wear()
         self._present = self._classes_there()
         self._begin_change()
+
+    @property
+    def num_features(self) -> int:
+        """Width of the features that nodes are given with, words among them."""
+        return self.graph.num_features + (0 if self.words is None else self.words.dims)
+
+    def _parted(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return features for hops, and words.  -> [n, d], [n, words]"""
+        if not len(features):  # of any width
+            features = features.new_zeros(0, self.num_features)
+        return features[:, : self.graph.num_features], features[:, self.graph.num_features :]
+
+    def features_of(self, nodes: Tensor) -> Tensor:
+        """Return features as nodes were given with them.  int64 [n] -> float32 [n, num_features]"""
+        rows = self.graph.features[nodes]
+        return rows if self.words is None else torch.cat([rows, self.words.of(nodes)], dim=1)
 
     def _begin_change(self) -> None:
         self._touched: list[Tensor] = []
@@ -148,6 +170,7 @@ class Knowledge:
             embeddings=self.embeddings,
             relations=self.relations,
             shape_width=0 if self.shape is None else self.shape.dims,
+            word_width=self.word_columns.width,
             classes=self.classes,
             target=self.head.target,
         )
@@ -170,12 +193,15 @@ class Knowledge:
     ) -> None:
         """Add nodes and edges, then remove edges, then replace features of nodes.
 
-        features: of new nodes, [new, d]; edges: positions, int64 [2, edges]; weights: of the edges,
-        float32 [edges]; cut: edges to remove, int64 [2, removed]; renewed: nodes and their new
-        features, int64 [n], [n, d]; relations, types: one per edge, or new node, or empty
+        features: of new nodes, words included, [new, num_features]; edges: positions, int64
+        [2, edges]; weights: of the edges, float32 [edges]; cut: edges to remove, int64 [2, removed];
+        renewed: nodes and their new features, int64 [n], [n, num_features]; relations, types: one
+        per edge, or new node, or empty
         """
-        rows = features.reshape(len(features), self.graph.num_features)
+        rows, words = self._parted(features)
         change = self.graph.add(rows, edges, weights)
+        if self.words is not None:
+            self.words.add(words)
         if cut is not None:
             change = change.then(self.graph.disconnect(cut))
         # An edge of weight 0 is removed. Rows that have lost a neighbour are summed anew, since the
@@ -183,7 +209,11 @@ class Knowledge:
         self._cut |= cut is not None or (weights is not None and bool((weights == 0).any()))
         if renewed is not None:
             self._updated = True
-            change = change.then(self.graph.renew(*renewed))
+            nodes, (values, words) = renewed[0], self._parted(renewed[1])
+            renewed = nodes, values
+            change = change.then(self.graph.renew(nodes, values))
+            if self.words is not None:
+                self._touched.append(self.words.renew(nodes, words))
         if self._cut:
             change = replace(change, entries=None)
         if self.relations is not None:
@@ -204,6 +234,8 @@ class Knowledge:
             self._touched.append(self.relations.update())
         if self.shape is not None:
             self._touched.append(self.shape.update(self.graph, change))
+        if self.words is not None:
+            self.words.follow(change)
         self._recode(change, no_nodes() if relabelled is None else relabelled)
         if self.relations is not None:
             self.relations.clear()
@@ -408,7 +440,7 @@ class Knowledge:
                 yield from part.arrays()
 
     def _parts(self) -> dict[str, Any]:
-        vectors = ("graph", "embeddings", "relations", "shape", "codes")
+        vectors = ("graph", "embeddings", "relations", "shape", "words", "codes")
         names = (*vectors, "held", "counted", "solving", "wear", "head", "labels", "classes")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 

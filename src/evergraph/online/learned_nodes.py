@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -97,6 +97,7 @@ class Counted(KeptArrays):
     Args:
         parts: widths of the parts of a vector.
         tolerance: τ.
+        exact: parts by number of which any change counts.
 
     >>> counted = Counted([1, 1], tolerance=0.1)
     >>> counted.put(torch.tensor([3]), torch.tensor([[1., 2.]]))
@@ -105,8 +106,12 @@ class Counted(KeptArrays):
     (tensor([[1., 2.]]), tensor([[1., 3.]]))
     """
 
-    def __init__(self, parts: Sequence[int], *, tolerance: float = 0.0) -> None:
+    def __init__(
+        self, parts: Sequence[int], *, tolerance: float = 0.0, exact: Collection[int] = ()
+    ) -> None:
         self.tolerance = tolerance
+        self._shares = np.full(len(parts), np.float32(tolerance**2))  # of squared lengths
+        self._shares[list(exact)] = 0
         self._parts = tuple(parts)
         self._starts = [0, *accumulate(parts)][:-1]
         self._slots = GrowingArray(dtype=np.int64)  # by position, starting at 1; 0: not counted
@@ -145,7 +150,7 @@ class Counted(KeptArrays):
     def _reach(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Return the squares of how far parts may move.  [n, dims] -> [n, parts]"""
         lengths = np.add.reduceat(rows * rows, self._starts, axis=1)
-        return np.where(lengths < TINY, -1.0, self.tolerance**2 * lengths)
+        return np.where(lengths < TINY, -1.0, self._shares * lengths)
 
     def drop(self, nodes: Tensor) -> None:
         """Remove nodes that are no longer counted."""
@@ -233,9 +238,13 @@ class Counted(KeptArrays):
 
             in_parts(add, np.ones(len(nodes), np.int64), each=3 * width)
             first += width
-            if first == ends[part]:  # a part may lie in several arrays
-                near &= (gaps < NEARER * self._reaches.array[slots, part]) | (gaps == 0)
-                gaps, part = np.zeros(len(nodes)), part + 1
+            # A part may lie in several arrays, and several parts in one: then their gap together
+            # is compared with the smallest reach.
+            if first in ends:
+                whole = slice(part, ends.index(first) + 1)
+                reach = self._reaches.array[slots, whole].min(axis=1)
+                near &= (gaps < NEARER * reach) | (gaps == 0)
+                gaps, part = np.zeros(len(nodes)), whole.stop
         assert part == len(self._parts), "arrays end where parts do"
         return near
 

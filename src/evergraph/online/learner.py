@@ -21,6 +21,7 @@ from evergraph.online.knowledge import Settled
 from evergraph.online.learner_state import LearnerState
 from evergraph.online.upsert import EdgesBeyond, News, edges_beyond, only_new
 from evergraph.online.view import Answer, Page
+from evergraph.online.words import with_fitting_words
 
 if TYPE_CHECKING:
     import pyarrow
@@ -83,10 +84,12 @@ class OnlineLearner(LearnerState):
                 "a delta must not have relations or types if the learner began without them: its "
                 "first nodes must have them"
             )
+        if known is not None:
+            delta = with_fitting_words(delta, known.num_features, known.word_columns.width)
         return check_delta(
             delta,
             self._ids,
-            num_features=None if known is None else known.graph.num_features,
+            num_features=None if known is None else known.num_features,
             graph=None if known is None else known.graph,
             target=self.head.target,
             undirected=self.undirected,
@@ -119,7 +122,7 @@ class OnlineLearner(LearnerState):
             known = self._knowledge
             if known is None or not known.graph.num_edges or not all(self.knows_nodes(ids)):
                 return False
-            return known.graph.features[self._ids.positions(ids)].equal(features)
+            return known.features_of(self._ids.positions(ids)).equal(features)
 
     def every_id(self) -> list[NodeId]:
         """Return the ids of all nodes, in order of arrival."""
@@ -158,7 +161,8 @@ class OnlineLearner(LearnerState):
             assert whole.first == self._ids.next, "nodes were added after the delta was checked"
             if len(whole.nodes) and self._knowledge is None:
                 related = bool(len(whole.relations) or len(whole.types))
-                self._knowledge = self._begun(whole.features.shape[1], related=related)
+                width, words = whole.features.shape[1], whole.words
+                self._knowledge = self._begun(width - words.width, related=related, words=words)
                 if self._shared:
                     self._copy_vectors()
             settled, guesses, whose = self._applied(whole, parts)

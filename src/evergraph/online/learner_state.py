@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.own_words import NO_WORDS, WordColumns
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ConfigurationError, DataError
@@ -118,7 +119,9 @@ class LearnerState(LearnerView):
             "head": _described(heads, self.head),
         } | {name: getattr(self, name) for name in PLAIN}
 
-    def _begun(self, num_features: int, *, related: bool) -> Knowledge:
+    def _begun(
+        self, num_features: int, *, related: bool, words: WordColumns = NO_WORDS
+    ) -> Knowledge:
         """Create what depends on the width of features, and on whether there are relations."""
         graph = GrowingGraph(num_features=num_features, undirected=self.undirected)
         # Unscaled rows may have columns of very different size, and an error relative to the
@@ -128,9 +131,10 @@ class LearnerState(LearnerView):
             self.topology, num_features=num_features, scaling=self.scaling, drift=drift
         )
         generator = seeded(self.seed, "head")
-        self.head.begin(live.dims, topology=self.topology, generator=generator, related=related)
+        shown: dict[str, Any] = {"related": related, "words": words}
+        self.head.begin(live.dims, topology=self.topology, generator=generator, **shown)
         given = {name: getattr(self, name) for name in ("seed", "tolerance", "patience")}
-        return Knowledge(graph, live, self.head, related=related, **given)
+        return Knowledge(graph, live, self.head, **shown, **given)
 
     def _written(self) -> Page:
         """Return the page that readers see after the last delta."""
@@ -150,6 +154,7 @@ class LearnerState(LearnerView):
             relations=self.head.takes_relations and (known is None or known.relations is not None),
             solved=self._solved,
             undirected=self.undirected,
+            better_than_chance=self.head.better_than_chance,
         )
         if known is None:
             return Page(status, (), torch.zeros(0, dtype=torch.bool), None, None, 0, target)
@@ -250,11 +255,13 @@ class LearnerState(LearnerView):
 
     def about(self) -> dict[str, Any]:
         """Return the rest of the state, as JSON can hold it."""
-        kept = {"seq": self._seq, "solved": self._solved}
+        kept: dict[str, Any] = {"seq": self._seq, "solved": self._solved}
         if self._ids.base:
             kept["base"] = self._ids.base
         kept["num_features"] = self.status().features
         related = self._knowledge is not None and self._knowledge.relations is not None
+        if self._knowledge is not None and self._knowledge.word_columns.width:
+            kept["words"] = [*self._knowledge.word_columns]
         return kept | ({"related": True} if related else {})
 
     def _fitting_arrays(
@@ -264,10 +271,12 @@ class LearnerState(LearnerView):
         for name in ("seq", "num_features", "solved", "base"):
             if name in about:
                 check_integer(name, about[name], least=0)
-        width, features = int(about["num_features"]), state.get("graph.features")
+        width, words = int(about["num_features"]), WordColumns.read(about.get("words", ()))
+        features = state.get("graph.features")
         if width != (0 if features is None or features.dim() < 2 else features.shape[1]):
             raise DataError(f"features are not {width} wide")
-        empty = self._begun(width, related=bool(about.get("related"))) if width else None
+        related = bool(about.get("related"))
+        empty = self._begun(width, related=related, words=words) if width else None
         arrays = {} if empty is None else empty.pieces()
         for name, part in ({"ids": IdTable()} | PredictionRecord(self.head.target).parts).items():
             arrays |= {f"{name}.{key}": value for key, value in pieces_of(part).items()}

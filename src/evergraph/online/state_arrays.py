@@ -118,7 +118,7 @@ KINDS = {
         rf"{_LISTS}\.indptr": ArrayKind(_whole, POSITIONS, more=1, least=0),
         rf"{_LISTS}\.indices": ArrayKind(torch.int32, least=0, below=POSITIONS),
         rf"{_LISTS}\.weights": ArrayKind(_single, "{0}.indices", least=0, finite=True),
-        r"(embeddings|codes|shape)\..+": ArrayKind(_single, POSITIONS),
+        r"(embeddings|codes|shape|words)\..+": ArrayKind(_single, POSITIONS),
         r"relations\.(sent|near|vectors)": ArrayKind(_single, POSITIONS),
         r"relations\.typed": ArrayKind(_whole, POSITIONS, least=-1, below="relations.types.kinds"),
         r"ids\.kinds": ArrayKind(torch.uint8, POSITIONS),

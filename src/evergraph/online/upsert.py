@@ -15,7 +15,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.targets import Target
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.repeats import combined, edge_names
-from evergraph.online.checking import CLASSES, check_parts, check_weights
+from evergraph.online.checking import CLASSES, check_parts, check_weights, with_ones
 from evergraph.online.delta import (
     Delta,
     DeltaResult,
@@ -27,6 +27,7 @@ from evergraph.online.delta import (
 )
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
+from evergraph.online.words import with_fitting_words
 from evergraph.tables.arrow import pa
 
 
@@ -110,8 +111,11 @@ def only_new(
     among the ``updated``. What is left is an ordinary delta without a key; repeated, it would be
     empty.
     """
-    width = None if knowledge is None else knowledge.graph.num_features
-    delta = in_columns(delta)
+    width = None
+    delta = with_ones(in_columns(delta), None if knowledge is None else knowledge.graph)
+    if knowledge is not None:
+        width = knowledge.num_features
+        delta = with_fitting_words(delta, width, knowledge.word_columns.width)
     check_parts(delta, num_features=width, target=target)
     there = (ids.where(delta.nodes) >= 0).numpy()
     known, new = np.flatnonzero(there).tolist(), np.flatnonzero(~there).tolist()
@@ -171,7 +175,7 @@ def _other(
     """Return those of some rows, all of known nodes, whose features are not those of the graph."""
     if knowledge is None or not rows:
         return []
-    known = knowledge.graph.features[ids.positions([nodes[row] for row in rows])]
+    known = knowledge.features_of(ids.positions([nodes[row] for row in rows]))
     return list(compress(rows, (known != features[rows]).any(1).tolist()))
 
 

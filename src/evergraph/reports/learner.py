@@ -92,6 +92,9 @@ def learner_facts(status: Mapping[str, Any]) -> dict[str, str]:
         f"{known['metric']} before labels came": found,
         "deltas": f"{known['seq']:,}",
     }
+    if "better_than_chance" in known:
+        told = "" if known["better_than_chance"] else "not "
+        facts["labelled nodes left out"] = f"{told}predicted better than by chance"
     if "snapshot" in known:
         taken = f", {_time(known['snapshot_time'])}" if "snapshot_time" in known else ""
         facts["newest snapshot"] = f"delta {known['snapshot']:,}{taken}" if taken else "none yet"

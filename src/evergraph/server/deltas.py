@@ -15,6 +15,7 @@ from evergraph.online.conversion import read_columns
 from evergraph.online.delta import is_empty
 from evergraph.online.folder.markers import check_chosen
 from evergraph.online.upsert import without_repeats
+from evergraph.online.words import features_with_words, word_columns
 from evergraph.server.arrow import by_position, read_arrow
 from evergraph.server.bodies import DELTAS, Steps, check_named, parse_in_steps
 from evergraph.server.http import ARROW, RefusedError
@@ -23,7 +24,7 @@ from evergraph.tables.choices import Columns
 from evergraph.tables.frames import table_of_rows
 from evergraph.tables.labels import one_label, say_unlabelled
 from evergraph.tables.names import OF_NODES, of_nodes, renamed, worded
-from evergraph.tables.nodes import say_by_position
+from evergraph.tables.nodes import feature_names, say_by_position
 from evergraph.tables.scheme import Scheme
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ class DeltaReader:
         named = map(len, (delta.nodes, delta.late, delta.forgotten, delta.updated, rows))
         check_named("delta", max(named), self._most)
         if arrow is not None and arrow.read:
-            return delta, _sent_scheme(arrow.scheme, delta)
+            scheme = _sent_scheme(arrow.scheme, delta)
+            return replace(delta, words=word_columns(scheme)), scheme
         if arrow is not None:
             late = [(node, self._late(node, label)) for node, label in delta.late]
             return self._encoded(replace(delta, late=late), arrow.tables, own_columns.columns)
@@ -114,8 +116,6 @@ class DeltaReader:
         if not installed("pyarrow"):
             raise RefusedError(422, "rows cannot be read: pyarrow is not installed in this service")
         columns, kind = self._reading(own_columns.columns), self._folder.learner.head.target
-        if columns is None:
-            raise DataError("rows: the learner began with plain numbers: send nodes and features")
         # A column that is in no row has a gap in each, as one that is in some of them has.
         known = [each.name for each in columns.columns] if isinstance(columns, Scheme) else []
         theirs = of_nodes(own_columns.names)
@@ -123,13 +123,16 @@ class DeltaReader:
         words = {name: called.get(name.strip(), name.strip()) for row in rows for name in row}
         ours = [{words[name]: value for name, value in row.items()} for row in rows]
         table = table_of_rows(ours, known)
+        if columns is None and feature_names(table.column_names):
+            raise DataError("rows: the learner began with plain numbers: send nodes and features")
         target = {"label": kind.column} if "label" in table.column_names else {}
         with worded(theirs):
             read = read_rows(renamed(table, target), columns, kind.name, where="rows")
         delta = replace(
             delta,
             nodes=read.ids.to_pylist(),
-            features=read.features.features,
+            features=features_with_words(read.features),
+            words=word_columns(read.features.scheme),
             labels=read.targets(),
             types=() if read.types is None else read.types.to_pylist(),
         )
@@ -165,8 +168,8 @@ class DeltaReader:
             read = read_columns(table, columns, delta.labels, where=where)
             assert read.scheme is not None
             scheme = columns = read.scheme
-            parts[part] = read.features
-        return replace(delta, **parts), scheme
+            parts[part] = features_with_words(read)
+        return replace(delta, **parts, words=word_columns(scheme)), scheme
 
     def _label(self, label: Any) -> Any:
         """Return a label of a table, None for a spelling that stands for no class."""
@@ -187,8 +190,7 @@ def _sent_scheme(sent: Mapping[str, Any] | None, delta: Delta) -> Scheme | None:
     if sent is None or not len(delta.nodes):
         return None
     scheme = Scheme.from_json(sent)
-    if scheme.width != delta.features.shape[1]:
-        raise DataError(
-            f"columns give {scheme.width} features, and {delta.features.shape[1]} were sent"
-        )
+    width = scheme.width + word_columns(scheme).width
+    if width != delta.features.shape[1]:
+        raise DataError(f"columns give {width} features, and {delta.features.shape[1]} were sent")
     return scheme

@@ -2,8 +2,8 @@
 
 from evergraph.streams.arrival import Arrival
 from evergraph.streams.splits import Split, split_classes
-from evergraph.streams.stream import Exam, GraphStream
-from evergraph.streams.task import Task
+from evergraph.streams.stream import GraphStream
+from evergraph.streams.task import Exam, Task
 from evergraph.streams.ways import order_classes
 
 __all__ = ["Arrival", "Exam", "GraphStream", "Split", "Task", "order_classes", "split_classes"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Literal, get_args
 
@@ -28,7 +28,7 @@ from evergraph.streams.splits import (
     split_by_masks,
     split_tasks,
 )
-from evergraph.streams.task import Lease, MetSizes, Task, TaskMembers
+from evergraph.streams.task import Exam, Lease, MetSizes, Task, TaskMembers
 from evergraph.streams.ways import (
     BATCH,
     By,
@@ -45,26 +45,6 @@ KnownLabels = Literal["nowhere", "global", "everywhere"]
 EDGES: tuple[str, ...] = get_args(Edges)
 TESTINGS: tuple[str, ...] = get_args(Testing)
 KNOWN_LABELS: tuple[str, ...] = get_args(KnownLabels)
-SHOWN_TASKS = 25  # rows in a notebook's table; further tasks are only counted
-
-
-@dataclass(frozen=True, eq=False)
-class Exam:
-    """A set of test nodes with their true classes, which only the evaluator sees.
-
-    Attributes:
-        graph: the graph to embed them in; it shows labels of training nodes or none.
-        nodes: positions in ``graph``.  int64 [nodes]
-        labels: the true classes.  int64 [nodes]
-        tasks: the task of each node.  int64 [nodes]
-        targets: true multi-label or regression targets.  float32 [nodes, targets]
-    """
-
-    graph: Graph
-    nodes: Tensor
-    labels: Tensor
-    tasks: Tensor
-    targets: Tensor | None = None
 
 
 class GraphStream(Shown):
@@ -250,12 +230,6 @@ class GraphStream(Shown):
             "edges": self.edges,
             "setting": self.setting,
         }
-
-    def _repr_table(self) -> dict[str, object]:
-        first = enumerate(self.tasks[:SHOWN_TASKS])
-        new = {f"task {i}": f"classes {list(classes)}" for i, classes in first}
-        more = len(self) - SHOWN_TASKS
-        return self._repr_facts() | new | ({"more tasks": more} if more > 0 else {})
 
     def __iter__(self) -> Iterator[Task]:
         return (self.open(index) for index in range(len(self)))

@@ -90,6 +90,25 @@ class Task(Shown):
         return self.lease.graph(self.index)
 
 
+@dataclass(frozen=True, eq=False)
+class Exam:
+    """A set of test nodes with their true classes, which only the evaluator sees.
+
+    Attributes:
+        graph: the graph to embed them in; it shows labels of training nodes or none.
+        nodes: positions in ``graph``.  int64 [nodes]
+        labels: the true classes.  int64 [nodes]
+        tasks: the task of each node.  int64 [nodes]
+        targets: true multi-label or regression targets.  float32 [nodes, targets]
+    """
+
+    graph: Graph
+    nodes: Tensor
+    labels: Tensor
+    tasks: Tensor
+    targets: Tensor | None = None
+
+
 class TaskMembers:
     """Finds the nodes of a step, or of all steps up to it, by part.
 

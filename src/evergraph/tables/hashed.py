@@ -8,6 +8,7 @@ vector without refitting. A missing category is a row of zeros.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -121,6 +122,11 @@ class CategoryEncoder(_HashEncoder):
         new, rows = self._new(places, names, np.arange(len(places)))
         return Block(matrix, gaps=gaps, new=new, new_rows=rows)
 
+    def parts(self, values: pa.Array, name: str) -> list[dict[str, Matrix]]:
+        """Return the signs of each category by its name."""
+        matrix, places, names = self._vectors(texts(values, name))
+        return [{names[place]: matrix[place]} if place >= 0 else {} for place in places.tolist()]
+
 
 @column_kinds.register
 @dataclass(frozen=True)
@@ -156,6 +162,16 @@ class ListEncoder(_HashEncoder):
         new, rows = self._new(places, names, np.repeat(np.arange(len(counts)), counts))
         means = np.asarray(owners @ matrix, np.float32)
         return Block(means, gaps=counts == 0, new=new, new_rows=rows)
+
+    def parts(self, values: pa.Array, name: str) -> list[dict[str, Matrix]]:
+        """Return the share of each item in its mean."""
+        counts, items = lists(values, name, separator=self.separator)
+        matrix, places, names = self._vectors(items)
+        found: list[dict[str, Matrix]] = []
+        for end, count in zip(np.cumsum(counts), counts, strict=True):
+            times = Counter(places[end - count : end].tolist())
+            found.append({names[n]: matrix[n] * (k / count) for n, k in times.items()})
+        return found
 
 
 def usual_separator(values: pa.Array) -> str:
@@ -207,10 +223,10 @@ class TextEncoder(WideEncoder):
         return f"{len(self.frequencies):,} words, as {self.dims} numbers"
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
-        from scipy.sparse import csr_matrix
+        from scipy.sparse import csr_matrix, vstack
 
         found, signs = texts(values, name), _bucket_signs(self.dims)
-        matrix = np.empty((len(found), self.dims), np.float32)
+        matrix, words = np.empty((len(found), self.dims), np.float32), []
         for start in range(0, len(found), _ROWS_PER_BLOCK):
             rows = [_buckets(text) for text in found[start : start + _ROWS_PER_BLOCK].to_pylist()]
             starts = np.cumsum([0, *map(len, rows)])
@@ -220,8 +236,22 @@ class TextEncoder(WideEncoder):
             tfidf.data *= self._idf[tfidf.indices]
             lengths = np.sqrt(np.asarray(tfidf.multiply(tfidf).sum(1)).ravel())
             tfidf.data /= np.repeat(lengths, np.diff(tfidf.indptr))  # rows of length 1
-            matrix[start : start + _ROWS_PER_BLOCK] = tfidf.astype(np.float32) @ signs
-        return Block(matrix, gaps=found.is_null().to_numpy(zero_copy_only=False))
+            words.append(tfidf.astype(np.float32))
+            matrix[start : start + _ROWS_PER_BLOCK] = words[-1] @ signs
+        gaps = found.is_null().to_numpy(zero_copy_only=False)
+        return Block(matrix, gaps=gaps, words=vstack(words, "csr") if words else None)
+
+    def parts(self, values: pa.Array, name: str) -> list[dict[str, Matrix]]:
+        """Return the share of each word in its text."""
+        signs, found = _bucket_signs(self.dims), []
+        for text in texts(values, name).to_pylist():
+            times = Counter(_WORD.findall((text or "").lower()))
+            buckets = np.array([_bucket(word) for word in times], np.int64)
+            weights = np.array([*times.values()]) * self._idf[buckets]
+            length = np.sqrt((np.bincount(buckets, weights) ** 2).sum()) if len(buckets) else 1.0
+            shares = (weights / length).astype(np.float32)[:, None] * signs[buckets]
+            found.append(dict(zip(times, shares, strict=True)))
+        return found
 
     @cached_property
     def _idf(self) -> NDArray[np.float64]:
@@ -236,7 +266,11 @@ class TextEncoder(WideEncoder):
 
 
 def _buckets(text: str | None) -> list[int]:
-    return [crc32(word.encode()) % BUCKETS for word in _WORD.findall((text or "").lower())]
+    return [_bucket(word) for word in _WORD.findall((text or "").lower())]
+
+
+def _bucket(word: str) -> int:
+    return crc32(word.encode()) % BUCKETS
 
 
 @lru_cache(maxsize=4)

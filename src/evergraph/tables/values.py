@@ -26,6 +26,7 @@ from evergraph.tables.columns import accepted, cast_or_none, is_number, is_text,
 from evergraph.tables.labels import filled
 
 if TYPE_CHECKING:
+    import scipy.sparse
     from typing_extensions import Self
 
 Matrix = npt.NDArray[np.float32]
@@ -46,6 +47,7 @@ class Block:
     new_rows: int = 0  # number of rows with one of them
     unflagged: int = 0  # number of gaps without a flag
     times: float = 0.0  # how large the median value is, in sizes of the first table's; 0 if unknown
+    words: scipy.sparse.csr_matrix | None = None  # what the matrix is an estimate of, of texts
 
 
 class Rule:
@@ -110,6 +112,13 @@ class WideEncoder(ColumnEncoder):
     @property
     def width(self) -> int:
         return self.dims
+
+    def parts(self, values: pa.Array, name: str) -> list[dict[str, Matrix]]:
+        """Return by name what adds up to the features of each value; empty where nothing has one.
+
+        -> for each value, float32 [dims] by name
+        """
+        return [{} for _ in values]
 
 
 @column_kinds.register

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from book_page import book_page, book_section, summary
-from book_rows import BookPlan, BookRow
+from book_rows import BookPlan, BookRow, Change
 from submission import submitted
 
 
@@ -56,6 +56,16 @@ def test_it_is_said_where_auto_is_asked_elsewhere_than_it_was_fitted(rows, plan)
     ahead = [replace(high, label="auto"), replace(low, label="analytic")]
     for others in (ahead, behind[:1], rows):
         assert "is ahead of auto" not in book_section(others, plan)
+
+
+def test_a_row_from_before_a_change_of_its_method_says_so(rows, plan):
+    changed = plan.model_copy(
+        update={"changed": {"nine": Change(date="2026-01-02", what="has <a>")}}
+    )
+    before, since = (replace(rows[2], date=f"2026-01-0{day}") for day in (1, 2))
+    assert "<td>2026-01-01 (before it has &lt;a&gt;)</td>" in book_section([before], changed)
+    assert "<td>2026-01-02</td>" in book_section([since], changed)
+    assert "<td>2026-01-01</td>" in book_section([replace(before, label="ten")], changed)
 
 
 def labels(chromium: Any) -> list[str]:

@@ -28,6 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.own_words import WordColumns
 from evergraph.core.errors import DataError
 from evergraph.online.checking import check_weights, pairs_of, row_by_row, weight_values
 from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, as_numbers, chunks, listed
@@ -52,6 +53,7 @@ def delta_to_bytes(delta: Delta) -> bytes:
     names = {name: list(getattr(delta, name)) for name in NAMES}
     facts |= {name: values for name, values in names.items() if values}
     facts |= {"refit": True} if delta.refit else {}
+    facts |= {"words": [*delta.words]} if delta.words.width else {}
     columns: dict[str, Any] = {name: getattr(delta, name) for name in IDS}
     for name, pairs in zip(EDGES, pairs_of(delta), strict=True):
         columns |= zip((f"{name} from", f"{name} to"), pairs.sides, strict=True)
@@ -112,6 +114,7 @@ def delta_from_bytes(data: bytes) -> Delta:
         relations=tuple(facts.get("relations", ())),
         types=tuple(facts.get("types", ())),
         refit=facts.get("refit", False),
+        words=WordColumns.read(facts.get("words", ())),
         updated_features=updated,
     )
 

@@ -30,6 +30,7 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.identifiers import check_id
+from evergraph.online.words import features_with_words, word_columns
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.frames import table_of_rows
@@ -254,6 +255,7 @@ def delta_of_lines(
         removed_edges=[(line.ids[0], line.ids[1]) for line in by["remove_edge"]],
         updated=[line.ids[0] for line in by["update"]],
         updated_features=_matrix(by["update"], scheme),
+        words=word_columns(scheme),
         late=[(line.ids[0], line.label) for line in by["label"] if line.label is not None],
         forgotten=[line.ids[0] for line in by["forget"]],
         key=key,
@@ -267,7 +269,7 @@ def _matrix(lines: Sequence[Line], scheme: Scheme | None) -> Tensor:
         # Errors give the number of a single line: several lines are split when one is rejected.
         read = scheme.read(table, before=lines[0].number - 1)
         read.say_new("lines")
-        encoded = iter(read.features.tolist())
+        encoded = iter(features_with_words(read).tolist())
         rows = [line.features if line.columns is None else next(encoded) for line in lines]
     widths = {len(row) for row in rows}
     if len(widths) > 1:

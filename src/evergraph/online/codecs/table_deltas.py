@@ -18,6 +18,7 @@ from evergraph.core.notices import say_ignored
 from evergraph.graphs.repeats import combined, say_repeated
 from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, edge_numbers, listed
 from evergraph.online.upsert import EdgesBeyond
+from evergraph.online.words import word_columns
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import RELATION, TYPE
 from evergraph.tables.names import ENDS
@@ -114,6 +115,7 @@ class TableDeltas:
                 "labels": tuple(labels[row] for row in new),
                 "updated": tuple(nodes[row] for row in old),
                 "updated_features": features[old] if old else torch.zeros(0, 0),
+                "words": word_columns(self.scheme),
             }
             if self.types is not None:
                 parts["types"] = tuple(self.types[rows][new])
@@ -127,6 +129,18 @@ class TableDeltas:
             **parts,
         )
 
+    def of_featureless(self, knows: KnowsNodes) -> TableDeltas:
+        """Return the deltas of a graph whose nodes have no features, which has no scheme.
+
+        Without a table of nodes, the new ones are those of the edges. knows: as in ``check_known``
+        """
+        nodes, labels = self.nodes, self.labels
+        if self.places["nodes"][0] is None:
+            ends = pa.concat_arrays(self.edges).unique()
+            nodes = ends.filter(pa.array(self._strange(ends, knows), pa.bool_()))
+            labels = pa.nulls(len(nodes), labels.type)
+        return replace(self, nodes=nodes, labels=labels, features=torch.zeros(len(nodes), 0))
+
     def check_known(self, knows: KnowsNodes) -> None:
         """Raise unless every edge joins nodes of the table or known ones; to be called first."""
         rule = "in the table of nodes or known"
@@ -138,9 +152,10 @@ class TableDeltas:
             if wrong.any():
                 first = int(wrong.argmax())
                 path, rows = self.places[table]
+                theirs = {v: k for k, v in getattr(path, "names", {}).items()}.get(name, name)
                 raise UnknownNodeError(
                     f"{path}: row {int(rows[first]) + 1} has {values[first].as_py()!r} in column "
-                    f"{name!r}: expected the id of a node that is {rule}"
+                    f"{theirs!r}: expected the id of a node that is {rule}"
                 )
 
     def _strange(self, values: pa.Array, knows: KnowsNodes) -> npt.NDArray[np.bool_]:

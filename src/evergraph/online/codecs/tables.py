@@ -20,6 +20,7 @@ from evergraph.core.targets import target_of
 from evergraph.online.checking import LARGEST_FEATURE
 from evergraph.online.codecs.table_deltas import TableDeltas, among
 from evergraph.online.delta import NodeId
+from evergraph.online.words import features_with_words
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import read_table
@@ -74,6 +75,8 @@ def read_rows(
                     f"has a column {name!r}, but the model was made with targets={kind!r}"
                 )
         untyped = replace(roles, types=False)
+        if not roles.features:
+            columns = None
         noted = noted and columns is None
         rows = read_nodes(
             table, columns, where=where, roles=untyped, most=LARGEST_FEATURE, piece=noted
@@ -144,13 +147,15 @@ def read_deltas(
     elif labels is None:
         labels = pa.nulls(len(table.ids), pa.string())
 
+    features = features_with_words(table.features)
+
     def texts(values: pa.Array | None, table: str) -> Any:
         return None if values is None else np.array(values.to_pylist(), dtype=object)[rows[table]]
 
     return TableDeltas(
         nodes=table.ids.filter(keep),
         labels=labels.filter(keep),
-        features=table.features.features[masks["nodes"]] if table.roles.features else None,
+        features=features[masks["nodes"]] if table.roles.features else None,
         edges=(source.filter(kept), target.filter(kept)),
         forgotten=gone,
         batch=batch,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,7 +45,8 @@ def differing(learner: OnlineLearner) -> Iterator[str]:
     if known is None:
         return
     twin = OnlineLearner.from_parameters(learner.parameters)
-    fresh = twin._begun(known.graph.num_features, related=known.relations is not None)
+    shown: dict[str, Any] = {"related": known.relations is not None, "words": known.word_columns}
+    fresh = twin._begun(known.graph.num_features, **shown)
     yield from _vectors(known, fresh)
     labelled = (known.labels.every != UNLABELLED).nonzero().flatten()
     counts = torch.bincount(known.labels.of(labelled), minlength=len(known.labels.counts_))

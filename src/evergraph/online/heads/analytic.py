@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch import Generator
+from typing import Any
 
 from evergraph.closed_form.views import View
 from evergraph.online.heads.fused import FusedHead, heads, kept_hops
@@ -40,8 +40,6 @@ class AnalyticHead(FusedHead):
     def default_topology(self) -> TopologyEncoder:
         return SGC()
 
-    def begin(
-        self, dims: int, *, topology: TopologyEncoder, generator: Generator, related: bool = False
-    ) -> None:
+    def begin(self, dims: int, *, topology: TopologyEncoder, **others: Any) -> None:
         self.views, self.parsed = (), (View(kept_hops(topology)),)
-        super().begin(dims, topology=topology, generator=generator, related=related)
+        super().begin(dims, topology=topology, **others)

@@ -10,9 +10,11 @@ import torch
 from torch import Generator, Tensor
 
 from evergraph.closed_form.answers import Answers
+from evergraph.closed_form.chance import is_better
 from evergraph.closed_form.engine import ViewEngine
 from evergraph.closed_form.kernel_map import KernelMap, beside_constant, level_of
 from evergraph.closed_form.landmarks import FEW_COLUMNS
+from evergraph.closed_form.own_words import NO_WORDS, WordColumns
 from evergraph.closed_form.relations import WIDTH
 from evergraph.closed_form.shape import SHAPE_WIDTH
 from evergraph.closed_form.view_map import BLOCK_VALUES, Parts, RandomMap
@@ -23,6 +25,7 @@ from evergraph.closed_form.views import (
     RELATION_CODES,
     RELATIONS,
     SHAPE,
+    WORDS,
     View,
     parse_views,
 )
@@ -124,7 +127,7 @@ class FusedHead:
         self.balanced = objective == "balanced"
         self.parsed: tuple[View, ...] = () if views is None else parse_views(views)
         self.engine = ViewEngine(balanced=self.balanced, regularisation=regularisation)
-        self._answers = Answers.none()
+        self._answers, self._words = Answers.none(), NO_WORDS
         self.landmarks = LandmarkNodes()
 
     @property
@@ -150,19 +153,39 @@ class FusedHead:
     def measured(self) -> bool:
         """Whether features are a few columns, whose magnitude matters."""
         few = self._dims // len(self._hops) <= FEW_COLUMNS
+        few &= not (self.word_width and self._words.alone)
         return few and self.shaped and self.basis == "landmarks" and 0 in self._hops
 
+    @property
+    def word_width(self) -> int:
+        """Width of a node's own words, see ``packed_words``; 0 if no view reads them."""
+        reads = self.basis == "landmarks" and any(0 in view.hops for view in self.parsed)
+        return self._words.width if reads else 0
+
     def parts(self, dims: int) -> tuple[int, ...]:
-        """Return the widths of hops, relations, shape and class codes."""
+        """Return the widths of hops, relations, shape, words and class codes."""
         return tuple(self.engine.map.sizes.values())
 
+    @property
+    def exact_parts(self) -> tuple[int, ...]:
+        """Numbers of the parts of which any change counts, whatever the tolerance."""
+        return tuple(number for number, part in enumerate(self.engine.map.sizes) if part == WORDS)
+
     def begin(
-        self, dims: int, *, topology: TopologyEncoder, generator: Generator, related: bool = False
+        self,
+        dims: int,
+        *,
+        topology: TopologyEncoder,
+        generator: Generator,
+        related: bool = False,
+        words: WordColumns = NO_WORDS,
     ) -> None:
         """Draw φ, before the first delta.
 
-        dims: width of embeddings, made by the topology; related: whether there are relations
+        dims: width of embeddings, made by the topology; related: whether there are relations;
+        words: of nodes
         """
+        self._words = words
         self._hops, self._dims, self._related = kept_hops(topology), dims, related
         if self.views is None:
             self.parsed = default_views(self._hops, self.basis, related=related)
@@ -183,6 +206,8 @@ class FusedHead:
             sizes[SHAPE] = SHAPE_WIDTH
             if self.measured:
                 sizes[LENGTH] = 1
+        if self.word_width:
+            sizes[WORDS] = self.word_width
         if self.code_width:
             sizes[CODES] = CODE_HOPS * self.code_width
             if self._related:
@@ -249,7 +274,9 @@ class FusedHead:
     def _stand_on(self, nodes: Tensor, parts: Parts, counts: Tensor, level: float | None) -> None:
         self.landmarks = LandmarkNodes(nodes, counts.clone())
         views = self._views_for(int(counts.sum()))
-        self.engine.begin(KernelMap.of(views, parts, level=level), classes=self.num_classes)
+        alone = self._words.alone
+        features = KernelMap.of(views, parts, level=level, words_alone=alone)
+        self.engine.begin(features, classes=self.num_classes)
         self.engine.weigh_classes(counts)
 
     def _views_for(self, labelled: int) -> tuple[View, ...]:
@@ -281,6 +308,11 @@ class FusedHead:
     def sizes(self) -> Tensor:
         """Return Σ ‖φ_v‖² of every view, for ``Wear``; if it is worn, everything is learned anew."""
         return torch.stack([each.gram_.diagonal().sum() for each in self.engine.sums_])
+
+    @property
+    def better_than_chance(self) -> bool | None:
+        """Whether nodes left out are predicted better than by chance; None if that is not known."""
+        return is_better(self.engine.lead_)
 
     def restart(self) -> None:
         """Empty the sums; nothing else changes."""

@@ -50,6 +50,8 @@ class Status(ShownRecord):
         solved: deltas included in the scores in use; fewer than ``seq`` while recent deltas wait to
             be solved together.
         undirected: whether edges are undirected.
+        better_than_chance: whether labelled nodes, each left out in turn, are predicted better than
+            by chance; None while they are too few to tell.
     """
 
     seq: int
@@ -66,6 +68,7 @@ class Status(ShownRecord):
     relations: bool = False
     solved: int = 0
     undirected: bool = True
+    better_than_chance: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ class LiveParts(NamedTuple):
     embeddings: LiveEmbeddings
     relations: LiveRelations | None
     shape_width: int  # of degree and feature length, after relations; 0 without these
+    word_width: int  # of words, after these; 0 without
     classes: IdTable | TargetTable  # targets that were met, which are only ever added
     target: Target
 
@@ -108,6 +112,10 @@ class LiveParts(NamedTuple):
         return tuple(None if key is None else self.target.cell(key) for key in self.known(nodes))
 
 
+CHANCE = (
+    "labelled nodes, each left out in turn, are not predicted better than by chance: neither their "
+    "features nor their neighbours seem to tell what is asked"
+)
 CLASSES_SHOWN = 10  # classes in the confusion matrix
 NODES_PER_PART = 64  # of an answer; so few cost less looked up one by one than by torch
 
