@@ -76,7 +76,7 @@ def test_lines_that_are_known_can_be_skipped(piped):
 
 def test_what_a_stream_is_not(piped, call):
     _, err = piped(LINES, "--nodes", "nodes.csv", expect=2)
-    assert err.startswith("error: a stream must be - without tables")
+    assert err.startswith("error: tables are given by --nodes and --edges")
     _, err = piped(LINES, "--every", "soon", expect=2)
     assert err == "error: --every must be a time such as 2s, 500ms or 1m, not 'soon'\n"
     with pytest.raises(ConfigurationError):

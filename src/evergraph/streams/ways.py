@@ -319,7 +319,11 @@ def order_classes(
     classes = arrange_classes(sizes, order=order, min_size=min_size, seed=seed, names=names)
     tasks = group_classes(classes, per_task)
     if last := classes[sum(map(len, tasks)) :]:
-        logger.info("%s is left out: it comes last, and a task needs two", called(last, names))
+        logger.info(
+            "%s is left out: it comes last, and a task has %d classes (classes_per_task)",
+            called(last, names),
+            per_task,
+        )
     if not tasks:
         found = "1 class has" if len(classes) == 1 else f"{len(classes)} classes have"
         raise DataError(

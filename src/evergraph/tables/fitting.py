@@ -36,6 +36,10 @@ _AS_NAMES = {"category": "read as a category", "text": "read as text", "id": "le
 _LEFT_OUT = {"id": "looks like an id", "empty": "the first rows have no value"}
 _MISREAD = {  # what texts look like, and how to write them
     r"[-+]?\d*,\d+": ("numbers with a decimal comma, such as", "write 3.5, or give --decimal ,"),
+    r"[$€£]\s?\d[\d.,' ]*|\d[\d.,' ]*\s?[%$€£]|\d{1,3}([' ]\d{3})+": (
+        "numbers with a sign, such as",
+        "write 3500",
+    ),
     r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)": ("dates such as", "write them as 2024-12-31"),
 }
 

@@ -172,13 +172,14 @@ def meant_as_label(columns: Iterable[str]) -> list[str]:
 
 
 def say_unlabelled(where: object, columns: Iterable[str]) -> None:
-    """Warn that a first table has no labels and name columns that may be meant as such."""
+    """Say that a first table has no labels, and name columns that may be meant as such."""
+    named = "another column is named by label= (--label)"
     if meant := meant_as_label(columns):
-        say(
-            where,
-            f"has no column 'label', so no node has a label: if {' or '.join(map(repr, meant))} "
-            f"holds labels, give --label {meant[0]}; it is read as a feature",
+        named = (
+            f"if {' or '.join(map(repr, meant))} holds labels, give label={meant[0]!r} (--label "
+            f"{meant[0]}); it is read as a feature"
         )
+    say(where, f"has no column 'label', so no node has a label: {named}")
 
 
 def alike(new: Iterable[object], known: Iterable[object] = ()) -> Iterator[str]:

@@ -68,14 +68,16 @@ class CsvTable:
     """
 
     path: Path  # path of the file
-    delimiter: str = ","  # a single character between columns; ``tab`` and ``\\t`` are a tab
+    # a single character between columns; ``tab`` and ``\\t`` are a tab, as is a comma in a .tsv
+    delimiter: str = ","
     # ``.`` or ``,``; with ``,`` a value such as 3,5 is a number in every column except ids, labels
     # and times
     decimal: str = "."
     encoding: str = "utf-8"  # any that Python knows, such as ``latin-1``
 
     def __post_init__(self) -> None:
-        if self.delimiter in ("tab", "\\t"):
+        tabs = self.delimiter == "," and self.path.name.endswith((".tsv", ".tsv.gz"))
+        if tabs or self.delimiter in ("tab", "\\t"):
             object.__setattr__(self, "delimiter", "\t")
         if len(self.delimiter) != 1 or not self.delimiter.isascii():
             said = f"delimiter must be one ASCII character, not {self.delimiter!r}"
