@@ -16,7 +16,7 @@ from evergraph.closed_form.leave_one_out import (
     left_out,
     left_out_errors,
 )
-from evergraph.closed_form.penalty_path import LADDER, PenaltyPath
+from evergraph.closed_form.penalty_path import LADDER, PenaltyPath, nearly_best
 from evergraph.closed_form.ridge import RidgeProblem
 from evergraph.closed_form.value_engine import ValueEngine
 from evergraph.closed_form.view_map import RandomMap
@@ -145,6 +145,23 @@ def test_noisy_labels_ask_for_a_larger_penalty_than_clean_ones():
             choose_penalty(statistics, sample, ladder) / RidgeProblem.of(statistics).scale()
         )
     assert chosen[1] >= 10 * chosen[0]
+
+
+def test_where_features_are_weak_the_least_error_decides_without_a_tolerance():
+    """All errors are within 2 % or so, where the least penalty is far from the best."""
+    generator = torch.Generator().manual_seed(1)
+    labels = torch.arange(200) % 20 == 0
+    rows = torch.randn(200, 6, generator=generator).double() + 0.4 * labels[:, None]
+    labels, weights = labels.long(), torch.ones(200)
+    sample = Sample(rows, labels, weights.double(), torch.full((200,), -1))
+    statistics = counted(rows, labels, weights)
+    problem = RidgeProblem.of(statistics)
+    ladder = [problem.scale() * value for value in LADDER]
+    path = PenaltyPath.of(problem.matrix())
+    errors = left_out_errors(path, problem, sample, statistics.mass_, ladder, balanced=True)
+    best = ladder[errors.index(min(errors))]
+    assert choose_penalty(statistics, sample, ladder) == best
+    assert nearly_best(ladder, errors) < best
 
 
 def test_a_penalty_is_relative_to_the_mean_of_a_diagonal():

@@ -147,19 +147,6 @@ def test_what_has_certainly_not_moved_is_skipped_without_any_effect(name, monkey
 
 
 @pytest.mark.skipif(not find_spec("numba"), reason="numba is not at hand")
-def test_few_columns_have_a_length_whether_or_not_code_is_compiled(monkeypatch):
-    found = []
-    for is_compiled in (False, True):
-        monkeypatch.setattr(neighbour_lists, "is_compiled", lambda _, here=is_compiled: here)
-        learner = OnlineLearner(head=FusedHead(width=16), tolerance=0.2)
-        for delta in deltas(1, 6):
-            learner.apply(delta)
-        assert learner.head.measured
-        found.append(learner.predict_proba(range(18))[1])
-    torch.testing.assert_close(*found, atol=1e-3, rtol=0)
-
-
-@pytest.mark.skipif(not find_spec("numba"), reason="numba is not at hand")
 def test_features_are_compared_only_where_some_were_updated(monkeypatch):
     counted = Counted((2, 2), tolerance=0.1)
     counted.put(torch.tensor([0]), torch.tensor([[1.0, 0.0, 1.0, 0.0]]))

@@ -74,6 +74,9 @@ def test_an_explanation_adds_up_with_words():
     assert np.allclose(told_of.rest, [offsets[name] for name in told_of.classes], atol=1e-4)
     own = next(voice for voice in told_of.voices if voice.node == KNOWN)
     assert max(map(abs, own.says)) > 0.1
+    assert told_of.columns is not None
+    assert told_of.columns[0].column == "words"
+    assert np.allclose(told_of.columns[0].says, own.says, atol=0.2)
 
 
 def test_other_words_are_counted_again_whatever_the_tolerance():

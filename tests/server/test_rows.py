@@ -80,7 +80,7 @@ def test_rows_and_features_do_not_mix(serve, first):
     assert "not both" in client.post("/v1/deltas", json=both).json()["error"]
     assert (
         "no usable column"
-        in (client.post("/v1/deltas", json={"rows": [{"id": "a"}]}).json()["error"])
+        in (client.post("/v1/deltas", json={"rows": [{"id": "a", "f": None}]}).json()["error"])
     )
     assert client.get("/v1/columns").json() == {"columns": [], "scheme": None}
     client.post("/v1/deltas", json=first)

@@ -169,7 +169,8 @@ class Knowledge:
             codes=self.codes,
             embeddings=self.embeddings,
             relations=self.relations,
-            own_width=sum(part.dims for part in (self.shape, self.words) if part is not None),
+            shape_width=0 if self.shape is None else self.shape.dims,
+            word_width=self.word_columns.width,
             classes=self.classes,
             target=self.head.target,
         )

@@ -203,7 +203,8 @@ class LineStream:
     def _flush(self) -> None:
         lines, self._batch = self._batch.lines, LineBatch()
         named = _named(lines)
-        if isinstance(self.columns, Columns) and named:  # fit how columns are read, and keep it
+        if isinstance(self.columns, Columns) and any(line.columns for line in named):
+            # Fit how columns are read, and keep it.
             labels, table = [line.label for line in named], table_of_lines(named)
             if all(label is None for label in labels):
                 say_unlabelled("lines", table.column_names)

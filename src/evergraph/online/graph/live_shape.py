@@ -46,6 +46,6 @@ class LiveShape(KeptArrays):
         """Return the shapes of some nodes.  int64 [n] -> float32 [n, dims]"""
         return self._rows.tensor[nodes]
 
-    def stored(self) -> list[StoredPart] | None:
-        """Return all shapes without copying; None with lengths, which are a part of their own."""
-        return None if self.dims > SHAPE_WIDTH else [StoredPart(self._rows.array)]
+    def stored(self) -> list[StoredPart]:
+        """Return all shapes without copying."""
+        return [StoredPart(self._rows.array)]

@@ -97,7 +97,8 @@ class LiveParts(NamedTuple):
     codes: LiveCodes | None
     embeddings: LiveEmbeddings
     relations: LiveRelations | None
-    own_width: int  # of degree, feature length and words, after relations; 0 without these
+    shape_width: int  # of degree and feature length, after relations; 0 without these
+    word_width: int  # of words, after these; 0 without
     classes: IdTable | TargetTable  # targets that were met, which are only ever added
     target: Target
 
