@@ -200,7 +200,8 @@ def test_a_graph_without_features_grows_and_takes_none_later(call, narrow_heads)
     nodes, edges = tables("no features")
     nodes.to_csv("nodes.csv", index=False)
     edges.to_csv("edges.csv", index=False)
-    call("ingest", "learner", "--edges", "edges.csv")  # the nodes are those of the edges
+    out, err = call("ingest", "learner", "--edges", "edges.csv")  # the nodes are those of the edges
+    assert "edges.csv: there are no features: a column of ones is used" in err
     assert "4 labels added" in call("ingest", "learner", "--nodes", "nodes.csv")[0]
     Path("nodes.csv").write_text("id,label\na,x\ng,y\n")
     Path("edges.csv").write_text("source,target\ng,f\n")

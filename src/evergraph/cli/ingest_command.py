@@ -263,6 +263,10 @@ def _of_featureless(
     width = learner.status()["features"]
     if deltas.features is not None or (width and (width > 1 or columns is not None)):
         return deltas
+    from evergraph.online.checking import FEATURELESS
+
+    if not width:
+        say(deltas.places["nodes"][0] or deltas.places["edges"][0], FEATURELESS)
     return deltas.of_featureless(learner.knows_nodes)
 
 

@@ -40,9 +40,8 @@ DOWNLOADS = "downloads"  # folder in the cache for unfinished downloads
 TIMEOUT = 30.0  # seconds without a byte
 MAKE_ROOM = "free some space, or set EVERGRAPH_CACHE to a folder on another disk"
 _BLOCK = 1 << 18  # bytes written at a time
-_SECONDS_BETWEEN_LINES = 10.0  # seconds between lines of progress
+_SECONDS_BETWEEN_LINES = 10.0  # of progress
 _SUM_AND_NAME = re.compile(r"([0-9a-fA-F]{64})[ \t]+\*?(.+)")
-
 # Exceptions of the publishers' readers if the network or a raw file fails.
 FAILURES = (
     OSError,  # also URLError, timeouts, TLS, a full disk

@@ -16,6 +16,7 @@ from evergraph.datasets.adapters import holds_graph, named_graph
 from evergraph.graphs.pyg import is_hetero
 from evergraph.graphs.repeats import say_repeated
 from evergraph.online import conversion
+from evergraph.online.checking import FEATURELESS
 from evergraph.online.codecs.tables import read_rows
 from evergraph.online.conversion import is_numbered, read_frame
 from evergraph.online.delta import Delta, NodeId, NodeTarget
@@ -96,6 +97,8 @@ class AdditionReader:
             raise ConfigurationError("ids are for a Data object: give nodes alone")
         else:
             delta, scheme = self._of_columns(given)
+        if len(delta.nodes) and not delta.features.shape[1] and self.learner.knowledge is None:
+            say("nodes", FEATURELESS)
         return delta, scheme
 
     def rows(

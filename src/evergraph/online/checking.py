@@ -24,7 +24,6 @@ from evergraph.core.errors import (
     UnknownEdgeError,
     UnknownNodeError,
 )
-from evergraph.core.notices import say_once
 from evergraph.core.targets import OneClass, Target
 from evergraph.graphs.repeats import edge_names
 from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE
@@ -67,9 +66,7 @@ def with_ones(delta: Delta, graph: GrowingGraph | None) -> Delta:
     count, features = len(delta.nodes), delta.features
     if not count or features.dim() != 2 or features.shape[1] or len(features) not in (0, count):
         return delta
-    if graph is None:
-        say_once("nodes", FEATURELESS)  # though a delta may be checked twice
-    elif not graph.is_featureless:
+    if graph is not None and not graph.is_featureless:
         raise DataError(
             f"features must be given for {count} new nodes, {graph.num_features} a node"
         )
