@@ -74,8 +74,7 @@ def tables(options: Options) -> list[Table]:
 def draw(measured: Mapping[tuple[str, str], Sequence[Cell]]) -> None:
     """Draw accuracy over the bytes kept, a panel for each graph."""
     names = list(dict.fromkeys(name for name, _ in measured))
-    settings = {"svg.hashsalt": "memory", "svg.fonttype": "none", "font.size": 8}
-    with pyplot.rc_context(settings):
+    with pyplot.rc_context({"svg.hashsalt": "memory", "svg.fonttype": "none", "font.size": 8}):
         figure, panels = pyplot.subplots(1, len(names), figsize=(7.5, 2.4), layout="constrained")
         for panel, name in zip(panels, names, strict=True):
             for method in METHODS:

@@ -103,7 +103,7 @@ def test_failures_and_searches_are_told_and_the_exit_code_is_1(tmp_path, call):
     assert "lr=0.2" in out
     assert out.count("chosen") == 2  # the column's name, and one of the two
     assert "the search stopped at lr=0.1: broken.npz: is not a complete .npz file" in out
-    assert "note: class 6 is left out: it comes last, and a task needs two" in err
+    assert "note: class 6 is left out: it comes last, and a task has 2 classes" in err
     assert err.endswith("1 of 2 runs failed: --resume --out runs/bench-mine retries them\n")
     told, _ = call("bench", "mine.toml", "--resume", "--json", expect=1)
     first, second = json.loads(told)["rows"]

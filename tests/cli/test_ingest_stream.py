@@ -56,7 +56,7 @@ def test_all_is_written_in_blocks(piped, call, monkeypatch):
     pq = pytest.importorskip("pyarrow.parquet")
     lines = [{"node": i, "features": [i % 2, 1], "label": i % 2} for i in range(7)]
     piped("".join(json.dumps(line) + "\n" for line in lines))
-    monkeypatch.setattr("evergraph.cli.asking_commands.AT_ONCE", 3)
+    monkeypatch.setattr("evergraph.cli.asking_commands.IDS_PER_QUESTION", 3)
     call("predict", "learner", "--all", "--out", "all.parquet")
     table = pq.read_table("all.parquet")
     assert pq.ParquetFile("all.parquet").num_row_groups == 3
@@ -76,7 +76,7 @@ def test_lines_that_are_known_can_be_skipped(piped):
 
 def test_what_a_stream_is_not(piped, call):
     _, err = piped(LINES, "--nodes", "nodes.csv", expect=2)
-    assert err.startswith("error: a stream must be - without tables")
+    assert err.startswith("error: tables are given by --nodes and --edges")
     _, err = piped(LINES, "--every", "soon", expect=2)
     assert err == "error: --every must be a time such as 2s, 500ms or 1m, not 'soon'\n"
     with pytest.raises(ConfigurationError):

@@ -150,7 +150,10 @@ def test_what_a_run_logs_is_handed_on(tmp_path):
     }
     ending = learn(job_of(RunConfig.of(values), tmp_path / "out"), 0)
     assert ending.failure is None
-    assert "class 6 is left out: it comes last, and a task needs two" in ending.notes
+    assert (
+        "class 6 is left out: it comes last, and a task has 2 classes (classes_per_task)"
+        in ending.notes
+    )
 
 
 def test_several_processes_may_claim_a_folder_at_once(tmp_path):

@@ -80,7 +80,7 @@ def test_rows_and_features_do_not_mix(serve, first):
     assert "not both" in client.post("/v1/deltas", json=both).json()["error"]
     assert (
         "no usable column"
-        in (client.post("/v1/deltas", json={"rows": [{"id": "a"}]}).json()["error"])
+        in (client.post("/v1/deltas", json={"rows": [{"id": "a", "f": None}]}).json()["error"])
     )
     assert client.get("/v1/columns").json() == {"columns": [], "scheme": None}
     client.post("/v1/deltas", json=first)
@@ -253,6 +253,15 @@ def test_a_service_takes_the_names_and_kinds_of_a_first_body_as_parameters(kind,
     assert kinds == {"age": "number", "town": "category", "code": "category"}
     assert client.get("/v1/status").json()["names"] == ["gold", "blue"]
     assert client.get("/v1/status").json()["edges"] == 2
+    row = {"customer_id": "eve", "segment": None, "age": 45.0, "town": "u", "code": "2"}
+    asked = client.post(
+        "/v1/predictions",
+        params={"id": "customer_id", "label": "segment"},
+        json={"rows": [row], "edges": [["eve", "ann"]]},
+    )
+    assert [each["id"] for each in asked.json()["predictions"]] == ["eve"]
+    unnamed = client.post("/v1/predictions", json={"rows": [row]})
+    assert "is it id='customer_id'?" in unnamed.json()["error"]
     wrong = client.post("/v1/upsert", params={"columns": '{"age": "text"}'}, **body)
     assert wrong.status_code == 422
     for params, said in (

@@ -20,7 +20,7 @@ from evergraph.online.view import NODES_PER_PART, Answer, Page
 from evergraph.server.http import CALLER, RefusedError
 from evergraph.server.routes import after_in
 from evergraph.server.schema import to_json
-from evergraph.server.workers import AT_ONCE, STEP_SECONDS, Pool, PredictionBatches, Writer
+from evergraph.server.workers import NODES_AT_ONCE, STEP_SECONDS, Pool, PredictionBatches, Writer
 from stand_in import delta, opened
 
 
@@ -310,14 +310,14 @@ def test_what_waits_is_answered_in_one_call_and_each_gets_its_part():
     assert (told[0].predictions, told[2].predictions) == (("a",), ("b",))
     assert isinstance(told[1], UnknownNodeError)
     calls.clear()
-    asked_at_once([["a"] * 6] * 3 + [["b"] * AT_ONCE], calls)
-    assert calls == [12, 6, AT_ONCE]  # a call is of bounded size
+    asked_at_once([["a"] * 6] * 3 + [["b"] * NODES_AT_ONCE], calls)
+    assert calls == [12, 6, NODES_AT_ONCE]  # a call is of bounded size
     calls.clear()
     (told,) = asked_at_once([["a"], ["b"]], calls, gone=0)  # who asked and went is passed over
     assert (told.predictions, calls) == (("b",), [1])
 
 
-@pytest.mark.parametrize("count", [1, AT_ONCE, AT_ONCE + 1, NODES_PER_PART + 1, 300])
+@pytest.mark.parametrize("count", [1, NODES_AT_ONCE, NODES_AT_ONCE + 1, NODES_PER_PART + 1, 300])
 def test_few_and_many_are_told_the_same(lasting, count):
     ids = (["a", "c", 1, 3] * count)[:count]
     told = lasting.post("/v1/predictions", json={"ids": ids, "all": True}).json()

@@ -179,13 +179,18 @@ def test_other_names_are_hinted_at_by_the_options_that_give_them(people, call):
 @pytest.mark.parametrize(
     ("columns", "needed", "hint"),
     [
-        ({"a": [1, 2], "b": [3, 3]}, "id", "; is it --id a?"),  # all its values differ
+        ({"a": [1, 2], "b": [3, 3]}, "id", "; is it id='a'?"),  # all its values differ
         ({"size": [1.5, 2.5]}, "id", ""),  # measured
         ({"who": ["x", "x"]}, "id", ""),
-        ({"id": [1], "Class": ["x"]}, "label", "; is it --label Class?"),
-        ({"id": [*range(8)], "kind": ["x", "y"] * 4}, "label", "; is it --label kind?"),
-        ({"n": [1], "from_id": [1], "to_id": [2]}, "source", "--source from_id --target to_id?"),
-        ({"source": [1], "whom": [2]}, "target", "; is it --target whom?"),
+        (
+            {"customer": [*range(8)], "age": [3] * 8, "kind": ["x", "y"] * 4},
+            "id",
+            "; are they id='customer', label='kind'?",
+        ),
+        ({"id": [1], "Class": ["x"]}, "label", "; is it label='Class'?"),
+        ({"id": [*range(8)], "kind": ["x", "y"] * 4}, "label", "; is it label='kind'?"),
+        ({"n": [1], "from_id": [1], "to_id": [2]}, "source", "source='from_id', target='to_id'?"),
+        ({"source": [1], "whom": [2]}, "target", "; is it target='whom'?"),
         ({"id;label": [1]}, "id", "; is it written with --delimiter ';'?"),
     ],
 )
@@ -242,7 +247,7 @@ def test_a_classifier_takes_the_names_as_keywords(convert):
     assert model.classes_.tolist() == ["gold", "blue"]
     assert (model.status().nodes, model.status().edges) == (4, 2)
     assert [row["column"] for row in model.reading_] == ["age"]
-    with pytest.raises(DataError, match="is it --id customer_id"):
+    with pytest.raises(DataError, match="is it id='customer_id'"):
         model.partial_fit(nodes)
     numbers = eg.ContinualNodeClassifier(width=16, targets="numbers")
     numbers.partial_fit(convert(NODES.drop(columns="id")), id="customer_id", label="age")

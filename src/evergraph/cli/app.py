@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -72,6 +73,17 @@ def refusal(error: Any) -> str:
     return f"{said[:1].lower()}{said[1:]}; {where} --help shows the usage"
 
 
+def in_options(message: str) -> str:
+    """Return a message with the arguments of Python that it proposes as options.
+
+    >>> in_options("n.csv: has no column 'id': it has no, kind; are they id='no', label='kind'?")
+    "n.csv: has no column 'id': it has no, kind; are they --id no --label kind?"
+    """
+    said, asks, named = message.rpartition("; is it " if "; is it " in message else "; are they ")
+    named = re.sub(r"\b(id|label|source|target|weight)='([^']*)'(?:, )?", r"--\1 \2 ", named)
+    return f"{said}{asks}{named.replace(' ?', '?')}"
+
+
 def extra_arguments(command: str, extra: Sequence[str]) -> ConfigurationError:
     """Return the error for arguments that a command does not take; ``run`` takes options alone."""
     word, further, hint = extra[0], "further ", ""
@@ -86,6 +98,8 @@ def extra_arguments(command: str, extra: Sequence[str]) -> ConfigurationError:
         elif declared_parts("methods", "methods").keys() & set(word.split(",")):
             option = "--method"
         further, hint = "", f"did you mean {option} {word}? "
+    elif command in ("ingest", "evaluate") and word.endswith(TABLES):
+        hint = "tables are given by --nodes and --edges: "
     return ConfigurationError(
         f"{command} takes no {further}argument {word!r}: "
         f"{hint}evergraph {command} --help lists all options"
@@ -119,6 +133,23 @@ COMMANDS = {
 }
 
 
+TABLES = (".csv", ".csv.gz", ".tsv", ".parquet")
+# Words that people try first.
+MEANT = {
+    "learn": "ingest",
+    "fit": "ingest",
+    "train": "run",
+    "add": "ingest",
+    "test": "evaluate",
+    "score": "evaluate",
+    "classify": "predict",
+    "show": "info",
+    "describe": "info",
+    "delete": "ingest --forget",
+    "forget": "ingest --forget",
+}
+
+
 class Commands(TyperGroup):
     """Group that imports only the command being called.
 
@@ -139,6 +170,9 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that was typed; the error for a wrong name suggests the nearest."""
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            if meant := MEANT.get(args[0]):
+                said = f"unknown command {args[0]!r}: did you mean 'evergraph {meant}'?"
+                raise ConfigurationError(said)
             raise UnknownNameError("command", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
@@ -206,7 +240,7 @@ def main() -> None:
     try:
         code = app(prog_name="evergraph", standalone_mode=False)
     except EvergraphError as error:
-        say(f"error: {error}", err=True)
+        say(f"error: {in_options(str(error))}", err=True)
         if isinstance(error, ClusterError):  # Ray would take minutes to shut down
             _forget_output()
             os._exit(EXIT_CODE)

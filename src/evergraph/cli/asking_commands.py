@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evergraph.cli import options
-from evergraph.cli.inputs import TableOptions, read_ids, with_shared_options
+from evergraph.cli.inputs import TableOptions, is_pipe, read_ids, with_shared_options
 from evergraph.cli.learner_target import Target, opened
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from evergraph.online.delta import Delta
     from evergraph.tables.sources import Source
 
-AT_ONCE = 1_000  # ids in one question
+IDS_PER_QUESTION = 1_000  # ids in one question
 MOST_SHARES = 500_000  # probabilities in one answer
 SHARE = "probability"
 SUFFIXES = (".csv", ".parquet")
 Rows = Sequence[dict[str, Any]]  # predictions as the service returns them
-SHOWN = 3  # classes shown in a table
-PARTS = ("id", "known", "classes", "probabilities", "scores", "voices", "others", "rest", "columns")
+MAX_CLASSES_SHOWN = 3  # classes shown in a table
+SCORES = ("id", "known", "classes", "probabilities", "scores")
+PARTS = (*SCORES, "voices", "others", "rest", "columns", "values")
 COLUMNS = ("id", "gain", "reach", "uncertainty", "first", "second")
 
 
@@ -63,7 +64,8 @@ def predict_command(
     if out is not None and out.suffix not in SUFFIXES:
         raise ConfigurationError(f"--out must end in {' or '.join(SUFFIXES)}, not {out.name!r}")
     if [ids is not None, everything, dry].count(True) != 1:
-        raise ConfigurationError("predict needs one of a file of ids, --all and --dry")
+        given = "; new nodes, with --nodes, need --dry" if nodes is not None and not dry else ""
+        raise ConfigurationError(f"predict needs one of a file of ids, --all and --dry{given}")
     if dry != (nodes is not None) or (edges is not None and not dry):
         raise ConfigurationError(
             "--dry, --nodes and --edges belong together: --dry --nodes new.csv, perhaps with "
@@ -71,8 +73,15 @@ def predict_command(
         )
     if not dry and written != TableOptions():
         raise ConfigurationError("options of tables, such as --id, need --dry and --nodes")
-    wanted = None if ids is None else read_ids(ids, integers=integers)
-    with _asked(target, token_file, ca, plugins) as learner:
+    wanted = None
+    if ids is not None:
+        if not is_pipe(ids) and not Path(ids).exists():
+            raise DataError(
+                f"{ids}: no such file of ids; a single node: echo {ids} | evergraph predict "
+                f"{target} -, or evergraph explain {target} {ids}"
+            )
+        wanted = read_ids(ids, integers=integers)
+    with _asked(target, token_file, ca, plugins, new=False) as learner:
         names = _names(learner) if every_class else ()
         known: Sequence[str | int]
         blocks: Iterable[Rows]
@@ -81,13 +90,14 @@ def predict_command(
             known, blocks = delta.nodes, [learner.ask(delta, every_class=every_class)]
         else:
             known = learner.every_id() if wanted is None else wanted
-            step = max(min(AT_ONCE, MOST_SHARES // max(len(names), 1)), 1)
+            step = max(min(IDS_PER_QUESTION, MOST_SHARES // max(len(names), 1)), 1)
             more = {"every_class": every_class, "known": True}
             starts = range(0, len(known), step)
             blocks = (learner.predict(known[at : at + step], **more) for at in starts)
             if wanted is not None:
                 blocks = list(blocks)  # nothing is written if any id is unknown
-        blocks = blocks or [[]]
+            if not known:
+                blocks = [[]]  # the header alone
         if out is not None and out.suffix == ".parquet":
             _write_parquet(out, blocks, known, learner.classes(), names)
             return
@@ -218,13 +228,18 @@ def _write_parquet(
             writer.write_table(found)
 
 
+@with_shared_options
 def explain_command(
     target: options.LearnerTarget,
     node: str = argument("The id of a node."),
+    nodes: str | None = option(
+        "A .csv or .parquet of nodes, whose categories and words are then named (default: none)."
+    ),
     count: int = option(
         "How many nodes to list, largest contribution first.", "-n", "--count", default=10, min=1
     ),
     integer: bool = flag("--integer", "The id is an integer, even if a text id reads the same."),
+    written: TableOptions = TableOptions(),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
     as_json: options.AsJson = False,
@@ -232,15 +247,22 @@ def explain_command(
     """Show how much each nearby node, and each column of the table, adds to the scores.
 
     The last line for nodes is the sum of the lines above it: the scores. Their softmax over all
-    classes gives the probabilities. Columns count the node's own values and those around it.
+    classes gives the probabilities. Columns count the node's own values and those around it. A
+    learner keeps no names of categories and words: --nodes names those of its table.
     """
+    more = {}
+    if nodes is not None:
+        if "://" in target:
+            raise ConfigurationError(f"--nodes of explain needs a learner's folder, not {target}")
+        more["table"] = written.tables(nodes, None)[0]
     with _asked(target, token_file, ca, new=False) as learner:
-        found = learner.explain(node, integer=integer, limit=count)
+        found = learner.explain(node, integer=integer, limit=count, **more)
     found = {name: found[name] for name in PARTS if name in found}
     if as_json:
         print_json(found)
         return
-    known = "" if found.get("known") is None else f"; it is labelled {found['known']}"
+    named = "it is labelled" if found["classes"] else "its known value is"
+    known = "" if found.get("known") is None else f"; {named} {found['known']}"
     if found["classes"]:
         share = 100 * found["probabilities"][0]
         say(f"{found['id']}: {found['classes'][0]} with a probability of {share:.1f} %{known}")
@@ -249,13 +271,16 @@ def explain_command(
     if found.get("voices") is None:
         say("with this learner's topology and head, scores are not a sum over nodes")
         return
-    columns = [str(name) for name in found["classes"][:SHOWN]] or ["number"]
+    columns = [str(name) for name in found["classes"][:MAX_CLASSES_SHOWN]] or ["number"]
     coded = any(voice.get("by_label") for voice in found["voices"])
     by_label = [f"{columns[0]}, for its label"] if coded else []
     print_table(("node", "label", *columns, *by_label), _rows(found, coded=coded))
     if found.get("columns"):
         rows = [[one["column"], *_numbers(one["says"])] for one in found["columns"]]
         print_table(("column", *columns), rows)
+    if found.get("values"):
+        rows = [[one["column"], one["value"], *_numbers(one["says"])] for one in found["values"]]
+        print_table(("column", "value", *columns), rows)
 
 
 def _rows(found: dict[str, Any], *, coded: bool) -> list[list[str]]:
@@ -275,7 +300,7 @@ def _rows(found: dict[str, Any], *, coded: bool) -> list[list[str]]:
     return rows + [[name, "", *_numbers(found[part]), *[""] * coded] for name, part in sums]
 
 
-def _numbers(values: Sequence[float], most: int = SHOWN) -> list[str]:
+def _numbers(values: Sequence[float], most: int = MAX_CLASSES_SHOWN) -> list[str]:
     return [f"{round(value, 3) + 0.0:.3f}" for value in values[:most]]  # no sign before zero
 
 
@@ -296,7 +321,7 @@ def suggest_command(
     """
     if out is not None and out.suffix != ".csv":
         raise ConfigurationError(f"--out must end in .csv, not {out.name!r}")
-    with _asked(target, token_file, ca, plugins) as learner:
+    with _asked(target, token_file, ca, plugins, new=False) as learner:
         found = learner.suggest(count)
     if out is not None:
         with _csv_writer(out) as writer:

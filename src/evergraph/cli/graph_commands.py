@@ -294,7 +294,8 @@ def info_command(
         print_json(facts)
         return
     sizes = facts.pop("class_sizes")
-    print_table(("fact", "value"), [(name, _cell(value)) for name, value in facts.items()])
+    told = [(name.replace("_", " "), _cell(value)) for name, value in facts.items()]
+    print_table(("fact", "value"), told)
     rows = [(label, f"{size:,}") for label, size in sizes.items()]
     print_table(("target" if "targets" in facts else "class", "nodes"), rows)
 

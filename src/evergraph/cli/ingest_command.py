@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from evergraph.cli.learner_target import Target
+    from evergraph.online.codecs.table_deltas import TableDeltas
     from evergraph.tables import Columns, Scheme
     from evergraph.tables.sources import Source
 
@@ -121,8 +122,8 @@ def ingest_command(
         stream, nodes = None, "-"
     if stream is not None:
         if stream != "-" or sync or any(given is not None for given in (nodes, edges, forget)):
-            said = f"a stream must be - without tables, not {stream!r} with other inputs"
-            raise ConfigurationError(said)
+            said = "tables are given by --nodes and --edges, and a stream by - alone"
+            raise ConfigurationError(f"{said}, not {stream!r}")
         way: dict[str, Any] = {"batch": batch, "every": seconds_of(every), "prefix": key_prefix}
         load_plugins(plugins)
         names = written.names
@@ -255,6 +256,20 @@ def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 'es' if what.endswith('s') else 's'}"
 
 
+def _of_featureless(
+    deltas: TableDeltas, learner: Target, columns: Columns | Scheme | None
+) -> TableDeltas:
+    """Return the deltas as they are, or of nodes without features if the learner has no others."""
+    width = learner.status()["features"]
+    if deltas.features is not None or (width and (width > 1 or columns is not None)):
+        return deltas
+    from evergraph.online.checking import FEATURELESS
+
+    if not width:
+        say(deltas.places["nodes"][0] or deltas.places["edges"][0], FEATURELESS)
+    return deltas.of_featureless(learner.knows_nodes)
+
+
 def _ingest(
     receiver: _Receiver,
     tables: tuple[Source | None, Source | None],
@@ -284,6 +299,7 @@ def _ingest(
     with receiver.opened(deltas.kind) as learner, StageProgress({"ingest": "deltas"}) as progress:
         if not learner.status()["relations"]:
             deltas = deltas.without_relations()
+        deltas = _of_featureless(deltas, learner, columns)
         if emptying is not None and tables[0] is not None:
             deltas = deltas.without_others(learner.every_id(), emptying=emptying)
         if emptying is not None and tables[1] is not None:

@@ -67,8 +67,8 @@ Repeated = Annotated[
         "(default: last)."
     ),
 ]
-TICK = 0.1  # seconds to wait for a line before None is yielded
-LONGEST = 1 << 26  # bytes of a line
+SECONDS_PER_WAIT = 0.1  # seconds to wait for a line before None is yielded
+MAX_LINE_BYTES = 1 << 26  # bytes of a line
 _UNITS = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0}
 
 
@@ -262,7 +262,7 @@ def arriving_lines() -> Iterator[bytes | None]:
         return
     rest = b""
     while True:
-        ready, _, _ = select.select([place], [], [], TICK)
+        ready, _, _ = select.select([place], [], [], SECONDS_PER_WAIT)
         if not ready:
             yield None
             continue
@@ -271,7 +271,7 @@ def arriving_lines() -> Iterator[bytes | None]:
             break
         *whole, rest = (rest + found).split(b"\n")
         yield from whole
-        if len(rest) > LONGEST:
-            raise DataError(f"a line of standard input has more than {LONGEST:,} bytes")
+        if len(rest) > MAX_LINE_BYTES:
+            raise DataError(f"a line of standard input has more than {MAX_LINE_BYTES:,} bytes")
     if rest:
         yield rest

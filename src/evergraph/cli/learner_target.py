@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from evergraph.server.auth import Scope
     from evergraph.server.client import Client
     from evergraph.tables import Scheme
+    from evergraph.tables.sources import Source
 
 FORMAT_FILE = "evergraph-learner.json"  # of ``folder.markers``, which imports torch
 # Both have the methods that the commands call.
@@ -123,18 +124,30 @@ class _InFolder:
 
         return [to_json(found) for found in self._folder.learner.suggest(n)]
 
-    def explain(self, node: str, *, integer: bool, limit: int) -> dict[str, Any]:
+    def explain(
+        self, node: str, *, integer: bool, limit: int, table: Source | None = None
+    ) -> dict[str, Any]:
         from evergraph.server.schema import CLASSES, to_json
+        from evergraph.tables.chunks import read_table
+        from evergraph.tables.columns import as_whole, ids
+        from evergraph.tables.nodes import texts_of
+        from evergraph.tables.sources import naming
 
         learner, name = self._folder.learner, cast("NodeId", node)
         if integer or not learner.knows_nodes([node])[0]:  # then it may be an integer id
             with suppress(ValueError):
                 name = int(node)
         scheme = self._folder.columns
-        columns = () if scheme is None else scheme.columns_of_features
-        found: dict[str, Any] = to_json(
-            learner.explain(name, top=CLASSES, limit=limit, columns=columns)
-        )
+        columns, values = () if scheme is None else scheme.columns_of_features, None
+        if table is not None and scheme is not None:
+            with naming(table):
+                rows = read_table(table, ("id",), text=texts_of(scheme))
+                if isinstance(name, int):
+                    whole = as_whole(ids(rows, "id"), "id")
+                    rows = rows.set_column(rows.column_names.index("id"), "id", whole)
+                values = scheme.values_in(rows)
+        asked: dict[str, Any] = {"top": CLASSES, "limit": limit, "columns": columns}
+        found: dict[str, Any] = to_json(learner.explain(name, **asked, values=values))
         return found
 
     def status(self) -> dict[str, Any]:

@@ -270,11 +270,14 @@ def parse_split(text: str | None) -> str | list[int] | list[float] | None:
     >>> parse_split("masks"), parse_split("200,50,200"), parse_split("0.5,0.25,0.25")
     ('masks', [200, 50, 200], [0.5, 0.25, 0.25])
     """
-    if text is None or "," not in text:
+    if text in (None, "masks"):
         return text
     try:
         parts = text.split(",")
-        return [int(part) for part in parts] if "." not in text else [float(part) for part in parts]
+        if len(parts) == 3:
+            whole = "." not in text
+            return [int(part) for part in parts] if whole else [float(part) for part in parts]
+        raise ValueError(text)
     except ValueError:
         said = f"--split must be masks or three numbers such as 0.6,0.2,0.2, not {text!r}"
         raise ConfigurationError(said) from None

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import typer
 
 WORDS = ("all data", "failed")  # that may occur in a column of numbers
-PROSE = 24  # characters; sentences are hard to read in a narrower column
+MIN_PROSE_WIDTH = 24  # characters; sentences are hard to read in a narrower column
 
 
 def never_fail() -> None:
@@ -69,7 +69,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
         words = cells if numeric[place] else [word for cell in cells for word in cell.split()]
         least.append(_widest([*name.split(), *words]))
     if not numeric[-1]:
-        least[-1] = max(least[-1], min(widest[-1], PROSE))
+        least[-1] = max(least[-1], min(widest[-1], MIN_PROSE_WIDTH))
     if not (console.is_terminal or os.environ.get("COLUMNS", "").isdigit()):
         console = Console(width=_needed(widest))  # a log has no width to wrap at
     keys = [*numeric[:-1], True].index(True) or 1  # names before the first number

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from evergraph.online.folder.backup import BackedUp
     from evergraph.online.folder.journal import SetAside
 
-FOUND = 1  # exit code if there are findings; 2 means that no learner could be read
+EXIT_IF_FOUND = 1  # exit code if there are findings; 2 means that no learner could be read
 
 
 def check_command(
@@ -86,7 +86,7 @@ def check_command(
             say(f"{folder}: no findings")
         _print_aside(aside)
     if found:
-        raise typer.Exit(FOUND)
+        raise typer.Exit(EXIT_IF_FOUND)
 
 
 def _print_aside(aside: list[SetAside]) -> None:

@@ -387,7 +387,7 @@ class ViewEngine:
             "chosen_for": torch.tensor(self._chosen_for),
             "class_weights": self.class_weights_,
             "solved": torch.tensor(self.solved),
-            "lead": torch.tensor(self.lead_),
+            "lead": torch.tensor([] if math.isnan(self.lead_) else [self.lead_]),
         }
         for place, sums in enumerate(self.sums_):
             kept |= {f"view_{place}.{name}": value for name, value in sums.state().items()}
@@ -399,7 +399,7 @@ class ViewEngine:
         self.fused_ = Fused(state["mixture"], state["offsets"])
         self.strengths_, self.class_weights_ = state["strengths"], state["class_weights"]
         self._chosen_for, self.solved = int(state["chosen_for"]), bool(state["solved"])
-        self.lead_ = float(state["lead"])
+        self.lead_ = float(state["lead"][0]) if len(state["lead"]) else math.nan
         for place, sums in enumerate(self.sums_):
             part = part_of(state, f"view_{place}.")
             head = part.pop("weights")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from html import escape
 
-LISTED = 12  # most names shown in a table; the rest are counted
+MAX_NAMES_LISTED = 12  # most names shown in a table; the rest are counted
 
 
 class Shown:
@@ -61,5 +61,5 @@ class ShownRecord(Shown):
 
 def listed(names: Sequence[object]) -> str:
     """Return comma-separated names, and the number of names left out."""
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return ", ".join(str(name) for name in names[:LISTED]) + more
+    more = f" and {len(names) - MAX_NAMES_LISTED} more" if len(names) > MAX_NAMES_LISTED else ""
+    return ", ".join(str(name) for name in names[:MAX_NAMES_LISTED]) + more

@@ -36,8 +36,8 @@ class Closing(ABC):
 
 LOCK_FILE = "lock"  # its name in the locked folder
 SCRATCH = ".evergraph-backup-"  # of temporary folders: only what is copied whole needs them
-_MOMENT = 0.02  # seconds
-_WIDTH = 20  # most digits of a process id
+_SECONDS_BEFORE_RETRY = 0.02  # seconds
+_MAX_DIGITS = 20  # most digits of a process id
 
 
 class FileLock(Closing):
@@ -71,14 +71,14 @@ class FileLock(Closing):
         _open.add(self)
         if self.holds:
             with suppress(OSError):  # a full disk: the lock is held, but without the process id
-                self._file.write(b"%*d\n" % (_WIDTH, os.getpid()))
+                self._file.write(b"%*d\n" % (_MAX_DIGITS, os.getpid()))
 
     def close(self) -> None:
         """Release the lock. The file stays: another process may lock it before it is removed."""
         self._file.close()
 
     def _holder(self) -> str:
-        number = self._file.read(_WIDTH + 1).decode("ascii", "replace").strip()
+        number = self._file.read(_MAX_DIGITS + 1).decode("ascii", "replace").strip()
         own = " (this one)" if number == str(os.getpid()) else ""
         return f"process {number or 'unknown'}{own}"
 
@@ -122,7 +122,7 @@ def _lock(handle: int, *, wait: bool, shared: bool = False) -> bool:
         except BlockingIOError:
             if not again:
                 raise
-            time.sleep(_MOMENT)  # another process may be in ``is_held``
+            time.sleep(_SECONDS_BEFORE_RETRY)  # another process may be in ``is_held``
         except OSError:  # not supported by this file system
             return False
         else:

@@ -213,7 +213,7 @@ def from_networkx(
     source: networkx.Graph,
     *,
     features: str | Sequence[str] | None = None,
-    labels: str | None = None,
+    labels: str | Mapping[Hashable, Any] | None = None,
     weight: str = WEIGHT,
     undirected: bool = False,
     repeated: str = "last",
@@ -227,8 +227,8 @@ def from_networkx(
         source: the graph.
         features: the attribute with a node's features as a list, or the names of attributes with
             one number each; by default ``x``, or no features if it is missing.
-        labels: the attribute with the class; by default ``label``, else ``y``, else the only one
-            with few texts. Nodes may lack it.
+        labels: the attribute with the class, or classes by node; by default ``label``, else ``y``,
+            else the only one with few texts. Nodes may lack it.
         weight: the attribute of edges with their weight.
         undirected: whether to add the reverse of directed edges.
         repeated: for parallel edges of a multigraph, as in ``load``.
@@ -243,6 +243,13 @@ def from_networkx(
     (Graph(nodes=2, edges=2, features=2, classes=1), ['a', 'b'], ('art',), [2.0, 2.0])
     """
     nodes: Attributes = dict(source.nodes(data=True))
+    if isinstance(labels, Mapping):
+        check_met("labels", labels, nodes)
+        nodes = {
+            node: {**held, LABELS[0]: labels.get(node, held.get(LABELS[0]))}
+            for node, held in nodes.items()
+        }
+        labels = LABELS[0]
     there = {name for held in nodes.values() for name in held}
     if labels is not None and labels not in there:
         raise DataError(f"labels must name an attribute of nodes, but no node has {labels!r}")
@@ -268,6 +275,12 @@ def from_networkx(
     others = {name for *_, held in source.edges(data=True) for name in held} - {weight}
     say_ignored(WHERE, "attribute", sorted(map(str, others)), f"only {weight} of edges is used")
     return NamedGraph(graph, list(nodes), classes)
+
+
+def check_met(name: str, by_node: Mapping[Hashable, Any], nodes: Collection[Hashable]) -> None:
+    """Raise unless all keys of what is given by node are nodes; name: of the parameter."""
+    if strange := [node for node in by_node if node not in nodes]:
+        raise DataError(f"{name} names {strange[0]!r}, which is not a node of the graph")
 
 
 def _names(features: str | Sequence[str] | None) -> list[str]:

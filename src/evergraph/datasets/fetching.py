@@ -40,9 +40,8 @@ DOWNLOADS = "downloads"  # folder in the cache for unfinished downloads
 TIMEOUT = 30.0  # seconds without a byte
 MAKE_ROOM = "free some space, or set EVERGRAPH_CACHE to a folder on another disk"
 _BLOCK = 1 << 18  # bytes written at a time
-_EVERY = 10.0  # seconds between lines of progress
-_LINE = re.compile(r"([0-9a-fA-F]{64})[ \t]+\*?(.+)")
-
+_SECONDS_BETWEEN_LINES = 10.0  # of progress
+_SUM_AND_NAME = re.compile(r"([0-9a-fA-F]{64})[ \t]+\*?(.+)")
 # Exceptions of the publishers' readers if the network or a raw file fails.
 FAILURES = (
     OSError,  # also URLError, timeouts, TLS, a full disk
@@ -73,7 +72,7 @@ class Pace:
         now = time.monotonic()
         if done >= total:
             log.info("%s: 100 %%, after %.0f s", self.what, now - self._began)
-        elif done and now - self._said >= _EVERY:
+        elif done and now - self._said >= _SECONDS_BETWEEN_LINES:
             self._said = now
             left = (now - self._began) * (total - done) / done
             log.info("%s: %.0f %%, about %.0f s left", self.what, 100 * done / total, left)
@@ -101,7 +100,7 @@ def read_sums(path: Path) -> dict[str, str]:
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.startswith("#"):
             continue
-        matched = _LINE.fullmatch(line.strip())
+        matched = _SUM_AND_NAME.fullmatch(line.strip())
         if matched is None:
             raise DataError(
                 f"{path}, line {number}: must be a SHA-256 of 64 hexadecimal digits, two spaces "

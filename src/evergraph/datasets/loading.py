@@ -25,6 +25,7 @@ from evergraph.graphs.graph_folder import (
 )
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of
+from evergraph.tables.chunks import SUFFIXES
 from evergraph.tables.frames import is_table
 from evergraph.tables.sources import naming
 
@@ -182,9 +183,12 @@ def read_path(
     if not path.exists():
         raise DataError(f"no such file or folder: {path}")
     if path.suffix not in READERS:
+        hint = ""
+        if path.name.endswith(SUFFIXES):
+            hint = "; tables with other names become a graph with evergraph import"
         raise DataError(
-            f"{path}: the suffix {path.suffix!r} is not supported: expected "
-            f"{' or '.join(READERS)}, or a folder with nodes and edges as .csv or .parquet"
+            f"{path}: the suffix {path.suffix!r} is not supported: expected {' or '.join(READERS)}, "
+            f"or a folder with nodes and edges as .csv or .parquet{hint}"
         )
     return READERS[path.suffix](path, repeated=repeated)
 

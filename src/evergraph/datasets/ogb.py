@@ -39,7 +39,7 @@ _VALUES = 1 << 22  # at a time
 OF_GRAPHS = ("edge", "num-node-list", "num-edge-list", "node-feat", "node-label")  # raw files
 OF_NODES = ("features", "labels", "time")  # independent of the direction of edges
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-_SKIP = 1 << 24  # bytes
+_BYTES_SKIPPED_AT_ONCE = 1 << 24  # bytes
 
 
 class OgbDataset(PublishedDataset):
@@ -307,7 +307,7 @@ class StreamedArray:
             self._header(stream)
             skip = start * self.dtype.itemsize
             while skip:
-                skip -= len(stream.read(min(skip, _SKIP))) or self._cut_short()
+                skip -= len(stream.read(min(skip, _BYTES_SKIPPED_AT_ONCE))) or self._cut_short()
             for first in range(start, stop, count):
                 yield self._read(stream, min(count, stop - first))
 

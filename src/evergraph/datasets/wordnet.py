@@ -43,7 +43,7 @@ PARTS_OF_SPEECH = {"n": "noun", "v": "verb", "a": "adjective", "s": "satellite",
 PARTS = tuple(PARTS_OF_SPEECH.values())  # in the order of their classes
 CLASSES = ("files", "parts-of-speech", "depth")
 UPWARD = ("hypernym", "instance-of")  # relations to something more general
-DEEPEST = 13  # the last class: this depth or more
+MAX_DEPTH = 13  # the last class: this depth or more
 # Extra directions beyond those requested; they absorb the error of the last ones.
 OVERSAMPLING = 32
 
@@ -280,7 +280,7 @@ def _cached(file: Path, *, shape: tuple[int, int]) -> Tensor | None:
     return torch.from_numpy(kept)
 
 
-def by_depth(relations: Relations, types: NodeTypes, *, deepest: int = DEEPEST) -> Tensor:
+def by_depth(relations: Relations, types: NodeTypes, *, deepest: int = MAX_DEPTH) -> Tensor:
     """Return the number of steps from each node up to a root.  int64 [nodes]
 
     depth(root) = 0 and depth(x) = 1 + min over x's hypernyms, at most ``deepest``. Only nouns and

@@ -23,7 +23,7 @@ from evergraph.core.targets.measures import (
 )
 from evergraph.evaluation.evaluator import expected_calibration_error
 
-BINS = 10  # of confidence
+CONFIDENCE_BINS = 10  # of confidence
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def confidence_bins(confidence: Tensor, right: Tensor) -> tuple[ConfidenceBin, .
     ...  confidence_bins(torch.tensor([0.95, 0.92, 0.5]), torch.tensor([True, False, True]))]
     [(1, 1.0), (2, 0.5)]
     """
-    owner = (confidence.double() * BINS).ceil().long().clamp(1, BINS)
+    owner = (confidence.double() * CONFIDENCE_BINS).ceil().long().clamp(1, CONFIDENCE_BINS)
     bins = []
     for number in owner.unique().tolist():
         inside = owner == number

@@ -23,11 +23,11 @@ from evergraph.core.errors import ConfigurationError
 Sample = npt.ArrayLike
 Numbers = npt.NDArray[np.float64]
 CONFIDENCE = 0.95
-ALIKE = 1e-12  # numbers whose range is below this are equal up to rounding
-EXACT = 50  # pairs up to which every outcome is counted
+ROUNDING = 1e-12  # numbers whose range is below this are equal up to rounding
+MAX_PAIRS_COUNTED = 50  # pairs up to which every outcome is counted
 LEAST_PAIRS = 6  # below this no outcome has a two-sided p below 0.05: 2/2^5 is 0.0625
 LEAST_DATASETS = 3  # for ranks of methods; claims need LEAST_PAIRS
-ROOM = 1_000_000  # outcomes per dataset up to which p is exact
+MAX_OUTCOMES = 1_000_000  # outcomes per dataset up to which p is exact
 SAME_RANK = 1e-9  # mean ranks closer than this are equal up to rounding
 
 
@@ -97,7 +97,7 @@ class Difference:
     def p_value(self) -> float:
         """Two-sided p-value: probability of a mean this far from 0 without a difference."""
         if not self.error:
-            return 1.0 if abs(self.mean) <= ALIKE else 0.0
+            return 1.0 if abs(self.mean) <= ROUNDING else 0.0
         return 2 * float(stdtr(self.freedom, -abs(self.mean) / self.error))
 
     @property
@@ -177,7 +177,7 @@ def unpaired_difference(
 
 
 def _deviation(values: Numbers) -> float:
-    return 0.0 if np.ptp(values) <= ALIKE else float(np.std(values, ddof=1))
+    return 0.0 if np.ptp(values) <= ROUNDING else float(np.std(values, ddof=1))
 
 
 @dataclass(frozen=True)
@@ -218,11 +218,11 @@ def wilcoxon(a: Sample, b: Sample) -> SignedRanks:
     SignedRanks(wins=3, losses=0, won=6.0, lost=0.0, p_value=0.25)
     """
     change = differences(a, b, least=1)
-    change = change[np.abs(change) > ALIKE]
+    change = change[np.abs(change) > ROUNDING]
     ranks = rising_ranks(np.abs(change))
     won, lost = float(ranks[change > 0].sum()), float(ranks[change < 0].sum())
     least = min(won, lost)
-    if len(ranks) <= EXACT:
+    if len(ranks) <= MAX_PAIRS_COUNTED:
         p_value = _exact(ranks, least)
     else:
         deviation = math.sqrt(float((ranks**2).sum()) / 4)
@@ -382,7 +382,7 @@ def _outcomes(patterns: tuple[tuple[int, ...], ...]) -> tuple[Numbers, Numbers] 
     shares: Numbers = np.ones(1)
     digits = (2 * sums.size * len(patterns) + 1) ** np.arange(sums.size)  # encodes sums as a number
     for pattern in patterns:
-        if len(sums) * math.factorial(len(pattern)) > ROOM:
+        if len(sums) * math.factorial(len(pattern)) > MAX_OUTCOMES:
             return None
         orders = np.array([*set(permutations(pattern))])
         every = np.sort((sums[:, None] + orders).reshape(-1, len(pattern)), axis=1)

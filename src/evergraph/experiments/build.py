@@ -63,10 +63,15 @@ def load_graph(config: RunConfig) -> Graph:
     load_plugins(config.plugins)
     how: dict[str, Any] = config.model_dump(include={"undirected", "directions"})
     graph = load(config.dataset.name, **how, **config.dataset.parameters)
+    return with_some_features(graph, config.dataset.name)
+
+
+def with_some_features(graph: Graph, where: str) -> Graph:
+    """Return a graph with a column of ones if it has no features.  where: what it came from"""
     if graph.num_features or not graph.num_nodes:
         return graph
     say(
-        config.dataset.name,
+        where,
         "there are no features: a column of ones is used, and methods see edges and labels alone",
     )
     return graph.with_features(torch.ones(graph.num_nodes, 1))

@@ -13,7 +13,7 @@ from evergraph.streams import GraphStream
 from evergraph.streams.stream import TESTINGS, Testing
 from evergraph.training import Learner
 
-TESTS = 20  # default number of tests if tasks arrive in batches
+TESTS_OF_BATCHES = 20  # default number of tests if tasks arrive in batches
 
 
 @dataclass(frozen=True)
@@ -81,4 +81,4 @@ def steps_apart(steps: int, tasks: int, test_every: int | None) -> int:
     """Return the number of steps between tests; by default a task, or 1/20 of a run in batches."""
     if test_every is not None:
         return test_every
-    return 1 if steps == tasks else -(-steps // TESTS)
+    return 1 if steps == tasks else -(-steps // TESTS_OF_BATCHES)

@@ -25,6 +25,7 @@ from evergraph.experiments.store import ResultStore
 from evergraph.graphs import Graph
 from evergraph.methods import methods
 from evergraph.streams import GraphStream
+from evergraph.tables.names import OF_EDGES, OF_NODES
 from evergraph.training import Learner
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class OpenedRun:
 
 def run(  # noqa: PLR0913
     source: RunConfig | Graph | Data | str | Path | None = None,
+    /,
     method: str | Mapping[str, Any] | None = None,
     *,
     out: Path | str | None = None,
@@ -99,7 +101,8 @@ def run(  # noqa: PLR0913
         settings: of ``RunConfig`` or one of its sections, such as ``setting="task-il"``,
             ``epochs=10``, ``budget=50``, ``protocol="cglb"`` or ``topology__alpha=0.2``;
             ``seed=5``, ``seeds=(0, 1, 2)`` or ``repeats=3``; a component by name, as a table with
-            its ``name``, or as an object: ``sampler=UniformSampler()``.
+            its ``name``, or as an object: ``sampler=UniformSampler()``. Tables take the names of
+            their columns, as ``id="customer_id"``, as in ``load``.
 
     >>> from evergraph.datasets import load
     >>> graph = load("synthetic", nodes=120, classes=4, features=8, noise=0.2)
@@ -113,7 +116,10 @@ def run(  # noqa: PLR0913
         settings["memory"] = memory
     graph: Graph | None = None
     if source is not None and not isinstance(source, (str, Path, RunConfig)):
-        graph = as_graph(source).to("cpu")
+        graph = as_graph(source, **_names_of_columns(settings)).to("cpu")
+        graph = build.with_some_features(graph, "graph")
+    elif source is not None and not isinstance(source, RunConfig):
+        settings |= {f"dataset__{name}": n for name, n in _names_of_columns(settings).items()}
     config = config_of(source, graph, method, settings)
 
     def load(config: RunConfig) -> Graph:
@@ -141,6 +147,11 @@ def run(  # noqa: PLR0913
 
     with bar:
         return complete(opened, observer=Observer(on_epoch, on_task), keep_learner=keep_learner)
+
+
+def _names_of_columns(settings: dict[str, Any]) -> dict[str, Any]:
+    """Take the names of columns out of the settings of ``run``."""
+    return {name: settings.pop(name) for name in (*OF_NODES, *OF_EDGES) if name in settings}
 
 
 def progress_of(runs: Sequence[OpenedRun]) -> tuple[RunProgress, list[Observer]]:

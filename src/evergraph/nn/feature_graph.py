@@ -17,7 +17,7 @@ from evergraph.topology.mixhop import ViewHops
 
 # A feature graph has width² entries per relation. At 256 a step on 512 nodes holds 134 MB of them,
 # about as much as everything else in a run; the 767 features of Computers would take 1.2 GB.
-WIDEST = 256
+MAX_WIDTH = 256
 # Entries of feature graphs held at a time in prediction: 64 MB.
 BLOCK_VALUES = 1 << 24
 
@@ -146,9 +146,9 @@ class FeatureGraph(PDGNN):
     ) -> None:
         check_integer("hops", hops, least=1)
         check_integer("width", width, least=1)
-        if width > WIDEST:
+        if width > MAX_WIDTH:
             raise ConfigurationError(
-                f"width must be at most {WIDEST}, since a node costs width² numbers, not {width}"
+                f"width must be at most {MAX_WIDTH}, since a node costs width² numbers, not {width}"
             )
         check_integer("number of channels", len(channels), least=1)
         check_head(tuple(channels), dropout)

@@ -119,7 +119,7 @@ class MeanConvolution(Convolution):
         return self.own.plus_bias(times(state, self.own.weight) + near)
 
 
-SLOPE = 0.2
+LEAKY_SLOPE = 0.2
 
 
 @backbones.register
@@ -215,7 +215,7 @@ def _vectors(heads: int, width: int, *, generator: Generator) -> Tensor:
 
 def _edge_scores(adjacency: SparseOperator, queries: Tensor, keys: Tensor) -> Tensor:
     """Return leaky(query_i + key_j) at every entry (i, j).  [nodes], [nodes] -> [entries]"""
-    return leaky_relu(adjacency.added(queries, keys), SLOPE)
+    return leaky_relu(adjacency.added(queries, keys), LEAKY_SLOPE)
 
 
 def _attend(adjacency: SparseOperator, scores: Tensor, values: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from evergraph.nn.pdgnn import MLP, PDGNN
 
 # Size of the initial scales and shifts: small, so that e' starts near e, but not 0, where only U
 # would have a gradient.
-SMALL = 0.01
+INITIAL_SCALE = 0.01
 # Rows modulated at a time, so that scales and shifts of a large test set fit in memory.
 ROWS_PER_BLOCK = 4096
 
@@ -56,7 +56,7 @@ class ModulatedHead(nn.Module):
         self.task = nn.Parameter(torch.randn(task_dims, generator=generator))
         self.factors = Linear(task_dims, pairs * rank, bias=False, generator=generator)  # A
         directions = torch.randn(rank, 2 * dims, generator=generator)
-        self.directions = nn.Parameter(SMALL * directions)  # U
+        self.directions = nn.Parameter(INITIAL_SCALE * directions)  # U
         self.attention = Linear(dims, pairs, bias=False, generator=generator)  # Q
         self.classifier = MLP(dims, hidden=hidden, bias=bias, dropout=dropout, generator=generator)
 

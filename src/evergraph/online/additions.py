@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError
@@ -17,6 +16,7 @@ from evergraph.datasets.adapters import holds_graph, named_graph
 from evergraph.graphs.pyg import is_hetero
 from evergraph.graphs.repeats import say_repeated
 from evergraph.online import conversion
+from evergraph.online.checking import FEATURELESS
 from evergraph.online.codecs.tables import read_rows
 from evergraph.online.conversion import is_numbered, read_frame
 from evergraph.online.delta import Delta, NodeId, NodeTarget
@@ -26,7 +26,7 @@ from evergraph.online.rows import checked_rows, is_rows, names_of_rows, row_ids
 from evergraph.online.upsert import without_repeats, without_unknown
 from evergraph.online.words import features_with_words, word_columns
 from evergraph.tables import Columns, Scheme
-from evergraph.tables.columns import RELATION, TYPE, WEIGHT
+from evergraph.tables.columns import RELATION, WEIGHT
 from evergraph.tables.edges import say_skipped
 from evergraph.tables.frames import arrow_table, is_pyg, is_sparse, is_table
 from evergraph.tables.names import of_edges, of_nodes, renamed, worded
@@ -36,10 +36,6 @@ logger = logging.getLogger(__name__)
 ARRAY = (
     "an array has no column names: its columns are matched by position and not scaled, unlike the "
     "columns of a table"
-)
-FEATURELESS = (
-    "there are no features: a column of ones is used, and nodes are classified by the labels "
-    "nearby and by their degrees"
 )
 
 
@@ -101,8 +97,8 @@ class AdditionReader:
             raise ConfigurationError("ids are for a Data object: give nodes alone")
         else:
             delta, scheme = self._of_columns(given)
-        if len(delta.nodes) and not delta.features.shape[1]:
-            delta = replace(delta, features=self._ones(len(delta.nodes)))
+        if len(delta.nodes) and not delta.features.shape[1] and self.learner.knowledge is None:
+            say("nodes", FEATURELESS)
         return delta, scheme
 
     def rows(
@@ -137,7 +133,7 @@ class AdditionReader:
         if isinstance(rows, dict) and not is_sparse(rows):
             nodes, features = list(rows), list(rows.values())
             return self.delta(addition(nodes=nodes, features=features, **given))[0]
-        if names_of_rows(rows) or (holds_graph(rows) and not is_rows(rows)):
+        if names_of_rows(rows, given.get("id", "id")) or (holds_graph(rows) and not is_rows(rows)):
             return replace(self.delta(addition(nodes=rows, **given))[0], labels=())
         rows = self._checked(rows, name)
         delta = self.rows(rows, (), name=name, **given)[0]
@@ -155,11 +151,6 @@ class AdditionReader:
             raise ConfigurationError("features and labels are columns of a table of nodes")
         table = conversion.table_of_nodes(given.nodes, given.names, self.targets)
         label = target_of(self.targets).column
-        if "id" in table.column_names and not set(table.column_names) - {"id", label, TYPE}:
-            columns = {name: table[name].to_pylist() for name in table.column_names}
-            types = columns.get(TYPE, given.types)
-            nodes, labels = columns["id"], columns.get(label)
-            return replace(given, nodes=nodes, labels=labels, types=types)
         with worded(of_nodes(given.names, label=label)):
             told = read_rows(table, self.columns, self.targets, where="nodes", noted=self.noted)
         self.noted = self.noted or self.columns is None
@@ -242,16 +233,6 @@ class AdditionReader:
         rows = list(zip(met, targets, known, strict=True))
         late = [(node, target) for node, target, there in rows if there and target is not None]
         return new, [target for _, target, there in rows if not there], late
-
-    def _ones(self, count: int) -> Tensor:
-        """Return the features of nodes of a graph without any.  -> float32 [count, 1]"""
-        knowledge = self.learner.knowledge
-        if knowledge is None:
-            say("nodes", FEATURELESS)
-        elif not bool((knowledge.graph.features[knowledge.graph.alive] == 1).all()):
-            width = knowledge.num_features
-            raise DataError(f"features must be given for {count} new nodes, {width} a node")
-        return torch.ones(count, 1)
 
     def read(
         self, features: Any, count: int, labels: Sequence[NodeTarget | None] = ()

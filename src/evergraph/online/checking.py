@@ -8,7 +8,7 @@ for an error that names the first mistake.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -49,6 +49,28 @@ def pairs_of(delta: Delta) -> list[EdgeColumns]:
             raise DataError(f"{what} {number} must join two nodes, not {edges[number]!r}")
         found.append(columns)
     return found
+
+
+FEATURELESS = (
+    "there are no features: a column of ones is used, and nodes are classified by the labels "
+    "nearby and by their degrees"
+)
+
+
+def with_ones(delta: Delta, graph: GrowingGraph | None) -> Delta:
+    """Return a delta whose nodes have a column of ones if they, and those of the graph, have none.
+
+    >>> with_ones(Delta(nodes=["a", "b"]), None).features.tolist()
+    [[1.0], [1.0]]
+    """
+    count, features = len(delta.nodes), delta.features
+    if not count or features.dim() != 2 or features.shape[1] or len(features) not in (0, count):
+        return delta
+    if graph is not None and not graph.is_featureless:
+        raise DataError(
+            f"features must be given for {count} new nodes, {graph.num_features} a node"
+        )
+    return replace(delta, features=torch.ones(count, 1))
 
 
 def check_parts(delta: Delta, *, num_features: int | None, target: Target = CLASSES) -> None:
@@ -208,7 +230,7 @@ def check_delta(
     batch, with their positions; edges and late labels may name them. fresh: whether the limits on
     lengths of names apply; deltas from a journal are accepted whatever the limits were then.
     """
-    delta = in_columns(delta)
+    delta = with_ones(in_columns(delta), graph)
     check_parts(delta, num_features=num_features, target=target)
     if fresh:
         _check_lengths(delta, target)

@@ -289,8 +289,13 @@ class ContinualNodeClassifier(Estimator):
         rows = features_with_words(self._reader().read(features, len(nodes)))
         return self._submit(Delta(updated=nodes, updated_features=rows, key=key))
 
-    def label(self, ids: Any, labels: Any, *, key: str | None = None) -> ContinualNodeClassifier:
-        """Label known nodes, all of them; a label replaces an earlier one."""
+    def label(
+        self, ids: Any, labels: Any = None, *, key: str | None = None
+    ) -> ContinualNodeClassifier:
+        """Label known nodes, all of them, as two lists or by id; a label replaces an earlier one."""
+        if labels is None and hasattr(ids, "items"):  # a dictionary, or a Series by its index
+            pairs = list(ids.items())
+            ids, labels = [node for node, _ in pairs], [label for _, label in pairs]
         return self._submit(Delta(late=self._labelled(ids, labels), key=key))
 
     def _labelled(self, ids: Any, labels: Any) -> list[tuple[NodeId, NodeTarget]]:

@@ -35,6 +35,8 @@ from evergraph.tables.scheme import NodeFeatures, Scheme
 def as_ids(values: Any, name: str = "nodes") -> list[NodeId]:
     """Return ids as text and integers, from a list, an array, a Series, an Index or a tensor."""
     ids = plain_values(values, name)
+    if ids and name == "nodes" and isinstance(ids[0], list | tuple):
+        raise DataError(f"nodes must be ids, not {ids[0]!r}: give edges alone as edges=[...]")
     if ids and all(type(value) is float and value.is_integer() for value in ids):
         say(name, f"ids are whole numbers with a decimal point: {ids[0]!r} is read as {ids[0]:.0f}")
         ids = [int(value) for value in ids]

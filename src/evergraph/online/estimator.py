@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,11 +31,12 @@ from evergraph.online.plotting import plot
 from evergraph.online.rows import checked_rows, is_rows, row_targets, sorted_by_class
 from evergraph.online.view import Explanation, Status, Suggestion
 from evergraph.tables.frames import is_a
+from evergraph.tables.names import ColumnNames
 from evergraph.tables.scheme import Scheme
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
     from evergraph.online.folder.learner_folder import LearnerFolder
 
@@ -109,16 +111,20 @@ class Estimator(Part, Closing):
             )
         for name in ("_kept", "applied_", "_reading", "_noted_positions", "_chance_said"):
             vars(self).pop(name, None)
-        if y is None and X is not None and (holds_graph(X) or edges is not None):
-            return self.partial_fit(X, edges=edges, **named)
+        by_node = y is None or isinstance(y, Mapping)
+        if by_node and X is not None and (holds_graph(X) or edges is not None):
+            return self.partial_fit(X, labels=y, edges=edges, **named)
         if X is None:
             return self.partial_fit(None, labels=y, edges=edges, **named)
-        return self._learn_rows(X, y, edges=edges, **named)
+        return self._learn_rows(X, y, edges=edges, some=True, **named)
 
-    def _learn_rows(self, X: Any, y: Any, **named: Any) -> Self:
+    def _learn_rows(self, X: Any, y: Any, *, some: bool = False, **named: Any) -> Self:
+        """Learn rows; some: whether to refuse them if none has a target."""
         name = type(self).__name__
         X = checked_rows(X, width=None, name=name)
         labels = row_targets(self.targets, y, len(X), name=name)
+        if some and not any(label is not None for label in labels):
+            raise InvalidRowsError("Input y contains NaN or None alone: no row has a target")
         delta, scheme = self._reader().rows(X, labels, name=name, **named)
         return self._add(
             sorted_by_class(delta) if target_of(self.targets).is_class else delta, scheme
@@ -174,14 +180,29 @@ class Estimator(Part, Closing):
         conversion.check_labelled(ids, right)
         return target_score(self.targets, learner.predict(ids), right, balanced=balanced)
 
-    def explain(self, node: Any, *, top: int = 3, limit: int = 20) -> Explanation:
-        """Explain a prediction by at most ``limit`` nodes and columns, for ``top`` classes."""
-        scheme = self._home.columns
+    def explain(
+        self,
+        node: Any,
+        *,
+        top: int = 3,
+        limit: int = 20,
+        rows: Any = None,
+        **names: Unpack[ColumnNames],
+    ) -> Explanation:
+        """Explain a prediction by at most ``limit`` nodes and columns, for ``top`` classes.
+
+        rows: a table of nodes as ``partial_fit`` had it; its categories and words are then named,
+        of which a model keeps hashes only. names: of its columns, as in ``partial_fit``.
+        """
+        scheme, values = self._home.columns, None
+        if rows is not None and scheme is not None:
+            values = scheme.values_in(conversion.table_of_nodes(rows, names, self.targets))
         return self.learner_.explain(
             conversion.as_ids([node], "ids")[0],
             top=top,
             limit=limit,
             columns=() if scheme is None else scheme.columns_of_features,
+            values=values,
         )
 
     def suggest(self, n: int, *, among: Any = None) -> tuple[Suggestion, ...]:

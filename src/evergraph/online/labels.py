@@ -83,7 +83,13 @@ def target_score(
 def plain_values(values: Any, name: str) -> list[Any]:
     """Return values as a list of plain Python objects; name: of the parameter, for errors."""
     if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
-        raise DataError(f"{name} must be a list or an array, not {values!r}")
+        hint = ""
+        if isinstance(values, str):
+            is_file = values.endswith((".csv", ".parquet"))
+            hint = (
+                ": pandas.read_csv reads a file" if is_file else f": a single one is [{values!r}]"
+            )
+        raise DataError(f"{name} must be a list or an array, not {values!r}{hint}")
     if isinstance(values, Tensor | np.ndarray) and values.ndim == 0:
         raise DataError(f"{name} must be a list or an array, not a single {values.item()!r}")
     if is_a(values, "pyarrow"):

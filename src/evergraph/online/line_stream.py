@@ -19,7 +19,9 @@ from typing import Any, Protocol
 
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.notices import say_once
 from evergraph.graphs.repeats import ONCE, REPEATED, combined_weight, say_repeated
+from evergraph.online.checking import FEATURELESS
 from evergraph.online.codecs.json_lines import (
     Line,
     LineBatch,
@@ -203,7 +205,8 @@ class LineStream:
     def _flush(self) -> None:
         lines, self._batch = self._batch.lines, LineBatch()
         named = _named(lines)
-        if isinstance(self.columns, Columns) and named:  # fit how columns are read, and keep it
+        if isinstance(self.columns, Columns) and any(line.columns for line in named):
+            # Fit how columns are read, and keep it.
             labels, table = [line.label for line in named], table_of_lines(named)
             if all(label is None for label in labels):
                 say_unlabelled("lines", table.column_names)
@@ -211,6 +214,8 @@ class LineStream:
             assert self.columns is not None
             self._reader.use_scheme(self.columns)
             self.learner.keep_columns(self.columns)
+        elif isinstance(self.columns, Columns) and named:
+            say_once("lines", FEATURELESS)
         if lines:
             self._submit(lines)
         self._digests.clear()

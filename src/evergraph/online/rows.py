@@ -105,7 +105,8 @@ def row_targets(kind: str, y: Any, count: int, *, name: str) -> list[NodeTarget 
     try:
         if target.is_class and not isinstance(y, Tensor):
             y = plain_values(y, "y")
-            if any(isinstance(value, float) and value % 1 for value in y):
+            # NaN is a gap, as everywhere; infinity has no remainder, and is refused here.
+            if any(isinstance(value, float) and value == value and value % 1 for value in y):
                 raise InvalidRowsError(
                     "Unknown label type: continuous. y holds numbers with a fraction: a model of "
                     "numbers has targets='numbers'"
@@ -156,10 +157,13 @@ def sorted_by_class(delta: Delta) -> Delta:
     )
 
 
-def names_of_rows(X: Any) -> bool:
-    """Whether rows have named columns, one of them ``id``, or an index of this name."""
-    named = is_table(X) and "id" in [str(name).strip() for name in column_names(X)]
-    return named or (is_a(X, "pandas") and X.index.name == "id")
+def names_of_rows(X: Any, called: object = "id") -> bool:
+    """Whether rows have named columns, one of them the ids, or an index of this name.
+
+    called: what the column of ids is called
+    """
+    named = is_table(X) and called in [str(name).strip() for name in column_names(X)]
+    return named or (is_a(X, "pandas") and X.index.name == called)
 
 
 def are_rows_with_targets(nodes: Any, targets: Any) -> bool:

@@ -15,7 +15,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.targets import Target
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.repeats import combined, edge_names
-from evergraph.online.checking import CLASSES, check_parts, check_weights
+from evergraph.online.checking import CLASSES, check_parts, check_weights, with_ones
 from evergraph.online.delta import (
     Delta,
     DeltaResult,
@@ -111,7 +111,8 @@ def only_new(
     among the ``updated``. What is left is an ordinary delta without a key; repeated, it would be
     empty.
     """
-    width, delta = None, in_columns(delta)
+    width = None
+    delta = with_ones(in_columns(delta), None if knowledge is None else knowledge.graph)
     if knowledge is not None:
         width = knowledge.num_features
         delta = with_fitting_words(delta, width, knowledge.word_columns.width)

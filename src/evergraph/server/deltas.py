@@ -24,7 +24,7 @@ from evergraph.tables.choices import Columns
 from evergraph.tables.frames import table_of_rows
 from evergraph.tables.labels import one_label, say_unlabelled
 from evergraph.tables.names import OF_NODES, of_nodes, renamed, worded
-from evergraph.tables.nodes import say_by_position
+from evergraph.tables.nodes import feature_names, say_by_position
 from evergraph.tables.scheme import Scheme
 
 if TYPE_CHECKING:
@@ -116,8 +116,6 @@ class DeltaReader:
         if not installed("pyarrow"):
             raise RefusedError(422, "rows cannot be read: pyarrow is not installed in this service")
         columns, kind = self._reading(own_columns.columns), self._folder.learner.head.target
-        if columns is None:
-            raise DataError("rows: the learner began with plain numbers: send nodes and features")
         # A column that is in no row has a gap in each, as one that is in some of them has.
         known = [each.name for each in columns.columns] if isinstance(columns, Scheme) else []
         theirs = of_nodes(own_columns.names)
@@ -125,6 +123,8 @@ class DeltaReader:
         words = {name: called.get(name.strip(), name.strip()) for row in rows for name in row}
         ours = [{words[name]: value for name, value in row.items()} for row in rows]
         table = table_of_rows(ours, known)
+        if columns is None and feature_names(table.column_names):
+            raise DataError("rows: the learner began with plain numbers: send nodes and features")
         target = {"label": kind.column} if "label" in table.column_names else {}
         with worded(theirs):
             read = read_rows(renamed(table, target), columns, kind.name, where="rows")

@@ -16,8 +16,10 @@ from evergraph.online.identifiers import LARGEST
 from evergraph.server import http, schema
 from evergraph.server.api_page import api_page
 from evergraph.server.bodies import PredictionsBody, at_once, media_type, read_question
+from evergraph.server.deltas import ColumnsOfBody
 from evergraph.server.http import JSON, LeanRoute, RefusedError, answer, check_parameters
 from evergraph.server.observability import KIND
+from evergraph.tables.names import OF_NODES
 
 if TYPE_CHECKING:
     from fastapi import APIRouter, FastAPI
@@ -37,7 +39,7 @@ AFTER: int = Query(0, ge=0, le=LARGEST, description="Wait for the delta with thi
 
 def after_in(query: bytes) -> int:
     """Return the parameter ``after`` of a query string, 0 if it is missing."""
-    check_parameters(query, ["after"])
+    check_parameters(query, ["after", *OF_NODES])
     text = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("after", ["0"])[-1]
     if text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= LARGEST:
         return int(text)
@@ -65,6 +67,11 @@ READINESS: dict[int | str, dict[str, Any]] = {
     200: {"model": ReadyReply, "description": "Ready."},
     503: {"model": NotReadyReply, "description": "Not ready: see Retry-After."},
 }
+
+
+OF_ROWS = tuple(
+    schema.query_parameter(name, f"The name of the column `{name}` in rows.") for name in OF_NODES
+)
 
 
 def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRouter:  # noqa: C901
@@ -107,7 +114,11 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
             if query := request.scope["query_string"]:
                 await service.wait_for(after_in(query))
             if wanted.asks:
-                read_change = service.reader.read(body, model="question", kind=JSON)
+                asked = request.query_params
+                called = ColumnsOfBody({name: asked[name] for name in OF_NODES if name in asked})
+                read_change = service.reader.read(
+                    body, model="question", kind=JSON, own_columns=called
+                )
                 change, _ = await service.pools["bodies"].run(read_change, size=len(body))
                 found = await service.ask(change, wanted.ids or None, every_class=wanted.all)
             elif wanted.known:
@@ -123,7 +134,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         predictions,
         methods=["POST"],
         route_class_override=LeanRoute,
-        openapi_extra=schema.accepts(PredictionsBody),
+        openapi_extra=schema.accepts(PredictionsBody) | schema.parameters(*OF_ROWS),
         responses=schema.answers(schema.PredictionsReply, *REFUSED, 404, 409, 413, 415, 422),
         **may_read,
     )

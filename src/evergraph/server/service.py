@@ -23,7 +23,7 @@ from evergraph.server.bodies import Steps
 from evergraph.server.deltas import DeltaReader
 from evergraph.server.held_bodies import Bodies
 from evergraph.server.http import RefusedError, without_paths
-from evergraph.server.workers import AT_ONCE, PredictionBatches, Writer, pools
+from evergraph.server.workers import NODES_AT_ONCE, PredictionBatches, Writer, pools
 
 if TYPE_CHECKING:
     from evergraph.online.delta import Delta, DeltaResult, NodeId
@@ -162,7 +162,7 @@ class Service:
         self._check_size(len(ids), every_class=every_class)
         classes = len(self.view.classes)
         numbers = len(ids) * (classes if every_class else 4)
-        if len(ids) <= AT_ONCE and numbers <= NUMBERS_AT_ONCE:
+        if len(ids) <= NODES_AT_ONCE and numbers <= NUMBERS_AT_ONCE:
             return schema.predictions_json(await self._batches.ask(ids, every_class))
         in_slices = self._in_slices(ids, every_class)
         return await self.pools["predictions"].run(in_slices, size=numbers, gone=gone)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
 
 T = TypeVar("T")
-AT_ONCE = 16  # nodes of a batch of predictions, which nobody else is answered during
+NODES_AT_ONCE = 16  # nodes of a batch of predictions, which nobody else is answered during
 STEP_SECONDS = 0.005  # after which a thread goes on with the work of another caller
 
 
@@ -279,7 +279,7 @@ class PredictionBatches:
 
     No question is delayed to wait for others: a batch is what has arrived when the loop gets to it.
 
-    Questions about more than ``AT_ONCE`` nodes are for a thread. answer: returns the answer for
+    Questions about more than ``NODES_AT_ONCE`` nodes are for a thread. answer: returns the answer for
     ids, with ``True`` including all probabilities.
     """
 
@@ -297,10 +297,10 @@ class PredictionBatches:
         return question.answer
 
     def _answer_batch(self) -> None:
-        """Answer the questions that wait, at most ``AT_ONCE`` nodes at a time."""
+        """Answer the questions that wait, at most ``NODES_AT_ONCE`` nodes at a time."""
         batch: list[_Question] = []
         count = 0
-        while self._waiting and (not batch or count + len(self._waiting[0].ids) <= AT_ONCE):
+        while self._waiting and (not batch or count + len(self._waiting[0].ids) <= NODES_AT_ONCE):
             batch.append(self._waiting.popleft())
             count += len(batch[-1].ids)
         if self._waiting:

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 By = Literal["class", "time", "blurred", "drifting", "random", "online"]
 WAYS: tuple[str, ...] = get_args(By)
 WHOLE = ("class", "online")  # every task has its own classes, whole
-TASKS = 5  # default number of tasks in random order, and for nodes with targets
+RANDOM_TASKS = 5  # default number of tasks in random order, and for nodes with targets
 DRIFTING_TASKS = 20  # default number of tasks of a drift
 
 
@@ -75,7 +75,7 @@ def without_classes(
         )
     if by != "class":
         return by, tasks
-    return ("time" if timed else "random"), tasks or TASKS
+    return ("time" if timed else "random"), tasks or RANDOM_TASKS
 
 
 def arrange(
@@ -103,7 +103,7 @@ def arrange(
     if by == "time":
         return by_time(labels, time, classes=classes, tasks=tasks)
     if by == "random":  # in batches of equal size, as if all had the same class
-        tasks = tasks or TASKS
+        tasks = tasks or RANDOM_TASKS
         alike = torch.where(torch.isin(labels, torch.tensor(classes)), 0, NOWHERE)
         owner = blurred(alike, classes=[0], tasks=tasks, blur=0.0, seed=seed).owner
         return arrival_of(owner, labels, classes=classes, tasks=tasks)
@@ -319,7 +319,11 @@ def order_classes(
     classes = arrange_classes(sizes, order=order, min_size=min_size, seed=seed, names=names)
     tasks = group_classes(classes, per_task)
     if last := classes[sum(map(len, tasks)) :]:
-        logger.info("%s is left out: it comes last, and a task needs two", called(last, names))
+        logger.info(
+            "%s is left out: it comes last, and a task has %d classes (classes_per_task)",
+            called(last, names),
+            per_task,
+        )
     if not tasks:
         found = "1 class has" if len(classes) == 1 else f"{len(classes)} classes have"
         raise DataError(

@@ -23,7 +23,7 @@ from evergraph.training import Trainer
 
 MIN_POINTS = 8  # fewest points for t-SNE with a perplexity of 2 or more
 SHOWN = {"finetune": "Fine-tune", "er-gnn": "ER-GNN", "tem": "PDGNNs-TEM"}
-POINTS = 1500
+MAX_POINTS = 1500
 Points = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]
 """Positions on the plane, and the class of each.  [n, 2], [n]"""
 
@@ -47,7 +47,7 @@ class Fig6(DatasetStudy):
         paths = {method: folder / f"{stem}-{method}.npz" for method in SHOWN}
         found = {m: _kept(path, m, graph, options.quick) for m, path in paths.items()}
         notes = options.differences(
-            f"t-SNE of at most {POINTS} test nodes of all tasks so far, one seed, tested locally; "
+            f"t-SNE of at most {MAX_POINTS} test nodes of all tasks so far, one seed, tested locally; "
             "ER-GNN on a normalised GCN, the others on PDGNN."
         )
         picture = _draw(f"fig6-{stem}", title, found)
@@ -98,7 +98,7 @@ def _panels(method: str, graph: Graph, quick: bool) -> list[tuple[str, Points]]:
                 states.append(learner.backbone.hidden_states(inputs, nodes).cpu())
                 labels.append(exam.labels)
         learner.backbone.train()
-        rows = torch.randperm(sum(map(len, labels)), generator=seeded(0, "points"))[:POINTS]
+        rows = torch.randperm(sum(map(len, labels)), generator=seeded(0, "points"))[:MAX_POINTS]
         perplexity = min(30.0, max(2.0, (len(rows) - 1) / 4))
         tsne = TSNE(random_state=0, init="pca", perplexity=perplexity)
         places: npt.NDArray[np.float64] = tsne.fit_transform(torch.cat(states)[rows].numpy())

@@ -27,7 +27,7 @@ from evergraph.tables.names import (
 )
 from evergraph.tables.sources import CsvTable, Query, Renamed, Source, StoredFile, as_csv, reason
 
-SUFFIXES = (".csv", ".csv.gz", ".parquet")
+SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 # Columns of a CSV that are read as text: their kind depends on all rows.
 NODE_TEXT = ("id", "label", "labels", "time")
 EDGE_TEXT = (*ENDS, RELATION)

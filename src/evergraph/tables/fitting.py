@@ -24,10 +24,10 @@ from evergraph.tables.sources import Source
 from evergraph.tables.values import ColumnEncoder, LeftOut, column_kinds
 
 MAX_CATEGORIES = 1_000  # most distinct texts of a category, in the first rows
-LONG = 40  # most characters of an id or a category, on average
-ENOUGH = 30  # fewest rows for any suspicion
-NEARLY = 0.95  # of all rows
-LEAKS = 0.98  # of labelled rows
+MAX_NAME_LENGTH = 40  # most characters of an id or a category, on average
+MIN_ROWS = 30  # fewest rows for any suspicion
+NEARLY_ALL = 0.95  # of all rows
+LEAKED_SHARE = 0.98  # of labelled rows
 SAMPLE = 10_000  # first rows on which a table of any size is judged
 _ROWS_PER_BLOCK = 1_000  # encoded at once
 _READ_AGAIN = 1 << 20  # bytes of a CSV whose numbers are looked at as they are written
@@ -36,6 +36,10 @@ _AS_NAMES = {"category": "read as a category", "text": "read as text", "id": "le
 _LEFT_OUT = {"id": "looks like an id", "empty": "the first rows have no value"}
 _MISREAD = {  # what texts look like, and how to write them
     r"[-+]?\d*,\d+": ("numbers with a decimal comma, such as", "write 3.5, or give --decimal ,"),
+    r"[$€£]\s?\d[\d.,' ]*|\d[\d.,' ]*\s?[%$€£]|\d{1,3}([' ]\d{3})+": (
+        "numbers with a sign, such as",
+        "write 3500",
+    ),
     r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)": ("dates such as", "write them as 2024-12-31"),
 }
 
@@ -86,10 +90,10 @@ def guess(values: pa.Array, *, typed: bool) -> str:
     # Categories, ids and texts differ by length, words and repetition.
     distinct, rows = len(set(found)), len(found)
     words = sum(len(text.split()) for text in found) / rows
-    short = sum(map(len, found)) <= LONG * rows
-    if short and words < 1.5 and rows >= ENOUGH and distinct >= NEARLY * rows:
+    short = sum(map(len, found)) <= MAX_NAME_LENGTH * rows
+    if short and words < 1.5 and rows >= MIN_ROWS and distinct >= NEARLY_ALL * rows:
         return "id"
-    few = distinct <= MAX_CATEGORIES and (2 * distinct <= rows or rows < ENOUGH)
+    few = distinct <= MAX_CATEGORIES and (2 * distinct <= rows or rows < MIN_ROWS)
     return "category" if short and ((few and words < 3) or words < 1.5) else "text"
 
 
@@ -107,7 +111,10 @@ def _are_lists(found: list[str]) -> bool:
         split = [text.split(separator) for text in found]
         items = [item.strip() for row in split for item in row]
         many = 4 * sum(len(row) > 1 for row in split) >= len(found)
-        short = sum(map(len, items)) <= LONG * len(items) and max(map(len, items)) <= 2 * LONG
+        short = (
+            sum(map(len, items)) <= MAX_NAME_LENGTH * len(items)
+            and max(map(len, items)) <= 2 * MAX_NAME_LENGTH
+        )
         if many and short and len(set(items)) < len(items):
             return True
     return all(text.startswith("[") and text.endswith("]") for text in found)
@@ -141,9 +148,9 @@ def looks_like_id(values: pa.Array, name: str) -> bool:
     (True, False)
     """
     found = values.drop_null().to_numpy(zero_copy_only=False)
-    if len(found) < ENOUGH or found.dtype.kind not in "iuf" or bool((found % 1 != 0).any()):
+    if len(found) < MIN_ROWS or found.dtype.kind not in "iuf" or bool((found % 1 != 0).any()):
         return False
-    if len(np.unique(found)) < NEARLY * len(found):
+    if len(np.unique(found)) < NEARLY_ALL * len(found):
         return False
     runs_on = bool((np.diff(found) > 0).all() and np.ptp(found) < 2 * len(found))
     return runs_on or is_called_id(name)
@@ -163,7 +170,7 @@ def leaked_share(values: pa.Array, labels: pa.Array) -> float:
     both = pc.and_(values.is_valid(), labels.is_valid())
     coded, known = (each.filter(both).dictionary_encode() for each in (values, labels))
     rows, kinds = len(coded), len(known.dictionary)
-    if rows < ENOUGH or 5 * len(coded.dictionary) > rows:
+    if rows < MIN_ROWS or 5 * len(coded.dictionary) > rows:
         return 0.0
     value, label = (each.indices.to_numpy().astype(np.int64) for each in (coded, known))
     if 10 * np.bincount(label).max() > 9 * rows:
@@ -217,7 +224,7 @@ def fit_scheme(
         many = len(names) > _MOST_WATCHED and isinstance(encoder, NumberEncoder | RawEncoder)
         if encoder.width and labels is not None and not many:
             share = leaked_share(values, labels[: first.num_rows])
-            if share >= LEAKS:
+            if share >= LEAKED_SHARE:
                 say(
                     where,
                     f"column {name!r} alone determines the label of {share:.0%} of the labelled "
@@ -249,11 +256,11 @@ def say_zeros(where: object, written: Source, scheme: Scheme, choices: Columns) 
 
 def say_few(where: object, rows: int, scheme: Scheme) -> None:
     """Warn if a learner's numbers are scaled by few rows, since the scaling is permanent."""
-    if rows < ENOUGH and any(isinstance(each.encoder, NumberEncoder) for each in scheme.columns):
+    if rows < MIN_ROWS and any(isinstance(each.encoder, NumberEncoder) for each in scheme.columns):
         many = f"{rows} row{'' if rows == 1 else 's'}"
         say(
             where,
-            f"numeric columns are scaled permanently by the first {many}: start with {ENOUGH} "
+            f"numeric columns are scaled permanently by the first {many}: start with {MIN_ROWS} "
             "or more",
         )
 

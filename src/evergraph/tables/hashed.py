@@ -8,6 +8,7 @@ vector without refitting. A missing category is a row of zeros.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -121,6 +122,11 @@ class CategoryEncoder(_HashEncoder):
         new, rows = self._new(places, names, np.arange(len(places)))
         return Block(matrix, gaps=gaps, new=new, new_rows=rows)
 
+    def parts(self, values: pa.Array, name: str) -> list[dict[str, Matrix]]:
+        """Return the signs of each category by its name."""
+        matrix, places, names = self._vectors(texts(values, name))
+        return [{names[place]: matrix[place]} if place >= 0 else {} for place in places.tolist()]
+
 
 @column_kinds.register
 @dataclass(frozen=True)
@@ -156,6 +162,16 @@ class ListEncoder(_HashEncoder):
         new, rows = self._new(places, names, np.repeat(np.arange(len(counts)), counts))
         means = np.asarray(owners @ matrix, np.float32)
         return Block(means, gaps=counts == 0, new=new, new_rows=rows)
+
+    def parts(self, values: pa.Array, name: str) -> list[dict[str, Matrix]]:
+        """Return the share of each item in its mean."""
+        counts, items = lists(values, name, separator=self.separator)
+        matrix, places, names = self._vectors(items)
+        found: list[dict[str, Matrix]] = []
+        for end, count in zip(np.cumsum(counts), counts, strict=True):
+            times = Counter(places[end - count : end].tolist())
+            found.append({names[n]: matrix[n] * (k / count) for n, k in times.items()})
+        return found
 
 
 def usual_separator(values: pa.Array) -> str:
@@ -225,6 +241,18 @@ class TextEncoder(WideEncoder):
         gaps = found.is_null().to_numpy(zero_copy_only=False)
         return Block(matrix, gaps=gaps, words=vstack(words, "csr") if words else None)
 
+    def parts(self, values: pa.Array, name: str) -> list[dict[str, Matrix]]:
+        """Return the share of each word in its text."""
+        signs, found = _bucket_signs(self.dims), []
+        for text in texts(values, name).to_pylist():
+            times = Counter(_WORD.findall((text or "").lower()))
+            buckets = np.array([_bucket(word) for word in times], np.int64)
+            weights = np.array([*times.values()]) * self._idf[buckets]
+            length = np.sqrt((np.bincount(buckets, weights) ** 2).sum()) if len(buckets) else 1.0
+            shares = (weights / length).astype(np.float32)[:, None] * signs[buckets]
+            found.append(dict(zip(times, shares, strict=True)))
+        return found
+
     @cached_property
     def _idf(self) -> NDArray[np.float64]:
         counts = np.zeros(BUCKETS)
@@ -238,7 +266,11 @@ class TextEncoder(WideEncoder):
 
 
 def _buckets(text: str | None) -> list[int]:
-    return [crc32(word.encode()) % BUCKETS for word in _WORD.findall((text or "").lower())]
+    return [_bucket(word) for word in _WORD.findall((text or "").lower())]
+
+
+def _bucket(word: str) -> int:
+    return crc32(word.encode()) % BUCKETS
 
 
 @lru_cache(maxsize=4)

@@ -30,7 +30,7 @@ MEANT = ("class", "classes", "target", "targets", "y", "category", "group", "out
 SPELLINGS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "\\N")
 LABELS, TARGET, TARGETS = "labels", "target", "target_"
 BETWEEN = ";"
-_ALIKE = 5  # pairs of classes that are named
+_MAX_PAIRS_NAMED = 5  # pairs of classes that are named
 
 
 def filled(values: pa.Array) -> pa.Array:
@@ -172,13 +172,14 @@ def meant_as_label(columns: Iterable[str]) -> list[str]:
 
 
 def say_unlabelled(where: object, columns: Iterable[str]) -> None:
-    """Warn that a first table has no labels and name columns that may be meant as such."""
+    """Say that a first table has no labels, and name columns that may be meant as such."""
+    named = "another column is named by label= (--label)"
     if meant := meant_as_label(columns):
-        say(
-            where,
-            f"has no column 'label', so no node has a label: if {' or '.join(map(repr, meant))} "
-            f"holds labels, give --label {meant[0]}; it is read as a feature",
+        named = (
+            f"if {' or '.join(map(repr, meant))} holds labels, give label={meant[0]!r} (--label "
+            f"{meant[0]}); it is read as a feature"
         )
+    say(where, f"has no column 'label', so no node has a label: {named}")
 
 
 def alike(new: Iterable[object], known: Iterable[object] = ()) -> Iterator[str]:
@@ -199,7 +200,7 @@ def alike(new: Iterable[object], known: Iterable[object] = ()) -> Iterator[str]:
 
 def say_alike(where: object, names: Iterable[object]) -> None:
     """Report classes of a table or graph whose names differ only in case or blanks."""
-    for sentence in islice(alike(names), _ALIKE):
+    for sentence in islice(alike(names), _MAX_PAIRS_NAMED):
         say(where, sentence)
 
 

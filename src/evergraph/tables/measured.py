@@ -156,7 +156,8 @@ class NumberEncoder(_ScaledEncoder):
 
     def __str__(self) -> str:
         flag = ", and a flag for gaps" if self.flag else ""
-        return f"(x - {self.median:g}) / {self.scale:g}, clipped at {CLIP:g}{flag}"
+        sign = "+" if self.median < 0 else "-"
+        return f"(x {sign} {abs(self.median):g}) / {self.scale:g}, clipped at {CLIP:g}{flag}"
 
 
 @column_kinds.register

@@ -11,7 +11,7 @@ from evergraph.core.errors import ConfigurationError, DataError, did_you_mean
 from evergraph.core.notices import say_ignored
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import is_text
-from evergraph.tables.labels import meant_as_label
+from evergraph.tables.labels import meant_as_label, target_names
 
 ENDS = ("source", "target")
 OF_NODES = ("id", "label")
@@ -178,21 +178,25 @@ def delimiter_hint(columns: Sequence[str]) -> str:
 
 
 def missing_column(name: str, table: pa.Table) -> DataError:
-    """Return the error for a table without a column, with the options that would name it.
+    """Return the error for a table without a column, with the arguments that would name it.
 
-    table: the first rows.
+    The command line turns them into its options. table: the first rows.
 
-    >>> missing_column("id", pa.table({"customer": ["c1", "c2"], "age": [40, 40]}))
-    DataError("has no column 'id': it has customer, age; is it --id customer?")
+    >>> missing_column("id", pa.table({"customer": ["c1", "c2"], "age": [40, 40]})).args[0]
+    "has no column 'id': it has customer, age; is it id='customer'?"
     >>> missing_column("source", pa.table({"payer": [1], "payee": [2], "amount": [9.5]})).args[0]
-    "has no column 'source': it has payer, payee, amount; are they --source payer --target payee?"
+    "has no column 'source': it has payer, payee, amount; are they source='payer', target='payee'?"
     """
     hint = delimiter_hint(table.column_names)
     likely = {"id": _likely_id, "label": _likely_label}.get(name, _likely_ends)(table)
+    columns = table.column_names
+    if name == "id" and likely and not ("label" in columns or target_names(columns)):
+        likely |= _likely_label(table.drop_columns([likely["id"]]))
     if likely and not hint:
-        options = " ".join(f"--{ours} {theirs}" for ours, theirs in likely.items())
-        hint = f"; {'are they' if len(likely) > 1 else 'is it'} {options}?"
-    return DataError(f"has no column {name!r}: it has {', '.join(table.column_names)}{hint}")
+        named = ", ".join(f"{ours}={theirs!r}" for ours, theirs in likely.items())
+        hint = f"; {'are they' if len(likely) > 1 else 'is it'} {named}?"
+    found = ", ".join(table.column_names) or "no columns"
+    return DataError(f"has no column {name!r}: it has {found}{hint}")
 
 
 def _likely_id(table: pa.Table) -> dict[str, str]:

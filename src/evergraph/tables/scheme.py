@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -19,19 +19,27 @@ from evergraph.core.notices import say
 from evergraph.graphs import Graph
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Encoder, OwnEncoder
-from evergraph.tables.columns import column
+from evergraph.tables.columns import column, ids
 from evergraph.tables.hashed import TextEncoder
-from evergraph.tables.values import Block, ColumnEncoder, LeftOut, Rule, column_kinds
+from evergraph.tables.values import (
+    Block,
+    ColumnEncoder,
+    LeftOut,
+    Matrix,
+    Rule,
+    WideEncoder,
+    column_kinds,
+)
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 FORMAT = 1
 HEADER = ("column", "read as", "how", "width", "gaps")
-LARGE = 100  # times the values of the first table
-_NAMED = 5  # categories named in a message
-_LISTED = 10  # columns named in a message
-ROUNDS = 40  # of the propagation that fills gaps, as in its paper
+LARGE_FACTOR = 100  # times the values of the first table
+_MAX_NAMED = 5  # categories named in a message
+_MAX_LISTED = 10  # columns named in a message
+FILLING_ROUNDS = 40  # of the propagation that fills gaps, as in its paper
 
 
 @dataclass(frozen=True)
@@ -95,7 +103,7 @@ class NodeFeatures:
         """Report what the first table did not have: categories, unflagged gaps, large values."""
         for name, block in self.blocks.items():
             say_new(where, name, block.new, block.new_rows, block.unflagged)
-            if block.times >= LARGE:
+            if block.times >= LARGE_FACTOR:
                 many = f"{block.times:,.0f} times as large as those of the first table"
                 say(where, f"column {name!r} has values {many}: is their unit another one?")
 
@@ -103,8 +111,8 @@ class NodeFeatures:
 def say_new(where: object, name: str, new: Collection[str], rows: int, unflagged: int) -> None:
     """Report new categories of a column in some rows, and gaps that no flag shows."""
     if new:
-        named = ", ".join(map(repr, islice(new, _NAMED)))
-        more = ", ..." if len(new) > _NAMED else ""
+        named = ", ".join(map(repr, islice(new, _MAX_NAMED)))
+        more = ", ..." if len(new) > _MAX_NAMED else ""
         many = "category" if len(new) == 1 else "categories"
         plural = "" if rows == 1 else "s"
         say(
@@ -115,6 +123,19 @@ def say_new(where: object, name: str, new: Collection[str], rows: int, unflagged
     if unflagged:
         many = f"{unflagged:,} gap{'' if unflagged == 1 else 's'}"
         say(where, f"column {name!r} has {many} but had none at first: filled without a flag")
+
+
+class NamedValue(NamedTuple):
+    """A category, an item or a word, and what it adds to the features of a row."""
+
+    column: str
+    value: str
+    vector: Matrix  # float32 [dims]
+    start: int  # of the column among all features
+
+
+ValuesOf: TypeAlias = Callable[[Sequence[Any]], Mapping[Any, Sequence[NamedValue]]]
+"""Returns the named values of those nodes that it knows."""
 
 
 @dataclass(frozen=True)
@@ -215,6 +236,34 @@ first table did not have: expected age
         gaps = {name: int(block.gaps.sum()) for name, block in blocks.items()}
         return NodeFeatures(features, self.with_gaps(gaps), blocks)
 
+    def named_values(self, table: pa.Table) -> list[list[NamedValue]]:
+        """Return the categories, items and words of each row, with their parts of its features.
+
+        A scheme keeps hashes of them, so their names come from the user's table alone.
+        """
+        rows: list[list[NamedValue]] = [[] for _ in range(table.num_rows)]
+        start = 0
+        for each in self.columns:
+            encoder, name = each.encoder, each.name
+            if isinstance(encoder, WideEncoder) and name in table.column_names:
+                for row, parts in zip(rows, encoder.parts(column(table, name), name), strict=True):
+                    row += [NamedValue(name, *part, start) for part in parts.items()]
+            start += encoder.width
+        return rows
+
+    def values_in(self, table: pa.Table) -> ValuesOf:
+        """Return what finds the ``named_values`` of some nodes in a table of nodes."""
+
+        known = ids(table, "id").to_pylist()
+
+        def values_of(nodes: Sequence[Any]) -> dict[Any, list[NamedValue]]:
+            wanted = frozenset(nodes)
+            rows = table.filter(pa.array([node in wanted for node in known], pa.bool_()))
+            found = [node for node in known if node in wanted]
+            return dict(zip(found, self.named_values(rows), strict=True))
+
+        return values_of
+
     def with_gaps(self, gaps: Mapping[str, int]) -> Scheme:
         """Return the same scheme with the number of gaps of each column."""
         columns = (replace(each, gaps=gaps[each.name]) for each in self.columns)
@@ -281,8 +330,8 @@ first table did not have: expected age
 
 
 def _listed(names: list[str], *, quoted: bool = True) -> str:
-    first = ", ".join(map(repr, names[:_LISTED]) if quoted else names[:_LISTED])
-    return first + (", ..." if len(names) > _LISTED else "")
+    first = ", ".join(map(repr, names[:_MAX_LISTED]) if quoted else names[:_MAX_LISTED])
+    return first + (", ..." if len(names) > _MAX_LISTED else "")
 
 
 def propagated(graph: Graph, values: Tensor, known: Tensor) -> Tensor:
@@ -305,7 +354,7 @@ def propagated(graph: Graph, values: Tensor, known: Tensor) -> Tensor:
     mean = csr_matrix((entries, whole.indices.numpy(), whole.indptr.numpy()), shape=shape)
     held, given = known.numpy(), values.double().numpy()
     filled = np.where(held, given, 0.0)
-    for _ in range(ROUNDS):
+    for _ in range(FILLING_ROUNDS):
         filled = np.where(held, given, mean @ filled)
     return torch.from_numpy(filled.astype(np.float32))
 

@@ -29,8 +29,8 @@ DECIMALS = (".", ",")
 _COMMA_NUMBER = r"^\s*([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)\s*$"
 KINDS = ("sqlite", "duckdb", "adbc")
 _BYTES_A_VALUE = 16  # estimated size of a value in a database result
-_SCANNED = 1 << 20  # characters read at once
-_SHOWN = 60  # characters of a query in a message
+_CHARACTERS_AT_ONCE = 1 << 20  # characters read at once
+_MAX_QUERY_SHOWN = 60  # characters of a query in a message
 QueryResult: TypeAlias = "tuple[pa.Schema, int | None, Iterator[pa.RecordBatch]]"
 """A streamed query result: its schema, the number of rows if known, and the batches."""
 
@@ -68,14 +68,16 @@ class CsvTable:
     """
 
     path: Path  # path of the file
-    delimiter: str = ","  # a single character between columns; ``tab`` and ``\\t`` are a tab
+    # a single character between columns; ``tab`` and ``\\t`` are a tab, as is a comma in a .tsv
+    delimiter: str = ","
     # ``.`` or ``,``; with ``,`` a value such as 3,5 is a number in every column except ids, labels
     # and times
     decimal: str = "."
     encoding: str = "utf-8"  # any that Python knows, such as ``latin-1``
 
     def __post_init__(self) -> None:
-        if self.delimiter in ("tab", "\\t"):
+        tabs = self.delimiter == "," and self.path.name.endswith((".tsv", ".tsv.gz"))
+        if tabs or self.delimiter in ("tab", "\\t"):
             object.__setattr__(self, "delimiter", "\t")
         if len(self.delimiter) != 1 or not self.delimiter.isascii():
             said = f"delimiter must be one ASCII character, not {self.delimiter!r}"
@@ -118,7 +120,7 @@ class CsvTable:
         with suppress(OSError), self.path.open(encoding=self.encoding) as file:
             try:
                 first = file.readline()
-                while file.read(_SCANNED):
+                while file.read(_CHARACTERS_AT_ONCE):
                     pass
             except UnicodeDecodeError:
                 with self.path.open("rb") as raw:
@@ -257,7 +259,7 @@ PosixPath('graph.db'))
         # The address of a server may hold a password.
         place = self.place if self.kind != "adbc" else self.place.partition(":")[0]
         sql = " ".join(self.sql.split())
-        short = sql if len(sql) <= _SHOWN else f"{sql[: _SHOWN - 3]}..."
+        short = sql if len(sql) <= _MAX_QUERY_SHOWN else f"{sql[: _MAX_QUERY_SHOWN - 3]}..."
         return f"{self.kind}:{place}: {short}"
 
     def __repr__(self) -> str:

@@ -113,6 +113,13 @@ class WideEncoder(ColumnEncoder):
     def width(self) -> int:
         return self.dims
 
+    def parts(self, values: pa.Array, name: str) -> list[dict[str, Matrix]]:
+        """Return by name what adds up to the features of each value; empty where nothing has one.
+
+        -> for each value, float32 [dims] by name
+        """
+        return [{} for _ in values]
+
 
 @column_kinds.register
 @dataclass(frozen=True)

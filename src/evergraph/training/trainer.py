@@ -259,7 +259,7 @@ def _pools(count: int, generator: torch.Generator) -> Iterator[Tensor]:
 
 # Ordinary steps before one is recorded, so that libraries and the optimiser's state are
 # initialised by then.
-ORDINARY = 3
+STEPS_BEFORE_RECORDING = 3
 
 
 class CapturedSteps:
@@ -283,7 +283,7 @@ class CapturedSteps:
         """Do a step."""
         size = len(batch) if isinstance(batch, Tensor) else -1
         self._done[size] = self._done.get(size, 0) + 1
-        if self._done[size] <= ORDINARY:
+        if self._done[size] <= STEPS_BEFORE_RECORDING:
             # On the recording's stream, so that its allocations can be reused.
             self._stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self._stream):

@@ -46,8 +46,7 @@ def kills(monkeypatch):
 @pytest.fixture
 def quick(kills, monkeypatch):
     """The same with a head that takes a third of the time."""
-    for module in (kills, importlib.import_module("benchmarks.service.kill_writer")):
-        monkeypatch.setattr(module, "make", lambda: OnlineLearner(head=AnalyticHead(width=16)))
+    monkeypatch.setattr(kills, "make", lambda: OnlineLearner(head=AnalyticHead(width=16)))
     return kills
 
 

@@ -151,7 +151,11 @@ def find_table(folder: Path, name: str) -> Path:
     """Return the only file in the folder with the table ``name``."""
     found = [path for suffix in SUFFIXES if (path := folder / f"{name}{suffix}").is_file()]
     if not found:
-        raise DataError(f"{folder}: has no table of {name}: expected {name}.csv or {name}.parquet")
+        hint = ""
+        if any(folder.glob("*.csv")) or any(folder.glob("*.parquet")):
+            hint = "; tables with other names become a graph with evergraph import"
+        expected = f"expected {name}.csv or {name}.parquet"
+        raise DataError(f"{folder}: has no table of {name}: {expected}{hint}")
     if len(found) > 1:
         raise DataError(f"{folder}: has both {name}.csv and {name}.parquet: expected one of them")
     return found[0]

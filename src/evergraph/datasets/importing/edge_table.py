@@ -59,7 +59,7 @@ _TYPES = {
     "weight": "FLOAT",
     "relation": "VARCHAR",
 }
-_PLAIN = "SELECT key FROM ({ways}) ORDER BY key"  # duplicates are dropped while writing
+_UNWEIGHED = "SELECT key FROM ({ways}) ORDER BY key"  # duplicates are dropped while writing
 # The weight of an edge that is listed several times, as in ``graphs.repeats``.
 _TOTAL, _ROWS = "sum(weight::DOUBLE ORDER BY row)", "count(*) FILTER (weight > 0)"
 _COMBINED = {"sum": _TOTAL, "count": _ROWS, "mean": f"{_TOTAL} / greatest({_ROWS}, 1)"}
@@ -370,7 +370,9 @@ class EdgeTable:
         ways = ways.format(first=first, stop=stop, listed=more.format(1), reversed=more.format(0))
         with self._told():
             # execute() would hold all rows at once
-            answer: Any = self._database.sql((_WEIGHED if weighted else _PLAIN).format(ways=ways))
+            answer: Any = self._database.sql(
+                (_WEIGHED if weighted else _UNWEIGHED).format(ways=ways)
+            )
             last = -1
             for batch in arrow_reader(answer, _BATCH):
                 columns = [values.to_numpy(zero_copy_only=False) for values in batch.columns]

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 OnProgress = Callable[[str, int, int], None]
-LEAST = 32_000_000  # fewest bytes with which an import can start
+MIN_MEMORY = 32_000_000  # fewest bytes with which an import can start
 PROGRESS = "progress.json"
 _LARGEST_PIECE = 64_000_000
 _BYTES_A_BYTE = 12  # of memory per byte of a table: text, columns, positions
@@ -184,7 +184,7 @@ class _Stages:
     def __post_init__(self) -> None:
         self._began = time.monotonic() - self.progress.seconds
         self._ids = self.folder / "ids.arrow"
-        self.resources.check(LEAST, "an import")
+        self.resources.check(MIN_MEMORY, "an import")
         if self.progress.nodes is not None:
             logger.info("%s: resuming an earlier import", self.folder)
         self.writer = GraphFolderWriter(self.folder / "graph")
@@ -309,7 +309,7 @@ class _Stages:
             self.folder / "edges",
             nodes=found.nodes,
             undirected=self.progress.inputs.undirected,
-            memory=max(self.resources.left // 2, LEAST),
+            memory=max(self.resources.left // 2, MIN_MEMORY),
             fresh=fresh,
             columns=columns,
         )
@@ -321,7 +321,7 @@ class _Stages:
 
 
 def _piece(memory: int) -> int:
-    return min(max(memory, LEAST) // _BYTES_A_BYTE, _LARGEST_PIECE)
+    return min(max(memory, MIN_MEMORY) // _BYTES_A_BYTE, _LARGEST_PIECE)
 
 
 def _report(out: Path, *, new: bool) -> ImportReport:

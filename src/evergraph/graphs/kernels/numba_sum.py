@@ -26,7 +26,7 @@ _FEATURES = llvmlite.binding.get_host_cpu_features()
 # Number of entries by which a neighbour's features are prefetched.
 AHEAD = 8
 # Rows whose tiles are all summed before the next rows begin, so that shared data stays in cache.
-ROWS = 16
+ROWS_PER_BLOCK = 16
 # The sum of this many columns fits into half of the machine's vector registers.
 WIDEST = 128 if _FEATURES.get("avx512f") else 64
 # Whether the machine converts float16 in hardware; all processors since 2013 do.
@@ -148,8 +148,8 @@ def weighted_sums(rows, x, out, add, scale, add_scale, width, start, stop):  # t
     """
     tiles = -(-width // WIDEST)
     step = min(-(-width // (16 * tiles)) * 16, WIDEST)  # whole cache lines of similar width
-    for upper in range(start, stop, ROWS):
-        lower = min(upper + ROWS, stop)
+    for upper in range(start, stop, ROWS_PER_BLOCK):
+        lower = min(upper + ROWS_PER_BLOCK, stop)
         for first in range(0, width, step):
             count = min(step, width - first)
             _columns(rows, x, out, add, scale, add_scale, first, count, upper, lower)

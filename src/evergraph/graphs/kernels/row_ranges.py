@@ -28,7 +28,7 @@ ALONE, PART = 1 << 18, 1 << 20
 # thread. Smaller tiles read shared data more often.
 TILE, TILE_ROWS = 1 << 27, 128
 # Pieces per thread: a thread that had cheap rows takes the next piece while another is busy.
-_PIECES = 8
+_PIECES_PER_THREAD = 8
 
 
 def row_ranges(indptr: Tensor, *, count: int) -> list[slice]:
@@ -180,5 +180,5 @@ def in_threads(loop: Callable[..., None], costs: npt.NDArray[Any], *arrays: Any)
     other threads and after a fork. costs: cost of each item.  [items]
     """
     if len(costs):
-        fast, pieces = compiled(loop), min(len(costs), available_threads() * _PIECES)
+        fast, pieces = compiled(loop), min(len(costs), available_threads() * _PIECES_PER_THREAD)
         spread(lambda part: fast(*arrays, part.start, part.stop), cost_ranges(costs, pieces))

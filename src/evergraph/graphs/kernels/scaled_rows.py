@@ -41,11 +41,11 @@ ROW_TYPES: dict[RowType, torch.dtype] = {
     "float16": torch.float16,
     "bfloat16": torch.bfloat16,
 }
-LARGEST = torch.finfo(torch.float16).max
-ROUNDED = 1 << 19  # values at a time on a CPU: 2 MB of memory besides the result
+MAX_FLOAT16 = torch.finfo(torch.float16).max
+VALUES_AT_ONCE = 1 << 19  # values at a time on a CPU: 2 MB of memory besides the result
 # Bytes of a row that a GPU program sums: whole rows if they are short. For longer ones a narrow
 # slice, so that more nodes' values of these columns stay in cache; see ``benchmarks/speed/gpu.py``.
-WHOLE, SLICE = 512, 256
+MAX_WHOLE_ROW, SLICE = 512, 256
 VECTOR = 16  # bytes that a GPU thread reads at once; rows begin at multiples of it
 LINE = 128  # bytes of a GPU cache line; a slice that straddles two lines costs both
 
@@ -196,7 +196,7 @@ def held_rows(features: Tensor, right: Tensor, kind: torch.dtype) -> Tensor:
     rows, dims = features.shape
     if features.device.type == "cpu":
         held = room(rows, like=features, dtype=kind)
-        step = max(ROUNDED // max(dims, 1), 1)
+        step = max(VALUES_AT_ONCE // max(dims, 1), 1)
         parts = [slice(start, start + step) for start in range(0, rows, step)]
         if kind != torch.float16:
             for part in parts:
@@ -217,7 +217,7 @@ def held_rows(features: Tensor, right: Tensor, kind: torch.dtype) -> Tensor:
     torch.mul(features, right[:, None], out=held)
     if kind == torch.float16 and features.numel():
         largest = torch.stack(features.aminmax()).abs().max() * right.max()
-        if float(largest) > LARGEST and bool(held.isinf().any()):
+        if float(largest) > MAX_FLOAT16 and bool(held.isinf().any()):
             raise _too_large(features)
     return held
 
@@ -232,7 +232,7 @@ def _length(dims: int, size: int) -> int:
     (100, 608, 128, 32)
     """
     bytes_ = dims * size
-    if size == 4 and bytes_ <= WHOLE:
+    if size == 4 and bytes_ <= MAX_WHOLE_ROW:
         unit = VECTOR
     else:
         unit = min(LINE, max(VECTOR, 1 << (bytes_ - 1).bit_length()))
@@ -241,6 +241,6 @@ def _length(dims: int, size: int) -> int:
 
 def _too_large(features: Tensor) -> DataError:
     return DataError(
-        f"features must be at most {LARGEST:,.0f} in size for rows 'float16', at every hop, not "
+        f"features must be at most {MAX_FLOAT16:,.0f} in size for rows 'float16', at every hop, not "
         f"{float(features.abs().amax()):g}: rows 'bfloat16' have float32's range"
     )

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from evergraph.graphs.kernels.scaled_rows import SLICE, VECTOR, WHOLE, ScaledRows, held_rows
+from evergraph.graphs.kernels.scaled_rows import MAX_WHOLE_ROW, SLICE, VECTOR, ScaledRows, held_rows
 
 UNROLLED = 8  # entries whose rows are requested before the first arrives
 
@@ -36,7 +36,7 @@ def triton_product(
     rows = features if smoother.scaled else held_rows(features, smoother.right, features.dtype)
     size = rows.element_size()
     unit, whole = VECTOR // size, triton.next_power_of_2(max(dims, 32))
-    block = int(min(whole, (WHOLE if dims * size <= WHOLE else SLICE) // size))
+    block = int(min(whole, (MAX_WHOLE_ROW if dims * size <= MAX_WHOLE_ROW else SLICE) // size))
     sum_rows[(out.shape[0], triton.cdiv(dims, block))](
         smoother.indptr,
         smoother.indices,

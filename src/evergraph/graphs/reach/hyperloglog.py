@@ -34,7 +34,7 @@ MOST_WIDE = 256
 ON_DEVICE = 4 << 30
 Array = npt.NDArray[Any]
 # Entries of a row that are taken one by one; a longer row is cut into pieces that are rows again.
-PIECE = 8
+MAX_PIECE = 8
 _SUMMED_ROWS = 1 << 16
 
 
@@ -293,22 +293,22 @@ class TorchMax:
 def piecewise_max(source: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
     """Return maxima over consecutive runs of ``source[places]``, zeros for an empty run.
 
-    Runs are cut into pieces of at most ``PIECE``. Pieces are sorted longest first, so that the k-th
+    Runs are cut into pieces of at most ``MAX_PIECE``. Pieces are sorted longest first, so that the k-th
     entries of all that have one form the front of the result. Then the pieces' maxima become the
     source and a run consists of its pieces, until every run is one piece.
 
     source: uint8 [n, width]; places: int64 [sum of lengths]; lengths: int64 [m] -> [m, width]
     """
     while True:
-        pieces = (lengths + PIECE - 1) // PIECE
+        pieces = (lengths + MAX_PIECE - 1) // MAX_PIECE
         own = repeat(torch.arange(len(lengths), device=lengths.device), pieces)
         passed = torch.arange(len(own), device=own.device) - (pieces.cumsum(0) - pieces)[own]
-        starts = (lengths.cumsum(0) - lengths)[own] + PIECE * passed
-        sizes = (lengths[own] - PIECE * passed).clamp_max(PIECE)
+        starts = (lengths.cumsum(0) - lengths)[own] + MAX_PIECE * passed
+        sizes = (lengths[own] - MAX_PIECE * passed).clamp_max(MAX_PIECE)
         order = sizes.argsort(descending=True, stable=True)
         starts, sizes = starts[order], sizes[order]
         best = source.new_zeros(len(starts), source.shape[1])
-        steps = torch.arange(PIECE, device=sizes.device)[:, None]
+        steps = torch.arange(MAX_PIECE, device=sizes.device)[:, None]
         for step, count in enumerate((sizes[None] > steps).sum(1).tolist()):
             front = best[:count]
             torch.maximum(front, _take(source, places[starts[:count] + step]), out=front)

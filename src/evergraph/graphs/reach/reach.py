@@ -35,7 +35,7 @@ PATTERN_BYTES = {torch.int32: 11, torch.int64: 27}
 SEARCH_PAYS_FROM = 2e7
 
 # Blocks per worker: one that had cheap nodes takes the next block while another is busy.
-_BLOCKS = 4
+_BLOCKS_PER_WORKER = 4
 METHODS = ("auto", "exact", "estimated")
 # Seconds on two cores (docs/decisions/0022): a walk of the exact search, and a register of
 # an adjacency entry in a hop of the estimate. They are constants, so that the same command makes
@@ -182,7 +182,7 @@ def searched_sizes(
     """
     engine = (resources or Resources()).engine
     rows = RowSweep(graph.indptr.cpu(), graph.indices.cpu(), graph.mapped)  # no features
-    pieces = engine.workers * _BLOCKS if engine.workers > 1 else 1
+    pieces = engine.workers * _BLOCKS_PER_WORKER if engine.workers > 1 else 1
     blocks = [(b.start, b.stop) for b in cut(costs, float(costs.sum()) / pieces)]
     shared = {"rows": rows, "nodes": nodes.cpu(), "hops": hops, "costs": costs}
     found = list(engine.map(search_block, blocks, shared=shared))

@@ -129,6 +129,18 @@ class TableDeltas:
             **parts,
         )
 
+    def of_featureless(self, knows: KnowsNodes) -> TableDeltas:
+        """Return the deltas of a graph whose nodes have no features, which has no scheme.
+
+        Without a table of nodes, the new ones are those of the edges. knows: as in ``check_known``
+        """
+        nodes, labels = self.nodes, self.labels
+        if self.places["nodes"][0] is None:
+            ends = pa.concat_arrays(self.edges).unique()
+            nodes = ends.filter(pa.array(self._strange(ends, knows), pa.bool_()))
+            labels = pa.nulls(len(nodes), labels.type)
+        return replace(self, nodes=nodes, labels=labels, features=torch.zeros(len(nodes), 0))
+
     def check_known(self, knows: KnowsNodes) -> None:
         """Raise unless every edge joins nodes of the table or known ones; to be called first."""
         rule = "in the table of nodes or known"
@@ -140,9 +152,10 @@ class TableDeltas:
             if wrong.any():
                 first = int(wrong.argmax())
                 path, rows = self.places[table]
+                theirs = {v: k for k, v in getattr(path, "names", {}).items()}.get(name, name)
                 raise UnknownNodeError(
                     f"{path}: row {int(rows[first]) + 1} has {values[first].as_py()!r} in column "
-                    f"{name!r}: expected the id of a node that is {rule}"
+                    f"{theirs!r}: expected the id of a node that is {rule}"
                 )
 
     def _strange(self, values: pa.Array, knows: KnowsNodes) -> npt.NDArray[np.bool_]:

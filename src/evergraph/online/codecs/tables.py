@@ -75,6 +75,8 @@ def read_rows(
                     f"has a column {name!r}, but the model was made with targets={kind!r}"
                 )
         untyped = replace(roles, types=False)
+        if not roles.features:
+            columns = None
         noted = noted and columns is None
         rows = read_nodes(
             table, columns, where=where, roles=untyped, most=LARGEST_FEATURE, piece=noted

@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
 from evergraph.core.file_lock import LOCK_FILE, is_held, left_beside
@@ -210,11 +211,18 @@ def _replayed(folder: Path, make: Make, older: Snapshot, newer: Snapshot) -> Ite
             yield Finding(name, f"or snapshot-{older.seq} cannot be restored ({error})")
         return
     both = state.keys() & newer.state.keys()
-    other = {each for each in both if not torch.equal(state[each], newer.state[each])}
+    other = {each for each in both if not _same(state[each], newer.state[each])}
     other |= state.keys() ^ newer.state.keys()
     if other:
         some = ", ".join(sorted(other)[:3])
         yield Finding(name, f"differs from snapshot-{older.seq} plus the journal ({some})")
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Whether two arrays are equal; NaN, which stands for what is not known, equals NaN."""
+    if one.shape != other.shape or not one.is_floating_point():
+        return torch.equal(one, other)
+    return bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
 def _results(

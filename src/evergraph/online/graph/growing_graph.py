@@ -121,6 +121,11 @@ class GrowingGraph(KeptArrays):
         return self.into.num_entries
 
     @property
+    def is_featureless(self) -> bool:
+        """Whether all nodes have one feature, 1: that of nodes that came without any."""
+        return self.num_features == 1 and bool((self.features[self.alive] == 1).all())
+
+    @property
     def compiled(self) -> bool:
         """Whether updates use compiled code; see ``neighbour_lists.is_compiled``."""
         return neighbour_lists.is_compiled(self.num_edges)

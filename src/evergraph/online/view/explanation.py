@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_relations import PARTS
 from evergraph.online.graph.live_smoother import LiveSmoother
 from evergraph.online.view.page import Reading
+from evergraph.tables.scheme import NamedValue, ValuesOf
 from evergraph.topology import MixHop, Stepwise
 from evergraph.topology.base import coefficients
 
@@ -56,6 +57,21 @@ class ColumnContribution:
 
 
 @dataclass(frozen=True)
+class ValueContribution:
+    """What a category, an item of a list or a word adds to scores, of the node and around it.
+
+    Attributes:
+        column: its column.
+        value: its name in the table that was given.
+        says: its contribution to the score of each explained class.
+    """
+
+    column: str
+    value: str
+    says: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Explanation(ShownRecord):
     """A prediction as a sum: scores[c] = Σ says[c] over voices + others[c] + rest[c].
 
@@ -84,6 +100,8 @@ class Explanation(ShownRecord):
             anything is known of a node, and rounding.
         columns: what columns of features add, largest first, and ``words`` of the node's texts;
             the rest of a score is due to labels, degrees, relations and the intercept.
+        values: what categories and words add, of the nodes in a table that was given; None without
+            one. A learner keeps hashes of them, not names.
     """
 
     node: NodeId
@@ -95,6 +113,7 @@ class Explanation(ShownRecord):
     others: tuple[float, ...] = ()
     rest: tuple[float, ...] = ()
     columns: tuple[ColumnContribution, ...] | None = None
+    values: tuple[ValueContribution, ...] | None = None
 
 
 def said(weights: Tensor, features: Tensor, slopes: Tensor, *, unit: bool) -> Tensor:
@@ -156,12 +175,18 @@ def powers_of(embeddings: LiveEmbeddings) -> list[list[float]] | None:
 
 
 def explain(
-    reading: Reading, node: NodeId, *, top: int, limit: int, columns: Sequence[str] = ()
+    reading: Reading,
+    node: NodeId,
+    *,
+    top: int,
+    limit: int,
+    columns: Sequence[str] = (),
+    values: ValuesOf | None = None,
 ) -> Explanation:
     """Explain the prediction for the one node of a reading; see ``Explanation``.
 
     top: how many classes; limit: how many contributions at most; columns: the user's column of each
-    feature, by default its number.
+    feature, by default its number; values: finds the categories and words of nodes.
     """
     page, parts, target = reading.page, reading.parts, reading.page.target
     vectors = reading.vectors(reading.positions)
@@ -194,6 +219,9 @@ def explain(
         others=tuple(says[others].sum(0).tolist()),
         rest=tuple((scores[best] - says.sum(0)).tolist()),
         columns=_column_contributions(flows, slopes[best], columns)[:limit],
+        values=None
+        if values is None
+        else _value_contributions(reading, flows, slopes[best], values)[:limit],
     )
 
 
@@ -275,6 +303,44 @@ def _column_contributions(
             sums["words"] = flow.rows[0].double() @ part.t()
     order = sorted(sums, key=lambda name: -float(sums[name].abs().max()))
     return tuple(ColumnContribution(name, tuple(sums[name].tolist())) for name in order)
+
+
+def _value_contributions(
+    reading: Reading, flows: Sequence[_Flow], slopes: Tensor, values_of: ValuesOf
+) -> tuple[ValueContribution, ...]:
+    """Return what each category and word adds to the scores, the largest first.
+
+    Left out are columns of nodes whose features are no longer those of the table.
+    """
+    sums: dict[tuple[str, str], Any] = {}
+    parts = slopes.double().split([flow.rows.shape[1] for flow in flows], dim=1)
+    for flow, part in zip(flows, parts, strict=True):
+        if not flow.weighs:
+            continue
+        rows, weights = flow.rows.double().numpy(), flow.weights.double().numpy()
+        length = max(np.linalg.norm(weights @ rows), np.finfo(float).tiny) if flow.unit else 1.0
+        names = reading.names(flow.nodes.tolist())
+        found = values_of(names)
+        for name, weight, row in zip(names, weights / length, rows, strict=True):
+            for column, start, own in _of_columns(found.get(name, ())):
+                width = len(own[0].vector)
+                meant = np.sum([each.vector for each in own], axis=0)
+                if not np.allclose(row[start : start + width], meant, atol=1e-5):
+                    continue
+                slope = part[:, start : start + width].numpy()  # [classes, width]
+                for each in own:
+                    key = column, each.value
+                    sums[key] = sums.get(key, 0.0) + weight * (slope @ each.vector)
+    order = sorted(sums, key=lambda key: -float(np.abs(sums[key]).max()))
+    return tuple(ValueContribution(*key, tuple(sums[key].tolist())) for key in order)
+
+
+def _of_columns(values: Sequence[NamedValue]) -> list[tuple[str, int, list[NamedValue]]]:
+    """Return the values of each column, with the place of its features."""
+    found: dict[tuple[str, int], list[NamedValue]] = {}
+    for value in values:
+        found.setdefault((value.column, value.start), []).append(value)
+    return [(*key, own) for key, own in found.items()]
 
 
 def _summed_contributions(

@@ -35,6 +35,7 @@ from evergraph.online.view.page import (
     Status,
 )
 from evergraph.online.view.suggestions import Suggestion, suggest
+from evergraph.tables.scheme import ValuesOf
 from evergraph.topology.rowwise import Matrix
 
 
@@ -210,14 +211,21 @@ class LearnerView(Shown):
             return self._ids.page(start, limit)
 
     def explain(
-        self, node: NodeId, *, top: int = 3, limit: int = 20, columns: Sequence[str] = ()
+        self,
+        node: NodeId,
+        *,
+        top: int = 3,
+        limit: int = 20,
+        columns: Sequence[str] = (),
+        values: ValuesOf | None = None,
     ) -> Explanation:
         """Explain the prediction for a node by what nodes around it and columns contribute.
 
-        top: how many classes; limit: of nodes, and of columns; columns: the user's, of each feature
+        top: how many classes; limit: of nodes, and of columns; columns: the user's, of each
+        feature; values: finds the categories and words of nodes, to be named
         """
         with self.reading([node]) as state:
-            return explain(state, node, top=top, limit=limit, columns=columns)
+            return explain(state, node, top=top, limit=limit, columns=columns, values=values)
 
     def neighbourhood(
         self, node: NodeId, *, hops: int | None = None, limit: int = 60

@@ -11,7 +11,7 @@ from evergraph.reports.runs import slugs_of
 
 ROW, BAR, WIDTH = 0.2, 0.1, 5.6  # inches: a name, the bar of a clique, the figure
 LETTER, NAME = 0.066, 18  # width of a letter in inches, letters of a name
-TICK = 0.25  # least distance between ticks in inches
+MIN_TICK_INCHES = 0.25  # least distance between ticks in inches
 QUIET = "#9ca3af"
 
 
@@ -39,7 +39,7 @@ def critical_difference(standing: Standing) -> Picture:
         axes.spines["top"].set_visible(True)
         axes.yaxis.set_visible(False)
         axes.xaxis.tick_top()
-        step = math.ceil((count - 1) * TICK / width)
+        step = math.ceil((count - 1) * MIN_TICK_INCHES / width)
         ticks = [1, *range(1 + step, count + 1, step)]
         axes.set_xticks(ticks, [str(tick) for tick in ticks])
         # The title, the test, and the length of the critical difference.

@@ -14,7 +14,9 @@ from evergraph.reports.runs import Entry, Group, envelope, families, seconds_a_s
 
 PANEL, KEY = 2.5, 0.16  # height in inches of a panel and of a legend line
 Line = Literal["-", "--", ":", "none"]
-ROOM = 2.3  # factor from the outermost amount to the end of the axis: three ticks always fit
+AXIS_MARGIN_FACTOR = (
+    2.3  # factor from the outermost amount to the end of the axis: three ticks always fit
+)
 MOST_TICKS = 8
 
 
@@ -136,7 +138,10 @@ def _draw_family(axes: Any, points: Sequence[tuple[float, float]], look: Look, l
 def log_span(amounts: Sequence[float], shown: Sequence[float] = ()) -> tuple[float, float]:
     """Return the limits of an axis around all positive amounts."""
     paid = [amount for amount in amounts if amount > 0]
-    ends = [*(end for a in paid for end in (a / ROOM, a * ROOM)), *map(float, shown)]
+    ends = [
+        *(end for a in paid for end in (a / AXIS_MARGIN_FACTOR, a * AXIS_MARGIN_FACTOR)),
+        *map(float, shown),
+    ]
     return (min(ends), max(ends)) if ends else (1.0, 10.0)
 
 

@@ -14,15 +14,15 @@ from evergraph.reports.figures.picture import Frame, Look, Picture
 from evergraph.reports.runs import Entry, Group
 
 LINES = {"local": "-", "global": (0, (3, 1.6))}
-LABEL = 0.155  # height of a label in inches
-WRITTEN = 8  # most tasks for which numbers fit into the cells
+LABEL_INCHES = 0.155  # height of a label in inches
+MAX_TASKS_WRITTEN = 8  # most tasks for which numbers fit into the cells
 
 
 def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
     """Draw local AA as solid lines and global AA as dashed ones, labelled at their ends."""
     longest = max(len(picture.shortened(entry.name)) for entry in group.entries)
     right = 0.68 + 0.072 * longest
-    height = max(3.8, 1.2 + LABEL * len(group.entries))
+    height = max(3.8, 1.2 + LABEL_INCHES * len(group.entries))
     frame = Frame(3.4 + right, height, right=right, top=0.58)
 
     def draw(figure: Any, axes: Any) -> None:
@@ -50,7 +50,7 @@ def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
             )
         low, high = axes.get_ylim()
         inches = height - frame.top - frame.bottom
-        _name_ends(axes, group, looks, gap=(high - low) * LABEL / inches)
+        _name_ends(axes, group, looks, gap=(high - low) * LABEL_INCHES / inches)
         lines = [axes.plot([], [], linestyle=line, color=picture.INK)[0] for line in LINES.values()]
         axes.legend(  # between title and axes
             lines,
@@ -112,7 +112,7 @@ def accuracy_matrix(group: Group, entry: Entry) -> Picture:
                 axis.set_ticks(ticks, [str(names[tick]) for tick in ticks])
                 axis.set_tick_params(length=0)
             written = zip(*np.nonzero(~np.isnan(matrix)), strict=True)
-            for i, j in written if len(matrix) <= WRITTEN else ():
+            for i, j in written if len(matrix) <= MAX_TASKS_WRITTEN else ():
                 style = {"ha": "center", "va": "center", "fontsize": 7}
                 colour = "white" if matrix[i, j] < 60 else "black"  # white on dark colours
                 place.text(j, i, f"{matrix[i, j]:.0f}", color=colour, **style)

@@ -23,8 +23,8 @@ ESCAPES = {
     "|": r"\textbar{}",
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
 }
-LONG = 18  # characters from which a cell may be wrapped
-FIRST = ' class="first"'  # the first row of a block, which has a rule above it
+MIN_WRAPPED = 18  # characters from which a cell may be wrapped
+FIRST_OF_BLOCK = ' class="first"'  # the first row of a block, which has a rule above it
 _HTML_MARKS = {0: "{}", 1: "<b>{}</b>", 2: "<u>{}</u>"}
 
 
@@ -207,7 +207,7 @@ def html_table(table: Table) -> str:
         for number in [' class="number"' if column.numbers else ""]
     )
     rows = "\n".join(
-        f"<tr{'' if number else FIRST}>"
+        f"<tr{'' if number else FIRST_OF_BLOCK}>"
         + "".join(_html_cell(table.columns[place], row[place]) for place in places)
         + "</tr>"
         for block in table.blocks
@@ -226,7 +226,7 @@ def _html_cell(column: TableColumn, cell: Cell) -> str:
     shown = _HTML_MARKS[cell.rank].format(escape(cell.text))
     if not column.numbers:
         # Other cells stay on one line: a browser would break class-il after its hyphen.
-        wraps = ' class="long"' if len(cell.text) > LONG and " " in cell.text else ""
+        wraps = ' class="long"' if len(cell.text) > MIN_WRAPPED and " " in cell.text else ""
         return f"<td{wraps}>{shown}</td>"
     missing = "Infinity" if cell.most else "-Infinity"  # sorts last unless it is the most
     value = repr(cell.numbers[0]) if cell.numbers else missing
