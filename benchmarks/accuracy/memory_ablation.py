@@ -158,10 +158,11 @@ def tables(options: Options) -> list[Table]:
 def ordered(graph: str, seed: int) -> Values:
     """Return the configuration with the usual tasks in another order; 0: the usual one."""
     classes = CASES[graph].load().labels.unique()
-    pairs = classes[classes >= 0].split(2)
-    order = torch.randperm(len(pairs), generator=seeded(seed, "tasks")).tolist()
-    places = order if seed else range(len(pairs))
-    placed = torch.cat([pairs[place] for place in places]).tolist()
+    classes = classes[classes >= 0]
+    whole = len(classes) // 2  # a single class at the end is left out of every stream
+    pairs, rest = classes[: 2 * whole].view(-1, 2), classes[2 * whole :]
+    order = torch.randperm(whole, generator=seeded(seed, "tasks"))
+    placed = torch.cat([(pairs[order] if seed else pairs).flatten(), rest]).tolist()
     return {**AUTO, "stream": {"order": placed}}
 
 
