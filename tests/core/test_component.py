@@ -122,7 +122,7 @@ def test_graphs_streams_and_tasks_say_their_sizes(small_graph):
     assert repr(stream) == (
         "GraphStream(tasks=3, classes=6, nodes=360, edges='within', setting='task-il')"
     )
-    assert "<th>task 2</th><td>classes [4, 5]</td>" in stream._repr_html_()
+    assert "<th>tasks</th><td>3</td>" in stream._repr_html_()
     task = stream.open(1)
     sizes = f"nodes={len(task.own)}, train={len(task.train)}, validation={len(task.validation)}"
     assert repr(task) == f"Task(index=1, {sizes}, classes=[2, 3])"

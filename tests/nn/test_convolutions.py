@@ -192,7 +192,7 @@ def test_edge_scores_are_read_where_the_edges_are(seed):
     graph = sparse_graph(seed, undirected=False)
     H, source = graph.features, generator(seed)
     adjacency = SparseOperator.of(normalised(graph))
-    i, j = adjacency.rows(), adjacency.matrix.col_indices().long()
+    i, j = adjacency.rows, adjacency.matrix.col_indices().long()
     for layer, linear in (
         (gcn := GraphConvolution(5, 3, bias=True, generator=source), gcn.linear),
         (gin := IsomorphismConvolution(5, 4, 3, generator=source), gin.first),

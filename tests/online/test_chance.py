@@ -48,7 +48,7 @@ def test_few_labels_say_nothing_about_chance(caplog):
     rows, labels = told("class", learnable=False)
     model = ContinualNodeClassifier().partial_fit(list(range(20)), rows[:20], labels[:20])
     assert model.status().better_than_chance is None
-    assert not caplog.text
+    assert "chance" not in caplog.text
 
 
 def test_it_is_said_by_ingest_and_status(call, tmp_path):

@@ -31,12 +31,10 @@ LEAST: list[tuple[Callable[..., Any], str, float, float]] = [
     (OnlineLearner, "patience", 1, 0),
     (OnlineLearner, "seed", 0, -1),
     (OnlineLearner, "tolerance", 0.0, -0.1),
-    (Prequential, "latest", 1, 0),
-    (Prequential, "points", 2, 1),
 ]
 DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (AnalyticHead, {"width": 1024, "regularisation": None}),
-    (FusedHead, {"views": None, "width": 768, "regularisation": None, "codes": 64}),
+    (FusedHead, {"views": None, "width": None, "regularisation": None, "codes": 64}),
     (OnlineLearner, {"scaling": "unit", "undirected": True, "seed": 0}),
     (Prequential, {"points": 512, "latest": 2048}),
     (ContinualNodeClassifier, {"head": "auto", "scaling": "unit", "undirected": True, "seed": 0}),

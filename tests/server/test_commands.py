@@ -88,7 +88,7 @@ def test_integer_ids(call, tmp_path):
         (("predict", "l", "nodes.csv", "--out", "a.txt"), "--out must end in .csv or .parquet, "),
         (("ingest", "l", "--nodes", "nodes.csv", "--token-file", "t"), "l is a folder"),
         (("ingest", "http://127.0.0.1:9", "--nodes", "nodes.csv"), "no service answers"),
-        (("predict", "nowhere", "nodes.csv"), "nowhere holds no learner yet"),
+        (("predict", "nowhere", "nodes.csv"), "nowhere holds no learner"),
         (("predict", "nowhere", "nothing"), "nothing: no such file"),
     ],
 )

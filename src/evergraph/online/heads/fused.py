@@ -45,8 +45,10 @@ from evergraph.training.trainer import Objective
 NODES = 1 << 10
 WEIGHED = 1 << 23
 VIEWS = 3  # by default
-# With more labelled nodes the furthest hop by itself adds nothing (see decision 96).
+# With more labelled nodes the furthest hop by itself adds nothing (see decision 96), and with
+# fewer half as many landmarks again are worth their cost (see decision 114).
 PLENTY = 1 << 13
+FEATURES, MORE_FEATURES = 768, 1152  # of a view
 Basis = Literal["random", "landmarks"]
 heads = Resolver["FusedHead"]("head")
 
@@ -75,7 +77,7 @@ class FusedHead:
             hops must be those of the f_topo. By default ``default_views``, without that of the
             furthest hop alone once landmarks are chosen among more than 8,192 labelled nodes.
         width: m, the number of features per view; memory is 4 m² bytes per view, and as much again
-            for landmarks.
+            for landmarks. 768 by default, 1,152 on landmarks of up to 8,192 labelled nodes.
         regularisation: λ as a share of its scale; chosen by the engine by default.
         codes: width of the code of a class.
         basis: of the features: ``landmarks``, kernel values to ``width`` labelled nodes, see
@@ -108,13 +110,14 @@ class FusedHead:
         self,
         *,
         views: Sequence[str] | None = None,
-        width: int = 768,
+        width: int | None = None,
         regularisation: float | None = None,
         codes: int = 64,
         basis: Basis = "landmarks",
         objective: Objective = "balanced",
     ) -> None:
-        check_integer("width", width, least=1)
+        if width is not None:
+            check_integer("width", width, least=1)
         if regularisation is not None:
             check_number("regularisation", regularisation, least=0.0)
         check_integer("codes", codes, least=1)
@@ -212,7 +215,9 @@ class FusedHead:
             sizes[CODES] = CODE_HOPS * self.code_width
             if self._related:
                 sizes[RELATION_CODES] = self.code_width
-        drawn = RandomMap.drawn(self.parsed, sizes, width=self.width, seed=int(self.seed))
+        drawn = RandomMap.drawn(
+            self.parsed, sizes, width=self.width or FEATURES, seed=int(self.seed)
+        )
         self.engine.begin(drawn)
 
     @property
@@ -259,7 +264,12 @@ class FusedHead:
             return 0
         late = self.target.is_class  # other answers are mostly new
         wanted = refit or self.landmarks.have_drifted(counts, changed=changed, late=late)
-        return self.width if wanted else 0
+        return self.width_for(int(counts.sum())) if wanted else 0
+
+    def width_for(self, labelled: int) -> int:
+        """Return m for so many labelled nodes."""
+        few = labelled <= PLENTY and self.basis == "landmarks"
+        return self.width or (MORE_FEATURES if few else FEATURES)
 
     def stand_on(self, nodes: Tensor, vectors: Tensor, *, counts: Tensor) -> None:
         """Use nodes as landmarks, with the vectors they are counted as.  [n]; [n, dims]"""
@@ -350,11 +360,12 @@ class FusedHead:
         kept = views * 3 * 8
         # per view a_v V_v of readers, a_v V_v and V; for one view sums, means and their products
         held = views * 3 * 8 + 4 * 8
-        rows = self.width * (kept * new + held * classes + 3 * 8 * self.width)
+        width = self.width_for(nodes)
+        rows = width * (kept * new + held * classes + 3 * 8 * width)
         if self.basis == "landmarks":  # a new set, and its kernel matrix
             dims = sum(self.engine.map.sizes.values()) if self.engine.sums_ else 0
-            rows += self.width * (views * 2 * 4 * self.width + 3 * 4 * dims)
-        block = min(counted * self.width, BLOCK_VALUES)
+            rows += width * (views * 2 * 4 * width + 3 * 4 * dims)
+        block = min(counted * width, BLOCK_VALUES)
         # At least so many classes have a single node, which is not left out.
         alone = max(2 * classes - nodes, 0) if self.least_left_out > 1 else 0
         weighed = min(min(max(nodes - alone, 0), NODES) * classes * views, WEIGHED)

@@ -39,7 +39,7 @@ class TargetHead(FusedHead):
         *,
         kind: str = "labels",
         views: Sequence[str] | None = None,
-        width: int = 768,
+        width: int | None = None,
         regularisation: float | None = None,
         basis: Basis = "landmarks",
     ) -> None:
@@ -122,4 +122,4 @@ class TargetHead(FusedHead):
         """Return the estimate of ``FusedHead``, plus the values of a block of nodes."""
         values = min(counted * classes, BLOCK_VALUES)
         own = super().bytes_for(nodes=nodes, counted=counted, classes=classes, new=new)
-        return own + 6 * 8 * values + 4 * 8 * self.width * classes
+        return own + 6 * 8 * values + 4 * 8 * self.width_for(nodes) * classes
