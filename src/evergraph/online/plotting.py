@@ -109,6 +109,7 @@ def draw_accuracy(axes: Any, history: LearnerHistory) -> None:
         axes.axvline(alarm.seq, color=ALARM, linestyle="--", linewidth=1, label="alarm")
     unit = " (%)" if history.shares else ""
     axes.set(xlabel="deltas", ylabel=f"{history.metric}{unit}")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     if history.shares:
         axes.set_ylim(-2, 102)
     axes.legend(loc="best", frameon=False)
@@ -120,6 +121,7 @@ def draw_growth(axes: Any, history: LearnerHistory) -> None:
     axes.plot(seqs, [point["nodes"] for point in history.curve], color=FIRST)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("deltas")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel("nodes", color=FIRST)
     if not history.class_sizes:  # targets are numbers
         return
@@ -156,10 +158,10 @@ def draw_drift(axes: Any, history: LearnerHistory) -> None:
         shares = [100 * sizes.get(name, 0) / total for name in names]
         axes.plot(shares, range(len(names)), marker, color=colour, label=label)
     _name_rows(axes, names)
-    axes.set_xlim(left=0)
     axes.margins(x=0.08)
+    axes.set_xlim(left=0)
     axes.set_xlabel("share (%)")
-    axes.legend(loc="lower right", frameon=False)
+    axes.legend(loc="best", frameon=False)
 
 
 def draw_confusion(
