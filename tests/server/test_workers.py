@@ -20,7 +20,14 @@ from evergraph.online.view import NODES_PER_PART, Answer, Page
 from evergraph.server.http import CALLER, RefusedError
 from evergraph.server.routes import after_in
 from evergraph.server.schema import to_json
-from evergraph.server.workers import NODES_AT_ONCE, STEP_SECONDS, Pool, PredictionBatches, Writer
+from evergraph.server.workers import (
+    NODES_AT_ONCE,
+    STEP_SECONDS,
+    Pool,
+    PredictionBatches,
+    Writer,
+    pools,
+)
 from stand_in import delta, opened
 
 
@@ -81,6 +88,24 @@ def test_where_too_many_wait_the_next_is_refused():
 async def run(pool, work, caller, **options):
     CALLER.set(caller)
     return await pool.run(work, **options)
+
+
+def test_parsing_pauses_after_each_step_while_something_is_written(tmp_path, monkeypatch):
+    with opened(tmp_path / "l") as folder:
+        writer = Writer(folder, places=4)
+        bodies = pools(20.0, writer)["bodies"]
+        during = writer.submit(Delta(), lambda: bodies.gives_way())
+        assert during.result(20)
+        writer.close()
+        assert not bodies.gives_way()
+    paused, pool = [], Pool("sums", places=2, seconds=20)
+    monkeypatch.setattr(time, "sleep", paused.append)
+    for gives_way, pauses in ((lambda: True, [STEP_SECONDS] * 3), (lambda: False, [])):
+        pool.gives_way = gives_way
+        paused.clear()
+        asyncio.run(run(pool, (step for step in range(3)), "one"))
+        assert paused == pauses
+    pool.close()
 
 
 def test_callers_take_turns_and_the_small_work_of_each_comes_first():

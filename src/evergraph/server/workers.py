@@ -48,6 +48,7 @@ class Writer:
         # Of all changes that are not done, in order: who sent each, and when it came.
         self._unfinished: dict[Future[Any], tuple[str, float]] = {}
         self._scheduled = False  # whether the thread is about to apply what waits
+        self.applies = False  # whether it does now
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evergraph-writer")
         self._closing = False
 
@@ -88,11 +89,11 @@ class Writer:
     def _serve(self) -> None:
         with self._lock:
             self._scheduled = False
-        began = time.monotonic()
+        began, self.applies = time.monotonic(), True
         try:
             self._folder.waiting.serve()
         finally:
-            self.busy += time.monotonic() - began
+            self.busy, self.applies = self.busy + time.monotonic() - began, False
 
     def close(self) -> None:
         """Finish the queue, and stop."""
@@ -145,10 +146,14 @@ class Pool:
 
     what: the work in the plural, for error messages; places: calls that may wait; seconds: time for
     a call, waiting included.
+
+    Attributes:
+        gives_way: whether to pause after a step, since others wait for the interpreter lock.
     """
 
     def __init__(self, what: str, *, places: int, seconds: float) -> None:
         self.what, self.places, self.seconds = what, places, seconds
+        self.gives_way: Callable[[], bool] = lambda: False
         self._lock = Lock()
         self._jobs: FairQueue[_Job] = FairQueue()
         self._unfinished: Counter[str] = Counter()  # by caller
@@ -203,6 +208,8 @@ class Pool:
         try:
             while not job.answer.cancelled():
                 next(job.steps)
+                if self.gives_way():
+                    time.sleep(STEP_SECONDS)
                 if time.perf_counter() >= until and self._goes_on(caller, job, size):
                     return
             job.steps.close()
@@ -262,9 +269,13 @@ KINDS = {
 }
 
 
-def pools(seconds: float) -> dict[str, Pool]:
-    """Return a pool for each kind of work, with this time limit; a backup may take an hour."""
+def pools(seconds: float, writer: Writer) -> dict[str, Pool]:
+    """Return a pool for each kind of work, with this time limit; a backup may take an hour.
+
+    Parsing gives way to the writer: both hold the interpreter lock for most of their time.
+    """
     found = {what: Pool(what, places=places, seconds=seconds) for what, places in KINDS.items()}
+    found["bodies"].gives_way = lambda: writer.applies
     return found | {"backups": Pool("backups", places=2, seconds=3600.0)}
 
 
