@@ -26,7 +26,7 @@ from evergraph.server.workers import (
     Pool,
     PredictionBatches,
     Writer,
-    pools,
+    giving_way,
 )
 from stand_in import delta, opened
 
@@ -91,21 +91,19 @@ async def run(pool, work, caller, **options):
 
 
 def test_parsing_pauses_after_each_step_while_something_is_written(tmp_path, monkeypatch):
+    def read(writer, pauses):
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "sleep", pauses.append)
+            return [*giving_way((step for step in range(3)), writer)]
+
+    during, after = [], []
     with opened(tmp_path / "l") as folder:
         writer = Writer(folder, places=4)
-        bodies = pools(20.0, writer)["bodies"]
-        during = writer.submit(Delta(), lambda: bodies.gives_way())
-        assert during.result(20)
+        writer.submit(Delta(), lambda: read(writer, during)).result(20)
         writer.close()
-        assert not bodies.gives_way()
-    paused, pool = [], Pool("sums", places=2, seconds=20)
-    monkeypatch.setattr(time, "sleep", paused.append)
-    for gives_way, pauses in ((lambda: True, [STEP_SECONDS] * 3), (lambda: False, [])):
-        pool.gives_way = gives_way
-        paused.clear()
-        asyncio.run(run(pool, (step for step in range(3)), "one"))
-        assert paused == pauses
-    pool.close()
+        read(writer, after)
+    assert during == [STEP_SECONDS] * 3
+    assert after == []
 
 
 def test_callers_take_turns_and_the_small_work_of_each_comes_first():

@@ -46,6 +46,7 @@ from evergraph.server.http import (
 )
 from evergraph.server.observability import address_of, audit, audit_change
 from evergraph.server.service import ids_of
+from evergraph.server.workers import giving_way
 from evergraph.tables.choices import Columns
 from evergraph.tables.names import OF_EDGES, OF_NODES
 
@@ -127,6 +128,7 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
                 repeated=repeated,
                 own_columns=_columns_of_body(request),
             )
+            read = giving_way(read, service.writer)
             delta, scheme = await service.pools["bodies"].run(read, size=len(body))
             delta, upsert = _keyed(request, delta), model == "upsert"
             if upsert and delta.key is not None:

@@ -51,7 +51,7 @@ class Service:
         self.renew_view()
         folder.watch(on_change=self.renew_view, on_stop=self.fail)
         self.writer = Writer(folder, places=limits.queue)
-        self.pools = pools(limits.seconds, self.writer)
+        self.pools = pools(limits.seconds)
         self.bodies = Bodies(limits)
         self.reader = DeltaReader(folder, most=limits.nodes)
         self._batches = PredictionBatches(self._predict)

@@ -146,14 +146,10 @@ class Pool:
 
     what: the work in the plural, for error messages; places: calls that may wait; seconds: time for
     a call, waiting included.
-
-    Attributes:
-        gives_way: whether to pause after a step, since others wait for the interpreter lock.
     """
 
     def __init__(self, what: str, *, places: int, seconds: float) -> None:
         self.what, self.places, self.seconds = what, places, seconds
-        self.gives_way: Callable[[], bool] = lambda: False
         self._lock = Lock()
         self._jobs: FairQueue[_Job] = FairQueue()
         self._unfinished: Counter[str] = Counter()  # by caller
@@ -208,8 +204,6 @@ class Pool:
         try:
             while not job.answer.cancelled():
                 next(job.steps)
-                if self.gives_way():
-                    time.sleep(STEP_SECONDS)
                 if time.perf_counter() >= until and self._goes_on(caller, job, size):
                     return
             job.steps.close()
@@ -243,6 +237,18 @@ class Pool:
                 self._jobs.take()[1].answer.cancel()
 
 
+def giving_way(steps: Steps[T], writer: Writer) -> Steps[T]:
+    """Pause after every step while something is written: both hold the interpreter lock."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            return cast("T", ended.value)
+        if writer.applies:
+            time.sleep(STEP_SECONDS)
+        yield
+
+
 def _in_one_step(call: Callable[[], T]) -> Steps[T]:
     yield from ()
     return call()
@@ -269,13 +275,9 @@ KINDS = {
 }
 
 
-def pools(seconds: float, writer: Writer) -> dict[str, Pool]:
-    """Return a pool for each kind of work, with this time limit; a backup may take an hour.
-
-    Parsing gives way to the writer: both hold the interpreter lock for most of their time.
-    """
+def pools(seconds: float) -> dict[str, Pool]:
+    """Return a pool for each kind of work, with this time limit; a backup may take an hour."""
     found = {what: Pool(what, places=places, seconds=seconds) for what, places in KINDS.items()}
-    found["bodies"].gives_way = lambda: writer.applies
     return found | {"backups": Pool("backups", places=2, seconds=3600.0)}
 
 
