@@ -29,7 +29,6 @@ from evergraph.online.heads.scorer import row_blocks, scores_of
 from evergraph.online.heads.solving import Solving, Wear
 from evergraph.online.labels import target_table
 from evergraph.online.learned_nodes import Counted, NodeLabels
-from evergraph.online.state_arrays import Pieces, pieces_of
 from evergraph.online.view.page import LiveParts
 from evergraph.training.learner import part_of
 
@@ -444,13 +443,13 @@ class Knowledge:
         names = (*vectors, "held", "counted", "solving", "wear", "head", "labels", "classes")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
-    def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return everything by name, in pieces where it must be converted for writing."""
-        parts = ((name, pieces_of(part)) for name, part in self._parts().items())
+    def state(self) -> dict[str, Tensor]:
+        """Return everything by name; some are views in use."""
+        parts = ((name, part.state()) for name, part in self._parts().items())
         return {f"{part}.{name}": v for part, kept in parts for name, v in kept.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``pieces`` returned, put together."""
+        """Restore what ``state`` returned."""
         for name, part in self._parts().items():
             kept = part_of(state, f"{name}.")
             if part is self.head:  # which keeps the tensors it is given

@@ -192,7 +192,6 @@ def correct(
         _differ(*given, former=True, compiled=graph.compiled)
     first = int(new[0]) if len(new) else graph.num_nodes
     work = _correct_compiled if graph.compiled else _correct
-    states.changing(rows)
     for part in blocks(len(rows), max(len(rows), 1)):
         work(graph, smoother, source, found, pushed, first, most, states.array, drift, after, part)
     return ChangedRows(torch.from_numpy(rows), states.room(0), None if onward is None else after)

@@ -17,7 +17,6 @@ from evergraph.graphs.csr import pointers_of
 from evergraph.online.graph import neighbour_lists
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct, no_entries
-from evergraph.online.state_arrays import Pieces
 
 Array = npt.NDArray[Any]
 
@@ -319,8 +318,8 @@ class GrowingGraph(KeptArrays):
         nodes = self.alive.nonzero().flatten()
         return self.induced(nodes), nodes
 
-    def pieces(self) -> dict[str, Tensor | Pieces]:
-        return super().pieces() | self.into.pieces()
+    def state(self) -> dict[str, Tensor]:
+        return super().state() | self.into.state()
 
     def arrays(self) -> Iterator[GrowingArray]:
         yield from super().arrays()

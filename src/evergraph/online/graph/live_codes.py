@@ -122,7 +122,6 @@ class LiveCodes(KeptArrays):
         self._along.write(change.removed, 0)
         near = relations.gatherers(relabelled)
         felt: Tensor = torch.cat([change.new, relations.touched, near]).unique()
-        self._along.changing(felt.numpy())
         for rows in blocks(len(felt), ROWS):
             sums = relations.product(felt[rows], self._shown.tensor, hop=1)
             self._along.tensor[felt[rows]] = unit_rows(sums)

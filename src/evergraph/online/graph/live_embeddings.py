@@ -132,7 +132,6 @@ class HopStates(KeptArrays):
         if messages is None:
             return moved
         before = messages.tensor[moved.nodes]
-        messages.changing(moved.nodes.numpy())
         for part in moved.nodes.split(ROWS):
             messages.tensor[part] = self.topology.message(self._state(hop)[part], hop=hop)
         return ChangedRows(moved.nodes, before)
@@ -185,7 +184,6 @@ class HopStates(KeptArrays):
     def _sum_anew(self, nodes: Tensor, hop: int) -> None:
         """Recompute hop + 1 of some nodes from all their in-neighbours."""
         states = self._states[hop]
-        states.changing(nodes.numpy())
         for rows in blocks(len(nodes), ROWS):
             states.tensor[nodes[rows]] = self._next(nodes[rows], hop)
         self._drifts[hop].array[nodes.numpy()] = 0
@@ -199,7 +197,6 @@ class HopStates(KeptArrays):
 
         nodes: int64 [n]; rows: float32 [n, width]
         """
-        self._states[-1].changing(nodes.numpy())
         self._states[-1].tensor[nodes] = rows
         self._drifts[-1].array[nodes.numpy()] = REPLACED
 
@@ -325,7 +322,6 @@ class Surroundings(KeptArrays):
                 near = torch.from_numpy(graph.rows(around)[1]).long()
                 around = torch.cat([around, near]).unique()
             encoded = self.topology.encode(graph.induced(around))
-            self._embeddings.changing(changed.numpy())
             self._embeddings.tensor[changed] = encoded[torch.searchsorted(around, changed)]
         return changed
 

@@ -20,7 +20,7 @@ from evergraph.core.errors import StoppedError
 from evergraph.core.sizes import shown
 from evergraph.core.targets import Target
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.growing_array import GrowingArray, blocks
+from evergraph.online.graph.growing_array import GrowingArray, Loan, blocks
 from evergraph.online.heads.scorer import Ids
 from evergraph.online.identifiers import IdTable, check_id
 from evergraph.online.monitor import Alarm, PredictionRecord
@@ -67,6 +67,7 @@ class LearnerView(Shown):
         self._changes = 0  # deltas that are being applied, one in the other
         self._shared = False  # whether predictions are made while deltas come
         self._copied: GrowingArray | None = None
+        self._loans: WeakSet[Loan] = WeakSet()  # of it, until nobody is going to read them
 
     def renew_after_fork(self) -> None:
         """Replace locks that threads of the parent held, which no thread here will release."""
@@ -93,7 +94,8 @@ class LearnerView(Shown):
                 return
             positions, vectors = moved
             self._copied.extend(max(int(positions.max()) + 1 - len(self._copied), 0))
-            self._copied.changing(positions.numpy())
+            for loan in self._loans:
+                loan.save(positions.numpy())
             self._copied.tensor[positions] = vectors
 
     def arrays(self) -> Iterator[GrowingArray]:
@@ -150,9 +152,11 @@ class LearnerView(Shown):
         with self._lock:
             page, positions = self.page, self._ids.positions(ids).numpy()
             assert self._copied is not None, "the view is shared"
-            vectors = self._copied.lend(positions)
+            vectors = Loan(self._copied, positions)
+            self._loans.add(vectors)
         for part in blocks(len(ids), NODES_PER_PART):
-            rows = vectors.rows(positions[part])
+            with self._lock:
+                rows = vectors.rows(positions[part])
             yield page.answer(ids[part], positions[part], rows, every=every_class)
 
     def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
