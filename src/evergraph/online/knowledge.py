@@ -29,7 +29,6 @@ from evergraph.online.heads.scorer import row_blocks, scores_of
 from evergraph.online.heads.solving import Solving, Wear
 from evergraph.online.labels import target_table
 from evergraph.online.learned_nodes import Counted, NodeLabels
-from evergraph.online.view.page import LiveParts
 from evergraph.training.learner import part_of
 
 
@@ -159,20 +158,6 @@ class Knowledge:
         if not self.graph.compiled or None in parts:
             return []
         return [one for part in parts for one in part or ()]
-
-    def parts(self) -> LiveParts:
-        """Return what explanations and suggestions read, while nothing changes it."""
-        return LiveParts(
-            graph=self.graph,
-            labels=self.labels.every,
-            codes=self.codes,
-            embeddings=self.embeddings,
-            relations=self.relations,
-            shape_width=0 if self.shape is None else self.shape.dims,
-            word_width=self.word_columns.width,
-            classes=self.classes,
-            target=self.head.target,
-        )
 
     def extend(self, ids: Sequence[NodeId]) -> None:
         """Make room for new nodes, right before ``change`` adds them; ids: the user's."""

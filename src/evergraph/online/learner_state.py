@@ -82,7 +82,6 @@ class LearnerState(LearnerView):
         self.bounds: Bounds | None = Bounds(classes=None)
         self.threads: int | None = None
         self._seq = self._solved = 0
-        self._knowledge: Knowledge | None = None  # comes with the first node
         super().__init__(self.head.target)
         self.page = self._written()
 
@@ -148,9 +147,9 @@ class LearnerState(LearnerView):
             better_than_chance=self.head.better_than_chance,
         )
         if known is None:
-            return Page(status, (), torch.zeros(0, dtype=torch.bool), None, None, 0, target)
-        scored = (known.names, known.met, self.head.scorer(), known.of, known.embeddings.dims)
-        return Page(status, *scored, target, record.watch.alarms(), known.parts)
+            return Page(status, (), torch.zeros(0, dtype=torch.bool), None, 0, target)
+        scored = (known.names, known.met, self.head.scorer(), known.embeddings.dims)
+        return Page(status, *scored, target, record.watch.alarms())
 
     def frozen(self) -> LearnerView:
         """Return a view that any thread may read while this one learns; see ``LearnerView``."""

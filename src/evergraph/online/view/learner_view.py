@@ -23,6 +23,7 @@ from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray, Loan, blocks
 from evergraph.online.heads.scorer import Ids
 from evergraph.online.identifiers import IdTable, check_id
+from evergraph.online.knowledge import Knowledge
 from evergraph.online.monitor import Alarm, PredictionRecord
 from evergraph.online.view.explanation import Explanation, explain
 from evergraph.online.view.page import (
@@ -61,6 +62,7 @@ class LearnerView(Shown):
     def __init__(self, target: Target) -> None:
         self._ids = IdTable()
         self._record = PredictionRecord(target)
+        self._knowledge: Knowledge | None = None  # comes with the first node
         self._lock: Lock | _Torn = Lock()  # held while ids and record are written
         self.writing: RLock | _Torn = RLock()
         _open.add(self)
@@ -142,7 +144,7 @@ class LearnerView(Shown):
         """Return what ``answer`` does, and the target that is known of each node, or None."""
         with self.reading(ids) as state:
             found = self.answer(ids, every_class=every_class)
-            return found, state.parts.known(state.positions) if len(ids) else ()
+            return found, state.targets(state.positions) if len(ids) else ()
 
     def answers(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Iterator[Answer]:
         """Yield the predictions of a shared view in parts, all of the same state.
@@ -182,8 +184,8 @@ class LearnerView(Shown):
             asked = torch.from_numpy(positions)
             if copied is not None:
                 vectors = copied.tensor[asked].numpy()
-            elif page.vectors is not None:
-                vectors = page.vectors(asked).numpy()
+            elif self._knowledge is not None:
+                vectors = self._knowledge.of(asked).numpy()
             return page, positions, vectors
 
     @contextmanager
@@ -207,7 +209,7 @@ class LearnerView(Shown):
             check_id("id of a node", value)
         with self.writing:
             positions = self._ids.positions(ids)
-            yield Reading(self.page, positions, self._copied, self._ids)
+            yield Reading(self.page, positions, self._knowledge, self._copied, self._ids)
 
     def ids_from(self, start: int, limit: int) -> tuple[list[NodeId], int | None]:
         """Return a page of ids, and where the next starts; see ``IdTable.page``."""
@@ -273,7 +275,7 @@ class LearnerView(Shown):
         check_integer("n", n, least=1)
         with self.reading(() if among is None else among) as state:
             seq = state.page.status.seq
-            if state.page.parts is None:
+            if state.knowledge is None:
                 return seq, ()
             candidates = None if among is None else state.positions.numpy()
             return seq, suggest(state, n, among=candidates)
@@ -349,15 +351,15 @@ class Neighbourhood:
 
 def neighbourhood(state: Reading, *, hops: int | None, limit: int) -> Neighbourhood:
     """Return at most ``limit`` nodes within ``hops`` of the one node that a question names."""
-    parts = state.parts
-    reach = parts.embeddings.topology.hops if hops is None else hops
-    near = parts.graph.ego(int(state.positions[0]), hops=reach, limit=limit)
+    known = state.known
+    reach = known.embeddings.topology.hops if hops is None else hops
+    near = known.graph.ego(int(state.positions[0]), hops=reach, limit=limit)
     positions = near.nodes.tolist()
     index = {position: i for i, position in enumerate(positions)}
     return Neighbourhood(
         nodes=state.names(positions),
         distances=tuple(near.distances.tolist()),
-        labels=parts.named_labels(near.nodes),
+        labels=state.named_labels(near.nodes),
         edges=tuple((index[a], index[b]) for a, b in near.edges.t().tolist()),
         whole=near.whole,
         weights=None if near.weights is None else tuple(near.weights.tolist()),
