@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from evergraph.online.graph import live_embeddings
-from evergraph.online.graph.correcting import ChangedRows, Direct, differences
+from evergraph.online.graph.correcting import ChangedRows, Direct, differences, push
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import HopStates, LiveEmbeddings
 from evergraph.online.graph.live_smoother import DRIFT, LiveSmoother
-from evergraph.online.graph.pushing import push
 from evergraph.online.view.explanation import contributions, powers_of
 from evergraph.topology import SGC, EmbeddingCache, topologies
 from growing_paths import followed, pairs_of, path
@@ -81,10 +80,10 @@ def test_a_push_on_a_path_of_four_by_hand():
     sent = ChangedRows(change.renewed, torch.tensor([[1.0]]))
     assert change.entries is not None
     given = (live.smoother, sent, change.renewed.numpy(), graph.features, Direct.of(change.entries))
-    found = differences(*given, live._source._states[0], compiled=graph.compiled)
+    found = differences(*given)
     assert found.rows.flatten().tolist() == pytest.approx([2 / 2**0.5])  # d_0 = (3 - 1) / √2
     direct, nobody = change.entries, change.touched.numpy()
-    pushed = push(graph, found.nodes, direct=direct, others=nobody, loops=True)
+    pushed = push(graph, change.renewed.numpy(), direct=direct, others=nobody, loops=True)
     assert pushed.rows.tolist() == [0, 1]
     before = [1 / 2 + 2 / 6**0.5, 1 / 6**0.5 + 2 / 3 + 4 / 3]
     assert all_of(live, 2) == pytest.approx(before)

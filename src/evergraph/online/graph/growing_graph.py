@@ -104,7 +104,6 @@ class GrowingGraph(KeptArrays):
         self._features = GrowingArray(num_features)
         self._alive = GrowingArray(dtype=np.bool_)
         self.kept = {"features": self._features, "alive": self._alive}
-        self._tally = GrowingArray(dtype=np.int32)  # all zero between changes
         self.into = NeighbourLists()
         self.out_of = self.into if undirected else NeighbourLists()
         self._both = (self.into,) if undirected else (self.into, self.out_of)
@@ -160,7 +159,7 @@ class GrowingGraph(KeptArrays):
         assert features.shape[1] == self.num_features, "features are as wide as those of the graph"
         old = self.num_nodes
         if len(features):
-            for array in (self._features, self._alive, self._tally, *self._both):
+            for array in (self._features, self._alive, *self._both):
                 array.extend(len(features))
             self.features[old:] = features
             self._alive.array[old:] = True
@@ -254,11 +253,6 @@ class GrowingGraph(KeptArrays):
         _, near = self.out_of.rows(nodes.numpy())
         return torch.from_numpy(distinct(np.concatenate([nodes.numpy(), near])))
 
-    @property
-    def tally(self) -> Array:
-        """A zero per position, as scratch for code that resets it to zero.  int32 [num_nodes]"""
-        return self._tally.array
-
     def ego(self, node: int, *, hops: int, limit: int) -> Ego:
         """Return at most ``limit`` nodes whose features reach a node within ``hops``.
 
@@ -328,7 +322,6 @@ class GrowingGraph(KeptArrays):
 
     def restore(self, state: dict[str, Tensor]) -> None:
         super().restore(state)
-        self._tally.restore(torch.zeros(len(state["alive"]), dtype=torch.int32))
         self.into.restore(state)
         if not self.undirected:
             self.out_of.restore(transposed(state))

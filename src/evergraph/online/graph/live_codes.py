@@ -9,13 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.codes import (
-    CLEAR,
-    NODES_AT_A_TIME,
-    class_codes,
-    codes_of_others,
-    without_own,
-)
+from evergraph.closed_form.codes import NODES_AT_A_TIME, class_codes, codes_of_others, without_own
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks
@@ -138,7 +132,7 @@ class LiveCodes(KeptArrays):
             self._hops.recompute(torch.from_numpy(bare[drift[bare] == REPLACED]))
             near = torch.from_numpy(distinct(np.concatenate([near.numpy(), bare])))
         own[near.numpy()] = self._own_share(graph, near)
-        unclear, drifted = self._unclear(graph, felt[self._coded.tensor[felt]])
+        unclear, drifted = self._unclear(felt[self._coded.tensor[felt]])
         self._hops.recompute(drifted)
         own[unclear.numpy()] = 0
         for part in blocks(len(unclear), NODES_AT_A_TIME):
@@ -146,19 +140,11 @@ class LiveCodes(KeptArrays):
             given = (unclear[part], rows, self._shown.tensor, self._coded.array)
             self._hops.replace(unclear[part], codes_of_others(*given))
 
-    def _unclear(self, graph: GrowingGraph, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    def _unclear(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Return labelled nodes of whose sums too little is left without their own code.
 
         And others in which rounding errors since the last recomputation show beside what is left.
         """
-        if graph.compiled:
-            from evergraph.online.graph.live_kernels import find_unclear
-
-            far, drift = self._hops.last
-            found = torch.zeros(2, len(nodes), dtype=torch.bool)
-            given = (nodes.numpy(), far, self._own.array, self._shown.array, drift)
-            find_unclear(*given, np.float32(DRIFT), np.float32(CLEAR), *found.numpy())
-            return nodes[found[0]], nodes[found[1]]
         unclear, due = [nodes[:0]], [nodes[:0]]
         for rows in blocks(len(nodes), ROWS):
             some = nodes[rows][self._own.tensor[nodes[rows]] != 0]
@@ -195,7 +181,7 @@ class LiveCodes(KeptArrays):
     def _own_share(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
         """Return the diagonal of N²: see ``own_share``.  -> float32 [nodes]"""
         if graph.compiled:
-            from evergraph.online.graph.list_kernels import there_and_back
+            from evergraph.online.graph.live_kernels import there_and_back
 
             (*there, out), (*back, home) = graph.into.lying(), graph.out_of.lying()
             weights = (np.empty(0, np.float32) if some is None else some for some in (out, home))

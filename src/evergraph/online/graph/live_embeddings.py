@@ -12,12 +12,11 @@ from torch import Tensor
 from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
-from evergraph.online.graph.correcting import ChangedRows, Direct, correct, differences
+from evergraph.online.graph.correcting import ChangedRows, Direct, correct, differences, push
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks, taken
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_smoother import DRIFT, LiveSmoother
 from evergraph.online.graph.neighbour_lists import distinct
-from evergraph.online.graph.pushing import push
 from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
 
@@ -141,9 +140,7 @@ class HopStates(KeptArrays):
     ) -> ChangedRows:
         """Update hop + 1 wherever it may have changed, and return the rows that did."""
         graph = self._graph
-        seeds = sent.nodes.numpy()
-        if sent.differences is None:  # else touched nodes are among them
-            seeds = distinct(np.concatenate([seeds, change.touched.numpy()]))
+        seeds = distinct(np.concatenate([sent.nodes.numpy(), change.touched.numpy()]))
         # Pairs of a difference and a row, which is not known yet.
         pairs = int(graph.out_of.lengths(seeds).sum())
         rows = min(pairs, graph.num_nodes)
@@ -163,23 +160,23 @@ class HopStates(KeptArrays):
         pushed = push(graph, seeds, direct=reach, others=others, loops=loops)
         if pairs + ROW * min(rows, len(pushed.rows)) > most:
             return self._sum_all(change.new, hop)
-        states, found = self._states[hop], sent.differences
-        if found is None:
-            given = (self.smoother, sent, seeds, self._source(hop), direct, states)
-            found = differences(*given, compiled=graph.compiled)
+        states, source = self._states[hop], self._source(hop)
+        found = differences(self.smoother, sent, seeds, source, direct)
+        nodes = torch.from_numpy(pushed.rows)
         last = hop + 1 == self.topology.hops or self._messages[hop + 1] is not None
-        return correct(
+        before = states.room(0) if last else taken(states.tensor, nodes)  # asked for by nobody
+        correct(
             graph,
             self.smoother,
-            self._source(hop),
+            source,
             found,
             pushed,
             states,
             self._drifts[hop].array,
             new=change.new,
             most=self._most,
-            onward=None if last else direct,
         )
+        return ChangedRows(nodes, before)
 
     def _sum_anew(self, nodes: Tensor, hop: int) -> None:
         """Recompute hop + 1 of some nodes from all their in-neighbours."""
@@ -222,13 +219,7 @@ class HopStates(KeptArrays):
             else:
                 now, were = self._next(part, hop), earlier[part]
                 state[part] = now
-            bits = now.numpy().view(np.uint32), were.numpy().view(np.uint32)
-            if self._graph.compiled:
-                from evergraph.online.graph.live_kernels import find_different
-
-                find_different(*bits, other[rows])
-            else:
-                other[rows] = (bits[0] != bits[1]).any(1)
+            other[rows] = (now.numpy().view(np.uint32) != were.numpy().view(np.uint32)).any(1)
         other[len(other) - len(new) :] = True  # the last ones
         self._drifts[hop].array[:] = 0
         nodes = living[torch.from_numpy(np.flatnonzero(other))]

@@ -174,7 +174,7 @@ class NeighbourLists(KeptArrays):
         wanted = distinct(keys)
         if not self._compiled:
             return self._insert_weighted(wanted, None)
-        from evergraph.online.graph.list_kernels import merge
+        from evergraph.online.graph.live_kernels import merge
 
         places, there = self._located(wanted)
         fresh, places = wanted[~there], places[~there]
@@ -193,7 +193,7 @@ class NeighbourLists(KeptArrays):
 
     def _located(self, keys: Array) -> tuple[Array, Array]:
         """Return the indices of entries in their lists (or where to insert), and which exist."""
-        from evergraph.online.graph.list_kernels import locate
+        from evergraph.online.graph.live_kernels import locate
 
         places, there = np.empty(len(keys), np.int64), np.empty(len(keys), np.bool_)
         locate(*self.lying()[:3], keys >> _ROW, keys & _COLUMN, places, there)
@@ -220,7 +220,7 @@ class NeighbourLists(KeptArrays):
         """Delete columns from rows, and return what has changed."""
         gone = distinct(_keys(rows, columns))
         if self._compiled:
-            from evergraph.online.graph.list_kernels import drop
+            from evergraph.online.graph.live_kernels import drop
 
             places, there = self._located(gone)
             gone = gone[there]
