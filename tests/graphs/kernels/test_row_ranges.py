@@ -114,8 +114,7 @@ def test_who_waits_for_a_compiler_is_told_once_and_not_when_code_is_ready(tmp_pa
         "import numpy as np\n"
         "from evergraph.online.graph import live_kernels as kernels\n"
         "none = np.empty(0, np.int64)\n"
-        "kernels.drop(none, none, none, none, none)\n"
-        "kernels.merge(none, none, none, none, none, none)\n"
+        "kernels.there_and_back(*[none] * 11)\n"
     )
     said = []
     for _ in range(2):

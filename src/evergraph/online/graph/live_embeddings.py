@@ -27,7 +27,6 @@ ROWS = 1 << 15  # computed at a time
 # compared and written (measured at 32 and 128 columns). If rows are not corrected, WHOLE is a share
 # of the positions instead: then most rows are affected.
 WHOLE, ROW = 0.3, 4
-COUNTED = 2  # hops after which affected rows are counted before this is decided
 REPLACED = 2.0**64  # the drift of a row that is not the sum it should be
 PUT_SIDE_BY_SIDE = (Stepwise.assemble, MixHop.assemble)
 
@@ -141,9 +140,7 @@ class HopStates(KeptArrays):
         """Update hop + 1 wherever it may have changed, and return the rows that did."""
         graph = self._graph
         seeds = distinct(np.concatenate([sent.nodes.numpy(), change.touched.numpy()]))
-        # Pairs of a difference and a row, which is not known yet.
-        pairs = int(graph.out_of.lengths(seeds).sum())
-        rows = min(pairs, graph.num_nodes)
+        pairs = int(graph.out_of.lengths(seeds).sum())  # of a difference and a row
         if direct is None:
             if pairs > WHOLE * graph.num_nodes:
                 return self._sum_all(change.new, hop)
@@ -151,14 +148,12 @@ class HopStates(KeptArrays):
             self._sum_anew(nodes, hop)
             return ChangedRows(nodes, self._states[hop].room(0))  # nobody corrects what comes after
         most = WHOLE * (graph.num_edges + ROW * graph.num_nodes)
-        # Rows are fewer than pairs, by far where hubs gather: from COUNTED on they are counted. At
-        # earlier hops this bound stays, or the bits of learners would differ from what they were.
-        if pairs + ROW * rows > most and (hop < COUNTED or pairs > most):
+        if pairs > most:
             return self._sum_all(change.new, hop)
         reach = direct.entries._replace(columns=len(seeds) + direct.entries.columns)
         others, loops = change.touched.numpy(), self.smoother.self_loops
         pushed = push(graph, seeds, direct=reach, others=others, loops=loops)
-        if pairs + ROW * min(rows, len(pushed.rows)) > most:
+        if pairs + ROW * len(pushed.rows) > most:  # rows are fewer than pairs where hubs gather
             return self._sum_all(change.new, hop)
         states, source = self._states[hop], self._source(hop)
         found = differences(self.smoother, sent, seeds, source, direct)
