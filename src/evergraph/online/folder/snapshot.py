@@ -322,7 +322,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Tensor]) -> None:
     with path.open("wb") as file:
         file.write(len(text).to_bytes(_LENGTH, "little") + text)
         for name in order:
-            file.write(np.ascontiguousarray(arrays[name].detach().cpu().numpy()))
+            file.write(np.ascontiguousarray(arrays[name].detach().cpu().numpy()).data)
 
 
 def read_arrays(path: Path) -> dict[str, Tensor]:
