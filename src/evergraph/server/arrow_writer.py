@@ -11,7 +11,8 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
-from evergraph.online.delta import Delta, NodeId, edge_columns
+from evergraph.online.checking import pairs_of
+from evergraph.online.delta import Delta, NodeId
 from evergraph.server.arrow import MARK
 from evergraph.tables.arrow import pa
 from evergraph.tables.columns import RELATION, TYPE
@@ -34,12 +35,6 @@ def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
     """
     require("pyarrow", extra="tables", why="sending a delta to a service")
 
-    def ends(edges: Sequence[tuple[NodeId, NodeId]]) -> dict[str, Any]:
-        columns = edge_columns(edges)
-        if columns is None:
-            raise DataError("edges must be pairs of ids to be sent")
-        return dict(zip(ENDS, columns.sides, strict=True))
-
     def wide(features: Tensor, nodes: Sequence[NodeId]) -> Any:
         if len(nodes) and (len(features) != len(nodes) or not features.numel()):
             # Sent without features, these would be nodes to label or to forget.
@@ -49,6 +44,7 @@ def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
         rows = np.ascontiguousarray(features.numpy(), dtype=np.float32)
         return pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), max(rows.shape[1], 1))
 
+    edges, removed = (dict(zip(ENDS, pairs.sides, strict=True)) for pairs in pairs_of(delta))
     updating, cutting = (
         [word] * len(part)
         for word, part in (("update", delta.updated), ("remove", delta.removed_edges))
@@ -60,8 +56,8 @@ def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
             "features": wide(delta.features, delta.nodes),
             TYPE: delta.types,
         },
-        ends(delta.edges) | {"weight": np.array(delta.weights, float), RELATION: delta.relations},
-        ends(delta.removed_edges) | {"op": cutting},
+        edges | {"weight": np.array(delta.weights, float), RELATION: delta.relations},
+        removed | {"op": cutting},
         {
             "id": list(delta.updated),
             "features": wide(delta.updated_features, delta.updated),

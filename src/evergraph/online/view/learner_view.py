@@ -170,23 +170,14 @@ class LearnerView(Shown):
         """Return the page, and the positions and vectors of nodes on it.  [n], [n, dims]"""
         for value in ids:
             check_id("id of a node", value)
-        vectors: Matrix = np.zeros((0, 0), np.float32)
         with self._between_deltas(), self._lock:
-            page, copied = self.page, self._copied
-            if (
-                len(ids) <= NODES_PER_PART
-            ):  # where torch would take longer to begin than numpy to finish
-                positions = np.array([self._ids.position(value) for value in ids], np.int64)
-                if copied is not None:
-                    return page, positions, copied.array[positions]
-            else:
-                positions = self._ids.positions(ids).numpy()
-            asked = torch.from_numpy(positions)
-            if copied is not None:
-                vectors = copied.tensor[asked].numpy()
-            elif self._knowledge is not None:
-                vectors = self._knowledge.of(asked).numpy()
-            return page, positions, vectors
+            positions = np.array([self._ids.position(value) for value in ids], np.int64)
+            if self._copied is not None:  # by NumPy: torch takes longer to begin than it to finish
+                return self.page, positions, self._copied.array[positions]
+            vectors: Matrix = np.zeros((0, 0), np.float32)
+            if self._knowledge is not None:
+                vectors = self._knowledge.of(torch.from_numpy(positions)).numpy()
+            return self.page, positions, vectors
 
     @contextmanager
     def changing(self) -> Iterator[None]:
