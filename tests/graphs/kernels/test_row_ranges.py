@@ -114,7 +114,9 @@ def test_who_waits_for_a_compiler_is_told_once_and_not_when_code_is_ready(tmp_pa
         "import numpy as np\n"
         "from evergraph.online.graph import live_kernels as kernels\n"
         "none = np.empty(0, np.int64)\n"
-        "kernels.there_and_back(*[none] * 11)\n"
+        "floats = np.empty(0, np.float32)\n"
+        "rows = (none, none, floats, 1, floats, floats, False, floats, 1, 0, floats.astype(float))\n"
+        "kernels.add_gaps(*rows, 0, 0)\n"
     )
     said = []
     for _ in range(2):

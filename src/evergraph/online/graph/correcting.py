@@ -25,7 +25,7 @@ from torch import Tensor
 
 from evergraph.graphs.kernels.row_ranges import in_parts
 from evergraph.graphs.kernels.scaled_rows import room
-from evergraph.online.graph.growing_array import GrowingArray, blocks
+from evergraph.online.graph.growing_array import GrowingArray, blocks, taken
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_smoother import ROUNDING, LiveSmoother, index_in
 from evergraph.online.graph.neighbour_lists import Entries, distinct
@@ -83,22 +83,22 @@ def differences(
     [n]; values: all current messages, [positions, width]
     """
     every = np.concatenate([nodes, direct.columns])
-    rows = room(len(every), like=values).numpy()
-    changed, before = sent.nodes.numpy(), sent.before.numpy()
-    for some, former in ((slice(len(nodes)), False), (slice(len(nodes), len(every)), True)):
-        now, was = smoother.now_and_before(every[some])
-        new, old = (np.zeros_like(now), -was) if former else (now, was)
-        where = index_in(changed, every[some])
-        same = where < 0  # the message did not change, only its factor
-        new[same], old[same] = new[same] - old[same], 0
-        for part in blocks(len(now), ROWS_PER_BLOCK):
-            messages = values.numpy()[every[some][part]].astype(np.float64)
-            gaps = new[part, None] * messages
-            earlier = np.flatnonzero(old[part])
-            former_messages = before[where[part][earlier]]
-            gaps[earlier] -= old[part][earlier, None] * former_messages
-            rows[some][part] = gaps
-    return Differences(rows, np.abs(rows).max(1, initial=0))
+    now, was = smoother.now_and_before(nodes)
+    _, former = smoother.now_and_before(direct.columns)
+    new, old = np.append(now, np.zeros_like(former)), np.append(was, -former)
+    where = index_in(sent.nodes.numpy(), every)
+    same = where < 0  # the message did not change, only its factor
+    new[same], old[same] = new[same] - old[same], 0
+    before = sent.before if len(sent.nodes) else values.new_zeros(1, values.shape[1])
+    places, earlier = torch.from_numpy(every), torch.from_numpy(where).clamp_min(0)
+    factors = [torch.from_numpy(each)[:, None] for each in (new, old)]
+    rows, sizes = room(len(every), like=values), torch.empty(len(every))
+    for part in blocks(len(every), ROWS_PER_BLOCK):
+        gaps = taken(values, places[part]).double().mul_(factors[0][part])
+        gaps.addcmul_(taken(before, earlier[part]).double(), factors[1][part], value=-1)
+        rows[part] = gaps
+        sizes[part] = rows[part].abs().amax(1)
+    return Differences(rows.numpy(), sizes.numpy())
 
 
 class Pushed(NamedTuple):

@@ -179,24 +179,12 @@ class LiveCodes(KeptArrays):
         return near, far, self._own.tensor[nodes], self._shown.tensor[nodes]
 
     def _own_share(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
-        """Return the diagonal of N²: see ``own_share``.  -> float32 [nodes]"""
-        if graph.compiled:
-            from evergraph.online.graph.live_kernels import there_and_back
-
-            (*there, out), (*back, home) = graph.into.lying(), graph.out_of.lying()
-            weights = (np.empty(0, np.float32) if some is None else some for some in (out, home))
-            sums = np.empty(len(nodes), np.float32)
-            there_and_back(nodes.numpy(), *there, *back, *weights, self.smoother.scalings, sums)
-            return torch.from_numpy(sums)
-        indptr, columns, values = self.smoother.rows(graph, nodes)
-        squares = values.double().square().numpy()  # N_vu N_uv, as N is symmetric if undirected
-        owners = np.repeat(np.arange(len(nodes)), indptr.diff().numpy())
-        if not graph.undirected:  # N_vu N_uv = N_vu² (w_uv / w_vu), 0 if there is no edge back
-            targets, sources = nodes[owners], columns.long()
-            ways = graph.weights_of(targets, sources), graph.weights_of(sources, targets)
-            squares = squares * (ways[0].double() / ways[1].double()).numpy()
-        shares = np.bincount(owners, weights=squares, minlength=len(nodes))
-        return torch.from_numpy(shares.astype(np.float32))
+        """Return the diagonal of N², s_v² Σ_u w_vu w_uv s_u²: see ``own_share``.  -> float32 [nodes]"""
+        rows, columns, weights = graph.into.mutual(graph.out_of, nodes.numpy())
+        shares = weights * self.smoother.scalings[columns].astype(np.float64) ** 2
+        sums = np.bincount(np.searchsorted(nodes.numpy(), rows), shares, minlength=len(nodes))
+        own = self.smoother.scalings[nodes.numpy()].astype(np.float64) ** 2 * sums
+        return torch.from_numpy(own.astype(np.float32))
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the codes around some nodes.  int64 [k] -> float32 [k, dims]"""

@@ -155,6 +155,20 @@ class NeighbourLists(KeptArrays):
             found[there] = self.weights(owners)[places[there]]
         return found
 
+    def mutual(self, other: NeighbourLists, rows: Array) -> tuple[Array, Array, Array]:
+        """Return the entries of rows that other lists have too, and the products of both weights.
+
+        rows: ascending, int64 [n] -> rows and columns, int64 [entries], products, float64 [entries]
+        """
+        keys, weights = self._listed(rows), self.weights(rows).astype(np.float64)
+        if other is self:
+            return keys >> _ROW, keys & _COLUMN, weights**2
+        others = other._listed(rows)
+        places = np.searchsorted(others, keys)
+        there = _among(keys, others, places)
+        keys, products = keys[there], weights[there] * other.weights(rows)[places[there]]
+        return keys >> _ROW, keys & _COLUMN, products
+
     def insert(self, rows: Array, columns: Array, weights: Array | None = None) -> Entries:
         """Insert columns into rows, and return what has changed.
 
