@@ -42,8 +42,7 @@ METHODS = ("auto", "exact", "estimated")
 # the same choice on every machine.
 WALK_SECONDS = 2.5e-9
 REGISTER_SECONDS = 0.2e-9
-# Affordable seconds for exact sizes. Less on a GPU, where the estimate takes milliseconds and a
-# search would run on the CPU.
+# Affordable seconds for exact sizes. Less on a GPU, where training would wait for them.
 AFFORDABLE_SECONDS = {"cpu": 60.0, "cuda": 1.0}
 # The share of rows below which selecting them is faster than reading all in sequence.
 PICKED_BELOW = 0.3
@@ -181,10 +180,9 @@ def searched_sizes(
     costs: cost of each search.  [nodes]
     """
     engine = (resources or Resources()).engine
-    rows = RowSweep(graph.indptr.cpu(), graph.indices.cpu(), graph.mapped)  # no features
     pieces = engine.workers * _BLOCKS_PER_WORKER if engine.workers > 1 else 1
     blocks = [(b.start, b.stop) for b in cut(costs, float(costs.sum()) / pieces)]
-    shared = {"rows": rows, "nodes": nodes.cpu(), "hops": hops, "costs": costs}
+    shared = {"rows": graph.sweep.on_cpu(), "nodes": nodes.cpu(), "hops": hops, "costs": costs}
     found = list(engine.map(search_block, blocks, shared=shared))
     return torch.cat(found) if found else torch.empty(0, dtype=torch.int64)
 
