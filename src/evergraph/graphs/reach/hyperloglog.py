@@ -17,7 +17,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
 from evergraph.graphs.csr import RowSweep
 from evergraph.graphs.graph import Graph
-from evergraph.graphs.kernels.row_ranges import in_threads, unsigned
+from evergraph.graphs.kernels.row_ranges import compiled, in_parts, unsigned
 
 # The largest value of a register. A larger rank has a chance of 2^-40 per node, and sums of
 # 2^(TOP - rank) over all registers are integers that fit an int64.
@@ -219,7 +219,8 @@ class RowMaxima:
     def _fill(self, loop: Callable[..., None], rows: Tensor, *arrays: Any) -> None:
         indptr, places = self._adjacency[0], rows.numpy()
         costs = indptr[places + 1] - indptr[places] + 1
-        in_threads(loop, costs, *self._adjacency, places, *arrays)
+        fast, given = compiled(loop), (*self._adjacency, places, *arrays)
+        in_parts(lambda part: fast(*given, part.start, part.stop), costs, each=self._width)
 
 
 def fill_first(

@@ -18,7 +18,7 @@ from evergraph.core.mapped import page_out
 from evergraph.core.resources import Resources
 from evergraph.graphs.csr import RowSweep, cut, neighbour_sums, pointer_type, row_entries
 from evergraph.graphs.graph import Graph
-from evergraph.graphs.kernels.row_ranges import in_threads, unsigned
+from evergraph.graphs.kernels.row_ranges import compiled, in_parts, unsigned
 from evergraph.graphs.kernels.scaled_rows import numba_works
 from evergraph.graphs.propagation import pattern
 from evergraph.graphs.reach.hyperloglog import REGISTERS, estimate_reach_sizes
@@ -198,8 +198,9 @@ def search_block(
     """Return the sizes of some of the nodes; a pure function.  int64 [block]"""
     part, (indptr, indices) = slice(*block), rows.plain
     sizes = np.empty(part.stop - part.start, dtype=np.int64)
-    adjacency = unsigned(indptr), unsigned(indices)
-    in_threads(search, costs[part], *adjacency, nodes[part].numpy(), hops, sizes)
+    given = unsigned(indptr), unsigned(indices), nodes[part].numpy(), hops, sizes
+    fast = compiled(search)
+    in_parts(lambda some: fast(*given, some.start, some.stop), costs[part], each=1)
     if rows.mapped:
         page_out(indices)
     return torch.from_numpy(sizes)
