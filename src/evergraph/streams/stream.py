@@ -28,7 +28,7 @@ from evergraph.streams.splits import (
     split_by_masks,
     split_tasks,
 )
-from evergraph.streams.task import Exam, Lease, MetSizes, Task, TaskMembers
+from evergraph.streams.task import ClassSizes, Exam, Lease, Task, TaskMembers
 from evergraph.streams.ways import (
     BATCH,
     By,
@@ -210,9 +210,11 @@ class GraphStream(Shown):
         if device is not None:
             self._graph = self._graph.to(device)
         self._members = TaskMembers(self._owner, self.splits)
-        self._met = MetSizes(self._owner, self._labels, steps=len(arrival))
+        # Nodes with targets have no classes to count.
+        counted = self._labels if targets is None else torch.full_like(self._labels, UNLABELLED)
+        self._met = ClassSizes(self._owner, counted, steps=len(arrival))
         known = torch.cat([n for part in self.splits for n in (part.train, part.validation)])
-        self._known = MetSizes(self._owner[known], self._labels[known], steps=len(arrival))
+        self._known = ClassSizes(self._owner[known], counted[known], steps=len(arrival))
         self._local: dict[int, tuple[int, Graph]] = {}  # with their step; they show labels
         self._local_exams: dict[tuple[int, str], tuple[int, Exam]] = {}
         self._union: tuple[int, Graph] | None = None  # with its task; it shows labels
@@ -282,11 +284,6 @@ class GraphStream(Shown):
         self._lease = Lease(graph)
         first = 0 if cumulative else index
         own = self._members.nodes(index, upto=cumulative)
-        sizes: dict[int, int] = {}
-        if self._targets is None:
-            labels = self._labels[own]
-            counts = torch.bincount(labels[labels >= 0]).tolist()
-            sizes = {label: count for label, count in enumerate(counts) if count}
         train, validation = (
             self._members.part(part, first, index) for part in ("train", "validation")
         )
@@ -299,9 +296,9 @@ class GraphStream(Shown):
             validation=torch.searchsorted(ids, validation),
             validation_labels=self._labels[validation].long(),
             own=torch.searchsorted(ids, own),
-            class_sizes=sizes,
-            met_sizes={} if self._targets is not None else self._met.upto(index),
-            known_sizes={} if self._targets is not None else self._known.upto(index),
+            class_sizes=self._met.between(first, index),
+            met_sizes=self._met.between(0, index),
+            known_sizes=self._known.between(0, index),
             lease=self._lease,
             train_targets=None if self._targets is None else self._targets[train],
             validation_targets=None if self._targets is None else self._targets[validation],
