@@ -14,7 +14,7 @@ from evergraph.datasets.importing.importing import import_graph
 from evergraph.graphs import Graph
 from evergraph.online.codecs.tables import read_deltas
 from evergraph.online.delta import Delta
-from evergraph.reports.figures.picture import Frame, drawn
+from evergraph.reports.figures import Frame, drawn
 from evergraph.reports.report import write_report
 
 

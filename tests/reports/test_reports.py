@@ -66,25 +66,6 @@ def test_a_method_that_receives_everything_again_keeps_all_data(tmp_path, write_
     assert {row[0]: row[-3] for row in rows} == {"joint": "all data", "finetune": "-"}
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda result: result.update(accuracy_matrix=[]),
-        lambda result: result["accuracy_matrix"][0]["local"].update(balanced=[[0.5, 0.5]]),
-        lambda result: result.update(average_accuracy=0.5),
-        lambda result: result["average_accuracy"]["global"]["balanced"].update(mean="high"),
-        lambda result: result.update(seconds={}),
-        lambda result: result["memory"].update(bytes=None),
-        lambda result: result["config"].update(stream=None),
-        lambda result: result.update(versions=3),
-    ],
-)
-def test_a_result_of_another_shape_is_said(damage, tmp_path, write_run, change):
-    change(write_run(tmp_path, "tem", [0.5]), damage)
-    with pytest.raises(ResultsError, match=r"result\.json is not a result of evergraph"):
-        collect(tmp_path)
-
-
 def test_folders_without_results_are_said(tmp_path):
     with pytest.raises(ResultsError, match="holds no finished run"):
         collect(tmp_path)

@@ -21,7 +21,7 @@ from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.app import create_app
 from evergraph.server.auth import Tokens, read_tokens
-from evergraph.server.limits import Limits
+from evergraph.server.http import Limits
 from served import served
 
 HERE = "http://127.0.0.1:8000"

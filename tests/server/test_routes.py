@@ -21,8 +21,7 @@ from evergraph.server.arrow_writer import arrow_from_delta
 from evergraph.server.auth import Tokens
 from evergraph.server.bodies import DeltaBody
 from evergraph.server.client import Client
-from evergraph.server.http import ARROW
-from evergraph.server.limits import Limits
+from evergraph.server.http import ARROW, Limits
 
 
 def test_a_delta_is_learned_and_told_as_the_learner_itself_would(lasting, learner, first):

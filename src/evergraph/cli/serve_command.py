@@ -169,7 +169,7 @@ def serve_command(
         require(package, extra="serve", why="serving")
     from evergraph.server import running
     from evergraph.server.auth import read_tokens, tls_of
-    from evergraph.server.limits import Limits
+    from evergraph.server.http import Limits
     from evergraph.server.log import FORMATS, written_log
     from evergraph.server.startup import Starting
 

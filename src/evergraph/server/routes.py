@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from evergraph.online.identifiers import LARGEST
 from evergraph.server import http, schema
 from evergraph.server.api_page import api_page
-from evergraph.server.bodies import PredictionsBody, at_once, media_type, read_question
+from evergraph.server.bodies import PredictionsBody, media_type, read_question
 from evergraph.server.deltas import ColumnsOfBody
 from evergraph.server.http import JSON, LeanRoute, RefusedError, answer, check_parameters
 from evergraph.server.observability import KIND
@@ -106,27 +106,25 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         guard.admit(request, "read")
         media_type(request, JSON)
         async with service.bodies.of(request) as body:
-            read = read_question(body, most=service.limits.nodes)
+            read = partial(read_question, body, most=service.limits.nodes)
             if len(body) < SMALL_QUESTION:
-                wanted = at_once(read)
+                wanted = read()
             else:
-                wanted = await service.pools["bodies"].run(read, size=len(body))
+                wanted = await service.pools["bodies"].run(read)
             if query := request.scope["query_string"]:
                 await service.wait_for(after_in(query))
             if wanted.asks:
                 asked = request.query_params
                 called = ColumnsOfBody({name: asked[name] for name in OF_NODES if name in asked})
-                read_change = service.reader.read(
-                    body, model="question", kind=JSON, own_columns=called
+                read_change = partial(
+                    service.reader.read, body, model="question", kind=JSON, own_columns=called
                 )
-                change, _ = await service.pools["bodies"].run(read_change, size=len(body))
+                change, _ = await service.pools["bodies"].run(read_change)
                 found = await service.ask(change, wanted.ids or None, every_class=wanted.all)
             elif wanted.known:
                 found = await service.beside_known(wanted.ids, every_class=wanted.all)
             else:
-                found = await service.predictions(
-                    wanted.ids, every_class=wanted.all, gone=request.receive
-                )
+                found = await service.predictions(wanted.ids, every_class=wanted.all)
         return Response(found, media_type=JSON)
 
     router.add_api_route(

@@ -19,7 +19,7 @@ from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.config import read_toml
 from evergraph.graphs import Graph
-from evergraph.reports.figures.picture import Picture
+from evergraph.reports.figures import Picture
 from evergraph.reports.runs import percent
 from evergraph.reports.tables.record import Cell, Table, TableColumn, csv_text, latex, markdown
 

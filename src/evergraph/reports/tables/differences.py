@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evergraph.evaluation.statistics import LEAST_PAIRS
-from evergraph.reports.comparing import (
-    GroupDifferences,
-    differences_in,
-    listed,
-    p_text,
-    points,
-    standings,
-)
-from evergraph.reports.runs import TESTINGS, Entry, Group
+from evergraph.reports.comparing import GroupDifferences, differences_in, listed, points, standings
+from evergraph.reports.runs import TESTINGS, Entry, Group, p_text
 from evergraph.reports.tables.record import NAMED, Cell, Table, TableColumn, named, numbers
 
 DIFFERENCE_COLUMNS = (
