@@ -16,8 +16,8 @@ from mkdocs.structure.files import File
 from protocols_page import protocols_table, published_table
 from reference_pages import names_page, parts_page
 
-from evergraph.reports.tables.record import Table
-from evergraph.reports.tables.record import markdown as table_text
+from evergraph.reports.tables import Table
+from evergraph.reports.tables import markdown as table_text
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

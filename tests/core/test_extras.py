@@ -41,7 +41,7 @@ def pair() -> Graph:
 
 
 def sent(folder: Path) -> bytes:
-    from evergraph.server.arrow_writer import arrow_from_delta
+    from evergraph.server.client import arrow_from_delta
 
     return arrow_from_delta(Delta(nodes=("a",), features=torch.ones(1, 2), labels=(None,)))
 

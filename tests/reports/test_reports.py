@@ -8,9 +8,9 @@ from evergraph.core.errors import ResultsError
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
 from evergraph.reports.report import write_report
+from evergraph.reports.run_tables import comparison, memory_comparison
 from evergraph.reports.runs import collect, grouped
-from evergraph.reports.tables.accuracy import comparison, memory_comparison
-from evergraph.reports.tables.record import Cell, ranked
+from evergraph.reports.tables import Cell, ranked
 
 
 @pytest.fixture(scope="module")

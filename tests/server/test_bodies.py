@@ -28,7 +28,6 @@ from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.arrow import check_decoded, delta_from_arrow
-from evergraph.server.arrow_writer import arrow_from_delta
 from evergraph.server.bodies import (
     ITEMS_PER_BLOCK,
     LONGEST_ID,
@@ -39,6 +38,7 @@ from evergraph.server.bodies import (
     UpsertBody,
     parse,
 )
+from evergraph.server.client import arrow_from_delta
 from evergraph.server.http import ARROW, CALLER, Limits, RefusedError, status_of
 from forked import in_a_child
 

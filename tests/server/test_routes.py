@@ -17,10 +17,9 @@ from evergraph.online.folder.backup import restore
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server import schema
 from evergraph.server.app import create_app
-from evergraph.server.arrow_writer import arrow_from_delta
 from evergraph.server.auth import Tokens
 from evergraph.server.bodies import DeltaBody
-from evergraph.server.client import Client
+from evergraph.server.client import Client, arrow_from_delta
 from evergraph.server.http import ARROW, Limits
 
 

@@ -15,7 +15,7 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.arrow import delta_from_arrow
-from evergraph.server.arrow_writer import arrow_from_delta
+from evergraph.server.client import arrow_from_delta
 from evergraph.server.deltas import DeltaReader
 from evergraph.server.http import ARROW
 from evergraph.tables.measured import NumberEncoder

@@ -49,8 +49,8 @@ def report_command(
         raise ConfigurationError(f"--out is for a learner's folder, and {folder} is none")
     require("matplotlib", extra="report", why="evergraph report")
     from evergraph.reports.report import write_report
+    from evergraph.reports.run_tables import comparison, memory_comparison
     from evergraph.reports.runs import collect
-    from evergraph.reports.tables.accuracy import comparison, memory_comparison
 
     runs = collect(folder)
     check_writable(folder)

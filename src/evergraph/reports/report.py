@@ -22,9 +22,17 @@ from evergraph.reports.figures import (
     looks_of,
 )
 from evergraph.reports.page.page import counted, page, sections_of
+from evergraph.reports.run_tables import (
+    beyond_table,
+    differences_table,
+    headline_table,
+    memory_table,
+    ranks_table,
+    summary_table,
+    time_table,
+)
 from evergraph.reports.runs import Finished, Group, grouped, names_of
-from evergraph.reports.tables import accuracy as of_runs
-from evergraph.reports.tables.record import Table, csv_text, latex, markdown
+from evergraph.reports.tables import Table, csv_text, latex, markdown
 
 PAGE, FOLDER = "report.html", "report"
 FORMATS = {"csv": csv_text, "md": markdown, "tex": latex}
@@ -68,12 +76,10 @@ def write_report(runs: Sequence[Finished], folder: Path, *, against: str | None 
 
 def tables_of(groups: Sequence[Group], against: str | None = None) -> dict[str, Table]:
     """Return every table with content by name; against: see ``write_report``."""
-    made = [of_runs.headline_table(groups), of_runs.summary_table(groups)]
+    made = [headline_table(groups), summary_table(groups)]
     if any(len(group.entries) > 1 for group in groups):  # else there is nothing to compare
-        from evergraph.reports.tables.differences import differences_table, ranks_table
-
         made += [differences_table(groups, against), ranks_table(groups)]
-    made += [of_runs.beyond_table(groups), of_runs.memory_table(groups), of_runs.time_table(groups)]
+    made += [beyond_table(groups), memory_table(groups), time_table(groups)]
     return {table.name: table for table in made if table is not None}
 
 

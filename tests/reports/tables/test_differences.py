@@ -17,7 +17,7 @@ from evergraph.reports.figures import Picture, critical_difference
 from evergraph.reports.page.page import PageSection, sections_of
 from evergraph.reports.report import tables_of, write_report
 from evergraph.reports.runs import Group, collect, grouped
-from evergraph.reports.tables.record import Table, csv_text, latex, markdown
+from evergraph.reports.tables import Table, csv_text, latex, markdown
 
 WriteRun = Callable[..., Path]
 

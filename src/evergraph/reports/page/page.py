@@ -16,7 +16,7 @@ import tomli_w
 from evergraph.evaluation.statistics import LEAST_DATASETS
 from evergraph.reports.figures import Picture
 from evergraph.reports.runs import Group, metric_of, runs_of, seeds_of
-from evergraph.reports.tables.record import Table, html_table
+from evergraph.reports.tables import Table, html_table
 
 REFERENCE = re.compile(r'(href="#|url\(#)([^")]+)')
 # Parts that only a separate SVG file needs; the page has them once.
