@@ -8,8 +8,8 @@ from evergraph.core.errors import ResultsError
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
 from evergraph.reports.report import write_report
-from evergraph.reports.run_tables import comparison, memory_comparison
-from evergraph.reports.runs import collect, grouped
+from evergraph.reports.run_tables import comparison, memory_table
+from evergraph.reports.runs import alone, collect, grouped
 from evergraph.reports.tables import Cell, ranked
 
 
@@ -39,7 +39,7 @@ def test_a_row_says_what_the_result_says(runs):
     assert rows[0]["method"] == finished[0].method
     assert [(row["memory"], row["covered"]) for row in rows[1:]] == [("-", "-"), ("all data", "-")]
     # The memory table counts floats, edges and all.
-    table = memory_comparison(finished)
+    table = memory_table(alone(finished))
     tem, finetune, joint = (dict(zip(table.headings, row, strict=True)) for row in table.texts)
     kept = first["memory"]
     assert kept["floats"] == kept["samples"] == 4 * 5 * 8  # classes, budget, features

@@ -198,12 +198,6 @@ def memory_table(groups: Sequence[Group]) -> Table:
     return Table("memory", caption, columns, rows_of(groups, cells))
 
 
-def memory_comparison(runs: Sequence[Finished]) -> Table:
-    """Return the same for runs outside a report, in their order."""
-    caption = "kept between tasks: float32 values as the paper counts them, edges, size"
-    return replace(memory_table(alone(runs)), caption=caption)
-
-
 def kept_cell(run: Finished) -> Cell:
     """Return the number of bytes a run keeps."""
     if run.keeps_everything:
