@@ -242,7 +242,7 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
             super().on_headers_complete()
 
         def on_response_complete(self) -> None:
-            if not self.pipeline:
+            if not (self.pipeline or self.transport.is_closing()):
                 self._expect_head(limits.idle_seconds + limits.header_seconds)
             super().on_response_complete()
 
