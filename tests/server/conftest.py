@@ -131,6 +131,8 @@ def taken_in(tmp_path_factory: pytest.TempPathFactory, narrow_heads: None) -> Pa
     tables = ["--nodes", str(place / "nodes.csv"), "--edges", str(place / "edges.csv")]
     words = ["ingest", str(place / "learner"), *tables, "--batch", "10"]
     assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+    with LearnerFolder.open(place / "learner") as folder:
+        folder.compact()  # so that copies are opened without applying its deltas again
     return place / "learner"
 
 
