@@ -146,13 +146,15 @@ class NeighbourLists(KeptArrays):
 
     def weigh(self, rows: Array, columns: Array) -> Array:
         """Return the weights of columns in rows, 0 for absent entries.  -> float32 [pairs]"""
-        wanted, owners = _keys(rows, columns), distinct(rows)
+        wanted = _keys(rows, columns)
+        if self._compiled:
+            return self._located(wanted)[1].astype(np.float32)
+        owners = distinct(rows)
         known = self._listed(owners)
         places = np.searchsorted(known, wanted)
         there = _among(wanted, known, places)
-        found = there.astype(np.float32)
-        if self.weighted:
-            found[there] = self.weights(owners)[places[there]]
+        found = np.zeros(len(wanted), np.float32)
+        found[there] = self.weights(owners)[places[there]]
         return found
 
     def mutual(self, other: NeighbourLists, rows: Array) -> tuple[Array, Array, Array]:
@@ -179,44 +181,75 @@ class NeighbourLists(KeptArrays):
         if weights is not None and not weights.all():
             keys, weights = _last_of_each(keys, weights)
             come, gone = keys[weights > 0], keys[weights == 0]
-            changed = self._insert(come, weights[weights > 0])
+            changed = self._insert_weighted(come, weights[weights > 0])
             return changed.and_(self.delete(gone >> _ROW, gone & _COLUMN))
-        return self._insert(keys, weights)
+        if weights is not None or self._weights is not None:
+            return self._insert_weighted(keys, weights)
+        wanted = distinct(keys)
+        if not self._compiled:
+            return self._insert_weighted(wanted, None)
+        from evergraph.online.graph.live_kernels import merge
 
-    def _insert(self, keys: Array, weights: Array | None) -> Entries:
+        places, there = self._located(wanted)
+        fresh, places = wanted[~there], places[~there]
+        entries = _entries(fresh, np.ones(len(fresh), np.float32))
+        first = np.flatnonzero(np.diff(entries.rows, prepend=-1))  # of each row
+        owners, more = entries.rows[first], np.diff(first, append=len(fresh))
+        self._make_room(owners, self.lengths(owners) + more)
+        merge(*self.lying()[:3], entries.rows, entries.columns, places)
+        self.num_entries += len(fresh)
+        return entries
+
+    @property
+    def _compiled(self) -> bool:
+        """Whether lists are changed by compiled code, with the same result."""
+        return self._weights is None and is_compiled(self.num_entries)
+
+    def _located(self, keys: Array) -> tuple[Array, Array]:
+        """Return the indices of entries in their lists (or where to insert), and which exist."""
+        from evergraph.online.graph.live_kernels import locate
+
+        places, there = np.empty(len(keys), np.int64), np.empty(len(keys), np.bool_)
+        locate(*self.lying()[:3], keys >> _ROW, keys & _COLUMN, places, there)
+        return places, there
+
+    def _insert_weighted(self, keys: Array, weights: Array | None) -> Entries:
         wanted, given = _last_of_each(keys, weights)
         owners = distinct(wanted >> _ROW)
-        known = self._listed(owners)
+        known, weighs = self._listed(owners), self.weights(owners)
         places = np.searchsorted(known, wanted)
         there = _among(wanted, known, places)
-        merged = np.insert(known, places[~there], wanted[~there])
-        if weights is None and not self.weighted:
-            self._rewrite(owners, merged, None)
-            return _entries(wanted[~there], given[~there])
-        weighs = self.weights(owners)
-        other = there.copy()
+        fresh, other = ~there, there.copy()
         other[there] = False if weights is None else weighs[places[there]] != given[there]
         differences = given.copy()
         differences[other] -= weighs[places[other]]
         weighs[places[other]] = given[other]
-        if self._weights is None and ((weighs != 1).any() or (given[~there] != 1).any()):
+        if self._weights is None and ((weighs != 1).any() or (given[fresh] != 1).any()):
             self._weights = np.ones(len(self._pool), np.float32)
-        self._rewrite(owners, merged, np.insert(weighs, places[~there], given[~there]))
-        changed = other | ~there
-        return _entries(wanted[changed], differences[changed])
+        merged = np.insert(weighs, places[fresh], given[fresh])
+        self._rewrite(owners, np.insert(known, places[fresh], wanted[fresh]), merged)
+        return _entries(wanted[fresh | other], differences[fresh | other])
 
     def delete(self, rows: Array, columns: Array) -> Entries:
         """Delete columns from rows, and return what has changed."""
-        wanted = distinct(_keys(rows, columns))
-        owners = distinct(wanted >> _ROW)
+        gone = distinct(_keys(rows, columns))
+        if self._compiled:
+            from evergraph.online.graph.live_kernels import drop
+
+            places, there = self._located(gone)
+            gone = gone[there]
+            entries = _entries(gone, np.full(len(gone), -1, np.float32))
+            owners = entries.owners
+            self._make_room(owners, self.lengths(owners))
+            drop(*self.lying()[:3], entries.rows, places[there])
+            self.num_entries -= len(gone)
+            return entries
+        owners = distinct(rows)
         known = self._listed(owners)
-        places = np.searchsorted(known, wanted)
-        gone = places[_among(wanted, known, places)]
-        weights = self.weights(owners) if self.weighted else None
-        left = None if weights is None else np.delete(weights, gone)
-        lost = np.ones(len(gone), np.float32) if weights is None else weights[gone]
-        self._rewrite(owners, np.delete(known, gone), left)
-        return _entries(known[gone], -lost)
+        kept = ~_among(known, gone, np.searchsorted(gone, known))
+        weights = self.weights(owners)
+        self._rewrite(owners, known[kept], weights[kept])
+        return _entries(known[~kept], -weights[~kept])
 
     def clear(self, rows: Array) -> None:
         """Empty some rows for good."""
@@ -229,16 +262,15 @@ class NeighbourLists(KeptArrays):
         indptr, columns = self.rows(owners)
         return _keys(np.repeat(owners, np.diff(indptr)), columns)
 
-    def _rewrite(self, owners: Array, keys: Array, weights: Array | None) -> None:
-        """Replace all entries of the owners; owners and keys ascend; weights: None if all are 1."""
-        ends = np.searchsorted(keys, (owners + 1) << _ROW)
-        counts = np.diff(ends, prepend=0)
+    def _rewrite(self, owners: Array, keys: Array, weights: Array) -> None:
+        """Replace all entries of the owners; owners and keys ascend."""
+        counts = np.bincount(np.searchsorted(owners, keys >> _ROW), minlength=len(owners))
         self.num_entries += len(keys) - int(self.lengths(owners).sum())
         self._make_room(owners, counts)
         self._counts.array[owners] = counts
         places = places_of(self._starts.array[owners], counts)
         self._pool[places] = keys & _COLUMN
-        if self._weights is not None and weights is not None:
+        if self._weights is not None:
             self._weights[places] = weights
 
     def _make_room(self, rows: Array, counts: Array) -> None:
