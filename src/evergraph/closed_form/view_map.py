@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from torch import Tensor
 from evergraph.closed_form.statistics import over_few_rows
 from evergraph.closed_form.views import CODE_HOPS, CODES, RELATIONS, WORDS, View, ViewRows
 from evergraph.graphs.kernels.row_ranges import tiled_product
-from evergraph.topology.rowwise import Matrix, Panels, block_product
+from evergraph.topology.rowwise import Matrix, RowProduct, block_product
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -107,17 +108,24 @@ class ViewMap(ABC):
         """
         return None
 
-    def multiplier(self, part: int) -> Multiplier:
-        """Return what multiplies rows of a part with its directions."""
-        return Panels.of(self.directions[part])
+    def multiplier(self, parts: Sequence[int]) -> Multiplier:
+        """Return what multiplies rows of adjacent parts with their directions."""
+        return RowProduct.of(torch.cat([self.directions[part] for part in parts]))
 
     @cached_property
-    def _panels(self) -> tuple[dict[int, tuple[slice, Multiplier]], tuple[tuple[int, ...], ...]]:
-        """Each part that views need, and the parts of each view."""
-        places = self.places
-        needed = self.needed(*self.views)
-        parts = {part: (slice(*places[part]), self.multiplier(part)) for part in needed}
-        return parts, tuple(self.needed(view) for view in self.views)
+    def _groups(self) -> list[tuple[slice, Multiplier, frozenset[View]]]:
+        """Adjacent parts that the same views need, which are multiplied together."""
+
+        def readers(part: int) -> tuple[frozenset[View], bool]:
+            return frozenset(v for v in self.views if part in self.needed(v)), part == WORDS
+
+        places, found = self.places, []
+        for (views, _), group in groupby(self.sizes, readers):
+            parts = list(group)
+            if views:
+                place = slice(places[parts[0]][0], places[parts[-1]][1])
+                found.append((place, self.multiplier(parts), views))
+        return found
 
     def totals(self, vectors: Matrix) -> Matrix:
         """Return the products of each view's parts with ``directions``, summed.
@@ -127,13 +135,13 @@ class ViewMap(ABC):
 
         [n, dims] -> [n, views, m]
         """
-        parts, views = self._panels
-        projected = {part: times(vectors[:, place]) for part, (place, times) in parts.items()}
-        found = np.empty((len(vectors), len(views), self.width), np.float32)
-        for at, needed in enumerate(views):
-            found[:, at] = projected[needed[0]]
-            for part in needed[1:]:
-                found[:, at] += projected[part]
+        projected = [(times(vectors[:, place]), views) for place, times, views in self._groups]
+        found = np.empty((len(vectors), len(self.views), self.width), np.float32)
+        for at, view in enumerate(self.views):
+            first, *others = (products for products, views in projected if view in views)
+            found[:, at] = first
+            for other in others:
+                found[:, at] += other
         return found
 
     def only(self, views: Iterable[View]) -> Self:

@@ -190,8 +190,9 @@ class LiveCodes(KeptArrays):
 
     def _parts(self, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return N C and N² C of some nodes, and what is subtracted of which own codes."""
-        near, far = self._hops.of(nodes).split(self.width, dim=1)
-        return near, far, self._own.tensor[nodes], self._shown.tensor[nodes]
+        near, far = (state.index_select(0, nodes) for state in self._hops.kept_states)
+        own, shown = (kept.tensor.index_select(0, nodes) for kept in (self._own, self._shown))
+        return near, far, own, shown
 
     def _own_share(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
         """Return the diagonal of N²: see ``own_share``.  -> float32 [nodes]"""
@@ -215,8 +216,8 @@ class LiveCodes(KeptArrays):
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the codes around some nodes.  int64 [k] -> float32 [k, dims]"""
-        near, *far = self._parts(nodes)
-        scaled = self._topology.scaled(torch.cat([near, without_own(*far)[0]], dim=1))
+        near, far, shares, codes = self._parts(nodes)
+        scaled = self._topology.scaled(torch.cat([near, far - shares[:, None] * codes], dim=1))
         if self.relations is None:
             return scaled
         return torch.cat([scaled, self._along.tensor[nodes]], dim=1)

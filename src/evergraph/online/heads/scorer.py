@@ -15,7 +15,7 @@ from torch import Tensor
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.core.targets import Target
-from evergraph.topology.rowwise import Matrix, Panels
+from evergraph.topology.rowwise import Matrix, RowProduct
 
 ROWS_PER_BLOCK = 64  # their features stay in the cache
 BLOCK_VALUES = 1 << 20  # of a matrix with a value for every node and class, computed at a time
@@ -52,21 +52,21 @@ class FusedScorer(Scorer):
     offsets: Tensor  # b.  float32 [classes]
 
     def __call__(self, ids: Ids, vectors: Matrix) -> Matrix:
-        dims, panels = self._panels
+        dims, product = self._product
         if missing := dims - vectors.shape[1]:  # no label is nearby
             vectors = np.pad(vectors, ((0, 0), (0, missing)))
-        scores = np.empty((len(vectors), panels.columns), np.float32)
+        scores = np.empty((len(vectors), product.columns), np.float32)
         for start in range(0, len(vectors), ROWS_PER_BLOCK):
             rows = slice(start, start + ROWS_PER_BLOCK)
             features = self.map.rowwise(vectors[rows])
-            scores[rows] = panels(features.reshape(len(features), -1).astype(np.float64))
+            scores[rows] = product(features.reshape(len(features), -1).astype(np.float64))
         scores += self.offsets.numpy()
         return scores
 
     @cached_property
-    def _panels(self) -> tuple[int, Panels]:
+    def _product(self) -> tuple[int, RowProduct]:
         """Width of vectors, and the weights of all views, one below the other."""
-        return sum(self.map.sizes.values()), Panels.of(torch.cat(self.weights))
+        return sum(self.map.sizes.values()), RowProduct.of(torch.cat(self.weights))
 
     def slopes(self, vector: Tensor) -> Tensor | None:
         """Return ∂s/∂x: s(x) - b is this times x, if φ is homogeneous.  -> [classes, dims]"""
