@@ -117,6 +117,12 @@ class KernelMap(ViewMap):
         return next(iter(self.landmarks.values())).device
 
     @property
+    def nbytes(self) -> int:
+        """Number of bytes of landmarks, with the kernel matrix of every view, if it is needed."""
+        rows = sum(rows.nbytes for rows in self.landmarks.values())
+        return rows + 4 * len(self.views) * self.width**2
+
+    @property
     def at_a_time(self) -> int:
         """Number of rows processed at a time, limited by the width of features and rows."""
         values = 4 * (BLOCK_VALUES if self.device.type == "cpu" else GPU_BLOCK_VALUES)

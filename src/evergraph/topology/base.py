@@ -149,6 +149,11 @@ class TopologyEncoder(Part, ABC):
         return 1
 
     @property
+    def kept(self) -> Sequence[int]:
+        """The hops that are side by side in an embedding; one if they are mixed."""
+        return (self.hops,)
+
+    @property
     def units(self) -> int:
         """Number of equally wide parts that are scaled to unit length by themselves."""
         return 1

@@ -48,7 +48,6 @@ class MixHop(Stepwise, TopologyEncoder):
 
     @property
     def kept(self) -> Sequence[int]:
-        """The hops kept."""
         return range(self.hops + 1) if self.kept_hops is None else self.kept_hops
 
     @property

@@ -163,10 +163,10 @@ class LiveCodes(KeptArrays):
         unclear, due = [nodes[:0]], [nodes[:0]]
         for rows in blocks(len(nodes), ROWS):
             some = nodes[rows][self._own.tensor[nodes[rows]] != 0]
-            others, little = without_own(*self._parts(some)[1:])
-            drifts = torch.from_numpy(self._hops.last[1])[some]
+            far, drift = (torch.from_numpy(kept)[some] for kept in self._hops.last)
+            others, little = without_own(far, self._own.tensor[some], self._shown.tensor[some])
             unclear.append(some[little])
-            due.append(some[~little & (drifts > DRIFT * others.abs().amax(1))])
+            due.append(some[~little & (drift > DRIFT * others.abs().amax(1))])
         return torch.cat(unclear), torch.cat(due)
 
     def stored(self) -> list[StoredPart]:
@@ -187,12 +187,6 @@ class LiveCodes(KeptArrays):
             codes = self._table.tensor[classes.clamp_min(0)].masked_fill_(hidden, 0.0)
         self._shown.write(nodes, codes)
         self._coded.array[nodes.numpy()] = (classes != UNLABELLED).numpy()
-
-    def _parts(self, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return N C and N² C of some nodes, and what is subtracted of which own codes."""
-        near, far = (state.index_select(0, nodes) for state in self._hops.kept_states)
-        own, shown = (kept.tensor.index_select(0, nodes) for kept in (self._own, self._shown))
-        return near, far, own, shown
 
     def _own_share(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
         """Return the diagonal of N²: see ``own_share``.  -> float32 [nodes]"""
@@ -216,8 +210,11 @@ class LiveCodes(KeptArrays):
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the codes around some nodes.  int64 [k] -> float32 [k, dims]"""
-        near, far, shares, codes = self._parts(nodes)
-        scaled = self._topology.scaled(torch.cat([near, far - shares[:, None] * codes], dim=1))
+        assert self._hops.stored is not None, "hops are kept side by side"
+        at = nodes.numpy()
+        near, far = (hop.take(at, axis=0) for hop in self._hops.stored)
+        far -= self._own.array.take(at)[:, None] * self._shown.array.take(at, axis=0)
+        scaled = self._topology.scaled(torch.from_numpy(np.concatenate([near, far], axis=1)))
         if self.relations is None:
             return scaled
         return torch.cat([scaled, self._along.tensor[nodes]], dim=1)

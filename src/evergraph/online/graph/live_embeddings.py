@@ -268,12 +268,7 @@ class HopStates(KeptArrays):
         """The arrays that ``of`` puts side by side; None if it computes something else."""
         if type(self.topology).assemble not in PUT_SIDE_BY_SIDE:
             return None
-        return [state.numpy() for state in self.kept_states]
-
-    @property
-    def kept_states(self) -> list[Tensor]:
-        """The states that are assembled.  [n, width] each"""
-        return [self._state(hop) for hop in self.topology.assembled]
+        return [self._state(hop).numpy() for hop in self.topology.assembled]
 
     def attach(self, graph: GrowingGraph) -> None:
         """Attach a restored graph."""
