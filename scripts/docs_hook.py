@@ -5,19 +5,23 @@ from __future__ import annotations
 import html
 import logging
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from book_page import book_section, methods_table
-from book_rows import check_book, read_plan
 from mkdocs.structure.files import File
-from protocols_page import protocols_table, published_table
 from reference_pages import names_page, parts_page
 
-from evergraph.reports.tables.record import Table
-from evergraph.reports.tables.record import markdown as table_text
+from evergraph.reports.tables import Table
+from evergraph.reports.tables import markdown as table_text
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "book"))
+
+from book_page import book_section, methods_table
+from book_rows import check_book, read_plan
+from protocols_page import protocols_table, published_table
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

@@ -289,6 +289,12 @@ class RowSweep:
         """The two arrays as ordinary tensors, since pages are released explicitly here."""
         return self.indptr.as_subclass(Tensor), self.indices.as_subclass(Tensor)
 
+    def on_cpu(self) -> RowSweep:
+        """Return the rows in main memory (itself if they are there, or in files)."""
+        if self.indices.device.type == "cpu":
+            return self
+        return RowSweep(self.indptr.cpu(), self.indices.cpu())
+
     def blocks(self, rows: Tensor, step: Step) -> Iterator[tuple[slice, Tensor]]:
         """Yield the result of a step for each block of rows, ascending [m], and its slice."""
         costs = self.lengths(rows).cpu().double().numpy() + ROW_COST

@@ -185,6 +185,10 @@ class Graph(Shown):
         """Return the row (target) of every adjacency entry.  int64 [edges]"""
         return repeat(torch.arange(self.num_nodes, device=self.device), self.degrees)
 
+    def edge_index(self) -> Tensor:
+        """Return source and target of every adjacency entry, as PyG has them.  int64 [2, edges]"""
+        return torch.stack([self.indices.long(), self.edge_rows()])
+
     def subgraph(
         self,
         nodes: Tensor,
@@ -209,9 +213,12 @@ class Graph(Shown):
             groups=groups,
             resources=resources,
         )
-        related = self.relations
-        if related is not None:
-            related = related.subgraph(nodes.to(related.device)).within(indptr, indices)
+        taken: dict[str, Any] = {}
+        for name in ("types", "targets", "masks"):
+            if (part := getattr(self, name)) is not None:
+                taken[name] = part.each(lambda rows: rows[nodes.to(rows.device)])
+        if (related := self.relations) is not None:
+            taken["relations"] = related.subgraph(nodes.to(related.device)).within(indptr, indices)
         return Graph(
             indptr,
             indices,
@@ -220,12 +227,9 @@ class Graph(Shown):
             None if self.time is None else self.time[nodes],
             self.undirected and keep is None,
             weights=weights,
-            relations=related,
-            types=None if self.types is None else self.types.each(lambda numbers: numbers[nodes]),
-            targets=None if self.targets is None else self.targets.take(nodes),
-            masks=None if self.masks is None else self.masks.each(lambda mask: mask[nodes]),
             columns=self.columns,
             class_names=self.class_names,
+            **taken,
         )
 
     def with_labels(self, labels: Tensor) -> Graph:
@@ -240,8 +244,7 @@ class Graph(Shown):
     def structure(self) -> Graph:
         """The graph without the labels shown by ``showing``, else itself.
 
-        Results that do not depend on labels are cached for it, and so shared by graphs that differ
-        in labels alone.
+        What does not depend on labels is cached for it, for all graphs that differ in labels alone.
         """
         return self if self.bare is None else self.bare
 
@@ -255,10 +258,7 @@ class Graph(Shown):
         return replace(self, labels=hidden, bare=None, targets=None, masks=None)
 
     def showing(self, labels: Tensor) -> Graph:
-        """Return this graph with some labels shown; its ``structure`` is this graph.
-
-        labels: int64 [nodes], ``UNLABELLED`` if hidden
-        """
+        """Return this graph with some labels shown, -1 if hidden.  int64 [nodes]"""
         return replace(self, labels=labels.to(self.labels.device), bare=self)
 
     def to(self, device: torch.device | str) -> Graph:
@@ -339,13 +339,13 @@ class Graph(Shown):
     ) -> Graph:
         """Build a graph from (source, target) pairs; duplicates and self-loops are dropped.
 
+        The last weight of a duplicate edge counts, and an edge of weight 0 is dropped; if
+        undirected, (u, v) and (v, u) are the same edge.
+
         edge_index: integer [2, edges]; features: [nodes, dims]; labels: integer [nodes]; time:
         integer [nodes]; weights: non-negative numbers [edges], 1 by default; targets: instead of
-        labels, see ``Targets``; masks: published splits; repeated: what becomes of rows with the
-        same source and target, see ``evergraph.graphs.repeats``, said with ``where`` they are from;
-        silently ``last`` if None.
-        The normalisation adds self-loops if required. The last weight of a duplicate edge counts,
-        and an edge of weight 0 is dropped; if undirected, (u, v) and (v, u) are the same edge.
+        labels, see ``Targets``; masks: published splits; repeated: what becomes of duplicates, see
+        ``evergraph.graphs.repeats``, said with ``where`` they are from; silently ``last`` if None.
 
         >>> graph = Graph.from_edges(torch.tensor([[0, 1, 1], [1, 0, 2]]), features=torch.eye(3),
         ...                          labels=torch.tensor([0, 0, 1]), undirected=True,
@@ -389,25 +389,16 @@ class Graph(Shown):
         undirected: bool = False,
         repeated: str | None = None,
     ) -> Graph:
-        """Build a graph from ``torch_geometric.data.Data`` (``x``, ``edge_index``, ``y``).
+        """Build a graph from ``torch_geometric.data.Data`` or ``HeteroData``.
 
-        ``y`` of shape [nodes, targets], or of floating-point numbers, becomes ``targets``.
-        ``time``, or OGB's ``node_year``, is read if present, and so are edge weights:
-        ``edge_weight``, else an ``edge_attr`` of one column, and ``train_mask``, ``val_mask`` and
-        ``test_mask``. Other attributes are not used, and a warning is logged.
+        Of ``Data``, ``x``, ``edge_index`` and ``y`` are read; ``y`` of shape [nodes, targets], or
+        of floating-point numbers, becomes ``targets``. So are, if present, ``time`` or OGB's
+        ``node_year``, ``edge_weight`` or else an ``edge_attr`` of one column, and ``train_mask``,
+        ``val_mask`` and ``test_mask``. Other attributes are not used, and a warning is logged.
 
         A ``HeteroData`` becomes a graph with relations and types (see ``read_hetero``); ``target``
         is the node type to classify, by default the one with a ``y``. repeated: as in
         ``from_edges``; edges of different relations are different edges.
-
-        >>> from torch_geometric.data import HeteroData
-        >>> data = HeteroData()
-        >>> data["paper"].x, data["paper"].y = torch.eye(2), torch.tensor([0, 1])
-        >>> data["author"].num_nodes = 1
-        >>> data["author", "writes", "paper"].edge_index = torch.tensor([[0, 0], [0, 1]])
-        >>> graph = Graph.from_data(data, undirected=True)
-        >>> graph, graph.types.names, graph.labels.tolist()
-        (Graph(nodes=3, edges=4, features=2, classes=2), ('paper', 'author'), [0, 1, -1])
         """
         if not is_hetero(data):
             how: dict[str, Any] = {"undirected": undirected, "repeated": repeated, "where": "Data"}
@@ -418,10 +409,9 @@ class Graph(Shown):
 
     def to_data(self) -> Data:
         """Return the graph as ``torch_geometric.data.Data``."""
-        ends = torch.stack([self.indices.long(), self.edge_rows()])
         y = self.labels if self.targets is None else self.targets.values
         more: dict[str, Any] = {"time": self.time, "weights": self.weights, "masks": self.masks}
-        return write_data(self.features, ends, y, **more)
+        return write_data(self.features, self.edge_index(), y, **more)
 
     def to_hetero(self) -> HeteroData:
         """Return the graph as ``HeteroData``; without relations there is one, ``edge``."""
@@ -430,6 +420,7 @@ class Graph(Shown):
 
     def _as_relation(self, weights: Tensor | None) -> Relations:
         """Return all edges as one relation, ``edge``."""
-        ends = torch.stack([self.indices.long(), self.edge_rows()])
-        number = torch.zeros(self.num_edges, dtype=torch.int64, device=self.device)
-        return Relations.of(ends, number, ("edge",), nodes=self.num_nodes, weights=weights)
+        ends, nodes = self.edge_index(), self.num_nodes
+        return Relations.of(
+            ends, torch.zeros_like(ends[0]), ("edge",), nodes=nodes, weights=weights
+        )

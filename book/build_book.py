@@ -3,10 +3,10 @@
 A row is written as soon as it is known: a book that was stopped, or killed, is of use, and the same
 command goes on with it. Where rows lie and what they hold: ``book_rows``::
 
-    python scripts/build_book.py --data FOLDER      # build what is missing
-    python scripts/build_book.py --only tem,noise-2 # methods, datasets and settings by name
-    python scripts/build_book.py --minutes 30       # stop in time; the same command goes on
-    python scripts/build_book.py --list             # what is missing
+    python book/build_book.py --data FOLDER      # build what is missing
+    python book/build_book.py --only tem,noise-2 # methods, datasets and settings by name
+    python book/build_book.py --minutes 30       # stop in time; the same command goes on
+    python book/build_book.py --list             # what is missing
 """
 
 from __future__ import annotations
