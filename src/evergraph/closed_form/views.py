@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -226,7 +226,3 @@ class ViewRows:
         others = {CODES: self.codes, RELATIONS: self.relations, SHAPE: self.shape}
         others[WORDS] = self.words
         return found | {part: rows for part, rows in others.items() if rows is not None}
-
-    def split(self, rows: int) -> Iterator[ViewRows]:
-        """Yield blocks of this many rows."""
-        return (self[start : start + rows] for start in range(0, len(self), rows))

@@ -322,8 +322,8 @@ class Knowledge(LiveVectors):
         self._present = there
         if self.solving.due(counted, known=known, urgent=urgent):
             head, labels = self.head, self.labels.every
-            given = {"least": head.least_left_out, "balanced": head.balanced}
-            held = self.held.first(labels, head.most_weighed, **given)
+            least, balanced = head.least_left_out, head.balanced
+            held = self.held.first(labels, head.most_weighed, least=least, balanced=balanced)
             self.head.weigh(held, self.counted.of(held), self.labels.of(held))
             self.head.settle()
         done = Settled(nodes, vectors, self._recomputed, counted, self.solving.behind)

@@ -114,7 +114,8 @@ class RowProduct:
 
     def __call__(self, rows: Matrix) -> Matrix:
         """Return rows @ matrix.  contiguous values, [n, k] -> [n, dims]"""
-        total, start = None, 0
+        total: Matrix | None = None
+        start = 0
         for piece in self.pieces:
             part = rows[:, start : start + piece.shape[2]]
             start += piece.shape[2]

@@ -163,10 +163,10 @@ class LiveCodes(KeptArrays):
         unclear, due = [nodes[:0]], [nodes[:0]]
         for rows in blocks(len(nodes), ROWS):
             some = nodes[rows][self._own.tensor[nodes[rows]] != 0]
-            far, drift = (torch.from_numpy(kept)[some] for kept in self._hops.last)
-            others, little = without_own(far, self._own.tensor[some], self._shown.tensor[some])
+            sums, drifts = (torch.from_numpy(kept)[some] for kept in self._hops.last)
+            others, little = without_own(sums, self._own.tensor[some], self._shown.tensor[some])
             unclear.append(some[little])
-            due.append(some[~little & (drift > DRIFT * others.abs().amax(1))])
+            due.append(some[~little & (drifts > DRIFT * others.abs().amax(1))])
         return torch.cat(unclear), torch.cat(due)
 
     def stored(self) -> list[StoredPart]:
