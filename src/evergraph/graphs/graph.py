@@ -282,8 +282,8 @@ class Graph(Shown):
         doubled = None if self.weights is None else self.weights.repeat(2)
         # New directions first: an edge that exists both ways keeps the weight of each direction.
         found = build_csr(ends.flatten(), ends.flip(0).flatten(), doubled, nodes)
-        both = replace(self, undirected=True, folder=None, bare=None)
-        return replace(both, **dict(zip(("indptr", "indices", "weights"), found, strict=True)))
+        made: dict[str, Any] = dict(zip(("indptr", "indices", "weights"), found, strict=True))
+        return replace(self, **made, undirected=True, folder=None, bare=None)
 
     def with_relations(self, relations: Relations | None) -> Graph:
         """Return the same graph with other relations, or none."""
