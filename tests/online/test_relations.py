@@ -17,7 +17,7 @@ from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead, FusedHead, Scorer, heads
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.arrow import delta_from_arrow
-from evergraph.server.arrow_writer import arrow_from_delta
+from evergraph.server.client import arrow_from_delta
 from growth import growth
 
 

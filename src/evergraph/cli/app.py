@@ -109,7 +109,7 @@ def extra_arguments(command: str, extra: Sequence[str]) -> ConfigurationError:
 # In the order in which --help lists them, each with the module that defines NAME_command.
 COMMANDS = {
     "run": "run_command",
-    "bench": "bench_command",
+    "bench": "bench_commands",
     "info": "graph_commands",
     "plan": "run_command",
     "import": "graph_commands",
@@ -117,7 +117,7 @@ COMMANDS = {
     "list": "graph_commands",
     "report": "results_commands",
     "compare": "results_commands",
-    "reproduce": "reproduce_command",
+    "reproduce": "bench_commands",
     "serve": "serve_command",
     "ingest": "ingest_command",
     "predict": "asking_commands",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from evergraph.online.codecs.table_deltas import TableDeltas
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.learner import OnlineLearner
-    from evergraph.reports.tables.record import Table
+    from evergraph.reports.tables import Table
     from evergraph.tables.sources import Source
 
 FINDING = "loading torch and the learner"

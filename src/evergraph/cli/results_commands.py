@@ -49,15 +49,15 @@ def report_command(
         raise ConfigurationError(f"--out is for a learner's folder, and {folder} is none")
     require("matplotlib", extra="report", why="evergraph report")
     from evergraph.reports.report import write_report
+    from evergraph.reports.run_tables import comparison
     from evergraph.reports.runs import collect
-    from evergraph.reports.tables.accuracy import comparison, memory_comparison
 
     runs = collect(folder)
     check_writable(folder)
     with spinner("drawing the report"):
         path = write_report(runs, folder, against=against)  # before printing, which may fail
-    for table in (comparison(runs), memory_comparison(runs)):
-        print_table(table.headings, table.texts, table.caption)
+    table = comparison(runs)
+    print_table(table.headings, table.texts, table.caption)
     say(f"tables and figures: {path.with_suffix('')}")
     say(f"report: {path}")
 

@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 
 from evergraph.evaluation.statistics import nemenyi
 from evergraph.reports.comparing import Standing
-from evergraph.reports.figures.critical_difference import critical_difference
-from evergraph.reports.figures.learning import mean_matrix
-from evergraph.reports.figures.picture import Picture, looks_of, spread_apart
+from evergraph.reports.figures import (
+    Picture,
+    critical_difference,
+    looks_of,
+    mean_matrix,
+    spread_apart,
+)
 from evergraph.reports.page.page import inline_svg
 from evergraph.reports.runs import collect, grouped
 
@@ -24,7 +28,6 @@ def test_every_group_and_every_run_is_drawn(all_figures):
         "curves": 3,
         "matrices": 5,
         "ranks": 0,
-        "frontier": 2,  # bytes and seconds of the one group of several runs
     }
     pictures = [picture for kind in all_figures.values() for picture in kind]
     assert len({picture.name for picture in pictures}) == len(pictures)
@@ -74,7 +77,7 @@ def standing(methods: int, datasets: int) -> Standing:
 @pytest.fixture
 def axes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Keep the axes that are drawn into."""
-    module = import_module("evergraph.reports.figures.critical_difference")
+    module = import_module("evergraph.reports.figures")
     kept = []
 
     def drawn(name: str, title: str, frame: Any, draw: Any) -> Picture:
