@@ -31,15 +31,13 @@ from evergraph.server.arrow import check_decoded, delta_from_arrow
 from evergraph.server.bodies import (
     ITEMS_PER_BLOCK,
     LONGEST_ID,
-    UNCOUNTED,
-    Bodies,
     DeltaBody,
     PredictionsBody,
     UpsertBody,
     parse,
 )
 from evergraph.server.client import arrow_from_delta
-from evergraph.server.http import ARROW, CALLER, Limits, RefusedError, status_of
+from evergraph.server.http import ARROW, CALLER, UNCOUNTED, Bodies, Limits, RefusedError, status_of
 from forked import in_a_child
 
 LONG = "x" * (LONGEST_ID + 1)
@@ -374,7 +372,7 @@ def test_the_bodies_of_all_requests_together_are_bounded(serve):
 
 
 def test_room_comes_back_when_a_request_is_answered(monkeypatch):
-    monkeypatch.setattr("evergraph.server.bodies.ROOM_SECONDS", 0)
+    monkeypatch.setattr("evergraph.server.http.ROOM_SECONDS", 0)
 
     async def scenario():
         bodies, gate = Bodies(Limits(held=2_600_000)), asyncio.Event()

@@ -154,7 +154,13 @@ def test_who_gave_up_has_no_further_turn_until_its_call_has_ended():
         gate.set()
         pool.seconds = 20
         assert await pool.run(lambda: begun.is_set()) is False
+        gate.clear()
+        waiting = [asyncio.ensure_future(pool.run(lambda: gate.wait(5))) for _ in range(3)]
+        await asyncio.sleep(0.01)
         pool.close()
+        gate.set()
+        told = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [str(each) for each in told] == ["True", *["the service is stopping"] * 2]
 
     asyncio.run(main())
 

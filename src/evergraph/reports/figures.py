@@ -163,29 +163,8 @@ def drawn(
         return Picture(name, title, svg.getvalue(), png.getvalue())
 
 
-def spread_apart(wanted: Sequence[float], *, gap: float, low: float, high: float) -> list[float]:
-    """Return positions as close to the wanted ones as a gap between any two allows.
-
-    Least squares: without the gaps, it is isotonic regression. If they do not fit between ``low``
-    and ``high``, the gap shrinks.
-    """
-    gap = min(gap, (high - low) / max(1, len(wanted) - 1))
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    pools: list[tuple[float, int]] = []
-    for place, i in enumerate(order):
-        pool = (wanted[i] - place * gap, 1)
-        while pools and pools[-1][0] > pool[0]:
-            (mean, count), (other, others) = pool, pools.pop()
-            pool = ((mean * count + other * others) / (count + others), count + others)
-        pools.append(pool)
-    top = high - gap * (len(wanted) - 1)
-    starts = [min(max(mean, low), top) for mean, count in pools for _ in range(count)]
-    places = {i: start + n * gap for n, (i, start) in enumerate(zip(order, starts, strict=True))}
-    return [places[i] for i in range(len(wanted))]
-
-
 def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
-    """Draw local AA as solid lines and global AA as dashed ones, labelled at their ends."""
+    """Draw local AA as solid lines and global AA as dashed ones; the last local AA beside names."""
     longest = max(len(shortened(entry.name)) for entry in group.entries)
     right = 0.68 + 0.072 * longest
     height = max(3.8, 1.2 + LABEL_INCHES * len(group.entries))
@@ -213,10 +192,11 @@ def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
                 linewidth=1.5 if local else 1.0,
                 alpha=1.0 if local else 0.75,
                 clip_on=False,
+                label=f"{shortened(entry.name)}  {curve[-1]:.1f}" if local else None,
             )
-        low, high = axes.get_ylim()
-        inches = height - frame.top - frame.bottom
-        _name_ends(axes, group, looks, gap=(high - low) * LABEL_INCHES / inches)
+        style = {"frameon": False, "fontsize": 8, "borderaxespad": 0.1, "borderpad": 0.2}
+        names = axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1), handlelength=1.2, **style)
+        axes.add_artist(names)  # beside the legend of lines
         lines = [axes.plot([], [], linestyle=line, color=INK)[0] for line in LINES.values()]
         axes.legend(  # between title and axes
             lines,
@@ -224,33 +204,12 @@ def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
             loc="lower left",
             bbox_to_anchor=(0, 1),
             ncols=2,
-            frameon=False,
-            borderaxespad=0.1,
-            borderpad=0.2,
             handletextpad=0.4,
             columnspacing=1.2,
-            fontsize=8,
+            **style,
         )
 
     return drawn(f"learning_curves-{group.slug}", group.title, frame, draw)
-
-
-def _name_ends(axes: Any, group: Group, looks: Mapping[str, Look], *, gap: float) -> None:
-    """Write each name beside the end of its local line, with a thin leader line."""
-    ends = [_curve(entry, "local")[-1] for entry in group.entries]
-    edge = axes.get_xlim()[1]
-    low, high = axes.get_ylim()
-    places = spread_apart(ends, gap=gap, low=low + gap / 2, high=high - gap / 2)
-    step = (edge - 0.8) / 40
-    for entry, end, place in zip(group.entries, ends, places, strict=True):
-        look, last = looks[entry.name], entry.run.tested_after[-1]
-        x = [last, edge, edge + step, edge + 1.8 * step]
-        lead = {"color": look.colour, "linewidth": 0.6, "clip_on": False, "alpha": 0.6}
-        axes.plot(x, [end, end, place, place], **lead)
-        marks = {"color": look.colour, "marker": look.marker, "markersize": 4, "clip_on": False}
-        axes.plot([edge + 2.6 * step], [place], **marks)
-        text = f"{shortened(entry.name)}  {end:.1f}"
-        axes.text(edge + 3.5 * step, place, text, va="center_baseline", color=INK, fontsize=8)
 
 
 def _curve(entry: Entry, testing: str) -> list[float]:

@@ -1,4 +1,4 @@
-"""Request bodies: read within limits, held until they are answered, parsed as a delta or question.
+"""Request bodies, parsed as a delta or a question; see ``http.Bodies`` for how they are read.
 
 pydantic parses JSON, pyarrow parses tables (``arrow``). Here only the shape is checked; whether a
 delta fits the learner is checked by the learner alone.
@@ -6,12 +6,9 @@ delta fits the learner is checked by the learner alone.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
@@ -29,12 +26,11 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
-from starlette.requests import ClientDisconnect, Request
 
 from evergraph.online.checking import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
 from evergraph.online.delta import Delta
 from evergraph.online.identifiers import LARGEST
-from evergraph.server.http import ARROW, CALLER, JSON, QUOTED, Limits, RefusedError
+from evergraph.server.http import QUOTED, RefusedError
 from evergraph.tables.labels import boolean_name
 
 if TYPE_CHECKING:
@@ -42,117 +38,6 @@ if TYPE_CHECKING:
 
 IN_BLOCKS_FROM = 1 << 16  # bytes of a body whose lists are validated in blocks
 ITEMS_PER_BLOCK = 200  # of a list: half a millisecond
-UNCOUNTED = 1 << 12  # bytes of a body that is not counted: as many as connections at most
-ROOM_SECONDS, ROOM_PAUSE = 1.0, 0.25  # for which a body waits unread for room; between two looks
-PARSED = {JSON: 40, ARROW: 1}  # times its own size that a body takes once it is parsed, at most
-
-
-def media_type(request: Request, *allowed: str) -> str:
-    """Return the content type of a request, or reject it.
-
-    A page of another site can send plain text to a service on this machine, but not JSON.
-    """
-    declared = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    if declared not in allowed:
-        raise RefusedError(415, f"content-type must be {' or '.join(allowed)}, not {declared!r}")
-    return declared
-
-
-class Bodies:
-    """Reads request bodies within limits: of each, of each caller, and of all together.
-
-    ``held`` are the bytes that bodies may take, as sent and as parsed, whose requests are not
-    answered yet, by caller.
-    """
-
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self.held: Counter[str] = Counter()
-
-    @asynccontextmanager
-    async def of(self, request: Request, kind: str = JSON) -> AsyncIterator[bytes]:
-        """Read the body of a request, and hold it until the end of the ``async with``."""
-        most = min(self.limits.body, self.limits.held)
-        if kind == JSON:
-            most = min(most, self.limits.json)
-        caller, size = CALLER.get(), _declared_size(request, most, kind)
-        taken = 0 if size <= UNCOUNTED else min((1 + PARSED[kind]) * size, self.limits.held // 2)
-        if not taken:
-            yield await self._read(request, most, kind)
-            return
-        await self._wait_for_room(caller, taken)
-        self.held[caller] += taken
-        try:
-            yield await self._read(request, most, kind)
-        finally:
-            self.held[caller] -= taken
-            self.held += Counter()  # without callers that hold none
-
-    async def _wait_for_room(self, caller: str, more: int) -> None:
-        """Wait while others are held: who sends much is slowed down, and need not send it again."""
-        loop = asyncio.get_running_loop()
-        late = loop.time() + ROOM_SECONDS
-        while True:
-            try:
-                return self._check_room(caller, more)
-            except RefusedError:
-                if loop.time() >= late:
-                    raise
-            await asyncio.sleep(ROOM_PAUSE)
-
-    def _check_room(self, caller: str, more: int) -> None:
-        """Reject ``more`` bytes for which there is no room."""
-        most = self.limits.held
-        for held, share, whose, status in (
-            (self.held[caller], most // 2, "this caller's", 429),
-            (self.held.total(), most, "all", 503),
-        ):
-            if held + more > share:
-                sentence = f"{held} bytes of {whose} request bodies are held, and the limit is"
-                raise RefusedError(
-                    status, f"{sentence} {share}: send it again later", retry_after=1
-                )
-
-    async def _read(self, request: Request, most: int, kind: str) -> bytes:
-        body, more = bytearray(), True
-        # As ``asyncio.timeout``, which Python 3.10 lacks, at a third of the cost of anyio's.
-        task, loop = asyncio.current_task(), asyncio.get_running_loop()
-        assert task is not None, "requests are answered in tasks"
-        clock = loop.call_later(self.limits.seconds, task.cancel)
-        try:
-            while more:
-                message = await request.receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientDisconnect
-                body += message.get("body", b"")
-                more = message.get("more_body", False)
-                if len(body) > most:
-                    raise _too_long(most, kind)
-        except asyncio.CancelledError:
-            if loop.time() < clock.when():
-                raise
-            late = f"the body took longer than {self.limits.seconds:g} s to arrive"
-            raise RefusedError(503, late) from None
-        finally:
-            clock.cancel()
-        return bytes(body)
-
-
-def _declared_size(request: Request, most: int, kind: str) -> int:
-    """Return how many bytes a body has, at most; reject one that declares too many."""
-    declared = request.headers.get("content-length", "0")
-    if not (declared.isascii() and declared.isdigit()):
-        raise RefusedError(422, f"content-length must be a whole number, not {declared!r}")
-    if int(declared) > most:
-        raise _too_long(most, kind, f", not {int(declared)}")
-    return most if "transfer-encoding" in request.headers else int(declared)
-
-
-def _too_long(most: int, kind: str, found: str = "") -> RefusedError:
-    if kind == JSON:
-        rest = ": send it in parts, or as Arrow"
-        return RefusedError(413, f"a JSON body must have at most {most} bytes{found}{rest}")
-    return RefusedError(413, f"the body must have at most {most} bytes{found}")
 
 
 Item = TypeVar("Item")

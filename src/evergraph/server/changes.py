@@ -31,7 +31,6 @@ from evergraph.server.bodies import (
     Payload,
     RefitBody,
     UpsertBody,
-    media_type,
     parse,
 )
 from evergraph.server.deltas import ColumnsOfBody
@@ -43,6 +42,7 @@ from evergraph.server.http import (
     RefusedError,
     answer,
     check_parameters,
+    media_type,
 )
 from evergraph.server.observability import address_of, audit, audit_change
 from evergraph.server.service import ids_of

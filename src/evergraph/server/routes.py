@@ -14,9 +14,16 @@ from starlette.responses import PlainTextResponse, Response
 
 from evergraph.online.identifiers import LARGEST
 from evergraph.server import http, schema
-from evergraph.server.bodies import PredictionsBody, media_type, read_question
+from evergraph.server.bodies import PredictionsBody, read_question
 from evergraph.server.deltas import ColumnsOfBody
-from evergraph.server.http import JSON, LeanRoute, RefusedError, answer, check_parameters
+from evergraph.server.http import (
+    JSON,
+    LeanRoute,
+    RefusedError,
+    answer,
+    check_parameters,
+    media_type,
+)
 from evergraph.server.observability import KIND
 from evergraph.tables.names import OF_NODES
 

@@ -20,9 +20,8 @@ from evergraph.core.errors import EvergraphError, UnknownNodeError
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 from evergraph.online.identifiers import LARGEST
 from evergraph.server import schema
-from evergraph.server.bodies import Bodies
 from evergraph.server.deltas import DeltaReader
-from evergraph.server.http import Limits, RefusedError, without_paths
+from evergraph.server.http import Bodies, Limits, RefusedError, without_paths
 from evergraph.server.workers import NODES_AT_ONCE, PredictionBatches, Writer, pools
 
 if TYPE_CHECKING:

@@ -126,8 +126,6 @@ class Pool:
     async def run(self, call: Callable[[], T]) -> T:
         """Make a call on a thread and return its result; reject it if the queue is full."""
         caller = CALLER.get()
-        if self._closed:
-            raise RefusedError(503, "the service is stopping", retry_after=5)
         if self._unfinished.total() >= self.places + self.threads:
             sentence = f"{self.places} {self.what} are waiting already: try again later"
             raise RefusedError(503, sentence, retry_after=1, hang_up=True)
@@ -147,6 +145,9 @@ class Pool:
 
     def _begun(self, call: Callable[[], T], turn: asyncio.Semaphore) -> asyncio.Future[T]:
         """Begin a call; the turn ends with it, whether or not somebody still waits for it."""
+        if self._closed:
+            turn.release()  # to those behind it, who are told the same
+            raise RefusedError(503, "the service is stopping", retry_after=5)
 
         def end(done: asyncio.Future[T]) -> None:
             turn.release()

@@ -2,23 +2,14 @@
 
 import re
 from importlib import import_module
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from evergraph.evaluation.statistics import nemenyi
 from evergraph.reports.comparing import Standing
-from evergraph.reports.figures import (
-    Picture,
-    critical_difference,
-    looks_of,
-    mean_matrix,
-    spread_apart,
-)
+from evergraph.reports.figures import Picture, critical_difference, looks_of, mean_matrix
 from evergraph.reports.page.page import inline_svg
 from evergraph.reports.runs import collect, grouped
 
@@ -54,15 +45,6 @@ def test_looks_and_matrices(bench):
     # Many methods all look different.
     looks = looks_of([str(i) for i in range(56)])
     assert len(set(looks.values())) == 56
-
-
-@given(st.lists(st.floats(0, 100), min_size=1, max_size=30))
-def test_labels_keep_their_distance_and_their_order(wanted):
-    places = spread_apart(wanted, gap=3.0, low=0.0, high=100.0)
-    assert -1e-6 <= min(places) <= max(places) <= 100 + 1e-6
-    for (a, b), (x, y) in zip(combinations(places, 2), combinations(wanted, 2), strict=True):
-        assert abs(a - b) >= 3.0 - 1e-6
-        assert x == y or (a < b) == (x < y)
 
 
 METHODS = ("one", "two", "three", "four", "five")
