@@ -236,8 +236,7 @@ def _summaries(kind: str) -> dict[str, str]:
     If the package is not imported, neither a program nor a plug-in can have registered others.
     """
     if kind not in _RESOLVERS:
-        from evergraph.experiments.presets import benches, presets, summary
-        from evergraph.experiments.protocols import protocols
+        from evergraph.experiments.presets import benches, presets, protocols, summary
 
         files: Mapping[str, Path] = benches() if kind == "benches" else protocols()
         files = presets() if kind == "presets" else files

@@ -17,24 +17,22 @@ from evergraph.core.resources import Resources
 from evergraph.graphs.csr import (
     RowSweep,
     adjacency_of,
-    as_csr,
+    as_features,
     build_csr,
     induced_adjacency,
     repeat,
     take_rows,
 )
 from evergraph.graphs.masks import Masks
-from evergraph.graphs.pyg import is_hetero, read_data, read_hetero, write_data, write_hetero
+from evergraph.graphs.pyg import read_pyg, write_data, write_hetero
 from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.repeats import combined, say_repeated
-from evergraph.graphs.targets import Targets
+from evergraph.graphs.targets import Targets, labels_beside
 from evergraph.graphs.validation import (
     UNLABELLED,
     check_count,
     check_edges,
-    check_features,
     check_labels,
-    check_real,
     check_whole,
     checked_weights,
 )
@@ -59,23 +57,18 @@ class Graph(Shown):
         undirected: whether every edge is known to go both ways.
         folder: the graph folder from which it was opened, if any.
         bare: the same graph without labels, if this one was made from it by ``showing`` some.
-        weights: optional float32 [edges], the weight of each adjacency entry, above 0; without
-            weights every entry has weight 1.
+        weights: optional float32 [edges], of each adjacency entry, above 0; all 1 by default.
         relations: optional, all edges again, each with its relation.
         types: optional, the type of each node.
-        targets: several labels or numbers per node instead of one class; ``labels`` are then all
-            ``UNLABELLED``.
+        targets: several labels or numbers per node, which then have no class.
         masks: optional, published training, validation and test nodes, see ``Masks``.
         class_names: names of the labels, by number, if they were strings; else empty.
-        columns: the ``Scheme`` by which the columns of its table were read, used by ``load`` and a
-            learner to read later tables in the same way; None if features came as an array.
+        columns: the ``Scheme`` by which its table, and later ones, are read; None for arrays.
 
     >>> graph = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
     ...                          labels=torch.tensor([0, 0, 1]), undirected=True)
     >>> graph
     Graph(nodes=3, edges=4, features=3, classes=2)
-    >>> graph.neighbours(1)
-    tensor([0, 2], dtype=torch.int32)
     """
 
     indptr: Tensor
@@ -282,22 +275,15 @@ class Graph(Shown):
         return replace(self, **changed, folder=None, bare=None)
 
     def to_undirected(self) -> Graph:
-        """Return the graph in which every edge goes both ways (itself if it is known to be so).
-
-        A new direction has the weight of the existing one.
-        """
+        """Return the graph with every edge both ways, of one weight (itself if known to be so)."""
         if self.undirected:
             return self
-        rows, columns = self.edge_rows(), self.indices.long()
+        ends, nodes = self.edge_index(), self.num_nodes
+        doubled = None if self.weights is None else self.weights.repeat(2)
         # New directions first: an edge that exists both ways keeps the weight of each direction.
-        indptr, indices, weights = build_csr(
-            torch.cat([columns, rows]),
-            torch.cat([rows, columns]),
-            None if self.weights is None else torch.cat([self.weights, self.weights]),
-            self.num_nodes,
-        )
-        both = replace(self, indptr=indptr, indices=indices, weights=weights, bare=None)
-        return replace(both, undirected=True, folder=None)
+        found = build_csr(ends.flatten(), ends.flip(0).flatten(), doubled, nodes)
+        made: dict[str, Any] = dict(zip(("indptr", "indices", "weights"), found, strict=True))
+        return replace(self, **made, undirected=True, folder=None, bare=None)
 
     def with_relations(self, relations: Relations | None) -> Graph:
         """Return the same graph with other relations, or none."""
@@ -310,8 +296,7 @@ class Graph(Shown):
     def with_directions(self) -> Graph:
         """Return the graph with the direction of its edges kept as a relation, ``edge``.
 
-        The relation is kept when the graph is made undirected. Nothing is added if every edge goes
-        both ways or if the graph already has relations, which include directions.
+        Nothing is added if every edge goes both ways, or to relations, which have directions.
 
         >>> chain = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
         ...                          labels=torch.tensor([0, 0]))
@@ -353,21 +338,13 @@ class Graph(Shown):
         >>> graph.indices.tolist(), graph.weights.tolist()  # of nodes 0, 1 and 2
         ([1, 0, 2, 1], [0.5, 0.5, 2.0, 2.0])
         """
-        if labels is None and targets is not None:
-            labels = torch.full((len(targets),), UNLABELLED, device=targets.values.device)
-        if labels is None or (targets is not None and bool((labels != UNLABELLED).any())):
-            found = "neither" if targets is None else "both"
-            raise DataError(f"a graph has either labels or targets, not {found}")
+        labels = labels_beside(targets, labels)
         nodes = labels.numel()
         check_labels(labels)
         check_edges(edge_index, nodes)
-        check_real(features)
         if time is not None:
             check_whole("time", time)
-        if features.layout not in (torch.strided, torch.sparse_csr):
-            features = as_csr(features)
-        features = features.float() if features.dtype != torch.float32 else features
-        check_features(features, nodes)
+        features = as_features(features, nodes)
         if weights is not None:
             weights = checked_weights("weight", weights, edge_index.shape[1])
         if repeated is not None:
@@ -400,12 +377,8 @@ class Graph(Shown):
         is the node type to classify, by default the one with a ``y``. repeated: as in
         ``from_edges``; edges of different relations are different edges.
         """
-        if not is_hetero(data):
-            how: dict[str, Any] = {"undirected": undirected, "repeated": repeated, "where": "Data"}
-            return cls.from_edges(**read_data(data), **how)
-        arrays, relations, types = read_hetero(data, target=target, repeated=repeated)
-        graph = cls.from_edges(**arrays, undirected=undirected)
-        return replace(graph, relations=relations, types=types)
+        arrays, more = read_pyg(data, target=target, repeated=repeated)
+        return replace(cls.from_edges(**arrays, undirected=undirected), **more)
 
     def to_data(self) -> Data:
         """Return the graph as ``torch_geometric.data.Data``."""

@@ -26,7 +26,7 @@ from evergraph.evaluation.statistics import (
     unpaired_difference,
     wilcoxon,
 )
-from evergraph.experiments.protocols import POOLED
+from evergraph.experiments.presets import POOLED
 from evergraph.reports.runs import TESTINGS, Finished, Group, names_of, p_text, way_of
 from evergraph.reports.trials import Pairing, Trials, check_comparable, pair, trials_of
 
