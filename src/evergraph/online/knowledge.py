@@ -127,7 +127,6 @@ class Knowledge(LiveVectors):
         doubles = self.labels.kept["numbers"].moves(nodes)
         return nodes * sum(widths) + (self.graph.num_nodes * max(widths) if doubles else 0)
 
-
     def extend(self, ids: Sequence[NodeId]) -> None:
         """Make room for new nodes, right before ``change`` adds them; ids: the user's."""
         self.labels.extend(len(ids))
