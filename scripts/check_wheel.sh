@@ -112,7 +112,7 @@ printf 'id,label,size\na,x,1\nb,y,2\nc,,3\n' >nodes.csv
 printf 'source,target\na,c\n' >edges.csv
 each <<COMMANDS
 0 "3 new nodes" ingest learner --nodes nodes.csv --edges edges.csv
-0 "c,x," predict learner --all
+0 "\nc,[xy],0" predict learner --all
 0 x explain learner c
 2 "pip install 'evergraph.serve.'" serve learner
 COMMANDS
