@@ -32,13 +32,10 @@ def told(seed: int = 0) -> tuple[list[str], list[str]]:
     return texts, [f"topic {topic}" for topic in topics]
 
 
-def learned(
-    texts: list[str], topics: list[str], *, views: list[str] | None = None, **columns: list[float]
-) -> ContinualNodeClassifier:
+def learned(texts: list[str], topics: list[str], **columns: list[float]) -> ContinualNodeClassifier:
     frame = pd.DataFrame({"text": texts, **columns})
     labels = [*topics[:KNOWN], *[None] * (len(topics) - KNOWN)]
-    model = ContinualNodeClassifier(head_options={} if views is None else {"views": views})
-    return model.partial_fit(list(range(len(texts))), frame, labels)
+    return ContinualNodeClassifier().partial_fit(list(range(len(texts))), frame, labels)
 
 
 def accuracy(model: ContinualNodeClassifier, topics: list[str]) -> float:
@@ -67,10 +64,9 @@ def test_words_tell_more_as_they_are_than_projected(beside):
     assert accuracy(model, topics) > projected + 0.1
 
 
-@pytest.mark.parametrize("views", [None, ["0", "2"]], ids=["by default", "without degrees"])
-def test_an_explanation_adds_up_with_words(views):
+def test_an_explanation_adds_up_with_words():
     texts, topics = told()
-    model = learned(texts, topics, views=views)
+    model = learned(texts, topics)
     told_of = model.explain(KNOWN, limit=1000)
     assert told_of.voices is not None
     head = model.learner_.head
