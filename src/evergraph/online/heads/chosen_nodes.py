@@ -21,8 +21,8 @@ MOST = 1024  # of a class; a head may use fewer, see ``first``
 Members = list[tuple[int, int]]  # sorted pairs (lot, position)
 # Up to FEW labelled nodes are all landmarks, chosen anew with every change. Landmarks are also
 # chosen anew when less than LEFT of the chosen ones are left, or when more than LATE of the nodes
-# are of classes that came afterwards.
-FEW, LEFT, LATE = 1 << 8, 0.75, 0.2
+# are of classes that came afterwards, which have no landmarks: see docs/decisions/0115.
+FEW, LEFT, LATE = 1 << 8, 0.75, 0.05
 
 
 def _none() -> Tensor:
