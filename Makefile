@@ -39,7 +39,7 @@ check: $(STAMP)  ## lint, format, types, floors, sizes, documentation
 	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
 	$(BIN)/python scripts/ratchet.py
 	@mkdir -p build
-	@$(BIN)/mkdocs build --strict >build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
+	@SEARCH=false $(BIN)/mkdocs build --strict >build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 
 # A file of tests, or of one costly fixture, at a time on each of two cores; the checks and the wheel go on beside them, and what
 # they find is told after the suite.

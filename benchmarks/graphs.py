@@ -59,14 +59,6 @@ def with_sparse_features(path: Path, *, width: int, per_node: int) -> Graph:
     return replace(graph, features=random_words(graph.num_nodes, width, per_node))
 
 
-def related_wordnet(kept: str) -> Graph:
-    """Return WordNet with what its pointers stand for, parts of speech, or both."""
-    graph = evergraph.load("wordnet", relations=True)
-    if "relations" not in kept:
-        graph = graph.with_relations(None)
-    return graph if "types" in kept else graph.with_types(None)
-
-
 def random_words(nodes: int, width: int, per_node: int) -> Tensor:
     """Draw binary CSR features, one word out of each of ``per_node`` equal strata of the columns.
 
@@ -105,8 +97,6 @@ def _cases() -> Iterable[Case]:
     words = "8,710 random"
     yield _shared("corafull", cora, words, with_sparse_features, width=8710, per_node=61)
     yield Case("wordnet", "256 real", partial(evergraph.load, "wordnet"))
-    for kept in ("relations", "types", "relations and types"):
-        yield Case(f"wordnet with {kept}", "256 real", partial(related_wordnet, kept))
     for nodes in (500, 5_000, 300_000):
         yield Case(f"synthetic-{nodes}", "64 synthetic", partial(synthetic, nodes))
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.experiments.config import flat, read_toml
-from evergraph.experiments.presets import presets, published
-from evergraph.experiments.protocols import Protocol, read_protocol
-from evergraph.reports.tables.record import Cell, Table, TableColumn
+from evergraph.experiments.presets import Protocol, presets, published, read_protocol
+from evergraph.reports.tables import Cell, Table, TableColumn
 from evergraph.studies.comparison import METHODS, PAPERS
 from evergraph.studies.protocols import ORDER
 

@@ -14,8 +14,8 @@ from typing import Any
 from mkdocs.structure.files import File
 from reference_pages import names_page, parts_page
 
-from evergraph.reports.tables.record import Table
-from evergraph.reports.tables.record import markdown as table_text
+from evergraph.reports.tables import Table
+from evergraph.reports.tables import markdown as table_text
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "book"))
 

@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,61 +59,92 @@ def notebook_of(markdown: str) -> NotebookNode:
 
 
 def executed(page: Path, *, kept: Path = KEPT) -> NotebookNode:
-    """Return the notebook of a page with its outputs.
+    """Return the notebook of a page with its outputs, see ``all_executed``."""
+    return all_executed([page], kept=kept)[0]
+
+
+def all_executed(given: Sequence[Path], *, kept: Path = KEPT) -> list[NotebookNode]:
+    """Return the notebooks of pages with their outputs.
 
     They are taken from ``kept`` where page, library and versions are those they were made with;
     never where the environment says CI, whose word is that the cells run now.
     """
     import nbformat
 
-    markdown = page.read_text("utf-8")
-    path = kept / f"{page.stem}-{_fingerprint(markdown)}.ipynb"
-    if path.exists() and "CI" not in os.environ:
-        return nbformat.read(path, as_version=4)
-    notebook = notebook_of(markdown)
-    _execute(notebook, page.name)
-    kept.mkdir(parents=True, exist_ok=True)
-    for older in kept.glob(f"{page.stem}-*.ipynb"):
-        older.unlink()
-    nbformat.write(notebook, path)
-    return notebook
+    found, missing = {}, {}
+    for page in given:
+        markdown = page.read_text("utf-8")
+        path = kept / f"{page.stem}-{_fingerprint(markdown)}.ipynb"
+        if path.exists() and "CI" not in os.environ:
+            found[page] = nbformat.read(path, as_version=4)
+        else:
+            found[page], missing[page] = notebook_of(markdown), path
+    if missing:
+        _execute({page.name: found[page] for page in missing})
+    for page, path in missing.items():
+        kept.mkdir(parents=True, exist_ok=True)
+        for older in kept.glob(f"{page.stem}-*.ipynb"):
+            older.unlink()
+        nbformat.write(found[page], path)
+    return [found[page] for page in given]
 
 
-def _execute(notebook: NotebookNode, name: str) -> None:
-    """Run all cells in a process and an empty folder of their own."""
+def _execute(notebooks: Mapping[str, NotebookNode]) -> None:
+    """Run all cells of some pages in one process, which imports what they need once.
+
+    Every page begins without names, in an empty folder of its own.
+    """
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+    from nbformat import v4
     from traitlets.config import Config
 
     with tempfile.TemporaryDirectory() as folder:
         # Files instead of ports: nobody else on the machine can listen.
         files = {"transport": "ipc", "connection_file": f"{folder}/kernel.json"}
         config = Config(AsyncKernelManager=files)
-        client = NotebookClient(notebook, config=config, timeout=SECONDS, record_timing=False)
+        whole = notebook_of("")
+        for name, notebook in notebooks.items():
+            own = Path(folder, name)
+            own.mkdir()
+            begin = f"%reset -f\n__import__('os').chdir({str(own)!r})"
+            whole.cells += [v4.new_code_cell(begin), *notebook.cells]
+        client = NotebookClient(whole, config=config, timeout=SECONDS, record_timing=False)
         home = {"IPYTHONDIR": folder, "MPLCONFIGDIR": os.environ.get("MPLCONFIGDIR", folder)}
         # Two cores are shared with the tests, and steps this small gain nothing from a second.
         # tqdm, of which PyG makes bars, says in vain that it would rather draw with ipywidgets.
         quiet = {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore:IProgress not found"}
-        env = quiet | os.environ | home
-        empty = Path(folder, "empty")
-        empty.mkdir()
-        client.resources = {"metadata": {"path": str(empty)}}
         try:
-            client.execute(env=env)
+            client.execute(env=quiet | os.environ | home)
         except CellExecutionError as error:
-            raise CellError(_sentence(notebook, name, f"{error.ename}: {error.evalue}")) from None
+            raise CellError(_sentence(notebooks, f"{error.ename}: {error.evalue}")) from None
         except CellTimeoutError:
-            raise CellError(_sentence(notebook, name, f"no end within {SECONDS} s")) from None
+            raise CellError(_sentence(notebooks, f"no end within {SECONDS} s")) from None
         except DeadKernelError:
-            raise CellError(_sentence(notebook, name, "its process died")) from None
+            raise CellError(_sentence(notebooks, "its process died")) from None
+    for notebook in notebooks.values():
+        for number, cell in enumerate(_codes(notebook), 1):
+            for counted in (cell, *cell.outputs):
+                if "execution_count" in counted:
+                    counted.execution_count = number
 
 
-def _sentence(notebook: NotebookNode, name: str, why: str) -> str:
+def _codes(notebook: NotebookNode) -> list[NotebookNode]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def _sentence(notebooks: Mapping[str, NotebookNode], why: str) -> str:
     """Say which cell failed: the last one that was begun."""
-    codes = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    begun = [number for number, cell in enumerate(codes, 1) if cell.execution_count] or [1]
-    first = codes[begun[-1] - 1].source.splitlines()[0]
-    return f"docs/notebooks/{name}, code cell {begun[-1]} ({first!r}) failed: {why}"
+    begun = [
+        (name, number, cell.source.splitlines()[0])
+        for name, notebook in notebooks.items()
+        for number, cell in enumerate(_codes(notebook), 1)
+        if cell.execution_count
+    ]
+    if not begun:
+        return f"docs/notebooks: no cell could be run: {why}"
+    name, number, first = begun[-1]
+    return f"docs/notebooks/{name}, code cell {number} ({first!r}) failed: {why}"
 
 
 def _fingerprint(markdown: str) -> str:
@@ -131,8 +163,8 @@ def main(folder: str) -> None:
 
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
-    for page in pages():
-        nbformat.write(executed(page), out / f"{page.stem}.ipynb")
+    for page, notebook in zip(pages(), all_executed(pages()), strict=True):
+        nbformat.write(notebook, out / f"{page.stem}.ipynb")
         print(out / f"{page.stem}.ipynb")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
-from notebooks import CODE, PAGES, CellError, executed, pages
+from notebooks import CODE, PAGES, CellError, all_executed, pages
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -27,11 +27,12 @@ def on_files(files: Any, config: Any) -> Any:
     import nbformat
 
     _made.clear()
-    for page in pages():
-        try:
-            notebook = executed(page)
-        except CellError as error:
-            raise PluginError(str(error)) from None
+    found = pages()
+    try:
+        made = all_executed(found)
+    except CellError as error:
+        raise PluginError(str(error)) from None
+    for page, notebook in zip(found, made, strict=True):
         _made[f"{FOLDER}/{page.name}"] = notebook
         target = f"{FOLDER}/{page.stem}.ipynb"
         files.append(File.generated(config, target, content=nbformat.writes(notebook)))

@@ -1,4 +1,4 @@
-"""Count the files of evergraph that three ways through it enter.
+"""Count the files of evergraph that four ways through it enter.
 
 A file counts as soon as one of its functions is called, on any thread; importing it does not count,
 nor does the body of a class. What makes things ready (a stream of tasks, a service that has learned
@@ -8,8 +8,8 @@ fifty nodes) is not counted either::
     python scripts/trace_ways.py --files     # and which, with how many calls
 
 ``run`` is ``evergraph run`` with `tem` on a small graph, from the command line to the report.
-``delta`` is five nodes that are sent to a service as JSON. ``auto`` is the default method, which
-learns a task and is asked.
+``delta`` is five nodes that are sent to a service as JSON, ``prediction`` a question about one.
+``auto`` is the default method, which learns a task and is asked.
 """
 
 from __future__ import annotations
@@ -73,6 +73,18 @@ def run_way(stack: ExitStack) -> Callable[[], object]:
 
 def delta_way(stack: ExitStack) -> Callable[[], object]:
     """Five nodes for a service that knows fifty."""
+    client = _service(stack)
+    return lambda: client.post("/v1/deltas", json=_nodes(50, 55)).raise_for_status()
+
+
+def prediction_way(stack: ExitStack) -> Callable[[], object]:
+    """One node, asked of a service that knows fifty."""
+    client = _service(stack)
+    return lambda: client.post("/v1/predictions", json={"ids": ["n7"]}).raise_for_status()
+
+
+def _service(stack: ExitStack) -> Any:
+    """Return a client of a service that knows fifty nodes."""
     from fastapi.testclient import TestClient
 
     from evergraph.online.folder.learner_folder import LearnerFolder
@@ -85,7 +97,7 @@ def delta_way(stack: ExitStack) -> Callable[[], object]:
     )
     stack.enter_context(client)
     client.post("/v1/deltas", json=_nodes(0, 50)).raise_for_status()
-    return lambda: client.post("/v1/deltas", json=_nodes(50, 55)).raise_for_status()
+    return client
 
 
 def _nodes(start: int, stop: int) -> dict[str, Any]:
@@ -120,6 +132,7 @@ def auto_way(stack: ExitStack) -> Callable[[], object]:
 WAYS: dict[str, Callable[[ExitStack], Callable[[], object]]] = {
     "run": run_way,
     "delta": delta_way,
+    "prediction": prediction_way,
     "auto": auto_way,
 }
 

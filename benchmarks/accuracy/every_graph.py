@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -255,15 +254,11 @@ def known_cells() -> dict[str, Cell]:
 
 
 def cells(
-    jobs: Iterable[Job],
-    *,
-    workers: int = 1,
-    minutes: float | None = None,
-    measure: Callable[[Job], Cell] = measured,
+    jobs: Iterable[Job], *, workers: int = 1, minutes: float | None = None
 ) -> dict[str, Cell]:
     """Return the cells of some jobs by key, measured now unless they were before.
 
-    minutes: after which no more are measured; measure: how, a function of a module.
+    minutes: after which no more are measured.
     """
     known, start = known_cells(), time.monotonic()
     if minutes == 0:
@@ -276,9 +271,7 @@ def cells(
         context.Pool(workers, torch.set_num_threads, threads, maxtasksperchild=1) as pool,
         KEPT.open("a") as file,
     ):
-        for done, (job, cell) in enumerate(
-            pool.imap_unordered(partial(_with_job, measure), missing), 1
-        ):
+        for done, (job, cell) in enumerate(pool.imap_unordered(_with_job, missing), 1):
             print(f"{done} of {len(missing)}: {job.key}: {cell}", file=sys.stderr)
             if isinstance(cell, Cell):
                 file.write(json.dumps([job.key, asdict(cell)]) + "\n")
@@ -289,9 +282,9 @@ def cells(
     return known
 
 
-def _with_job(measure: Callable[[Job], Cell], job: Job) -> tuple[Job, Cell | str]:
+def _with_job(job: Job) -> tuple[Job, Cell | str]:
     try:
-        return job, measure(job)
+        return job, measured(job)
     except Exception as error:  # one cell that fails must not cost the others
         return job, repr(error)
 

@@ -134,7 +134,7 @@ def _growth(nodes: int, first: int, count: int, size: int, edges: int = 10) -> I
 
 
 def _sent(made: Iterable[Delta]) -> Prepared:
-    from evergraph.server.arrow_writer import arrow_from_delta
+    from evergraph.server.client import arrow_from_delta
 
     return _prepared(*(("/v1/deltas", ARROW, arrow_from_delta(delta)) for delta in made))
 

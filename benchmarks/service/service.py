@@ -31,7 +31,7 @@ from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.learner import OnlineLearner
-from evergraph.server.arrow_writer import arrow_from_delta
+from evergraph.server.client import arrow_from_delta
 from evergraph.server.http import ARROW
 
 FEATURES, CLASSES, EDGES, NEAR = 32, 20, 10, 500

@@ -17,7 +17,7 @@ from benchmarks.service.own_service import OwnService
 from benchmarks.service.service import deltas
 
 from evergraph.online.delta import Delta
-from evergraph.server.arrow_writer import arrow_from_delta
+from evergraph.server.client import arrow_from_delta
 
 STEP = 100  # nodes that come, and go, at a time
 PACE = 0.25  # seconds between changes, at least

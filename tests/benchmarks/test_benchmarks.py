@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from evergraph.methods import methods
-from evergraph.server.bodies import at_once, read_question
-from evergraph.server.limits import Limits
+from evergraph.server.bodies import read_question
+from evergraph.server.http import Limits
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = "synthetic-500"
@@ -173,7 +173,7 @@ def test_what_attackers_send_is_what_it_is_called(load):
         bodies.large_predictions(50, 0).requests, (100_000, 500_000 // bodies.KINDS), strict=True
     ):
         assert (path, kind) == ("/v1/predictions", bodies.JSON)
-        assert len(at_once(read_question(body, most=Limits().nodes)).ids) == numbers
+        assert len(read_question(body, most=Limits().nodes).ids) == numbers
         assert len(body) <= Limits().json  # it is answered, and so measures something
     for _, _, body in bodies.refused_deltas(50, 0).requests:
         assert 0.9e6 < len(body) <= Limits().json

@@ -64,7 +64,7 @@ def test_an_interrupted_bench_says_how_to_go_on_and_does(tmp_path, call):
     assert text.count("synthetic") == 2
     assert "results in out" in text
     report, _ = call("report", "out")
-    assert report.count("synthetic") == 4  # accuracies, and what is kept
+    assert report.count("synthetic") == 2
 
 
 @pytest.mark.parametrize(

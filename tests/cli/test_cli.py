@@ -235,7 +235,7 @@ def test_the_trained_learner_is_written(call, tmp_path):
 
 
 def test_an_objective_is_one_key_for_every_method(call):
-    asked = (*TINY[:7], "--method", "auto,finetune", "--device", "cpu", "--json", "--out")
+    asked = (*TINY, "--method", "auto,finetune", "--memory", "500KB", "--out")
     runs = json.loads(call(*asked, "a", "--objective", "plain")[0])["runs"]
     again = json.loads(call(*asked, "b", "--set", "objective=plain")[0])["runs"]
     assert runs["auto"]["config"]["method"]["objective"] == "plain"

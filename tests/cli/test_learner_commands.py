@@ -6,8 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from command_tables import EDGES, NODES, TABLES
+from evergraph.cli.app import app
 from evergraph.cli.learner_target import FORMAT_FILE
 from evergraph.online.folder import markers
 
@@ -16,13 +18,24 @@ HELD_OUT = "id,label,f,g\nn4,x,0,1\nn9,y,1,0\nnew1,y,1,0\nnew2,z,0,1\n"
 HELD_EDGES = "source,target\nnew1,n1\nnew2,n0\n"
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory, narrow_heads) -> Path:
+    """A place with two tables, a learner that was given them, and nodes that are held out."""
+    place = tmp_path_factory.mktemp("filled")
+    (place / "nodes.csv").write_text(NODES)
+    (place / "edges.csv").write_text(EDGES)
+    (place / "held.csv").write_text(HELD_OUT)
+    (place / "held_edges.csv").write_text(HELD_EDGES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        assert CliRunner().invoke(app, ["ingest", "learner", *TABLES]).exit_code == 0
+        assert CliRunner().invoke(app, ["compact", "learner"]).exit_code == 0
+    return place
+
+
 @pytest.fixture
-def learner(call, narrow_heads, tmp_path: Path) -> Path:
-    (tmp_path / "nodes.csv").write_text(NODES)
-    (tmp_path / "edges.csv").write_text(EDGES)
-    (tmp_path / "held.csv").write_text(HELD_OUT)
-    (tmp_path / "held_edges.csv").write_text(HELD_EDGES)
-    call("ingest", "learner", *TABLES)
+def learner(filled: Path, tmp_path: Path) -> Path:
+    shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
     return tmp_path / "learner"
 
 

@@ -93,10 +93,10 @@ def test_what_a_study_needs_is_said_before_any_work(call, graph, tmp_path, monke
 
 
 def test_pages_are_written_before_anything_is_printed(call, graph, tmp_path, monkeypatch):
-    from evergraph.cli import reproduce_command
+    from evergraph.cli import bench_commands
 
     fail = Mock(side_effect=OSError(28, "No space left on device"))
-    monkeypatch.setattr(reproduce_command, "print_table", fail)
+    monkeypatch.setattr(bench_commands, "print_table", fail)
     _, err = call("reproduce", "homophily", "--datasets", graph, "--out", "out", expect=2)
     assert err == "error: No space left on device\n"
     assert (tmp_path / "out" / "homophily" / "homophily.md").exists()

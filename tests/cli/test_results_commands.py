@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from book_rows import BookRow
 
+from evergraph.reports.run_tables import comparison
 from evergraph.reports.runs import collect
-from evergraph.reports.tables.accuracy import comparison
 from written_runs import result_of, write
 
 Call = Callable[..., tuple[str, str]]

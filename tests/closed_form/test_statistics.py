@@ -56,7 +56,7 @@ def test_blocks_of_rows_count_as_the_whole(seed, sizes):
     blocks = statistics_of()
     blocks.add(iter(features.split(sizes)), labels, weights)
     assert_same(blocks, statistics_of((features, labels, weights)))
-    blocks.remove(iter(features.split(sizes)), labels, weights)
+    blocks.add(iter(features.split(sizes)), labels, weights, -1)
     assert blocks.counts_.tolist() == [0] * CLASSES
     assert float(blocks.gram_.norm()) < 1e-4
 
@@ -97,7 +97,7 @@ def test_any_split_in_any_order_gives_the_same_and_what_is_removed_is_gone(seed,
     order = torch.randperm(12, generator=torch.Generator().manual_seed(seed + 1))
     parts = [take(nodes, rows) for rows in order.tensor_split(sorted(cuts))]
     statistics = statistics_of(goes, *parts)
-    statistics.remove(*goes)
+    statistics.add(*goes, -1)
     assert_same(statistics, statistics_of(nodes))
 
 
@@ -129,7 +129,7 @@ def test_a_class_removed_whole_leaves_no_mass_behind():
     weights = torch.full((40,), 1 / 3)  # no sum of thirds is exact in float32
     statistics = statistics_of((features, labels, weights))
     for node in (labels == 1).nonzero().flatten().split(1):
-        statistics.remove(features[node], labels[node], weights[node])
+        statistics.add(features[node], labels[node], weights[node], -1)
     assert statistics.mass_[1] == statistics.counts_[1] == 0
 
 
@@ -226,7 +226,7 @@ def test_exchanged_is_counted_out_and_in(seed, panel):
     ones = torch.ones(len(labels))
     for statistics in (apart, at_once):
         statistics.add(before, labels, ones)
-    apart.remove(before, labels, ones)
+    apart.add(before, labels, ones, -1)
     apart.add(after, labels, ones)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "PANEL", panel)

@@ -78,7 +78,7 @@ def test_sums_add_up_in_parts_and_go_as_they_came(seed, cut):
     if whole.patterns_ and min(whole.mass_) > 0:
         assert alike(one.merged(two), whole)
     both = one.merged(two)
-    both.remove(features[cut:], values[cut:], weights[cut:])
+    both.add(features[cut:], values[cut:], weights[cut:], -1)
     assert both.patterns_.keys() == one.patterns_.keys()
     if one.patterns_ and min(one.mass_) > 0:
         assert alike(both, one)

@@ -14,7 +14,7 @@ from evergraph.datasets.importing.importing import import_graph
 from evergraph.graphs import Graph
 from evergraph.online.codecs.tables import read_deltas
 from evergraph.online.delta import Delta
-from evergraph.reports.figures.picture import Frame, drawn
+from evergraph.reports.figures import Frame, drawn
 from evergraph.reports.report import write_report
 
 
@@ -41,7 +41,7 @@ def pair() -> Graph:
 
 
 def sent(folder: Path) -> bytes:
-    from evergraph.server.arrow_writer import arrow_from_delta
+    from evergraph.server.client import arrow_from_delta
 
     return arrow_from_delta(Delta(nodes=("a",), features=torch.ones(1, 2), labels=(None,)))
 

@@ -10,7 +10,7 @@ from reference_pages import names_page, parts_page
 
 import evergraph as eg
 from evergraph.cli.app import COMMANDS, _load, app
-from evergraph.experiments.protocols import protocols, read_protocol
+from evergraph.experiments.presets import protocols, read_protocol
 from evergraph.memory import samplers
 from evergraph.methods import methods
 from evergraph.nn import backbones

@@ -10,7 +10,7 @@ import torch
 from evergraph.datasets import load
 from evergraph.experiments.build import build_stream, departures, resolved
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.protocols import layered, protocols, read_protocol
+from evergraph.experiments.presets import layered, protocols, read_protocol
 from evergraph.experiments.runner import run
 from evergraph.experiments.settings import configured
 from evergraph.graphs import Graph

@@ -85,8 +85,8 @@ def test_other_methods_refuse_before_anything_is_written(method, tmp_path):
 def test_reports_name_the_measure(tmp_path):
     pytest.importorskip("matplotlib")
     from evergraph.reports.report import write_report
+    from evergraph.reports.run_tables import comparison
     from evergraph.reports.runs import collect
-    from evergraph.reports.tables.accuracy import comparison
 
     run(graph_of("numbers"), "analytic", tasks=2, by="random", out=tmp_path / "n", **SMALL)
     page = write_report(collect(tmp_path), tmp_path).read_text()

@@ -7,7 +7,6 @@ import torch
 
 from evergraph.graphs import Graph, covered_nodes, estimate_reach_sizes, reach_sizes, smoother
 from evergraph.graphs.graph_folder import open_graph_folder
-from evergraph.graphs.reach.hyperloglog import TorchMax, hashed
 from evergraph.streams import GraphStream
 from wide_folder import HEAVY, LIGHT, light_graph, wide_arrays, wide_folder
 
@@ -51,18 +50,6 @@ def test_rows_that_are_streamed_to_the_device(tmp_path):
     expected = smoother(light).rows(LAST).product(light.features)
     rows = smoother(open_graph_folder(folder)).rows(LAST)
     torch.testing.assert_close(rows.product(light.features.cuda()).cpu(), expected)
-
-
-def test_registers_of_the_last_rows(wide):
-    found = []
-    for graph in (wide, light_graph()):
-        nodes = LIGHT.to(graph.device)
-        column, rank = (part.to(graph.device) for part in hashed(graph.num_nodes, 64))
-        taken = TorchMax(*graph.sweep.plain, column, rank, 0, 64)
-        first = torch.zeros(graph.num_nodes, 64, dtype=torch.uint8, device=graph.device)
-        first[nodes] = taken.first(nodes)
-        found.append(taken.following(nodes, first).cpu())
-    assert found[0].equal(found[1])
 
 
 def test_reach(wide):

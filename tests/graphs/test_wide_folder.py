@@ -27,7 +27,7 @@ from evergraph.graphs.disjoint import disjoint_union
 from evergraph.graphs.graph_folder import FACTS, GraphFolderWriter, open_graph_folder
 from evergraph.graphs.kernels.scaled_rows import KERNELS
 from evergraph.graphs.reach import reach as search
-from evergraph.graphs.reach.hyperloglog import NumbaMax, TorchMax, hashed
+from evergraph.graphs.reach.hyperloglog import RowMaxima, hashed
 from evergraph.graphs.reach.reach import walk_counts
 from evergraph.memory.embedding_memory import first_coverers
 from evergraph.streams import GraphStream
@@ -133,14 +133,11 @@ def test_a_compiled_search(wide, monkeypatch):
     assert REACH["sizes"](wide) == REACH["sizes"](light_graph()) == by_products
 
 
-@pytest.mark.parametrize("kernel", [NumbaMax, TorchMax])
-def test_registers_of_the_last_rows(kernel, wide):
-    if kernel is NumbaMax:
-        pytest.importorskip("numba")
+def test_registers_of_the_last_rows(wide):
     column, rank = hashed(wide.num_nodes, 64)
     found = []
     for graph in (wide, light_graph()):
-        taken = kernel(*graph.sweep.plain, column, rank, 0, 64)
+        taken = RowMaxima(*graph.sweep.plain, column, rank, 0, 64)
         first = torch.zeros(graph.num_nodes, 64, dtype=torch.uint8)
         first[LIGHT] = taken.first(LIGHT)
         found.append(taken.following(LIGHT, first))

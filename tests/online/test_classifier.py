@@ -209,7 +209,7 @@ def test_threads_may_bring_nodes_at_the_same_time(first):
 
     def bring(thread):
         try:
-            for k in range(8):
+            for k in range(4):
                 model.partial_fit([f"{thread}-{k}"], X[thread : thread + 1], [str(thread)])
                 model.partial_fit([f"once-{k}"], X[:1], key=f"once-{k}")
         except BaseException as error:
@@ -221,8 +221,8 @@ def test_threads_may_bring_nodes_at_the_same_time(first):
     for thread in threads:
         thread.join()
     assert not failed
-    assert model.status().nodes == (0 if first else 4) + 4 * 8 + 8
-    assert model.predict([f"{thread}-7" for thread in range(4)]).tolist() == list("0123")
+    assert model.status().nodes == (0 if first else 4) + 4 * 4 + 4
+    assert model.predict([f"{thread}-3" for thread in range(4)]).tolist() == list("0123")
 
 
 def test_the_first_of_two_threads_decides_how_columns_are_read(monkeypatch):

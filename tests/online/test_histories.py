@@ -82,7 +82,7 @@ def test_what_is_left_decides(learner, data):
         return
     plain = learner(history)
     plain.apply(history.end.delta())
-    vectors, plain_vectors = (each.frozen().taken(rows)[2] for each in (one, plain))
+    vectors, plain_vectors = (each.frozen().taken(rows)[1] for each in (one, plain))
     assert np.allclose(vectors, plain_vectors, atol=1e-5, rtol=0)  # codes among them
     (names, scores), (plain_names, plain_scores) = (
         each.predict_proba(rows) for each in (one, plain)
@@ -140,7 +140,7 @@ def crowd(name, seed):
 
 def scores(learner, ids):
     positions = learner._ids.positions(ids)
-    return learner.head.scores(positions, learner.knowledge.of(positions))
+    return learner.head.scores(learner.knowledge.of(positions))
 
 
 def assert_same(learner, fresh, ids):

@@ -3,17 +3,15 @@
 from functools import partial
 from itertools import pairwise
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead, chosen_nodes, solving
-from evergraph.online.heads.chosen_nodes import LEAST, MOST, HeldBack, lot
+from evergraph.online.heads.chosen_nodes import HeldBack, lot
 from evergraph.online.heads.solving import Solving
 from evergraph.online.learned_nodes import Counted
 from evergraph.online.learner import OnlineLearner
@@ -166,13 +164,13 @@ def test_a_node_reaches_all_that_see_a_degree_it_is_part_of():
     assert moved.tolist() == [1, 2, 3]
 
 
-def expected(labels: dict[int, int]) -> set[int]:
-    """Return the names held back, written down from the rule."""
-    held = set()
+def expected(labels: dict[int, int], most: int, least: int) -> list[int]:
+    """Return the names chosen, written down from the rule."""
+    turns = []
     for label in set(labels.values()):
         names = sorted((name for name in labels if labels[name] == label), key=lot)
-        held |= set(names[:MOST] if len(names) >= LEAST else ())
-    return held
+        turns += [(turn, lot(name), name) for turn, name in enumerate(names) if len(names) >= least]
+    return sorted((name for *_, name in sorted(turns)[:most]), key=lot)
 
 
 def test_lots_are_fixed():
@@ -180,38 +178,22 @@ def test_lots_are_fixed():
     assert (lot("a"), lot(1)) == (-6952690916608902167, -649571662916077706)
 
 
-@given(seed=st.integers(0, 10**6), changes=st.integers(1, 6))
-def test_any_order_of_labels_holds_the_same_back(seed, changes):
-    generator = torch.Generator().manual_seed(seed)
-    names = torch.randperm(150, generator=generator).tolist()  # the name of every position
-    held, labels = HeldBack(), torch.full((150,), UNLABELLED)
+@given(
+    labels=st.lists(st.integers(-1, 3), max_size=40),
+    most=st.integers(1, 50),
+    least=st.integers(1, 3),
+)
+def test_the_first_of_every_class_by_lot_are_chosen_in_turn(labels, most, least):
+    held = HeldBack()
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    names = order.tolist()  # of every position
     held.extend(names)
-    for _ in range(changes):
-        nodes = torch.randperm(150, generator=generator)[:70]
-        new = torch.randint(-1, 3, (70,), generator=generator)
-        before = spoke(labels)
-        other = held.change(nodes, labels[nodes], new)
-        labels[nodes] = new
-        assert other == (before != spoke(labels))
-    known = {names[p]: int(labels[p]) for p in range(150) if labels[p] != UNLABELLED}
-    assert {names[p] for p in held.first(150).tolist()} == expected(known)
     again = HeldBack()
     again.restore(held.state())
-    every = torch.arange(150)
-    again.change(every, torch.full_like(every, UNLABELLED), labels)
-    assert again.first(150).equal(held.first(150))
-
-
-def spoke(labels: torch.Tensor) -> list[bool]:
-    return (torch.bincount(labels[labels != UNLABELLED], minlength=3) >= LEAST).tolist()
-
-
-def test_no_more_than_so_many_of_a_class():
-    held = HeldBack()
-    held.extend(range(MOST + 5))
-    every = torch.arange(MOST + 5)
-    held.change(every, torch.full_like(every, UNLABELLED), torch.zeros_like(every))
-    assert len(held.first(2 * MOST)) == MOST
+    known = {name: label for name, label in zip(names, labels, strict=True) if label >= 0}
+    given = torch.tensor(labels, dtype=torch.int64), most
+    found = again.first(*given, least=least)
+    assert [names[position] for position in found.tolist()] == expected(known, most, least)
 
 
 def test_unless_classes_count_alike_the_first_of_all_are_looked_at():
@@ -219,11 +201,10 @@ def test_unless_classes_count_alike_the_first_of_all_are_looked_at():
     held, every = HeldBack(), torch.arange(400)
     held.extend(range(400))
     labels = (every % 4 == 0).long()
-    held.change(every, torch.full_like(every, UNLABELLED), labels)
-    alike = labels[held.first(80)].bincount().tolist()
-    found = held.first(80, balanced=False)
+    alike = labels[held.first(labels, 80)].bincount().tolist()
+    found = held.first(labels, 80, balanced=False)
     assert alike == [40, 40]
-    assert set(held.first(3).tolist()) < set(held.first(4).tolist())
+    assert set(held.first(labels, 3).tolist()) < set(held.first(labels, 4).tolist())
     assert sorted(found.tolist()) == sorted(sorted(range(400), key=lot)[:80])
 
 
@@ -268,12 +249,12 @@ def solved(one: OnlineLearner, delta: Delta) -> int:
 def test_labels_of_known_classes_wait_for_each_other(learner):
     assert learner.status().solved == 1
     before = learner.head.scorer()
-    asked = np.arange(4), learner.taken([0, 1, 2, 3])[2]
+    asked = learner.taken([0, 1, 2, 3])[1]
     assert solved(learner, Delta(late=((10, "x"),))) == 1
-    assert (learner.head.scorer()(*asked) == before(*asked)).all()
+    assert (learner.head.scorer()(asked) == before(asked)).all()
     assert solved(learner, Delta()) == 1  # waits on
     assert solved(learner, Delta()) == 4  # the third change since
-    assert (learner.head.scorer()(*asked) != before(*asked)).any()
+    assert (learner.head.scorer()(asked) != before(asked)).any()
     assert solved(learner, Delta()) == 5  # nothing is waiting
 
 

@@ -45,24 +45,24 @@ def test_a_refitted_learner_equals_one_given_the_same_at_once(history):
 
 
 def crowd(seed: int, *, kind: str, noise: float) -> tuple[list[Delta], Delta]:
-    """Deltas that bring 260 nodes and take 30 of them again, and what is left, in another order."""
+    """Deltas that bring 130 nodes and take 24 of them again, and what is left, in another order."""
     ledger, drawn, deltas = Ledger(undirected=True, related=False, worded=False), Random(seed), []
     generator = torch.Generator().manual_seed(seed)
 
     def told(place: int) -> object:
         return {"class": place % 3, "numbers": place / 7, "labels": [place % 3, place % 2]}[kind]
 
-    for start in range(0, 260, 52):
-        new, old = [f"n{place}" for place in range(start, start + 52)], list(ledger.rows)
+    for start in range(0, 130, 26):
+        new, old = [f"n{place}" for place in range(start, start + 26)], list(ledger.rows)
         met, some = old + new, drawn.sample(old, min(len(old), 6))
         edges = {ledger.name((node, drawn.choice(met))) for node in new * 3}
         known = [edge for edge in ledger.edges if edge not in edges]
-        centres = torch.eye(3, 20)[torch.arange(52) % 3]  # so that classes can be told apart
+        centres = torch.eye(3, 20)[torch.arange(26) % 3]  # so that classes can be told apart
         deltas.append(
             Delta(
                 nodes=new,
-                features=centres + noise * torch.randn(52, 20, generator=generator),
-                labels=[told(place) if drawn.random() < 0.8 else None for place in range(52)],
+                features=centres + noise * torch.randn(26, 20, generator=generator),
+                labels=[told(place) if drawn.random() < 0.8 else None for place in range(26)],
                 edges=list(edges),
                 weights=[drawn.choice([0.3, 1.0, 2.0]) for _ in edges],
                 removed_edges=drawn.sample(known, min(len(known), 8)),

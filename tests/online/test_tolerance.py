@@ -204,7 +204,8 @@ def test_every_head_is_told_of_what_has_moved_and_nothing_else(name):
         learned = (knowledge.labels.every >= 0).nonzero().flatten()
         now, was = knowledge.of(learned), knowledge.counted.of(learned)
         for part in zip(
-            *(v.split(near.head.parts(v.shape[1]), dim=1) for v in (now, was)), strict=True
+            *(v.split([*near.head.engine.map.sizes.values()], dim=1) for v in (now, was)),
+            strict=True,
         ):
             gaps = (part[0] - part[1]).norm(dim=1)
             assert (gaps <= tolerance * part[1].norm(dim=1) + 1e-6).all()

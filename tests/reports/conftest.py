@@ -55,7 +55,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory, write_run: WriteRun) -> Path
 def _coarse() -> Iterator[None]:
     """Draw few pixels: nobody looks at them here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evergraph.reports.figures.picture.DPI", 20)
+        patch.setattr("evergraph.reports.figures.DPI", 20)
         yield
 
 

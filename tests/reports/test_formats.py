@@ -11,7 +11,7 @@ import pytest
 
 from evergraph.reports.report import tables_of
 from evergraph.reports.runs import collect, grouped
-from evergraph.reports.tables.record import Table, csv_text, html_table, latex, markdown
+from evergraph.reports.tables import Table, csv_text, html_table, latex, markdown
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from evergraph.core.errors import ResultsError
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
 from evergraph.reports.report import write_report
-from evergraph.reports.runs import collect, grouped
-from evergraph.reports.tables.accuracy import comparison, memory_comparison
-from evergraph.reports.tables.record import Cell, ranked
+from evergraph.reports.run_tables import comparison, memory_table
+from evergraph.reports.runs import alone, collect, grouped
+from evergraph.reports.tables import Cell, ranked
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_a_row_says_what_the_result_says(runs):
     assert rows[0]["method"] == finished[0].method
     assert [(row["memory"], row["covered"]) for row in rows[1:]] == [("-", "-"), ("all data", "-")]
     # The memory table counts floats, edges and all.
-    table = memory_comparison(finished)
+    table = memory_table(alone(finished))
     tem, finetune, joint = (dict(zip(table.headings, row, strict=True)) for row in table.texts)
     kept = first["memory"]
     assert kept["floats"] == kept["samples"] == 4 * 5 * 8  # classes, budget, features
@@ -64,25 +64,6 @@ def test_a_method_that_receives_everything_again_keeps_all_data(tmp_path, write_
         change(write_run(tmp_path, method, [0.5], kept=0), cumulative=again)
     rows = comparison(collect(tmp_path)).texts
     assert {row[0]: row[-3] for row in rows} == {"joint": "all data", "finetune": "-"}
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda result: result.update(accuracy_matrix=[]),
-        lambda result: result["accuracy_matrix"][0]["local"].update(balanced=[[0.5, 0.5]]),
-        lambda result: result.update(average_accuracy=0.5),
-        lambda result: result["average_accuracy"]["global"]["balanced"].update(mean="high"),
-        lambda result: result.update(seconds={}),
-        lambda result: result["memory"].update(bytes=None),
-        lambda result: result["config"].update(stream=None),
-        lambda result: result.update(versions=3),
-    ],
-)
-def test_a_result_of_another_shape_is_said(damage, tmp_path, write_run, change):
-    change(write_run(tmp_path, "tem", [0.5]), damage)
-    with pytest.raises(ResultsError, match=r"result\.json is not a result of evergraph"):
-        collect(tmp_path)
 
 
 def test_folders_without_results_are_said(tmp_path):

@@ -21,7 +21,7 @@ from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.app import create_app
 from evergraph.server.auth import Tokens, read_tokens
-from evergraph.server.limits import Limits
+from evergraph.server.http import Limits
 from served import served
 
 HERE = "http://127.0.0.1:8000"
@@ -131,6 +131,8 @@ def taken_in(tmp_path_factory: pytest.TempPathFactory, narrow_heads: None) -> Pa
     tables = ["--nodes", str(place / "nodes.csv"), "--edges", str(place / "edges.csv")]
     words = ["ingest", str(place / "learner"), *tables, "--batch", "10"]
     assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+    with LearnerFolder.open(place / "learner") as folder:
+        folder.compact()  # so that copies are opened without applying its deltas again
     return place / "learner"
 
 

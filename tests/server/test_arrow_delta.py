@@ -12,7 +12,7 @@ from arrow_bytes import stream
 from evergraph.core.errors import EvergraphError
 from evergraph.online.delta import Delta
 from evergraph.server.arrow import delta_from_arrow
-from evergraph.server.arrow_writer import arrow_from_delta
+from evergraph.server.client import arrow_from_delta
 
 NAMES = st.lists(st.text(min_size=1, max_size=8), unique=True, min_size=1, max_size=5)
 NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, min_size=1, max_size=5)

@@ -81,9 +81,6 @@ def test_what_is_no_plain_file_is_refused_at_once(tmp_path):
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read_tokens(tmp_path / "nothing")
     assert len(read_tokens(tmp_path / "link").listed) == 1  # as Kubernetes lays them
-    written(tmp_path, "#" * 1_000_001)
-    with pytest.raises(ConfigurationError, match="at most 1000000 bytes"):
-        read_tokens(tmp_path / "link")
 
 
 def test_a_burst_then_the_rate(monkeypatch):

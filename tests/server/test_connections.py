@@ -1,4 +1,4 @@
-"""Connections that keep quiet, are too many, or do not read: nobody else is kept waiting."""
+"""Connections that keep quiet or are too many: nobody else is kept waiting."""
 
 import asyncio
 import logging
@@ -13,8 +13,8 @@ from typing import Any, cast
 import pytest
 import uvicorn
 
-from evergraph.server.limits import Limits
-from evergraph.server.running import MAX_AHEAD, _allow_files
+from evergraph.server.http import Limits
+from evergraph.server.running import _allow_files
 from forked import in_a_child
 from served import served
 from waiting import until
@@ -41,7 +41,7 @@ class Small:
             self.held += 1
             while not self.gate.is_set():
                 await asyncio.sleep(0.01)
-        said = bytes(1 << 24) if scope["path"] == "/much" else scope["client"][0].encode()
+        said = scope["client"][0].encode()
         length = (b"content-length", b"%d" % len(said))
         await send({"type": "http.response.start", "status": 200, "headers": [length]})
         await send({"type": "http.response.body", "body": said})
@@ -113,7 +113,7 @@ UPLOAD = b"POST /v1/deltas HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000
     ids=["a second head", "empty lines", "a body that was answered already"],
 )
 def test_a_head_that_is_never_finished_is_given_up(serve, asked, begun_next, more):
-    app = serve(header_seconds=0.3, idle_seconds=20)
+    app = serve(header_seconds=0.3, idle_seconds=0.3)
     line, told, begun = app.connect(), b"", time.monotonic()
     line.sendall(asked)  # what begins another request is no better than the first
     assert line.recv(65_536).startswith(b"HTTP/1.1 200")
@@ -134,30 +134,6 @@ def test_who_asks_nothing_more_is_given_up(serve):
     line = serve(idle_seconds=0.2).connect()
     line.sendall(ASK)
     assert ended(line).startswith(b"HTTP/1.1 200")
-
-
-def test_an_answer_that_nobody_reads_is_given_up(serve, caplog):
-    app = serve(seconds=0.5)
-    unread, slow = app.connect(), app.connect()
-    for line in (unread, slow):
-        line.sendall(ASK.replace(b"/v1/status", b"/much") * 3)  # two more are sent ahead
-    with slow.makefile("rb") as answer:
-        for _ in range(16):  # this one takes longer than that, but it goes on
-            assert len(answer.read(1 << 20)) == 1 << 20
-            time.sleep(0.05)
-    until(lambda: len(app.server.server_state.connections) <= 1)
-    assert len(ended(unread)) < 1 << 24
-    assert "Exception in ASGI application" not in caplog.text  # nor is this a fault of ours
-
-
-def test_what_is_sent_far_ahead_is_not_read(serve):
-    app = serve()
-    line = app.connect()
-    line.sendall(HOLD + ASK * 50)
-    until(lambda: app.held == 1)
-    app.gate.set()
-    assert ended(line).count(b"HTTP/1.1 200") == 1 + MAX_AHEAD
-    assert app.ask().startswith(b"HTTP/1.1 200")
 
 
 def test_a_head_has_a_length(serve):

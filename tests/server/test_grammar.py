@@ -19,9 +19,8 @@ from arrow_bytes import stream
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
-from evergraph.server.arrow_writer import arrow_from_delta
-from evergraph.server.http import ARROW, JSON
-from evergraph.server.limits import Limits
+from evergraph.server.client import arrow_from_delta
+from evergraph.server.http import ARROW, JSON, Limits
 
 KNOWN: tuple[str | int, ...] = ("a", "b", "c", 1, 2, 3)
 ODD: tuple[Any, ...] = (

@@ -264,3 +264,27 @@ def test_integers_beyond_those_of_javascript_keep_their_digits(show, wait, large
     browser.execute_script(f"{other}.dispatchEvent(new MouseEvent('click'))")
     wait(f"document.querySelector('#why .verdict').textContent.startsWith('{LARGE + 4} is')")
     assert browser.get_log("browser") == []
+
+
+def test_the_page_for_people_has_all_that_the_document_has(show, url, wait):
+    browser = show()
+    browser.get(f"{url}/docs")
+    wait("document.getElementById('records')")
+    document = browser.execute_async_script(
+        "fetch('/openapi.json').then(answer => answer.json()).then(arguments[0])"
+    )
+    anchors = [each.get_attribute("id") for each in browser.find_elements("css selector", "[id]")]
+    assert len(anchors) == len(set(anchors))
+    links = browser.execute_script(
+        "return [...document.querySelectorAll('a[href^=\"#\"]')].map(a => a.hash.slice(1))"
+    )
+    assert set(links) <= set(anchors)
+    assert set(document["components"]["schemas"]) <= set(anchors)
+    plain = browser.execute_script("return document.body.textContent").replace("\u200b", "")
+    for path, methods in document["paths"].items():
+        for method, route in methods.items():
+            assert f"{method.upper()} {path}" in plain
+            for each in route.get("parameters", ()):
+                assert each["name"] in plain
+    assert "or null" in plain
+    assert not [line for line in browser.get_log("browser") if line["level"] == "SEVERE"]

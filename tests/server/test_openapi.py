@@ -12,7 +12,7 @@ from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.auth import Tokens
 from evergraph.server.bodies import DeltaBody
-from evergraph.server.limits import Limits
+from evergraph.server.http import Limits
 
 ASKED = {"prefix", "start", "limit", "n", "after", "wait"}
 TOKEN = "w" * 20

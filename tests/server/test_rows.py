@@ -15,8 +15,7 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.arrow import delta_from_arrow
-from evergraph.server.arrow_writer import arrow_from_delta
-from evergraph.server.bodies import at_once
+from evergraph.server.client import arrow_from_delta
 from evergraph.server.deltas import DeltaReader
 from evergraph.server.http import ARROW
 from evergraph.tables.measured import NumberEncoder
@@ -197,7 +196,7 @@ def test_a_label_in_arrow_is_read_as_the_learner_has_labels(kind, told, label, t
     given = None if kind == "class" else {"head": {"name": "targets", "kind": kind}}
     with LearnerFolder.open(tmp_path / "learner", given) as folder:
         reading = DeltaReader(folder, most=9).read(sent, model="delta", kind=ARROW)
-        delta, scheme = at_once(reading)
+        delta, scheme = reading
         assert (delta.labels, scheme is None) == ((label,), False)
 
 

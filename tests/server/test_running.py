@@ -22,7 +22,7 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
-from evergraph.server.limits import Limits
+from evergraph.server.http import Limits
 from evergraph.server.running import bind, check_address
 from forked_command import Forked
 

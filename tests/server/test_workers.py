@@ -5,13 +5,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 import orjson
 import pytest
-from starlette.requests import ClientDisconnect
 
 from evergraph.core.errors import UnknownNodeError
 from evergraph.online.delta import Delta
@@ -20,14 +20,7 @@ from evergraph.online.view import NODES_PER_PART, Answer, Page
 from evergraph.server.http import CALLER, RefusedError
 from evergraph.server.routes import after_in
 from evergraph.server.schema import to_json
-from evergraph.server.workers import (
-    NODES_AT_ONCE,
-    STEP_SECONDS,
-    Pool,
-    PredictionBatches,
-    Writer,
-    giving_way,
-)
+from evergraph.server.workers import NODES_AT_ONCE, PAUSE_SECONDS, Pool, PredictionBatches, Writer
 from stand_in import delta, opened
 
 
@@ -85,69 +78,48 @@ def test_where_too_many_wait_the_next_is_refused():
     assert after == 2
 
 
-async def run(pool, work, caller, **options):
+async def run(pool, work, caller):
     CALLER.set(caller)
-    return await pool.run(work, **options)
+    return await pool.run(work)
 
 
-def test_parsing_pauses_after_each_step_while_something_is_written(tmp_path, monkeypatch):
-    def read(writer, pauses):
-        with monkeypatch.context() as patch:
-            patch.setattr(time, "sleep", pauses.append)
-            return [*giving_way((step for step in range(3)), writer)]
-
-    during, after = [], []
+def test_parsing_pauses_while_something_is_written(tmp_path, monkeypatch):
+    pauses = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
     with opened(tmp_path / "l") as folder:
         writer = Writer(folder, places=4)
-        writer.submit(Delta(), lambda: read(writer, during)).result(20)
+        writer.submit(Delta(), writer.give_way).result(20)
         writer.close()
-        read(writer, after)
-    assert during == [STEP_SECONDS] * 3
-    assert after == []
+        writer.give_way()
+    assert pauses == [PAUSE_SECONDS]
 
 
-def test_callers_take_turns_and_the_small_work_of_each_comes_first():
+def test_callers_take_turns_and_one_with_much_leaves_a_thread_to_the_others():
     done, gate = [], Event()
 
-    def steps(name, count):
-        for number in range(count):
-            done.append(f"{name} {number}")
-            yield time.sleep(STEP_SECONDS)
+    def work(name):
+        if name.startswith("large"):
+            gate.wait(5)
+        done.append(name)
         return name
 
     async def main():
-        pool = Pool("sums", places=8, seconds=20)
-        held = asyncio.ensure_future(run(pool, lambda: gate.wait(5), "third"))
-        asked = [
-            ("one", "large", 3),
-            ("one", "large as well", 3),
-            ("one", "small", 1),
-            ("other", "other", 3),
-        ]
+        pool = Pool("sums", places=8, seconds=20, threads=2)
+        asked = [("one", f"large {n}") for n in range(3)] + [("two", "a"), ("two", "b")]
         waiting = [
-            asyncio.ensure_future(run(pool, steps(name, count), caller, size=count))
-            for caller, name, count in asked
+            asyncio.ensure_future(run(pool, partial(work, name), who)) for who, name in asked
         ]
-        await asyncio.sleep(0.01)
+        await asyncio.gather(*waiting[3:])
+        early = [*done]
         gate.set()
-        told = await asyncio.gather(held, *waiting)
+        told = await asyncio.gather(*waiting)
         pool.close()
-        return told
+        return early, told
 
-    assert asyncio.run(main()) == [True, "large", "large as well", "small", "other"]
-    # What has begun is ended before the next of the same caller begins: less is held at a time.
-    assert done == [
-        "small 0",
-        "other 0",
-        "other 1",
-        "large 0",
-        "other 2",
-        "large 1",
-        "large 2",
-        "large as well 0",
-        "large as well 1",
-        "large as well 2",
-    ]
+    early, told = asyncio.run(main())
+    assert early == ["a", "b"]  # though all of the other caller came first
+    assert told == ["large 0", "large 1", "large 2", "a", "b"]
+    assert done == [*early, *told[:3]]
 
 
 def test_no_caller_takes_more_than_half_of_the_places():
@@ -169,32 +141,26 @@ def test_no_caller_takes_more_than_half_of_the_places():
     assert (refused.status, refused.headers["Retry-After"], other) == (429, "1", 2)
 
 
-def test_what_nobody_waits_for_any_more_ends_with_its_next_step():
-    ended = Event()
-
-    def endless():
-        try:
-            while True:
-                yield time.sleep(0.001)
-        finally:
-            ended.set()
+def test_who_gave_up_has_no_further_turn_until_its_call_has_ended():
+    gate, begun = Event(), Event()
 
     async def main():
-        pool = Pool("sums", places=2, seconds=0.05)
+        pool = Pool("sums", places=8, seconds=0.1, threads=2)
         with pytest.raises(RefusedError, match="longer than 0"):
-            await pool.run(endless())
-        assert await asyncio.to_thread(ended.wait, 5)
-        assert await pool.run(lambda: 2) == 2  # the thread is free again
-        ended.clear()
-        with pytest.raises(ClientDisconnect):
-            await pool.run(endless(), gone=lambda: asyncio.sleep(0.01))
-        assert await asyncio.to_thread(ended.wait, 5)
-        assert await pool.run(lambda: 2, gone=lambda: asyncio.sleep(20)) == 2
-        gone = asyncio.ensure_future(pool.run(endless()))
+            await pool.run(lambda: gate.wait(5))
+        with pytest.raises(RefusedError, match="longer than 0"):
+            await pool.run(begun.set)
+        assert not begun.is_set()  # and it never begins: nobody waits for it
+        gate.set()
+        pool.seconds = 20
+        assert await pool.run(lambda: begun.is_set()) is False
+        gate.clear()
+        waiting = [asyncio.ensure_future(pool.run(lambda: gate.wait(5))) for _ in range(3)]
         await asyncio.sleep(0.01)
         pool.close()
-        with pytest.raises(asyncio.CancelledError):
-            await gone
+        gate.set()
+        told = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [str(each) for each in told] == ["True", *["the service is stopping"] * 2]
 
     asyncio.run(main())
 

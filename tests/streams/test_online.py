@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evergraph.graphs import Graph
 from evergraph.graphs.reach.reach import covered_nodes, nodes_around
 from evergraph.streams import GraphStream
-from evergraph.streams.task import MetSizes
+from evergraph.streams.task import ClassSizes
 from evergraph.topology import SGC
 from traced_graph import ids
 
@@ -128,5 +128,5 @@ def test_nodes_around_are_those_covered_in_the_subgraph(seed, hops, few):
 
 
 def test_sizes_met_by_hand():
-    met = MetSizes(torch.tensor([0, 2, 2, -1, 0]), torch.tensor([1, 1, 0, 0, -1]), steps=3)
-    assert [met.upto(step) for step in range(3)] == [{1: 1}, {1: 1}, {0: 1, 1: 2}]
+    met = ClassSizes(torch.tensor([0, 2, 2, -1, 0]), torch.tensor([1, 1, 0, 0, -1]), steps=3)
+    assert [met.between(0, step) for step in range(3)] == [{1: 1}, {1: 1}, {0: 1, 1: 2}]

@@ -17,7 +17,7 @@ from evergraph.experiments.bench.jobs import expand
 from evergraph.experiments.presets import presets, published, read_preset
 from evergraph.experiments.runner import run
 from evergraph.graphs import Graph, reach
-from evergraph.reports.tables.record import Cell
+from evergraph.reports.tables import Cell
 from evergraph.streams import GraphStream
 from evergraph.studies import Options, Sheet, studies, table2
 from evergraph.studies.base import facts, keep, papers_name

@@ -36,7 +36,7 @@ def differences(learner: OnlineLearner) -> list[str]:
     head.grow(len(knowledge.classes))
     if isinstance(head, FusedHead):
         head.stand_as(learner.head)
-    head.learn(labelled, knowledge.counted.of(labelled), knowledge.labels.of(labelled))
+    head.learn(knowledge.counted.of(labelled), knowledge.labels.of(labelled))
     own, others = learner.head.state(), head.state()
     sums = (name for name in others if name.split(".")[-1] in SUMS and name in own)
     arrays |= {name: (own[name], others[name]) for name in sums}

@@ -16,7 +16,14 @@ from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.topology import SGC, EmbeddingCache, MixHop, Stepwise, topologies
 from evergraph.topology.base import coefficients
-from evergraph.topology.rowwise import ROWS_PER_PRODUCT, Panels, block_product, tanh, unit_rows
+from evergraph.topology.rowwise import (
+    DOT_VALUES,
+    ROWS_PER_PRODUCT,
+    RowProduct,
+    block_product,
+    tanh,
+    unit_rows,
+)
 from graphs_to_draw import few_each, random_graph
 
 STEPWISE = [name for name in topologies.names() if issubclass(topologies.resolve(name), Stepwise)]
@@ -157,17 +164,17 @@ def test_bits_of_a_step_do_not_depend_on_other_rows(name, parameters, chosen):
 
 
 @given(
-    height=st.sampled_from([0, 1, 9, 700, 2304]),
+    height=st.sampled_from([0, 1, 9, 700, DOT_VALUES + 1]),
     columns=st.sampled_from([0, 1, 10, 64, 65, 130]),
     rows=st.lists(st.integers(0, 69), max_size=70),
 )
-def test_a_product_by_panels_of_some_rows_is_that_of_each(height, columns, rows):
+def test_a_product_row_by_row_of_some_rows_is_that_of_each(height, columns, rows):
     generator = torch.Generator().manual_seed(0)
     matrix = torch.randn(height, columns, generator=generator)
     x = torch.randn(70, height, generator=generator)
-    panels = Panels.of(matrix)
-    every = panels(x.numpy())
+    product = RowProduct.of(matrix)
+    every = product(x.numpy())
     torch.testing.assert_close(torch.from_numpy(every), x @ matrix, rtol=1e-4, atol=1e-3)
-    np.testing.assert_array_equal(panels(x[rows].numpy()), every[rows])
+    np.testing.assert_array_equal(product(x[rows].numpy()), every[rows])
     for row in rows[:3]:
-        np.testing.assert_array_equal(panels(x[row : row + 1].numpy()), every[row : row + 1])
+        np.testing.assert_array_equal(product(x[row : row + 1].numpy()), every[row : row + 1])

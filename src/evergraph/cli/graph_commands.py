@@ -14,11 +14,11 @@ import typer
 
 from evergraph.cli import inputs, options
 from evergraph.cli.inputs import ColumnOptions, TableOptions, parse_columns, with_shared_options
-from evergraph.cli.learner_commands import show_learner
 from evergraph.cli.learner_target import is_learner
 from evergraph.cli.options import argument, flag, option, parse_settings, resources_of
 from evergraph.cli.output import print_json, print_table, stops_with
 from evergraph.cli.progress import StageProgress, spinner
+from evergraph.cli.results_commands import show_learner
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.extras import tomllib
@@ -236,8 +236,7 @@ def _summaries(kind: str) -> dict[str, str]:
     If the package is not imported, neither a program nor a plug-in can have registered others.
     """
     if kind not in _RESOLVERS:
-        from evergraph.experiments.presets import benches, presets, summary
-        from evergraph.experiments.protocols import protocols
+        from evergraph.experiments.presets import benches, presets, protocols, summary
 
         files: Mapping[str, Path] = benches() if kind == "benches" else protocols()
         files = presets() if kind == "presets" else files

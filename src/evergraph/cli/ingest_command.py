@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,21 +36,6 @@ if TYPE_CHECKING:
     from evergraph.tables import Columns, Scheme
     from evergraph.tables.sources import Source
 
-SUMMED = (
-    "new_nodes",
-    "known_nodes",
-    "other_features",
-    "new_edges",
-    "known_edges",
-    "new_labels",
-    "changed_labels",
-    "forgotten",
-    "changed_weights",
-    "removed_edges",
-    "missing_edges",
-    "updated_nodes",
-    "missing_nodes",
-)
 CHANGES = (  # other than additions: the count, what is counted, what happened to it
     ("changed_weights", "weight", "changed"),
     ("removed_edges", "edge", "removed"),
@@ -291,11 +276,12 @@ def _ingest(
         columns = receiver.columns()
         deltas = read_deltas(*tables, columns=columns, **reading)
     from evergraph.online.delta import is_empty
+    from evergraph.online.upsert import News
     from evergraph.online.view.page import CHANCE
     from evergraph.tables.fitting import say_few
     from evergraph.tables.scheme import Scheme
 
-    counts = dict.fromkeys(("predicted", "right", "unknown_edges", *SUMMED), 0)
+    counts = dict.fromkeys(("predicted", "right", "unknown_edges", *asdict(News())), 0)
     with receiver.opened(deltas.kind) as learner, StageProgress({"ingest": "deltas"}) as progress:
         if not learner.status()["relations"]:
             deltas = deltas.without_relations()
@@ -315,8 +301,8 @@ def _ingest(
         for done, delta in enumerate(deltas, start=1):
             if not is_empty(delta):
                 reply = learner.upsert(delta)
-                for name in SUMMED:
-                    counts[name] += reply["news"][name]
+                for name, count in reply["news"].items():
+                    counts[name] += count
                 for name in ("predicted", "right"):
                     counts[name] += reply[name]
             progress.on_progress("ingest", done, len(deltas))

@@ -132,8 +132,7 @@ def several(
     if any are given, it must be among the methods.
     """
     from evergraph.experiments.config import RunConfig, merged
-    from evergraph.experiments.presets import read_preset
-    from evergraph.experiments.protocols import layered
+    from evergraph.experiments.presets import layered, read_preset
 
     def config_of(name: str | None) -> RunConfig:
         own, values = _without_gaps({**given, "method": name}), {}

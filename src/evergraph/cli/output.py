@@ -75,9 +75,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
     keys = [*numeric[:-1], True].index(True) or 1  # names before the first number
     for part in _parts(least, keys, console.width):
         table = Table(title=title or None, title_justify="left")
-        for place, width in zip(part, _fitted(part, widest, least, console.width), strict=True):
+        roomy = _needed([least[place] for place in part]) <= console.width  # else words are folded
+        for place in part:
             side: Literal["right", "left"] = "right" if numeric[place] else "left"
-            table.add_column(head[place], justify=side, width=width, overflow="fold")
+            whole = roomy and least[place] == widest[place]
+            table.add_column(head[place], justify=side, no_wrap=whole, overflow="fold")
         for row in body:
             table.add_row(*(row[place] for place in part))
         console.print(table)
@@ -107,18 +109,3 @@ def _parts(least: Sequence[int], keys: int, room: int) -> list[list[int]]:
             parts.append([*first])
         parts[-1].append(place)
     return parts
-
-
-def _fitted(
-    part: Sequence[int], widest: Sequence[int], least: Sequence[int], room: int
-) -> list[int]:
-    """Return column widths that fit; the widest column that can wrap is narrowed first."""
-    widths = {place: widest[place] for place in part}
-    while _needed([*widths.values()]) > room:
-        loose = [place for place in part if widths[place] > least[place]]
-        # If no column can wrap at words, words are folded rather than cut.
-        place = max(loose or part, key=lambda p: widths[p])
-        if widths[place] < 2:
-            break
-        widths[place] -= 1
-    return [*widths.values()]

@@ -182,8 +182,8 @@ FAR_BELOW = 0.05
 
 
 def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
+    from evergraph.reports.run_tables import comparison, headline_table
     from evergraph.reports.runs import Finished, alone
-    from evergraph.reports.tables.accuracy import comparison, headline_table
 
     runs = [Finished(folder / r.config.method.name, r.to_dict()) for r in results]
     for table in (headline_table(alone(runs)), comparison(runs)):

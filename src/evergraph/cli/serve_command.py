@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -44,7 +43,7 @@ def options_in(path: Path, command: Any) -> dict[str, Any]:
         raise ConfigurationError(f"{path}: cannot be read ({error.strerror})") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"{path}: cannot be read as TOML ({error})") from error
-    names, kinds = option_names(command), get_type_hints(inspect.unwrap(command.callback))
+    names = option_names(command)
     found: dict[str, Any] = {}
     for key, value in values.items():
         plain = key.replace("_", "-")
@@ -52,10 +51,6 @@ def options_in(path: Path, command: Any) -> dict[str, Any]:
             raise UnknownNameError(f"option in {path}", key, names)
         if names[plain] in found:
             raise ConfigurationError(f"{path}: {plain} must be given once, not twice")
-        rule, fits = _rule(kinds[names[plain]], value)
-        if not fits:
-            given = json.dumps(value, default=str)
-            raise ConfigurationError(f"{path}: {key} must be {rule}, not {given}")
         found[names[plain]] = value
     return found
 
@@ -68,22 +63,6 @@ def option_names(command: Any) -> dict[str, str]:
         for option in parameter.opts
         if option.startswith("--") and parameter.name not in TYPED_ONLY
     }
-
-
-def _rule(kind: Any, value: object) -> tuple[str, bool]:
-    """Return the type that an option takes, in words, and whether a value has it."""
-    kinds = {each for each in get_args(kind) if each is not type(None)} or {kind}
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if get_origin(kind) is list:
-        is_list = isinstance(value, list) and all(isinstance(part, str) for part in value)
-        return "a list of strings", is_list
-    if bool in kinds:
-        return "true or false", isinstance(value, bool)
-    if float in kinds:
-        return "a number", number
-    if int in kinds:
-        return "an integer", number and isinstance(value, int)
-    return "a string", isinstance(value, str)
 
 
 def serve_command(
@@ -169,7 +148,7 @@ def serve_command(
         require(package, extra="serve", why="serving")
     from evergraph.server import running
     from evergraph.server.auth import read_tokens, tls_of
-    from evergraph.server.limits import Limits
+    from evergraph.server.http import Limits
     from evergraph.server.log import FORMATS, written_log
     from evergraph.server.startup import Starting
 

@@ -77,6 +77,10 @@ class ClassCodes(TopologyEncoder):
         return self.hops
 
     @property
+    def units(self) -> int:
+        return self.parts
+
+    @property
     def arrays(self) -> int:
         """Codes, hops, and the concatenated hops."""
         return 2 * self.hops + 2
@@ -98,10 +102,6 @@ class ClassCodes(TopologyEncoder):
             rows = partial(rows_of, adjacency)
             far[nodes] = codes_of_others(nodes.cpu(), rows, graph.features, coded).to(far.device)
         return torch.cat([near, far], dim=1)
-
-    def scaled(self, rows: Tensor, *, together: bool = False) -> Tensor:
-        hops = rows.tensor_split(self.hops, dim=1)
-        return torch.cat([unit_rows(hop.contiguous(), together=together) for hop in hops], dim=1)
 
 
 def class_codes(classes: Iterable[int | str], *, width: int, seed: int = 0) -> Tensor:

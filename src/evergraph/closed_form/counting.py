@@ -99,5 +99,5 @@ def _count(
         if isinstance(features, Tensor):
             features = [[features[:, : statistics[0].width]]]
         for each, some in zip(statistics, features, strict=True):
-            each.count(some, labels[part], weights[part], sign)
+            each.add(some, labels[part], weights[part], sign)
         start = part.stop

@@ -24,7 +24,7 @@ from evergraph.closed_form.view_map import (
 )
 from evergraph.closed_form.views import CODE_HOPS, CODES, FAR, LENGTH, RELATIONS, WORDS, View
 from evergraph.graphs.kernels.row_ranges import tiled_product
-from evergraph.topology.rowwise import Matrix, Panels
+from evergraph.topology.rowwise import Matrix, RowProduct
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -117,6 +117,12 @@ class KernelMap(ViewMap):
         return next(iter(self.landmarks.values())).device
 
     @property
+    def nbytes(self) -> int:
+        """Number of bytes of landmarks, with the kernel matrix of every view, if it is needed."""
+        rows = sum(rows.nbytes for rows in self.landmarks.values())
+        return rows + 4 * len(self.views) * self.width**2
+
+    @property
     def at_a_time(self) -> int:
         """Number of rows processed at a time, limited by the width of features and rows."""
         values = 4 * (BLOCK_VALUES if self.device.type == "cpu" else GPU_BLOCK_VALUES)
@@ -152,8 +158,8 @@ class KernelMap(ViewMap):
         """Those of live landmarks, whose words are packed."""
         return WordProducts.of(self.landmarks[WORDS])
 
-    def multiplier(self, part: int) -> Multiplier:
-        return self._words if part == WORDS else super().multiplier(part)
+    def multiplier(self, parts: Sequence[int]) -> Multiplier:
+        return self._words if WORDS in parts else super().multiplier(parts)
 
     def together(self, view: View) -> tuple[int, Tensor]:
         """Return how many unit vectors a view has, and the length of every landmark in it."""
@@ -232,8 +238,8 @@ class KernelMap(ViewMap):
         turned = self.totals(vectors)
         turned *= scales
         turned /= np.maximum(own, _TINY)
-        turned.clip(-_ONE, _ONE, out=turned)
-        angle = torch.from_numpy(turned).acos().numpy()  # in half of NumPy's time
+        np.minimum(np.maximum(turned, -_ONE, out=turned), _ONE, out=turned)
+        angle = np.arccos(turned)
         angle *= turned
         np.multiply(turned, turned, out=turned)
         np.sqrt(np.subtract(_ONE, turned, out=turned), out=turned)
@@ -243,7 +249,7 @@ class KernelMap(ViewMap):
         return turned
 
     @cached_property
-    def _lengths(self) -> tuple[Panels, Matrix, Matrix]:
+    def _lengths(self) -> tuple[RowProduct, Matrix, Matrix]:
         """What gives ‖x‖² of squares, and -1/‖z‖ and ‖z‖/π of all views.  [views, landmarks]"""
         places = self.places
         shares = torch.zeros(sum(self.sizes.values()), len(self.views))
@@ -256,7 +262,7 @@ class KernelMap(ViewMap):
                 shares[start:stop, at] = 1 / count
             scales.append(theirs.clamp_min(1e-12).mul(-count).reciprocal())
             lengths.append(theirs / math.pi)
-        return Panels.of(shares), torch.stack(scales).numpy(), torch.stack(lengths).numpy()
+        return RowProduct.of(shares), torch.stack(scales).numpy(), torch.stack(lengths).numpy()
 
     def slopes(self, view: View, projected: Parts, weights: Tensor, parts: Parts) -> Parts:
         """Return ∂(Wᵀφ_v)/∂x_b of one node and every part b.

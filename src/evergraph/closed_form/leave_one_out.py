@@ -13,7 +13,7 @@ from evergraph.closed_form.penalty_path import PenaltyPath, nearly_best
 from evergraph.closed_form.ridge import RidgeProblem, RidgeSolution
 from evergraph.closed_form.statistics import ClassStatistics
 
-# Classes x nodes scored at a time.
+# Values of φ or of scores at a time.
 BLOCK_VALUES = 1 << 20
 ROUNDING = 1e-6  # of errors, which must not decide
 
@@ -56,12 +56,12 @@ class Sample:
 
 
 class Halves(NamedTuple):
-    """Vectors x̂ of a solution with x̂ · ŷ = xᵀ(A + λP)⁻¹y.
+    """Vectors x̂ of a solution with x̂ · ŷ = xᵀ(A + λP)⁻¹y, or of several, one for every λ.
 
     Attributes:
-        nodes: φ̂ of the sample.  [n, m]
-        means: of every class.  [classes, m]
-        own: ê of the feature that is a node's own; anything for other nodes.  [n, m]
+        nodes: φ̂ of the sample.  [..., n, m]
+        means: of every class.  [..., classes, m]
+        own: ê of the feature that is a node's own; anything for other nodes.  [..., n, m]
     """
 
     nodes: Tensor
@@ -88,14 +88,14 @@ def left_out(
     feature, which no other node has as strongly, would fit others freely where it is asked itself,
     and λ would be chosen ten to a hundred times too large.
 
-    masses: m, float64 [classes] -> float64 [n, classes]
+    masses: m, float64 [classes] -> float64 [..., n, classes]
     """
     nodes, means, own = halves
-    rows, labels, share = torch.arange(len(nodes)), sample.labels, problem.share
+    rows, labels, share = torch.arange(len(sample)), sample.labels, problem.share
     lost = share * sample.weights  # a w
-    scores, pull = nodes @ means.t(), nodes.square().sum(1)
+    scores, pull = nodes @ means.mT, nodes.square().sum(-1)
     met, places = labels.unique(return_inverse=True)
-    of_means = (means[met] @ means.t())[places]  # μ_cᵀ(A + λP)⁻¹μ.  [n, classes]
+    of_means = (means[..., met, :] @ means.mT)[..., places, :]  # μ_cᵀ(A + λP)⁻¹μ
     if balanced:
         mass, excess = masses[labels], problem.excess[labels]
         keep, lose = mass / (mass - sample.weights), sample.weights / (mass - sample.weights)
@@ -104,34 +104,38 @@ def left_out(
     else:
         keep, lose = torch.ones_like(lost), lost
         change = _pairs(-lost, torch.zeros_like(lost), torch.zeros_like(lost))
-    inner = _pairs(pull, scores[rows, labels], of_means[rows, labels])  # Uᵀ(A + λP)⁻¹U
+    own_score = scores[..., rows, labels]
+    inner = _pairs(pull, own_score, of_means[..., rows, labels])  # Uᵀ(A + λP)⁻¹U
     eye = torch.eye(2, dtype=inner.dtype, device=inner.device)
-    middle = torch.linalg.solve(eye + change @ inner, change)
-    of_right = keep[:, None] * inner[:, 1] - lose[:, None] * inner[:, 0]  # Uᵀ(A + λP)⁻¹μ'_c
+    middle = torch.linalg.solve(eye + change @ inner, change.expand_as(inner))
+    # Uᵀ(A + λP)⁻¹μ'_c
+    of_right = keep[:, None] * inner[..., 1, :] - lose[:, None] * inner[..., 0, :]
 
     def without(by_node: Tensor, by_mean: Tensor, by_all: Tensor) -> tuple[Tensor, Tensor]:
         """Return xᵀ(A' + λP)⁻¹ times all right sides from x's products with φ, μ_c and means."""
-        taken = (torch.stack([by_node, by_mean], 1)[:, None] @ middle)[:, 0]  # [n, 2]
-        found = by_all - taken[:, :1] * scores - taken[:, 1:] * of_means
-        found[rows, labels] = keep * by_mean - lose * by_node - (taken * of_right).sum(1)
+        pair = torch.stack([by_node, by_mean], -1)
+        taken = (pair[..., None, :] @ middle)[..., 0, :]  # [..., n, 2]
+        found = by_all - taken[..., :1] * scores - taken[..., 1:] * of_means
+        found[..., rows, labels] = keep * by_mean - lose * by_node - (taken * of_right).sum(-1)
         return found, taken
 
-    found, taken = without(pull, scores[rows, labels], scores)
+    found, taken = without(pull, own_score, scores)
     basis = sample.landmarks >= 0
     if bool(basis.any()):
-        by_node, by_all = (nodes * own).sum(1), own @ means.t()
-        pair = torch.stack([by_node, by_all[rows, labels]], 1)
-        of_own, taken_own = without(by_node, by_all[rows, labels], by_all)
+        by_node, by_all = (nodes * own).sum(-1), own @ means.mT
+        by_mean = by_all[..., rows, labels]
+        of_own, taken_own = without(by_node, by_mean, by_all)
         # The weight of the own feature is brought to 0 along its column of the inverse.
-        across = by_node - (taken * pair).sum(1)
-        along = own.square().sum(1) - (taken_own * pair).sum(1)
+        pair = torch.stack([by_node, by_mean], -1)
+        across = by_node - (taken * pair).sum(-1)
+        along = own.square().sum(-1) - (taken_own * pair).sum(-1)
         step = (across / along.clamp_min(torch.finfo(along.dtype).tiny)).where(basis, 0.0)
-        found = found - step[:, None] * of_own
+        found = found - step[..., None] * of_own
     return found
 
 
 def _pairs(first: Tensor, across: Tensor, second: Tensor) -> Tensor:
-    """Return symmetric 2 x 2 matrices.  [n] each -> [n, 2, 2]"""
+    """Return symmetric 2 x 2 matrices.  [..., n] each -> [..., n, 2, 2]"""
     flat: Tensor = torch.stack([first, across, across, second], -1)
     return flat.reshape(*flat.shape[:-1], 2, 2)
 
@@ -168,17 +172,20 @@ def left_out_errors(
     counts = torch.bincount(sample.labels).double()
     shares = counts[sample.labels].reciprocal() if balanced else torch.ones(len(sample))
     totals = torch.zeros(len(penalties), dtype=torch.float64)
-    means = problem.means.t() @ path.basis
+    means, ladder = problem.means.t() @ path.basis, torch.tensor(penalties, dtype=torch.float64)
     step = max(BLOCK_VALUES // max(len(means), 1), 1)
     for start in range(0, len(sample), step):
         part = sample.part(slice(start, start + step))
         nodes, own = part.features @ path.basis, path.basis[part.landmarks]
-        for place, penalty in enumerate(penalties):
-            shrink = (path.values + penalty).rsqrt()
+        # Where a few nodes are left out, for many λ at a time.
+        some = max(BLOCK_VALUES // max(nodes.numel(), len(part) * len(means), 1), 1)
+        for first in range(0, len(ladder), some):
+            each = slice(first, first + some)
+            shrink = (path.values + ladder[each, None]).rsqrt()[:, None]  # [λ, 1, m]
             halves = Halves(nodes * shrink, means * shrink, own * shrink)
             scores = left_out(problem, halves, part, masses, balanced=balanced)
-            scores[torch.arange(len(part)), part.labels] -= 1.0
-            totals[place] += (scores.square().sum(1) * shares[start : start + step]).sum()
+            scores[:, torch.arange(len(part)), part.labels] -= 1.0
+            totals[each] += (scores.square().sum(-1) * shares[start : start + step]).sum(-1)
     return [float(total) for total in totals]
 
 

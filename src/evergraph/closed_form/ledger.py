@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.node_sample import in_classes
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 
@@ -133,10 +134,7 @@ def certain(chances: Tensor, counts: Tensor, *, times: int = TIMES) -> tuple[Ten
     (tensor([0, 1, 3]), tensor([0, 0, 1]))
     """
     sure, guessed = (found.cpu() for found in chances.max(dim=1))
-    order = sure.argsort(descending=True, stable=True)
-    order = order[guessed[order].argsort(stable=True)]  # by class, the most confident first
-    met = torch.bincount(guessed, minlength=len(counts))
-    rank = torch.arange(len(order)) - (met.cumsum(0) - met)[guessed[order]]
+    order, rank = in_classes(guessed, sure.argsort(descending=True, stable=True))
     places = order[rank < times * counts.cpu()[guessed[order]]]
     return places, guessed[places]
 

@@ -102,9 +102,18 @@ def first_of_each(nodes: Tensor, labels: Tensor, count: int) -> Tensor:
 
     nodes: ids, int64 [n]; labels: int64 [n]; count: nodes of a class -> int64
     """
-    order = draw_order(nodes).argsort()
+    order, rank = in_classes(labels, draw_order(nodes).argsort())
+    return order[rank < count]
+
+
+def in_classes(labels: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+    """Return an order class by class, and how many of its class come before each of it.
+
+    labels: int64 [n]; order: positions, int64 [n] -> int64 [n] each
+
+    >>> in_classes(torch.tensor([1, 0, 1]), torch.tensor([2, 1, 0]))
+    (tensor([1, 2, 0]), tensor([0, 0, 1]))
+    """
     order = order[labels[order].argsort(stable=True)]
     counts = torch.bincount(labels)
-    starts = counts.cumsum(0) - counts
-    rank = torch.arange(len(order)) - starts[labels[order]]
-    return order[rank < count]
+    return order, torch.arange(len(order)) - (counts.cumsum(0) - counts)[labels[order]]

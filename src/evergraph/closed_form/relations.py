@@ -68,6 +68,10 @@ class RelationHops(TopologyEncoder):
         return 1 + FURTHEST
 
     @property
+    def units(self) -> int:
+        return self.parts
+
+    @property
     def arrays(self) -> int:
         """Types, hops, the current sum, and all of them concatenated."""
         return 2 * self.parts + 1
@@ -95,10 +99,6 @@ class RelationHops(TopologyEncoder):
         if graph.types is not None:
             states[0] += type_codes(graph, self.width)[:, columns].to(states[0].device)
         return torch.cat(states, dim=1)
-
-    def scaled(self, rows: Tensor, *, together: bool = False) -> Tensor:
-        parts = rows.tensor_split(self.parts, dim=1)
-        return torch.cat([unit_rows(part.contiguous(), together=together) for part in parts], dim=1)
 
 
 class RelationCodes(ClassCodes):

@@ -64,7 +64,7 @@ class ClassStatistics:
 
     G = Σ_i w_i φ_i φ_iᵀ, and for each class c: s_c = Σ_{i∈c} w_i φ_i, its mass Σ w_i and count.
     Sums do not depend on their order: statistics of two sets of nodes add up to those of both
-    (``merged``), and adding a node with a negative weight removes it (``remove``).
+    (``merged``), and a node can be removed (``add`` with a negative sign).
 
     G is kept in float32, and only its lower triangle is computed and stored: the rounding is a few
     1e-7 of it, far below the regularisation. Sums are added in float64. ``precise`` computes and
@@ -128,19 +128,12 @@ class ClassStatistics:
         self.mass_ = torch.cat([self.mass_, self.mass_.new_zeros(more)])
         self.counts_ = torch.cat([self.counts_, self.counts_.new_zeros(more)])
 
-    def add(self, features: Features, labels: Tensor, weights: Tensor) -> None:
-        """Add nodes.  labels: int64 [n]; weights: positive [n]
+    def add(self, features: Features, labels: Tensor, weights: Tensor, sign: int = 1) -> None:
+        """Add nodes, or remove them if the sign is -1, with features and weights as when added.
 
-        features: [n, m], or an iterable of blocks of their rows, held one at a time.
+        features: [n, m], or an iterable of blocks of their rows, held one at a time; labels: int64
+        [n]; weights: positive [n]
         """
-        self.count(features, labels, weights, 1)
-
-    def remove(self, features: Features, labels: Tensor, weights: Tensor) -> None:
-        """Remove nodes that were added with these features and weights."""
-        self.count(features, labels, weights, -1)
-
-    def count(self, features: Features, labels: Tensor, weights: Tensor, sign: int) -> None:
-        """Add nodes, or remove them if the sign is -1."""
         if not len(labels):
             return
         self.grow(int(labels.max()) + 1)

@@ -116,21 +116,10 @@ class TargetStatistics:
         """Do nothing: all targets exist from the beginning."""
         assert targets == self.targets
 
-    def add(self, features: Features, values: Tensor, weights: Tensor) -> None:
-        """Add nodes.  values: NaN if unknown, [n, targets]; weights: positive [n]
-
-        features: [n, m], or an iterable of blocks of their rows, held one at a time.
-        """
-        self.count(features, values, weights, 1)
-
-    def remove(self, features: Features, values: Tensor, weights: Tensor) -> None:
-        """Remove nodes that were added with these features, values and weights."""
-        self.count(features, values, weights, -1)
-
     def exchange(self, before: Tensor, after: Tensor, values: Tensor, weights: Tensor) -> None:
         """Replace the features of nodes.  [n, m] each; [n, targets]; [n]"""
-        self.count(before, values, weights, -1)
-        self.count(after, values, weights, 1)
+        self.add(before, values, weights, -1)
+        self.add(after, values, weights)
 
     def clear(self) -> None:
         """Remove all nodes."""
@@ -145,8 +134,12 @@ class TargetStatistics:
             statistics.erase(places)
             self.cross_[pattern][places] = 0.0
 
-    def count(self, features: Features, values: Tensor, weights: Tensor, sign: int) -> None:
-        """Add nodes, or remove them if the sign is -1."""
+    def add(self, features: Features, values: Tensor, weights: Tensor, sign: int = 1) -> None:
+        """Add nodes, or remove them if the sign is -1, with everything as when they were added.
+
+        features: [n, m], or an iterable of blocks of their rows, held one at a time; values: NaN if
+        unknown, [n, targets]; weights: positive [n]
+        """
         if not len(values):
             return
         patterns, owner = (~values.isnan()).unique(dim=0, return_inverse=True)
@@ -177,7 +170,7 @@ class TargetStatistics:
         """Add nodes of one pattern to its sums."""
         statistics, cross = self._of(pattern)
         same = torch.zeros(len(rows), dtype=torch.int64, device=self.device)
-        statistics.count(rows, same, weights, sign)
+        statistics.add(rows, same, weights, sign)
         filled = values.double().nan_to_num(0.0)
         weighted = filled * (sign * weights.double())[:, None]
         kept = rows.to(statistics.gram_.dtype).double()  # same values as in the Gram matrix

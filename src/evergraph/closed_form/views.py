@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -107,6 +107,27 @@ def hops_of(views: Sequence[View]) -> tuple[int, ...]:
     return tuple(sorted({hop for view in views for hop in view.hops}))
 
 
+def live_views(
+    hops: Sequence[int], on_landmarks: bool, *, related: bool = False
+) -> tuple[View, ...]:
+    """Return the views of a live learner by default: the nearest hop, the furthest, and all coded.
+
+    On landmarks all have a node's degree and feature length beside them. Random features, which
+    represent a wide hop poorly, have all hops without codes instead of the nearest.
+
+    related: whether views of all hops include features along relations
+
+    >>> [str(view) for view in live_views((0, 1, 2), True)]
+    ['0', '2', '0|1|2|s+y']
+    >>> [str(view) for view in live_views((0, 2), False)]
+    ['2', '0|2', '0|2+y']
+    """
+    near, far = View((min(hops),)), View((max(hops),))
+    whole = View(tuple(hops), related=related, shaped=on_landmarks)
+    alone = (near, far) if on_landmarks else (far, whole)
+    return tuple(dict.fromkeys((*alone, replace(whole, codes=True))))
+
+
 # The dense attributes of ``ViewRows`` with one row per node.
 STORED = ("hops", "codes", "relations", "shape", "far")
 
@@ -208,7 +229,3 @@ class ViewRows:
         others = {CODES: self.codes, RELATIONS: self.relations, SHAPE: self.shape}
         others[WORDS] = self.words
         return found | {part: rows for part, rows in others.items() if rows is not None}
-
-    def split(self, rows: int) -> Iterator[ViewRows]:
-        """Yield blocks of this many rows."""
-        return (self[start : start + rows] for start in range(0, len(self), rows))

@@ -20,15 +20,14 @@ from evergraph.core.display import Shown, listed
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import require
 from evergraph.core.notices import say, say_ignored
-from evergraph.core.targets import OneClass
 from evergraph.datasets.files.table_folder import graph_of_tables
-from evergraph.graphs import UNLABELLED, Graph
+from evergraph.graphs import Graph
 from evergraph.graphs.csr import csr_tensor
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of
 from evergraph.tables.columns import ids
 from evergraph.tables.frames import arrow_table, is_a, is_pyg, is_sparse, is_table
-from evergraph.tables.labels import say_alike
+from evergraph.tables.labels import numbered_labels, say_alike
 from evergraph.tables.names import (
     ENDS,
     OF_EDGES,
@@ -90,32 +89,6 @@ class NamedGraph(Shown):
         return found
 
 
-def numbered_labels(labels: Sequence[Any]) -> tuple[Tensor, tuple[str, ...] | None]:
-    """Return labels as class numbers, with the sorted class names if labels are texts.
-
-    None and NaN are missing labels, as is -1 among numbers.
-
-    labels: [nodes] -> int64 [nodes]
-
-    >>> numbered_labels(["b", None, "a"])
-    (tensor([ 1, -1,  0]), ('a', 'b'))
-    >>> numbered_labels([2, None, -1.0])
-    (tensor([ 2, -1, -1]), None)
-    """
-    plain = (each.item() if isinstance(each, np.generic | Tensor) else each for each in labels)
-    known: list[Any] = list(map(OneClass().read, plain))
-    given = [label for label in known if label is not None]
-    if given and all(isinstance(label, str) for label in given):
-        names = tuple(sorted(set(given)))
-        place = {name: number for number, name in enumerate(names)}
-        return torch.tensor([place.get(label, UNLABELLED) for label in known]), names
-    for label in given:
-        if not isinstance(label, int):
-            raise DataError(f"label {label!r} must be a whole number, unless all labels are text")
-    numbers = [UNLABELLED if label is None else label for label in known]
-    return torch.tensor(numbers, dtype=torch.int64), None
-
-
 def as_graph(source: Any, /, *, undirected: bool = False, **options: Any) -> Graph:
     """Return the graph that an object is or holds; see ``named_graph`` for supported objects.
 
@@ -160,8 +133,9 @@ def named_graph(source: Any, /, *, undirected: bool = False, **options: Any) -> 
         if recognised(source):
             for name in options:
                 if name not in taken:
-                    offer = f"only {' and '.join(taken)}" if taken else "nothing"
-                    raise ConfigurationError(f"{kind} accepts {offer} as options, not {name!r}")
+                    offer = " and ".join(taken)
+                    said = f"{kind} accepts only {offer} as options, not {name!r}"
+                    raise ConfigurationError(said)
             if "edges" in taken and "edges" not in options:
                 said = f"{kind} of nodes needs edges: pass the pair (nodes, edges)"
                 raise ConfigurationError(said)
@@ -223,28 +197,16 @@ def from_networkx(
     Edges of a ``networkx.Graph`` are undirected, those of a ``DiGraph`` directed. The attributes
     ``time`` of nodes and ``weight`` of edges are read if present; the default weight is 1.
 
-    Args:
-        source: the graph.
-        features: the attribute with a node's features as a list, or the names of attributes with
-            one number each; by default ``x``, or no features if it is missing.
-        labels: the attribute with the class, or classes by node; by default ``label``, else ``y``,
-            else the only one with few texts. Nodes may lack it.
-        weight: the attribute of edges with their weight.
-        undirected: whether to add the reverse of directed edges.
-        repeated: for parallel edges of a multigraph, as in ``load``.
-
-    >>> import networkx as nx
-    >>> source = nx.Graph()
-    >>> source.add_node("a", x=[1.0, 0.0], label="art")
-    >>> source.add_node("b", x=[0.0, 1.0])
-    >>> source.add_edge("a", "b", weight=2.0)
-    >>> named = from_networkx(source)
-    >>> named.graph, named.ids, named.classes, named.graph.weights.tolist()
-    (Graph(nodes=2, edges=2, features=2, classes=1), ['a', 'b'], ('art',), [2.0, 2.0])
+    features: the attribute with a node's features as a list, or the names of attributes with one
+    number each; by default ``x``, or no features if it is missing; labels: the attribute with the
+    class, or classes by node; by default ``label``, else ``y``, else the only one with few texts.
+    Nodes may lack it.
     """
     nodes: Attributes = dict(source.nodes(data=True))
     if isinstance(labels, Mapping):
-        check_met("labels", labels, nodes)
+        if strange := [node for node in labels if node not in nodes]:
+            said = f"labels names {strange[0]!r}, which is not a node of the graph"
+            raise DataError(said)
         nodes = {
             node: {**held, LABELS[0]: labels.get(node, held.get(LABELS[0]))}
             for node, held in nodes.items()
@@ -253,14 +215,15 @@ def from_networkx(
     there = {name for held in nodes.values() for name in held}
     if labels is not None and labels not in there:
         raise DataError(f"labels must name an attribute of nodes, but no node has {labels!r}")
+    used = [features or VECTOR] if isinstance(features, str | None) else [*features]
     label = labels or next((name for name in LABELS if name in there), None)
-    label = label or _likely_label(nodes, {VECTOR, TIME, *_names(features)})
+    label = label or _likely_label(nodes, {VECTOR, TIME, *used})
     numbers, classes = numbered_labels([held.get(label) for held in nodes.values()])
     times = [held.get(TIME) for held in nodes.values()]
     ends, weights = _edges(source, list(nodes), weight)
     graph = Graph.from_edges(
         ends,
-        features=_features(nodes, features),
+        features=_features(nodes, used if features or VECTOR in there else []),
         labels=numbers,
         time=torch.tensor(times) if times and None not in times else None,
         undirected=undirected or not source.is_directed(),
@@ -268,23 +231,12 @@ def from_networkx(
         repeated=repeated,
         where=WHERE,
     )
-    used = _names(features)
     unread = sorted(map(str, there - {*used, label, TIME}))
     why = f"only {', '.join(used)}, {label} and {TIME} of nodes are used"
     say_ignored(WHERE, "attribute", unread, why)
     others = {name for *_, held in source.edges(data=True) for name in held} - {weight}
     say_ignored(WHERE, "attribute", sorted(map(str, others)), f"only {weight} of edges is used")
     return NamedGraph(graph, list(nodes), classes)
-
-
-def check_met(name: str, by_node: Mapping[Hashable, Any], nodes: Collection[Hashable]) -> None:
-    """Raise unless all keys of what is given by node are nodes; name: of the parameter."""
-    if strange := [node for node in by_node if node not in nodes]:
-        raise DataError(f"{name} names {strange[0]!r}, which is not a node of the graph")
-
-
-def _names(features: str | Sequence[str] | None) -> list[str]:
-    return [features or VECTOR] if isinstance(features, str | None) else [*features]
 
 
 def _likely_label(nodes: Attributes, used: Collection[str]) -> str:
@@ -301,11 +253,10 @@ def _likely_label(nodes: Attributes, used: Collection[str]) -> str:
     return likely[0]
 
 
-def _features(nodes: Attributes, features: str | Sequence[str] | None) -> Tensor:
-    """Return the features of all nodes.  -> float32 [nodes, dims]"""
-    if features is None and not any(VECTOR in held for held in nodes.values()):
+def _features(nodes: Attributes, names: Sequence[str]) -> Tensor:
+    """Return the features of all nodes: some attributes of theirs.  -> float32 [nodes, dims]"""
+    if not names:
         return torch.zeros(len(nodes), 0)
-    names = [features or VECTOR] if isinstance(features, str | None) else features
     for node, held in nodes.items():
         for name in names:
             if held.get(name) is None:
@@ -346,19 +297,9 @@ def from_tables(
     repeated: str = "last",
     **names: Unpack[ColumnNames],
 ) -> NamedGraph:
-    """Return the graph of two tables with the ids of its nodes.
+    """Return the graph of two tables with the ids of its nodes, by the rules of a folder of tables.
 
-    nodes: ``id``, optionally ``label``, ``time``, ``labels``, ``target`` and ``type``; every other
-    column is a feature of any kind. edges: ``source``, ``target``, optionally ``weight`` and
-    ``relation``. The rules are those of a folder of tables; a named pandas index is a column.
-    columns: how to read features that should not be guessed; unknown_edges: ``skip`` leaves out
-    edges to unknown ids; repeated: as in ``load``; names: of columns, as ``id="customer_id"``.
-
-    >>> import pandas as pd
-    >>> nodes = pd.DataFrame({"id": ["a", "b"], "label": ["art", None], "size": [1.5, 2.0]})
-    >>> named = from_tables(nodes, pd.DataFrame({"source": ["b"], "target": ["a"]}))
-    >>> named.graph, named.ids, named.classes
-    (Graph(nodes=2, edges=1, features=1, classes=1), ['a', 'b'], ['art'])
+    A named pandas index is a column.
     """
     require("pyarrow", extra="tables", why="a graph from tables")
     paths = named(NODES, of_nodes(names)), named(EDGES, of_edges(names))
@@ -392,12 +333,9 @@ def from_scipy(
 ) -> NamedGraph:
     """Return the graph of an adjacency matrix; zero entries are not edges.
 
-    Args:
-        adjacency: sparse [nodes, nodes]; if all entries are 1, edges have no weights.
-        features: one row per node, as an array, a tensor or a sparse matrix; none by default.
-        labels: one per node, numbers or texts; None, NaN or -1 is a missing label.
-        undirected: whether to add the reverse of every edge.
-        repeated: for entries that a COO matrix has several times, as in ``load``.
+    adjacency: sparse [nodes, nodes]; if all entries are 1, edges have no weights; features: one row
+    per node, as an array, a tensor or a sparse matrix; none by default; labels: one per node,
+    numbers or texts; None, NaN or -1 is a missing label.
 
     >>> import scipy.sparse
     >>> path = scipy.sparse.csr_array(np.array([[0, 2, 0], [0, 0, 1], [0, 0, 0]]))

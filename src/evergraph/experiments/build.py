@@ -30,7 +30,7 @@ from evergraph.experiments.config import (
     TrainingConfig,
     flat,
 )
-from evergraph.experiments.protocols import POOLED, read_protocol
+from evergraph.experiments.presets import POOLED, read_protocol
 from evergraph.graphs import Graph
 from evergraph.graphs.masks import MASKS
 from evergraph.memory import samplers

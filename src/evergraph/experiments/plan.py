@@ -189,7 +189,7 @@ def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
         time=None if graph.time is None else graph.time[nodes],
         undirected=graph.undirected,
         weights=None if graph.weights is None else graph.weights[entries],
-        targets=None if graph.targets is None else graph.targets.take(nodes),
+        targets=None if graph.targets is None else graph.targets.each(lambda rows: rows[nodes]),
     )
     types = None if graph.types is None else graph.types.each(lambda numbers: numbers[nodes])
     related = graph.relations

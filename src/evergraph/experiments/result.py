@@ -29,7 +29,7 @@ from evergraph.evaluation import (
 from evergraph.evaluation.accuracy_matrix import matrix_of, spread
 from evergraph.evaluation.evaluator import AccuracyRows, Measures
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.protocols import read_protocol
+from evergraph.experiments.presets import read_protocol
 from evergraph.graphs import Graph, homophily
 from evergraph.streams import GraphStream
 from evergraph.streams.splits import BY_MASKS

@@ -11,7 +11,7 @@ from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError, UnknownNameError
 from evergraph.experiments.build import unused
 from evergraph.experiments.config import RunConfig, Section, merged
-from evergraph.experiments.protocols import layered
+from evergraph.experiments.presets import layered
 from evergraph.experiments.seeds import SEEDING, with_seeds
 from evergraph.graphs import Graph
 

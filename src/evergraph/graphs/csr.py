@@ -15,6 +15,7 @@ from torch import Tensor
 
 from evergraph.core.mapped import is_mapped, page_out, put, shortened
 from evergraph.core.resources import Resources
+from evergraph.graphs.validation import check_features, check_real
 
 MOST_INT32 = 2**31 - 1  # entries; beyond, row pointers have 64 bits
 ROWS_AT_A_TIME = 1 << 16  # rows written to a file at a time
@@ -174,6 +175,16 @@ def as_csr(matrix: Tensor) -> Tensor:
     return csr_tensor(csr.crow_indices(), csr.col_indices(), csr.values().float(), tuple(csr.shape))
 
 
+def as_features(matrix: Tensor, nodes: int) -> Tensor:
+    """Return features as float32, dense or CSR; raise unless every node has a row of finite ones."""
+    check_real(matrix)
+    if matrix.layout not in (torch.strided, torch.sparse_csr):
+        matrix = as_csr(matrix)
+    matrix = matrix.float() if matrix.dtype != torch.float32 else matrix
+    check_features(matrix, nodes)
+    return matrix
+
+
 def csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Assemble a ``torch.sparse_csr`` matrix from valid parts, without checks.
 
@@ -288,6 +299,12 @@ class RowSweep:
     def plain(self) -> tuple[Tensor, Tensor]:
         """The two arrays as ordinary tensors, since pages are released explicitly here."""
         return self.indptr.as_subclass(Tensor), self.indices.as_subclass(Tensor)
+
+    def on_cpu(self) -> RowSweep:
+        """Return the rows in main memory (itself if they are there, or in files)."""
+        if self.indices.device.type == "cpu":
+            return self
+        return RowSweep(self.indptr.cpu(), self.indices.cpu())
 
     def blocks(self, rows: Tensor, step: Step) -> Iterator[tuple[slice, Tensor]]:
         """Yield the result of a step for each block of rows, ascending [m], and its slice."""

@@ -17,24 +17,22 @@ from evergraph.core.resources import Resources
 from evergraph.graphs.csr import (
     RowSweep,
     adjacency_of,
-    as_csr,
+    as_features,
     build_csr,
     induced_adjacency,
     repeat,
     take_rows,
 )
 from evergraph.graphs.masks import Masks
-from evergraph.graphs.pyg import is_hetero, read_data, read_hetero, write_data, write_hetero
+from evergraph.graphs.pyg import read_pyg, write_data, write_hetero
 from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.repeats import combined, say_repeated
-from evergraph.graphs.targets import Targets
+from evergraph.graphs.targets import Targets, labels_beside
 from evergraph.graphs.validation import (
     UNLABELLED,
     check_count,
     check_edges,
-    check_features,
     check_labels,
-    check_real,
     check_whole,
     checked_weights,
 )
@@ -59,23 +57,18 @@ class Graph(Shown):
         undirected: whether every edge is known to go both ways.
         folder: the graph folder from which it was opened, if any.
         bare: the same graph without labels, if this one was made from it by ``showing`` some.
-        weights: optional float32 [edges], the weight of each adjacency entry, above 0; without
-            weights every entry has weight 1.
+        weights: optional float32 [edges], of each adjacency entry, above 0; all 1 by default.
         relations: optional, all edges again, each with its relation.
         types: optional, the type of each node.
-        targets: several labels or numbers per node instead of one class; ``labels`` are then all
-            ``UNLABELLED``.
+        targets: several labels or numbers per node, which then have no class.
         masks: optional, published training, validation and test nodes, see ``Masks``.
         class_names: names of the labels, by number, if they were strings; else empty.
-        columns: the ``Scheme`` by which the columns of its table were read, used by ``load`` and a
-            learner to read later tables in the same way; None if features came as an array.
+        columns: the ``Scheme`` by which its table, and later ones, are read; None for arrays.
 
     >>> graph = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
     ...                          labels=torch.tensor([0, 0, 1]), undirected=True)
     >>> graph
     Graph(nodes=3, edges=4, features=3, classes=2)
-    >>> graph.neighbours(1)
-    tensor([0, 2], dtype=torch.int32)
     """
 
     indptr: Tensor
@@ -185,6 +178,10 @@ class Graph(Shown):
         """Return the row (target) of every adjacency entry.  int64 [edges]"""
         return repeat(torch.arange(self.num_nodes, device=self.device), self.degrees)
 
+    def edge_index(self) -> Tensor:
+        """Return source and target of every adjacency entry, as PyG has them.  int64 [2, edges]"""
+        return torch.stack([self.indices.long(), self.edge_rows()])
+
     def subgraph(
         self,
         nodes: Tensor,
@@ -209,9 +206,12 @@ class Graph(Shown):
             groups=groups,
             resources=resources,
         )
-        related = self.relations
-        if related is not None:
-            related = related.subgraph(nodes.to(related.device)).within(indptr, indices)
+        taken: dict[str, Any] = {}
+        for name in ("types", "targets", "masks"):
+            if (part := getattr(self, name)) is not None:
+                taken[name] = part.each(lambda rows: rows[nodes.to(rows.device)])
+        if (related := self.relations) is not None:
+            taken["relations"] = related.subgraph(nodes.to(related.device)).within(indptr, indices)
         return Graph(
             indptr,
             indices,
@@ -220,12 +220,9 @@ class Graph(Shown):
             None if self.time is None else self.time[nodes],
             self.undirected and keep is None,
             weights=weights,
-            relations=related,
-            types=None if self.types is None else self.types.each(lambda numbers: numbers[nodes]),
-            targets=None if self.targets is None else self.targets.take(nodes),
-            masks=None if self.masks is None else self.masks.each(lambda mask: mask[nodes]),
             columns=self.columns,
             class_names=self.class_names,
+            **taken,
         )
 
     def with_labels(self, labels: Tensor) -> Graph:
@@ -240,8 +237,7 @@ class Graph(Shown):
     def structure(self) -> Graph:
         """The graph without the labels shown by ``showing``, else itself.
 
-        Results that do not depend on labels are cached for it, and so shared by graphs that differ
-        in labels alone.
+        What does not depend on labels is cached for it, for all graphs that differ in labels alone.
         """
         return self if self.bare is None else self.bare
 
@@ -255,10 +251,7 @@ class Graph(Shown):
         return replace(self, labels=hidden, bare=None, targets=None, masks=None)
 
     def showing(self, labels: Tensor) -> Graph:
-        """Return this graph with some labels shown; its ``structure`` is this graph.
-
-        labels: int64 [nodes], ``UNLABELLED`` if hidden
-        """
+        """Return this graph with some labels shown, -1 if hidden.  int64 [nodes]"""
         return replace(self, labels=labels.to(self.labels.device), bare=self)
 
     def to(self, device: torch.device | str) -> Graph:
@@ -282,22 +275,15 @@ class Graph(Shown):
         return replace(self, **changed, folder=None, bare=None)
 
     def to_undirected(self) -> Graph:
-        """Return the graph in which every edge goes both ways (itself if it is known to be so).
-
-        A new direction has the weight of the existing one.
-        """
+        """Return the graph with every edge both ways, of one weight (itself if known to be so)."""
         if self.undirected:
             return self
-        rows, columns = self.edge_rows(), self.indices.long()
+        ends, nodes = self.edge_index(), self.num_nodes
+        doubled = None if self.weights is None else self.weights.repeat(2)
         # New directions first: an edge that exists both ways keeps the weight of each direction.
-        indptr, indices, weights = build_csr(
-            torch.cat([columns, rows]),
-            torch.cat([rows, columns]),
-            None if self.weights is None else torch.cat([self.weights, self.weights]),
-            self.num_nodes,
-        )
-        both = replace(self, indptr=indptr, indices=indices, weights=weights, bare=None)
-        return replace(both, undirected=True, folder=None)
+        found = build_csr(ends.flatten(), ends.flip(0).flatten(), doubled, nodes)
+        made: dict[str, Any] = dict(zip(("indptr", "indices", "weights"), found, strict=True))
+        return replace(self, **made, undirected=True, folder=None, bare=None)
 
     def with_relations(self, relations: Relations | None) -> Graph:
         """Return the same graph with other relations, or none."""
@@ -310,8 +296,7 @@ class Graph(Shown):
     def with_directions(self) -> Graph:
         """Return the graph with the direction of its edges kept as a relation, ``edge``.
 
-        The relation is kept when the graph is made undirected. Nothing is added if every edge goes
-        both ways or if the graph already has relations, which include directions.
+        Nothing is added if every edge goes both ways, or to relations, which have directions.
 
         >>> chain = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
         ...                          labels=torch.tensor([0, 0]))
@@ -339,13 +324,13 @@ class Graph(Shown):
     ) -> Graph:
         """Build a graph from (source, target) pairs; duplicates and self-loops are dropped.
 
+        The last weight of a duplicate edge counts, and an edge of weight 0 is dropped; if
+        undirected, (u, v) and (v, u) are the same edge.
+
         edge_index: integer [2, edges]; features: [nodes, dims]; labels: integer [nodes]; time:
         integer [nodes]; weights: non-negative numbers [edges], 1 by default; targets: instead of
-        labels, see ``Targets``; masks: published splits; repeated: what becomes of rows with the
-        same source and target, see ``evergraph.graphs.repeats``, said with ``where`` they are from;
-        silently ``last`` if None.
-        The normalisation adds self-loops if required. The last weight of a duplicate edge counts,
-        and an edge of weight 0 is dropped; if undirected, (u, v) and (v, u) are the same edge.
+        labels, see ``Targets``; masks: published splits; repeated: what becomes of duplicates, see
+        ``evergraph.graphs.repeats``, said with ``where`` they are from; silently ``last`` if None.
 
         >>> graph = Graph.from_edges(torch.tensor([[0, 1, 1], [1, 0, 2]]), features=torch.eye(3),
         ...                          labels=torch.tensor([0, 0, 1]), undirected=True,
@@ -353,21 +338,13 @@ class Graph(Shown):
         >>> graph.indices.tolist(), graph.weights.tolist()  # of nodes 0, 1 and 2
         ([1, 0, 2, 1], [0.5, 0.5, 2.0, 2.0])
         """
-        if labels is None and targets is not None:
-            labels = torch.full((len(targets),), UNLABELLED, device=targets.values.device)
-        if labels is None or (targets is not None and bool((labels != UNLABELLED).any())):
-            found = "neither" if targets is None else "both"
-            raise DataError(f"a graph has either labels or targets, not {found}")
+        labels = labels_beside(targets, labels)
         nodes = labels.numel()
         check_labels(labels)
         check_edges(edge_index, nodes)
-        check_real(features)
         if time is not None:
             check_whole("time", time)
-        if features.layout not in (torch.strided, torch.sparse_csr):
-            features = as_csr(features)
-        features = features.float() if features.dtype != torch.float32 else features
-        check_features(features, nodes)
+        features = as_features(features, nodes)
         if weights is not None:
             weights = checked_weights("weight", weights, edge_index.shape[1])
         if repeated is not None:
@@ -389,39 +366,25 @@ class Graph(Shown):
         undirected: bool = False,
         repeated: str | None = None,
     ) -> Graph:
-        """Build a graph from ``torch_geometric.data.Data`` (``x``, ``edge_index``, ``y``).
+        """Build a graph from ``torch_geometric.data.Data`` or ``HeteroData``.
 
-        ``y`` of shape [nodes, targets], or of floating-point numbers, becomes ``targets``.
-        ``time``, or OGB's ``node_year``, is read if present, and so are edge weights:
-        ``edge_weight``, else an ``edge_attr`` of one column, and ``train_mask``, ``val_mask`` and
-        ``test_mask``. Other attributes are not used, and a warning is logged.
+        Of ``Data``, ``x``, ``edge_index`` and ``y`` are read; ``y`` of shape [nodes, targets], or
+        of floating-point numbers, becomes ``targets``. So are, if present, ``time`` or OGB's
+        ``node_year``, ``edge_weight`` or else an ``edge_attr`` of one column, and ``train_mask``,
+        ``val_mask`` and ``test_mask``. Other attributes are not used, and a warning is logged.
 
         A ``HeteroData`` becomes a graph with relations and types (see ``read_hetero``); ``target``
         is the node type to classify, by default the one with a ``y``. repeated: as in
         ``from_edges``; edges of different relations are different edges.
-
-        >>> from torch_geometric.data import HeteroData
-        >>> data = HeteroData()
-        >>> data["paper"].x, data["paper"].y = torch.eye(2), torch.tensor([0, 1])
-        >>> data["author"].num_nodes = 1
-        >>> data["author", "writes", "paper"].edge_index = torch.tensor([[0, 0], [0, 1]])
-        >>> graph = Graph.from_data(data, undirected=True)
-        >>> graph, graph.types.names, graph.labels.tolist()
-        (Graph(nodes=3, edges=4, features=2, classes=2), ('paper', 'author'), [0, 1, -1])
         """
-        if not is_hetero(data):
-            how: dict[str, Any] = {"undirected": undirected, "repeated": repeated, "where": "Data"}
-            return cls.from_edges(**read_data(data), **how)
-        arrays, relations, types = read_hetero(data, target=target, repeated=repeated)
-        graph = cls.from_edges(**arrays, undirected=undirected)
-        return replace(graph, relations=relations, types=types)
+        arrays, more = read_pyg(data, target=target, repeated=repeated)
+        return replace(cls.from_edges(**arrays, undirected=undirected), **more)
 
     def to_data(self) -> Data:
         """Return the graph as ``torch_geometric.data.Data``."""
-        ends = torch.stack([self.indices.long(), self.edge_rows()])
         y = self.labels if self.targets is None else self.targets.values
         more: dict[str, Any] = {"time": self.time, "weights": self.weights, "masks": self.masks}
-        return write_data(self.features, ends, y, **more)
+        return write_data(self.features, self.edge_index(), y, **more)
 
     def to_hetero(self) -> HeteroData:
         """Return the graph as ``HeteroData``; without relations there is one, ``edge``."""
@@ -430,6 +393,7 @@ class Graph(Shown):
 
     def _as_relation(self, weights: Tensor | None) -> Relations:
         """Return all edges as one relation, ``edge``."""
-        ends = torch.stack([self.indices.long(), self.edge_rows()])
-        number = torch.zeros(self.num_edges, dtype=torch.int64, device=self.device)
-        return Relations.of(ends, number, ("edge",), nodes=self.num_nodes, weights=weights)
+        ends, nodes = self.edge_index(), self.num_nodes
+        return Relations.of(
+            ends, torch.zeros_like(ends[0]), ("edge",), nodes=nodes, weights=weights
+        )

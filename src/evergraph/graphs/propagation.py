@@ -18,6 +18,7 @@ from evergraph.graphs.csr import RowSweep, as_scipy, csr_tensor, densify, pointe
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.kernels.products import (
     Product,
+    into,
     numba_product,
     streamed_product,
     torch_product,
@@ -199,11 +200,8 @@ def propagate(
         # Into our own buffer: ``matrix @ features`` fills and then copies a second one, which
         # costs as much as the product.
         out = room(matrix.shape[0], like=features)
-    if add is None:
-        # With beta = 0 MKL never reads the buffer; torch's own product does, and 0 · NaN is NaN.
-        old = out if torch.backends.mkl.is_available() else out.zero_()
-        return torch.addmm(old, matrix, features, beta=0, alpha=scale, out=out)
-    return torch.addmm(add, matrix, features, beta=add_scale, alpha=scale, out=out)
+    into(matrix, features, out, add, scale, add_scale)
+    return out
 
 
 def sparse_product(left: Tensor, right: Tensor) -> Tensor:

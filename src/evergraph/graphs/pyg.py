@@ -32,6 +32,16 @@ def is_hetero(data: object) -> bool:
     return any(kind.__name__ == "HeteroData" for kind in type(data).__mro__)
 
 
+def read_pyg(
+    data: Data | HeteroData, *, target: str | None, repeated: str | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return an object of PyG as arguments of ``Graph.from_edges``, with relations and types."""
+    if not is_hetero(data):
+        return read_data(data) | {"repeated": repeated, "where": "Data"}, {}
+    arrays, relations, types = read_hetero(data, target=target, repeated=repeated)
+    return arrays, {"relations": relations, "types": types}
+
+
 def read_data(data: Data) -> dict[str, Any]:
     """Return a ``Data`` object as keyword arguments of ``Graph.from_edges``."""
     for name in ("edge_index", "x", "y"):

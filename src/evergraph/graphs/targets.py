@@ -14,6 +14,7 @@ from evergraph.core.display import Shown
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import is_mapped
 from evergraph.core.targets import Target, target_kinds, target_of
+from evergraph.graphs.validation import UNLABELLED
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,14 +72,6 @@ class Targets(Shown):
         """Whether each value is known.  bool [nodes, targets]"""
         return ~self.values.isnan()
 
-    def take(self, nodes: Tensor) -> Targets:
-        """Return those of some nodes, in the given order."""
-        return Targets(self.values[nodes.to(self.values.device)], self.kind, self.names)
-
-    def to(self, device: torch.device | str) -> Targets:
-        """Return them on a device."""
-        return self.each(lambda values: values.to(device))
-
     def each(self, change: Callable[[Tensor], Tensor]) -> Targets:
         """Return them with their values changed, or itself if unchanged."""
         values = change(self.values)
@@ -122,6 +115,16 @@ class Targets(Shown):
         if len(found) < len(parts) or len(alike) > 1:
             raise DataError("graphs can be joined if all have the same targets, or none has any")
         return cls(torch.cat([part.values for part in found]), found[0].kind, found[0].names)
+
+
+def labels_beside(targets: Targets | None, labels: Tensor | None) -> Tensor:
+    """Return labels, all unknown beside targets; raise unless one of the two is given."""
+    if labels is None and targets is not None:
+        return torch.full((len(targets),), UNLABELLED, device=targets.values.device)
+    if labels is None or (targets is not None and bool((labels != UNLABELLED).any())):
+        found = "neither" if targets is None else "both"
+        raise DataError(f"a graph has either labels or targets, not {found}")
+    return labels
 
 
 def read_targets(values: Tensor) -> Targets:

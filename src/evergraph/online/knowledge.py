@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from evergraph.closed_form.own_words import NO_WORDS, WordColumns
-from evergraph.closed_form.views import CODE_HOPS
+from evergraph.closed_form.views import WORDS
 from evergraph.core.mapped import in_memory
 from evergraph.core.targets import Tallies
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.growing_array import GrowingArray, StoredPart
-from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph, no_nodes
+from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
-from evergraph.online.graph.live_relations import PLAIN, LiveRelations
+from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.graph.live_shape import LiveShape
+from evergraph.online.graph.live_vectors import LiveVectors
 from evergraph.online.graph.live_words import LiveWords
-from evergraph.online.graph.neighbour_lists import distinct
 from evergraph.online.heads import FusedHead
 from evergraph.online.heads.chosen_nodes import HeldBack
 from evergraph.online.heads.scorer import row_blocks, scores_of
@@ -61,15 +60,13 @@ class Touched(NamedTuple):
         return Touched(*(part[which] for part in self))
 
 
-class Knowledge:
+class Knowledge(LiveVectors):
     """A growing graph whose embeddings, class codes and head are updated with it.
 
-    Nodes are positions here. A node's vector is its embedding, then relations if there are any,
-    shape, words and class codes for heads that use them. Within a delta a node may move more than
-    once, be labelled and forgotten; what is touched is collected, and the head is updated once, by
-    ``settle``, with the node's vector when it was last counted and its current one. Nodes that have
-    hardly moved are skipped (see ``Counted``), unless something is forgotten: then all around it
-    are updated. Scores are solved at once or a little later (see ``Solving``).
+    Within a delta a node may move more than once, be labelled and forgotten; the head is updated
+    once, by ``settle``, with the node's vector when it was last counted and its current one. Nodes
+    that have hardly moved are skipped (see ``Counted``), unless something is forgotten: then all
+    around it are updated. Scores are solved at once or a little later (see ``Solving``).
 
     related: whether vectors have relations of edges and types of nodes; words: of features;
     tolerance, patience: see ``Counted`` and ``Solving``.
@@ -87,48 +84,32 @@ class Knowledge:
         tolerance: float = 0.0,
         patience: int = 1,
     ) -> None:
-        self.graph, self.embeddings, self.head = graph, embeddings, head
-        self.relations = LiveRelations(num_features=graph.num_features) if related else None
-        self.codes = None
-        if head.code_width:
-            self.codes = LiveCodes(width=head.code_width, seed=seed, relations=self.relations)
-        self.shape = LiveShape(measured=head.measured) if head.shaped else None
+        self.head = head
         self.word_columns = words if head.word_width else NO_WORDS  # other heads ignore them
-        self.words = LiveWords(head.word_width) if head.word_width else None
-        parts = (embeddings, self.relations, self.shape, self.words, self.codes)
-        self._vectors = [part for part in parts if part is not None]  # those of a node's vector
-        self.dims = sum(part.dims for part in self._vectors)
+        others = LiveRelations(num_features=graph.num_features) if related else None
+        coded = head.code_width
+        super().__init__(
+            graph,
+            embeddings,
+            relations=others,
+            shape=LiveShape(measured=head.measured) if head.shaped else None,
+            words=LiveWords(head.word_width) if head.word_width else None,
+            codes=LiveCodes(width=coded, seed=seed, relations=others) if coded else None,
+        )
         self.classes = target_table(head.target)
         self.labels = NodeLabels()
-        self.held = HeldBack(least=head.least_left_out)
-        parted = head.parts(self.dims)
-        self.counted = Counted(parted, tolerance=tolerance, exact=head.exact_parts)
+        self.held = HeldBack()
+        parts = head.engine.map.sizes
+        exact = [number for number, part in enumerate(parts) if part == WORDS]  # too few to drift
+        self.counted = Counted([*parts.values()], tolerance=tolerance, exact=exact)
         self.solving = Solving(patience=patience)
         self.wear = Wear()
         self._present = self._classes_there()
-        self._begin_change()
-
-    @property
-    def num_features(self) -> int:
-        """Width of the features that nodes are given with, words among them."""
-        return self.graph.num_features + (0 if self.words is None else self.words.dims)
-
-    def _parted(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Return features for hops, and words.  -> [n, d], [n, words]"""
-        if not len(features):  # of any width
-            features = features.new_zeros(0, self.num_features)
-        return features[:, : self.graph.num_features], features[:, self.graph.num_features :]
-
-    def features_of(self, nodes: Tensor) -> Tensor:
-        """Return features as nodes were given with them.  int64 [n] -> float32 [n, num_features]"""
-        rows = self.graph.features[nodes]
-        return rows if self.words is None else torch.cat([rows, self.words.of(nodes)], dim=1)
 
     def _begin_change(self) -> None:
-        self._touched: list[Tensor] = []
+        super()._begin_change()
         self._relabelled: list[tuple[Tensor, Tensor]] = []  # nodes, and their classes before
-        self._recomputed = 0
-        self._cut = self._urgent = self._updated = False
+        self._urgent = False
         # Whether no trace of anything may be left in what others are counted as, and whether
         # landmarks are chosen anew.
         self._exactly = self._anew = False
@@ -149,18 +130,6 @@ class Knowledge:
         doubles = self.labels.kept["numbers"].moves(nodes)
         return nodes * sum(widths) + (self.graph.num_nodes * max(widths) if doubles else 0)
 
-    def of(self, nodes: Tensor) -> Tensor:
-        """Return the vectors of some nodes.  int64 [n] -> float32 [n, dims]"""
-        parts = [part.of(nodes) for part in self._vectors]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-
-    def _stored(self) -> list[StoredPart]:
-        """Return the parts of all vectors as they lie in memory; none if that is of no use."""
-        parts = [part.stored() for part in self._vectors]
-        if not self.graph.compiled or None in parts:
-            return []
-        return [one for part in parts for one in part or ()]
-
     def parts(self) -> LiveParts:
         """Return what explanations and suggestions read, while nothing changes it."""
         return LiveParts(
@@ -179,78 +148,6 @@ class Knowledge:
         """Make room for new nodes, right before ``change`` adds them; ids: the user's."""
         self.labels.extend(len(ids))
         self.held.extend(ids)
-
-    def change(
-        self,
-        features: Tensor,
-        edges: Tensor,
-        *,
-        weights: Tensor | None = None,
-        cut: Tensor | None = None,
-        renewed: tuple[Tensor, Tensor] | None = None,
-        relations: Sequence[str] = (),
-        types: Sequence[str | None] = (),
-    ) -> None:
-        """Add nodes and edges, then remove edges, then replace features of nodes.
-
-        features: of new nodes, words included, [new, num_features]; edges: positions, int64
-        [2, edges]; weights: of the edges, float32 [edges]; cut: edges to remove, int64 [2, removed];
-        renewed: nodes and their new features, int64 [n], [n, num_features]; relations, types: one
-        per edge, or new node, or empty
-        """
-        rows, words = self._parted(features)
-        change = self.graph.add(rows, edges, weights)
-        if self.words is not None:
-            self.words.add(words)
-        if cut is not None:
-            change = change.then(self.graph.disconnect(cut))
-        # An edge of weight 0 is removed. Rows that have lost a neighbour are summed anew, since the
-        # rounding of a correction would still tell of it once it is forgotten.
-        self._cut |= cut is not None or (weights is not None and bool((weights == 0).any()))
-        if renewed is not None:
-            self._updated = True
-            nodes, (values, words) = renewed[0], self._parted(renewed[1])
-            renewed = nodes, values
-            change = change.then(self.graph.renew(nodes, values))
-            if self.words is not None:
-                self._touched.append(self.words.renew(nodes, words))
-        if self._cut:
-            change = replace(change, entries=None)
-        if self.relations is not None:
-            self.relations.extend(rows, types)
-            named = relations or [PLAIN] * edges.shape[1]
-            self.relations.connect(edges, named, weights)
-            if cut is not None:
-                self.relations.disconnect(cut, both_ways=self.graph.undirected)
-            if renewed is not None:
-                self.relations.renew(*renewed)
-        self._follow(change)
-
-    def _follow(self, change: GraphChange, relabelled: Tensor | None = None) -> None:
-        """Update vectors to a change of the graph and of labels."""
-        self._touched += [change.removed, self.embeddings.update(self.graph, change)]
-        self._recomputed += len(self._touched[-1])
-        if self.relations is not None:
-            self._touched.append(self.relations.update())
-        if self.shape is not None:
-            self._touched.append(self.shape.update(self.graph, change))
-        if self.words is not None:
-            self.words.follow(change)
-        self._recode(change, no_nodes() if relabelled is None else relabelled)
-        if self.relations is not None:
-            self.relations.clear()
-
-    def _recode(self, change: GraphChange, relabelled: Tensor) -> None:
-        if self.codes is not None:
-            classes = self.labels.of(relabelled)
-            self._touched.append(self.codes.update(self.graph, change, relabelled, classes))
-
-    def reached_by(self, nodes: Tensor) -> Tensor:
-        """Return all nodes whose vectors these may influence, including themselves."""
-        hops = max(self.embeddings.topology.hops, CODE_HOPS)
-        for _ in range(hops + 1):  # degrees of the outermost matter
-            nodes = self.graph.gatherers(nodes)
-        return nodes
 
     def number(self, labels: Sequence[Any]) -> Tensor:
         """Return the numbers of targets; a new one gets the next number.  -> int64 [labels]"""
@@ -275,8 +172,8 @@ class Knowledge:
             return None
         scorer, vectors, parts = self.head.scorer(), self.of(nodes), []
         for rows in row_blocks(len(nodes), len(self.names)):
-            asked = nodes[rows].numpy(), vectors[rows].numpy()
-            given = torch.from_numpy(target.decide(scores_of(scorer, target, met, *asked)))
+            scores = scores_of(scorer, target, met, vectors[rows].numpy())
+            given = torch.from_numpy(target.decide(scores))
             right = answers[rows] if target.is_class else self.head.values(answers[rows])
             parts.append(target.tally(given, right))
         return Tallies.joined(parts)
@@ -293,9 +190,13 @@ class Knowledge:
     @property
     def met(self) -> Tensor:
         """Which classes have nodes.  bool [classes]"""
-        met = torch.zeros(len(self.classes), dtype=torch.bool)
-        met[: len(self.labels.counts_)] = self.labels.counts_ > 0
-        return met
+        return self._counts > 0
+
+    @property
+    def _counts(self) -> Tensor:
+        """How many nodes each class has.  int64 [classes]"""
+        known = self.labels.counts_
+        return torch.nn.functional.pad(known, (0, len(self.classes) - len(known)))
 
     def learn(self, nodes: Tensor, labels: Tensor) -> None:
         """Label nodes; a node with another label is first forgotten with that one."""
@@ -303,13 +204,12 @@ class Knowledge:
         nodes, labels = nodes[other], labels[other]
         if len(nodes):
             self._relabel(nodes, labels)
-            self._recode(GraphChange(), nodes.unique())
+            self._recode(GraphChange(), *self._relabelled_now(nodes))
 
     def _relabel(self, nodes: Tensor, labels: Tensor) -> None:
         before = self.labels.of(nodes)
         self._urgent |= bool((before != UNLABELLED).any())  # a label was corrected or removed
         self.labels.put(nodes, labels)
-        self._urgent |= self.held.change(nodes, before, labels)
         self._touched.append(nodes)
         self._relabelled.append((nodes, before))
 
@@ -321,30 +221,32 @@ class Knowledge:
         self.held.wipe(nodes)
         if self.relations is not None:
             self.relations.forget(nodes)
-        self._follow(self.graph.remove(nodes), nodes.unique())
+        self._follow(self.graph.remove(nodes), *self._relabelled_now(nodes))
+
+    def _relabelled_now(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """Return nodes, each once, and their classes.  int64 [n] each"""
+        once = nodes.unique()
+        return once, self.labels.of(once)
 
     def refit(self) -> None:
         """Compute and count everything as it is now, on landmarks that ``settle`` chooses anew."""
-        everything = self.graph.alive.nonzero().flatten()
-        self._follow(GraphChange(touched=everything, entries=None))
-        self._touched.append(everything)
+        self._touch_all()
         self._exactly = self._anew = True
 
     def settle(self, *, every: bool = False) -> Settled:
         """Update the head to all changes since the last call.  every: return all changed vectors"""
-        touched = self._all_touched()
+        touched = self._with_labels()
         landmarks = self._landmarks_wanted(touched)
         moved = touched if every else self._perhaps_moved(touched)
         vectors = self.of(moved.nodes)
         counted = self._count(moved, vectors, landmarks)
         return self._solved(moved.nodes, vectors, counted)
 
-    def _all_touched(self) -> Touched:
+    def _with_labels(self) -> Touched:
         """Return what changed since ``settle``; exactly: also whose counted vectors hold traces."""
         if self._exactly:
             self._touched.append(self.counted.unmarked())
-        touched = torch.cat([no_nodes(), *self._touched]).numpy()
-        nodes = torch.from_numpy(distinct(touched))
+        nodes = self._all_touched()
         new = self.labels.of(nodes)
         old = new.clone()
         for changed, before in reversed(self._relabelled):
@@ -386,14 +288,14 @@ class Knowledge:
         far = self.counted.moved(nodes, vectors, among=moved.stay, exactly=self._exactly)
         there = far.places
         if not landmarks:
-            self.head.forget(nodes[gone], self.counted.of(nodes[gone]), old[gone])
-            self.head.move(nodes[there], far.before, far.after, old[there])
-            self.head.learn(nodes[come], vectors[come], new[come])
+            self.head.forget(self.counted.of(nodes[gone]), old[gone])
+            self.head.move(far.before, far.after, old[there])
+            self.head.learn(vectors[come], new[come])
         self.counted.drop(nodes[gone])
         self.counted.put(nodes[there], far.after)
         self.counted.put(nodes[come], vectors[come])
         if landmarks:
-            chosen = self.held.landmarks(landmarks)
+            chosen = self.held.first(self.labels.every, landmarks)
             self.head.stand_on(chosen, self.counted.of(chosen), counts=self.labels.counts_)
             self._urgent = True
             return self._count_all()
@@ -407,9 +309,9 @@ class Knowledge:
     def _count_all(self) -> int:
         """Let the head recompute its sums from all learned nodes; return their number."""
         every = (self.labels.every != UNLABELLED).nonzero().flatten()
-        self.head.restart()
+        self.head.engine.clear()
         for nodes in every.split(ROWS):
-            self.head.learn(nodes, self.counted.of(nodes), self.labels.of(nodes))
+            self.head.learn(self.counted.of(nodes), self.labels.of(nodes))
         self.wear.renew(self.head.sizes())
         return len(every)
 
@@ -419,7 +321,9 @@ class Knowledge:
         urgent = self._urgent or self._exactly or not there.equal(self._present)
         self._present = there
         if self.solving.due(counted, known=known, urgent=urgent):
-            held = self.held.first(self.head.most_weighed, balanced=self.head.balanced)
+            head, labels = self.head, self.labels.every
+            least, balanced = head.least_left_out, head.balanced
+            held = self.held.first(labels, head.most_weighed, least=least, balanced=balanced)
             self.head.weigh(held, self.counted.of(held), self.labels.of(held))
             self.head.settle()
         done = Settled(nodes, vectors, self._recomputed, counted, self.solving.behind)
@@ -427,10 +331,13 @@ class Knowledge:
         return done
 
     def _classes_there(self) -> Tensor:
-        """Return which classes have nodes; for other targets a mask as long as the names."""
+        """Return what every class has: no nodes, too few for one to be left out, or enough.
+
+        For other targets whether there are any nodes, as often as there are names.
+        """
         if self.head.target.is_class:
-            return self.met
-        return (self.labels.counts_.sum() > 0).expand(max(len(self.names), 1))
+            return self._counts.clamp_max(self.head.least_left_out)
+        return (self._counts.sum() > 0).expand(max(len(self.names), 1))
 
     def arrays(self) -> Iterator[GrowingArray]:
         """Yield all arrays that are as long as the graph."""
@@ -456,16 +363,7 @@ class Knowledge:
             if part is self.head:  # which keeps the tensors it is given
                 kept = {name: in_memory(value) for name, value in kept.items()}
             part.restore(kept)
-        self.embeddings.attach(self.graph)
         self.head.meet(list(self.classes))
-        every, learned = torch.arange(self.graph.num_nodes), self.labels.every
-        labelled = every[learned != UNLABELLED]
-        unknown = torch.full_like(labelled, UNLABELLED)
-        self.held.change(labelled, unknown, learned[labelled])
-        if self.codes is not None:
-            self.codes.name(list(self.classes))
-            for rows in every.split(ROWS):
-                self.codes.show(rows, learned[rows])
-            self.codes.attach(self.graph)
+        self._attach(list(self.classes), self.labels.every)
         self._present = self._classes_there()
-        self.head.scores(torch.tensor([0]), torch.zeros(1, self.dims))  # raises unless it fits
+        self.head.scores(torch.zeros(1, self.dims))  # raises unless it fits

@@ -26,8 +26,8 @@ from evergraph.evaluation.statistics import (
     unpaired_difference,
     wilcoxon,
 )
-from evergraph.experiments.protocols import POOLED
-from evergraph.reports.runs import TESTINGS, Finished, Group, names_of, way_of
+from evergraph.experiments.presets import POOLED
+from evergraph.reports.runs import TESTINGS, Finished, Group, names_of, p_text, way_of
 from evergraph.reports.trials import Pairing, Trials, check_comparable, pair, trials_of
 
 if TYPE_CHECKING:
@@ -39,15 +39,6 @@ REMEDIES = {
     "split",
 }
 Verdict = Literal["better", "worse", "cannot tell", "one seed", "identical repeats"]
-
-
-def p_text(p_value: float) -> str:
-    """Return a p-value as text.
-
-    >>> p_text(0.0004), p_text(0.0213), p_text(1.0)
-    ('p < 0.001', 'p = 0.021', 'p = 1.000')
-    """
-    return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
 
 
 def points(difference: float, *, signed: bool = False) -> str:

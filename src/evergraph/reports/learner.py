@@ -18,10 +18,10 @@ from evergraph.online.plotting import (
     draw_confusion,
     pictures_of,
 )
-from evergraph.reports.figures.picture import Frame, Picture, drawn
+from evergraph.reports.figures import Frame, Picture, drawn
 from evergraph.reports.page.page import PageSection, figures_html, page
 from evergraph.reports.runs import size, slugs_of
-from evergraph.reports.tables.record import Cell, Table, TableColumn, html_table, numbers
+from evergraph.reports.tables import Cell, Table, TableColumn, html_table, numbers
 
 MEANINGS = {
     "accuracy": "share of nodes whose class is predicted correctly",

@@ -14,13 +14,25 @@ from pathlib import Path
 from evergraph.core.errors import UnknownNameError
 from evergraph.core.extras import require
 from evergraph.core.written_aside import results_written, written_aside
-from evergraph.reports.figures.frontier import BYTES, SECONDS, frontier
-from evergraph.reports.figures.learning import accuracy_matrix, learning_curves
-from evergraph.reports.figures.picture import Picture, looks_of
+from evergraph.reports.figures import (
+    Picture,
+    accuracy_matrix,
+    critical_difference,
+    learning_curves,
+    looks_of,
+)
 from evergraph.reports.page.page import counted, page, sections_of
-from evergraph.reports.runs import Finished, Group, family_of, grouped, names_of
-from evergraph.reports.tables import accuracy as of_runs
-from evergraph.reports.tables.record import Table, csv_text, latex, markdown
+from evergraph.reports.run_tables import (
+    beyond_table,
+    differences_table,
+    headline_table,
+    memory_table,
+    ranks_table,
+    summary_table,
+    time_table,
+)
+from evergraph.reports.runs import Finished, Group, grouped, names_of
+from evergraph.reports.tables import Table, csv_text, latex, markdown
 
 PAGE, FOLDER = "report.html", "report"
 FORMATS = {"csv": csv_text, "md": markdown, "tex": latex}
@@ -64,33 +76,25 @@ def write_report(runs: Sequence[Finished], folder: Path, *, against: str | None 
 
 def tables_of(groups: Sequence[Group], against: str | None = None) -> dict[str, Table]:
     """Return every table with content by name; against: see ``write_report``."""
-    made = [of_runs.headline_table(groups), of_runs.summary_table(groups)]
+    made = [headline_table(groups), summary_table(groups)]
     if any(len(group.entries) > 1 for group in groups):  # else there is nothing to compare
-        from evergraph.reports.tables.differences import differences_table, ranks_table
-
         made += [differences_table(groups, against), ranks_table(groups)]
-    made += [of_runs.beyond_table(groups), of_runs.memory_table(groups), of_runs.time_table(groups)]
+    made += [beyond_table(groups), memory_table(groups), time_table(groups)]
     return {table.name: table for table in made if table is not None}
 
 
 def gallery(groups: Sequence[Group]) -> dict[str, list[Picture]]:
     """Draw all figures, by section of the page; a method has the same look in all of them.
 
-    The frontier is drawn for groups of several runs, ranks for each setting with several datasets
-    and each way of testing.
+    Ranks are drawn for each setting with several datasets and each way of testing.
     """
-    names = names_of(groups)
-    kin = sorted({family_of(name) for name in names})
-    looks = looks_of([*kin, *(name for name in names if name not in kin)])
+    looks = looks_of(names_of(groups))
     drawn: dict[str, list[Picture]] = defaultdict(list)
     for group in groups:
         drawn["curves"].append(learning_curves(group, looks))
-        if len(group.entries) > 1:
-            drawn["frontier"] += [frontier(group, looks, price) for price in (BYTES, SECONDS)]
         drawn["matrices"] += [accuracy_matrix(group, entry) for entry in group.entries]
     if any(len(group.entries) > 1 for group in groups):  # else there is nothing to compare
         from evergraph.reports.comparing import standings
-        from evergraph.reports.figures.critical_difference import critical_difference
 
         drawn["ranks"] = list(map(critical_difference, standings(groups)))
     return drawn

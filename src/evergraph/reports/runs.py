@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ from evergraph.evaluation.accuracy_matrix import main_key
 RESULT, PROGRESS, SEARCH = "result.json", "progress.json", "search"
 TESTINGS = ("local", "global")
 ALL = "all data"  # kept by a run that receives every earlier task again
-Points = Iterable[tuple[float, float]]
-"""(cost, value) pairs, one per run."""
 NEEDED = (
     "metric",
     "protocol",
@@ -161,32 +158,6 @@ def _read(path: Path) -> dict[str, Any]:
     missing = [key for key in NEEDED if not isinstance(content, dict) or key not in content]
     if missing:
         raise ResultsError(f"{wrong}it has no {missing[0]!r}")
-    try:  # touch everything that reports rely on
-        key = main_key(content)
-        for way, metric in product(TESTINGS, ("average_accuracy", "average_forgetting")):
-            found = content[metric][way][key]
-            float(found["mean"]), float(found["std"] or 0)
-        for way in TESTINGS:
-            curve = content["average_accuracy_curve"][way][key]
-            sum(curve)
-            # All seeds must be tested alike, each time on all tasks of the time before.
-            every = [[len(row) for row in seed[way][key]] for seed in content["accuracy_matrix"]]
-            if not every:
-                raise ValueError("accuracy_matrix must have an entry for each seed")
-            for widths in every:
-                if len(widths) != len(curve) or not widths[0] or widths != sorted(every[0]):
-                    raise ValueError(
-                        f"accuracy_matrix must have a row for each of {len(curve)} tests, none "
-                        "shorter than the one before, and of equal length for every seed"
-                    )
-        for phase in ("embed", "train", "evaluate", "total"):
-            float(content["seconds"][phase])
-        float(content["memory"]["bytes"])
-        for part, key in (("dataset", "name"), ("method", "name"), ("stream", "setting")):
-            str(content["config"][part][key])
-        dict(content["versions"])
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise ResultsError(f"{wrong}{type(error).__name__}: {error}") from None
     return content
 
 
@@ -306,6 +277,15 @@ def percent(spread: Mapping[str, Any] | None, *, scale: float = 100.0) -> str:
     return mean if spread["std"] is None else f"{mean} ± {scale * spread['std']:.1f}"
 
 
+def p_text(p_value: float) -> str:
+    """Return a p-value as text.
+
+    >>> p_text(0.0004), p_text(0.0213), p_text(1.0)
+    ('p < 0.001', 'p = 0.021', 'p = 1.000')
+    """
+    return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
+
+
 def seeds_of(run: Finished) -> int:
     """Return the number of repeats of a run."""
     return len(run.result["accuracy_matrix"])
@@ -341,29 +321,3 @@ def count_of(count: int) -> str:
     ('-', '950', '61.0M')
     """
     return size(count).replace(" ", "").replace("B", "")
-
-
-def envelope(points: Points) -> list[tuple[float, float]]:
-    """Return the points that beat all cheaper ones, in order of cost."""
-    rising: list[tuple[float, float]] = []
-    for cost, value in sorted(points, key=lambda point: (point[0], -point[1])):
-        if not rising or value > rising[-1][1]:
-            rising.append((cost, value))
-    return rising
-
-
-def family_of(name: str) -> str:
-    """Return a run's name up to the first ``@``, which its family shares.
-
-    >>> family_of("tem@budget=50"), family_of("er-gnn")
-    ('tem', 'er-gnn')
-    """
-    return name.partition("@")[0].strip()
-
-
-def families(group: Group) -> dict[str, Sequence[Entry]]:
-    """Return the runs of a group by family, in the group's order."""
-    found: dict[str, list[Entry]] = {}
-    for entry in group.entries:
-        found.setdefault(family_of(entry.name), []).append(entry)
-    return dict(found)

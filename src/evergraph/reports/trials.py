@@ -11,7 +11,7 @@ from typing import Any, Literal
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.experiments.config import StreamConfig, flat
-from evergraph.experiments.protocols import POOLED
+from evergraph.experiments.presets import POOLED
 from evergraph.reports.runs import TESTINGS, Finished
 from evergraph.streams.splits import BY_MASKS, SHARES, shares_of
 

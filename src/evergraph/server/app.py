@@ -15,7 +15,7 @@ from evergraph.core.extras import own_version
 from evergraph.online.graph.neighbour_lists import is_compiled
 from evergraph.server.auth import Guard
 from evergraph.server.changes import change_routes, upkeep_routes
-from evergraph.server.limits import Limits
+from evergraph.server.http import Limits
 from evergraph.server.observability import Metrics, Observed, ServiceCollector
 from evergraph.server.routes import page_routes, reading_routes
 from evergraph.server.service import Service

@@ -24,7 +24,7 @@ from evergraph.online.checking import LONGEST_ID
 from evergraph.online.codecs.tables import EDGE_OPS, NODE_OPS, operations, says_operations
 from evergraph.online.delta import Column, Delta, EdgeColumns, listed
 from evergraph.server.http import RefusedError
-from evergraph.tables.arrow import pa, pc
+from evergraph.tables.arrow import MARK, pa, pc
 from evergraph.tables.columns import (
     RELATION,
     TYPE,
@@ -44,7 +44,6 @@ from evergraph.tables.names import ENDS, missing_column, of_edges, of_nodes, ren
 MAX_DECODED = 1 << 27  # bytes of all columns of a body: four times the largest body
 MIN_VALUE_BYTES = 4  # of a value once decoded: narrower numbers are widened to 32 bits
 MAX_TABLES = 6
-MARK = b"evergraph"  # schema metadata of tables that the sender has encoded already
 
 
 @dataclass(frozen=True, eq=False)

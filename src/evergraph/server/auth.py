@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import logging
 import os
 import ssl
@@ -23,7 +22,7 @@ from evergraph.server.http import CALLER, RefusedError
 from evergraph.server.observability import address_of, audit
 
 if TYPE_CHECKING:
-    from evergraph.server.limits import Limits
+    from evergraph.server.http import Limits
 
 Scope = Literal["read", "follow", "write"]
 # Rights of each scope. ``follow`` may copy the whole folder, which is more than reading.
@@ -33,7 +32,6 @@ RIGHTS: dict[Scope, tuple[Scope, ...]] = {
     "write": ("read", "follow", "write"),
 }
 MIN_TOKEN_LENGTH = 16  # characters; a shorter secret can be guessed
-MAX_SECRET_BYTES = 1_000_000  # of a file of secrets
 MAX_CALLERS = 10_000  # remembered at once
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 BEARER = HTTPBearer(auto_error=False, description="A token from the service's token file.")
@@ -47,28 +45,20 @@ def read_private(path: Path, called: str) -> bytes:
     and Kubernetes hand out secrets.  called: what the file is, for error messages
     """
     try:
-        # Without O_NONBLOCK, opening a pipe would wait for a writer.
-        opened = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with os.fdopen(opened, "rb") as file:
-            found = os.fstat(file.fileno())
-            text = file.read(MAX_SECRET_BYTES + 1) if stat.S_ISREG(found.st_mode) else b""
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # reading a pipe would wait for a writer
+            raise ConfigurationError(f"{path}: the {called} must be a plain file")
+        text = path.read_bytes()
     except OSError as error:
         raise ConfigurationError(f"{path}: the {called} cannot be read ({error})") from error
-    if not stat.S_ISREG(found.st_mode):
-        raise ConfigurationError(f"{path}: the {called} must be a plain file")
-    if len(text) > MAX_SECRET_BYTES:
-        raise ConfigurationError(
-            f"{path}: the {called} must have at most {MAX_SECRET_BYTES} bytes, not {found.st_size}"
-        )
     mode = stat.S_IMODE(found.st_mode)
-    if os.name == "posix":
-        handed_out = found.st_uid == 0 and os.geteuid() != 0
-        if mode & (0o037 if handed_out else 0o077):
-            who = "everyone" if mode & stat.S_IRWXO else "its group"
-            raise ConfigurationError(
-                f"{path}: the {called} must be readable by its owner only, and mode {mode:04o} "
-                f"opens it to {who}: chmod 600 {path}"
-            )
+    handed_out = found.st_uid == 0 and os.geteuid() != 0
+    if mode & (0o037 if handed_out else 0o077):
+        who = "everyone" if mode & stat.S_IRWXO else "its group"
+        raise ConfigurationError(
+            f"{path}: the {called} must be readable by its owner only, and mode {mode:04o} "
+            f"opens it to {who}: chmod 600 {path}"
+        )
     return text
 
 
@@ -190,7 +180,7 @@ class Guard:
         Valid tokens are never counted here, so an attacker cannot lock anybody out.
         """
         _log_refusal(address, "unknown token" if given else "no token")
-        wait = self._guesses.take(group_of(address))
+        wait = self._guesses.take(address)
         if wait:
             raise RefusedError(429, "too many invalid tokens from this address", retry_after=wait)
         if given:
@@ -211,25 +201,6 @@ class Guard:
 def _log_refusal(address: str, reason: str) -> None:
     """Log a refused token, never the token itself; ``WarningLimit`` bounds how many lines."""
     audit("token refused", level=logging.WARNING, address=address, reason=reason)
-
-
-def group_of(address: str) -> str:
-    """Return the group of addresses that share one limit: for IPv6 a /64 network.
-
-    IPv4 addresses that arrive mapped into IPv6 are unwrapped.
-
-    >>> group_of("::ffff:192.0.2.1"), group_of("2001:db8::1") == group_of("2001:db8::2%eth0")
-    ('192.0.2.1', True)
-    """
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:  # a name that a proxy gave
-        return address
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.ip_network((int(found), 64), strict=False))
 
 
 class Tls:

@@ -1,4 +1,4 @@
-"""Request bodies, parsed as a delta or a question; see ``held_bodies`` for how they are read.
+"""Request bodies, parsed as a delta or a question; see ``http.Bodies`` for how they are read.
 
 pydantic parses JSON, pyarrow parses tables (``arrow``). Here only the shape is checked; whether a
 delta fits the learner is checked by the learner alone.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import numpy as np
 import orjson
@@ -26,7 +26,6 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
-from starlette.requests import Request
 
 from evergraph.online.checking import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
 from evergraph.online.delta import Delta, in_columns
@@ -41,31 +40,7 @@ IN_BLOCKS_FROM = 1 << 16  # bytes of a body whose lists are validated in blocks
 ITEMS_PER_BLOCK = 200  # of a list: half a millisecond
 
 
-def media_type(request: Request, *allowed: str) -> str:
-    """Return the content type of a request, or reject it.
-
-    A page of another site can send plain text to a service on this machine, but not JSON.
-    """
-    declared = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    if declared not in allowed:
-        raise RefusedError(415, f"content-type must be {' or '.join(allowed)}, not {declared!r}")
-    return declared
-
-
 Item = TypeVar("Item")
-Steps: TypeAlias = Generator[None, None, Item]
-"""Work in steps, between which others may have their turn."""
-
-
-def at_once(steps: Steps[Item]) -> Item:
-    """Do all steps, and return the result."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            return cast("Item", ended.value)
-
-
 Text = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_ID)]
 Whole = Annotated[StrictInt, Field(ge=-LARGEST - 1, le=LARGEST)]
 Id = Text | Whole
@@ -227,15 +202,15 @@ def _matrix(name: str, rows: list[list[float]]) -> Tensor:
     return torch.from_numpy(matrix.reshape(len(rows), max(widths, default=0)))
 
 
-def parse(model: type[Model], body: bytes) -> Model:
-    """Parse JSON as ``model``, or raise the first mistake as one sentence."""
-    return at_once(parse_in_steps(model, body))
+def parse(
+    model: type[Model], body: bytes, between_blocks: Callable[[], object] = lambda: None
+) -> Model:
+    """Parse JSON as ``model``, or raise the first mistake as one sentence.
 
-
-def parse_in_steps(model: type[Model], body: bytes) -> Steps[Model]:
-    """Parse as ``parse`` does, a block of a long list at a time."""
+    between_blocks: called between two blocks of a long list.
+    """
     try:
-        found = yield from _validated(model, body)
+        found = _validated(model, body, between_blocks)
     except ValidationError as error:
         raise RefusedError(422, _sentence_of(error)) from None
     for name in found.model_extra or ():
@@ -245,11 +220,11 @@ def parse_in_steps(model: type[Model], body: bytes) -> Steps[Model]:
     return found
 
 
-def _validated(model: type[Model], body: bytes) -> Steps[Model]:
+def _validated(model: type[Model], body: bytes, between_blocks: Callable[[], object]) -> Model:
     """Return JSON as a model; long lists are validated a block at a time.
 
     pydantic holds the interpreter lock while it validates a list, 0.1 s for 1 MB of edges. Between
-    two blocks other threads can run, and other bodies be parsed.
+    two blocks other threads can run.
     """
     try:
         raw = orjson.loads(body) if len(body) > IN_BLOCKS_FROM else None
@@ -269,7 +244,7 @@ def _validated(model: type[Model], body: bytes) -> Steps[Model]:
     for name, values in long.items():
         items = _items(model, name)
         for start in range(ITEMS_PER_BLOCK, len(values), ITEMS_PER_BLOCK):
-            yield
+            between_blocks()
             try:
                 block = items.validate_python(values[start : start + ITEMS_PER_BLOCK])
             except ValidationError as error:
@@ -332,9 +307,9 @@ DELTAS: Mapping[str, type[UpsertBody | LabelsBody | ForgetBody | RefitBody]] = {
 }
 
 
-def read_question(body: bytes, *, most: int) -> Steps[PredictionsBody]:
+def read_question(body: bytes, *, most: int) -> PredictionsBody:
     """Parse a request for predictions; reject one that is malformed or names too many nodes."""
-    question = yield from parse_in_steps(PredictionsBody, body)
+    question = parse(PredictionsBody, body)
     check_named("request", len(question.ids), most)
     if not question.asks and "ids" not in question.model_fields_set:
         raise RefusedError(422, "ids: a field is required: ids of nodes, or rows that are new")

@@ -31,7 +31,6 @@ from evergraph.server.bodies import (
     Payload,
     RefitBody,
     UpsertBody,
-    media_type,
     parse,
 )
 from evergraph.server.deltas import ColumnsOfBody
@@ -43,10 +42,10 @@ from evergraph.server.http import (
     RefusedError,
     answer,
     check_parameters,
+    media_type,
 )
 from evergraph.server.observability import address_of, audit, audit_change
 from evergraph.server.service import ids_of
-from evergraph.server.workers import giving_way
 from evergraph.tables.choices import Columns
 from evergraph.tables.names import OF_EDGES, OF_NODES
 
@@ -121,15 +120,15 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         guard.admit(request, "write")
         began, kind = time.monotonic(), media_type(request, JSON, *kinds)
         async with service.bodies.of(request, kind) as body:
-            read = service.reader.read(
+            read = partial(
+                service.reader.read,
                 body,
                 model=model,
                 kind=kind,
                 repeated=repeated,
                 own_columns=_columns_of_body(request),
             )
-            read = giving_way(read, service.writer)
-            delta, scheme = await service.pools["bodies"].run(read, size=len(body))
+            delta, scheme = await service.pools["bodies"].run(read)
             delta, upsert = _keyed(request, delta), model == "upsert"
             if upsert and delta.key is not None:
                 raise RefusedError(422, "an upsert takes no key: repeating it changes nothing")

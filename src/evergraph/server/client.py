@@ -15,8 +15,11 @@ from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from evergraph.core.errors import ConfigurationError, DataError, DroppedError, ResourceError
+from evergraph.core.extras import require
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from evergraph.online.codecs.table_deltas import TableDeltas
     from evergraph.online.delta import Delta, Label, NodeId
     from evergraph.online.folder.backup import BackedUp
@@ -58,8 +61,6 @@ class Client:
         return self._send("/v1/deltas", delta, delta.key)
 
     def _send(self, path: str, delta: Delta, key: str | None) -> dict[str, Any]:
-        from evergraph.server.arrow_writer import arrow_from_delta
-
         done = self._ask(path, arrow_from_delta(delta, self._scheme), ARROW, key)
         if len(delta.nodes):
             self._scheme = None
@@ -236,6 +237,72 @@ class Client:
                     raise ResourceError(f"{self.url}: no service answers ({cause})") from error
             time.sleep(wait)
         raise AssertionError("the last try returns or raises")
+
+
+def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
+    """Return a delta as bytes that ``arrow.delta_from_arrow`` reads.
+
+    scheme: by which its columns were encoded; the service keeps that of the first delta.
+
+    >>> import torch
+    >>> from evergraph.server.arrow import delta_from_arrow
+    >>> sent = arrow_from_delta(Delta(nodes=("a",), features=torch.ones(1, 2), labels=(None,)))
+    >>> delta_from_arrow(sent).features
+    tensor([[1., 1.]])
+    """
+    require("pyarrow", extra="tables", why="sending a delta to a service")
+    import numpy as np
+
+    from evergraph.online.delta import edge_columns
+    from evergraph.tables.arrow import MARK, pa
+    from evergraph.tables.columns import RELATION, TYPE
+    from evergraph.tables.names import ENDS
+
+    def ends(edges: Sequence[tuple[NodeId, NodeId]]) -> dict[str, Any]:
+        columns = edge_columns(edges)
+        if columns is None:
+            raise DataError("edges must be pairs of ids to be sent")
+        return dict(zip(ENDS, columns.sides, strict=True))
+
+    def wide(features: Tensor, nodes: Sequence[NodeId]) -> Any:
+        if len(nodes) and (len(features) != len(nodes) or not features.numel()):
+            # Sent without features, these would be nodes to label or to forget.
+            raise DataError(
+                f"features have shape {tuple(features.shape)}: expected [{len(nodes)}, dims]"
+            )
+        rows = np.ascontiguousarray(features.numpy(), dtype=np.float32)
+        return pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), max(rows.shape[1], 1))
+
+    updating, cutting = (
+        [word] * len(part)
+        for word, part in (("update", delta.updated), ("remove", delta.removed_edges))
+    )
+    tables: list[dict[str, Any]] = [
+        {
+            "id": list(delta.nodes),
+            "label": list(delta.labels),
+            "features": wide(delta.features, delta.nodes),
+            TYPE: delta.types,
+        },
+        ends(delta.edges) | {"weight": np.array(delta.weights, float), RELATION: delta.relations},
+        ends(delta.removed_edges) | {"op": cutting},
+        {
+            "id": list(delta.updated),
+            "features": wide(delta.updated_features, delta.updated),
+            "op": updating,
+        },
+        {"id": [node for node, _ in delta.late], "label": [label for _, label in delta.late]},
+        {"id": list(delta.forgotten)},
+    ]
+    metadata = {"columns": scheme.to_json()} if scheme is not None and len(delta.nodes) else {}
+    mark = {MARK: json.dumps(metadata).encode()}
+    sink = pa.BufferOutputStream()
+    for columns in tables:
+        if given := {name: values for name, values in columns.items() if len(values)}:
+            table = pa.table(given).replace_schema_metadata(mark)
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+    return bytes(sink.getvalue())
 
 
 def is_url(text: str) -> bool:

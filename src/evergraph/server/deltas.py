@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from evergraph.online.folder.markers import check_chosen
 from evergraph.online.upsert import without_repeats
 from evergraph.online.words import features_with_words, word_columns
 from evergraph.server.arrow import by_position, read_arrow
-from evergraph.server.bodies import DELTAS, Steps, check_named, parse_in_steps
+from evergraph.server.bodies import DELTAS, check_named, parse
 from evergraph.server.http import ARROW, RefusedError
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
@@ -47,11 +47,17 @@ class ColumnsOfBody:
 
 
 class DeltaReader:
-    """Reads the deltas that are sent to a learner, each of which may name ``most`` nodes."""
+    """Reads the deltas that are sent to a learner, each of which may name ``most`` nodes.
 
-    def __init__(self, folder: LearnerFolder, *, most: int) -> None:
+    give_way: called now and then while JSON is parsed.
+    """
+
+    def __init__(
+        self, folder: LearnerFolder, *, most: int, give_way: Callable[[], object] = lambda: None
+    ) -> None:
         self._folder = folder
         self._most = most
+        self._give_way = give_way
         self._said: set[str] = set()  # notices that were given, once each
 
     def read(
@@ -62,13 +68,13 @@ class DeltaReader:
         kind: str,
         repeated: str = "last",
         own_columns: ColumnsOfBody | None = None,
-    ) -> Steps[Read]:
+    ) -> Read:
         """Return the delta in a body, and the scheme by which its columns were read, if any.
 
         model: a key of ``DELTAS``; kind: media type; repeated: for edges that it lists several
         times; own_columns: about its columns.
         """
-        delta, scheme = yield from self._read(
+        delta, scheme = self._read(
             body, model=model, kind=kind, own_columns=own_columns or ColumnsOfBody()
         )
         rows, both_ways = len(delta.edges), self._folder.learner.undirected
@@ -78,15 +84,13 @@ class DeltaReader:
             say_repeated("a delta", again, rows, repeated)
         return delta, scheme
 
-    def _read(
-        self, body: bytes, *, model: str, kind: str, own_columns: ColumnsOfBody
-    ) -> Steps[Read]:
+    def _read(self, body: bytes, *, model: str, kind: str, own_columns: ColumnsOfBody) -> Read:
         rows: Sequence[Mapping[str, Any]] = ()
         arrow = read_arrow(body, names=own_columns.names) if kind == ARROW else None
         if arrow is not None:
             delta = arrow.delta
         else:
-            parsed = yield from parse_in_steps(DELTAS[model], body)
+            parsed = parse(DELTAS[model], body, self._give_way)
             delta, rows = parsed.delta(), getattr(parsed, "rows", ())
         if is_empty(delta) and not rows:
             raise RefusedError(

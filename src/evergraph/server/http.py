@@ -1,14 +1,18 @@
-"""HTTP answers: errors in one sentence, security headers, query parameters."""
+"""HTTP: limits, bodies read within them, errors in one sentence, headers, query parameters."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import re
 import secrets
 import traceback
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -24,12 +28,16 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from evergraph.core import errors
+from evergraph.core.checks import check_integer, check_number
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
+UNCOUNTED = 1 << 12  # bytes of a body that is not counted: as many as connections at most
+ROOM_SECONDS, ROOM_PAUSE = 1.0, 0.25  # for which a body waits unread for room; between two looks
+PARSED = {JSON: 40, ARROW: 1}  # times its own size that a body takes once it is parsed, at most
 QUOTED = 40  # characters of a name that an error quotes
 # The page loads its own files and calls its own service, nothing else.
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -43,6 +51,40 @@ HEADERS = [
 REQUEST_ID: ContextVar[str] = ContextVar("evergraph_request_id", default="")
 # Who asks, by token or address, set once the request is admitted: callers get equal shares.
 CALLER: ContextVar[str] = ContextVar("evergraph_caller", default="")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a service.
+
+    >>> Limits(body=1_000).body
+    1000
+    >>> Limits(queue=0)
+    Traceback (most recent call last):
+    evergraph.core.errors.ConfigurationError: queue must be an integer of at least 1, not 0
+    """
+
+    body: int = 32_000_000  # bytes of a request body
+    json: int = 1_000_000  # bytes of a JSON body, whose parsing holds up other requests
+    rate: float = 10_000.0  # requests per second of a token, or of an address without tokens
+    burst: int = 20_000  # requests at once after a pause
+    guesses: float = 10.0  # invalid tokens per second from one address
+    seconds: float = 30.0  # duration of a request
+    nodes: int = 100_000  # ids that one request may name
+    answers: int = 500_000  # probabilities in one answer
+    queue: int = 64  # changes that may wait
+    patience: float = 30.0  # seconds that a request waits for the delta named by ``after``
+    connections: int = 1_000  # at once
+    header_seconds: float = 10.0  # for a connection to send the head of a request
+    idle_seconds: float = 15.0  # that an idle connection is kept
+    held: int = 256_000_000  # bytes of all request bodies held at once, as sent and as parsed
+
+    def __post_init__(self) -> None:
+        for name in ("body", "json", "burst", "nodes", "answers", "queue", "connections", "held"):
+            check_integer(name, getattr(self, name), least=1)
+        for name in ("rate", "guesses", "seconds", "header_seconds", "idle_seconds"):
+            check_number(name, getattr(self, name), least=0.001)
+        check_number("patience", self.patience, least=0)
 
 
 class RefusedError(errors.EvergraphError):
@@ -61,6 +103,114 @@ class RefusedError(errors.EvergraphError):
             self.headers["Connection"] = "close"
         if retry_after is not None:
             self.headers["Retry-After"] = str(math.ceil(max(1.0, retry_after)))
+
+
+def media_type(request: Request, *allowed: str) -> str:
+    """Return the content type of a request, or reject it.
+
+    A page of another site can send plain text to a service on this machine, but not JSON.
+    """
+    declared = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if declared not in allowed:
+        raise RefusedError(415, f"content-type must be {' or '.join(allowed)}, not {declared!r}")
+    return declared
+
+
+class Bodies:
+    """Reads request bodies within limits: of each, of each caller, and of all together.
+
+    ``held`` are the bytes that bodies may take, as sent and as parsed, whose requests are not
+    answered yet, by caller.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.held: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def of(self, request: Request, kind: str = JSON) -> AsyncIterator[bytes]:
+        """Read the body of a request, and hold it until the end of the ``async with``."""
+        most = min(self.limits.body, self.limits.held)
+        if kind == JSON:
+            most = min(most, self.limits.json)
+        caller, size = CALLER.get(), _declared_size(request, most, kind)
+        taken = 0 if size <= UNCOUNTED else min((1 + PARSED[kind]) * size, self.limits.held // 2)
+        if not taken:
+            yield await self._read(request, most, kind)
+            return
+        await self._wait_for_room(caller, taken)
+        self.held[caller] += taken
+        try:
+            yield await self._read(request, most, kind)
+        finally:
+            self.held[caller] -= taken
+            self.held += Counter()  # without callers that hold none
+
+    async def _wait_for_room(self, caller: str, more: int) -> None:
+        """Wait while others are held: who sends much is slowed down, and need not send it again."""
+        loop = asyncio.get_running_loop()
+        late = loop.time() + ROOM_SECONDS
+        while True:
+            try:
+                return self._check_room(caller, more)
+            except RefusedError:
+                if loop.time() >= late:
+                    raise
+            await asyncio.sleep(ROOM_PAUSE)
+
+    def _check_room(self, caller: str, more: int) -> None:
+        """Reject ``more`` bytes for which there is no room."""
+        most = self.limits.held
+        for held, share, whose, status in (
+            (self.held[caller], most // 2, "this caller's", 429),
+            (self.held.total(), most, "all", 503),
+        ):
+            if held + more > share:
+                sentence = f"{held} bytes of {whose} request bodies are held, and the limit is"
+                raise RefusedError(
+                    status, f"{sentence} {share}: send it again later", retry_after=1
+                )
+
+    async def _read(self, request: Request, most: int, kind: str) -> bytes:
+        body, more = bytearray(), True
+        # As ``asyncio.timeout``, which Python 3.10 lacks, at a third of the cost of anyio's.
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None, "requests are answered in tasks"
+        clock = loop.call_later(self.limits.seconds, task.cancel)
+        try:
+            while more:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                body += message.get("body", b"")
+                more = message.get("more_body", False)
+                if len(body) > most:
+                    raise _too_long(most, kind)
+        except asyncio.CancelledError:
+            if loop.time() < clock.when():
+                raise
+            late = f"the body took longer than {self.limits.seconds:g} s to arrive"
+            raise RefusedError(503, late) from None
+        finally:
+            clock.cancel()
+        return bytes(body)
+
+
+def _declared_size(request: Request, most: int, kind: str) -> int:
+    """Return how many bytes a body has, at most; reject one that declares too many."""
+    declared = request.headers.get("content-length", "0")
+    if not (declared.isascii() and declared.isdigit()):
+        raise RefusedError(422, f"content-length must be a whole number, not {declared!r}")
+    if int(declared) > most:
+        raise _too_long(most, kind, f", not {int(declared)}")
+    return most if "transfer-encoding" in request.headers else int(declared)
+
+
+def _too_long(most: int, kind: str, found: str = "") -> RefusedError:
+    if kind == JSON:
+        rest = ": send it in parts, or as Arrow"
+        return RefusedError(413, f"a JSON body must have at most {most} bytes{found}{rest}")
+    return RefusedError(413, f"the body must have at most {most} bytes{found}")
 
 
 # Any other EvergraphError means that the input breaks a rule: 422.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import cache, partial
+from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
@@ -14,15 +14,21 @@ from starlette.responses import PlainTextResponse, Response
 
 from evergraph.online.identifiers import LARGEST
 from evergraph.server import http, schema
-from evergraph.server.api_page import api_page
-from evergraph.server.bodies import PredictionsBody, at_once, media_type, read_question
+from evergraph.server.bodies import PredictionsBody, read_question
 from evergraph.server.deltas import ColumnsOfBody
-from evergraph.server.http import JSON, LeanRoute, RefusedError, answer, check_parameters
+from evergraph.server.http import (
+    JSON,
+    LeanRoute,
+    RefusedError,
+    answer,
+    check_parameters,
+    media_type,
+)
 from evergraph.server.observability import KIND
 from evergraph.tables.names import OF_NODES
 
 if TYPE_CHECKING:
-    from fastapi import APIRouter, FastAPI
+    from fastapi import APIRouter
 
     from evergraph.server.auth import Guard
     from evergraph.server.observability import Metrics
@@ -106,27 +112,25 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         guard.admit(request, "read")
         media_type(request, JSON)
         async with service.bodies.of(request) as body:
-            read = read_question(body, most=service.limits.nodes)
+            read = partial(read_question, body, most=service.limits.nodes)
             if len(body) < SMALL_QUESTION:
-                wanted = at_once(read)
+                wanted = read()
             else:
-                wanted = await service.pools["bodies"].run(read, size=len(body))
+                wanted = await service.pools["bodies"].run(read)
             if query := request.scope["query_string"]:
                 await service.wait_for(after_in(query))
             if wanted.asks:
                 asked = request.query_params
                 called = ColumnsOfBody({name: asked[name] for name in OF_NODES if name in asked})
-                read_change = service.reader.read(
-                    body, model="question", kind=JSON, own_columns=called
+                read_change = partial(
+                    service.reader.read, body, model="question", kind=JSON, own_columns=called
                 )
-                change, _ = await service.pools["bodies"].run(read_change, size=len(body))
+                change, _ = await service.pools["bodies"].run(read_change)
                 found = await service.ask(change, wanted.ids or None, every_class=wanted.all)
             elif wanted.known:
                 found = await service.beside_known(wanted.ids, every_class=wanted.all)
             else:
-                found = await service.predictions(
-                    wanted.ids, every_class=wanted.all, gone=request.receive
-                )
+                found = await service.predictions(wanted.ids, every_class=wanted.all)
         return Response(found, media_type=JSON)
 
     router.add_api_route(
@@ -271,13 +275,15 @@ HTML = "text/html; charset=utf-8"
 FILES = {
     "/": ("index.html", HTML),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/docs": ("docs.html", HTML),
+    "/docs.js": ("docs.js", "text/javascript; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 
 
 def page_routes() -> APIRouter:
-    """Return the routes of the page, open to everyone: the files hold no data."""
+    """Return the routes of the pages, open to everyone: the files hold no data."""
     router = http.router(include_in_schema=False)
 
     def serving(text: bytes, kind: str) -> Callable[[], Awaitable[Response]]:
@@ -286,14 +292,6 @@ def page_routes() -> APIRouter:
 
         return serve
 
-    async def docs(request: Request) -> Response:
-        return Response(page_of(request.app), media_type=HTML)
-
-    @cache
-    def page_of(app: FastAPI) -> str:
-        return api_page(app.openapi())
-
-    router.add_api_route("/docs", docs, methods=["GET", "HEAD"])
     for path, (name, kind) in FILES.items():
         text = resources.files(__package__).joinpath("page", name).read_bytes()
         router.add_api_route(path, serving(text, kind), methods=["GET", "HEAD"])

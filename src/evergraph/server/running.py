@@ -6,6 +6,7 @@ import asyncio
 import gc
 import ipaddress
 import logging
+import resource
 import signal
 import socket
 import sys
@@ -13,11 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evergraph.core.errors import ConfigurationError, EvergraphError
 from evergraph.server.auth import Tokens, read_tokens
-from evergraph.server.limits import Limits
+from evergraph.server.http import Limits
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -36,7 +37,6 @@ SWITCH_SECONDS = 0.0001
 # left of so many such looks, then among all. A body of 1 MB holds 300,000 lists and tuples; by
 # default they were looked at over and over, for 0.4 s at a time, in which nobody was answered.
 GC_THRESHOLDS = (10_000, 1_000, 10)
-MAX_AHEAD = 2  # requests that a client may send before the answer to an earlier one
 SEND_BUFFER = 1 << 17  # bytes of answers that the kernel holds for a connection
 MAX_HEAD = 1 << 16  # bytes of a request's head
 _SENTENCE = b'{"error":"the head of a request must have at most 65536 bytes"}'
@@ -121,8 +121,7 @@ class Reload:
 
 def outlive_hang_ups() -> None:
     """Ignore SIGHUP, which ends a process by default, until ``listen`` handles it."""
-    if hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def listen(
@@ -158,7 +157,7 @@ def listen(
         (host, port), scheme = bound.getsockname()[:2], "http" if tls is None else "https"
         named = f"[{host}]" if ":" in host else host
         app.attend(server, f"{scheme}://{named}:{port}/")  # it logs when it is ready
-        if hasattr(signal, "SIGHUP") and reload is not None:
+        if reload is not None:
             signal.signal(signal.SIGHUP, lambda *_: Thread(target=reload, daemon=True).start())
         server.run(sockets=[bound])
     except KeyboardInterrupt:
@@ -204,113 +203,65 @@ def server_for(
     return uvicorn.Server(config)
 
 
-def _protocol(limits: Limits) -> type[asyncio.Protocol]:  # noqa: C901
-    """Return uvicorn's protocol class with time limits for heads of requests and unread answers.
+def _protocol(limits: Limits) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol class with limits for connections and heads of requests.
 
     uvicorn limits the time between two requests, but not the time to the first byte, nor that of a
-    head which arrives slowly, nor that of an answer which nobody reads. With too many connections,
-    the one that has waited longest for a head is closed.
+    head which arrives slowly, nor its length. With too many connections, the one that has waited
+    longest for a head is closed. What a proxy does better is left to it: connections per address,
+    answers that nobody reads.
     """
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-    waiting: dict[asyncio.Protocol, asyncio.Transport] = {}  # without a whole head, oldest first
+    waiting: dict[HttpToolsProtocol, asyncio.TimerHandle] = {}  # without a whole head, oldest first
 
     class PatientProtocol(HttpToolsProtocol):
-        _late: asyncio.TimerHandle | None = None  # while the rest of a head is waited for
-        _unread: asyncio.TimerHandle | None = None
-        _answering: Any = None  # the request that is; ``cycle`` is the last that was read
-        _within_head = False
-        _head = 0  # bytes of the head so far
-        _too_many = False  # whether more were sent ahead than are taken
+        _head: int | None = None  # bytes of the head that is being read
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             if len(self.connections) > limits.connections:
-                next(iter(waiting.values()), transport).abort()
-            self._expect_head()
+                next(iter(waiting), self).transport.abort()
+            self._expect_head(limits.header_seconds)
 
         def on_message_begin(self) -> None:
-            if len(self.pipeline) >= MAX_AHEAD:  # parsing thousands would hold up everybody
-                self._too_many = True
-                self.pipeline[0][0].keep_alive = False  # the last that is answered
-                raise OverflowError
             super().on_message_begin()
-            self._within_head = True
-
-        def send_400_response(self, msg: str) -> None:
-            if not self._too_many:  # else earlier requests are answered first
-                super().send_400_response(msg)
-
-        def on_headers_complete(self) -> None:
-            self._within_head = False
-            self._stop_waiting()
-            super().on_headers_complete()
-            if not self.pipeline:
-                self._answering = self.cycle
-
-        def on_response_complete(self) -> None:
-            self._answering = self.pipeline[-1][0] if self.pipeline else None
-            super().on_response_complete()
-
-        def pause_writing(self) -> None:
-            super().pause_writing()  # until the client has read most of what is written
-            self._expect_reading(None)
-
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            if self._unread is not None:
-                self._unread.cancel()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._stop_waiting()
-            if self._unread is not None:
-                self._unread.cancel()
-            self.pipeline.clear()  # nobody waits for what was sent ahead, nor for this answer:
-            if self._answering is not None:
-                self._answering.disconnected = True
-            super().connection_lost(exc)
+            self._head = 0
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
-            # Bytes after an answer, an empty line or the rest of a refused body, end uvicorn's own
-            # wait. Most heads come whole, and need no timer.
-            answered = self.cycle is not None and self.cycle.response_complete
-            if self._late is None and (self._within_head or answered):
-                self._expect_head()
-            if self._within_head:
+            if self._head is not None:
                 self._head += len(data)
                 if self._head > MAX_HEAD:
                     self.transport.write(TOO_LONG)
                     self.transport.close()
 
-        def _expect_head(self) -> None:
-            waiting[self], self._head = self.transport, 0
-            loop = asyncio.get_running_loop()
-            self._late = loop.call_later(limits.header_seconds, self.transport.abort)
+        def on_headers_complete(self) -> None:
+            self._head = None
+            self._stop_waiting()
+            super().on_headers_complete()
 
-        def _expect_reading(self, before: int | None) -> None:
-            """Give a client up that has read nothing since there were ``before`` bytes left."""
-            left = self.transport.get_write_buffer_size()
-            if before is not None and left >= before:
-                self.transport.abort()
-                return
-            loop = asyncio.get_running_loop()
-            self._unread = loop.call_later(limits.seconds, self._expect_reading, left)
+        def on_response_complete(self) -> None:
+            if not (self.pipeline or self.transport.is_closing()):
+                self._expect_head(limits.idle_seconds + limits.header_seconds)
+            super().on_response_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_waiting()
+            self.pipeline.clear()  # nobody waits for what was sent ahead
+            super().connection_lost(exc)
+
+        def _expect_head(self, seconds: float) -> None:
+            waiting[self] = asyncio.get_running_loop().call_later(seconds, self.transport.abort)
 
         def _stop_waiting(self) -> None:
-            if self._late is not None:
-                del waiting[self]
-                self._late.cancel()
-                self._late = None
+            if self in waiting:
+                waiting.pop(self).cancel()
 
     return PatientProtocol
 
 
 def _allow_files(needed: int) -> None:
-    try:
-        import resource
-    except ImportError:  # Windows
-        return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return

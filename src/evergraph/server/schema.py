@@ -10,7 +10,6 @@ from functools import cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-import orjson
 from pydantic import BaseModel, Field, create_model
 
 from evergraph.core.targets import target_kinds, target_of
@@ -42,15 +41,6 @@ OF_THE_FOLDER = (
 )
 CLASSES = 5  # that an explanation compares
 MAX_NAMES = 1_000  # names of classes in a status; its ``classes`` counts all of them
-
-
-def predictions_json(found: Answer | Sequence[Any]) -> bytes:
-    """Return ``to_json`` of predictions as text, without converting each of them in Python.
-
-    orjson writes fields that are None, too: those are cut out; no name can look like them.
-    """
-    text = orjson.dumps(found).replace(b',"probabilities":null', b"")
-    return text.replace(b',"classes":null', b"")
 
 
 def with_known(found: Answer, known: Sequence[Any]) -> dict[str, Any]:

@@ -7,8 +7,9 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,8 @@ from evergraph.core.errors import EvergraphError, UnknownNodeError
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 from evergraph.online.identifiers import LARGEST
 from evergraph.server import schema
-from evergraph.server.bodies import Steps
 from evergraph.server.deltas import DeltaReader
-from evergraph.server.held_bodies import Bodies
-from evergraph.server.http import RefusedError, without_paths
+from evergraph.server.http import Bodies, Limits, RefusedError, without_paths
 from evergraph.server.workers import NODES_AT_ONCE, PredictionBatches, Writer, pools
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import Upserted
     from evergraph.online.view import Answer
-    from evergraph.server.limits import Limits
     from evergraph.tables.scheme import Scheme
 
 NUMBERS_AT_ONCE = 1 << 10  # that are serialised on the event loop
@@ -53,7 +51,7 @@ class Service:
         self.writer = Writer(folder, places=limits.queue)
         self.pools = pools(limits.seconds)
         self.bodies = Bodies(limits)
-        self.reader = DeltaReader(folder, most=limits.nodes)
+        self.reader = DeltaReader(folder, most=limits.nodes, give_way=self.writer.give_way)
         self._batches = PredictionBatches(self._predict)
         self.stopping = Event()  # set: requests no longer wait for further deltas
         self._closing = Event()
@@ -147,25 +145,17 @@ class Service:
             return {"status": "stopped", "why": without_paths(stopped, self.folder.path)}
         return {"status": "ready"}
 
-    async def predictions(
-        self,
-        ids: Sequence[NodeId],
-        *,
-        every_class: bool,
-        gone: Callable[[], Awaitable[object]] | None = None,
-    ) -> bytes:
+    async def predictions(self, ids: Sequence[NodeId], *, every_class: bool) -> bytes:
         """Return predictions as JSON, from the last whole delta.
 
-        A few are made on the event loop, which is cheaper than a thread; many on a thread in
-        slices, for which callers take turns. gone: see ``Pool.run``.
+        A few are made on the event loop, which is cheaper than a thread; many on a thread.
         """
         self._check_size(len(ids), every_class=every_class)
         classes = len(self.view.classes)
         numbers = len(ids) * (classes if every_class else 4)
         if len(ids) <= NODES_AT_ONCE and numbers <= NUMBERS_AT_ONCE:
-            return schema.predictions_json(await self._batches.ask(ids, every_class))
-        in_slices = self._in_slices(ids, every_class)
-        return await self.pools["predictions"].run(in_slices, size=numbers, gone=gone)
+            return predictions_json(await self._batches.ask(ids, every_class))
+        return await self.pools["predictions"].run(partial(self._in_slices, ids, every_class))
 
     def _check_size(self, nodes: int, *, every_class: bool) -> None:
         classes, most = len(self.view.classes), self.limits.answers
@@ -193,21 +183,20 @@ class Service:
         learner = self.folder.learner
 
         def found() -> bytes:
-            return schema.predictions_json(learner.ask(delta, ids, every_class=every_class))
+            return predictions_json(learner.ask(delta, ids, every_class=every_class))
 
         return await self.pools["questions"].run(found)
 
     def _predict(self, ids: Sequence[NodeId], every_class: bool) -> Answer:
         return self.view.answer(ids, every_class=every_class)
 
-    def _in_slices(self, ids: Sequence[NodeId], every_class: bool) -> Steps[bytes]:
-        """Predict and serialise a few nodes a step."""
+    def _in_slices(self, ids: Sequence[NodeId], every_class: bool) -> bytes:
+        """Predict and serialise a few nodes at a time."""
         texts: list[bytes] = []
         for answer in self.view.answers(ids, every_class=every_class):
-            texts.append(schema.predictions_json(answer.predictions)[1:-1])
-            yield
+            texts.append(predictions_json(answer.predictions)[1:-1])
         # No name of a class can look like this: quotation marks are escaped.
-        whole = schema.predictions_json(replace(answer, predictions=()))
+        whole = predictions_json(replace(answer, predictions=()))
         return whole.replace(b'"predictions":[]', b'"predictions":[%s]' % b",".join(texts), 1)
 
     async def prediction(self, text: str, *, integer: bool, every_class: bool) -> bytes:
@@ -274,6 +263,15 @@ class Service:
             pool.close()
         self.writer.close()
         self.folder.close()
+
+
+def predictions_json(found: Answer | Sequence[Any]) -> bytes:
+    """Return ``schema.to_json`` of predictions as text, without converting each of them in Python.
+
+    orjson writes fields that are None, too: those are cut out; no name can look like them.
+    """
+    text = orjson.dumps(found).replace(b',"probabilities":null', b"")
+    return text.replace(b',"classes":null', b"")
 
 
 def ids_of(text: str, integer: bool) -> tuple[NodeId, int | None]:

@@ -1,27 +1,25 @@
 """Threads of the service: one that changes the learner, and a pool for each kind of slow work.
 
 Small predictions run on the event loop itself, those that wait at the same moment in one call.
-Wherever work waits for a thread, callers take turns (``FairQueue``), and none takes more than half
-of the places.
+Wherever work waits for a thread, callers take turns, and none takes more than half of the places.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from bisect import insort_left, insort_right
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from operator import itemgetter
+from contextvars import copy_context
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
-from starlette.requests import ClientDisconnect
+import anyio
 
 from evergraph.online.delta import NodeId
 from evergraph.online.view import Answer
-from evergraph.server.bodies import Steps
 from evergraph.server.http import CALLER, RefusedError, clear_frames
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NODES_AT_ONCE = 16  # nodes of a batch of predictions, which nobody else is answered during
-STEP_SECONDS = 0.005  # after which a thread goes on with the work of another caller
+PAUSE_SECONDS = 0.005  # of parsing, while something is written
 
 
 class Writer:
@@ -95,6 +93,11 @@ class Writer:
         finally:
             self.busy, self.applies = self.busy + time.monotonic() - began, False
 
+    def give_way(self) -> None:
+        """Pause while something is written: that and parsing both hold the interpreter lock."""
+        if self.applies:
+            time.sleep(PAUSE_SECONDS)
+
     def close(self) -> None:
         """Finish the queue, and stop."""
         with self._lock:
@@ -102,156 +105,73 @@ class Writer:
         self._thread.shutdown()
 
 
-class FairQueue(Generic[T]):
-    """Items of several callers, who take turns; the smallest of a caller comes first.
-
-    >>> queue = FairQueue()
-    >>> for caller, item, size in ("a", "large", 9), ("a", "small", 1), ("b", "other", 5):
-    ...     queue.put(caller, item, size)
-    >>> [queue.take()[1] for _ in range(3)]
-    ['small', 'other', 'large']
-    """
-
-    def __init__(self) -> None:
-        self._lines: dict[str, list[tuple[int, T]]] = {}  # by caller, whose turn is next first
-
-    def __bool__(self) -> bool:
-        return bool(self._lines)
-
-    def put(self, caller: str, item: T, size: int = 0, *, again: bool = False) -> None:
-        """Add an item behind those of its size, or before them if it was taken before."""
-        insert = insort_left if again else insort_right
-        insert(self._lines.setdefault(caller, []), (size, item), key=itemgetter(0))
-
-    def take(self) -> tuple[str, T, int]:
-        """Remove the next item; return it with its caller and size."""
-        caller = next(iter(self._lines))
-        line = self._lines.pop(caller)
-        size, item = line.pop(0)
-        if line:
-            self._lines[caller] = line  # behind the others
-        return caller, item, size
-
-
-class _Job(NamedTuple):
-    steps: Steps[Any]
-    answer: Future[Any]
-
-
 class Pool:
-    """A thread for one kind of work, of which callers get equal shares, with a bounded queue.
+    """Threads for one kind of work, with a bounded queue, where callers take turns.
 
-    Work may come in steps, between which others have their turn. What takes too long is answered
-    with 503 and goes no further than its next step.
+    Of each caller one call runs at a time, so that those of others never wait for all of its calls.
+    What takes too long is answered with 503; its thread goes on to the end.
 
     what: the work in the plural, for error messages; places: calls that may wait; seconds: time for
-    a call, waiting included.
+    a call, waiting included; threads: with two of them, one is left to the others by who asks for
+    much.
     """
 
-    def __init__(self, what: str, *, places: int, seconds: float) -> None:
-        self.what, self.places, self.seconds = what, places, seconds
-        self._lock = Lock()
-        self._jobs: FairQueue[_Job] = FairQueue()
+    def __init__(self, what: str, *, places: int, seconds: float, threads: int = 1) -> None:
+        self.what, self.places, self.seconds, self.threads = what, places, seconds, threads
         self._unfinished: Counter[str] = Counter()  # by caller
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"evergraph-{what}")
         self._closed = False
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"evergraph-{what}")
 
-    async def run(
-        self,
-        work: Callable[[], T] | Steps[T],
-        *,
-        size: int = 0,
-        gone: Callable[[], Awaitable[object]] | None = None,
-    ) -> T:
-        """Do work on the thread and return its result; reject it if the queue is full.
-
-        size: how much it is, compared to other work of the same caller; gone: returns once nobody
-        waits for the answer any more.
-        """
-        steps = work if isinstance(work, Generator) else _in_one_step(work)
-        caller, job = CALLER.get(), _Job(steps, Future())
-        with self._lock:
-            if self._closed:
-                raise RefusedError(503, "the service is stopping", retry_after=5)
-            if self._unfinished.total() > self.places:  # one of them is not waiting
-                sentence = f"{self.places} {self.what} are waiting already: try again later"
-                raise RefusedError(503, sentence, retry_after=1, hang_up=True)
-            check_share(self.what, self._unfinished[caller] - 1, self.places)
-            self._unfinished[caller] += 1
-            self._jobs.put(caller, job, size)
-            self._executor.submit(self._work)
-        answer = asyncio.wrap_future(job.answer)
-        ends: list[asyncio.Future[Any]] = [answer]
-        if gone is not None:
-            ends.append(asyncio.ensure_future(gone()))
+    async def run(self, call: Callable[[], T]) -> T:
+        """Make a call on a thread and return its result; reject it if the queue is full."""
+        caller = CALLER.get()
+        if self._unfinished.total() >= self.places + self.threads:
+            sentence = f"{self.places} {self.what} are waiting already: try again later"
+            raise RefusedError(503, sentence, retry_after=1, hang_up=True)
+        check_share(self.what, self._unfinished[caller] - 1, self.places)
+        turn = self._turns.setdefault(caller, asyncio.Semaphore(1))
+        self._unfinished[caller] += 1
         try:
-            await asyncio.wait(ends, timeout=self.seconds, return_when=asyncio.FIRST_COMPLETED)
-            if answer.done():
-                return cast("T", answer.result())
-            if ends[-1].done():
-                raise ClientDisconnect
+            with anyio.fail_after(self.seconds):
+                await turn.acquire()
+                return await asyncio.shield(self._begun(call, turn))
+        except TimeoutError:
             late = f"the answer took longer than {self.seconds:g} s"
-            raise RefusedError(503, late, retry_after=1)
+            raise RefusedError(503, late, retry_after=1) from None
         finally:
-            for end in ends:
-                end.cancel()  # nobody waits for it any more
-
-    def _work(self) -> None:
-        """Go on with the job whose turn it is, for a while."""
-        with self._lock:
-            caller, job, size = self._jobs.take()
-        until = time.perf_counter() + STEP_SECONDS
-        try:
-            while not job.answer.cancelled():
-                next(job.steps)
-                if time.perf_counter() >= until and self._goes_on(caller, job, size):
-                    return
-            job.steps.close()
-        except StopIteration as ended:
-            if job.answer.set_running_or_notify_cancel():
-                job.answer.set_result(ended.value)
-        except BaseException as error:
-            clear_frames(error)  # here, since on the event loop others would wait for it
-            if job.answer.set_running_or_notify_cancel():
-                job.answer.set_exception(error)
-        with self._lock:
             self._unfinished[caller] -= 1
             self._unfinished += Counter()  # without callers that have none
 
-    def _goes_on(self, caller: str, job: _Job, size: int) -> bool:
-        """Whether a job is to go on later, after those of other callers."""
-        with self._lock:
-            if self._closed:
-                job.answer.cancel()
-                return False
-            self._jobs.put(caller, job, size, again=True)
-            self._executor.submit(self._work)
-            return True
+    def _begun(self, call: Callable[[], T], turn: asyncio.Semaphore) -> asyncio.Future[T]:
+        """Begin a call; the turn ends with it, whether or not somebody still waits for it."""
+        if self._closed:
+            turn.release()  # to those behind it, who are told the same
+            raise RefusedError(503, "the service is stopping", retry_after=5)
+
+        def end(done: asyncio.Future[T]) -> None:
+            turn.release()
+            if not done.cancelled():
+                done.exception()  # else asyncio complains if nobody waits for it any more
+
+        loop = asyncio.get_running_loop()
+        future = loop.run_in_executor(self._executor, copy_context().run, _cleared, call)
+        future.add_done_callback(end)
+        return future
 
     def close(self) -> None:
         """Drop what waits, and accept nothing more."""
-        with self._lock:
-            self._closed = True
-            self._executor.shutdown(wait=False, cancel_futures=True)
-            while self._jobs:
-                self._jobs.take()[1].answer.cancel()
+        self._closed = True
+        self._executor.shutdown(wait=False, cancel_futures=True)
 
 
-def giving_way(steps: Steps[T], writer: Writer) -> Steps[T]:
-    """Pause after every step while something is written: both hold the interpreter lock."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            return cast("T", ended.value)
-        if writer.applies:
-            time.sleep(STEP_SECONDS)
-        yield
-
-
-def _in_one_step(call: Callable[[], T]) -> Steps[T]:
-    yield from ()
-    return call()
+def _cleared(call: Callable[[], T]) -> T:
+    """Make a call; clear the frames of an error here, since on the event loop others would wait."""
+    try:
+        return call()
+    except BaseException as error:
+        clear_frames(error)
+        raise
 
 
 def check_share(what: str, waiting: int, places: int) -> None:
@@ -262,22 +182,25 @@ def check_share(what: str, waiting: int, places: int) -> None:
         raise RefusedError(429, sentence, retry_after=1, hang_up=True)
 
 
-# Queue length for each kind of work, so that slow work of one kind delays no other. Each has one
-# thread, to leave the interpreter lock to the event loop and to the writer.
+# Queue length and threads for each kind of work, so that slow work of one kind delays no other. There
+# are few threads, to leave the interpreter lock to the event loop and to the writer.
 KINDS = {
-    "bodies": 128,
-    "predictions": 256,  # other than those that the event loop makes
-    "look-ups": 128,
-    "suggestions": 8,
-    "questions": 8,  # about changes, each of which takes a copy of the learner
-    "requests for facts": 128,
-    "compactions": 2,
+    "bodies": (128, 2),
+    "predictions": (256, 2),  # other than those that the event loop makes
+    "look-ups": (128, 1),
+    "suggestions": (8, 1),
+    "questions": (8, 1),  # about changes, each of which takes a copy of the learner
+    "requests for facts": (128, 1),
+    "compactions": (2, 1),
 }
 
 
 def pools(seconds: float) -> dict[str, Pool]:
     """Return a pool for each kind of work, with this time limit; a backup may take an hour."""
-    found = {what: Pool(what, places=places, seconds=seconds) for what, places in KINDS.items()}
+    found = {
+        what: Pool(what, places=places, seconds=seconds, threads=threads)
+        for what, (places, threads) in KINDS.items()
+    }
     return found | {"backups": Pool("backups", places=2, seconds=3600.0)}
 
 

@@ -28,7 +28,7 @@ from evergraph.streams.splits import (
     split_by_masks,
     split_tasks,
 )
-from evergraph.streams.task import Exam, Lease, MetSizes, Task, TaskMembers
+from evergraph.streams.task import ClassSizes, Exam, Lease, Task, TaskMembers
 from evergraph.streams.ways import (
     BATCH,
     By,
@@ -59,19 +59,15 @@ class GraphStream(Shown):
     the targets, all present from the first task.
 
     A stream has ``len`` steps, and ``open`` opens one. A step is a task, except with ``online``,
-    where tasks are those of ``class`` and a step is a batch of one. Counting and testing are by
-    task there too: there are as many sets of test nodes, and classes in the label space, as tasks
-    have begun.
+    where it is a batch of one; counting and testing are by task there too.
 
     Args:
-        graph: the whole graph as a ``Graph``, a PyG, NetworkX or SciPy graph, or a pair of tables
-            (nodes, edges).
+        graph: the whole graph, or what ``as_graph`` makes one of.
         by: how nodes arrive. ``class``: every task brings new classes, whole. ``time``: in the
             order of ``graph.time``, so that classes return. ``blurred``: class after class, with
             blurred borders between them. ``drifting``: the same with ``classes_per_task`` classes
-            at each position and time on a circle, so that the mixture of classes moves all the time
-            and the first ones return. ``random``: in random order. ``online``: by class, but a
-            task's training nodes arrive in small batches, each seen once.
+            at a time, and time on a circle, so that the first ones return. ``random``: in random
+            order. ``online``: by class, but a task's training nodes arrive in small batches.
         tasks: number of tasks, by ``time`` (at most; by default one for each time), ``blurred`` (by
             default as many as by ``class``), ``drifting`` (by default 20) and ``random`` (by
             default 5).
@@ -89,16 +85,15 @@ class GraphStream(Shown):
             such as (200, 50, 200); or ``masks``: the graph's own ``train_mask``, ``val_mask`` and
             ``test_mask``, of which ``seed`` is the column if they have several.
         labelled: instead of ``split``, the share of every class that is labelled for training,
-            such as 0.05; as many nodes are for validation (no more than half of the rest), at
-            least one of each, and all others are for test. For multi-label and regression targets,
-            a share of every task.
+            such as 0.05; as many nodes are for validation (no more than half of the rest), and all
+            others are for test. For multi-label and regression targets, a share of every task.
         min_class_size: smaller classes are dropped; a class of fewer than three cannot be split.
         unlabelled: whether nodes without a class are left out (``leave-out``) or come ``along``
             with the first task that has a neighbour of them, see ``with_companions``. By default,
             along if nodes have several types or most of them have no class.
-        known_labels: which test graphs show the dataset's labels of their training nodes, for
-            methods that use labels nearby: the ``global`` one, ``everywhere``, or ``nowhere``. A
-            task's graph always shows them; no graph shows another label.
+        known_labels: which test graphs show the labels of their training nodes, for methods that
+            use labels nearby: the ``global`` one, ``everywhere``, or ``nowhere``. A task's graph
+            always shows them; no graph shows another label.
         seed: seed of the split, a shuffled order, blurred borders and batches.
         device: device of the graphs for training and testing; by default that of ``graph``.
         resources: memory that may be used; subgraphs that do not fit are kept in files.
@@ -113,11 +108,6 @@ class GraphStream(Shown):
     >>> blurred = GraphStream(ring, by="blurred", tasks=2, blur=1.0)
     >>> blurred.tasks, blurred.open(1).class_sizes
     ([(0, 1, 2, 4, 5), (3,)], {1: 1, 2: 1, 3: 3, 4: 3, 5: 4})
-    >>> online = GraphStream(ring, by="online", batch=2)
-    >>> online
-    GraphStream(tasks=3, steps=6, classes=6, nodes=24, edges='within', setting='class-il')
-    >>> [len(step.train) for step in online]
-    [2, 2, 2, 2, 2, 2]
     """
 
     def __init__(  # noqa: PLR0913
@@ -186,13 +176,10 @@ class GraphStream(Shown):
         self._task_of = arrival.task_of.int()  # [steps]
         counts = torch.bincount(self._task_of).tolist()
         self._begins = [0, *accumulate(counts)]  # the first step of each task, and the end
-        owner = (
-            arrival.owner
-            if unlabelled != "along"
-            else classless.with_companions(shown, arrival.owner)
-        )
-        # The step of every node, as int32, since a dataset may have 10^8 nodes.
-        self._owner = owner.int()
+        owner = arrival.owner
+        if unlabelled == "along":
+            owner = classless.with_companions(shown, owner)
+        self._owner = owner.int()  # the step of every node, of which there may be 10^8
         # Each node's class by arrival; the last entry is for unlabelled nodes, numbered -1.
         numbers = torch.full((int(labels.max()) + 2,), UNLABELLED)
         numbers[self.classes] = torch.arange(len(self.classes))
@@ -210,9 +197,11 @@ class GraphStream(Shown):
         if device is not None:
             self._graph = self._graph.to(device)
         self._members = TaskMembers(self._owner, self.splits)
-        self._met = MetSizes(self._owner, self._labels, steps=len(arrival))
+        # Nodes with targets have no classes to count.
+        counted = self._labels if targets is None else torch.full_like(self._labels, UNLABELLED)
+        self._met = ClassSizes(self._owner, counted, steps=len(arrival))
         known = torch.cat([n for part in self.splits for n in (part.train, part.validation)])
-        self._known = MetSizes(self._owner[known], self._labels[known], steps=len(arrival))
+        self._known = ClassSizes(self._owner[known], counted[known], steps=len(arrival))
         self._local: dict[int, tuple[int, Graph]] = {}  # with their step; they show labels
         self._local_exams: dict[tuple[int, str], tuple[int, Exam]] = {}
         self._union: tuple[int, Graph] | None = None  # with its task; it shows labels
@@ -269,8 +258,7 @@ class GraphStream(Shown):
 
         cumulative: include the training nodes of every task so far, as ``joint`` needs.
         sight: number of hops around its nodes that will be read; None for all. A batch then comes
-        with the nodes within that distance, and with their neighbours, which give them the right
-        degrees, not with the whole graph. A whole task always has its whole graph.
+        with the nodes within that distance and their neighbours, which give them the right degrees.
         """
         if not 0 <= index < len(self):
             raise ConfigurationError(
@@ -282,14 +270,8 @@ class GraphStream(Shown):
         self._lease = Lease(graph)
         first = 0 if cumulative else index
         own = self._members.nodes(index, upto=cumulative)
-        sizes: dict[int, int] = {}
-        if self._targets is None:
-            labels = self._labels[own]
-            counts = torch.bincount(labels[labels >= 0]).tolist()
-            sizes = {label: count for label, count in enumerate(counts) if count}
-        train, validation = (
-            self._members.part(part, first, index) for part in ("train", "validation")
-        )
+        train = self._members.part("train", first, index)
+        validation = self._members.part("validation", first, index)
         return Task(
             index=index,
             label_space=self.label_space(index),
@@ -299,9 +281,9 @@ class GraphStream(Shown):
             validation=torch.searchsorted(ids, validation),
             validation_labels=self._labels[validation].long(),
             own=torch.searchsorted(ids, own),
-            class_sizes=sizes,
-            met_sizes={} if self._targets is not None else self._met.upto(index),
-            known_sizes={} if self._targets is not None else self._known.upto(index),
+            class_sizes=self._met.between(first, index),
+            met_sizes=self._met.between(0, index),
+            known_sizes=self._known.between(0, index),
             lease=self._lease,
             train_targets=None if self._targets is None else self._targets[train],
             validation_targets=None if self._targets is None else self._targets[validation],
@@ -362,8 +344,7 @@ class GraphStream(Shown):
         """Return the test sets of the next task, on which no learner is trained.
 
         local: its nodes in its own subgraph. global: all nodes so far and its own, in their joint
-        graph; nodes seen already allow a comparison. Empty after the last task. Labels of future
-        nodes are not shown.
+        graph. Empty after the last task. Labels of future nodes are not shown.
         """
         if index + 1 == len(self):
             return []

@@ -150,13 +150,13 @@ class TaskMembers:
 NODES_PER_BLOCK = 1 << 24  # nodes counted at a time, of which there may be 10^8
 
 
-class MetSizes:
-    """Computes the size of each class once a step has arrived.
+class ClassSizes:
+    """Counts the nodes of each class that arrive with some steps.
 
-    Sizes are counted once for all steps, since a stream of many small steps would otherwise count
-    the same nodes again and again. owner, labels: the step and the class of each node, -1 for none.
+    Counted once for all steps, since a stream of many small steps would otherwise count the same
+    nodes again and again. owner, labels: the step and the class of each node, -1 for none.
 
-    >>> MetSizes(torch.tensor([0, 1, 1, -1]), torch.tensor([0, 0, 2, 1]), steps=2).upto(1)
+    >>> ClassSizes(torch.tensor([0, 1, 1, -1]), torch.tensor([0, 0, 2, 1]), steps=2).between(0, 1)
     {0: 2, 2: 1}
     """
 
@@ -169,8 +169,10 @@ class MetSizes:
             here = (steps_of >= 0) & (classes_of >= 0)
             cells = steps_of[here].long() * classes + classes_of[here]
             counts += torch.bincount(cells, minlength=len(counts))
-        self._sizes = counts.view(steps, classes).cumsum(0).int()  # [steps, classes]
+        before = counts.new_zeros(1, classes)
+        self._before = torch.cat([before, counts.view(steps, classes).cumsum(0)])  # and the end
 
-    def upto(self, step: int) -> dict[int, int]:
-        """Return the size of every class with at least one node by then."""
-        return {c: size for c, size in enumerate(self._sizes[step].tolist()) if size}
+    def between(self, first: int, last: int) -> dict[int, int]:
+        """Return the number of nodes of every class that has any in consecutive steps."""
+        counts = (self._before[last + 1] - self._before[first]).tolist()
+        return {label: count for label, count in enumerate(counts) if count}

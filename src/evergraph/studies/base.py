@@ -19,9 +19,9 @@ from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.config import read_toml
 from evergraph.graphs import Graph
-from evergraph.reports.figures.picture import Picture
+from evergraph.reports.figures import Picture
 from evergraph.reports.runs import percent
-from evergraph.reports.tables.record import Cell, Table, TableColumn, csv_text, latex, markdown
+from evergraph.reports.tables import Cell, Table, TableColumn, csv_text, latex, markdown
 
 NOT_RUN = ("dataset", "not run")  # columns of a sheet with the reason why it was not run
 _EXTRAS = {"matplotlib": "report", "sklearn": "ogb"}  # extras of evergraph that install a package

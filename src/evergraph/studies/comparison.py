@@ -12,10 +12,9 @@ from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.config import merged
 from evergraph.experiments.presets import presets, published, read_preset
 from evergraph.graphs import Graph
-from evergraph.reports.figures.learning import accuracy_matrix, learning_curves
-from evergraph.reports.figures.picture import looks_of
+from evergraph.reports.figures import accuracy_matrix, learning_curves, looks_of
 from evergraph.reports.runs import Finished, Group, grouped, names_of, percent
-from evergraph.reports.tables.record import Cell
+from evergraph.reports.tables import Cell
 from evergraph.studies import base
 from evergraph.studies.base import DatasetStudy, Options, Sheet, Study, studies
 

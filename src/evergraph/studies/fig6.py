@@ -16,7 +16,7 @@ from evergraph.core.written_aside import results_written, written_aside
 from evergraph.graphs import Graph
 from evergraph.methods import methods
 from evergraph.nn import backbones
-from evergraph.reports.figures.picture import Frame, Picture, drawn
+from evergraph.reports.figures import Frame, Picture, drawn
 from evergraph.streams import GraphStream
 from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 from evergraph.training import Trainer

@@ -12,9 +12,9 @@ from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.jobs import check_jobs, expand
 from evergraph.experiments.build import parts_used, resolved
 from evergraph.experiments.config import MemoryConfig
-from evergraph.experiments.protocols import POOLED, read_protocol
+from evergraph.experiments.presets import POOLED, read_protocol
 from evergraph.graphs import Graph
-from evergraph.reports.figures.picture import Frame, Look, Picture, drawn, looks_of, percent_limits
+from evergraph.reports.figures import Frame, Look, Picture, drawn, looks_of, percent_limits
 from evergraph.reports.runs import percent
 from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 

@@ -18,7 +18,7 @@ from evergraph.experiments.presets import presets, published, read_preset
 from evergraph.graphs import Graph
 from evergraph.memory import Candidates, EmbeddingMemory, samplers
 from evergraph.reports.runs import percent
-from evergraph.reports.tables.record import Cell
+from evergraph.reports.tables import Cell
 from evergraph.streams import GraphStream
 from evergraph.studies import base
 from evergraph.studies.base import DatasetStudy, Options, Sheet, studies

@@ -6,7 +6,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["csv", "pa", "parquet", "pc"]
+__all__ = ["MARK", "csv", "pa", "parquet", "pc"]
+
+MARK = b"evergraph"  # metadata of tables whose columns the sender has encoded already
 
 
 class LazyModule(ModuleType):

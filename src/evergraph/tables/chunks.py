@@ -8,7 +8,7 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,45 @@ class Chunk:
     def after(self) -> int:
         """The number of rows up to the end of this chunk."""
         return self.before + int(self.table.num_rows)
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """The state of a table when it is read."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, path: Source) -> InputFile:
+        """Return the state of a file or database file; that of a server differs every time."""
+        if isinstance(path, Renamed):
+            inner, called = cls.of(path.source), "".join(f" {t}={o}" for t, o in path.names.items())
+            return replace(inner, path=f"{inner.path}{called}")
+        if isinstance(path, Query):
+            # Without a server's address, which may contain a password.
+            place = str(path).split(":")[1] if path.file is None else str(path.file.resolve())
+            return cls(f"{path.kind}:{place}: {path.sql}", *_state(path))
+        if isinstance(path, StoredFile):
+            return cls(path.address, *path.state())
+        written = path.written if isinstance(path, CsvTable) else ""
+        path = path.path if isinstance(path, CsvTable) else path
+        if not path.is_file():
+            raise DataError(f"{path}: no such file")
+        about = path.stat()
+        return cls(f"{path.resolve()}{written}", about.st_size, about.st_mtime_ns)
+
+
+def _state(query: Query) -> tuple[int, int]:
+    """Return size and time of a database's files, including a write-ahead log beside it."""
+    if query.file is None:
+        return 0, query.asked
+    if not query.file.is_file():
+        raise DataError(f"{query.file}: no such file")
+    beside = (query.file.with_name(f"{query.file.name}{end}") for end in ("", "-wal", ".wal"))
+    found = [path.stat() for path in beside if path.is_file()]
+    return sum(one.st_size for one in found), max(one.st_mtime_ns for one in found)
 
 
 def read_chunks(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.errors import DataError
@@ -20,6 +21,7 @@ from evergraph.tables.columns import RELATION, WEIGHT, edge_weights, filled_text
 from evergraph.tables.names import ENDS
 
 UNKNOWN_EDGES = ("refuse", "skip")  # choices for edges to unknown nodes
+_POWERS = 10 ** np.arange(1, 19)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +58,14 @@ def positions(rows: EdgeRows, node_ids: pa.Array) -> Tensor:
         found = _places(values, node_ids)
         if found.null_count:
             row = found.is_null().index(True).as_py()
-            value = values[row].as_py()
-            raise DataError(f"row {row + 1} has {name} {value!r}: expected the id of a node")
+            raise unknown_end(row, name, values[row])
         sides.append(torch.from_numpy(found.to_numpy().astype(np.int64)))
     return torch.stack(sides)
+
+
+def unknown_end(row: int, end: str, name: pa.Scalar) -> DataError:
+    """Return the error of an edge that ends at no node; row: from 0."""
+    return DataError(f"row {row + 1} has {end} {name.as_py()!r}: expected the id of a node")
 
 
 def _places(values: pa.Array, node_ids: pa.Array) -> pa.Array:
@@ -67,6 +73,57 @@ def _places(values: pa.Array, node_ids: pa.Array) -> pa.Array:
     if values.type != node_ids.type:  # numbers in one file, text in the other
         values, node_ids = values.cast(pa.string()), node_ids.cast(pa.string())
     return pc.index_in(values, value_set=node_ids)
+
+
+def plain_numbers(values: pa.Array) -> NDArray[np.int64] | None:
+    """Return ids as integers; None unless all are non-negative integers in plain notation.
+
+    >>> import pyarrow as pa
+    >>> plain_numbers(pa.array(["7", "0"])), plain_numbers(pa.array(["7", "007"]))
+    (array([7, 0]), None)
+    >>> plain_numbers(pa.array(["0xF4240"]))  # as long as 1000000, which it is
+    """
+    found: NDArray[np.int64]
+    if pa.types.is_integer(values.type):
+        found = values.cast(pa.int64()).to_numpy()
+        return found if found.min(initial=0) >= 0 else None
+    if not pc.all(pc.ascii_is_decimal(values), min_count=0).as_py():  # 0x7 and +7 are other ids
+        return None
+    try:
+        found = values.cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid:  # more than 64 bits
+        return None
+    # 007 is another id than 7: zeros in front make the texts longer than the numbers are.
+    powers = _POWERS[found.max(initial=0) >= _POWERS]
+    digits = len(found) + sum(np.count_nonzero(found >= power) for power in powers)
+    return found if digits == pc.sum(pc.binary_length(values), min_count=0).as_py() else None
+
+
+def numeric_places(ids: pa.ChunkedArray) -> NDArray[np.int32] | None:
+    """Return the node of each numeric id, -1 if there is none; None if other ids are needed.
+
+    Integers that are not much larger than the number of nodes are looked up in an array, which
+    takes a fraction of the time of a join on texts. None also if an id is repeated.
+
+    >>> numeric_places(pa.array(["2", "0"]))[:3]
+    array([ 1, -1,  0], dtype=int32)
+    """
+    found = plain_numbers(ids)
+    if found is None or not len(found) or found.max() >= 4 * len(found) + 1000:
+        return None
+    lookup = np.full(int(found.max()) + 1, -1, np.int32)
+    lookup[found] = np.arange(len(found), dtype=np.int32)
+    distinct = bool((lookup[found] == np.arange(len(found))).all())
+    return lookup if distinct else None
+
+
+def places_of(values: pa.Array, places: NDArray[np.int32] | None) -> NDArray[np.int32] | None:
+    """Return the nodes of ids by ``numeric_places``, -1 if unknown; None unless all are numeric."""
+    found = None if places is None else plain_numbers(values)
+    if found is None or places is None:
+        return None
+    inside = np.minimum(found, len(places) - 1)
+    return np.where(found < len(places), places[inside], np.int32(-1))
 
 
 def say_edges_unread(path: object, columns: list[str]) -> list[str]:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError, nearest
 from evergraph.core.notices import say
+from evergraph.core.targets import OneClass
 from evergraph.graphs import UNLABELLED
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import as_integers, is_number, is_text, mixed, parsed, wrong_value
@@ -118,6 +119,32 @@ def numbered(values: pa.Array) -> Tensor:
         names = class_names(values)
         values = pc.index_in(values, value_set=pa.array(names, type=values.type)).cast(pa.int64())
     return torch.from_numpy(values.fill_null(UNLABELLED).to_numpy().copy())
+
+
+def numbered_labels(labels: Sequence[Any]) -> tuple[Tensor, tuple[str, ...] | None]:
+    """Return labels as class numbers, with the sorted class names if labels are texts.
+
+    None and NaN are missing labels, as is -1 among numbers.
+
+    labels: [nodes] -> int64 [nodes]
+
+    >>> numbered_labels(["b", None, "a"])
+    (tensor([ 1, -1,  0]), ('a', 'b'))
+    >>> numbered_labels([2, None, -1.0])
+    (tensor([ 2, -1, -1]), None)
+    """
+    plain = (each.item() if isinstance(each, np.generic | Tensor) else each for each in labels)
+    known: list[Any] = list(map(OneClass().read, plain))
+    given = [label for label in known if label is not None]
+    if given and all(isinstance(label, str) for label in given):
+        names = tuple(sorted(set(given)))
+        place = {name: number for number, name in enumerate(names)}
+        return torch.tensor([place.get(label, UNLABELLED) for label in known]), names
+    for label in given:
+        if not isinstance(label, int):
+            raise DataError(f"label {label!r} must be a whole number, unless all labels are text")
+    numbers = [UNLABELLED if label is None else label for label in known]
+    return torch.tensor(numbers, dtype=torch.int64), None
 
 
 def spelled_missing(values: pa.Array) -> dict[str, int]:

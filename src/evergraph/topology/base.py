@@ -124,11 +124,12 @@ class TopologyEncoder(Part, ABC):
         return densify(self._embed(inputs, adjacency))
 
     def scaled(self, rows: Tensor, *, together: bool = False) -> Tensor:
-        """Return embeddings scaled to unit length.  [n, dims] -> [n, dims]
+        """Return embeddings whose ``units`` have unit length.  [n, dims] -> [n, dims]
 
         together: see ``unit_rows``.
         """
-        return unit_rows(rows, together=together)
+        apart = rows.reshape(len(rows) * self.units, rows.shape[1] // self.units)
+        return unit_rows(apart, together=together).reshape(rows.shape)
 
     def from_column(self, first: int) -> TopologyEncoder:
         """Return the encoder for columns of ``inputs`` from the given one on.
@@ -145,6 +146,16 @@ class TopologyEncoder(Part, ABC):
     @property
     def parts(self) -> int:
         """Number of embedding columns per feature column."""
+        return 1
+
+    @property
+    def kept(self) -> Sequence[int]:
+        """The hops that are side by side in an embedding; one if they are mixed."""
+        return (self.hops,)
+
+    @property
+    def units(self) -> int:
+        """Number of equally wide parts that are scaled to unit length by themselves."""
         return 1
 
     @property

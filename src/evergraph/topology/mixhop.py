@@ -18,7 +18,6 @@ from evergraph.graphs.csr import csr_tensor, densify
 from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.graphs.reach.reach import ball_blocks
 from evergraph.topology.base import Stepwise, TopologyEncoder, topologies
-from evergraph.topology.rowwise import unit_rows
 
 
 @topologies.register
@@ -50,7 +49,6 @@ class MixHop(Stepwise, TopologyEncoder):
 
     @property
     def kept(self) -> Sequence[int]:
-        """The hops kept."""
         return range(self.hops + 1) if self.kept_hops is None else self.kept_hops
 
     @property
@@ -58,18 +56,13 @@ class MixHop(Stepwise, TopologyEncoder):
         return len(self.kept)
 
     @property
+    def units(self) -> int:
+        return self.parts if self.unit else 1
+
+    @property
     def arrays(self) -> int:
         """Every hop, and those kept concatenated."""
         return self.hops + 1 + self.parts
-
-    def scaled(self, rows: Tensor, *, together: bool = False) -> Tensor:
-        if not self.unit:
-            return super().scaled(rows, together=together)
-        unit = torch.empty_like(rows)
-        pairs = zip(*(part.tensor_split(self.parts, dim=1) for part in (rows, unit)), strict=True)
-        for hop, out in pairs:
-            unit_rows(hop, together=together, out=out)
-        return unit
 
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
         steps = [graph.features, *walk(adjacency, graph.features, hops=self.hops)]

@@ -1,20 +1,22 @@
 """Rows cut into tiles and ranges: threads do not show, and what is streamed is the same product."""
 
-import os
-import subprocess
+import logging
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evergraph.core import notices
 from evergraph.core.device import exactly_threads
 from evergraph.graphs import Graph
 from evergraph.graphs.kernels import products, row_ranges
 from evergraph.graphs.kernels.row_ranges import tiled_product
 from evergraph.graphs.propagation import smoother
 from evergraph.nn.linear import tiled_linear
+from forked import in_a_child
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -108,23 +110,25 @@ def test_features_on_a_gpu_and_the_adjacency_in_host_memory():
     torch.testing.assert_close(found.cpu(), operator.product(graph.features))
 
 
-def test_who_waits_for_a_compiler_is_told_once_and_not_when_code_is_ready(tmp_path):
-    pytest.importorskip("numba")
-    loop = (
-        "import numpy as np\n"
-        "from evergraph.online.graph import list_kernels as kernels\n"
-        "none = np.empty(0, np.int64)\n"
-        "kernels.drop(none, none, none, none, none)\n"
-        "kernels.merge(none, none, none, none, none, none)\n"
-    )
+def test_who_waits_for_a_compiler_is_told_once_and_not_when_code_is_ready(tmp_path, monkeypatch):
+    config = pytest.importorskip("numba").config
+    file = tmp_path / "loops.py"
+    file.write_text("def one(n):\n    return n + 1\n\n\ndef two(n):\n    return n + 2\n")
+    # A process of its own with an empty cache, in which nobody has been told.
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "cache"))
+
+    def work():
+        spec = spec_from_file_location("evergraph.loops", file)
+        loops = sys.modules[spec.name] = module_from_spec(spec)
+        spec.loader.exec_module(loops)
+        logging.getLogger("evergraph").addHandler(logging.StreamHandler())
+        for told in (row_ranges._announce_compiling, notices.say_once):
+            told.cache_clear()
+        assert [row_ranges.compiled(loop)(3) for loop in (loops.one, loops.two)] == [4, 5]
+
     said = []
     for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-c", loop],
-            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        said.append(done.stderr.count("kernels: compiling for this machine, once"))
+        ended = in_a_child(work)
+        assert ended.code == 0, ended.err
+        said.append(ended.err.count("kernels: compiling for this machine, once"))
     assert said == [1, 0]

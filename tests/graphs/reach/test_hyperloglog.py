@@ -51,14 +51,6 @@ class Scattered:
         return iter([found[item] for item in items])
 
 
-@pytest.fixture(params=["numba", "torch"])
-def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "numba":
-        pytest.importorskip("numba")
-    monkeypatch.setattr(hyperloglog, "choose_kernel", lambda **_: request.param)
-    return str(request.param)
-
-
 def test_hashes_are_those_of_splitmix64():
     # the first three outputs of the published generator from the state 0
     numbers = splitmix64(np.arange(3, dtype=np.uint64), SEED)
@@ -120,7 +112,7 @@ def test_an_estimate_stays_between_what_is_known():
 
 
 @pytest.mark.parametrize(("both", "hops"), [(True, 2), (False, 3), (True, 4)])
-def test_counters_hold_exactly_who_is_within_reach(kernel, both, hops):
+def test_counters_hold_exactly_who_is_within_reach(both, hops):
     @given(edges=pairs, registers=st.sampled_from([8, 16, 64]))
     def check(edges, registers):
         graph = graph_of(edges, NODES, undirected=both)
@@ -132,7 +124,7 @@ def test_counters_hold_exactly_who_is_within_reach(kernel, both, hops):
 
 
 @pytest.mark.parametrize(("limit", "wide"), [(7, 32), (300, 8)])
-def test_how_the_work_is_cut_changes_no_bit(kernel, limit, wide, monkeypatch):
+def test_how_the_work_is_cut_changes_no_bit(limit, wide, monkeypatch):
     draw = torch.Generator().manual_seed(3)
     graph = graph_of(torch.randint(40, (90, 2), generator=draw).tolist(), 40)
     nodes = torch.randperm(40, generator=draw)[:25]
@@ -171,7 +163,7 @@ def test_registers_are_a_power_of_two(registers):
         estimate_reach_sizes(graph_of([], NODES), EVERYONE, hops=2, registers=registers)
 
 
-def test_a_graph_in_files_has_the_same_estimates(tmp_path, kernel):
+def test_a_graph_in_files_has_the_same_estimates(tmp_path):
     draw = torch.Generator().manual_seed(0)
     graph = graph_of(torch.randint(5000, (20_000, 2), generator=draw).tolist(), 5000)
     mapped, nodes = written(graph, tmp_path / "graph"), torch.arange(5000)

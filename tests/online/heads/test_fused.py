@@ -19,7 +19,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
-from evergraph.online.heads.scorer import FusedScorer
+from evergraph.online.heads.scorer import Scorer
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC, MixHop
 from live_auto import CODES, DIMS, VIEWS, begun, explained, live, ring, vectors
@@ -56,7 +56,7 @@ def test_scores_are_the_ridges_of_all_views_mixed_so_that_every_class_counts_ali
     """The mixture is where the loss, written down over nodes left out one by one, is smallest."""
     head, x = begun(width=24), vectors(20)
     for rows in (slice(0, 4), slice(4, 20)):
-        head.learn(torch.arange(20)[rows], x[rows], MANY[rows])
+        head.learn(x[rows], MANY[rows])
     head.weigh(torch.arange(20), x, MANY)
     head.settle()
     found, expected = head.engine.fused_.weights, torch.zeros(20, 3)
@@ -65,7 +65,7 @@ def test_scores_are_the_ridges_of_all_views_mixed_so_that_every_class_counts_ali
     for share, view in zip(found.float(), VIEWS, strict=True):
         rows_of_view = features(head, view, x)
         expected += share * (rows_of_view @ ridge(rows_of_view, RIGHT, 0.01))
-    scores = head.scores(torch.arange(20), x)[:, [0, 1, 3]]
+    scores = head.scores(x)[:, [0, 1, 3]]
     torch.testing.assert_close(scores, expected + levels.float(), atol=1e-3, rtol=1e-3)
     said = left_out(head, x, RIGHT)
     weighed = torch.bincount(RIGHT).double().reciprocal()[RIGHT] / 3
@@ -94,7 +94,7 @@ def plain_ridge(rows: Tensor, labels: Tensor, *, share: float, ridge: float) -> 
 def test_with_objective_plain_every_node_counts_alike_in_heads_and_mixture():
     """Both written down, nodes left out one by one; share and λ are taken to stay."""
     head, x = begun(width=24, objective="plain"), vectors(20)
-    head.learn(torch.arange(20), x, RIGHT)
+    head.learn(x, RIGHT)
     head.weigh(torch.arange(20), x, RIGHT)
     head.settle()
     share, said, expected = 3 / 20, [], torch.zeros(20, 3).double()
@@ -109,7 +109,7 @@ def test_with_objective_plain_every_node_counts_alike_in_heads_and_mixture():
     fused = fused_weights(torch.stack(said, 2), RIGHT, balanced=False, intercept=True)
     for one, other in zip(head.engine.fused_, fused, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
-    scores = head.scores(torch.arange(20), x)
+    scores = head.scores(x)
     torch.testing.assert_close(scores, (expected + fused.offsets).float(), atol=1e-4, rtol=0)
     balanced = fused_weights(torch.stack(said, 2), RIGHT, intercept=True)
     assert not torch.allclose(fused.offsets, balanced.offsets, atol=0.1)
@@ -117,12 +117,12 @@ def test_with_objective_plain_every_node_counts_alike_in_heads_and_mixture():
 
 def test_with_nobody_held_back_every_view_counts_alike_and_slopes_are_exact():
     head, x = begun(width=24), vectors(9)
-    head.learn(torch.arange(9), x, LABELS)
+    head.learn(x, LABELS)
     head.weigh(LABELS[:0], x[:0], LABELS[:0])
     head.settle()
     assert head.engine.fused_.weights.tolist() == pytest.approx([SHARPNESS / 3] * 3)
     slopes = head.scorer().slopes(x[0])
-    torch.testing.assert_close(slopes @ x[0], head.scores(torch.arange(1), x[:1])[0])
+    torch.testing.assert_close(slopes @ x[0], head.scores(x[:1])[0])
 
 
 def test_options_that_make_no_sense_are_refused():
@@ -161,7 +161,7 @@ def test_nodes_that_are_asked_about_are_learned_all_the_same():
     learner = OnlineLearner(head=FusedHead(width=16))
     learner.apply(ring(120))
     knowledge = learner._knowledge
-    held = knowledge.held.first(120)
+    held = knowledge.held.first(knowledge.labels.every, 120)
     assert len(held) == learner.status().labelled == 96
     assert knowledge.codes.shown[held].any(1).all()
     assert int(learner.head.engine.sums_[0].counts_.sum()) == 96
@@ -218,10 +218,10 @@ def test_scores_by_hand():
     views = View((0,)), View((0,), codes=True)
     features = RandomMap(views, {0: torch.tensor([[1.0]]), OF_CODES: torch.tensor([[-1.0]])})
     weights = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 3.0]])
-    scorer = FusedScorer(features, weights, torch.tensor([0.0, 5.0]))
-    told = scorer(np.zeros(1), np.array([[2.0, 1.0]], np.float32))
+    scorer = Scorer(features, weights, torch.tensor([0.0, 5.0]))
+    told = scorer(np.array([[2.0, 1.0]], np.float32))
     assert told == pytest.approx(np.array([[2 * 2**0.5, 5 + 3 * (2 / 3) ** 0.5]]), rel=1e-6)
-    without = scorer(np.zeros(1), np.array([[2.0]], np.float32))  # no label is nearby
+    without = scorer(np.array([[2.0]], np.float32))  # no label is nearby
     assert without == pytest.approx(np.array([[2 * 2**0.5, 5 + 6 * (2 / 3) ** 0.5]]), rel=1e-6)
 
 

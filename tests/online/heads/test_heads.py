@@ -31,38 +31,37 @@ def test_analytic_is_the_ridge_of_all_nodes():
     head, x = analytic(), vectors(9)
     labels = torch.tensor([0, 1, 1, 2, 0, 1, 2, 1, 1])
     for rows in (slice(0, 4), slice(4, 9)):
-        head.learn(torch.arange(9)[rows], x[rows], labels[rows])
+        head.learn(x[rows], labels[rows])
     head.settle()
     (features,) = head.engine.map(x)
     expected = SHARPNESS * features @ ridge(features, labels, 0.01)
-    torch.testing.assert_close(head.scores(torch.arange(9), x), expected, atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(head.scores(x), expected, atol=1e-3, rtol=1e-3)
 
 
 def test_a_scorer_never_changes_and_nothing_is_known_once_all_is_forgotten():
     head, x = analytic(), vectors(4)
-    ids, labels = torch.arange(4), torch.tensor([0, 1, 0, 1])
-    head.learn(ids, x, labels)
+    labels = torch.tensor([0, 1, 0, 1])
+    head.learn(x, labels)
     head.settle()
-    scorer = head.scorer()
-    asked = ids.numpy(), x.numpy()
-    before = torch.from_numpy(scorer(*asked))
-    head.forget(ids[:2], x[:2], labels[:2])
+    scorer, asked = head.scorer(), x.numpy()
+    before = torch.from_numpy(scorer(asked))
+    head.forget(x[:2], labels[:2])
     head.settle()
-    assert torch.from_numpy(scorer(*asked)).equal(before)
-    assert not head.scores(ids, x).equal(before)
-    head.forget(ids[2:], x[2:], labels[2:])
+    assert torch.from_numpy(scorer(asked)).equal(before)
+    assert not head.scores(x).equal(before)
+    head.forget(x[2:], labels[2:])
     head.settle()
     (sums,) = head.engine.sums_
     assert not bool(sums.gram_.any() or sums.sums_.any())
-    assert head.scores(ids, x).abs().max() == 0
+    assert head.scores(x).abs().max() == 0
 
 
 def test_slopes_are_exact():
     head, x = analytic(), vectors(6)
-    head.learn(torch.arange(6), x, torch.tensor([0, 1, 2, 0, 1, 2]))
+    head.learn(x, torch.tensor([0, 1, 2, 0, 1, 2]))
     head.settle()
     slopes = head.scorer().slopes(x[0])
-    torch.testing.assert_close(slopes @ x[0], head.scores(torch.tensor([0]), x[:1])[0])
+    torch.testing.assert_close(slopes @ x[0], head.scores(x[:1])[0])
 
 
 # What the answers of ``targets`` mean has to be met first: see test_target_head.
@@ -70,20 +69,20 @@ def test_slopes_are_exact():
 def test_restored_heads_go_on_with_the_same_bits(name):
     options = {"analytic": {"width": 16}}
     one, twin = (begun(heads.make(name, **options.get(name, {}))) for _ in range(2))
-    ids, x, labels = torch.arange(24), vectors(24), torch.arange(24) * 2 // 24
+    x, labels = vectors(24), torch.arange(24) * 2 // 24
     one.grow(2)
-    one.learn(ids[::2], x[::2], labels[::2])
+    one.learn(x[::2], labels[::2])
     one.settle()
     twin.restore({key: value.clone() for key, value in one.state().items()})
     assert twin.num_classes == 2
-    assert twin.scores(ids, x).equal(one.scores(ids, x))
+    assert twin.scores(x).equal(one.scores(x))
     for head in (one, twin):
         head.grow(3)
-        head.move(ids[:2], x[:2], x[:2] + 1, labels[:2])
-        head.learn(ids[1::2], x[1::2], torch.full((12,), 2))
+        head.move(x[:2], x[:2] + 1, labels[:2])
+        head.learn(x[1::2], torch.full((12,), 2))
         head.settle()
-    assert twin.scores(ids, x).equal(one.scores(ids, x))
-    assert one.scores(ids, x).shape == (24, 3)
+    assert twin.scores(x).equal(one.scores(x))
+    assert one.scores(x).shape == (24, 3)
     assert one.nbytes > 0
 
 

@@ -40,7 +40,7 @@ def settled(x: Tensor) -> FusedHead:
     head = begun(**LANDMARKS)
     head.grow(3)
     head.stand_on(torch.arange(8), x[:8], counts=torch.bincount(LABELS))
-    head.learn(torch.arange(20), x, LABELS)
+    head.learn(x, LABELS)
     head.weigh(torch.arange(20), x, LABELS)
     head.settle()
     return head
@@ -71,27 +71,26 @@ def test_scores_are_ridges_on_whitened_kernel_values():
         matrix = 3 / weights.sum() * (weights[:, None] * within).t() @ within + means.t() @ means
         matrix += 0.0001 * 3 * own.diagonal().mean() / 8 * torch.eye(8)
         expected += share * rows @ torch.linalg.solve(matrix, means.t())
-    found = head.scores(torch.arange(20), x)
+    found = head.scores(x)
     expected += head.engine.fused_.offsets
     torch.testing.assert_close(found, expected.float(), atol=2e-3, rtol=1e-3)
     random = begun(width=8, basis="random")
-    random.learn(torch.arange(20), x, LABELS)
+    random.learn(x, LABELS)
     random.weigh(torch.arange(20), x, LABELS)
     random.settle()
-    assert not torch.allclose(random.scores(torch.arange(20), x), found, atol=0.1)
+    assert not torch.allclose(random.scores(x), found, atol=0.1)
 
 
 def test_slopes_are_those_of_scores_and_add_up():
     x = vectors(20)
     head = settled(x)
     slopes = head.scorer().slopes(x[0])
-    none = torch.zeros(1).long()
     whole = slopes @ x[0] + head.scorer().offsets
-    torch.testing.assert_close(whole, head.scores(none, x[:1])[0], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(whole, head.scores(x[:1])[0], atol=1e-4, rtol=1e-4)
     for place in (0, 4, 9):
         step = torch.zeros_like(x[0])
         step[place] = 1e-2
-        ahead, behind = (head.scores(none, (x[0] + way * step)[None])[0] for way in (1, -1))
+        ahead, behind = (head.scores((x[0] + way * step)[None])[0] for way in (1, -1))
         torch.testing.assert_close(slopes[:, place], (ahead - behind) / 2e-2, atol=2e-2, rtol=2e-2)
 
 
@@ -101,7 +100,7 @@ def test_every_node_counts_alike_if_all_nodes_are_to_be_right_and_every_class_ot
         head = begun(**LANDMARKS, objective=objective)
         head.grow(3)
         head.stand_on(torch.arange(8), x[:8], counts=torch.bincount(LABELS))
-        head.learn(torch.arange(20), x, LABELS)
+        head.learn(x, LABELS)
         assert head.engine.sums_[0].mass_.tolist() == masses
 
 
@@ -140,7 +139,7 @@ def test_a_landmark_that_is_let_go_is_in_no_number():
         head = begun(**LANDMARKS)
         head.grow(3)
         head.stand_on(torch.arange(8), rows[:8], counts=torch.bincount(LABELS))
-        head.learn(torch.arange(20), x, LABELS)
+        head.learn(x, LABELS)
         assert head.let_go(torch.tensor([2, 15]))
         assert not head.let_go(torch.tensor([2, 15]))
         head.weigh(torch.arange(20), x, LABELS)

@@ -2,19 +2,14 @@
 
 import re
 from importlib import import_module
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from evergraph.evaluation.statistics import nemenyi
 from evergraph.reports.comparing import Standing
-from evergraph.reports.figures.critical_difference import critical_difference
-from evergraph.reports.figures.learning import mean_matrix
-from evergraph.reports.figures.picture import Picture, looks_of, spread_apart
+from evergraph.reports.figures import Picture, critical_difference, looks_of, mean_matrix
 from evergraph.reports.page.page import inline_svg
 from evergraph.reports.runs import collect, grouped
 
@@ -24,7 +19,6 @@ def test_every_group_and_every_run_is_drawn(all_figures):
         "curves": 3,
         "matrices": 5,
         "ranks": 0,
-        "frontier": 2,  # bytes and seconds of the one group of several runs
     }
     pictures = [picture for kind in all_figures.values() for picture in kind]
     assert len({picture.name for picture in pictures}) == len(pictures)
@@ -53,15 +47,6 @@ def test_looks_and_matrices(bench):
     assert len(set(looks.values())) == 56
 
 
-@given(st.lists(st.floats(0, 100), min_size=1, max_size=30))
-def test_labels_keep_their_distance_and_their_order(wanted):
-    places = spread_apart(wanted, gap=3.0, low=0.0, high=100.0)
-    assert -1e-6 <= min(places) <= max(places) <= 100 + 1e-6
-    for (a, b), (x, y) in zip(combinations(places, 2), combinations(wanted, 2), strict=True):
-        assert abs(a - b) >= 3.0 - 1e-6
-        assert x == y or (a < b) == (x < y)
-
-
 METHODS = ("one", "two", "three", "four", "five")
 
 
@@ -74,7 +59,7 @@ def standing(methods: int, datasets: int) -> Standing:
 @pytest.fixture
 def axes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Keep the axes that are drawn into."""
-    module = import_module("evergraph.reports.figures.critical_difference")
+    module = import_module("evergraph.reports.figures")
     kept = []
 
     def drawn(name: str, title: str, frame: Any, draw: Any) -> Picture:

@@ -84,7 +84,7 @@ def test_nothing_is_wider_than_the_window(width, show, wait):
         "return [...document.querySelectorAll('figure svg')].map(svg => {"
         "const box = svg.getBoundingClientRect(); return [box.width, box.height, box.right]})"
     )
-    assert len(sizes) == 10
+    assert len(sizes) == 8
     assert all(w > 250 and h > 100 and right <= width for w, h, right in sizes)
     boxes = browser.execute_script(
         "return [...document.querySelectorAll('.scroll, figure, .tile, details, p')]"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evergraph.core.errors import ResultsError
-from evergraph.reports.figures.learning import accuracy_matrix
+from evergraph.reports.figures import accuracy_matrix
 from evergraph.reports.report import write_report
 from evergraph.reports.runs import collect, grouped, percent
 
@@ -79,7 +79,7 @@ def test_the_page_is_well_formed_and_loads_nothing(page):
 
 def test_same_runs_give_same_bytes(bench, all_figures, reported):
     files = [reported / "report.html", *(reported / "report").rglob("*.*")]
-    assert len(files) == 1 + 5 * 3 + 10 * 2  # page, tables, figures
+    assert len(files) == 1 + 5 * 3 + 8 * 2  # page, tables, figures
     before = {path: path.read_bytes() for path in files}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("evergraph.reports.report.gallery", lambda groups: all_figures)

@@ -11,9 +11,9 @@ import pytest
 from evergraph.evaluation.accuracy_matrix import spread
 from evergraph.reports.page.page import sections_of
 from evergraph.reports.report import tables_of
+from evergraph.reports.run_tables import headline_table, labels_shown
 from evergraph.reports.runs import Finished, alone, collect, grouped
-from evergraph.reports.tables.accuracy import headline_table, labels_shown
-from evergraph.reports.tables.record import csv_text, html_table
+from evergraph.reports.tables import csv_text, html_table
 
 
 @pytest.mark.parametrize(("known", "said"), [("global", False), ("everywhere", True)])

@@ -13,12 +13,11 @@ import pytest
 from evergraph.core.errors import UnknownNameError
 from evergraph.evaluation.statistics import paired_difference
 from evergraph.reports.comparing import differences_in, standings
-from evergraph.reports.figures.critical_difference import critical_difference
-from evergraph.reports.figures.picture import Picture
+from evergraph.reports.figures import Picture, critical_difference
 from evergraph.reports.page.page import PageSection, sections_of
 from evergraph.reports.report import tables_of, write_report
 from evergraph.reports.runs import Group, collect, grouped
-from evergraph.reports.tables.record import Table, csv_text, latex, markdown
+from evergraph.reports.tables import Table, csv_text, latex, markdown
 
 WriteRun = Callable[..., Path]
 

@@ -21,7 +21,7 @@ from evergraph.graphs.graph_folder import GraphFolderWriter
 from evergraph.graphs.repeats import ONCE
 from evergraph.graphs.validation import MOST_WEIGHT, WEIGHT_RULE, check_count
 from evergraph.tables.arrow import pa, pc
-from evergraph.tables.edges import EdgeRows
+from evergraph.tables.edges import EdgeRows, numeric_places, places_of, unknown_end
 from evergraph.tables.names import ENDS
 from evergraph.tables.sources import arrow_reader
 
@@ -32,7 +32,6 @@ _BATCH = 1 << 20  # pairs written at a time
 _PART_NODES = 1 << 22
 _PART_PAIRS = 1 << 25
 _BYTES_AN_ID = 64  # memory per id while numeric ids are looked up
-_POWERS = 10 ** np.arange(1, 19)
 _A_THREAD = 128_000_000  # bytes that DuckDB needs per sorting thread
 
 # Every edge is selected as listed and, in undirected graphs, in reverse. A key is
@@ -66,34 +65,6 @@ _COMBINED = {"sum": _TOTAL, "count": _ROWS, "mean": f"{_TOTAL} / greatest({_ROWS
 _BYTES_A_PAIR = 40  # while pairs are sorted in memory: keys, a copy without duplicates, a mask
 
 
-def plain_numbers(values: pa.Array) -> NDArray[np.int64] | None:
-    """Return ids as integers; None unless all are non-negative integers in plain notation.
-
-    >>> import pyarrow as pa
-    >>> plain_numbers(pa.array(["7", "0"])), plain_numbers(pa.array(["7", "007"]))
-    (array([7, 0]), None)
-    >>> plain_numbers(pa.array(["0xF4240"]))  # as long as 1000000, which it is
-    """
-    found: NDArray[np.int64]
-    if pa.types.is_integer(values.type):
-        found = values.cast(pa.int64()).to_numpy()
-        return found if found.min(initial=0) >= 0 else None
-    if not pc.all(pc.ascii_is_decimal(values), min_count=0).as_py():  # 0x7 and +7 are other ids
-        return None
-    try:
-        found = values.cast(pa.int64()).to_numpy()
-    except pa.ArrowInvalid:  # more than 64 bits
-        return None
-    # 007 is another id than 7: zeros in front make the texts longer than the numbers are.
-    powers = _POWERS[found.max(initial=0) >= _POWERS]
-    digits = len(found) + sum(np.count_nonzero(found >= power) for power in powers)
-    return found if digits == pc.sum(pc.binary_length(values), min_count=0).as_py() else None
-
-
-def _unknown(row: int, end: str, name: pa.Scalar) -> DataError:
-    return DataError(f"row {row + 1} has {end} {name.as_py()!r}: expected the id of a node")
-
-
 class EdgeTable:
     """Collects edges in any order and writes the compressed rows of a graph in bounded memory.
 
@@ -108,15 +79,6 @@ class EdgeTable:
         memory: bytes to use.
         fresh: whether to start empty, or with the edges of an earlier process.
         columns: of ``weight`` and ``relation``, those that edges have.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as place:
-    ...     table = EdgeTable(Path(place, "edges"), nodes=3, undirected=True, memory=10**8)
-    ...     table.add(np.array([0, 2, 1, 2]), np.array([1, 1, 0, 2]))
-    ...     entries = table.write(GraphFolderWriter(Path(place, "graph")))
-    ...     table.discard()
-    ...     entries, np.load(Path(place, "graph", "indptr.npy")).tolist()
-    (4, [0, 1, 3, 4])
     """
 
     def __init__(
@@ -174,21 +136,8 @@ class EdgeTable:
         places = pa.array(np.arange(len(ids), dtype=np.int32))
         self._known = pa.table({"id": ids, "place": places})
         self._kind = ids.type
-        self._places = self._lookup(ids)
-
-    def _lookup(self, ids: pa.ChunkedArray) -> NDArray[np.int32] | None:
-        """Return the node of each numeric id, -1 if there is none; None if a join is needed.
-
-        Integer ids that are not much larger than the number of nodes are looked up in an array,
-        which takes a fraction of the time of a join on texts.
-        """
-        found = plain_numbers(ids) if len(ids) * _BYTES_AN_ID < self._memory // 4 else None
-        if found is None or not len(found) or found.max() >= 4 * len(found) + 1000:
-            return None
-        lookup = np.full(int(found.max()) + 1, -1, np.int32)
-        lookup[found] = np.arange(len(found), dtype=np.int32)
-        distinct = bool((lookup[found] == np.arange(len(found))).all())
-        return lookup if distinct else None  # the database reports the repeated id
+        few = len(ids) * _BYTES_AN_ID < self._memory // 4
+        self._places = numeric_places(ids) if few else None
 
     def check_distinct(self) -> None:
         """Raise unless ids are unique."""
@@ -215,13 +164,13 @@ class EdgeTable:
         weights = None if listed.weights is None else listed.weights.numpy()
         more = {"weight": weights, "relation": listed.relations}
         piece = pa.table({"row": rows} | ends | {k: v for k, v in more.items() if v is not None})
-        sides = [self._looked_up(side) for side in listed.ends]
+        sides = [places_of(side, self._places) for side in listed.ends]
         if sides[0] is not None and sides[1] is not None:
             lost = (sides[0] < 0) | (sides[1] < 0)
             if lost.any() and not skip:
                 at = int(lost.argmax())
                 end = ENDS[int(sides[0][at] >= 0)]
-                raise _unknown(before + at, end, ends[end][at])
+                raise unknown_end(before + at, end, ends[end][at])
             for name, places in zip(ENDS, sides, strict=True):
                 at = piece.column_names.index(name)
                 piece = piece.set_column(at, name, pa.array(places))
@@ -245,17 +194,8 @@ class EdgeTable:
         if pc.any(lost).as_py():
             first = joined.filter(lost).sort_by("row").slice(0, 1).to_pylist()[0]
             end = ENDS[first["source"] is not None]
-            raise _unknown(first["row"], end, ends[end][first["row"] - before])
+            raise unknown_end(first["row"], end, ends[end][first["row"] - before])
         self._insert(joined)
-
-    def _looked_up(self, values: pa.Array) -> NDArray[np.int32] | None:
-        """Return the nodes of numeric ids, -1 if unknown; None unless all are numeric."""
-        places = self._places
-        found = None if places is None else plain_numbers(values)
-        if found is None or places is None:
-            return None
-        inside = np.minimum(found, len(places) - 1)
-        return np.where(found < len(places), places[inside], np.int32(-1))
 
     def counts(self) -> tuple[int, int]:
         """Return the number of edges, and the number of self-loops among them."""
@@ -429,9 +369,9 @@ class EdgeTable:
     def _joined(parts: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
         return np.concatenate([np.zeros((2, 0), np.int32), *parts], axis=1)
 
-    def _ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
+    def _ask(self, query: str) -> list[tuple[Any, ...]]:
         with self._told():
-            found: list[tuple[Any, ...]] = self._database.execute(query, values).fetchall()
+            found: list[tuple[Any, ...]] = self._database.execute(query).fetchall()
             return found
 
     @contextmanager

@@ -37,11 +37,11 @@ from evergraph.graphs.relations import MOST_RELATIONS, Relations
 from evergraph.graphs.repeats import REPEATED, say_repeated
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
-from evergraph.tables.chunks import columns_of, read_chunks
+from evergraph.tables.chunks import InputFile, columns_of, read_chunks
 from evergraph.tables.columns import RELATION, WEIGHT
 from evergraph.tables.edges import UNKNOWN_EDGES, read_edges, say_edges_unread, say_skipped
 from evergraph.tables.names import ENDS, ColumnNames, of_edges, of_nodes
-from evergraph.tables.sources import CsvTable, Query, Renamed, Source, StoredFile, named, naming
+from evergraph.tables.sources import Source, named, naming
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -76,45 +76,6 @@ class ImportReport:
     columns: list[dict[str, str]] = field(default_factory=list)
     unknown_edges: int = 0  # edges that were skipped because they join an unknown node
     repeats: int = 0  # rows that list an edge again, which ``repeated`` is about
-
-
-@dataclass(frozen=True)
-class InputFile:
-    """The state of a file when the import started."""
-
-    path: str
-    size: int
-    mtime_ns: int
-
-    @classmethod
-    def of(cls, path: Source) -> InputFile:
-        """Return the state of a file or database file; that of a server differs every time."""
-        if isinstance(path, Renamed):
-            inner, called = cls.of(path.source), "".join(f" {t}={o}" for t, o in path.names.items())
-            return replace(inner, path=f"{inner.path}{called}")
-        if isinstance(path, Query):
-            # Without a server's address, which may contain a password.
-            place = str(path).split(":")[1] if path.file is None else str(path.file.resolve())
-            return cls(f"{path.kind}:{place}: {path.sql}", *_state(path))
-        if isinstance(path, StoredFile):
-            return cls(path.address, *path.state())
-        written = path.written if isinstance(path, CsvTable) else ""
-        path = path.path if isinstance(path, CsvTable) else path
-        if not path.is_file():
-            raise DataError(f"{path}: no such file")
-        about = path.stat()
-        return cls(f"{path.resolve()}{written}", about.st_size, about.st_mtime_ns)
-
-
-def _state(query: Query) -> tuple[int, int]:
-    """Return size and time of a database's files, including a write-ahead log beside it."""
-    if query.file is None:
-        return 0, query.asked
-    if not query.file.is_file():
-        raise DataError(f"{query.file}: no such file")
-    beside = (query.file.with_name(f"{query.file.name}{end}") for end in ("", "-wal", ".wal"))
-    found = [path.stat() for path in beside if path.is_file()]
-    return sum(one.st_size for one in found), max(one.st_mtime_ns for one in found)
 
 
 @dataclass(frozen=True)

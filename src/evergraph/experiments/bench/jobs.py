@@ -28,8 +28,7 @@ from evergraph.evaluation.accuracy_matrix import main_key
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig, short_text
 from evergraph.experiments.build import check
 from evergraph.experiments.config import Component, RunConfig, flat, merged, nested
-from evergraph.experiments.presets import read_preset, shipped_grid
-from evergraph.experiments.protocols import layered
+from evergraph.experiments.presets import layered, read_preset, shipped_grid
 from evergraph.experiments.seeds import SEEDING
 from evergraph.experiments.store import SEARCH
 from evergraph.streams.stream import EDGES

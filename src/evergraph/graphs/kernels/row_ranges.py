@@ -16,6 +16,7 @@ from torch import Tensor
 
 from evergraph.core.device import available_threads, fixed_sums
 from evergraph.core.notices import say_once
+from evergraph.graphs.csr import cut
 
 # A thread takes many ranges, so that none waits long for one that was given the hubs.
 RANGES_PER_THREAD = 16
@@ -27,8 +28,6 @@ ALONE, PART = 1 << 18, 1 << 20
 # Multiplications in a tile of a dense product, and its least height: some milliseconds of one
 # thread. Smaller tiles read shared data more often.
 TILE, TILE_ROWS = 1 << 27, 128
-# Pieces per thread: a thread that had cheap rows takes the next piece while another is busy.
-_PIECES_PER_THREAD = 8
 
 
 def row_ranges(indptr: Tensor, *, count: int) -> list[slice]:
@@ -80,7 +79,10 @@ def spread(work: Callable[[slice], object], ranges: Iterable[slice]) -> None:
 
 
 def in_parts(work: Callable[[slice], object], costs: npt.NDArray[Any], *, each: int) -> None:
-    """Process all items, with several threads if that is faster.
+    """Process all items, cut into parts of similar cost, with several threads if that is faster.
+
+    These are Python's own threads over machine code: unlike numba's, they can be used anywhere,
+    also inside other threads and after a fork.
 
     costs: of each item, int64 [items]; each: number of values read per unit of cost
     """
@@ -89,15 +91,7 @@ def in_parts(work: Callable[[slice], object], costs: npt.NDArray[Any], *, each: 
         work(slice(0, len(costs)))
         return
     parts = min(RANGES_PER_THREAD * threads, whole * each // PART + threads)
-    spread(work, cost_ranges(costs, parts))
-
-
-def cost_ranges(costs: npt.NDArray[Any], count: int) -> list[slice]:
-    """Cut items into at most ``count`` ranges of about equal cost."""
-    total = np.cumsum(costs, dtype=np.float64)
-    cuts = np.searchsorted(total, total[-1] * np.arange(1, count) / count)
-    bounds = np.unique(np.concatenate([[0], cuts, [len(total)]])).tolist()
-    return list(starmap(slice, pairwise(bounds)))
+    spread(work, cut(costs, whole / parts))
 
 
 def row_tiles(rows: int, each: int) -> list[slice]:
@@ -171,14 +165,3 @@ def unsigned(array: Tensor) -> npt.NDArray[Any]:
     """Return integers as unsigned ones: an index that cannot be negative needs no check."""
     numbers = array.numpy()
     return numbers.view(np.uint64 if numbers.dtype == np.int64 else np.uint32)
-
-
-def in_threads(loop: Callable[..., None], costs: npt.NDArray[Any], *arrays: Any) -> None:
-    """Run ``loop(*arrays, start, stop)`` over all items, cut into pieces of about equal cost.
-
-    Python's own threads over machine code: unlike numba's, they can be used anywhere, also inside
-    other threads and after a fork. costs: cost of each item.  [items]
-    """
-    if len(costs):
-        fast, pieces = compiled(loop), min(len(costs), available_threads() * _PIECES_PER_THREAD)
-        spread(lambda part: fast(*arrays, part.start, part.stop), cost_ranges(costs, pieces))

@@ -15,10 +15,9 @@ from torch import Tensor
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
-from evergraph.graphs.csr import RowSweep, repeat, row_entries
+from evergraph.graphs.csr import RowSweep
 from evergraph.graphs.graph import Graph
-from evergraph.graphs.kernels.row_ranges import in_threads, unsigned
-from evergraph.graphs.kernels.scaled_rows import choose_kernel
+from evergraph.graphs.kernels.row_ranges import compiled, in_parts, unsigned
 
 # The largest value of a register. A larger rank has a chance of 2^-40 per node, and sums of
 # 2^(TOP - rank) over all registers are integers that fit an int64.
@@ -30,11 +29,7 @@ _NODES_PER_BLOCK = 1 << 20
 REGISTERS = 512
 # Registers processed together. A row of them is read at random: the wider, the fewer reads.
 MOST_WIDE = 256
-# The most memory in bytes that the registers of a block may take on a GPU.
-ON_DEVICE = 4 << 30
 Array = npt.NDArray[Any]
-# Entries of a row that are taken one by one; a longer row is cut into pieces that are rows again.
-MAX_PIECE = 8
 _SUMMED_ROWS = 1 << 16
 
 
@@ -106,9 +101,9 @@ def estimate_reach_sizes(
 
     The cost is entries x registers x hops, whatever the sizes. Registers are independent: they are
     processed in blocks, and only Σ 2^-M and the number of zeros of each block are kept, as
-    integers. So the estimates are the same to the last bit for any division of the work, device
-    and engine. An estimate is never below the 1-hop size, which is known, nor above the number of
-    nodes; with up to one hop it is exact.
+    integers. So the estimates are the same to the last bit for any division of the work and engine.
+    They are computed on the CPU, wherever the graph is. An estimate is never below the 1-hop size,
+    which is known, nor above the number of nodes; with up to one hop it is exact.
 
     nodes: int64 [nodes]. registers: a power of two; the relative error is about 1.04 / √registers.
 
@@ -128,15 +123,16 @@ def estimate_reach_sizes(
     near = graph.degrees[nodes].double().cpu() + 1
     if hops < 2 or not len(nodes):
         return near if hops else torch.ones_like(near)
-    rows, back = nodes.unique(return_inverse=True)
-    column, rank = (part.to(graph.device) for part in hashed(graph.num_nodes, registers))
-    shared = {"sweep": graph.sweep, "rows": rows, "hops": hops, "column": column, "rank": rank}
+    rows, back = nodes.cpu().unique(return_inverse=True)
+    column, rank = hashed(graph.num_nodes, registers)
+    sweep = graph.sweep.on_cpu()
+    shared = {"sweep": sweep, "rows": rows, "hops": hops, "column": column, "rank": rank}
     resources = resources or Resources()
     blocks = _blocks(graph, registers, resources)
-    sums = torch.zeros(2, len(rows), dtype=torch.int64, device=graph.device)
+    sums = torch.zeros(2, len(rows), dtype=torch.int64)
     for part in resources.engine.map(sum_registers, blocks, shared=shared):
-        sums += part.to(sums.device)
-    sizes = distinct_count(sums.cpu(), registers)[back.cpu()]
+        sums += part
+    sizes = distinct_count(sums, registers)[back]
     return sizes.clamp_min(near).clamp_max(graph.num_nodes)
 
 
@@ -146,15 +142,12 @@ def _blocks(graph: Graph, registers: int, resources: Resources) -> list[tuple[in
     def size(width: int) -> int:  # all nodes' registers before and after a hop
         return 2 * graph.num_nodes * width
 
-    on_cpu = graph.device.type == "cpu"
     width = min(MOST_WIDE, registers)
     while width > LEAST_REGISTERS and (
-        registers < width * resources.engine.workers
-        or not (resources.fits(size(width)) if on_cpu else size(width) <= ON_DEVICE)
+        registers < width * resources.engine.workers or not resources.fits(size(width))
     ):
         width //= 2
-    if on_cpu:
-        resources.check(size(width), "estimating reach")
+    resources.check(size(width), "estimating reach")
     return [(low, width) for low in range(0, registers, width)]
 
 
@@ -168,15 +161,13 @@ def sum_registers(
     rank: Tensor,
 ) -> Tensor:
     """Return what the first and number of some registers add to the sums.  -> int64 [2, rows]"""
-    indptr, indices = sweep.plain
-    kind = choose_kernel(entries=len(indices), device=indices.device)
-    kernel = (NumbaMax if kind == "numba" else TorchMax)(indptr, indices, column, rank, *block)
-    everyone = torch.arange(len(rank), device=rank.device)
-    seen = sweep.collect(everyone, kernel.first, width=block[1])
+    maxima = RowMaxima(*sweep.plain, column, rank, *block)
+    everyone = torch.arange(len(rank))
+    seen = sweep.collect(everyone, maxima.first, width=block[1])
     for _ in range(hops - 2):
-        seen = sweep.collect(everyone, partial(kernel.following, registers=seen), width=block[1])
-    sums = torch.empty(2, len(rows), dtype=torch.int64, device=rows.device)
-    for part, found in sweep.blocks(rows, partial(kernel.following, registers=seen)):
+        seen = sweep.collect(everyone, partial(maxima.following, registers=seen), width=block[1])
+    sums = torch.empty(2, len(rows), dtype=torch.int64)
+    for part, found in sweep.blocks(rows, partial(maxima.following, registers=seen)):
         sums[:, part] = register_sums(found)
     return sums
 
@@ -186,14 +177,14 @@ def register_sums(registers: Tensor) -> Tensor:
 
     registers: uint8 [m, width] -> int64 [2, m]
     """
-    weights = 1 << (TOP - torch.arange(TOP + 1, device=registers.device))
+    weights = 1 << (TOP - torch.arange(TOP + 1))
     weights[0] = 0
     parts = registers.split(_SUMMED_ROWS)
     sums = [torch.stack([weights[part.int()].sum(1), (part == 0).sum(1)]) for part in parts]
     return torch.cat(sums, dim=1)
 
 
-class NumbaMax:
+class RowMaxima:
     """Maxima over the rows of a CSR matrix in memory or in a file.
 
     A single node fills only one register, so the first hop reads three bytes per entry: the
@@ -228,7 +219,8 @@ class NumbaMax:
     def _fill(self, loop: Callable[..., None], rows: Tensor, *arrays: Any) -> None:
         indptr, places = self._adjacency[0], rows.numpy()
         costs = indptr[places + 1] - indptr[places] + 1
-        in_threads(loop, costs, *self._adjacency, places, *arrays)
+        fast, given = compiled(loop), (*self._adjacency, places, *arrays)
+        in_parts(lambda part: fast(*given, part.start, part.stop), costs, each=self._width)
 
 
 def fill_first(
@@ -265,62 +257,3 @@ def fill_maxima(
             other = registers[indices[e]]
             for k in range(len(row)):
                 row[k] = max(row[k], other[k])
-
-
-class TorchMax:
-    """The same as ``NumbaMax`` on any device, bit for bit; the width must be a multiple of 8."""
-
-    def __init__(
-        self, indptr: Tensor, indices: Tensor, column: Tensor, rank: Tensor, low: int, width: int
-    ) -> None:
-        self._indptr, self._indices = indptr, indices
-        self._single = torch.zeros(len(rank), width, dtype=torch.uint8, device=rank.device)
-        inside = ((column >= low) & (column < low + width)).nonzero().flatten()
-        self._single[inside, column[inside].long() - low] = rank[inside]
-
-    def first(self, rows: Tensor) -> Tensor:
-        """Return the registers of each row after one hop, itself included."""
-        return self.following(rows, self._single)
-
-    def following(self, rows: Tensor, registers: Tensor) -> Tensor:
-        """Return the largest of each register over a row's neighbours and itself."""
-        lengths = (self._indptr[rows + 1] - self._indptr[rows]).long()
-        _, entries = row_entries(self._indptr, rows)
-        places = self._indices.index_select(0, entries).long()
-        return torch.maximum(piecewise_max(registers, places, lengths), _take(registers, rows))
-
-
-def piecewise_max(source: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
-    """Return maxima over consecutive runs of ``source[places]``, zeros for an empty run.
-
-    Runs are cut into pieces of at most ``MAX_PIECE``. Pieces are sorted longest first, so that the k-th
-    entries of all that have one form the front of the result. Then the pieces' maxima become the
-    source and a run consists of its pieces, until every run is one piece.
-
-    source: uint8 [n, width]; places: int64 [sum of lengths]; lengths: int64 [m] -> [m, width]
-    """
-    while True:
-        pieces = (lengths + MAX_PIECE - 1) // MAX_PIECE
-        own = repeat(torch.arange(len(lengths), device=lengths.device), pieces)
-        passed = torch.arange(len(own), device=own.device) - (pieces.cumsum(0) - pieces)[own]
-        starts = (lengths.cumsum(0) - lengths)[own] + MAX_PIECE * passed
-        sizes = (lengths[own] - MAX_PIECE * passed).clamp_max(MAX_PIECE)
-        order = sizes.argsort(descending=True, stable=True)
-        starts, sizes = starts[order], sizes[order]
-        best = source.new_zeros(len(starts), source.shape[1])
-        steps = torch.arange(MAX_PIECE, device=sizes.device)[:, None]
-        for step, count in enumerate((sizes[None] > steps).sum(1).tolist()):
-            front = best[:count]
-            torch.maximum(front, _take(source, places[starts[:count] + step]), out=front)
-        places = torch.empty_like(order)
-        places[order] = torch.arange(len(order), device=order.device)
-        source, lengths = best, pieces
-        if not bool((lengths > 1).any()):
-            found = source.new_zeros(len(lengths), source.shape[1])
-            found[own] = _take(source, places)
-            return found
-
-
-def _take(registers: Tensor, rows: Tensor) -> Tensor:
-    """Return rows of bytes, moved eight at a time."""
-    return registers.view(torch.int64).index_select(0, rows).view(torch.uint8)

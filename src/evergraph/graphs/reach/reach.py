@@ -18,7 +18,7 @@ from evergraph.core.mapped import page_out
 from evergraph.core.resources import Resources
 from evergraph.graphs.csr import RowSweep, cut, neighbour_sums, pointer_type, row_entries
 from evergraph.graphs.graph import Graph
-from evergraph.graphs.kernels.row_ranges import in_threads, unsigned
+from evergraph.graphs.kernels.row_ranges import compiled, in_parts, unsigned
 from evergraph.graphs.kernels.scaled_rows import numba_works
 from evergraph.graphs.propagation import pattern
 from evergraph.graphs.reach.hyperloglog import REGISTERS, estimate_reach_sizes
@@ -42,8 +42,7 @@ METHODS = ("auto", "exact", "estimated")
 # the same choice on every machine.
 WALK_SECONDS = 2.5e-9
 REGISTER_SECONDS = 0.2e-9
-# Affordable seconds for exact sizes. Less on a GPU, where the estimate takes milliseconds and a
-# search would run on the CPU.
+# Affordable seconds for exact sizes. Less on a GPU, where training would wait for them.
 AFFORDABLE_SECONDS = {"cpu": 60.0, "cuda": 1.0}
 # The share of rows below which selecting them is faster than reading all in sequence.
 PICKED_BELOW = 0.3
@@ -181,10 +180,9 @@ def searched_sizes(
     costs: cost of each search.  [nodes]
     """
     engine = (resources or Resources()).engine
-    rows = RowSweep(graph.indptr.cpu(), graph.indices.cpu(), graph.mapped)  # no features
     pieces = engine.workers * _BLOCKS_PER_WORKER if engine.workers > 1 else 1
     blocks = [(b.start, b.stop) for b in cut(costs, float(costs.sum()) / pieces)]
-    shared = {"rows": rows, "nodes": nodes.cpu(), "hops": hops, "costs": costs}
+    shared = {"rows": graph.sweep.on_cpu(), "nodes": nodes.cpu(), "hops": hops, "costs": costs}
     found = list(engine.map(search_block, blocks, shared=shared))
     return torch.cat(found) if found else torch.empty(0, dtype=torch.int64)
 
@@ -200,8 +198,9 @@ def search_block(
     """Return the sizes of some of the nodes; a pure function.  int64 [block]"""
     part, (indptr, indices) = slice(*block), rows.plain
     sizes = np.empty(part.stop - part.start, dtype=np.int64)
-    adjacency = unsigned(indptr), unsigned(indices)
-    in_threads(search, costs[part], *adjacency, nodes[part].numpy(), hops, sizes)
+    given = unsigned(indptr), unsigned(indices), nodes[part].numpy(), hops, sizes
+    fast = compiled(search)
+    in_parts(lambda some: fast(*given, some.start, some.stop), costs[part], each=1)
     if rows.mapped:
         page_out(indices)
     return torch.from_numpy(sizes)

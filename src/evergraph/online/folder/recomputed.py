@@ -60,7 +60,7 @@ def differing(learner: OnlineLearner) -> Iterator[str]:
     moved = 0
     for nodes in labelled.split(ROWS):
         moved += len(known.counted.moved(nodes, known.of(nodes)).places)
-        twin.head.learn(nodes, known.counted.of(nodes), known.labels.of(nodes))
+        twin.head.learn(known.counted.of(nodes), known.labels.of(nodes))
     if moved:
         yield "counted.rows"
     kept, anew = learner.head.state(), twin.head.state()

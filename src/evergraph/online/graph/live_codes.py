@@ -163,8 +163,8 @@ class LiveCodes(KeptArrays):
         unclear, due = [nodes[:0]], [nodes[:0]]
         for rows in blocks(len(nodes), ROWS):
             some = nodes[rows][self._own.tensor[nodes[rows]] != 0]
-            others, little = without_own(*self._parts(some)[1:])
-            drifts = torch.from_numpy(self._hops.last[1])[some]
+            sums, drifts = (torch.from_numpy(kept)[some] for kept in self._hops.last)
+            others, little = without_own(sums, self._own.tensor[some], self._shown.tensor[some])
             unclear.append(some[little])
             due.append(some[~little & (drifts > DRIFT * others.abs().amax(1))])
         return torch.cat(unclear), torch.cat(due)
@@ -188,11 +188,6 @@ class LiveCodes(KeptArrays):
         self._shown.write(nodes, codes)
         self._coded.array[nodes.numpy()] = (classes != UNLABELLED).numpy()
 
-    def _parts(self, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return N C and N² C of some nodes, and what is subtracted of which own codes."""
-        near, far = self._hops.of(nodes).split(self.width, dim=1)
-        return near, far, self._own.tensor[nodes], self._shown.tensor[nodes]
-
     def _own_share(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
         """Return the diagonal of N²: see ``own_share``.  -> float32 [nodes]"""
         if graph.compiled:
@@ -215,8 +210,11 @@ class LiveCodes(KeptArrays):
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the codes around some nodes.  int64 [k] -> float32 [k, dims]"""
-        near, *far = self._parts(nodes)
-        scaled = self._topology.scaled(torch.cat([near, without_own(*far)[0]], dim=1))
+        assert self._hops.stored is not None, "hops are kept side by side"
+        at = nodes.numpy()
+        near, far = (hop.take(at, axis=0) for hop in self._hops.stored)
+        far -= self._own.array.take(at)[:, None] * self._shown.array.take(at, axis=0)
+        scaled = self._topology.scaled(torch.from_numpy(np.concatenate([near, far], axis=1)))
         if self.relations is None:
             return scaled
         return torch.cat([scaled, self._along.tensor[nodes]], dim=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from evergraph.closed_form.views import View
-from evergraph.online.heads.fused import FusedHead, heads, kept_hops
+from evergraph.online.heads.fused import FusedHead, heads
 from evergraph.topology import SGC, TopologyEncoder
 
 
@@ -24,10 +24,9 @@ class AnalyticHead(FusedHead):
     >>> from evergraph.topology import Identity
     >>> head = AnalyticHead(width=64)
     >>> head.begin(2, topology=Identity(), generator=torch.Generator())
-    >>> ids, vectors = torch.tensor([0, 1]), torch.eye(2)
-    >>> head.learn(ids, vectors, torch.tensor([1, 0]))
+    >>> head.learn(torch.eye(2), torch.tensor([1, 0]))
     >>> head.settle()
-    >>> head.scores(ids, vectors).argmax(1)
+    >>> head.scores(torch.eye(2)).argmax(1)
     tensor([1, 0])
     """
 
@@ -41,5 +40,5 @@ class AnalyticHead(FusedHead):
         return SGC()
 
     def begin(self, dims: int, *, topology: TopologyEncoder, **others: Any) -> None:
-        self.views, self.parsed = (), (View(kept_hops(topology)),)
+        self.views, self.parsed = (), (View(tuple(topology.kept)),)
         super().begin(dims, topology=topology, **others)

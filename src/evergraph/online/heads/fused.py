@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 import torch
@@ -27,6 +26,7 @@ from evergraph.closed_form.views import (
     SHAPE,
     WORDS,
     View,
+    live_views,
     parse_views,
 )
 from evergraph.core.checks import check_choice, check_integer, check_number
@@ -35,7 +35,7 @@ from evergraph.core.resolver import Resolver
 from evergraph.core.targets import Key, Label, Target, target_of
 from evergraph.online.graph.live_relations import PARTS
 from evergraph.online.heads.chosen_nodes import LandmarkNodes
-from evergraph.online.heads.scorer import FusedScorer
+from evergraph.online.heads.scorer import Scorer, row_blocks
 from evergraph.online.state_arrays import Packing, of_classes
 from evergraph.topology import MixHop, TopologyEncoder
 from evergraph.training.trainer import Objective
@@ -64,9 +64,8 @@ class FusedHead:
     weights of columns (0.2 to 0.4 points on three of six graphs).
 
     A delta calls ``grow``, then ``forget``, ``move`` and ``learn`` as needed, then now and then
-    ``weigh`` and ``settle``; ``scorer`` may be called at any time. Nodes are given by their
-    positions in the graph, and forgotten and moved with the vectors that were last learned. One
-    whose label changes is forgotten and learned again.
+    ``weigh`` and ``settle``; ``scorer`` may be called at any time. Nodes are forgotten and moved
+    with the vectors that were last learned. One whose label changes is forgotten and learned again.
 
     Sums do not depend on order, and all else is a function of the sums and of the left-out nodes.
     So after any deltas the head equals that of a learner given what is left at once, if it stands
@@ -74,7 +73,7 @@ class FusedHead:
 
     Args:
         views: inputs of the regressions, such as ``0``, ``2`` and ``0|1|2|s+y``, see ``View``;
-            hops must be those of the f_topo. By default ``default_views``, without that of the
+            hops must be those of the f_topo. By default ``live_views``, without that of the
             furthest hop alone once landmarks are chosen among more than 8,192 labelled nodes.
         width: m, the number of features per view; memory is 4 m² bytes per view, and as much again
             for landmarks. 768 by default, 1,152 on landmarks of up to 8,192 labelled nodes.
@@ -93,10 +92,10 @@ class FusedHead:
     >>> head = FusedHead(width=64)
     >>> topology = head.default_topology()
     >>> head.begin(6, topology=topology, generator=torch.Generator())
-    >>> ids, vectors = torch.tensor([0, 1]), torch.eye(2).repeat(1, 3 + (64 + 128) // 2)
-    >>> head.learn(ids, vectors, torch.tensor([1, 0]))
+    >>> vectors = torch.eye(2).repeat(1, 3 + (64 + 128) // 2)
+    >>> head.learn(vectors, torch.tensor([1, 0]))
     >>> head.settle()
-    >>> head.scores(ids, vectors).argmax(1)
+    >>> head.scores(vectors).argmax(1)
     tensor([1, 0])
     """
 
@@ -155,8 +154,8 @@ class FusedHead:
     @property
     def measured(self) -> bool:
         """Whether features are a few columns, whose magnitude matters."""
-        few = self._dims // len(self._hops) <= FEW_COLUMNS
-        few &= not (self.word_width and self._words.alone)
+        worded = self.word_width and self._words.alone
+        few = self._dims // len(self._hops) <= FEW_COLUMNS and not worded
         return few and self.shaped and self.basis == "landmarks" and 0 in self._hops
 
     @property
@@ -164,15 +163,6 @@ class FusedHead:
         """Width of a node's own words, see ``packed_words``; 0 if no view reads them."""
         reads = self.basis == "landmarks" and any(0 in view.hops for view in self.parsed)
         return self._words.width if reads else 0
-
-    def parts(self, dims: int) -> tuple[int, ...]:
-        """Return the widths of hops, relations, shape, words and class codes."""
-        return tuple(self.engine.map.sizes.values())
-
-    @property
-    def exact_parts(self) -> tuple[int, ...]:
-        """Numbers of the parts of which any change counts, whatever the tolerance."""
-        return tuple(number for number, part in enumerate(self.engine.map.sizes) if part == WORDS)
 
     def begin(
         self,
@@ -189,9 +179,9 @@ class FusedHead:
         words: of nodes
         """
         self._words = words
-        self._hops, self._dims, self._related = kept_hops(topology), dims, related
+        self._hops, self._dims, self._related = tuple(topology.kept), dims, related
         if self.views is None:
-            self.parsed = default_views(self._hops, self.basis, related=related)
+            self.parsed = live_views(self._hops, self.basis == "landmarks", related=related)
         for view in self.parsed:
             if not set(view.hops) <= set(self._hops):
                 raise ConfigurationError(
@@ -241,24 +231,32 @@ class FusedHead:
         """Names of labels, in order; empty for classes and numbers."""
         return ()
 
-    def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
-        """Add nodes to the sums.  int64 [n]; float32 [n, dims]; int64 [n]"""
-        self.engine.count(vectors, labels)
+    def learn(self, vectors: Tensor, labels: Tensor, sign: int = 1) -> None:
+        """Add nodes to the sums.  float32 [n, dims]; int64 [n]"""
+        for rows in row_blocks(len(labels), self._values_of_each):
+            self.engine.count(vectors[rows], self._counted(labels[rows]), sign)
 
-    def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
+    def forget(self, vectors: Tensor, labels: Tensor) -> None:
         """Subtract nodes from the sums."""
-        self.engine.count(vectors, labels, -1)
+        self.learn(vectors, labels, -1)
 
-    def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
+    def move(self, before: Tensor, after: Tensor, labels: Tensor) -> None:
         """Replace nodes in the sums of the views in which their vectors differ."""
-        self.engine.exchange(before, after, labels)
+        for rows in row_blocks(len(labels), self._values_of_each):
+            self.engine.exchange(before[rows], after[rows], self._counted(labels[rows]))
+
+    _values_of_each = 1  # values that are counted for a node
+
+    def _counted(self, labels: Tensor) -> Tensor:
+        """Return what is counted of nodes with these class numbers."""
+        return labels
 
     def landmarks_wanted(self, counts: Tensor, *, changed: bool, refit: bool = False) -> int:
         """Return the number of landmarks if they must be chosen anew, else 0.
 
         counts: labelled nodes of each class now, int64 [classes]; changed: whether this delta
         changed the sums; refit: whether it must choose anew.
-        After ``stand_on``, ``restart`` is called and everything is learned again.
+        After ``stand_on`` everything is learned again.
         """
         if self.basis == "random" or not int(counts.sum()):
             return 0
@@ -324,10 +322,6 @@ class FusedHead:
         """Whether nodes left out are predicted better than by chance; None if that is not known."""
         return is_better(self.engine.lead_)
 
-    def restart(self) -> None:
-        """Empty the sums; nothing else changes."""
-        self.engine.clear()
-
     @property
     def most_weighed(self) -> int:
         """``NODES``, or fewer so that their scores in all views have at most ``WEIGHED`` values."""
@@ -335,20 +329,20 @@ class FusedHead:
 
     def weigh(self, nodes: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Set the learned nodes to be left out in turn."""
-        self._answers = Answers(vectors, labels, self.landmarks.places(nodes))
+        self._answers = Answers(vectors, self._counted(labels), self.landmarks.places(nodes))
 
     def settle(self) -> None:
         """Solve for every V, then for a and b."""
         self.engine.solve(self._answers)
 
-    def scorer(self) -> FusedScorer:
+    def scorer(self) -> Scorer:
         """Return φ, a_v V_v and b, which are only ever replaced, not written to."""
         engine = self.engine
-        return FusedScorer(engine.map, tuple(engine.heads_), engine.fused_.offsets.float())
+        return Scorer(engine.map, tuple(engine.heads_), engine.fused_.offsets.float())
 
-    def scores(self, ids: Tensor, vectors: Tensor) -> Tensor:
+    def scores(self, vectors: Tensor) -> Tensor:
         """Return the scores of some nodes, see ``Scorer``.  -> [n, classes]"""
-        return torch.from_numpy(self.scorer()(ids.numpy(), vectors.numpy()))
+        return torch.from_numpy(self.scorer()(vectors.numpy()))
 
     def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
         """Return the bytes of sums, V and a_v V_v, of copies, and of a block of nodes.
@@ -374,12 +368,7 @@ class FusedHead:
     @property
     def nbytes(self) -> int:
         """How many bytes it keeps."""
-        landmarks = 0
-        if isinstance(self.engine.map, KernelMap):
-            # with their kernel matrix, computed when it is needed
-            landmarks = sum(rows.nbytes for rows in self.engine.map.landmarks.values())
-            landmarks += 4 * len(self.parsed) * self.engine.map.width**2
-        return self.engine.nbytes + landmarks
+        return self.engine.nbytes + self.engine.map.nbytes
 
     def state(self) -> dict[str, Tensor]:
         """Return the seed of φ or the landmarks, and what the engine keeps."""
@@ -410,27 +399,3 @@ class FusedHead:
             level = float(state["level"]) if "level" in state else None
             self._stand_on(state["landmark_nodes"], parts, state["chosen"], level)
         self.engine.restore(state)
-
-
-def kept_hops(topology: TopologyEncoder) -> tuple[int, ...]:
-    """Return the hops that are side by side in an embedding; one if they are mixed."""
-    return tuple(topology.kept) if isinstance(topology, MixHop) else (topology.hops,)
-
-
-def default_views(hops: Sequence[int], basis: Basis, *, related: bool = False) -> tuple[View, ...]:
-    """Return the nearest hop, the furthest one, and all of them with class codes.
-
-    On landmarks all have a node's degree and feature length beside them. Random features, which
-    represent a wide hop poorly, have all hops without codes instead of the nearest.
-
-    related: whether views of all hops include features along relations
-
-    >>> [str(view) for view in default_views((0, 1, 2), "landmarks")]
-    ['0', '2', '0|1|2|s+y']
-    >>> [str(view) for view in default_views((0, 2), "random")]
-    ['2', '0|2', '0|2+y']
-    """
-    near, far = View((min(hops),)), View((max(hops),))
-    whole = View(tuple(hops), related=related, shaped=basis == "landmarks")
-    alone = {"landmarks": (near, far), "random": (far, whole)}[basis]
-    return tuple(dict.fromkeys((*alone, replace(whole, codes=True))))

@@ -2,71 +2,53 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.core.targets import Target
-from evergraph.topology.rowwise import Matrix, Panels
+from evergraph.topology.rowwise import Matrix, RowProduct
 
 ROWS_PER_BLOCK = 64  # their features stay in the cache
 BLOCK_VALUES = 1 << 20  # of a matrix with a value for every node and class, computed at a time
-Ids = npt.NDArray[np.int64]  # positions of nodes
-
-
-class Scorer(ABC):
-    """Immutable class scores of a head, safe to use from any thread.
-
-    No bit of a row's scores depends on the other rows (see ``evergraph.topology.rowwise``): what is
-    predicted for a node depends on the node and the state alone. A few rows take well under a
-    millisecond: a service computes them without a thread.
-    """
-
-    @abstractmethod
-    def __call__(self, ids: Ids, vectors: Matrix) -> Matrix:
-        """Return log-probabilities up to a constant per row.
-
-        ids: positions of nodes, int64 [n]; vectors: their embeddings, float32 [n, dims]
-        -> float32 [n, classes]
-        """
-
-    def slopes(self, vector: Tensor) -> Tensor | None:
-        """Return ∂s_c/∂e if scores are piecewise linear, else None.  [dims] -> [classes, dims]"""
-        return None
 
 
 @dataclass(frozen=True, eq=False)
-class FusedScorer(Scorer):
-    """s(x) = Σ_v a_v V_vᵀφ_v(x) + b."""
+class Scorer:
+    """s(x) = Σ_v a_v V_vᵀφ_v(x) + b: log-probabilities up to a constant per row, or numbers.
+
+    Immutable, so safe to use from any thread. No bit of a row's scores depends on the other rows
+    (see ``evergraph.topology.rowwise``): what is predicted for a node depends on the node and the
+    state alone. A few rows take well under a millisecond: a service computes them without a thread.
+    """
 
     map: RandomMap | KernelMap  # φ of all views
     weights: tuple[Tensor, ...]  # a_v V_v.  float64 [m, classes] each
     offsets: Tensor  # b.  float32 [classes]
 
-    def __call__(self, ids: Ids, vectors: Matrix) -> Matrix:
-        dims, panels = self._panels
+    def __call__(self, vectors: Matrix) -> Matrix:
+        """Return scores.  float32 [n, dims] -> float32 [n, classes]"""
+        dims, product = self._product
         if missing := dims - vectors.shape[1]:  # no label is nearby
             vectors = np.pad(vectors, ((0, 0), (0, missing)))
-        scores = np.empty((len(vectors), panels.columns), np.float32)
+        scores = np.empty((len(vectors), product.columns), np.float32)
         for start in range(0, len(vectors), ROWS_PER_BLOCK):
             rows = slice(start, start + ROWS_PER_BLOCK)
             features = self.map.rowwise(vectors[rows])
-            scores[rows] = panels(features.reshape(len(features), -1).astype(np.float64))
+            scores[rows] = product(features.reshape(len(features), -1).astype(np.float64))
         scores += self.offsets.numpy()
         return scores
 
     @cached_property
-    def _panels(self) -> tuple[int, Panels]:
+    def _product(self) -> tuple[int, RowProduct]:
         """Width of vectors, and the weights of all views, one below the other."""
-        return sum(self.map.sizes.values()), Panels.of(torch.cat(self.weights))
+        return sum(self.map.sizes.values()), RowProduct.of(torch.cat(self.weights))
 
     def slopes(self, vector: Tensor) -> Tensor | None:
         """Return ∂s/∂x: s(x) - b is this times x, if φ is homogeneous.  -> [classes, dims]"""
@@ -102,28 +84,26 @@ def row_blocks(rows: int, columns: int) -> Iterator[slice]:
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
-def scores_of(scorer: Scorer, target: Target, met: Tensor, ids: Ids, vectors: Matrix) -> Matrix:
+def scores_of(scorer: Scorer, target: Target, met: Tensor, vectors: Matrix) -> Matrix:
     """Return the scores of nodes; see ``class_scores`` for classes."""
     if target.is_class:
-        return class_scores(scorer, met, ids, vectors)
-    return scorer(ids, vectors)
+        return class_scores(scorer, met, vectors)
+    return scorer(vectors)
 
 
-def class_scores(scorer: Scorer, met: Tensor, ids: Ids, vectors: Matrix) -> Matrix:
+def class_scores(scorer: Callable[[Matrix], Matrix], met: Tensor, vectors: Matrix) -> Matrix:
     """Return the scores of all classes, -inf for those without nodes.
 
-    met: bool [classes]; ids, vectors: see ``Scorer``; -> float32 [n, classes]
+    met: bool [classes]; vectors: see ``Scorer``; -> float32 [n, classes]
 
-    >>> class Fixed(Scorer):
-    ...     def __call__(self, ids, vectors): return vectors
-    >>> class_scores(Fixed(), torch.tensor([True, False, True]), np.array([0]),
-    ...              np.array([[1, 2]], np.float32))  # the third class is too new for the scorer
+    >>> scores = np.array([[1, 2]], np.float32)  # the third class is too new for the scorer
+    >>> class_scores(lambda vectors: vectors, torch.tensor([True, False, True]), scores)
     array([[  1., -inf, -inf]], dtype=float32)
     """
-    known, there = scorer(ids, vectors), met.numpy()
+    known, there = scorer(vectors), met.numpy()
     if known.shape[1] == len(there) and there.all():
         return known
-    scores = np.full((len(ids), len(there)), -np.inf, np.float32)
+    scores = np.full((len(vectors), len(there)), -np.inf, np.float32)
     known = known[:, : len(there)]
     np.copyto(scores[:, : known.shape[1]], known, where=there[: known.shape[1]])
     return scores

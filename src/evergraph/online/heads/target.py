@@ -7,13 +7,12 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.answers import Answers
 from evergraph.closed_form.label_sigmoid import STEEPNESS
 from evergraph.closed_form.value_engine import ValueEngine
 from evergraph.core.checks import check_choice
 from evergraph.core.targets import Key, Label, target_kinds, target_of
 from evergraph.online.heads.fused import Basis, FusedHead, heads
-from evergraph.online.heads.scorer import BLOCK_VALUES, FusedScorer, row_blocks
+from evergraph.online.heads.scorer import BLOCK_VALUES, Scorer
 
 
 @heads.register
@@ -78,6 +77,8 @@ class TargetHead(FusedHead):
 
     def _counted(self, answers: Tensor) -> Tensor:
         """Return the values that are counted: with the column that no node has, for labels."""
+        if not len(answers):
+            return torch.zeros(0, self.engine.targets)
         values = self.values(answers)
         return torch.nn.functional.pad(values, (1, 0)) if self.target.is_named else values
 
@@ -85,22 +86,9 @@ class TargetHead(FusedHead):
     def names(self) -> Collection[Label]:
         return self.names_.keys()
 
-    def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
-        """Add nodes to the sums, in blocks, as each has a value per label."""
-        for rows in row_blocks(len(labels), self.engine.targets):
-            self.engine.count(vectors[rows], self._counted(labels[rows]))
-
-    def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
-        for rows in row_blocks(len(labels), self.engine.targets):
-            self.engine.count(vectors[rows], self._counted(labels[rows]), -1)
-
-    def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
-        for rows in row_blocks(len(labels), self.engine.targets):
-            self.engine.exchange(before[rows], after[rows], self._counted(labels[rows]))
-
-    def weigh(self, nodes: Tensor, vectors: Tensor, labels: Tensor) -> None:
-        values = self._counted(labels) if len(labels) else torch.zeros(0, self.engine.targets)
-        self._answers = Answers(vectors, values, self.landmarks.places(nodes))
+    @property
+    def _values_of_each(self) -> int:  # type: ignore[override]
+        return self.engine.targets
 
     def sizes(self) -> Tensor:
         sizes = []
@@ -110,13 +98,13 @@ class TargetHead(FusedHead):
                 sizes += [cross[-1, 0] for cross in sums.cross_.values()]
         return torch.stack(sizes) if sizes else torch.zeros(0, dtype=torch.float64)
 
-    def scorer(self) -> FusedScorer:
+    def scorer(self) -> Scorer:
         """Return φ, a_v V_v and b: numbers, or log-odds of labels."""
         plain = super().scorer()
         if not self.target.is_named:
             return plain
         weights = tuple((head[:, 1:] * STEEPNESS).contiguous() for head in plain.weights)
-        return FusedScorer(plain.map, weights, plain.offsets[1:] * STEEPNESS - STEEPNESS / 2)
+        return Scorer(plain.map, weights, plain.offsets[1:] * STEEPNESS - STEEPNESS / 2)
 
     def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
         """Return the estimate of ``FusedHead``, plus the values of a block of nodes."""

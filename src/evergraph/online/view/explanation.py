@@ -190,7 +190,7 @@ def explain(
     """
     page, parts, target = reading.page, reading.parts, reading.page.target
     vectors = reading.vectors(reading.positions)
-    scores = torch.from_numpy(page.scores(reading.positions.numpy(), vectors.numpy()))[0]
+    scores = torch.from_numpy(page.scores(vectors.numpy()))[0]
     best = target.leading(scores, top)
     shares = target.shares(scores[None].numpy())[0, best.numpy()]  # as ``predict_proba`` has them
     plain = Explanation(

@@ -21,7 +21,6 @@ from evergraph.core.sizes import shown
 from evergraph.core.targets import Target
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray, blocks
-from evergraph.online.heads.scorer import Ids
 from evergraph.online.identifiers import IdTable, check_id
 from evergraph.online.monitor import Alarm, PredictionRecord
 from evergraph.online.view.explanation import Explanation, explain
@@ -121,7 +120,7 @@ class LearnerView(Shown):
 
     def embed(self, ids: Sequence[NodeId]) -> Tensor:
         """Return the embeddings of nodes.  -> float32 [ids, dims]"""
-        page, _, vectors = self.taken(ids)
+        page, vectors = self.taken(ids)
         return torch.from_numpy(vectors[:, : page.dims])
 
     def predict(self, ids: Sequence[NodeId]) -> list[Any]:
@@ -131,8 +130,8 @@ class LearnerView(Shown):
 
     def answer(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Answer:
         """Return the likeliest class of each node with its probability, or all probabilities."""
-        page, positions, vectors = self.taken(ids)
-        return page.answer(ids, positions, vectors, every=every_class)
+        page, vectors = self.taken(ids)
+        return page.answer(ids, vectors, every=every_class)
 
     def answer_beside_known(
         self, ids: Sequence[NodeId], *, every_class: bool = False
@@ -153,15 +152,15 @@ class LearnerView(Shown):
             vectors = self._copied.lend(positions)
         for part in blocks(len(ids), NODES_PER_PART):
             rows = vectors.rows(positions[part])
-            yield page.answer(ids[part], positions[part], rows, every=every_class)
+            yield page.answer(ids[part], rows, every=every_class)
 
     def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
         """Return the classes and the probability of each.  -> float32 [ids, classes]"""
-        page, positions, vectors = self.taken(ids)
-        return page.classes, torch.from_numpy(page.shares(positions, vectors))
+        page, vectors = self.taken(ids)
+        return page.classes, torch.from_numpy(page.shares(vectors))
 
-    def taken(self, ids: Sequence[NodeId]) -> tuple[Page, Ids, Matrix]:
-        """Return the page, and the positions and vectors of nodes on it.  [n], [n, dims]"""
+    def taken(self, ids: Sequence[NodeId]) -> tuple[Page, Matrix]:
+        """Return the page, and the vectors of nodes on it.  [n, dims]"""
         for value in ids:
             check_id("id of a node", value)
         vectors: Matrix = np.zeros((0, 0), np.float32)
@@ -172,7 +171,7 @@ class LearnerView(Shown):
             ):  # where torch would take longer to begin than numpy to finish
                 positions = np.array([self._ids.position(value) for value in ids], np.int64)
                 if copied is not None:
-                    return page, positions, copied.array[positions]
+                    return page, copied.array[positions]
             else:
                 positions = self._ids.positions(ids).numpy()
             asked = torch.from_numpy(positions)
@@ -180,7 +179,7 @@ class LearnerView(Shown):
                 vectors = copied.tensor[asked].numpy()
             elif page.vectors is not None:
                 vectors = page.vectors(asked).numpy()
-            return page, positions, vectors
+            return page, vectors
 
     @contextmanager
     def changing(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.heads import Scorer
-from evergraph.online.heads.scorer import Ids, scores_of
+from evergraph.online.heads.scorer import scores_of
 from evergraph.online.identifiers import IdTable
 from evergraph.online.labels import TargetTable
 from evergraph.online.monitor import Alarm, Point
@@ -139,24 +139,22 @@ class Page:
         """Whether there is anything to predict."""
         return self.scorer is not None and bool(self.met.any())
 
-    def scores(self, positions: Ids, vectors: Matrix) -> Matrix:
+    def scores(self, vectors: Matrix) -> Matrix:
         """Return the scores of classes, -inf for those without nodes, or of other targets.
 
         -> [n, targets]
         """
         if self.scorer is None or not self.has_learned:
             raise NothingLearnedError("nothing is labelled yet: label some nodes before predicting")
-        return scores_of(self.scorer, self.target, self.met, positions, vectors)
+        return scores_of(self.scorer, self.target, self.met, vectors)
 
-    def shares(self, positions: Ids, vectors: Matrix) -> Matrix:
+    def shares(self, vectors: Matrix) -> Matrix:
         """Return the probabilities of classes or labels; numbers as they are.  -> [n, targets]"""
-        return self.target.shares(self.scores(positions, vectors))
+        return self.target.shares(self.scores(vectors))
 
-    def answer(
-        self, ids: Sequence[NodeId], positions: Ids, vectors: Matrix, *, every: bool
-    ) -> Answer:
+    def answer(self, ids: Sequence[NodeId], vectors: Matrix, *, every: bool) -> Answer:
         """Return the predictions for some nodes; every: with the probabilities of all classes."""
-        scores = self.scores(positions, vectors)
+        scores = self.scores(vectors)
         found = self.target.answers(ids, scores, self.classes, every=every)
         return Answer(self.status.seq, found, self.classes if every else None)
 

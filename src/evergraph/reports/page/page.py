@@ -14,9 +14,9 @@ from typing import Any
 import tomli_w
 
 from evergraph.evaluation.statistics import LEAST_DATASETS
-from evergraph.reports.figures.picture import Picture
+from evergraph.reports.figures import Picture
 from evergraph.reports.runs import Group, metric_of, runs_of, seeds_of
-from evergraph.reports.tables.record import Table, html_table
+from evergraph.reports.tables import Table, html_table
 
 REFERENCE = re.compile(r'(href="#|url\(#)([^")]+)')
 # Parts that only a separate SVG file needs; the page has them once.
@@ -179,12 +179,6 @@ LEADS = {
         "Average {metric} over the tasks learned so far: local as solid lines, global as dashed "
         "lines, with the final local value beside each name.",
     ),
-    "frontier": (
-        "Accuracy against cost",
-        "Accuracy over the bytes kept and over the seconds of learning, on log scales; up and to "
-        "the left is better. A family of runs has a line, the best so far; a hollow point is no "
-        "better than a cheaper one of its family. Dotted lines cost nothing, or keep all data.",
-    ),
     "beyond": (
         "Beyond accuracy",
         "Anytime accuracy, calibration, detection of new classes, and forward transfer.",
@@ -235,15 +229,11 @@ def sections_of(
         pictures = list(islice(rest, len(group.entries)))
         figures = figures_html(pictures, f"a{place}-", small=True)
         matrices.append(f"<h3>{escape(group.title)}</h3>\n{figures}")
-    drawn = {
-        name: figures_html(gallery.get(name, ()), name[0])
-        for name in ("curves", "frontier", "ranks")
-    }
+    drawn = {name: figures_html(gallery.get(name, ()), name[0]) for name in ("curves", "ranks")}
     content = shown | {
         "glance": '<div class="tiles">\n{}\n</div>'.format("\n".join(tiles)),
         "differences": _differences(groups, shown, drawn["ranks"]),
         "curves": drawn["curves"],
-        "frontier": drawn["frontier"],
         "matrices": "\n".join(matrices),
     }
     called = {"metric": metric, "Metric": f"{metric[0].upper()}{metric[1:]}"}

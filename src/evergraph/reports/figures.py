@@ -1,0 +1,316 @@
+"""The figures of a report: learning curves, accuracy matrices and mean ranks.
+
+They are drawn without a display and without global state.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evergraph.core.extras import require
+from evergraph.evaluation.accuracy_matrix import AccuracyMatrix, main_key, matrix_of
+from evergraph.reports.runs import Entry, Group, p_text, slugs_of
+
+if TYPE_CHECKING:
+    from evergraph.reports.comparing import Standing
+
+# Okabe and Ito's colours can be distinguished with every common colour blindness; their yellow is
+# too pale for lines on white. Seven colours and eight markers: the first 56 looks all differ.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+# Set on top of matplotlib's defaults, whatever the user's settings.
+STYLE = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib
+    "font.size": 8.5,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 9,
+    "axes.labelsize": 8.5,
+    "axes.labelcolor": "#374151",
+    "axes.edgecolor": "#9ca3af",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.prop_cycle": f"cycler('color', {list(COLOURS)})",
+    "grid.color": "#e5e7eb",
+    "grid.linewidth": 0.7,
+    "xtick.color": "#6b7280",
+    "ytick.color": "#6b7280",
+    "xtick.labelcolor": "#374151",
+    "ytick.labelcolor": "#374151",
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "lines.markersize": 4.5,
+    "text.parse_math": False,  # a label may hold a dollar sign
+    "svg.fonttype": "path",  # the same letters on every machine
+    "svg.hashsalt": "evergraph",
+}
+INK, QUIET = "#374151", "#9ca3af"
+DPI = 150
+LINES = {"local": "-", "global": (0, (3, 1.6))}
+LABEL_INCHES = 0.155  # height of a label in inches
+MAX_TASKS_WRITTEN = 8  # most tasks for which numbers fit into the cells
+# Of mean ranks:
+ROW, BAR, WIDTH = 0.2, 0.1, 5.6  # inches: a name, the bar of a clique, the figure
+LETTER, NAME = 0.066, 18  # width of a letter in inches, letters of a name
+MIN_TICK_INCHES = 0.25  # least distance between ticks in inches
+
+
+@dataclass(frozen=True)
+class Look:
+    """A colour and a marker."""
+
+    colour: str
+    marker: str
+
+
+def looks_of(names: Sequence[str]) -> dict[str, Look]:
+    """Return a look for each name, the first 56 all different."""
+    return {
+        name: Look(COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)])
+        for place, name in enumerate(names)
+    }
+
+
+def percent_limits(values: Sequence[float]) -> tuple[float, float]:
+    """Return the limits of an axis of accuracies: from 0 if any is low, else closer to them.
+
+    R2 may be negative: the axis then starts lower, but not below -100 percent.
+
+    >>> percent_limits([19.5, 96.5]), percent_limits([60.8, 98.3])
+    ((-2.0, 102.0), (49.0, 101.0))
+    """
+    lowest = min(values)
+    start = 0.0 if 0 <= lowest < 30 else max(10.0 * ((lowest - 5) // 10), -100.0)
+    room = 0.02 * (100 - start)
+    return start - room, 100 + room
+
+
+def shortened(name: str, length: int = 24) -> str:
+    """Return a name short enough for a figure.
+
+    >>> shortened("tem (a/very/long/folder/of/runs)")
+    'tem (a/very/…der/of/runs)'
+    """
+    if len(name) <= length:
+        return name
+    return f"{name[: length // 2]}…{name[-length // 2 :]}"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawn figure in two formats; ``name`` is that of its files, without suffix."""
+
+    name: str
+    title: str
+    svg: str
+    png: bytes
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The size of a figure and the margins around its axes, in inches."""
+
+    width: float
+    height: float
+    left: float = 0.55
+    right: float = 0.15
+    top: float = 0.4
+    bottom: float = 0.5
+
+    @property
+    def box(self) -> tuple[float, float, float, float]:
+        """Left, bottom, width and height of the axes, as fractions of the figure."""
+        width = (self.width - self.left - self.right) / self.width
+        height = (self.height - self.top - self.bottom) / self.height
+        return self.left / self.width, self.bottom / self.height, width, height
+
+
+def drawn(
+    name: str,
+    title: str,
+    frame: Frame,
+    draw: Callable[[Any, Any], None],
+    *,
+    rows: int = 1,
+    columns: int = 1,
+) -> Picture:
+    """Return the picture drawn by ``draw(figure, axes)``; the same input gives the same bytes."""
+    require("matplotlib", extra="report", why=f"drawing {name}")
+    from matplotlib import style
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with style.context(STYLE, after_reset=True):
+        figure = Figure(figsize=(frame.width, frame.height))
+        FigureCanvasAgg(figure)
+        left, bottom, width, height = frame.box
+        figure.subplots_adjust(left, bottom, left + width, bottom + height)
+        draw(figure, figure.subplots(rows, columns))
+        svg, png = io.StringIO(), io.BytesIO()
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
+        return Picture(name, title, svg.getvalue(), png.getvalue())
+
+
+def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
+    """Draw local AA as solid lines and global AA as dashed ones; the last local AA beside names."""
+    longest = max(len(shortened(entry.name)) for entry in group.entries)
+    right = 0.68 + 0.072 * longest
+    height = max(3.8, 1.2 + LABEL_INCHES * len(group.entries))
+    frame = Frame(3.4 + right, height, right=right, top=0.58)
+
+    def draw(figure: Any, axes: Any) -> None:
+        tasks = max(entry.run.tested_after[-1] for entry in group.entries)
+        curves = [_curve(entry, testing) for entry in group.entries for testing in LINES]
+        limits = percent_limits([value for curve in curves for value in curve])
+        learned = "batches" if group.entries[0].run.step == "batch" else "tasks"
+        axes.set(xlabel=f"{learned} learned", ylabel=f"average {group.metric} (%)", ylim=limits)
+        axes.set_xlim(0.8, max(tasks, 2) + 0.2)
+        axes.set_title(group.title, pad=24)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        for entry, (testing, line) in product(group.entries, LINES.items()):
+            look, local, curve = looks[entry.name], testing == "local", _curve(entry, testing)
+            axes.plot(
+                entry.run.tested_after,
+                curve,
+                linestyle=line,
+                color=look.colour,
+                marker=look.marker,
+                markevery=max(1, len(curve) // 6),
+                markerfacecolor=look.colour if local else "white",
+                linewidth=1.5 if local else 1.0,
+                alpha=1.0 if local else 0.75,
+                clip_on=False,
+                label=f"{shortened(entry.name)}  {curve[-1]:.1f}" if local else None,
+            )
+        style = {"frameon": False, "fontsize": 8, "borderaxespad": 0.1, "borderpad": 0.2}
+        names = axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1), handlelength=1.2, **style)
+        axes.add_artist(names)  # beside the legend of lines
+        lines = [axes.plot([], [], linestyle=line, color=INK)[0] for line in LINES.values()]
+        axes.legend(  # between title and axes
+            lines,
+            list(LINES),
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=2,
+            handletextpad=0.4,
+            columnspacing=1.2,
+            **style,
+        )
+
+    return drawn(f"learning_curves-{group.slug}", group.title, frame, draw)
+
+
+def _curve(entry: Entry, testing: str) -> list[float]:
+    return [100 * value for value in entry.run.main("average_accuracy_curve", testing)]
+
+
+def accuracy_matrix(group: Group, entry: Entry) -> Picture:
+    """Draw a run's local and global matrices, class-balanced, the mean over its seeds."""
+
+    def draw(figure: Any, axes: Any) -> None:
+        for place, testing in zip(axes, ("local", "global"), strict=True):
+            matrix = mean_matrix(entry, testing)
+            look = {"vmin": 0, "vmax": 100, "cmap": "viridis", "interpolation": "none"}
+            square = matrix.shape[0] == matrix.shape[1]
+            image = place.imshow(matrix, aspect="equal" if square else "auto", **look)
+            place.set_title(testing, fontsize=9, fontweight="normal", pad=5)
+            place.set_xlabel(f"{entry.run.metric} on task")
+            place.grid(visible=False)
+            place.spines[:].set_visible(False)
+            across, down = range(1, matrix.shape[1] + 1), entry.run.tested_after
+            for axis, names in ((place.xaxis, across), (place.yaxis, down)):
+                ticks = list(range(0, len(names), -(-len(names) // 8)))
+                axis.set_ticks(ticks, [str(names[tick]) for tick in ticks])
+                axis.set_tick_params(length=0)
+            written = zip(*np.nonzero(~np.isnan(matrix)), strict=True)
+            for i, j in written if len(matrix) <= MAX_TASKS_WRITTEN else ():
+                style = {"ha": "center", "va": "center", "fontsize": 7}
+                colour = "white" if matrix[i, j] < 60 else "black"  # white on dark colours
+                place.text(j, i, f"{matrix[i, j]:.0f}", color=colour, **style)
+        title = {"ha": "left", "va": "top", "weight": "bold", "fontsize": 10}
+        figure.text(0.02, 0.97, f"{shortened(entry.name)}: {group.title}", **title)
+        axes[0].set_ylabel(f"after learning {entry.run.step}")
+        bar = figure.add_axes((0.895, 0.18, 0.015, 0.58))
+        figure.colorbar(image, cax=bar).outline.set_visible(False)
+
+    frame = Frame(4.6, 2.7, left=0.42, right=0.58, top=0.58, bottom=0.42)
+    name = f"accuracy_matrix-{group.slug}-{entry.slug}"
+    return drawn(name, f"{entry.name}: {group.title}", frame, draw, columns=2)
+
+
+def mean_matrix(entry: Entry, testing: str) -> AccuracyMatrix:
+    """Return the accuracies in percent, NaN for tasks not yet begun.  [tests, tasks]"""
+    key = main_key(entry.run.result)
+    seeds = [matrix_of(seed[testing][key]) for seed in entry.run.result["accuracy_matrix"]]
+    return 100 * np.asarray(np.mean(seeds, axis=0))
+
+
+def critical_difference(standing: Standing) -> Picture:
+    """Draw the diagram of Demšar (2006), with the best method on the left.
+
+    Bars join methods whose mean ranks are within the critical difference of each other.
+    """
+    ranks = standing.ranks
+    pairs = zip(standing.methods, ranks.mean_ranks, strict=True)
+    names = [f"{shortened(name, NAME)}  {rank:.2f}" for name, rank in pairs]
+    count, half = len(names), (len(names) + 1) // 2
+    bars = BAR * (len(ranks.cliques) + 1)
+    below = bars + ROW * half
+    left, right = (0.3 + LETTER * max(map(len, side)) for side in (names[:half], names[half:]))
+    frame = Frame(WIDTH, 1.15 + below, left=left, right=right, top=1.0, bottom=0.15)
+    title = f"{standing.setting}, {standing.testing}"
+
+    def draw(figure: Any, axes: Any) -> None:
+        # Ranks run along the top; the vertical unit is inches downwards.
+        width = axes.get_position().width * WIDTH
+        axes.set(xlim=(1, count), ylim=(below, 0))
+        axes.grid(visible=False)
+        axes.spines[["left", "right", "bottom"]].set_visible(False)
+        axes.spines["top"].set_visible(True)
+        axes.yaxis.set_visible(False)
+        axes.xaxis.tick_top()
+        step = math.ceil((count - 1) * MIN_TICK_INCHES / width)
+        ticks = [1, *range(1 + step, count + 1, step)]
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        # The title, the test, and the length of the critical difference.
+        high, head = 1 / figure.get_figheight(), {"ha": "left", "va": "top"}
+        figure.text(0.03, 1 - 0.08 * high, title, weight="bold", fontsize=10, **head)
+        told = f"mean rank over {len(standing.datasets)} datasets, Friedman "
+        told += p_text(ranks.friedman_p)
+        told = told if ranks.differs else f"{told}: cannot tell them apart"
+        figure.text(0.03, 1 - 0.29 * high, told, fontsize=8, color=INK, **head)
+        apart, style = ranks.critical_difference, {"color": INK, "clip_on": False, "linewidth": 1.2}
+        axes.plot([1, 1 + apart], [-0.33, -0.33], marker="|", markersize=6, **style)
+        text = f"critical difference {apart:.2f}"
+        axes.text(1, -0.38, text, ha="left", va="bottom", fontsize=8, color=INK)
+        overhang = 0.012 * (count - 1)
+        bar = {"color": "black", "linewidth": 3, "solid_capstyle": "butt", "clip_on": False}
+        for place, clique in enumerate(ranks.cliques):
+            ends = [ranks.mean_ranks[i] for i in (clique[0], clique[-1])]
+            x = [min(ends) - overhang, max(ends) + overhang]
+            axes.plot(x, [BAR * (place + 1)] * 2, zorder=3, **bar)
+        # A line leads from each rank to its name; the outermost ranks get the topmost names.
+        inch = (count - 1) / width
+        for place, (name, rank) in enumerate(zip(names, ranks.mean_ranks, strict=True)):
+            at_left = place < half
+            y = bars + ROW * ((place if at_left else count - 1 - place) + 0.5)
+            edge, outwards = (1, -inch) if at_left else (count, inch)
+            edge += 0.12 * outwards
+            axes.plot([rank, rank, edge], [0, y, y], color=QUIET, linewidth=1, clip_on=False)
+            style = {"ha": "right" if at_left else "left", "va": "center_baseline"}
+            axes.text(edge + 0.05 * outwards, y, name, fontsize=8, color=INK, **style)
+
+    (slug,) = slugs_of([f"{standing.setting}-{standing.testing}"])
+    return drawn(f"critical_difference-{slug}", f"Mean ranks: {title}", frame, draw)
