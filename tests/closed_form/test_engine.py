@@ -95,6 +95,7 @@ def test_a_far_view_takes_part_where_no_labels_are_shown(names):
     bare = dict(zip(names, made.mixture(scores, answers, plain).weights.tolist(), strict=True))
     assert bare["32"] == max(bare.values())
     assert (shares["32"] > 0) == (names == ("32",))
+    assert made.mixture(scores, answers, []).weights.tolist() == [0.0] * len(names)
 
 
 def test_landmarks_with_their_kernel_as_penalty_are_whitened_features():

@@ -104,6 +104,17 @@ def test_every_node_counts_alike_if_all_nodes_are_to_be_right_and_every_class_ot
         assert head.engine.sums_[0].mass_.tolist() == masses
 
 
+def test_many_labelled_nodes_have_fewer_landmarks_and_no_view_of_the_furthest_hop_alone():
+    head = begun(basis="landmarks")
+    head.grow(1)
+    x = torch.rand(4, sum(head.engine.map.sizes.values()))
+    for labelled, width, views in ((8192, 1152, "0 2 0|2|s+y"), (8193, 768, "0 0|2|s+y")):
+        assert head.width_for(labelled) == width
+        head.stand_on(torch.arange(4), x, counts=torch.tensor([labelled]))
+        assert " ".join(map(str, head.engine.map.views)) == views
+    assert begun().width_for(8192) == 768  # on random directions
+
+
 def lines(width: int = 768) -> OnlineLearner:
     """A table of three columns whose classes lie on one line: only the magnitude tells them."""
     sizes = torch.tensor([0.2 + 0.1 * row for row in range(45)])
@@ -273,8 +284,7 @@ def test_saved_and_opened_it_goes_on_to_the_bit(few):
     opened.restore({k: v.clone() for k, v in one.state().items()}, one.about())
     packed = one.packed()
     smaller = learner()
-    arrays = {k: v if isinstance(v, Tensor) else v.whole() for k, v in packed.arrays.items()}
-    smaller.restore(arrays, packed.about)
+    smaller.restore(packed.arrays, packed.about)
     later = Delta(nodes=["z"], features=torch.ones(1, DIMS), labels=[2], edges=[("z", "n3")])
     gone = Delta(forgotten=["n20"])
     asked = Delta(nodes=[n for n in RING.nodes if n not in ("n7", "n20")])
