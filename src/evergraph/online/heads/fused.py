@@ -205,10 +205,8 @@ class FusedHead:
             sizes[CODES] = CODE_HOPS * self.code_width
             if self._related:
                 sizes[RELATION_CODES] = self.code_width
-        drawn = RandomMap.drawn(
-            self.parsed, sizes, width=self.width or FEATURES, seed=int(self.seed)
-        )
-        self.engine.begin(drawn)
+        width, seed = self.width or FEATURES, int(self.seed)
+        self.engine.begin(RandomMap.drawn(self.parsed, sizes, width=width, seed=seed))
 
     @property
     def num_classes(self) -> int:
