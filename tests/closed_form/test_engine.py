@@ -148,6 +148,7 @@ def test_a_penalty_chosen_on_landmarks_is_that_of_whitened_features():
     sample = Sample(white, labels[12:], weights.double(), none)
     chosen = choose_penalty(sums, sample, [scale * value for value in LADDER])
     assert float(made.strengths_) == pytest.approx(chosen / scale)
+    assert made.fused_.offsets.any()
 
 
 def test_without_answers_views_weigh_the_same_and_the_loss_is_unknown():
@@ -194,7 +195,8 @@ def test_the_weight_of_a_view_of_numbers_by_hand():
     made = ValueEngine(targets=1)
     made.begin(RandomMap.drawn([OWN], {0: 3}, width=8, seed=0))
     values = torch.arange(8.0)[:, None].double()
-    made.solve(Answers(torch.zeros(0, 3), values[:0], torch.zeros(0).long()))  # knows nothing
+    made.grow(1)  # there is room, and still all to be solved for, though from nothing
+    assert made.solve(Answers(torch.zeros(0, 3), values[:0], torch.zeros(0).long())) is not None
     weight, offset = made.mixture(2 * values[:, :, None] + 5, Answers(values[:, :0], values), [0])
     share = PRIOR / 8
     assert weight.item() == pytest.approx((2 + share) / (4 + share), rel=1e-9)
@@ -211,6 +213,8 @@ def test_engines_of_other_nodes_merge_into_one_of_all(seed):
         for part in (slice(60), slice(25), slice(25, 60))
     )
     first.merge(second)
+    first.grow(2)  # as many as there are
     (found, _), (expected, _) = first.solve(asked), whole.solve(asked)
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
+    assert not first.fused_.offsets.any()  # of nodes that were held back
     assert first.solve(asked) is None  # nothing has changed
