@@ -232,6 +232,7 @@ class Largest(TorchDispatchMode):
 def test_applying_holds_no_value_for_each_node_and_class(head, monkeypatch):
     monkeypatch.setattr(scorer, "BLOCK_VALUES", 1 << 14, raising=False)
     monkeypatch.setattr("evergraph.online.heads.fused.WEIGHED", 1 << 14)
+    monkeypatch.setattr("evergraph.closed_form.leave_one_out.BLOCK_VALUES", 1 << 14)
     several = head.kind == "labels"
     learner = OnlineLearner(head=head)
     learner.apply(nodes("first", [["a"], ["b"]] if several else ["a", "b"]))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from evergraph.core.errors import DataError, EvergraphError, LooseEdgeError
 from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
-from evergraph.online.delta import Delta, EdgeColumns, edge_columns, in_columns
+from evergraph.online.delta import Delta, EdgeColumns, edge_columns
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.identifiers import CODED_FROM, IdTable, check_id
 
@@ -74,9 +74,7 @@ def test_what_is_checked_is_what_would_be_read_back(delta):
         checked = check_delta(delta, ids, num_features=1, graph=graph)
     except EvergraphError:
         return
-    back = check_delta(
-        delta_from_bytes(delta_to_bytes(in_columns(delta))), ids, num_features=1, graph=graph
-    )
+    back = check_delta(delta_from_bytes(delta_to_bytes(delta)), ids, num_features=1, graph=graph)
     for name, value in vars(back).items():
         ours = getattr(checked, name)
         if isinstance(value, torch.Tensor):

@@ -69,11 +69,7 @@ def test_a_table_of_targets_is_the_same_after_it_was_stored(target):
     table, again = target_table(target), target_table(target)
     keys = list(dict.fromkeys(map(target.key, EXAMPLES[target.name])))
     table.add(keys)
-    stored = {
-        name: value if isinstance(value, torch.Tensor) else value.whole()
-        for name, value in table.pieces().items()
-    }
-    again.restore(stored)
+    again.restore(table.state())
     assert list(again) == list(table) == keys
     assert again.positions(keys[::-1]).tolist() == [2, 1, 0]
     assert keys[1] in again

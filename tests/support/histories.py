@@ -11,7 +11,6 @@ from evergraph.closed_form.own_words import NO_WORDS, PAIRS, WordColumns, packed
 from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.state_arrays import whole
 
 
 class Ledger:
@@ -134,6 +133,6 @@ def repacked(one: OnlineLearner) -> OnlineLearner:
     if found is None:
         return one
     other = OnlineLearner.from_parameters(json.loads(json.dumps(one.parameters)))
-    arrays = {name: value.clone() for name, value in whole(found.arrays).items()}
+    arrays = {name: value.clone() for name, value in found.arrays.items()}
     other.restore(arrays, json.loads(json.dumps(found.about)))
     return other

@@ -56,9 +56,6 @@ class StandIn:
     def state(self):
         return {"total": self.total, "same": self.total, "turned": torch.ones(2, 3).t()}
 
-    def lent(self):
-        return {name: value.clone() for name, value in self.state().items()}
-
     def packed(self):
         return None  # it forgets nobody
 
@@ -120,9 +117,9 @@ def failing(patch, error: BaseException, *names: str) -> None:
     patch.setattr(StandIn, "apply_batch", fail)
 
 
-def write_snapshot(folder, seq: int, state, about: bytes):
+def write_snapshot(folder, seq: int, state, about):
     """Write a snapshot as a folder does; return its place."""
-    return publish(write_aside(folder, seq, state), seq, about)
+    return publish(write_aside(folder, seq, state, about), seq)
 
 
 def wait_for_snapshot(folder: LearnerFolder, *, after: int = 0) -> None:

@@ -212,7 +212,7 @@ def _evaluated(
     deltas.check_known(learner.knows_nodes)
     known = dict(zip(every, learner.knows_nodes(every), strict=True))
     with learner.reading([node for node in right if known[node]]) as state:
-        labels = state.parts.named_labels(state.positions)
+        labels = state.named_labels(state.positions)
     unlabelled = pa.nulls(len(every), deltas.labels.type)
     delta = next(iter(replace(deltas, labels=unlabelled, batch=len(every))))
     new, _ = learner.only_new(delta)

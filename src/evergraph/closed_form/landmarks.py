@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.kernel_map import KernelMap
-from evergraph.closed_form.node_sample import NodeSample, draw_order
+from evergraph.closed_form.node_sample import NodeSample, draw_order, in_classes
 from evergraph.closed_form.view_features import ViewFeatures
 from evergraph.closed_form.view_map import RandomMap
-from evergraph.closed_form.views import CODES, ViewRows
+from evergraph.closed_form.views import ViewRows
 from evergraph.core.component import integer
 from evergraph.graphs.csr import ROWS_AT_A_TIME
 from evergraph.nn.backbone import backbones
@@ -90,17 +90,13 @@ class Landmarks(NodeSample):
         self._extend(rows, labels, nodes, first)
 
     def _first(self, nodes: Tensor, labels: Tensor) -> Tensor:
-        counts, total = torch.bincount(labels), self._total
-        least, most = 1, max(int(counts.max()), 1) if len(counts) else 1
-        while least < most:  # the largest quota that keeps no more than ``total``
-            middle = (least + most + 1) // 2
-            fits = int(counts.clamp_max(middle).sum()) <= total
-            least, most = (middle, most) if fits else (least, middle - 1)
-        self.per_class = least
-        first = super()._first(nodes, labels)
+        first, rank = in_classes(labels, draw_order(nodes).argsort())
+        if len(first) > self._total:  # the most of each class that fit, or one
+            quota = int(rank.kthvalue(self._total + 1).values)
+            first = first[rank < max(quota, 1)]
         # In random order, so that the first few include all classes. If there are more classes
         # than landmarks, some classes have none.
-        return first[draw_order(nodes[first]).argsort()[:total]]
+        return first[draw_order(nodes[first]).argsort()[: self._total]]
 
 
 @backbones.register
@@ -140,12 +136,8 @@ class LandmarkFeatures(ViewFeatures):
         """
         self.columns, self._map = columns, None
         if len(rows):
-            self._map = KernelMap.of(
-                self.parsed,
-                rows.taken(self.device).parts((*self.near, *self.far)),
-                units={CODES: 3} if self.sees_relations else None,
-                columns=columns.to(self.device) if len(columns) else None,
-            )
+            weights = columns.to(self.device) if len(columns) else None
+            self._map = self.kernel_map(self.parsed, rows, columns=weights)
 
     def expansion(self) -> RandomMap | KernelMap:
         """Return φ of all views; random features until landmarks are chosen."""

@@ -159,11 +159,15 @@ class ViewFeatures(Backbone):
     def kernels(self, rows: ViewRows) -> KernelMap:
         """Return the kernels of nodes that are kept, see ``memory_views``."""
         self._worded = rows.words is not None
-        return KernelMap.of(
-            memory_views(self.parsed),
-            rows.taken(self.device).parts((*self.near, *self.far)),
-            units={CODES: 3} if self.sees_relations else None,
-        )
+        return self.kernel_map(memory_views(self.parsed), rows)
+
+    def kernel_map(
+        self, views: Sequence[View], rows: ViewRows, columns: Tensor | None = None
+    ) -> KernelMap:
+        """Return the kernels of some nodes.  columns: see ``KernelMap``"""
+        parts = rows.taken(self.device).parts((*self.near, *self.far))
+        units = {CODES: 3} if self.sees_relations else None
+        return KernelMap.of(views, parts, units=units, columns=columns)
 
     def set_heads(self, heads: Sequence[Tensor], weights: Tensor, bare: Tensor) -> None:
         """Set W_v = a_v V_vᵀ of every view, and those for graphs that show no labels.

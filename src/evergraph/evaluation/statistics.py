@@ -290,21 +290,6 @@ class Ranks:
         gap = abs(self.mean_ranks[one] - self.mean_ranks[other])
         return self.differs and gap > self.critical_difference + SAME_RANK
 
-    @property
-    def cliques(self) -> tuple[tuple[int, ...], ...]:
-        """Maximal groups of methods that do not differ, as indices."""
-        order = [int(i) for i in np.argsort(self.mean_ranks, kind="stable")]
-        found: list[tuple[int, ...]] = []
-        reached = 0
-        for start in range(len(order)):
-            end = start
-            while end < len(order) and not self.differ(order[start], order[end]):
-                end += 1
-            if end > reached and end - start > 1:
-                found.append(tuple(order[start:end]))
-            reached = max(reached, end)
-        return tuple(found)
-
 
 @cache
 def _quantile(confidence: float, methods: int) -> float:
@@ -328,8 +313,8 @@ def nemenyi(scores: npt.ArrayLike, *, confidence: float = CONFIDENCE) -> Ranks:
     Three datasets agree on the order of two methods, as 2 of 8 orders do: q = 1.96.
 
     >>> ranks = nemenyi([[0.9, 0.5], [0.8, 0.6], [0.7, 0.1]])
-    >>> ranks.mean_ranks, ranks.friedman_p, round(ranks.critical_difference, 3), ranks.cliques
-    ((1.0, 2.0), 0.25, 1.132, ((0, 1),))
+    >>> ranks.mean_ranks, ranks.friedman_p, round(ranks.critical_difference, 3)
+    ((1.0, 2.0), 0.25, 1.132)
     """
     check_number("confidence", confidence, least=0.5, most=1 - 1e-9)
     numbers = np.asarray(scores, dtype=np.float64)

@@ -27,7 +27,7 @@ from evergraph.core.errors import (
 from evergraph.core.targets import OneClass, Target
 from evergraph.graphs.repeats import edge_names
 from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE
-from evergraph.online.delta import Delta, EdgeColumns, NodeId, edge_columns, in_columns
+from evergraph.online.delta import Delta, EdgeColumns, NodeId
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.identifiers import IdTable, check_ids, first_repeated
 
@@ -43,11 +43,10 @@ def pairs_of(delta: Delta) -> list[EdgeColumns]:
     """Return the edges and the removed edges of a delta as columns; raise unless all are pairs."""
     found = []
     for what, edges in (("edge", delta.edges), ("removed edge", delta.removed_edges)):
-        columns = edge_columns(edges)
-        if columns is None:
+        if not isinstance(edges, EdgeColumns):
             number = next(number for number, edge in enumerate(edges) if len(edge) != 2)
             raise DataError(f"{what} {number} must join two nodes, not {edges[number]!r}")
-        found.append(columns)
+        found.append(edges)
     return found
 
 
@@ -230,7 +229,7 @@ def check_delta(
     batch, with their positions; edges and late labels may name them. fresh: whether the limits on
     lengths of names apply; deltas from a journal are accepted whatever the limits were then.
     """
-    delta = with_ones(in_columns(delta), graph)
+    delta = with_ones(delta, graph)
     check_parts(delta, num_features=num_features, target=target)
     if fresh:
         _check_lengths(delta, target)
@@ -241,12 +240,10 @@ def check_delta(
     first = ids.next + len(ahead)
     new = dict(zip(delta.nodes, range(first, first + len(delta.nodes)), strict=True))
 
-    def ends_of(edges: Sequence[tuple[NodeId, NodeId]]) -> Tensor:
-        columns = edge_columns(edges)
-        assert columns is not None, "edges were checked before"
-        return torch.stack([ids.where(side, ahead, new) for side in columns.sides])
-
-    ends, cut = ends_of(delta.edges), ends_of(delta.removed_edges)
+    ends, cut = (
+        torch.stack([ids.where(side, ahead, new) for side in columns.sides])
+        for columns in pairs_of(delta)
+    )
     if ends.numel() and int(ends.min()) < 0:
         row = int((ends < 0).any(0).nonzero()[0, 0])
         edge = delta.edges[row]

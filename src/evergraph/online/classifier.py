@@ -92,7 +92,6 @@ class ContinualNodeClassifier(Estimator):
     array(['up'], dtype='<U2')
     """
 
-    _reading: Sequence[dict[str, str]] = ()
     _chance_said = False  # whether it was said that nothing is better than chance
     _noted_positions = False  # whether the notice that names are ignored was given
 
@@ -272,11 +271,6 @@ class ContinualNodeClassifier(Estimator):
             self._home.keep_columns(scheme)
         return self._submit(delta)
 
-    @property
-    def reading_(self) -> list[dict[str, str]]:
-        """How each column of the last DataFrame was read; empty for plain numbers."""
-        return list(self._reading)
-
     def remove_edges(self, edges: Any, *, key: str | None = None) -> ContinualNodeClassifier:
         """Remove edges; embeddings are then as if they had never existed."""
         return self._submit(Delta(removed_edges=conversion.as_edges(edges), key=key))
@@ -329,10 +323,6 @@ class ContinualNodeClassifier(Estimator):
         if self.on_alarm is not None:
             report(self.learner_.alarms(), self.on_alarm, after=before)
         return self
-
-    def refresh(self) -> int:
-        """Apply deltas that the writing process has added, if ``readonly``; return how many."""
-        return 0 if self._kept is None else self._kept.refresh()
 
     @overload
     def predict(self, X: Tensor, **asked: Any) -> Tensor | NDArray[Any]: ...

@@ -7,9 +7,9 @@ of them are read, checked and written without a Python step for each.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -79,6 +79,11 @@ class Delta:
     types: Sequence[str | None] = ()
     refit: bool = False
     words: WordColumns = NO_WORDS
+
+    def __post_init__(self) -> None:
+        for name in ("edges", "removed_edges"):
+            columns = edge_columns(edges := getattr(self, name))
+            object.__setattr__(self, name, edges if columns is None else columns)
 
     def __repr__(self) -> str:
         counts = {name: len(getattr(self, name)) for name in PARTS}
@@ -216,7 +221,7 @@ def _plain(value: Any) -> NodeId:
 
 
 def edge_columns(edges: Sequence[tuple[NodeId, NodeId]]) -> EdgeColumns | None:
-    """Return edges as columns; None if some of them are not pairs."""
+    """Return edges as columns; None if some of them are not pairs, for ``check_delta`` to refuse."""
     if isinstance(edges, EdgeColumns):
         return edges
     try:
@@ -243,18 +248,3 @@ def edge_numbers(edges: EdgeColumns) -> Tensor:
     number: dict[NodeId, int] = {}
     ids = chain.from_iterable(map(listed, edges.sides))
     return torch.tensor([number.setdefault(node, len(number)) for node in ids]).reshape(2, -1)
-
-
-D = TypeVar("D", bound=Delta)
-
-
-def in_columns(delta: D) -> D:
-    """Return a delta with its edges as columns if they can be, so that it is done only once."""
-    edges, removed = edge_columns(delta.edges), edge_columns(delta.removed_edges)
-    if edges is delta.edges and removed is delta.removed_edges:
-        return delta
-    return replace(
-        delta,
-        edges=delta.edges if edges is None else edges,
-        removed_edges=delta.removed_edges if removed is None else removed,
-    )

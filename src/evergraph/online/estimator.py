@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,7 @@ class Estimator(Part, Closing):
     random_state: Any
     targets: str
     _kept: InMemoryLearner | LearnerFolder | None = None  # from the first data on
+    _reading: Sequence[dict[str, str]] = ()
 
     if TYPE_CHECKING:  # of the model
 
@@ -153,6 +154,11 @@ class Estimator(Part, Closing):
     def _check_begun(self, name: str) -> None:
         if not self._begun:
             raise AttributeError(f"{name} is known after fit or partial_fit")
+
+    @property
+    def reading_(self) -> list[dict[str, str]]:
+        """How each column of the last DataFrame was read; empty for plain numbers."""
+        return list(self._reading)
 
     def predict_log_proba(self, X: Any = None, **asked: Any) -> Any:
         """Return the logarithms of ``predict_proba``, with the same arguments."""
@@ -286,6 +292,10 @@ class Estimator(Part, Closing):
         ``load`` reads it into memory, and ``open`` and the command line go on with it in place.
         """
         save_learner(Path(path), self.learner_, self._home.columns)
+
+    def refresh(self) -> int:
+        """Apply deltas that the writing process has added, if ``readonly``; return how many."""
+        return 0 if self._kept is None else self._kept.refresh()
 
     def close(self) -> None:
         """Close the folder, if there is one, so that another process can open it."""

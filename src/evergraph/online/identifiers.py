@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress, repeat
 from typing import Any
 
@@ -17,12 +16,10 @@ from evergraph.core.targets import LARGEST as LARGEST
 from evergraph.core.targets import check_id as check_id
 from evergraph.core.targets.base import are_names
 from evergraph.online.delta import CHUNK, Column, NodeId, chunks, listed
-from evergraph.online.state_arrays import Pieces, whole
 
 CODED_FROM = 10_000  # ids, of which each distinct one is then looked up once
 _GONE, _TEXT, _NUMBER = 0, 1, 2
 _KINDS = {type(None): _GONE, str: _TEXT, int: _NUMBER}
-_NAMES_PER_PIECE = 1 << 16  # names in a piece of the state
 
 
 def check_ids(what: str, *columns: Column) -> None:
@@ -175,30 +172,14 @@ class IdTable:
 
     def state(self) -> dict[str, Tensor]:
         """Return the names as arrays: kinds, lengths in bytes, and all bytes."""
-        return whole(self.pieces())
-
-    def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return the same in pieces, which show the names of this moment."""
-        names = self._ids.copy()
-
-        def made(make: Callable[[Sequence[NodeId | None]], Tensor]) -> Iterator[Tensor]:
-            return map(make, chunks(names, _NAMES_PER_PIECE))
-
-        def kinds(ids: Sequence[NodeId | None]) -> Tensor:
-            return torch.tensor([_KINDS[type(value)] for value in ids], dtype=torch.uint8)
-
-        def lengths(ids: Sequence[NodeId | None]) -> Tensor:
-            return torch.tensor([0 if v is None else len(str(v).encode()) for v in ids])
-
-        def texts(ids: Sequence[NodeId | None]) -> Tensor:
-            joined = "".join([str(value) for value in ids if value is not None]).encode()
-            return torch.from_numpy(np.frombuffer(joined, np.uint8).copy())
-
-        count, size = len(names), sum(map(len, made(texts)))
+        texts = ["" if value is None else str(value) for value in self._ids]
+        joined = bytearray("".join(texts).encode())
         return {
-            "kinds": Pieces((count,), torch.uint8, partial(made, kinds)),
-            "lengths": Pieces((count,), torch.int64, partial(made, lengths)),
-            "bytes": Pieces((size,), torch.uint8, partial(made, texts)),
+            "kinds": torch.tensor([_KINDS[type(value)] for value in self._ids], dtype=torch.uint8),
+            "lengths": torch.tensor([len(text.encode()) for text in texts], dtype=torch.int64),
+            "bytes": torch.frombuffer(joined, dtype=torch.uint8)
+            if joined
+            else torch.empty(0, dtype=torch.uint8),
         }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:

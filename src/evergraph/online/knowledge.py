@@ -19,17 +19,14 @@ from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import LiveRelations
-from evergraph.online.graph.live_shape import LiveShape
+from evergraph.online.graph.live_rows import LiveShape, LiveWords
 from evergraph.online.graph.live_vectors import LiveVectors
-from evergraph.online.graph.live_words import LiveWords
 from evergraph.online.heads import FusedHead
 from evergraph.online.heads.chosen_nodes import HeldBack
 from evergraph.online.heads.scorer import row_blocks, scores_of
 from evergraph.online.heads.solving import Solving, Wear
 from evergraph.online.labels import target_table
 from evergraph.online.learned_nodes import Counted, NodeLabels
-from evergraph.online.state_arrays import Pieces, pieces_of
-from evergraph.online.view.page import LiveParts
 from evergraph.training.learner import part_of
 
 
@@ -129,20 +126,6 @@ class Knowledge(LiveVectors):
         # exists twice for a moment.
         doubles = self.labels.kept["numbers"].moves(nodes)
         return nodes * sum(widths) + (self.graph.num_nodes * max(widths) if doubles else 0)
-
-    def parts(self) -> LiveParts:
-        """Return what explanations and suggestions read, while nothing changes it."""
-        return LiveParts(
-            graph=self.graph,
-            labels=self.labels.every,
-            codes=self.codes,
-            embeddings=self.embeddings,
-            relations=self.relations,
-            shape_width=0 if self.shape is None else self.shape.dims,
-            word_width=self.word_columns.width,
-            classes=self.classes,
-            target=self.head.target,
-        )
 
     def extend(self, ids: Sequence[NodeId]) -> None:
         """Make room for new nodes, right before ``change`` adds them; ids: the user's."""
@@ -351,13 +334,13 @@ class Knowledge(LiveVectors):
         names = (*vectors, "held", "counted", "solving", "wear", "head", "labels", "classes")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
-    def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return everything by name, in pieces where it must be converted for writing."""
-        parts = ((name, pieces_of(part)) for name, part in self._parts().items())
+    def state(self) -> dict[str, Tensor]:
+        """Return everything by name; some are views in use."""
+        parts = ((name, part.state()) for name, part in self._parts().items())
         return {f"{part}.{name}": v for part, kept in parts for name, v in kept.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``pieces`` returned, put together."""
+        """Restore what ``state`` returned."""
         for name, part in self._parts().items():
             kept = part_of(state, f"{name}.")
             if part is self.head:  # which keeps the tensors it is given

@@ -14,7 +14,6 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.targets import Key, Label, NodeTarget, Target, target_of
 from evergraph.graphs.targets import Targets, read_targets
 from evergraph.online.identifiers import IdTable
-from evergraph.online.state_arrays import Pieces
 from evergraph.tables.frames import is_a
 from evergraph.training.learner import part_of
 
@@ -143,7 +142,7 @@ class TargetTable:
             self._positions[key] = len(self._keys)
             self._keys.append(key)
 
-    def pieces(self) -> dict[str, Tensor | Pieces]:
+    def state(self) -> dict[str, Tensor]:
         """Return the targets as arrays: numbers, or the names of labels and each set of them."""
         if not self.target.is_named:
             return {"numbers": torch.tensor(self._keys, dtype=torch.float64)}
@@ -153,11 +152,11 @@ class TargetTable:
         table.add(list(names))
         members = table.positions([label for labels in sets for label in labels])
         sizes = torch.tensor([*map(len, sets)], dtype=torch.int64)
-        named = {f"names.{name}": value for name, value in table.pieces().items()}
+        named = {f"names.{name}": value for name, value in table.state().items()}
         return {"set_sizes": sizes, "members": members, **named}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``pieces`` returned, put together."""
+        """Restore what ``state`` returned."""
         self._positions, self._keys = {}, []
         if not self.target.is_named:
             self.add(state["numbers"].tolist())

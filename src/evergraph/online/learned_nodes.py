@@ -14,7 +14,6 @@ from torch import Tensor
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.kernels.row_ranges import in_parts
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks
-from evergraph.online.state_arrays import Pieces
 
 ROWS = 1024  # compared at a time, so that they stay in the processor's cache
 TINY = 1e-30  # squared lengths below it have lost digits and cannot be compared
@@ -67,8 +66,8 @@ class NodeLabels(KeptArrays):
         self.counts_ = known + more - fewer
         self._numbers.write(positions, labels)
 
-    def pieces(self) -> dict[str, Tensor | Pieces]:
-        return super().pieces() | {"counts": self.counts_}
+    def state(self) -> dict[str, Tensor]:
+        return super().state() | {"counts": self.counts_}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         super().restore(state)
@@ -142,7 +141,6 @@ class Counted(KeptArrays):
             taken = np.concatenate([reused, np.arange(start, len(self._rows))])
             self._slots.array[fresh] = taken + 1
             slots, rows = self._slots.array[positions] - 1, vectors.numpy()
-            self._rows.changing(slots)
             for part in blocks(len(slots), ROWS):
                 self._rows.array[slots[part]] = rows[part]
                 self._reaches.array[slots[part]] = self._reach(rows[part])
@@ -248,8 +246,8 @@ class Counted(KeptArrays):
         assert part == len(self._parts), "arrays end where parts do"
         return near
 
-    def pieces(self) -> dict[str, Tensor | Pieces]:
-        return super().pieces() | {"free": torch.from_numpy(self._free.copy())}
+    def state(self) -> dict[str, Tensor]:
+        return super().state() | {"free": torch.from_numpy(self._free.copy())}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         super().restore(state)

@@ -27,15 +27,7 @@ from evergraph.online.intake import Bounds, PartsOfLearner
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.labels import target_table
 from evergraph.online.monitor import PredictionRecord
-from evergraph.online.state_arrays import (
-    PackedState,
-    Packing,
-    Pieces,
-    check_arrays,
-    packed,
-    pieces_of,
-    whole,
-)
+from evergraph.online.state_arrays import PackedState, Packing, check_arrays, packed
 from evergraph.online.view import LearnerView, Page, Status
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
@@ -50,7 +42,6 @@ logger = logging.getLogger(__name__)
 TOLERANCE = 0.05
 PATIENCE = 8
 FIXED = ("dtype",)  # parameters of a topology that a live learner cannot choose
-WIDE = 64  # bytes of a row from which an array is lent to a snapshot instead of copied
 PLAIN = ("scaling", "undirected", "seed", "tolerance", "patience")  # parameters, as JSON has them
 
 
@@ -91,7 +82,6 @@ class LearnerState(LearnerView):
         self.bounds: Bounds | None = Bounds(classes=None)
         self.threads: int | None = None
         self._seq = self._solved = 0
-        self._knowledge: Knowledge | None = None  # comes with the first node
         super().__init__(self.head.target)
         self.page = self._written()
 
@@ -157,9 +147,9 @@ class LearnerState(LearnerView):
             better_than_chance=self.head.better_than_chance,
         )
         if known is None:
-            return Page(status, (), torch.zeros(0, dtype=torch.bool), None, None, 0, target)
-        scored = (known.names, known.met, self.head.scorer(), known.of, known.embeddings.dims)
-        return Page(status, *scored, target, record.watch.alarms(), known.parts)
+            return Page(status, (), torch.zeros(0, dtype=torch.bool), None, 0, target)
+        scored = (known.names, known.met, self.head.scorer(), known.embeddings.dims)
+        return Page(status, *scored, target, record.watch.alarms())
 
     def frozen(self) -> LearnerView:
         """Return a view that any thread may read while this one learns; see ``LearnerView``."""
@@ -205,31 +195,11 @@ class LearnerState(LearnerView):
 
     def state(self) -> dict[str, Tensor]:
         """Return the arrays of the state, by name; some are views in use, so copy what you keep."""
-        return whole(self.pieces())
-
-    def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return the same for writing at once, in pieces where it must be converted."""
         with self.writing:
-            kept = {} if self._knowledge is None else self._knowledge.pieces()
+            kept = {} if self._knowledge is None else self._knowledge.state()
             for prefix, part in ({"ids": self._ids} | self._record.parts).items():
-                found = pieces_of(part)
-                kept |= {f"{prefix}.{name}": value for name, value in found.items()}
+                kept |= {f"{prefix}.{name}": value for name, value in part.state().items()}
             return kept
-
-    def lent(self) -> dict[str, Tensor | Pieces]:
-        """Return the state of this moment, to be read once, slowly, while deltas change it.
-
-        Narrow arrays are copied; rows of wide ones are, should they change before they are read.
-        """
-        with self.writing:
-            arrays = () if self._knowledge is None else self._knowledge.arrays()
-            wide = {a.tensor.data_ptr(): a for a in arrays if len(a) and a.row_bytes >= WIDE}
-            found = self.pieces()
-            for name, value in found.items():
-                if isinstance(value, Tensor):
-                    array = wide.get(value.data_ptr())
-                    found[name] = value.clone() if array is None else array.lend().of_all()
-            return found
 
     def packed(self) -> PackedState | None:
         """Return the state without forgotten nodes and unused classes, None if there are neither.
@@ -247,8 +217,8 @@ class LearnerState(LearnerView):
             names = target_table(self.head.target)
             names.add([known.classes.at(number) for number in classes.living.tolist()])
             head = self.head.packed(self.head.state(), nodes, classes)
-            found = packed(self.pieces(), nodes, classes)
-            found |= {f"classes.{name}": value for name, value in names.pieces().items()}
+            found = packed(self.state(), nodes, classes)
+            found |= {f"classes.{name}": value for name, value in names.state().items()}
             found |= {f"head.{name}": value for name, value in head.items()}
             about = self.about() | {"base": self._ids.base + self._ids.next}
             return PackedState(found, about, places=self._ids.next - len(self._ids))
@@ -277,9 +247,9 @@ class LearnerState(LearnerView):
             raise DataError(f"features are not {width} wide")
         related = bool(about.get("related"))
         empty = self._begun(width, related=related, words=words) if width else None
-        arrays = {} if empty is None else empty.pieces()
+        arrays = {} if empty is None else empty.state()
         for name, part in ({"ids": IdTable()} | PredictionRecord(self.head.target).parts).items():
-            arrays |= {f"{name}.{key}": value for key, value in pieces_of(part).items()}
+            arrays |= {f"{name}.{key}": value for key, value in part.state().items()}
         check_arrays(state, arrays)
         return empty
 

@@ -7,6 +7,7 @@ Anything else worth watching, such as many new classes or a growing queue, is ex
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import sqrt
@@ -111,17 +112,10 @@ class Prequential:
         >>> record.confusion([1, 2])  # 2 was once called 1, once right, once another
         [[0, 0, 0], [1, 1, 1]]
         """
-        if not classes:
-            return []
-        wanted = torch.tensor(list(classes), dtype=torch.int64)
-        rows = self.pairs_[torch.isin(self.pairs_[:, 0], wanted)]
-        same = rows[:, :, None] == wanted  # [pairs, 2, wanted]
-        width = len(wanted) + 1
-        columns = torch.where(same[:, 1].any(1), same[:, 1].int().argmax(1), len(wanted))
-        cells = same[:, 0].int().argmax(1) * width + columns
-        counts = torch.bincount(cells, minlength=len(wanted) * width)
-        found: list[list[int]] = counts.view(-1, width).tolist()
-        return found
+        pairs = Counter(map(tuple, self.pairs_.tolist()))
+        rows = [[pairs[right, given] for given in classes] for right in classes]
+        totals = Counter(self.pairs_[:, 0].tolist())
+        return [[*row, totals[right] - sum(row)] for right, row in zip(classes, rows, strict=True)]
 
     def state(self) -> dict[str, Tensor]:
         """Return everything recorded, by name."""

@@ -1,4 +1,4 @@
-"""The arrays of a snapshot: in pieces, what each is, how they are checked and packed.
+"""The arrays of a snapshot: what each is, how they are checked and packed.
 
 Snapshots may come from anywhere, and compiled code does not check indices: ``check_arrays`` does,
 once, before anything is restored.
@@ -11,9 +11,8 @@ sums that run in the order of positions give the same bits.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -21,69 +20,9 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError
 
-PIECE = 1 << 24  # bytes of a piece at most, unless a single row has more
 POSITIONS = "graph.alive"  # whose length is their number
 CLASSES = "classes"  # as many as one of these arrays has rows, see ``target_table``
 _CLASS_ROWS = ("classes.kinds", "classes.set_sizes", "classes.numbers")
-
-
-@dataclass(frozen=True, eq=False)
-class Pieces:
-    """An array that is produced piece by piece, so that it is never in memory as a whole.
-
-    >>> halves = Pieces((4,), torch.int64, lambda: iter(torch.arange(4).split(2)))
-    >>> halves.whole()
-    tensor([0, 1, 2, 3])
-    """
-
-    shape: tuple[int, ...]  # of the whole
-    dtype: torch.dtype  # of its values
-    # yields its rows in order, a piece at a time; may be called again
-    make: Callable[[], Iterator[Tensor]]
-
-    def __iter__(self) -> Iterator[Tensor]:
-        return self.make()
-
-    def whole(self) -> Tensor:
-        """Return a copy of the whole array."""
-        found = torch.empty(self.shape, dtype=self.dtype)
-        start = 0
-        for piece in self:
-            found[start : start + len(piece)] = piece
-            start += len(piece)
-        return found
-
-
-Arrays = dict[str, Tensor | Pieces]
-
-
-def pieces_of(part: Any) -> Mapping[str, Tensor | Pieces]:
-    """Return the state of a component by name, in pieces where it can."""
-    made: Mapping[str, Tensor | Pieces] = part.pieces() if hasattr(part, "pieces") else part.state()
-    return made
-
-
-def whole(pieces: Mapping[str, Tensor | Pieces]) -> dict[str, Tensor]:
-    """Return arrays by name, with pieces put together."""
-    return {
-        name: value.whole() if isinstance(value, Pieces) else value
-        for name, value in pieces.items()
-    }
-
-
-def split(value: Tensor | Pieces, some: Tensor | None = None) -> Iterator[Tensor]:
-    """Yield an array in order, contiguous, at most about ``PIECE`` bytes at a time.
-
-    some: indices of the rows to yield; all by default.
-    """
-    if isinstance(value, Pieces):
-        yield from value
-        return
-    rows = value.detach().reshape(1) if value.dim() == 0 else value.detach()
-    step = max(PIECE // max(rows[:1].nbytes, 1), 1)
-    for start in range(0, len(rows) if some is None else len(some), step):
-        part = slice(start, start + step)
-        yield rows[part if some is None else some[part]].cpu().contiguous()
 
 
 @dataclass(frozen=True)
@@ -157,7 +96,7 @@ def kind_of(name: str) -> tuple[ArrayKind, str]:
     raise DataError(f"array {name!r} is not one of a learner")
 
 
-def check_arrays(state: Mapping[str, Tensor], empty: Mapping[str, Tensor | Pieces]) -> None:
+def check_arrays(state: Mapping[str, Tensor], empty: Mapping[str, Tensor]) -> None:
     """Raise ``DataError`` unless arrays can be those of a learner.
 
     Types, lengths and widths are checked, and every number that is used as an index. Whether values
@@ -179,9 +118,7 @@ def check_arrays(state: Mapping[str, Tensor], empty: Mapping[str, Tensor | Piece
                 raise DataError(f"array {name!r} must {wrong}")
 
 
-def _fault(
-    name: str, state: Mapping[str, Tensor], empty: Mapping[str, Tensor | Pieces]
-) -> str | None:
+def _fault(name: str, state: Mapping[str, Tensor], empty: Mapping[str, Tensor]) -> str | None:
     """Return what an array must be and is not, None if nothing is wrong."""
     value, (kind, group) = state[name], kind_of(name)
 
@@ -212,7 +149,7 @@ def _fault(
 
 
 def _relation_fault(
-    name: str, state: Mapping[str, Tensor], empty: Mapping[str, Tensor | Pieces]
+    name: str, state: Mapping[str, Tensor], empty: Mapping[str, Tensor]
 ) -> str | None:
     part, _, word = name.rpartition(".")
     return _RELATIONS[word](part, state) if word in _RELATIONS else None
@@ -281,56 +218,41 @@ class Packing:
 class PackedState:
     """State of a learner without forgotten nodes, and classes that no node has, for a snapshot."""
 
-    arrays: Mapping[str, Tensor | Pieces]
+    arrays: Mapping[str, Tensor]
     about: dict[str, Any]  # the rest, as JSON can hold it
     places: int  # how many positions were dropped
 
 
-def taken(value: Tensor, rows: Tensor) -> Pieces:
-    """Return some rows of an array, in pieces of about ``PIECE`` bytes."""
-    return Pieces((len(rows), *value.shape[1:]), value.dtype, partial(split, value, rows))
-
-
-def packed(arrays: Mapping[str, Tensor | Pieces], nodes: Packing, classes: Packing) -> Arrays:
+def packed(arrays: Mapping[str, Tensor], nodes: Packing, classes: Packing) -> dict[str, Tensor]:
     """Return the arrays of a snapshot without nodes that are gone, and classes without nodes.
 
     Arrays of the head and names of classes are left out, see ``FusedHead.packed``.
     """
-    found: Arrays = {}
+    found: dict[str, Tensor] = {}
     kept = {POSITIONS: nodes, CLASSES: classes}
     for name, value in arrays.items():
         kind, _ = kind_of(name)
         if name.startswith(("head.", "classes.", "counted.")):
             continue
         if kind.more:
-            assert isinstance(value, Tensor), "pointers are small, so never in pieces"
             found[name] = torch.cat([value[nodes.living], value[-1:]])  # removed rows are empty
             continue
         if kind.rows in kept:
             living = kept[kind.rows].living
-            array = value.whole() if isinstance(value, Pieces) else value
-            value = taken(array, living[living < len(array)])
+            value = value[living[living < len(value)]]
         if kind.below in kept:
-            renumber = partial(_renumbered, value, kept[kind.below])
-            value = Pieces(tuple(value.shape), value.dtype, renumber)
+            value = kept[kind.below].places[value.long()].to(value.dtype)
         found[name] = value
     # What is counted: rows in the order of positions, and no free slots.
     slots, rows, marks = (arrays[f"counted.{name}"] for name in ("slots", "rows", "marks"))
-    assert isinstance(slots, Tensor)
-    assert isinstance(rows, Tensor)
-    assert isinstance(marks, Tensor)
     own, there = slots.new_zeros(len(nodes.living)), nodes.living < len(slots)
     own[there] = slots[nodes.living[there]]  # later nodes have no slot yet
     counted = own > 0
     held = own[counted] - 1
     own[counted] = torch.arange(1, len(held) + 1)
     free = torch.empty(0, dtype=torch.int64)
-    anew: Arrays = {"slots": own, "rows": taken(rows, held), "marks": marks[held], "free": free}
+    anew = {"slots": own, "rows": rows[held], "marks": marks[held], "free": free}
     return found | {f"counted.{name}": value for name, value in anew.items()}
-
-
-def _renumbered(numbers: Tensor | Pieces, packing: Packing) -> Iterator[Tensor]:
-    return (packing.places[part.long()].to(numbers.dtype) for part in split(numbers))
 
 
 # Arrays of a head in closed form that have a row for every class.

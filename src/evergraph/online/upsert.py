@@ -15,16 +15,8 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.targets import Target
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.repeats import combined, edge_names
-from evergraph.online.checking import CLASSES, check_parts, check_weights, with_ones
-from evergraph.online.delta import (
-    Delta,
-    DeltaResult,
-    NodeId,
-    edge_columns,
-    edge_numbers,
-    in_columns,
-    listed,
-)
+from evergraph.online.checking import CLASSES, check_parts, check_weights, pairs_of, with_ones
+from evergraph.online.delta import Delta, DeltaResult, EdgeColumns, NodeId, edge_numbers, listed
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.words import with_fitting_words
@@ -112,7 +104,7 @@ def only_new(
     empty.
     """
     width = None
-    delta = with_ones(in_columns(delta), None if knowledge is None else knowledge.graph)
+    delta = with_ones(delta, None if knowledge is None else knowledge.graph)
     if knowledge is not None:
         width = knowledge.num_features
         delta = with_fitting_words(delta, width, knowledge.word_columns.width)
@@ -191,9 +183,11 @@ def without_unknown(
     >>> list(reduced.edges), reduced.weights, skipped
     ([('a', 'b')], [1.0], 1)
     """
-    edges = edge_columns(delta.edges)
+    edges = delta.edges
     beside = (delta.weights, delta.relations)
-    if edges is None or any(len(part) not in (0, len(edges)) for part in beside):
+    if not isinstance(edges, EdgeColumns) or any(
+        len(part) not in (0, len(edges)) for part in beside
+    ):
         return delta, 0  # rejected when the delta is checked
     ends = list({*listed(edges.sources), *listed(edges.targets)}.difference(delta.nodes))
     strange = {node for node, known in zip(ends, knows(ends), strict=True) if not known}
@@ -218,10 +212,12 @@ def without_repeats(delta: Delta, repeated: str, *, both_ways: bool) -> tuple[De
     >>> list(combined.edges), combined.weights, repeats
     ([('a', 'c')], [350.0], 1)
     """
-    edges, weights = edge_columns(delta.edges), None
+    edges, weights = delta.edges, None
     beside = (delta.weights, delta.relations)
-    if not edges or any(len(part) not in (0, len(edges)) for part in beside):
-        return delta, 0  # nothing to combine, or rejected when the delta is checked
+    if not isinstance(edges, EdgeColumns) or any(len(p) not in (0, len(edges)) for p in beside):
+        return delta, 0  # rejected when the delta is checked
+    if not edges:
+        return delta, 0
     if len(delta.weights):
         check_weights(delta.weights, len(edges))
         weights = torch.tensor(delta.weights, dtype=torch.float64)
@@ -281,9 +277,7 @@ def new_edges(
 
     An edge that is both added and removed is not added. Counts are as in ``News``.
     """
-    edges, cut = edge_columns(delta.edges), edge_columns(delta.removed_edges)
-    assert edges is not None, "parts were checked"
-    assert cut is not None, "parts were checked"
+    edges, cut = pairs_of(delta)
     # Positions of their ends; unknown ids get further numbers.
     sides = (*edges.sides, *cut.sides)
     found = [ids.where(side) for side in sides]

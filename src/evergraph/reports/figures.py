@@ -6,7 +6,6 @@ They are drawn without a display and without global state.
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -60,10 +59,7 @@ DPI = 150
 LINES = {"local": "-", "global": (0, (3, 1.6))}
 LABEL_INCHES = 0.155  # height of a label in inches
 MAX_TASKS_WRITTEN = 8  # most tasks for which numbers fit into the cells
-# Of mean ranks:
-ROW, BAR, WIDTH = 0.2, 0.1, 5.6  # inches: a name, the bar of a clique, the figure
-LETTER, NAME = 0.066, 18  # width of a letter in inches, letters of a name
-MIN_TICK_INCHES = 0.25  # least distance between ticks in inches
+ROW_INCHES, LETTER_INCHES = 0.22, 0.066  # of mean ranks: a row, a letter of a name
 
 
 @dataclass(frozen=True)
@@ -258,59 +254,30 @@ def mean_matrix(entry: Entry, testing: str) -> AccuracyMatrix:
 
 
 def critical_difference(standing: Standing) -> Picture:
-    """Draw the diagram of Demšar (2006), with the best method on the left.
+    """Draw mean ranks with bars of half the critical difference to each side, the best at the top.
 
-    Bars join methods whose mean ranks are within the critical difference of each other.
+    Two methods are told apart if their bars do not overlap, and Friedman's test finds a difference.
     """
-    ranks = standing.ranks
-    pairs = zip(standing.methods, ranks.mean_ranks, strict=True)
-    names = [f"{shortened(name, NAME)}  {rank:.2f}" for name, rank in pairs]
-    count, half = len(names), (len(names) + 1) // 2
-    bars = BAR * (len(ranks.cliques) + 1)
-    below = bars + ROW * half
-    left, right = (0.3 + LETTER * max(map(len, side)) for side in (names[:half], names[half:]))
-    frame = Frame(WIDTH, 1.15 + below, left=left, right=right, top=1.0, bottom=0.15)
+    ranks, count = standing.ranks, len(standing.methods)
     title = f"{standing.setting}, {standing.testing}"
+    names = [shortened(name) for name in standing.methods]
+    left = 0.3 + LETTER_INCHES * max(map(len, names))
+    frame = Frame(5.6, 1.15 + ROW_INCHES * count, left=left, top=0.58)
 
     def draw(figure: Any, axes: Any) -> None:
-        # Ranks run along the top; the vertical unit is inches downwards.
-        width = axes.get_position().width * WIDTH
-        axes.set(xlim=(1, count), ylim=(below, 0))
-        axes.grid(visible=False)
-        axes.spines[["left", "right", "bottom"]].set_visible(False)
-        axes.spines["top"].set_visible(True)
-        axes.yaxis.set_visible(False)
-        axes.xaxis.tick_top()
-        step = math.ceil((count - 1) * MIN_TICK_INCHES / width)
-        ticks = [1, *range(1 + step, count + 1, step)]
-        axes.set_xticks(ticks, [str(tick) for tick in ticks])
-        # The title, the test, and the length of the critical difference.
-        high, head = 1 / figure.get_figheight(), {"ha": "left", "va": "top"}
-        figure.text(0.03, 1 - 0.08 * high, title, weight="bold", fontsize=10, **head)
-        told = f"mean rank over {len(standing.datasets)} datasets, Friedman "
-        told += p_text(ranks.friedman_p)
-        told = told if ranks.differs else f"{told}: cannot tell them apart"
-        figure.text(0.03, 1 - 0.29 * high, told, fontsize=8, color=INK, **head)
-        apart, style = ranks.critical_difference, {"color": INK, "clip_on": False, "linewidth": 1.2}
-        axes.plot([1, 1 + apart], [-0.33, -0.33], marker="|", markersize=6, **style)
-        text = f"critical difference {apart:.2f}"
-        axes.text(1, -0.38, text, ha="left", va="bottom", fontsize=8, color=INK)
-        overhang = 0.012 * (count - 1)
-        bar = {"color": "black", "linewidth": 3, "solid_capstyle": "butt", "clip_on": False}
-        for place, clique in enumerate(ranks.cliques):
-            ends = [ranks.mean_ranks[i] for i in (clique[0], clique[-1])]
-            x = [min(ends) - overhang, max(ends) + overhang]
-            axes.plot(x, [BAR * (place + 1)] * 2, zorder=3, **bar)
-        # A line leads from each rank to its name; the outermost ranks get the topmost names.
-        inch = (count - 1) / width
-        for place, (name, rank) in enumerate(zip(names, ranks.mean_ranks, strict=True)):
-            at_left = place < half
-            y = bars + ROW * ((place if at_left else count - 1 - place) + 0.5)
-            edge, outwards = (1, -inch) if at_left else (count, inch)
-            edge += 0.12 * outwards
-            axes.plot([rank, rank, edge], [0, y, y], color=QUIET, linewidth=1, clip_on=False)
-            style = {"ha": "right" if at_left else "left", "va": "center_baseline"}
-            axes.text(edge + 0.05 * outwards, y, name, fontsize=8, color=INK, **style)
+        tested = f"Friedman {p_text(ranks.friedman_p)} over {len(standing.datasets)} datasets"
+        verdict = "bars that overlap cannot be told apart"
+        if not ranks.differs:
+            verdict = "no methods can be told apart"
+        inch = 1 / frame.height
+        figure.text(0.02, 1 - 0.08 * inch, title, va="top", weight="bold", fontsize=10)
+        figure.text(0.02, 1 - 0.3 * inch, f"{tested}: {verdict}", va="top", fontsize=8, color=INK)
+        half = ranks.critical_difference / 2
+        rows, style = range(count), {"fmt": "o", "color": COLOURS[0], "ecolor": QUIET}
+        axes.errorbar(ranks.mean_ranks, rows, xerr=half, elinewidth=4, **style)
+        axes.set_yticks(rows, names)
+        axes.set(xlabel="mean rank, 1 being the best", ylim=(count - 0.5, -0.5))
+        axes.grid(visible=False, axis="y")
 
     (slug,) = slugs_of([f"{standing.setting}-{standing.testing}"])
     return drawn(f"critical_difference-{slug}", f"Mean ranks: {title}", frame, draw)

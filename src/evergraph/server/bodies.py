@@ -28,7 +28,7 @@ from pydantic import (
 )
 
 from evergraph.online.checking import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
-from evergraph.online.delta import Delta, in_columns
+from evergraph.online.delta import Delta
 from evergraph.online.identifiers import LARGEST
 from evergraph.server.http import QUOTED, RefusedError
 from evergraph.tables.labels import boolean_name
@@ -126,7 +126,7 @@ class UpsertBody(Payload):
         parts["labels"] = parts["labels"] or (None,) * len(self.nodes)
         parts |= {name: _matrix(name, getattr(self, name)) for name in MATRICES}
         # In columns, which take little memory while they wait for the writer.
-        return in_columns(Delta(**parts, key=getattr(self, "key", None)))
+        return Delta(**parts, key=getattr(self, "key", None))
 
 
 class DeltaBody(UpsertBody):

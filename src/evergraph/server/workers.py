@@ -45,7 +45,6 @@ class Writer:
         self._lock = Lock()
         # Of all changes that are not done, in order: who sent each, and when it came.
         self._unfinished: dict[Future[Any], tuple[str, float]] = {}
-        self._scheduled = False  # whether the thread is about to apply what waits
         self.applies = False  # whether it does now
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evergraph-writer")
         self._closing = False
@@ -68,9 +67,7 @@ class Writer:
             self._check_room(caller)
             future = self._folder.waiting.offer(delta, caller, call)
             self._unfinished[future] = caller, time.monotonic()
-            if not self._scheduled:
-                self._scheduled = True
-                self._thread.submit(self._serve)
+            self._thread.submit(self._serve)
         future.add_done_callback(lambda done: self._unfinished.pop(done, None))
         return future
 
@@ -85,8 +82,6 @@ class Writer:
         check_share("changes", own, self.places)
 
     def _serve(self) -> None:
-        with self._lock:
-            self._scheduled = False
         began, self.applies = time.monotonic(), True
         try:
             self._folder.waiting.serve()

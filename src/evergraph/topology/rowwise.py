@@ -104,8 +104,10 @@ class RowProduct:
     @classmethod
     def of(cls, matrix: Tensor) -> RowProduct:
         """Turn a matrix.  [k, dims]"""
-        pieces = matrix.t().split(DOT_VALUES, dim=1) if len(matrix) else (matrix.t(),)
-        return cls(tuple(piece.contiguous().numpy()[:, None] for piece in pieces))
+        turned = matrix.numpy().T
+        starts = range(0, max(len(matrix), 1), DOT_VALUES)
+        pieces = (turned[:, None, start : start + DOT_VALUES] for start in starts)
+        return cls(tuple(map(np.ascontiguousarray, pieces)))
 
     @property
     def columns(self) -> int:

@@ -125,7 +125,7 @@ def test_a_checksum_that_is_lost_is_noticed(folder):
 
 
 def test_of_a_manifest(tmp_path):
-    path = write_snapshot(tmp_path, 12, {"ones": torch.ones(2)}, b"{}")
+    path = write_snapshot(tmp_path, 12, {"ones": torch.ones(2)}, {})
     assert refused(path / MANIFEST, lambda: read_manifest(path)) > 6 / 8
 
 

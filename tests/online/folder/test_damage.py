@@ -254,7 +254,7 @@ def forged(change: Callable[[dict[str, Any], dict[str, Any]], object], seq: int 
         arrays, about = {key: array.clone() for key, array in kept.state.items()}, dict(kept.about)
         change(arrays, about)
         remove_snapshot(path)
-        write_snapshot(folder, seq, arrays, json.dumps(about).encode())
+        write_snapshot(folder, seq, arrays, about)
 
     return planted
 

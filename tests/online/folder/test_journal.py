@@ -6,7 +6,7 @@ import logging
 import sqlite3
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 import torch
@@ -147,7 +147,7 @@ ABOUT = {"names": ["a", "\udc80", 3], "share": 0.1}
 
 
 def write(folder, seq, about=ABOUT):
-    return write_snapshot(folder, seq, STATE, json.dumps(about).encode())
+    return write_snapshot(folder, seq, STATE, about)
 
 
 def test_comes_back_bit_for_bit_and_does_not_hang_on_the_file(tmp_path):
@@ -270,7 +270,7 @@ def test_what_a_snapshot_waits_for_does_not_put_off_the_next():
     assert compactor.took < 0.1  # else a restart would have to repeat more
 
 
-def test_deltas_are_taken_while_a_snapshot_is_written(tmp_path, monkeypatch):
+def test_deltas_are_taken_while_a_snapshot_waits_for_the_disk(tmp_path, monkeypatch):
     writing, go_on = gated(monkeypatch, snapshot, "sync")
     with opened(tmp_path, snapshot_every=2) as folder:
         for seq in (1, 2):
@@ -286,21 +286,22 @@ def test_deltas_are_taken_while_a_snapshot_is_written(tmp_path, monkeypatch):
         assert about["seq"] == recovered  # a moment of its own, not a mixture
 
 
-def test_neither_predictions_nor_deltas_wait_while_the_state_is_written(tmp_path, monkeypatch):
+def test_predictions_do_not_wait_while_the_state_is_written_and_deltas_do(tmp_path, monkeypatch):
     make, rows = lambda: OnlineLearner(head=AnalyticHead(width=8)), torch.eye(20)
     with LearnerFolder.open(tmp_path, make=make) as folder, ThreadPoolExecutor() as pool:
         folder.submit(Delta(nodes=range(20), features=rows, labels="xy" * 10))
         before = {name: value.clone() for name, value in folder.learner.state().items()}
         view = folder.learner.frozen()
-        writing, go_on = gated(monkeypatch, snapshot, "_write")
+        writing, go_on = gated(monkeypatch, snapshot, "write_arrays")
         compacting = pool.submit(folder.compact)
         assert writing.wait(20)
         assert view.predict([0]) == ["x"]  # would wait for ever if it needed the lock
         assert folder.learner.explain(0).node == 0
         more = Delta(updated=[3], updated_features=rows[:1], late=[(1, "x")], edges=[(3, 5)])
-        assert folder.submit(more).seq == 2
+        submitted = pool.submit(folder.submit, more)
+        assert not wait([submitted], timeout=0.05).done
         go_on.set()
-        assert compacting.result() == 1
+        assert (compacting.result(), submitted.result().seq) == (1, 2)
         found = snapshot.read_snapshot(tmp_path / "snapshot-1").state
         assert {name: found[name].equal(value) for name, value in before.items()} == dict.fromkeys(
             before, True

@@ -19,7 +19,7 @@ NOTE = f"{FOLDER}.markers:Acknowledged.note"
 MOVE = f"{FOLDER}.journal:SetAsideDeltas.move"
 SYNC = f"{FOLDER}.snapshot:sync"
 FATAL = [
-    (f"{FOLDER}.snapshot:_write", 3),
+    (f"{FOLDER}.snapshot:write_arrays", 2),
     (SYNC, 1),  # nothing is on the disk for sure
     (SYNC, 4),  # all files are, their folder is not
     (SYNC, 5),  # it has its name, which may not last

@@ -24,7 +24,6 @@ from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.snapshot import KeptSnapshots
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.state_arrays import whole
 
 NUMBER = 987_654_321_012_345
 ROW = torch.tensor([[0.12345679, 7.654321, -3.1415927]])
@@ -72,7 +71,7 @@ def bits(folder: LearnerFolder) -> dict[str, bytes]:
 def packed_bits(folder: LearnerFolder) -> dict[str, bytes]:
     """Return the bits of a folder's learner without places of forgotten nodes."""
     found = folder.learner.packed()
-    state = {name: value.numpy().tobytes() for name, value in whole(found.arrays).items()}
+    state = {name: value.numpy().tobytes() for name, value in found.arrays.items()}
     return state | {"about": json.dumps(found.about, sort_keys=True).encode()}
 
 

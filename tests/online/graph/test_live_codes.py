@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -10,15 +9,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import ClassCodes
-from evergraph.closed_form.codes import CLEAR, class_codes, without_own
+from evergraph.closed_form.codes import class_codes
 from evergraph.closed_form.shape import shape_of
 from evergraph.graphs import UNLABELLED
-from evergraph.graphs.kernels.scaled_rows import numba_works
-from evergraph.online.graph import live_codes, live_embeddings
+from evergraph.online.graph import live_embeddings
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
-from evergraph.online.graph.live_shape import LiveShape
+from evergraph.online.graph.live_rows import LiveShape
 from evergraph.topology import EmbeddingCache, topologies
 from growing_paths import pairs_of, path
 
@@ -231,25 +229,3 @@ def test_any_history_comes_to_the_final_graph(
         assert bool(((one.live.of(positions) - expected).abs() <= 1e-5 * largest + 1e-6).all())
         torch.testing.assert_close(one.codes.of(positions), codes, atol=1e-5, rtol=0)
         torch.testing.assert_close(one.shape.of(positions), shape_of(one.graph.to_graph()[0]))
-
-
-def test_compiled_code_finds_the_rows_in_which_rounding_shows():
-    """The same rows as the formula: of labelled nodes, where little is left beside the drift."""
-    if not numba_works():
-        pytest.skip("numba is not at hand")
-    from evergraph.online.graph.live_kernels import find_unclear
-
-    draw = torch.Generator().manual_seed(1)
-    shown, own = torch.randn(400, 8, generator=draw), torch.rand(400, generator=draw)
-    own[::11] = 0
-    left = 10.0 ** -torch.randint(4, (400, 1), generator=draw)
-    far = own[:, None] * shown + torch.randn(400, 8, generator=draw) * left
-    drift = torch.rand(400, generator=draw) * 10.0 ** -torch.randint(4, 9, (400,), generator=draw)
-    drift[::7] = 0
-    others, little = without_own(far, own, shown)
-    expected = (drift > live_codes.DRIFT * others.abs().amax(1)) & (own > 0)
-    found = np.zeros((2, 400), np.bool_)
-    arrays = (part.numpy() for part in (torch.arange(400), far, own, shown, drift))
-    find_unclear(*arrays, *map(np.float32, (live_codes.DRIFT, CLEAR)), *found)
-    assert found.sum(1).min() > 50
-    assert found.tolist() == [little.tolist(), (expected & ~little).tolist()]

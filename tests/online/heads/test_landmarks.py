@@ -273,8 +273,7 @@ def test_saved_and_opened_it_goes_on_to_the_bit(few):
     opened.restore({k: v.clone() for k, v in one.state().items()}, one.about())
     packed = one.packed()
     smaller = learner()
-    arrays = {k: v if isinstance(v, Tensor) else v.whole() for k, v in packed.arrays.items()}
-    smaller.restore(arrays, packed.about)
+    smaller.restore(packed.arrays, packed.about)
     later = Delta(nodes=["z"], features=torch.ones(1, DIMS), labels=[2], edges=[("z", "n3")])
     gone = Delta(forgotten=["n20"])
     asked = Delta(nodes=[n for n in RING.nodes if n not in ("n7", "n20")])

@@ -74,33 +74,23 @@ def axes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return kept
 
 
-def test_every_method_hangs_at_its_mean_rank(axes):
+def test_methods_have_their_mean_ranks_with_half_the_critical_difference_to_each_side(axes):
     picture = critical_difference(standing(5, 20))
     assert picture.name == "critical_difference-class-il-local"
     figure, drawn = axes
-    names = {text.get_text().split()[0]: text for text in drawn.texts}
-    assert {name for name in names if name != "critical"} == {
+    assert [text.get_text() for text in drawn.get_yticklabels()] == [
         f"{m}{i}" for i, m in enumerate(METHODS)
-    }
-    hung = [line for line in drawn.lines if len(line.get_xdata()) == 3]
-    assert sorted(float(line.get_xdata()[0]) for line in hung) == [1, 2, 3, 4, 5]
-    for line in hung:  # the end of a line is where its name begins, which tells the rank
-        rank, _, edge = line.get_xdata()
-        (name,) = [
-            t for t in drawn.texts if f"{rank:.2f}" in t.get_text() and "crit" not in t.get_text()
-        ]
-        assert name.get_position()[1] == line.get_ydata()[2]
-        assert (edge < 1) == (rank <= 3)  # the better half at the left
-    rows = [text.get_position()[::-1] for text in drawn.texts]
-    assert len(set(rows)) == len(rows)
-    assert "20 datasets, Friedman p < 0.001" in figure.texts[1].get_text()
-    # CD = 2.728 · √(30/120) = 1.364: bars join neighbours, which are not told apart
-    thick = [line for line in drawn.lines if line.get_linewidth() == 3]
-    ends = [tuple(np.round(line.get_xdata())) for line in thick]
-    assert ends == [(1, 2), (2, 3), (3, 4), (4, 5)]
-    assert len({line.get_ydata()[0] for line in thick}) == 4
-    key = next(line for line in drawn.lines if line.get_marker() == "|")
-    assert np.ptp(key.get_xdata()) == pytest.approx(1.364, abs=2e-3)
+    ]
+    assert drawn.get_ylim() == (4.5, -0.5)  # the best at the top
+    (found,) = drawn.containers
+    points, _, (bars,) = found
+    assert points.get_xdata().tolist() == [1, 2, 3, 4, 5]
+    # CD = 2.728 · √(30/120) = 1.364: neighbours' bars overlap, others' do not
+    ends = np.array([bar[:, 0] for bar in bars.get_segments()])
+    np.testing.assert_allclose(ends[:, 1] - ends[:, 0], 1.364, atol=2e-3)
+    assert (ends[1:, 0] < ends[:-1, 1]).all()
+    assert (ends[2:, 0] > ends[:-2, 1]).all()
+    assert "Friedman p < 0.001 over 20 datasets: bars that overlap" in figure.texts[1].get_text()
 
 
 def test_many_methods_are_drawn():

@@ -146,24 +146,6 @@ def minus(typing: Any, lanes: Any, less: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def gap(typing: Any, one: Any, lanes: Any, other: Any, less: Any) -> Any:
-    """Return one · lanes - other · less, computed in float64 and rounded once."""
-
-    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        wide = ir.VectorType(ir.DoubleType(), lanes.count)
-        nothing, first = ir.Constant(wide, ir.Undefined), _INT(0)
-        everywhere = ir.Constant(ir.VectorType(_INT, lanes.count), None)
-        parts = []
-        for factor, floats in (given[:2], given[2:]):
-            single = builder.insert_element(nothing, factor, first)
-            factors = builder.shuffle_vector(single, nothing, everywhere)
-            parts.append(builder.fmul(factors, builder.fpext(floats, wide)))
-        return builder.fptrunc(builder.fsub(*parts), lanes.vector)
-
-    return lanes(one, lanes, other, less), code
-
-
-@intrinsic  # type: ignore[untyped-decorator]
 def peak(typing: Any, lanes: Any) -> Any:
     """Return the largest absolute value."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
@@ -83,7 +82,7 @@ def save_learner(path: Path, learner: OnlineLearner, columns: Scheme | None) -> 
         seq, about = learner.status().seq, learner.about() | {"threads": learner.threads}
         store_columns(path, columns)
         if seq:
-            publish(write_aside(path, seq, learner.pieces()), seq, json.dumps(about).encode())
+            publish(write_aside(path, seq, learner.state(), about), seq)
     with closing(Journal(path / JOURNAL_FILE)) as journal:
         if seq:
             journal.begin_anew(seq, keys=True)

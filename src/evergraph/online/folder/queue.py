@@ -14,7 +14,7 @@ from typing import Any
 
 from evergraph.core.errors import DataError, EvergraphError, ResourceError, StoppedError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of
-from evergraph.online.delta import PARTS, Delta, DeltaResult, in_columns
+from evergraph.online.delta import PARTS, Delta, DeltaResult
 from evergraph.online.folder.journal import Journal, JournalEntry, key_reused
 from evergraph.online.intake import Batch
 from evergraph.online.learner import OnlineLearner
@@ -26,7 +26,7 @@ ROUND_ITEMS = 4096  # nodes and edges of one caller, about, after which others h
 class Waiting:
     """A delta in the queue, or a call that makes one once all before it are applied."""
 
-    delta: Delta  # as given; its edges in columns once it is encoded
+    delta: Delta
     caller: str = ""  # who sent it
     call: Callable[[], Any] | None = None  # applies the delta, or what is new of it
     future: Future[Any] = field(default_factory=Future)  # of its result
@@ -36,7 +36,6 @@ class Waiting:
     def data(self) -> bytes:
         """Its bytes for the journal, made when they are first asked for: never if it is refused."""
         if not self._data:
-            self.delta = in_columns(self.delta)
             self._data = delta_to_bytes(self.delta)
         return self._data
 

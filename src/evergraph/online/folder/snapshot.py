@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import re
 import shutil
 import threading
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,7 +23,6 @@ from evergraph.core.file_lock import remove_left
 from evergraph.core.mapped import MappedTensor, disk_is_enough
 from evergraph.graphs.graph_folder import checksum
 from evergraph.online.folder.markers import read_checked, read_object, sync, with_check
-from evergraph.online.state_arrays import PIECE, Pieces, split
 
 STATE, ABOUT, MANIFEST = "state.safetensors", "about.json", "manifest.json"
 FORMAT = 2  # 1 was never released
@@ -44,6 +43,7 @@ _DTYPES = {
 }
 # Time spent on deltas triggers a snapshot once it is this many times the duration of the last one.
 SHARE = 3.0
+SMALL = 1 << 24  # bytes of an array up to which it is read into memory instead of mapped
 _LENGTH = 8  # bytes of the header's length
 logger = logging.getLogger(__name__)
 
@@ -71,25 +71,27 @@ def taken_at(folder: Path, seq: int) -> float | None:
         return None
 
 
-def write_aside(folder: Path, seq: int, state: Mapping[str, Tensor | Pieces]) -> Path:
-    """Write a snapshot's arrays to a temporary folder, all or nothing, without sync."""
+def write_aside(
+    folder: Path, seq: int, state: Mapping[str, Tensor], about: Mapping[str, Any]
+) -> Path:
+    """Write a snapshot to a temporary folder, all or nothing, without sync.  about: for JSON"""
     aside = folder / f"{ASIDE}{seq}"
     shutil.rmtree(aside, ignore_errors=True)
     with _all_or_nothing(aside):
         aside.mkdir()
         write_arrays(aside / STATE, state)
+        (aside / ABOUT).write_text(json.dumps(about), "utf-8")
     return aside
 
 
-def publish(aside: Path, seq: int, about: bytes) -> Path:
+def publish(aside: Path, seq: int) -> Path:
     """Rename what ``write_aside`` wrote to its final name once it is on disk.
 
     So a folder with the name of a snapshot is complete, even after a power cut. The last sync makes
-    the name itself durable, before anything older is dropped.  about: JSON
+    the name itself durable, before anything older is dropped.
     """
     path = aside.with_name(f"snapshot-{seq}")
     with _all_or_nothing(aside):
-        (aside / ABOUT).write_bytes(about)
         files = {
             name: {"bytes": (aside / name).stat().st_size, "sha256": checksum(aside / name)}
             for name in (STATE, ABOUT)
@@ -197,9 +199,9 @@ class KeptSnapshots:
         """Number up to which deltas can be dropped, even if the newest snapshot gets damaged."""
         return self._good[0] if len(self._good) == KEPT else 0
 
-    def publish(self, aside: Path, seq: int, about: bytes) -> None:
+    def publish(self, aside: Path, seq: int) -> None:
         """Wait until a snapshot is on disk, then remove all but the last two good ones."""
-        publish(aside, seq, about)
+        publish(aside, seq)
         self._good = [*(number for number in self._good if number != seq), seq][-KEPT:]
         for number, path in snapshots_in(self.folder):
             if number not in self._good:
@@ -303,8 +305,8 @@ class Compactor:
         self._thread.join()
 
 
-def write_arrays(path: Path, arrays: Mapping[str, Tensor | Pieces]) -> None:
-    """Write arrays in pieces, which ``safetensors`` itself cannot, without waiting for the disk.
+def write_arrays(path: Path, arrays: Mapping[str, Tensor]) -> None:
+    """Write arrays without waiting for the disk, and without the copies that ``safetensors`` makes.
 
     The format: the length of a header, the header (JSON: dtype, shape and offsets), all values.
     """
@@ -312,25 +314,15 @@ def write_arrays(path: Path, arrays: Mapping[str, Tensor | Pieces]) -> None:
     header, place = {}, 0
     for name in order:
         value = arrays[name]
-        size = math.prod(value.shape) * value.dtype.itemsize
         about = {"dtype": _DTYPES[value.dtype], "shape": list(value.shape)}
-        header[name] = about | {"data_offsets": [place, place + size]}
-        place += size
+        header[name] = about | {"data_offsets": [place, place + value.nbytes]}
+        place += value.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _LENGTH)  # so that values are aligned, widest types first
-    with path.open("wb", buffering=0) as file:
-        _write(file, memoryview(len(text).to_bytes(_LENGTH, "little") + text))
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(_LENGTH, "little") + text)
         for name in order:
-            for piece in split(arrays[name]):
-                values = piece.as_subclass(Tensor).contiguous()
-                flat = values.as_strided((values.numel(),), (1,))  # strides of one row may be any
-                _write(file, memoryview(flat.view(torch.uint8).numpy()))  # type: ignore[arg-type]
-        assert file.tell() == _LENGTH + len(text) + place, "pieces have the announced length"
-
-
-def _write(file: Any, data: memoryview) -> None:
-    while len(data):  # unbuffered: a part of it may be written
-        data = data[file.write(data) :]
+            file.write(np.ascontiguousarray(arrays[name].detach().cpu().numpy()).data)
 
 
 def read_arrays(path: Path) -> dict[str, Tensor]:
@@ -349,6 +341,6 @@ def read_arrays(path: Path) -> dict[str, Tensor]:
     except (SafetensorError, RuntimeError) as error:
         raise DataError(f"{path}: is not a safetensors file ({error})") from error
     return {
-        name: value.clone() if value.nbytes <= PIECE else value.as_subclass(MappedTensor)
+        name: value.clone() if value.nbytes <= SMALL else value.as_subclass(MappedTensor)
         for name, value in arrays.items()
     }

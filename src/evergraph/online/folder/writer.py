@@ -7,18 +7,15 @@ acknowledged, and answered (``_take``). Snapshots follow in the background (``co
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-
-from torch import Tensor
 
 from evergraph.core.errors import DataError, EvergraphError, ResourceError, StoppedError
 from evergraph.online.delta import DeltaResult
@@ -29,7 +26,7 @@ from evergraph.online.folder.snapshot import JournalLoad
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.monitor import report, warn
-from evergraph.online.state_arrays import PackedState, Pieces
+from evergraph.online.state_arrays import PackedState
 
 logger = logging.getLogger(__name__)
 
@@ -230,19 +227,20 @@ class FolderWriter:
 
     def compact(self) -> int:
         """Take a snapshot and trim the journal; return the number of the snapshot."""
-        # Deltas wait while narrow arrays are copied, but not while the state is written, and
-        # briefly while rows are dropped a few at a time.
+        # Deltas wait while the state is written, but not for the disk, and briefly while rows are
+        # dropped a few at a time.
         with self._one_snapshot:
             began = time.monotonic()
             try:
                 with self.lock:
                     self._check_taking()  # after a stop the learner may hold half a delta
-                    known = self.seq == self._snapshots.newest
-                    lent = None if known else self._lent()
+                    seq, aside = self.seq, None
+                    if seq != self._snapshots.newest:
+                        aside = self._write_aside()
                     counted = self._compactor.count_anew()
-                if lent is not None:
+                if aside is not None:
                     try:
-                        self._publish(*lent)
+                        self._snapshots.publish(aside, seq)
                     except BaseException:
                         with self.lock:
                             self._compactor.count(counted)
@@ -255,18 +253,13 @@ class FolderWriter:
             self._snapshot_seconds = round(time.monotonic() - began, 3)
             return self._snapshots.newest
 
-    def _lent(
-        self, packed: PackedState | None = None
-    ) -> tuple[int, Mapping[str, Tensor | Pieces], bytes]:
-        """Return what ``_publish`` takes: the state of this moment, or a packed one."""
+    def _write_aside(self, packed: PackedState | None = None) -> Path:
+        """Write the state of this moment, or a packed one, for a snapshot; the lock is held."""
         self._journal.keys.flush()  # a recovery will no longer recompute these results
         threads = getattr(self.learner, "threads", None)  # the last digits depend on it
-        content = self.learner.about() if packed is None else packed.about
-        arrays = self.learner.lent() if packed is None else packed.arrays
-        return self.seq, arrays, json.dumps(content | {"threads": threads}).encode()
-
-    def _publish(self, seq: int, arrays: Mapping[str, Tensor | Pieces], about: bytes) -> None:
-        self._snapshots.publish(snapshot.write_aside(self.path, seq, arrays), seq, about)
+        about = self.learner.about() if packed is None else packed.about
+        arrays = self.learner.state() if packed is None else packed.arrays
+        return snapshot.write_aside(self.path, self.seq, arrays, about | {"threads": threads})
 
     def _drop(self) -> None:
         """Drop deltas and keys that are no longer needed, a few at a time, so that writes go on."""
@@ -336,7 +329,7 @@ class FolderWriter:
         if self.seq and (not there or self._snapshots.has_before(self.seq, self._journal.first())):
             packed = self.learner.packed()
         if packed is not None or not there:
-            self._publish(*self._lent(packed))
+            self._snapshots.publish(self._write_aside(packed), self.seq)
         return packed
 
     def status(self) -> FolderStatus:

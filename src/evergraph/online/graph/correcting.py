@@ -24,22 +24,15 @@ import torch
 from torch import Tensor
 
 from evergraph.graphs.kernels.row_ranges import in_parts
-from evergraph.online.graph.growing_array import GrowingArray, blocks
+from evergraph.graphs.kernels.scaled_rows import room
+from evergraph.online.graph.growing_array import GrowingArray, blocks, taken
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_smoother import ROUNDING, LiveSmoother, index_in
-from evergraph.online.graph.neighbour_lists import Entries
-from evergraph.online.graph.pushing import Pushed
+from evergraph.online.graph.neighbour_lists import Entries, distinct
 
 Array = npt.NDArray[Any]
-
-
-class Differences(NamedTuple):
-    """Differences of messages, one row each."""
-
-    nodes: Array  # whose messages changed, ascending, each once.  int64 [n]
-    # d_u of these, then r_u m_u, as they were, of the columns whose entries changed.
-    rows: Array  # float32 [n + columns, width]
-    sizes: Array  # the largest absolute value of each.  float32 [n + columns]
+ROWS_PER_BLOCK = 1024  # of differences, so that they stay in the processor's cache
+_ROW = 32  # bits by which a row is shifted, so that row and number make one sortable key
 
 
 class ChangedRows:
@@ -49,17 +42,10 @@ class ChangedRows:
         nodes: positions, ascending.  int64 [n]
         before: old rows, float32 [n, width]; or returns them, which is rarely called and valid
             until the next change.
-        differences: of these rows as messages; then old rows are not needed.
     """
 
-    def __init__(
-        self,
-        nodes: Tensor,
-        before: Tensor | Callable[[], Tensor],
-        differences: Differences | None = None,
-    ) -> None:
+    def __init__(self, nodes: Tensor, before: Tensor | Callable[[], Tensor]) -> None:
         self.nodes = nodes
-        self.differences = differences
         self._before = before
 
     @cached_property
@@ -81,82 +67,78 @@ class Direct(NamedTuple):
         return cls(entries._replace(columns=places.reshape(-1)), columns)
 
 
+class Differences(NamedTuple):
+    """Differences of messages, one row each."""
+
+    rows: Array  # float32 [n, width]
+    sizes: Array  # the largest absolute value of each.  float32 [n]
+
+
 def differences(
-    smoother: LiveSmoother,
-    sent: ChangedRows,
-    nodes: Array,
-    values: Tensor,
-    direct: Direct,
-    states: GrowingArray,
-    *,
-    compiled: bool,
+    smoother: LiveSmoother, sent: ChangedRows, nodes: Array, values: Tensor, direct: Direct
 ) -> Differences:
-    """Return what messages differ by.
+    """Return what messages differ by: d_u of nodes, then r_u m_u, as they were, of direct columns.
 
     sent: messages that changed; nodes: of these, and those whose factor r did, ascending, int64
-    [n]; values: all current messages, [positions, width]; states: what they will correct
+    [n]; values: all current messages, [positions, width]
     """
-    count = len(nodes) + len(direct.columns)
-    rows, sizes = states.room(count).numpy(), np.empty(count, np.float32)
-    found = Differences(nodes, rows, sizes)
-    given = (smoother, sent.nodes.numpy(), sent.before.numpy(), values.numpy(), found)
-    _differ(*given, nodes, 0, states, former=False, compiled=compiled)
-    _differ(*given, direct.columns, len(nodes), states, former=True, compiled=compiled)
-    return found
+    every = np.concatenate([nodes, direct.columns])
+    now, was = smoother.now_and_before(nodes)
+    _, former = smoother.now_and_before(direct.columns)
+    new, old = np.append(now, np.zeros_like(former)), np.append(was, -former)
+    where = index_in(sent.nodes.numpy(), every)
+    same = where < 0  # the message did not change, only its factor
+    new[same], old[same] = new[same] - old[same], 0
+    before = sent.before if len(sent.nodes) else values.new_zeros(1, values.shape[1])
+    places, earlier = torch.from_numpy(every), torch.from_numpy(where).clamp_min(0)
+    factors = [torch.from_numpy(each)[:, None] for each in (new, old)]
+    rows, sizes = room(len(every), like=values), torch.empty(len(every))
+    for part in blocks(len(every), ROWS_PER_BLOCK):
+        gaps = taken(values, places[part]).double().mul_(factors[0][part])
+        gaps.addcmul_(taken(before, earlier[part]).double(), factors[1][part], value=-1)
+        rows[part] = gaps
+        sizes[part] = rows[part].abs().amax(1)
+    return Differences(rows.numpy(), sizes.numpy())
 
 
-def _differ(
-    smoother: LiveSmoother,
-    sent: Array,
-    before: Array,
-    values: Array,
-    found: Differences,
-    nodes: Array,
-    place: int,
-    states: GrowingArray,
-    *,
-    former: bool,
-    compiled: bool,
-) -> None:
-    """Fill in some differences from a place on; former: the old messages of nodes instead.
+class Pushed(NamedTuple):
+    """For every affected row the differences that reach it, as CSR."""
 
-    sent, before: nodes whose values changed, ascending, and their old ones
+    rows: Array  # positions, ascending, each once.  int64 [rows]
+    indptr: Array  # start of each row's differences.  int64 [rows + 1]
+    places: Array  # indices of differences.  int64 [pairs]
+    weights: Array  # of the differences.  float32 [pairs]
+
+
+def push(
+    graph: GrowingGraph, nodes: Array, *, direct: Entries, others: Array, loops: bool
+) -> Pushed:
+    """Push the differences of nodes, numbered from 0, along their edges.
+
+    nodes: whose messages changed, ascending, each once, int64 [n]; direct: further differences that
+    reach a single row each, with their numbers as columns; others: rows to include, int64 [m];
+    loops: whether nodes have self-loops
+
+    >>> path = GrowingGraph(num_features=1)
+    >>> _ = path.add(torch.zeros(3, 1), torch.tensor([[0, 1], [1, 2]]))
+    >>> nobody = Entries(*(np.empty(0, np.int64) for _ in range(3)))
+    >>> pushed = push(path, np.array([0]), direct=nobody, others=np.array([2]), loops=True)
+    >>> pushed.rows, pushed.indptr, pushed.places
+    (array([0, 1, 2]), array([0, 1, 2, 2]), array([0, 0]))
     """
-    for part in blocks(len(nodes), max(len(nodes), 1)):
-        if compiled:
-            from evergraph.online.graph.live_kernels import differ
-
-            width = values.shape[1]
-            given = (
-                nodes,
-                former,
-                sent,
-                before.reshape(-1),
-                width,
-                values.reshape(-1),
-                *smoother.changed,
-                place,
-                found.rows.reshape(-1),
-                found.sizes,
-            )
-
-            def work(some: slice, given: tuple[Any, ...] = given, at: int = part.start) -> None:
-                differ(*given, at + some.start, at + some.stop)
-
-            in_parts(work, np.ones(part.stop - part.start, np.int64), each=2 * width)
-            continue
-        where = index_in(sent, nodes[part])
-        now, was = smoother.now_and_before(nodes[part])
-        new, old = (0 * now, -was) if former else (now, was)
-        same = where < 0  # the message did not change, only its factor
-        new[same], old[same] = new[same] - old[same], 0
-        were = np.zeros((len(where), values.shape[1]))
-        were[~same] = before[where[~same]]
-        were[old == 0] = 0
-        gaps = new[:, None] * values[nodes[part]].astype(np.float64) - old[:, None] * were
-        into = slice(place + part.start, place + part.stop)
-        found.rows[into] = gaps
-        found.sizes[into] = np.abs(found.rows[into]).max(1, initial=0)
+    starts, near = graph.out_of.rows(nodes)
+    numbers, own = np.arange(len(nodes)), nodes if loops else nodes[:0]
+    reached = np.concatenate([near, own, direct.rows])
+    places = [np.repeat(numbers, np.diff(starts)), numbers[: len(own)], direct.columns]
+    weights = np.ones(len(reached), np.float32)
+    if graph.weighted:
+        weights[: len(near)] = graph.out_of.weights(nodes)
+    weights[len(near) + len(own) :] = direct.differences
+    keys = np.sort((reached << _ROW) | np.arange(len(reached)))
+    reached, order = keys >> _ROW, keys & (2**_ROW - 1)
+    rows = distinct(np.concatenate([nodes, others, reached]))
+    indptr = np.append(np.searchsorted(reached, rows), len(reached))
+    return Pushed(rows, indptr, np.concatenate(places)[order], weights[order])
 
 
 def correct(
@@ -170,32 +152,19 @@ def correct(
     *,
     new: Tensor,
     most: float,
-    onward: Direct | None,
-) -> ChangedRows:
-    """Correct rows of ``states`` in place, and return them.
+) -> None:
+    """Correct rows of ``states`` in place.
 
     Rows are recomputed instead where correcting them would cost as much, where they are new, and
     where rounding errors might show.
 
     source: all messages, [positions, width]; found, pushed: differences of these, and which of them
     reach which rows; drift: the bound on the rounding error of each row, float32 [positions]; new:
-    added nodes, int64 [new]; most: the largest bound, relative to a row's largest value; onward:
-    changed entries, if these rows are the messages of a further hop
+    added nodes, int64 [new]; most: the largest bound, relative to a row's largest value
     """
-    rows = pushed.rows
-    columns = np.empty(0, np.int64) if onward is None else onward.columns
-    out = states.room(len(rows) + len(columns) if onward is not None else 0).numpy()
-    peaks = np.empty(len(out), np.float32)
-    after = Differences(rows, out, peaks)
-    if len(columns):  # before they are corrected
-        given = (smoother, rows[:0], out[:0], states.array, after, columns, len(rows), states)
-        _differ(*given, former=True, compiled=graph.compiled)
     first = int(new[0]) if len(new) else graph.num_nodes
     work = _correct_compiled if graph.compiled else _correct
-    states.changing(rows)
-    for part in blocks(len(rows), max(len(rows), 1)):
-        work(graph, smoother, source, found, pushed, first, most, states.array, drift, after, part)
-    return ChangedRows(torch.from_numpy(rows), states.room(0), None if onward is None else after)
+    work(graph, smoother, source, found, pushed, states.array, drift, first=first, most=most)
 
 
 def _correct(
@@ -204,26 +173,23 @@ def _correct(
     source: Tensor,
     found: Differences,
     pushed: Pushed,
-    first: int,
-    most: float,
     values: Array,
     drift: Array,
-    after: Differences,
-    part: slice,
+    *,
+    first: int,
+    most: float,
 ) -> None:
-    """Correct some rows; see the compiled form."""
-    nodes, starts = pushed.rows[part], pushed.indptr[part.start : part.stop + 1]
-    pairs = slice(starts[0], starts[-1])
-    used, columns = np.unique(pushed.places[pairs], return_inverse=True)
-    given = (pushed.weights[pairs].astype(np.float64), columns.reshape(-1), starts - starts[0])
+    """Correct rows; see the compiled form."""
+    nodes = pushed.rows
+    used, columns = np.unique(pushed.places, return_inverse=True)
+    given = (pushed.weights.astype(np.float64), columns.reshape(-1), pushed.indptr)
     matrix = scipy.sparse.csr_matrix(given, shape=(len(nodes), len(used)))
-    rows = values[nodes]
     left, were = smoother.now_and_before(nodes)
     degrees = graph.into.lengths(nodes) + int(smoother.self_loops)
-    anew = (np.diff(starts) >= degrees) | (were == 0) | (nodes >= first)
+    anew = (np.diff(pushed.indptr) >= degrees) | (were == 0) | (nodes >= first)
     ratios = left / np.where(were == 0, 1, were)
     sums = left[:, None] * (matrix @ found.rows[used].astype(np.float64))
-    corrected = (ratios[:, None] * rows + sums).astype(np.float32)
+    corrected = (ratios[:, None] * values[nodes] + sums).astype(np.float32)
     reached = left * (abs(matrix) @ found.sizes[used].astype(np.float64))
     tops = np.abs(corrected).max(1, initial=0)
     rounded = np.where(ratios == 1, tops, 2 * tops) + 6 * reached
@@ -233,11 +199,6 @@ def _correct(
     again = nodes[anew]
     values[again] = smoother.product(graph, torch.from_numpy(again), source).numpy()
     drift[again] = 0
-    if len(after.rows):
-        rows[were == 0] = 0
-        gaps = left[:, None] * values[nodes].astype(np.float64) - were[:, None] * rows
-        after.rows[part] = gaps
-        after.sizes[part] = np.abs(after.rows[part]).max(1, initial=0)
 
 
 def _correct_compiled(
@@ -246,15 +207,14 @@ def _correct_compiled(
     source: Tensor,
     found: Differences,
     pushed: Pushed,
-    first: int,
-    most: float,
     values: Array,
     drift: Array,
-    after: Differences,
-    part: slice,
+    *,
+    first: int,
+    most: float,
 ) -> None:
     from evergraph.graphs.kernels.numba_sum import Flat
-    from evergraph.online.graph import correcting_kernels as kernels
+    from evergraph.online.graph import live_kernels as kernels
 
     width, (*lists, weights) = values.shape[1], graph.into.lying()
     given = (
@@ -265,10 +225,10 @@ def _correct_compiled(
         (*lists, () if weights is None else weights),
         kernels.Scalings(*smoother.changed),
         kernels.SumRule(int(smoother.self_loops), first, np.float32(most), ROUNDING),
-        kernels.SumState(values.reshape(-1), drift, after.rows.reshape(-1), after.sizes, width),
+        kernels.SumState(values.reshape(-1), drift, width),
     )
     in_parts(
-        lambda some: kernels.correct(*given, part.start + some.start, part.start + some.stop),
-        np.diff(pushed.indptr[part.start : part.stop + 1]) + 3,
+        lambda some: kernels.correct(*given, some.start, some.stop),
+        np.diff(pushed.indptr) + 3,
         each=width,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
-from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,6 @@ from torch import Tensor
 
 from evergraph.core.mapped import is_mapped, page_out
 from evergraph.graphs.kernels.scaled_rows import aligned
-from evergraph.online.state_arrays import PIECE, Pieces, whole
 
 Array = npt.NDArray[Any]
 BYTES_PER_BLOCK = 1 << 24  # that are copied at a time
@@ -23,8 +21,7 @@ BYTES_PER_BLOCK = 1 << 24  # that are copied at a time
 class GrowingArray:
     """An array to which rows are appended in amortised constant time.
 
-    Capacity is doubled whenever it runs out. New rows are zero. Who overwrites wide rows other than
-    by ``write`` calls ``changing`` first: a snapshot may be reading them (``lend``).
+    Capacity is doubled whenever it runs out. New rows are zero.
 
     >>> ages = GrowingArray(dtype=np.int64)
     >>> ages.extend(2)
@@ -38,7 +35,6 @@ class GrowingArray:
         self._room: Array = np.zeros((0, *shape), dtype)
         self.row_bytes = self._room.dtype.itemsize * math.prod(shape)
         self._length = 0
-        self._loans: WeakSet[Loan] = WeakSet()  # a loan is over when nobody is going to read it
 
     def __len__(self) -> int:
         return self._length
@@ -59,7 +55,6 @@ class GrowingArray:
         return self._length * self.row_bytes
 
     def _allocate(self, rows: int) -> None:
-        self._loans.clear()  # borrowers keep the old room, which nobody changes any more
         self._room = self._empty(rows)
 
     def _empty(self, rows: int) -> Array:
@@ -87,7 +82,6 @@ class GrowingArray:
             room = self._empty(2 * length)
             room[: self._length] = self.array
             self._room = room  # last: readers use it without a lock
-            self._loans.clear()
         self._room[self._length : length] = 0
         self._length = length
 
@@ -101,20 +95,8 @@ class GrowingArray:
         """Overwrite rows at int64 [n], and return what they were."""
         former = taken(self.tensor, positions)
         if len(positions):
-            self.changing(positions.numpy())
             self.tensor[positions] = rows
         return former
-
-    def lend(self, some: Array | None = None) -> Loan:
-        """Return the current rows, or some, to be read slowly while rows are added and changed."""
-        loan = Loan(self, some)
-        self._loans.add(loan)
-        return loan
-
-    def changing(self, positions: Array) -> None:
-        """Save rows that are about to be overwritten, if they are lent.  int64 [n]"""
-        for loan in self._loans:
-            loan.save(positions, self.tensor)
 
     def room(self, rows: int) -> Tensor:
         """Return uninitialised room for so many rows like these."""
@@ -155,13 +137,9 @@ class KeptArrays:
         """Yield all arrays that are as long as the graph."""
         yield from self.kept.values()
 
-    def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return everything kept, by name, as views in which later changes show, or in pieces."""
-        return {name: array.tensor for name, array in self.kept.items()}
-
     def state(self) -> dict[str, Tensor]:
-        """Return the same as arrays."""
-        return whole(self.pieces())
+        """Return everything kept, by name, as views in which later changes show."""
+        return {name: array.tensor for name, array in self.kept.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
@@ -170,59 +148,37 @@ class KeptArrays:
 
 
 class Loan:
-    """The rows of an array at one moment, or some of them, read while they change.
+    """Some rows of an array as they are now, read while others are added and changed.
 
-    Rows are saved before they are overwritten, unless they were read. One thread writes, one reads,
-    without a lock: the reader copies rows first and then looks for saved ones.
+    Who overwrites rows saves them first, under the lock that the reader holds for ``rows``.
 
     >>> ages = GrowingArray(dtype=np.int64)
     >>> ages.extend(2)
-    >>> lent = ages.lend()
+    >>> lent = Loan(ages, np.array([1]))
+    >>> lent.save(np.array([0, 1]))
     >>> former = ages.write(torch.tensor([1]), 7)
-    >>> lent.rows(np.array([1, 0])), ages.array
-    (array([0, 0]), array([0, 7]))
+    >>> lent.rows(np.array([1])), ages.array
+    (array([0]), array([0, 7]))
     """
 
-    def __init__(self, array: GrowingArray, some: Array | None = None) -> None:
-        self._rows = array.array  # changes with the array until that moves elsewhere
-        self._step = max(PIECE // max(array.row_bytes, 1), 1)
-        self._wanted = np.full(len(array), some is None)  # to be read, and not saved
-        if some is not None:
-            self._wanted[some] = True
-        self._saved: list[tuple[Array, Array]] = []  # positions, ascending, and their rows
+    def __init__(self, array: GrowingArray, wanted: Array) -> None:
+        self._array = array
+        self._wanted = set(wanted.tolist())
+        self._saved: dict[int, Array] = {}  # by position
 
-    def save(self, positions: Array, rows: Tensor) -> None:
-        """Save rows that are about to be overwritten.  int64 [n]; all rows of the array"""
-        known = np.sort(positions[positions < len(self._wanted)])
-        first = known[self._wanted[known]]
-        if len(first):
-            self._saved.append((first, rows[torch.from_numpy(first)].numpy()))
-            self._wanted[first] = False
+    def save(self, positions: Array) -> None:
+        """Save rows that are about to be overwritten.  int64 [n]"""
+        for position in self._wanted.intersection(positions.tolist()):
+            self._saved[position] = self._array.array[position].copy()
+            self._wanted.remove(position)
 
     def rows(self, positions: Array) -> Array:
         """Return a copy of some of the rows as they were.  int64 [n] -> [n, ...]"""
-        rows = self._rows[positions]
-        for saved_positions, saved in tuple(self._saved):
-            index = np.searchsorted(saved_positions, positions)
-            index = np.minimum(index, len(saved_positions) - 1)
-            changed = saved_positions[index] == positions
-            rows[changed] = saved[index[changed]]
+        rows = self._array.array[positions]
+        for place, position in enumerate(positions.tolist()):
+            if position in self._saved:
+                rows[place] = self._saved[position]
         return rows
-
-    def of_all(self) -> Pieces:
-        """Return all rows as they were, to be read once."""
-        rows = torch.from_numpy(self._rows)
-        return Pieces(tuple(rows.shape), rows.dtype, self._pieces)
-
-    def _pieces(self) -> Iterator[Tensor]:
-        for start in range(0, len(self._rows), self._step):
-            part = slice(start, start + self._step)
-            rows = self._rows[part].copy()
-            for positions, saved in tuple(self._saved):
-                some = slice(*np.searchsorted(positions, [start, start + len(rows)]))
-                rows[positions[some] - start] = saved[some]
-            self._wanted[part] = False
-            yield torch.from_numpy(rows)
 
 
 class StoredPart(NamedTuple):

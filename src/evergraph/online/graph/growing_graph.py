@@ -17,7 +17,6 @@ from evergraph.graphs.csr import pointers_of
 from evergraph.online.graph import neighbour_lists
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct, no_entries
-from evergraph.online.state_arrays import Pieces
 
 Array = npt.NDArray[Any]
 
@@ -105,7 +104,6 @@ class GrowingGraph(KeptArrays):
         self._features = GrowingArray(num_features)
         self._alive = GrowingArray(dtype=np.bool_)
         self.kept = {"features": self._features, "alive": self._alive}
-        self._tally = GrowingArray(dtype=np.int32)  # all zero between changes
         self.into = NeighbourLists()
         self.out_of = self.into if undirected else NeighbourLists()
         self._both = (self.into,) if undirected else (self.into, self.out_of)
@@ -161,7 +159,7 @@ class GrowingGraph(KeptArrays):
         assert features.shape[1] == self.num_features, "features are as wide as those of the graph"
         old = self.num_nodes
         if len(features):
-            for array in (self._features, self._alive, self._tally, *self._both):
+            for array in (self._features, self._alive, *self._both):
                 array.extend(len(features))
             self.features[old:] = features
             self._alive.array[old:] = True
@@ -255,11 +253,6 @@ class GrowingGraph(KeptArrays):
         _, near = self.out_of.rows(nodes.numpy())
         return torch.from_numpy(distinct(np.concatenate([nodes.numpy(), near])))
 
-    @property
-    def tally(self) -> Array:
-        """A zero per position, as scratch for code that resets it to zero.  int32 [num_nodes]"""
-        return self._tally.array
-
     def ego(self, node: int, *, hops: int, limit: int) -> Ego:
         """Return at most ``limit`` nodes whose features reach a node within ``hops``.
 
@@ -319,8 +312,8 @@ class GrowingGraph(KeptArrays):
         nodes = self.alive.nonzero().flatten()
         return self.induced(nodes), nodes
 
-    def pieces(self) -> dict[str, Tensor | Pieces]:
-        return super().pieces() | self.into.pieces()
+    def state(self) -> dict[str, Tensor]:
+        return super().state() | self.into.state()
 
     def arrays(self) -> Iterator[GrowingArray]:
         yield from super().arrays()
@@ -329,7 +322,6 @@ class GrowingGraph(KeptArrays):
 
     def restore(self, state: dict[str, Tensor]) -> None:
         super().restore(state)
-        self._tally.restore(torch.zeros(len(state["alive"]), dtype=torch.int32))
         self.into.restore(state)
         if not self.undirected:
             self.out_of.restore(transposed(state))

@@ -9,13 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.codes import (
-    CLEAR,
-    NODES_AT_A_TIME,
-    class_codes,
-    codes_of_others,
-    without_own,
-)
+from evergraph.closed_form.codes import NODES_AT_A_TIME, class_codes, codes_of_others, without_own
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks
@@ -122,7 +116,6 @@ class LiveCodes(KeptArrays):
         self._along.write(change.removed, 0)
         near = relations.gatherers(relabelled)
         felt: Tensor = torch.cat([change.new, relations.touched, near]).unique()
-        self._along.changing(felt.numpy())
         for rows in blocks(len(felt), ROWS):
             sums = relations.product(felt[rows], self._shown.tensor, hop=1)
             self._along.tensor[felt[rows]] = unit_rows(sums)
@@ -139,7 +132,7 @@ class LiveCodes(KeptArrays):
             self._hops.recompute(torch.from_numpy(bare[drift[bare] == REPLACED]))
             near = torch.from_numpy(distinct(np.concatenate([near.numpy(), bare])))
         own[near.numpy()] = self._own_share(graph, near)
-        unclear, drifted = self._unclear(graph, felt[self._coded.tensor[felt]])
+        unclear, drifted = self._unclear(felt[self._coded.tensor[felt]])
         self._hops.recompute(drifted)
         own[unclear.numpy()] = 0
         for part in blocks(len(unclear), NODES_AT_A_TIME):
@@ -147,19 +140,11 @@ class LiveCodes(KeptArrays):
             given = (unclear[part], rows, self._shown.tensor, self._coded.array)
             self._hops.replace(unclear[part], codes_of_others(*given))
 
-    def _unclear(self, graph: GrowingGraph, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    def _unclear(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Return labelled nodes of whose sums too little is left without their own code.
 
         And others in which rounding errors since the last recomputation show beside what is left.
         """
-        if graph.compiled:
-            from evergraph.online.graph.live_kernels import find_unclear
-
-            far, drift = self._hops.last
-            found = torch.zeros(2, len(nodes), dtype=torch.bool)
-            given = (nodes.numpy(), far, self._own.array, self._shown.array, drift)
-            find_unclear(*given, np.float32(DRIFT), np.float32(CLEAR), *found.numpy())
-            return nodes[found[0]], nodes[found[1]]
         unclear, due = [nodes[:0]], [nodes[:0]]
         for rows in blocks(len(nodes), ROWS):
             some = nodes[rows][self._own.tensor[nodes[rows]] != 0]
@@ -189,24 +174,12 @@ class LiveCodes(KeptArrays):
         self._coded.array[nodes.numpy()] = (classes != UNLABELLED).numpy()
 
     def _own_share(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
-        """Return the diagonal of N²: see ``own_share``.  -> float32 [nodes]"""
-        if graph.compiled:
-            from evergraph.online.graph.list_kernels import there_and_back
-
-            (*there, out), (*back, home) = graph.into.lying(), graph.out_of.lying()
-            weights = (np.empty(0, np.float32) if some is None else some for some in (out, home))
-            sums = np.empty(len(nodes), np.float32)
-            there_and_back(nodes.numpy(), *there, *back, *weights, self.smoother.scalings, sums)
-            return torch.from_numpy(sums)
-        indptr, columns, values = self.smoother.rows(graph, nodes)
-        squares = values.double().square().numpy()  # N_vu N_uv, as N is symmetric if undirected
-        owners = np.repeat(np.arange(len(nodes)), indptr.diff().numpy())
-        if not graph.undirected:  # N_vu N_uv = N_vu² (w_uv / w_vu), 0 if there is no edge back
-            targets, sources = nodes[owners], columns.long()
-            ways = graph.weights_of(targets, sources), graph.weights_of(sources, targets)
-            squares = squares * (ways[0].double() / ways[1].double()).numpy()
-        shares = np.bincount(owners, weights=squares, minlength=len(nodes))
-        return torch.from_numpy(shares.astype(np.float32))
+        """Return the diagonal of N², s_v² Σ_u w_vu w_uv s_u²: see ``own_share``.  -> float32 [nodes]"""
+        rows, columns, weights = graph.into.mutual(graph.out_of, nodes.numpy())
+        shares = weights * self.smoother.scalings[columns].astype(np.float64) ** 2
+        sums = np.bincount(np.searchsorted(nodes.numpy(), rows), shares, minlength=len(nodes))
+        own = self.smoother.scalings[nodes.numpy()].astype(np.float64) ** 2 * sums
+        return torch.from_numpy(own.astype(np.float32))
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the codes around some nodes.  int64 [k] -> float32 [k, dims]"""

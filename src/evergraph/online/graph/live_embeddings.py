@@ -12,12 +12,11 @@ from torch import Tensor
 from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
-from evergraph.online.graph.correcting import ChangedRows, Direct, correct, differences
+from evergraph.online.graph.correcting import ChangedRows, Direct, correct, differences, push
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks, taken
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_smoother import DRIFT, LiveSmoother
 from evergraph.online.graph.neighbour_lists import distinct
-from evergraph.online.graph.pushing import push
 from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
 
@@ -28,7 +27,6 @@ ROWS = 1 << 15  # computed at a time
 # compared and written (measured at 32 and 128 columns). If rows are not corrected, WHOLE is a share
 # of the positions instead: then most rows are affected.
 WHOLE, ROW = 0.3, 4
-COUNTED = 2  # hops after which affected rows are counted before this is decided
 REPLACED = 2.0**64  # the drift of a row that is not the sum it should be
 PUT_SIDE_BY_SIDE = (Stepwise.assemble, MixHop.assemble)
 
@@ -132,7 +130,6 @@ class HopStates(KeptArrays):
         if messages is None:
             return moved
         before = messages.tensor[moved.nodes]
-        messages.changing(moved.nodes.numpy())
         for part in moved.nodes.split(ROWS):
             messages.tensor[part] = self.topology.message(self._state(hop)[part], hop=hop)
         return ChangedRows(moved.nodes, before)
@@ -142,12 +139,8 @@ class HopStates(KeptArrays):
     ) -> ChangedRows:
         """Update hop + 1 wherever it may have changed, and return the rows that did."""
         graph = self._graph
-        seeds = sent.nodes.numpy()
-        if sent.differences is None:  # else touched nodes are among them
-            seeds = distinct(np.concatenate([seeds, change.touched.numpy()]))
-        # Pairs of a difference and a row, which is not known yet.
-        pairs = int(graph.out_of.lengths(seeds).sum())
-        rows = min(pairs, graph.num_nodes)
+        seeds = distinct(np.concatenate([sent.nodes.numpy(), change.touched.numpy()]))
+        pairs = int(graph.out_of.lengths(seeds).sum())  # of a difference and a row
         if direct is None:
             if pairs > WHOLE * graph.num_nodes:
                 return self._sum_all(change.new, hop)
@@ -155,37 +148,34 @@ class HopStates(KeptArrays):
             self._sum_anew(nodes, hop)
             return ChangedRows(nodes, self._states[hop].room(0))  # nobody corrects what comes after
         most = WHOLE * (graph.num_edges + ROW * graph.num_nodes)
-        # Rows are fewer than pairs, by far where hubs gather: from COUNTED on they are counted. At
-        # earlier hops this bound stays, or the bits of learners would differ from what they were.
-        if pairs + ROW * rows > most and (hop < COUNTED or pairs > most):
+        if pairs > most:
             return self._sum_all(change.new, hop)
         reach = direct.entries._replace(columns=len(seeds) + direct.entries.columns)
         others, loops = change.touched.numpy(), self.smoother.self_loops
         pushed = push(graph, seeds, direct=reach, others=others, loops=loops)
-        if pairs + ROW * min(rows, len(pushed.rows)) > most:
+        if pairs + ROW * len(pushed.rows) > most:  # rows are fewer than pairs where hubs gather
             return self._sum_all(change.new, hop)
-        states, found = self._states[hop], sent.differences
-        if found is None:
-            given = (self.smoother, sent, seeds, self._source(hop), direct, states)
-            found = differences(*given, compiled=graph.compiled)
+        states, source = self._states[hop], self._source(hop)
+        found = differences(self.smoother, sent, seeds, source, direct)
+        nodes = torch.from_numpy(pushed.rows)
         last = hop + 1 == self.topology.hops or self._messages[hop + 1] is not None
-        return correct(
+        before = states.room(0) if last else taken(states.tensor, nodes)  # asked for by nobody
+        correct(
             graph,
             self.smoother,
-            self._source(hop),
+            source,
             found,
             pushed,
             states,
             self._drifts[hop].array,
             new=change.new,
             most=self._most,
-            onward=None if last else direct,
         )
+        return ChangedRows(nodes, before)
 
     def _sum_anew(self, nodes: Tensor, hop: int) -> None:
         """Recompute hop + 1 of some nodes from all their in-neighbours."""
         states = self._states[hop]
-        states.changing(nodes.numpy())
         for rows in blocks(len(nodes), ROWS):
             states.tensor[nodes[rows]] = self._next(nodes[rows], hop)
         self._drifts[hop].array[nodes.numpy()] = 0
@@ -199,7 +189,6 @@ class HopStates(KeptArrays):
 
         nodes: int64 [n]; rows: float32 [n, width]
         """
-        self._states[-1].changing(nodes.numpy())
         self._states[-1].tensor[nodes] = rows
         self._drifts[-1].array[nodes.numpy()] = REPLACED
 
@@ -225,13 +214,7 @@ class HopStates(KeptArrays):
             else:
                 now, were = self._next(part, hop), earlier[part]
                 state[part] = now
-            bits = now.numpy().view(np.uint32), were.numpy().view(np.uint32)
-            if self._graph.compiled:
-                from evergraph.online.graph.live_kernels import find_different
-
-                find_different(*bits, other[rows])
-            else:
-                other[rows] = (bits[0] != bits[1]).any(1)
+            other[rows] = (now.numpy().view(np.uint32) != were.numpy().view(np.uint32)).any(1)
         other[len(other) - len(new) :] = True  # the last ones
         self._drifts[hop].array[:] = 0
         nodes = living[torch.from_numpy(np.flatnonzero(other))]
@@ -325,7 +308,6 @@ class Surroundings(KeptArrays):
                 near = torch.from_numpy(graph.rows(around)[1]).long()
                 around = torch.cat([around, near]).unique()
             encoded = self.topology.encode(graph.induced(around))
-            self._embeddings.changing(changed.numpy())
             self._embeddings.tensor[changed] = encoded[torch.searchsorted(around, changed)]
         return changed
 

@@ -1,4 +1,7 @@
-"""Compiled code for pushing differences along edges, and for comparing rows.
+"""Compiled code for what NumPy and SciPy take too long for on large graphs.
+
+Rows are corrected by the differences that reach them: SciPy takes four to six times as long. Lists
+change in place: NumPy takes 1.1 to 1.6 times as long (``benchmarks/speed/updates.py``, decision 105).
 
 Imported only if numba is installed.
 """
@@ -6,24 +9,26 @@ Imported only if numba is installed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evergraph.graphs.kernels.lanes import (
-    gap,
     larger,
     load,
     minus,
     peak,
+    plus,
     plus_squares,
     prefetch,
     store,
     summed,
     times,
+    times_plus,
     zeros,
 )
-from evergraph.graphs.kernels.numba_sum import inner
+from evergraph.graphs.kernels.numba_sum import WIDEST, Flat, ListedRows, inner, weighted_sums
 from evergraph.graphs.kernels.row_ranges import compiled
 
 Code = Callable[..., Any]
@@ -31,178 +36,149 @@ AHEAD, PAIRS_AHEAD = 4, 8  # rows, and differences of rows, that are prefetched 
 TINY = np.float32(1e-25)  # squares below it, or above its inverse, may lose digits
 
 
-@inner
-def _met(row, times, tally, rows, found):  # type: ignore[no-untyped-def]
-    """Note a row, which counts the first time only: a branch would be taken at random."""
-    rows[np.uintp(found)] = row
-    fresh = tally[row] == 0
-    tally[row] += times + fresh
-    return found + fresh
+class Scalings(NamedTuple):
+    """The scalings of rows and columns of Â, see ``LiveSmoother.changed``."""
+
+    now: NDArray[np.float32]  # of all nodes
+    known: NDArray[np.int64]  # nodes for which they changed, ascending
+    were: NDArray[np.float32]  # what they were for these
 
 
-@inner
-def _fetch_lists(nodes, i, starts, counts, pool):  # type: ignore[no-untyped-def]
-    """Prefetch the lists of the nodes that come after the i-th: they lie anywhere."""
-    if i + 2 * AHEAD < len(nodes):
-        prefetch(starts, nodes[i + 2 * AHEAD], 1)
-        prefetch(counts, nodes[i + 2 * AHEAD], 1)
-        prefetch(pool, starts[nodes[i + AHEAD]], 32)
+class SumRule(NamedTuple):
+    """When a row is summed anew instead of corrected."""
+
+    loops: int  # entries of a row beside its neighbours: 1 with self-loops
+    first: int  # the first new node
+    most: np.float32  # the largest bound on a row's rounding error, relative to its peak
+    rounding: float  # what one sum adds to it
 
 
-@compiled
-def count_pushed(nodes, starts, counts, pool, direct, others, loops, tally, rows):  # type: ignore[no-untyped-def]
-    """Fill in the affected rows, in no order, and return their number.
+class SumState(NamedTuple):
+    """Rows of sums, flat."""
 
-    ``tally`` of each becomes one more than the number of differences that reach it.
+    values: NDArray[np.float32]
+    drift: NDArray[np.float32]  # a bound on the rounding error of each row
+    width: int
+
+
+def _tile(half: int) -> Code:
+    """Return code that corrects ``half`` columns from ``low`` on and ``half`` from ``high`` on.
+
+    The two ranges may overlap, so that any width is covered by full vectors: both are read before
+    either is written. Sums are compensated (Kahan 1965): the error is about two roundings, however
+    many differences are added.
     """
-    found = 0
-    for other in others:
-        found = _met(other, 0, tally, rows, found)
-    for i in range(len(nodes)):
-        node = nodes[i]
-        _fetch_lists(nodes, i, starts, counts, pool)
-        found = _met(node, int(loops), tally, rows, found)
-        for entry in range(starts[node], starts[node] + counts[node]):
-            found = _met(np.uintp(pool[np.uintp(entry)]), 1, tally, rows, found)
-    for row in direct:
-        found = _met(row, 1, tally, rows, found)
-    return found
+
+    def tile(  # type: ignore[no-untyped-def]
+        places, weights, differences, ratio, left, values, low, high, start, stop
+    ):
+        a, b, lost_a, lost_b = zeros(half), zeros(half), zeros(half), zeros(half)
+        for pair in range(start, stop):
+            later = min(pair + PAIRS_AHEAD, len(places) - 1)
+            soon = np.intp(places[np.uintp(later)]) * differences.stride
+            prefetch(differences.values, soon + low, half)
+            prefetch(differences.values, soon + high, half)
+            weight = weights[np.uintp(pair)]
+            place = np.intp(places[np.uintp(pair)]) * differences.stride
+            more = times_plus(weight, load(differences.values, place + low, half), lost_a)
+            total = plus(a, more)
+            lost_a, a = minus(more, minus(total, a)), total
+            more = times_plus(weight, load(differences.values, place + high, half), lost_b)
+            total = plus(b, more)
+            lost_b, b = minus(more, minus(total, b)), total
+        a = times_plus(ratio, load(values.values, values.stride + low, half), times(left, a))
+        b = times_plus(ratio, load(values.values, values.stride + high, half), times(left, b))
+        store(values.values, values.stride + low, a)
+        store(values.values, values.stride + high, b)
+        return peak(larger(larger(zeros(half), a), b))
+
+    return inner(tile)
 
 
-@compiled
-def list_met(tally, rows):  # type: ignore[no-untyped-def]
-    """Fill in the positions whose tally is not 0, in order."""
-    found = 0
-    for row in range(len(tally)):
-        rows[np.uintp(found)] = row  # overwritten unless it counts: a branch would be a guess
-        found += tally[row] != 0
-
-
-@compiled
-def fill_pushed(  # type: ignore[no-untyped-def]
-    nodes,
-    starts,
-    counts,
-    pool,
-    weights,
-    direct_rows,
-    direct_places,
-    direct_weights,
-    loops,
-    rows,
-    tally,
-    indptr,
-    places,
-    given,
-):
-    """List for every row the differences that reach it: along edges, its own, direct ones.
-
-    Clears ``tally``.
-    """
-    end = 0
-    for i in range(len(rows)):
-        indptr[i] = end
-        end += tally[rows[i]] - 1
-        tally[rows[i]] = indptr[i]
-    indptr[len(rows)] = end
-    given[:] = 1
-    for i in range(len(nodes)):
-        node = nodes[i]
-        _fetch_lists(nodes, i, starts, counts, pool)
-        for entry in range(starts[node], starts[node] + counts[node]):
-            near = np.uintp(pool[np.uintp(entry)])
-            place = np.uintp(tally[near])
-            places[place] = i
-            if len(weights):
-                given[place] = weights[np.uintp(entry)]
-            tally[near] += 1
-    if loops:
-        for i in range(len(nodes)):
-            places[tally[nodes[i]]] = i
-            tally[nodes[i]] += 1
-    for i in range(len(direct_rows)):
-        place = tally[direct_rows[i]]
-        places[place], given[place] = direct_places[i], direct_weights[i]
-        tally[direct_rows[i]] += 1
-    for row in rows:
-        tally[row] = 0
+# A wide tile reads whole rows of differences one after the other. It needs twice the registers of a
+# sum that is not compensated, which AVX-512 has.
+_64, _16, _8, _4, _2, _1 = (_tile(half) for half in (64, 16, 8, 4, 2, 1))
 
 
 @inner
-def copy_row(values, place, out, begin, width):  # type: ignore[no-untyped-def]
-    """Copy a row between flat arrays."""
-    whole = width - width % 16
-    for c in range(0, whole, 16):
-        store(out, begin + c, load(values, place + c, 16))
-    for c in range(whole, width):
-        out[np.uintp(begin + c)] = values[np.uintp(place + c)]
-
-
-@inner
-def subtract_row(one, values, place, other, out, begin, width):  # type: ignore[no-untyped-def]
-    """Replace a row of ``out`` by one · the row of values - other · itself; return its peak."""
-    tops, whole = zeros(16), width - width % 16
-    for c in range(0, whole, 16):
-        difference = gap(one, load(values, place + c, 16), other, load(out, begin + c, 16))
-        store(out, begin + c, difference)
-        tops = larger(tops, difference)
-    top = peak(tops)
-    for c in range(whole, width):
-        now, was = values[np.uintp(place + c)], out[np.uintp(begin + c)]
-        value = np.float32(one * now - other * was)
-        out[np.uintp(begin + c)] = value
-        top = max(top, abs(value))
-    return top
-
-
-@inner
-def fetch_row(values, rows, i, stop, width):  # type: ignore[no-untyped-def]
+def _fetch_row(values, rows, i, stop, width):  # type: ignore[no-untyped-def]
     """Prefetch the row of a flat array that comes i-th, if there is one."""
     if i < stop:
         for c in range(0, width, 16):
             prefetch(values, rows[i] * width + c, 16)
 
 
-@compiled
-def differ(  # type: ignore[no-untyped-def]
-    nodes, former, sent, before, width, values, left, known, were, place, out, sizes, start, stop
+@inner
+def _columns(  # type: ignore[no-untyped-def]
+    places, weights, differences, ratio, left, values, width, start, stop
 ):
-    """Fill rows of ``out``, from ``place`` on, with what messages of nodes differ by, and peaks.
+    """Correct one row, which begins at ``stride`` of values."""
+    top, low = np.float32(0), 0
+    while low < width:
+        count = min(width - low, 128 if WIDEST >= 128 and width - low > 64 else 32)
+        end = low + count
+        given = (places, weights, differences, ratio, left, values, low)
+        if count > 64:
+            found = _64(*given, end - 64, start, stop)
+        elif count > 16:
+            found = _16(*given, end - 16, start, stop)
+        elif count > 8:
+            found = _8(*given, end - 8, start, stop)
+        elif count > 4:
+            found = _4(*given, end - 4, start, stop)
+        elif count > 2:
+            found = _2(*given, end - 2, start, stop)
+        else:
+            found = _1(*given, end - 1, start, stop)
+        top, low = max(top, found), end
+    return top
 
-    former: instead, with the messages as they were; sent, before: nodes whose values changed, and
-    their old ones, flat; left, known, were: see ``correct``; values, out: flat
+
+@compiled
+def correct(pushed, differences, sizes, source, lists, scalings, rule, state, start, stop):  # type: ignore[no-untyped-def]
+    """Correct rows of sums, or sum them anew where that costs as much or rounding may show.
+
+    pushed: ``Pushed``; differences, source: ``Flat``; sizes: the peak of each difference; lists:
+    in-neighbours, as in ``Lists``, with () for no weights
     """
-    first = nodes[start] if start < stop else 0
-    moved, change = np.searchsorted(sent, first), np.searchsorted(known, first)
+    rows, indptr, places, weights = pushed
+    left, known, were = scalings
+    starts, counts, pool, entry_weights = lists
+    loops, first, most, rounding = rule
+    values, drift, width = state
+    change = np.searchsorted(known, rows[start]) if start < stop else 0
+    ends, own = np.empty(1, np.int64), np.empty(loops, np.int64)
     for i in range(start, stop):
-        node, begin = nodes[i], (place + i) * width
-        fetch_row(values, nodes, i + AHEAD, stop, width)
-        while moved < len(sent) and sent[moved] < node:
-            moved += 1
+        node = rows[i]
+        row = node * width
+        _fetch_row(values, rows, i + AHEAD, stop, width)
         while change < len(known) and known[change] < node:
             change += 1
-        now = np.float64(left[node])
         other = change < len(known) and known[change] == node
+        now = np.float64(left[node])
         was = np.float64(were[change]) if other else now
-        new, old = (0.0, -was) if former else (now, was)
-        if not (moved < len(sent) and sent[moved] == node):  # only its factor changed
-            new, old = new - old, np.float64(0)
-        if old == 0:  # whatever it was
-            copy_row(values, node * width, out, begin, width)
-        else:
-            copy_row(before, moved * width, out, begin, width)
-        sizes[place + i] = subtract_row(new, values, node * width, old, out, begin, width)
-
-
-@compiled
-def find_different(rows, others, found):  # type: ignore[no-untyped-def]
-    """Mark rows that differ; most do in their first value, so that little is read."""
-    for i in range(len(rows)):
-        found[i] = False
-        for c in range(rows.shape[1]):
-            if rows[i, c] != others[i, c]:
-                found[i] = True
-                break
+        begins, stops = indptr[i], indptr[i + 1]
+        due = stops - begins >= counts[node] + loops or was == 0 or node >= first
+        if not due:
+            reached = 0.0
+            for pair in range(begins, stops):
+                reached += abs(weights[np.uintp(pair)]) * sizes[np.uintp(places[np.uintp(pair)])]
+            ratio, factor = np.float32(now / was), np.float32(now)
+            there = Flat(values, row)
+            top = _columns(places, weights, differences, ratio, factor, there, width, begins, stops)
+            rounded = top if ratio == 1 else 2 * top
+            drift[node] = ratio * drift[node] + rounding * (rounded + 6 * factor * reached)
+            due = drift[node] > most * top
+        if due:
+            ends[0] = starts[node] + counts[node]
+            own[:] = node
+            here = slice(node, node + 1)
+            last, mine = len(pool) - 1, left[here]
+            listed = ListedRows(starts[here], ends, pool, mine, left, own, last, entry_weights)
+            there = Flat(values[row : row + width], width)
+            one, none = np.float32(1), np.float32(0)
+            weighted_sums(listed, source, there, there, one, none, width, 0, 1)
+            drift[node] = 0
 
 
 @inner
@@ -265,32 +241,58 @@ def add_gaps(  # type: ignore[no-untyped-def]
         gaps[i] += _apart(rows, node * width, share, shown, unit, counted, at, x)
 
 
-@inner
-def _tops(far, own, shown, place, width):  # type: ignore[no-untyped-def]
-    """Return the peaks of a row without its own code, and of this code."""
-    tops = codes = zeros(16)
-    whole = width - width % 16
-    for c in range(0, whole, 16):
-        code = times(own, load(shown, place + c, 16))
-        tops, codes = larger(tops, minus(load(far, place + c, 16), code)), larger(codes, code)
-    top, code_top = peak(tops), peak(codes)
-    for c in range(place + whole, place + width):
-        value = own * shown[c]
-        top, code_top = max(top, abs(far[c] - value)), max(code_top, abs(value))
-    return top, code_top
+@compiled
+def locate(starts, counts, pool, rows, columns, places, there):  # type: ignore[no-untyped-def]
+    """Find the index of each column in the list of its row, or where to insert it."""
+    for i in range(len(rows)):
+        if i + 16 < len(rows):  # lists lie anywhere; a search begins in the middle
+            prefetch(starts, rows[i + 16], 1)
+            prefetch(counts, rows[i + 16], 1)
+            prefetch(pool, starts[rows[i + 8]] + counts[rows[i + 8]] // 2, 1)
+        start, low, high = starts[rows[i]], 0, counts[rows[i]]
+        end = high
+        while low < high:
+            middle = (low + high) // 2
+            if pool[start + middle] < columns[i]:
+                low = middle + 1
+            else:
+                high = middle
+        places[i] = low
+        there[i] = low < end and pool[start + low] == columns[i]
 
 
 @compiled
-def find_unclear(  # type: ignore[no-untyped-def]
-    nodes, far, own, shown, drift, most, clear, little, drifted
-):
-    """Mark labelled nodes of which too little is left without their own code, see ``LiveCodes``."""
-    width, rows, labels = far.shape[1], far.reshape(-1), shown.reshape(-1)
-    for i in range(len(nodes)):
-        node = nodes[i]
-        fetch_row(labels, nodes, i + AHEAD, len(nodes), width)
-        fetch_row(rows, nodes, i + AHEAD, len(nodes), width)
-        if own[node] != 0:
-            top, own_top = _tops(rows, own[node], labels, node * width, width)
-            little[i] = top < clear * own_top
-            drifted[i] = not little[i] and drift[node] > most * top
+def merge(starts, counts, pool, rows, columns, places):  # type: ignore[no-untyped-def]
+    """Insert columns into lists that have the capacity. rows, columns: ascending as pairs."""
+    stop = len(rows)
+    while stop > 0:
+        row, first = rows[stop - 1], stop - 1
+        while first > 0 and rows[first - 1] == row:
+            first -= 1
+        start, end = starts[row], counts[row]
+        for i in range(stop - 1, first - 1, -1):
+            shift = i - first + 1
+            for place in range(end - 1, places[i] - 1, -1):
+                pool[start + place + shift] = pool[start + place]
+            end = places[i]
+            pool[start + end + shift - 1] = columns[i]
+        counts[row] += stop - first
+        stop = first
+
+
+@compiled
+def drop(starts, counts, pool, rows, places):  # type: ignore[no-untyped-def]
+    """Delete the entries at some indices of lists. rows, places: ascending as pairs."""
+    first = 0
+    while first < len(rows):
+        row, stop = rows[first], first + 1
+        while stop < len(rows) and rows[stop] == row:
+            stop += 1
+        start, count = starts[row], counts[row]
+        for i in range(first, stop):
+            shift = i - first + 1
+            end = places[i + 1] if i + 1 < stop else count
+            for place in range(places[i] + 1, end):
+                pool[start + place - shift] = pool[start + place]
+        counts[row] = count - (stop - first)
+        first = stop

@@ -20,7 +20,6 @@ from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import ROWS
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct
 from evergraph.online.identifiers import IdTable
-from evergraph.online.state_arrays import Pieces
 from evergraph.topology.rowwise import block_product, unit_rows
 from evergraph.training.learner import part_of
 
@@ -178,12 +177,10 @@ class LiveRelations(KeptArrays):
     def update(self) -> Tensor:
         """Recompute vectors that changes since ``clear`` affect; return their nodes, ascending."""
         first = torch.cat([self.touched, self.gatherers(self._other)]).unique()
-        self._near.changing(first.numpy())
         for rows in blocks(len(first), ROWS):
             self._near.tensor[first[rows]] = self.product(first[rows], self._sent.tensor, hop=1)
         second = torch.cat([self.touched, self.gatherers(first)]).unique()
         nodes: Tensor = torch.cat([self._other, first, second]).unique()
-        self._vectors.changing(nodes.numpy())
         for rows in blocks(len(nodes), ROWS):
             some = nodes[rows]
             parts = (
@@ -270,14 +267,13 @@ class LiveRelations(KeptArrays):
         for part in chain.from_iterable(self._lists):
             yield from part.arrays()
 
-    def pieces(self) -> dict[str, Tensor | Pieces]:
-        found: dict[str, Tensor | Pieces] = {}
-        found |= {f"names.{name}": value for name, value in self.names.state().items()}
+    def state(self) -> dict[str, Tensor]:
+        found = {f"names.{name}": value for name, value in self.names.state().items()}
         found |= {f"types.{name}": value for name, value in self.types.state().items()}
         for number, pair in enumerate(self._lists):
             for way, part in zip(DIRECTIONS, pair, strict=True):
-                found |= {f"{number}.{way}.{name}": v for name, v in part.pieces().items()}
-        return found | super().pieces()
+                found |= {f"{number}.{way}.{name}": v for name, v in part.state().items()}
+        return found | super().state()
 
     def restore(self, state: dict[str, Tensor]) -> None:
         super().restore(state)

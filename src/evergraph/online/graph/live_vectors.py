@@ -15,8 +15,7 @@ from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph, no_n
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
-from evergraph.online.graph.live_shape import LiveShape
-from evergraph.online.graph.live_words import LiveWords
+from evergraph.online.graph.live_rows import LiveShape, LiveWords
 from evergraph.online.graph.neighbour_lists import distinct
 
 

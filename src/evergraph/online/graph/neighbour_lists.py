@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,6 @@ from torch import Tensor
 
 from evergraph.graphs.kernels.scaled_rows import numba_works
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
-from evergraph.online.state_arrays import Pieces
 
 Array = npt.NDArray[Any]
 
@@ -88,8 +87,7 @@ class NeighbourLists(KeptArrays):
     pool. The gap it leaves is lost until the pool is full; then all lists are packed into a new
     pool of twice the size. So over many changes an entry is moved a constant number of times.
 
-    Weights are kept in a second pool, from the first that is not 1. Entries that are being saved
-    (``pieces``) stay where they are: a list that changes afterwards moves first.
+    Weights are kept in a second pool, from the first that is not 1.
 
     >>> lists = NeighbourLists()
     >>> lists.extend(3)
@@ -112,7 +110,6 @@ class NeighbourLists(KeptArrays):
         self._pool: Array = np.empty(0, np.int32)
         self._weights: Array | None = None  # float32, as long as the pool
         self._end = 0  # of the used part of the pool
-        self._saved = 0  # nothing before this is overwritten: it may be being saved
         self.num_entries = 0
 
     @property
@@ -160,6 +157,20 @@ class NeighbourLists(KeptArrays):
         found[there] = self.weights(owners)[places[there]]
         return found
 
+    def mutual(self, other: NeighbourLists, rows: Array) -> tuple[Array, Array, Array]:
+        """Return the entries of rows that other lists have too, and the products of both weights.
+
+        rows: ascending, int64 [n] -> rows and columns, int64 [entries], products, float64 [entries]
+        """
+        keys, weights = self._listed(rows), self.weights(rows).astype(np.float64)
+        if other is self:
+            return keys >> _ROW, keys & _COLUMN, weights**2
+        others = other._listed(rows)
+        places = np.searchsorted(others, keys)
+        there = _among(keys, others, places)
+        keys, products = keys[there], weights[there] * other.weights(rows)[places[there]]
+        return keys >> _ROW, keys & _COLUMN, products
+
     def insert(self, rows: Array, columns: Array, weights: Array | None = None) -> Entries:
         """Insert columns into rows, and return what has changed.
 
@@ -177,7 +188,7 @@ class NeighbourLists(KeptArrays):
         wanted = distinct(keys)
         if not self._compiled:
             return self._insert_weighted(wanted, None)
-        from evergraph.online.graph.list_kernels import merge
+        from evergraph.online.graph.live_kernels import merge
 
         places, there = self._located(wanted)
         fresh, places = wanted[~there], places[~there]
@@ -196,7 +207,7 @@ class NeighbourLists(KeptArrays):
 
     def _located(self, keys: Array) -> tuple[Array, Array]:
         """Return the indices of entries in their lists (or where to insert), and which exist."""
-        from evergraph.online.graph.list_kernels import locate
+        from evergraph.online.graph.live_kernels import locate
 
         places, there = np.empty(len(keys), np.int64), np.empty(len(keys), np.bool_)
         locate(*self.lying()[:3], keys >> _ROW, keys & _COLUMN, places, there)
@@ -223,7 +234,7 @@ class NeighbourLists(KeptArrays):
         """Delete columns from rows, and return what has changed."""
         gone = distinct(_keys(rows, columns))
         if self._compiled:
-            from evergraph.online.graph.list_kernels import drop
+            from evergraph.online.graph.live_kernels import drop
 
             places, there = self._located(gone)
             gone = gone[there]
@@ -263,18 +274,15 @@ class NeighbourLists(KeptArrays):
             self._weights[places] = weights
 
     def _make_room(self, rows: Array, counts: Array) -> None:
-        """Move rows to the end of the pool that lack capacity, or that may be being saved."""
-
-        def lacking() -> Array:
-            found: Array = self._starts.array[rows] < self._saved
-            return found | (counts > self._rooms.array[rows])
-
-        tight, rooms = lacking(), _roomy(counts)
+        """Move rows to the end of the pool that lack capacity."""
+        tight, rooms = counts > self._rooms.array[rows], _roomy(counts)
         if not tight.any():
             return
         if self._end + int(rooms[tight].sum()) > len(self._pool):
             self._repack(int(rooms.sum()))
-            tight = lacking()  # packing takes spare capacity from shrunk lists
+            tight = (
+                counts > self._rooms.array[rows]
+            )  # packing takes spare capacity from shrunk lists
         moved, rooms = rows[tight], rooms[tight]
         lengths, old = self.lengths(moved), self._starts.array[moved]
         self._starts.array[moved] = self._end + np.cumsum(rooms) - rooms
@@ -301,28 +309,14 @@ class NeighbourLists(KeptArrays):
         self._pool, self._weights = pool, weights
         self._starts.array[:] = starts
         self._rooms.array[:] = rooms
-        self._saved = 0
 
-    def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return all rows as CSR: int64 [rows + 1], int32 [entries], and weights if one is not 1.
-
-        In pieces of some rows, so that lists are not held twice; they show the lists of this
-        moment.
-        """
-        indptr = np.concatenate([[0], np.cumsum(self._counts.array)])
-        lists = Lists(self._starts.array.copy(), np.diff(indptr), self._pool, self._weights)
-        self._saved = self._end
-
-        def entries(dtype: torch.dtype, read: Callable[[Array], Array]) -> Pieces:
-            def made() -> Iterator[Tensor]:
-                return (torch.from_numpy(read(rows)) for rows in _blocks(indptr))
-
-            return Pieces((int(indptr[-1]),), dtype, made)
-
-        found: dict[str, Tensor | Pieces] = {"indptr": torch.from_numpy(indptr)}
-        found["indices"] = entries(torch.int32, lambda rows: lists.rows(rows)[1])
+    def state(self) -> dict[str, Tensor]:
+        """Return all rows as CSR: int64 [rows + 1], int32 [entries], and weights if one is not 1."""
+        every = np.arange(len(self._counts))
+        indptr, indices = self.rows(every)
+        found = {"indptr": torch.from_numpy(indptr), "indices": torch.from_numpy(indices)}
         if self.weighted:
-            found["weights"] = entries(torch.float32, lists.weights_of)
+            found["weights"] = torch.from_numpy(self.weights(every))
         return found
 
     def restore(self, state: dict[str, Tensor]) -> None:
@@ -334,7 +328,6 @@ class NeighbourLists(KeptArrays):
         weights = state.get("weights")
         self._weights = None if weights is None else weights.numpy().astype(np.float32)
         self._end = self.num_entries = len(self._pool)
-        self._saved = 0
 
 
 def _last_of_each(keys: Array, values: Array | None) -> tuple[Array, Array]:

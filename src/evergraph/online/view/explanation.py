@@ -188,14 +188,14 @@ def explain(
     top: how many classes; limit: how many contributions at most; columns: the user's column of each
     feature, by default its number; values: finds the categories and words of nodes.
     """
-    page, parts, target = reading.page, reading.parts, reading.page.target
+    page, known, target = reading.page, reading.known, reading.page.target
     vectors = reading.vectors(reading.positions)
     scores = torch.from_numpy(page.scores(vectors.numpy()))[0]
     best = target.leading(scores, top)
     shares = target.shares(scores[None].numpy())[0, best.numpy()]  # as ``predict_proba`` has them
     plain = Explanation(
         node=node,
-        label=parts.named_labels(reading.positions)[0],
+        label=reading.named_labels(reading.positions)[0],
         classes=tuple(page.classes[number] for number in best.tolist() if target.is_named),
         probabilities=tuple(shares.tolist()) if target.has_probabilities else (),
         scores=tuple(scores[best].tolist()),
@@ -207,8 +207,8 @@ def explain(
     nodes, weights, says, by_label = _summed_contributions(flows, slopes[best])
     order = says.abs().amax(1).argsort(descending=True, stable=True)
     largest, others = order[:limit], order[limit:]
-    coded = parts.codes is not None
-    names = reading.names(nodes[largest].tolist()), parts.named_labels(nodes[largest])
+    coded = known.codes is not None
+    names = reading.names(nodes[largest].tolist()), reading.named_labels(nodes[largest])
     numbers = (part[largest].tolist() for part in (weights, says, by_label))
     return replace(
         plain,
@@ -239,8 +239,8 @@ class _Flow(NamedTuple):
 
 def _flows(reading: Reading, vector: Tensor) -> list[_Flow] | None:
     """Return the parts of the node's vector in order, or None if one is not such a sum."""
-    parts, node = reading.parts, int(reading.positions[0])
-    graph, embeddings, related = parts.graph, parts.embeddings, parts.relations
+    known, node = reading.known, int(reading.positions[0])
+    graph, embeddings, related = known.graph, known.embeddings, known.relations
     powers = powers_of(embeddings)
     if powers is None:
         return None
@@ -263,12 +263,13 @@ def _flows(reading: Reading, vector: Tensor) -> list[_Flow] | None:
             nodes, factors = related.flows(node, hops=hops, width=width)
             rows = factors * related.sent[nodes]
             flows.append(_Flow(nodes, torch.ones(len(nodes)), rows))
-    if parts.shape_width:
-        flows.append(own(end, parts.shape_width))
-    if parts.word_width:
-        flows.append(own(end + parts.shape_width, parts.word_width)._replace(of_words=True))
-    if parts.codes is not None:
-        smoother, shown = parts.codes.smoother, parts.codes.shown
+    if known.shape is not None:
+        flows.append(own(end, known.shape.dims))
+        end += known.shape.dims
+    if known.words is not None:
+        flows.append(own(end, known.words.dims)._replace(of_words=True))
+    if known.codes is not None:
+        smoother, shown = known.codes.smoother, known.codes.shown
         for power in ([0.0, 1.0], [0.0, 0.0, 1.0]):  # near and far
             nodes, weights = contributions(graph, smoother, node, power)
             if len(power) > 2:  # a node does not see its own label

@@ -20,8 +20,9 @@ from evergraph.core.errors import StoppedError
 from evergraph.core.sizes import shown
 from evergraph.core.targets import Target
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.growing_array import GrowingArray, blocks
+from evergraph.online.graph.growing_array import GrowingArray, Loan, blocks
 from evergraph.online.identifiers import IdTable, check_id
+from evergraph.online.knowledge import Knowledge
 from evergraph.online.monitor import Alarm, PredictionRecord
 from evergraph.online.view.explanation import Explanation, explain
 from evergraph.online.view.page import (
@@ -60,12 +61,14 @@ class LearnerView(Shown):
     def __init__(self, target: Target) -> None:
         self._ids = IdTable()
         self._record = PredictionRecord(target)
+        self._knowledge: Knowledge | None = None  # comes with the first node
         self._lock: Lock | _Torn = Lock()  # held while ids and record are written
         self.writing: RLock | _Torn = RLock()
         _open.add(self)
         self._changes = 0  # deltas that are being applied, one in the other
         self._shared = False  # whether predictions are made while deltas come
         self._copied: GrowingArray | None = None
+        self._loans: WeakSet[Loan] = WeakSet()  # of it, until nobody is going to read them
 
     def renew_after_fork(self) -> None:
         """Replace locks that threads of the parent held, which no thread here will release."""
@@ -92,7 +95,8 @@ class LearnerView(Shown):
                 return
             positions, vectors = moved
             self._copied.extend(max(int(positions.max()) + 1 - len(self._copied), 0))
-            self._copied.changing(positions.numpy())
+            for loan in self._loans:
+                loan.save(positions.numpy())
             self._copied.tensor[positions] = vectors
 
     def arrays(self) -> Iterator[GrowingArray]:
@@ -139,7 +143,7 @@ class LearnerView(Shown):
         """Return what ``answer`` does, and the target that is known of each node, or None."""
         with self.reading(ids) as state:
             found = self.answer(ids, every_class=every_class)
-            return found, state.parts.known(state.positions) if len(ids) else ()
+            return found, state.targets(state.positions) if len(ids) else ()
 
     def answers(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Iterator[Answer]:
         """Yield the predictions of a shared view in parts, all of the same state.
@@ -149,9 +153,11 @@ class LearnerView(Shown):
         with self._lock:
             page, positions = self.page, self._ids.positions(ids).numpy()
             assert self._copied is not None, "the view is shared"
-            vectors = self._copied.lend(positions)
+            vectors = Loan(self._copied, positions)
+            self._loans.add(vectors)
         for part in blocks(len(ids), NODES_PER_PART):
-            rows = vectors.rows(positions[part])
+            with self._lock:
+                rows = vectors.rows(positions[part])
             yield page.answer(ids[part], rows, every=every_class)
 
     def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
@@ -163,23 +169,14 @@ class LearnerView(Shown):
         """Return the page, and the vectors of nodes on it.  [n, dims]"""
         for value in ids:
             check_id("id of a node", value)
-        vectors: Matrix = np.zeros((0, 0), np.float32)
         with self._between_deltas(), self._lock:
-            page, copied = self.page, self._copied
-            if (
-                len(ids) <= NODES_PER_PART
-            ):  # where torch would take longer to begin than numpy to finish
-                positions = np.array([self._ids.position(value) for value in ids], np.int64)
-                if copied is not None:
-                    return page, copied.array[positions]
-            else:
-                positions = self._ids.positions(ids).numpy()
-            asked = torch.from_numpy(positions)
-            if copied is not None:
-                vectors = copied.tensor[asked].numpy()
-            elif page.vectors is not None:
-                vectors = page.vectors(asked).numpy()
-            return page, vectors
+            positions = np.array([self._ids.position(value) for value in ids], np.int64)
+            if self._copied is not None:  # by NumPy: torch takes longer to begin than it to finish
+                return self.page, self._copied.array[positions]
+            vectors: Matrix = np.zeros((0, 0), np.float32)
+            if self._knowledge is not None:
+                vectors = self._knowledge.of(torch.from_numpy(positions)).numpy()
+            return self.page, vectors
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -202,7 +199,7 @@ class LearnerView(Shown):
             check_id("id of a node", value)
         with self.writing:
             positions = self._ids.positions(ids)
-            yield Reading(self.page, positions, self._copied, self._ids)
+            yield Reading(self.page, positions, self._knowledge, self._copied, self._ids)
 
     def ids_from(self, start: int, limit: int) -> tuple[list[NodeId], int | None]:
         """Return a page of ids, and where the next starts; see ``IdTable.page``."""
@@ -268,7 +265,7 @@ class LearnerView(Shown):
         check_integer("n", n, least=1)
         with self.reading(() if among is None else among) as state:
             seq = state.page.status.seq
-            if state.page.parts is None:
+            if state.knowledge is None:
                 return seq, ()
             candidates = None if among is None else state.positions.numpy()
             return seq, suggest(state, n, among=candidates)
@@ -344,15 +341,15 @@ class Neighbourhood:
 
 def neighbourhood(state: Reading, *, hops: int | None, limit: int) -> Neighbourhood:
     """Return at most ``limit`` nodes within ``hops`` of the one node that a question names."""
-    parts = state.parts
-    reach = parts.embeddings.topology.hops if hops is None else hops
-    near = parts.graph.ego(int(state.positions[0]), hops=reach, limit=limit)
+    known = state.known
+    reach = known.embeddings.topology.hops if hops is None else hops
+    near = known.graph.ego(int(state.positions[0]), hops=reach, limit=limit)
     positions = near.nodes.tolist()
     index = {position: i for i, position in enumerate(positions)}
     return Neighbourhood(
         nodes=state.names(positions),
         distances=tuple(near.distances.tolist()),
-        labels=parts.named_labels(near.nodes),
+        labels=state.named_labels(near.nodes),
         edges=tuple((index[a], index[b]) for a, b in near.edges.t().tolist()),
         whole=near.whole,
         weights=None if near.weights is None else tuple(near.weights.tolist()),

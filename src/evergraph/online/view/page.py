@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
@@ -15,14 +15,10 @@ from evergraph.core.errors import NothingLearnedError
 from evergraph.core.targets import OneClass, Target
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray
-from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.graph.live_codes import LiveCodes
-from evergraph.online.graph.live_embeddings import LiveEmbeddings
-from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.heads import Scorer
 from evergraph.online.heads.scorer import scores_of
 from evergraph.online.identifiers import IdTable
-from evergraph.online.labels import TargetTable
+from evergraph.online.knowledge import Knowledge
 from evergraph.online.monitor import Alarm, Point
 from evergraph.topology.rowwise import Matrix
 
@@ -89,29 +85,6 @@ class History(TypedDict):
     confusion: list[list[int]]
 
 
-class LiveParts(NamedTuple):
-    """The parts of a learner that explain predictions; they change with every delta."""
-
-    graph: GrowingGraph
-    labels: Tensor  # class number of every position
-    codes: LiveCodes | None
-    embeddings: LiveEmbeddings
-    relations: LiveRelations | None
-    shape_width: int  # of degree and feature length, after relations; 0 without these
-    word_width: int  # of words, after these; 0 without
-    classes: IdTable | TargetTable  # targets that were met, which are only ever added
-    target: Target
-
-    def known(self, nodes: Tensor) -> tuple[Any, ...]:
-        """Return the targets of nodes, None for those that are not known."""
-        numbers = self.labels[nodes].tolist()
-        return tuple(None if number < 0 else self.classes.at(number) for number in numbers)
-
-    def named_labels(self, nodes: Tensor) -> tuple[Label | float | None, ...]:
-        """Return the same for people: several labels as one text."""
-        return tuple(None if key is None else self.target.cell(key) for key in self.known(nodes))
-
-
 CHANCE = (
     "labelled nodes, each left out in turn, are not predicted better than by chance: neither their "
     "features nor their neighbours seem to tell what is asked"
@@ -127,12 +100,10 @@ class Page:
     status: Status
     classes: tuple[Label, ...]  # names of all classes, in order of arrival
     met: Tensor  # which of them have nodes.  bool [classes]
-    scorer: Scorer | None  # None before the first node, as the next and the last
-    vectors: Callable[[Tensor], Tensor] | None  # by position, read while no delta is applied
+    scorer: Scorer | None  # None before the first node
     dims: int  # of an embedding, which is the first part of a vector
     target: Target = OneClass()  # noqa: RUF009  (it has no state)
     alarms: tuple[Alarm, ...] = ()
-    parts: Callable[[], LiveParts] | None = None  # read while no delta is applied
 
     @cached_property
     def has_learned(self) -> bool:
@@ -165,21 +136,32 @@ class Reading:
 
     page: Page
     positions: Tensor  # of the requested nodes.  int64 [n]
+    knowledge: Knowledge | None  # None before the first node
     copied: GrowingArray | None  # all vectors, if readers have a copy
     ids: IdTable  # names of all positions
 
     @cached_property
-    def parts(self) -> LiveParts:
-        """The graph, labels and codes."""
-        assert self.page.parts is not None, "a node exists, so there is a graph"
-        return self.page.parts()
+    def known(self) -> Knowledge:
+        """Graph, labels and codes, once there is a node."""
+        assert self.knowledge is not None, "a node exists, so there is a graph"
+        return self.knowledge
 
     def vectors(self, positions: Tensor) -> Tensor:
         """Return the vectors of some nodes.  int64 [n] -> float32 [n, dims]"""
         if self.copied is not None:
             return self.copied.tensor[positions]
-        return torch.zeros(0, 0) if self.page.vectors is None else self.page.vectors(positions)
+        return torch.zeros(0, 0) if self.knowledge is None else self.knowledge.of(positions)
 
     def names(self, positions: Sequence[int]) -> tuple[NodeId, ...]:
         """Return the ids of some nodes."""
         return tuple(map(self.ids.at, positions))
+
+    def targets(self, nodes: Tensor) -> tuple[Any, ...]:
+        """Return the targets of nodes, None for those that are not known."""
+        numbers, classes = self.known.labels.of(nodes).tolist(), self.known.classes
+        return tuple(None if number < 0 else classes.at(number) for number in numbers)
+
+    def named_labels(self, nodes: Tensor) -> tuple[Label | float | None, ...]:
+        """Return the same for people: several labels as one text."""
+        cell = self.page.target.cell
+        return tuple(None if key is None else cell(key) for key in self.targets(nodes))

@@ -130,15 +130,15 @@ def chosen(
 
 def suggest(reading: Reading, n: int, *, among: Array | None = None) -> tuple[Suggestion, ...]:
     """Return at most n unlabelled nodes, of all or ``among`` some positions, as ``chosen`` does."""
-    page, parts = reading.page, reading.parts
+    page, graph = reading.page, reading.known.graph
     predicts = page.has_learned and page.target.has_probabilities
-    known = parts.labels.numpy() != UNLABELLED
-    open_ = parts.graph.alive.numpy() & ~known
+    known = reading.known.labels.every.numpy() != UNLABELLED
+    open_ = graph.alive.numpy() & ~known
     if among is not None:
         wanted = np.zeros_like(open_)
         wanted[among] = True
         open_ &= wanted
-    shares = shares_of(parts.graph)
+    shares = shares_of(graph)
 
     def doubts(nodes: Array) -> Array:
         by_part = [np.zeros(0)]

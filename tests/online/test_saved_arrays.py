@@ -1,8 +1,4 @@
-"""States in pieces are what they are at once, and packed ones lack the forgotten alone."""
-
-import tracemalloc
-from copy import deepcopy
-from itertools import islice
+"""Arrays are what was written, and packed ones lack the forgotten alone."""
 
 import numpy as np
 import pytest
@@ -13,17 +9,16 @@ from safetensors.torch import load_file, save_file
 
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import MappedTensor
-from evergraph.online import identifiers, state_arrays
 from evergraph.online.delta import Delta
 from evergraph.online.folder import snapshot
 from evergraph.online.folder.snapshot import read_arrays, write_arrays
-from evergraph.online.graph import growing_array, live_embeddings, neighbour_lists
+from evergraph.online.graph import neighbour_lists
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.neighbour_lists import NeighbourLists
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.identifiers import IdTable
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.state_arrays import Pieces, kind_of, whole
+from evergraph.online.state_arrays import kind_of
 from growth import growth
 from histories import repacked
 
@@ -39,8 +34,7 @@ ARRAYS = {
 }
 
 
-def test_the_file_is_one_that_safetensors_reads(tmp_path, monkeypatch):
-    monkeypatch.setattr(state_arrays, "PIECE", 16)
+def test_the_file_is_one_that_safetensors_reads(tmp_path):
     write_arrays(tmp_path / "a", ARRAYS)
     found = load_file(tmp_path / "a")
     assert found.keys() == ARRAYS.keys()
@@ -49,21 +43,21 @@ def test_the_file_is_one_that_safetensors_reads(tmp_path, monkeypatch):
         assert found[name].equal(value)
 
 
-@pytest.mark.parametrize("piece", [1, 1 << 20])  # mapped or in memory
-def test_what_safetensors_wrote_is_read(tmp_path, monkeypatch, piece):
-    monkeypatch.setattr(snapshot, "PIECE", piece)
+@pytest.mark.parametrize("small", [1, 1 << 20])  # mapped or in memory
+def test_what_safetensors_wrote_is_read(tmp_path, monkeypatch, small):
+    monkeypatch.setattr(snapshot, "SMALL", small)
     kept = {name: value.contiguous() for name, value in ARRAYS.items()}
     save_file(kept, tmp_path / "a", metadata={"format": "pt"})
     found = read_arrays(tmp_path / "a")
     assert found.keys() == kept.keys()
     assert all(found[name].equal(value) for name, value in kept.items())
-    assert isinstance(found["floats"], MappedTensor) == (piece == 1)
+    assert isinstance(found["floats"], MappedTensor) == (small == 1)
     found["floats"][0] = 7.0  # stays here
     assert read_arrays(tmp_path / "a")["floats"].equal(kept["floats"])
 
 
 def test_a_mapped_array_outlives_its_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(snapshot, "PIECE", 1)
+    monkeypatch.setattr(snapshot, "SMALL", 1)
     write_arrays(tmp_path / "a", ARRAYS)
     found = read_arrays(tmp_path / "a")["numbers"]
     (tmp_path / "a").unlink()
@@ -80,27 +74,11 @@ def test_what_is_no_such_file_is_said(tmp_path):
         read_arrays(tmp_path / "b")
 
 
-def test_only_a_piece_is_in_memory(tmp_path, monkeypatch):
-    """64 MB are written with 4 of them in memory: counted are the blocks that NumPy asks for."""
-    block = np.zeros(1 << 20, np.float32)
-    parts = Pieces(
-        (16 << 20,), torch.float32, lambda: (torch.from_numpy(block + i) for i in range(16))
-    )
-    tracemalloc.start()
-    try:
-        write_arrays(tmp_path / "a", {"large": parts})
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert (tmp_path / "a").stat().st_size > 64 << 20
-    assert peak < 12 << 20
-
-
 entries = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.sampled_from([1.0, 0.5])))
 
 
 @given(entries=entries, step=st.integers(1, 5))
-def test_lists_in_pieces_are_the_lists(entries, step):
+def test_the_arrays_of_lists_are_the_lists(entries, step):
     lists = NeighbourLists()
     lists.extend(10)
     for row, column, weight in entries:
@@ -114,30 +92,25 @@ def test_lists_in_pieces_are_the_lists(entries, step):
         expected["weights"] += [said[row, column] for column in near]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(neighbour_lists, "_PER_PASS", step)
-        found = lists.pieces()
-        sizes = [len(piece) for piece in found["indices"]]
-        assert len(sizes) >= min(len(expected["indices"]) // 10 // step, 1)
-        state = whole(found)
-        lists._repack(0)  # in as many blocks
-        again = whole(lists.pieces())
+        state = lists.state()
+        lists._repack(0)  # in blocks
+        again = lists.state()
     if not lists.weighted:
         expected.pop("weights")
     assert {name: value.tolist() for name, value in state.items()} == expected
     assert all(again[name].equal(state[name]) for name in state)
 
 
-def test_names_in_pieces_are_the_names(monkeypatch):
-    monkeypatch.setattr(identifiers, "_NAMES_PER_PIECE", 2)
+def test_the_arrays_of_names_are_the_names():
     table = IdTable()
     table.add(["a", 7, "größer", "", -1])
     table.remove([7])
-    found = whole(table.pieces())
-    assert {name: value.tolist() for name, value in found.items()} == {
+    assert {name: value.tolist() for name, value in table.state().items()} == {
         "kinds": [1, 0, 1, 1, 2],
         "lengths": [1, 0, 8, 0, 2],
         "bytes": list("agrößer-1".encode()),
     }
-    assert whole(IdTable().pieces())["bytes"].shape == (0,)
+    assert IdTable().state()["bytes"].shape == (0,)
 
 
 def path() -> OnlineLearner:
@@ -157,7 +130,7 @@ def path() -> OnlineLearner:
 
 def test_on_a_path_of_four_the_second_place_goes():
     found = path().packed()
-    arrays = whole(found.arrays)
+    arrays = found.arrays
     assert found.places == 1
     assert arrays["graph.features"].flatten().tolist() == [1.0, 4.0, 8.0]
     assert arrays["graph.alive"].tolist() == [True] * 3
@@ -195,33 +168,6 @@ every_head = pytest.mark.parametrize(
     ],
     ids=["analytic", "auto", "relations", "targets"],
 )
-
-
-@every_head
-def test_what_is_lent_is_the_state_of_that_moment(head, related, monkeypatch):
-    """It is read a few rows at a time, between deltas that change every array."""
-    monkeypatch.setattr(live_embeddings, "WHOLE", 0.0 if head.name == "auto" else 10.0)
-    monkeypatch.setattr(growing_array, "PIECE", 400)
-    learner = OnlineLearner(head=deepcopy(head), undirected=not related)
-    deltas = growth(1, 5, each=5, dims=20, kind=head.kind, related=related)
-    for delta in deltas[:7]:
-        learner.apply(delta)
-    expected = {name: value.clone() for name, value in learner.state().items()}
-    lent = learner.lent()
-    assert isinstance(lent["embeddings.state_2"], Pieces)
-    left = {
-        name: iter(value if isinstance(value, Pieces) else [value]) for name, value in lent.items()
-    }
-    found = {name: [] for name in left}
-    for delta in deltas[7:]:
-        for name, parts in left.items():
-            found[name] += islice(parts, 1)
-        learner.apply(delta)
-    for name, parts in left.items():
-        found[name] += parts
-        once = found[name][0] if len(found[name]) == 1 else torch.cat(found[name])
-        assert once.equal(expected[name]), name
-    assert not learner.state()["embeddings.state_2"].equal(expected["embeddings.state_2"])
 
 
 @every_head
