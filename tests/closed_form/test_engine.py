@@ -7,10 +7,12 @@ from torch import Tensor
 from evergraph.closed_form import ClassStatistics, engine
 from evergraph.closed_form.answers import Answers
 from evergraph.closed_form.engine import ViewEngine
+from evergraph.closed_form.fusing import PRIOR
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.leave_one_out import Sample, choose_penalty
 from evergraph.closed_form.penalty_path import LADDER, choose_regularisation
 from evergraph.closed_form.ridge import balanced_ridge
+from evergraph.closed_form.value_engine import ValueEngine
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES, View, ViewRows
 
@@ -185,6 +187,18 @@ def test_landmarks_weigh_classes_once_by_about_one_over_their_sizes(balanced, we
     for sign in (1, -1):
         made.count(torch.eye(3)[:1], torch.tensor([2]), sign)
     assert made.class_weights_.tolist() == [0.0] * 3  # unknown again: no class has a node
+
+
+def test_the_weight_of_a_view_of_numbers_by_hand():
+    """(2a - 1)² + p (a - 1)² with p = PRIOR / 8: values centred and of length 1, scores twice them."""
+    made = ValueEngine(targets=1)
+    made.begin(RandomMap.drawn([OWN], {0: 3}, width=8, seed=0))
+    values = torch.arange(8.0)[:, None].double()
+    made.solve(Answers(torch.zeros(0, 3), values[:0], torch.zeros(0).long()))  # knows nothing
+    weight, offset = made.mixture(2 * values[:, :, None] + 5, Answers(values[:, :0], values), [0])
+    share = PRIOR / 8
+    assert weight.item() == pytest.approx((2 + share) / (4 + share), rel=1e-9)
+    assert offset.item() == pytest.approx(3.5 - 12 * weight.item())
 
 
 @pytest.mark.parametrize("seed", range(3))
