@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -15,36 +16,14 @@ from forked_command import Forked
 from waiting import until
 
 Call = Callable[..., tuple[str, str]]
-SMALL = [
-    "--dataset",
-    "synthetic",
-    "--set",
-    "dataset.nodes=240",
-    "--set",
-    "dataset.classes=6",
-    "--epochs",
-    "2",
-    "--budget",
-    "5",
-    "--device",
-    "cpu",
-    "--method",
-    "tem",
-]
-TINY = [
-    "run",
-    "--dataset",
-    "synthetic",
-    "--set",
-    "dataset.nodes=60",
-    "--set",
-    "dataset.classes=4",
-    "--epochs",
-    "1",
-    "--device",
-    "cpu",
-    "--json",
-]
+SMALL = shlex.split(
+    "--dataset synthetic --set dataset.nodes=240 --set dataset.classes=6 --epochs 2 "
+    "--budget 5 --device cpu --method tem"
+)
+TINY = shlex.split(
+    "run --dataset synthetic --set dataset.nodes=60 --set dataset.classes=4 "
+    "--epochs 1 --device cpu --json"
+)
 WITHOUT_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
 
 
@@ -69,38 +48,12 @@ def test_every_option_reaches_the_configuration(call):
     out, _ = call(
         "run",
         *SMALL,
-        "--method",
-        "tem",
-        "--setting",
-        "task-il",
-        "--edges",
-        "all",
-        "--topology",
-        "ppr",
-        "--hops",
-        "3",
-        "--sampler",
-        "degree",
-        "--budget",
-        "2%",
-        "--classes-per-task",
-        "3",
-        "--epochs",
-        "1",
-        "--lr",
-        "0.01",
-        "--weight-decay",
-        "0.1",
-        "--batch-size",
-        "full",
-        "--seed",
-        "5",
-        "--directed",
-        "--set",
-        "topology.alpha=0.3",
-        "--preset",
-        "paper",
-        "--json",
+        *shlex.split(
+            "--method tem --setting task-il --edges all --topology ppr --hops 3 "
+            "--sampler degree --budget 2% --classes-per-task 3 --epochs 1 --lr 0.01 "
+            "--weight-decay 0.1 --batch-size full --seed 5 --directed --set "
+            "topology.alpha=0.3 --preset paper --json"
+        ),
     )
     config = json.loads(out)["config"]
     stream = {key: config["stream"][key] for key in ("setting", "edges", "classes_per_task")}

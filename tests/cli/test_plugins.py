@@ -1,6 +1,7 @@
 """Parts of one's own on the command line: --plugin, plugins in TOML, installed packages."""
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -81,28 +82,11 @@ def test_parts_of_a_plugin_are_listed(call, files):
 
 
 def test_a_run_takes_parts_of_several_plugins_and_resumes(call, files):
-    options = [
-        "run",
-        "--plugin",
-        "parts/my_parts.py",
-        "--plugin",
-        "village.py",
-        "--dataset",
-        "village",
-        "--method",
-        "anchored",
-        "--topology",
-        "residual",
-        "--set",
-        "method.strength=0.5",
-        "--epochs",
-        "1",
-        "--device",
-        "cpu",
-        "--json",
-        "--out",
-        "out",
-    ]
+    options = shlex.split(
+        "run --plugin parts/my_parts.py --plugin village.py --dataset village "
+        "--method anchored --topology residual --set method.strength=0.5 --epochs 1 "
+        "--device cpu --json --out out"
+    )
     config = json.loads(call(*options)[0])["config"]
     assert config["method"] == {"name": "anchored", "strength": 0.5}
     assert config["topology"]["name"] == "residual"

@@ -2,6 +2,7 @@
 
 import csv
 import re
+import shlex
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -104,21 +105,10 @@ def test_what_is_wrong_is_one_sentence_before_any_work(call, server, tmp_path, m
 def test_files_carried_by_hand(call, server, tmp_path):
     miniatures.written(tmp_path / "stick")
     call(
-        "reproduce",
-        "paper",
-        "--from",
-        "stick",
-        "--quick",
-        "--methods",
-        "tem",
-        "--out",
-        "out",
-        "--tables",
-        "table3",
-        "--datasets",
-        "reddit",
-        "--device",
-        "cpu",
+        *shlex.split(
+            "reproduce paper --from stick --quick --methods tem --out out --tables "
+            "table3 --datasets reddit --device cpu"
+        )
     )
     assert server.requests == []
 
@@ -135,15 +125,7 @@ def test_killed_runs_are_tried_again_alone(call, monkeypatch):
 
     monkeypatch.setattr(benchmark, "run_work", kill)
     _, err = call(
-        *COMMAND,
-        "--datasets",
-        "corafull",
-        "--methods",
-        "tem",
-        "--tables",
-        "table3",
-        "--workers",
-        "2",
+        *COMMAND, *shlex.split("--datasets corafull --methods tem --tables table3 --workers 2")
     )
     assert "1 run was killed; retrying one at a time" in err
     assert seen == [2, 1]

@@ -1,6 +1,7 @@
 """``--seed``, ``--seeds`` and ``--repeats`` of every command that has them."""
 
 import json
+import shlex
 from typing import Any
 
 import pytest
@@ -71,18 +72,9 @@ def test_options_replace_what_a_file_says(call, seen, tmp_path):
     assert seen == [[0, 1, 2, 3], [7], [8]]
 
 
-TINY = [
-    "--dataset",
-    "synthetic",
-    "--set",
-    "dataset.nodes=90",
-    "--set",
-    "dataset.classes=6",
-    "--epochs",
-    "1",
-    "--device",
-    "cpu",
-]
+TINY = shlex.split(
+    "--dataset synthetic --set dataset.nodes=90 --set dataset.classes=6 --epochs 1 --device cpu"
+)
 BENCH = """\
 datasets = [{ name = "synthetic", nodes = 90, classes = 6 }]
 common = { device = "cpu", training = { epochs = 1 }, stream = { edges = "all" } }

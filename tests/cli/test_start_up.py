@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,21 +24,10 @@ Call = Callable[..., tuple[str, str]]
 
 EXTRAS = {"torch_geometric", "matplotlib", "pyarrow", "pandas", "ogb", "ray", "fastapi", "sklearn"}
 HEAVY = EXTRAS | {"torch", "numpy", "scipy", "numba", "psutil", "safetensors"}
-TINY = [
-    "run",
-    "--dataset",
-    "synthetic",
-    "--set",
-    "dataset.nodes=60",
-    "--set",
-    "dataset.classes=4",
-    "--memory",
-    "500KB",
-    "--device",
-    "cpu",
-    "--out",
-    "out",
-]
+TINY = shlex.split(
+    "run --dataset synthetic --set dataset.nodes=60 --set dataset.classes=4 "
+    "--memory 500KB --device cpu --out out"
+)
 
 
 LISTED = {

@@ -7,9 +7,12 @@ from torch import Tensor
 from evergraph.closed_form import ClassStatistics, engine
 from evergraph.closed_form.answers import Answers
 from evergraph.closed_form.engine import ViewEngine
+from evergraph.closed_form.fusing import PRIOR
 from evergraph.closed_form.kernel_map import KernelMap
+from evergraph.closed_form.leave_one_out import Sample, choose_penalty
 from evergraph.closed_form.penalty_path import LADDER, choose_regularisation
 from evergraph.closed_form.ridge import balanced_ridge
+from evergraph.closed_form.value_engine import ValueEngine
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES, View, ViewRows
 
@@ -95,6 +98,7 @@ def test_a_far_view_takes_part_where_no_labels_are_shown(names):
     bare = dict(zip(names, made.mixture(scores, answers, plain).weights.tolist(), strict=True))
     assert bare["32"] == max(bare.values())
     assert (shares["32"] > 0) == (names == ("32",))
+    assert made.mixture(scores, answers, []).weights.tolist() == [0.0] * len(names)
 
 
 def test_landmarks_with_their_kernel_as_penalty_are_whitened_features():
@@ -123,6 +127,27 @@ def test_landmarks_with_their_kernel_as_penalty_are_whitened_features():
     expected = whitened(rows[60:]) @ torch.linalg.solve(a + strength * torch.eye(12), means)
     (kernel,) = features(asked)
     torch.testing.assert_close(kernel @ head, expected.float(), atol=1e-4, rtol=1e-3)
+
+
+def test_a_penalty_chosen_on_landmarks_is_that_of_whitened_features():
+    """By nodes that are left out in turn, none of which is a landmark."""
+    rows, labels = told(3, 90, classes=3)
+    features = KernelMap.of((OWN,), {0: rows[:12]})
+    none, weights = torch.full((78,), -1), torch.full((78,), 1 / 32)  # of 26 nodes a class
+    made = ViewEngine()
+    made.begin(features)
+    made.count(rows[12:], labels[12:])
+    made.solve(Answers(rows[12:], labels[12:], none))
+    (penalty,) = features.penalties().values()
+    (kernel,) = features(rows[12:])
+    factor = torch.linalg.cholesky(penalty.double())
+    white = torch.linalg.solve_triangular(factor, kernel.double().t(), upper=False).t()
+    sums = ClassStatistics(12, precise=True)
+    sums.add(white, labels[12:], weights)
+    scale = 3 * float(penalty.diagonal().mean()) / 12
+    sample = Sample(white, labels[12:], weights.double(), none)
+    chosen = choose_penalty(sums, sample, [scale * value for value in LADDER])
+    assert float(made.strengths_) == pytest.approx(chosen / scale)
 
 
 def test_without_answers_views_weigh_the_same_and_the_loss_is_unknown():
@@ -159,6 +184,21 @@ def test_landmarks_weigh_classes_once_by_about_one_over_their_sizes(balanced, we
     assert made.class_weights_.tolist() == weights
     made.weigh_classes(torch.tensor([90, 90, 2]))
     assert made.class_weights_[:2].tolist() == weights[:2]
+    for sign in (1, -1):
+        made.count(torch.eye(3)[:1], torch.tensor([2]), sign)
+    assert made.class_weights_.tolist() == [0.0] * 3  # unknown again: no class has a node
+
+
+def test_the_weight_of_a_view_of_numbers_by_hand():
+    """(2a - 1)² + p (a - 1)² with p = PRIOR / 8: values centred and of length 1, scores twice them."""
+    made = ValueEngine(targets=1)
+    made.begin(RandomMap.drawn([OWN], {0: 3}, width=8, seed=0))
+    values = torch.arange(8.0)[:, None].double()
+    made.solve(Answers(torch.zeros(0, 3), values[:0], torch.zeros(0).long()))  # knows nothing
+    weight, offset = made.mixture(2 * values[:, :, None] + 5, Answers(values[:, :0], values), [0])
+    share = PRIOR / 8
+    assert weight.item() == pytest.approx((2 + share) / (4 + share), rel=1e-9)
+    assert offset.item() == pytest.approx(3.5 - 12 * weight.item())
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.closed_form.fusing import PRIOR, SHARPNESS, Fused, fused_weights, mixture_loss
+from evergraph.closed_form import fusing
+from evergraph.closed_form.fusing import FLAT, PRIOR, SHARPNESS, Fused, fused_weights, mixture_loss
 
 seeds = st.integers(0, 10_000)
 
@@ -25,15 +26,22 @@ def problem(
     return noise + torch.eye(classes)[labels][:, :, None] * told, labels
 
 
-def loss(weights: Tensor, scores: Tensor, labels: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """The class-balanced log-loss and the prior, as the docstring has them."""
-    mixed = (scores.double() * weights).sum(2)
+def loss(
+    weights: Tensor,
+    scores: Tensor,
+    labels: Tensor,
+    allowed: Tensor | None = None,
+    offsets: Tensor | float = 0.0,
+) -> Tensor:
+    """The class-balanced log-loss and the priors, as the docstring has them."""
+    mixed = (scores.double() * weights).sum(2) + offsets
     if allowed is not None:
         mixed = mixed.masked_fill(~allowed, -torch.inf)
     each = -mixed.log_softmax(1)[torch.arange(len(labels)), labels]
     means = [each[labels == label].mean() for label in labels.unique()]
-    pull = (weights - SHARPNESS / len(weights)).square().sum()
-    return torch.stack(means).mean() + PRIOR / (2 * len(labels)) * pull
+    pull = PRIOR * (weights - SHARPNESS / len(weights)).square().sum()
+    pull = pull + FLAT * len(means) * torch.as_tensor(offsets).square().sum()
+    return torch.stack(means).mean() + pull / (2 * len(labels))
 
 
 def assert_best(
@@ -94,6 +102,35 @@ def test_there_is_no_way_down(seed, heads, strength, some):
     if some:  # a class without probes takes no part in the mean
         scores, labels = scores[labels != 2], labels[labels != 2]
     assert_best(fused_weights(scores, labels).weights, scores, labels)
+
+
+@given(seed=seeds, left=st.sampled_from([0, 1, 10]))
+def test_slope_and_curvature_of_a_step_are_those_of_the_loss(seed, left):
+    """Over weights and intercepts; a class without probes has none."""
+    scores, labels = problem(seed, classes=4)
+    stay = (labels == 2).cumsum(0).where(labels == 2, 0) <= left  # so many probes of class 2
+    scores, labels = scores[stay], labels[stay]
+    start = torch.full((4,), SHARPNESS / 4).double()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fusing, "BLOCK_VALUES", 200)  # several blocks of nodes
+        made = fusing._Problem(scores.double(), labels, None, start)
+    made.open = labels.unique()
+    at = 3 * torch.rand(8, generator=torch.Generator().manual_seed(seed)).double()
+    at[4:][~torch.isin(torch.arange(4), made.open)] = 0.0
+    kept = torch.cat([torch.arange(4), 4 + made.open])
+    slope, curvature = made._slope(Fused(at[:4], at[4:]))
+
+    def lost(both: Tensor) -> Tensor:
+        return loss(both[:4], scores, labels, offsets=both[4:])
+
+    torch.testing.assert_close(made.loss(Fused(at[:4], at[4:])), lost(at))
+    expected = torch.autograd.functional.hessian(lost, at)[kept][:, kept]
+    torch.testing.assert_close(slope, torch.autograd.functional.jacobian(lost, at)[kept])
+    torch.testing.assert_close(curvature, expected)
+    both = fused_weights(scores, labels, intercept=True)
+    left = torch.autograd.functional.jacobian(lost, torch.cat(both))[4:][made.open]
+    assert float(left.abs().max()) < 1e-6
+    assert both.offsets.count_nonzero() == len(made.open)
 
 
 @given(seed=seeds)

@@ -90,6 +90,16 @@ def with_lengths(seed: int, level: float) -> KernelMap:
     return KernelMap.of(views, beside_constant(parts, level), level=level)
 
 
+def test_slopes_by_hand():
+    """x = .1 and z = .2 long, 60 degrees apart: ((π - π/3) z + sin π/3 ‖z‖/‖x‖ x) / π."""
+    own = View((0,))
+    one = KernelMap.of((own,), {0: torch.tensor([[0.1, 0.1 * math.sqrt(3)]])})
+    parts = {0: torch.tensor([[0.1, 0.0]])}
+    slopes = one.slopes(own, one.projected(parts), torch.ones(1, 1), parts)[0]
+    expected = [0.2 / 3 + 0.1 * math.sqrt(3) / math.pi, 0.2 * math.sqrt(3) / 3]
+    assert slopes.flatten().tolist() == pytest.approx(expected, rel=1e-5)
+
+
 def test_rows_on_one_line_differ_by_their_lengths():
     # x = (3, 0) and z = (12, 0) with c = 4 are (3, 4)/5 and (3, 1)/√10: cos t = 13/(5 √10).
     parts = {0: torch.tensor([[1.0, 0.0]]), LENGTH: torch.tensor([[12.0]])}

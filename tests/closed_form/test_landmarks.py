@@ -287,6 +287,7 @@ def test_columns_that_tell_classes_apart_count_more():
     rows = ViewRows(unit_rows(told), None)
     weights = column_weights(rows, labels, dims=2 * half)
     assert float(weights[:half].min()) > 2 * float(weights[half:].mean())
+    assert column_weights(rows, 2 * labels, dims=2 * half).equal(weights)  # none is of class 1
     few = ViewRows(rows.hops[:, :FEW_COLUMNS], None)
     assert column_weights(few, labels, dims=FEW_COLUMNS).tolist() == [1.0] * FEW_COLUMNS
     near = []
@@ -296,6 +297,9 @@ def test_columns_that_tell_classes_apart_count_more():
         same = labels[:, None] == labels[None]
         near.append(float(kernel[same].mean() - kernel[~same].mean()))
     assert near[1] > near[0]
+    backbone = LandmarkFeatures(views=("0",), width=40)
+    backbone.stand_on(rows, weights)
+    assert backbone.expansion().landmarks[0].equal(made.landmarks[0])
 
 
 def test_guesses_are_learned_from_where_they_help(monkeypatch):

@@ -10,7 +10,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.topology import EmbeddingCache
-from evergraph.topology.mixhop import ViewHops
+from evergraph.topology.mixhop import EndOfHops, ViewHops
 from graphs_to_draw import random_graph
 
 NAMES = ("0|1+y", "2", "y", "0")
@@ -48,6 +48,10 @@ def test_far_hops_are_those_of_projected_features(monkeypatch):
     assert seen.far is not None
     torch.testing.assert_close(seen.far, far)
     torch.testing.assert_close(seen.taken(torch.device("cpu")).parts([0, 8, 9])[9], far)
+    ends = EmbeddingCache(EndOfHops(widest=2)).encode(shown)
+    both, alone = (model(*names, "0").prepare(shown).far for names in (("9", "c"), ("c",)))
+    torch.testing.assert_close(both, torch.cat([far, ends], dim=1))
+    torch.testing.assert_close(alone, ends)
     assert (seen.hops.shape[1], one.hops, one(seen).shape) == (6, 9, (20, CLASSES))
 
 

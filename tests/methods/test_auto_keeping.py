@@ -98,11 +98,11 @@ def test_what_may_be_kept_does_not_depend_on_the_order():
 
 def test_more_room_is_for_more_and_wider_views():
     small, middle, wide, large = (
-        limited(memory).backbone for memory in ("500kB", 2_000_000, "50MB", "150MB")
+        limited(memory).backbone for memory in ("500kB", 1_000_000, "50MB", "150MB")
     )
     assert len(small.views) < len(middle.views) < len(large.views) == 5
-    assert not small.parsed[0].codes  # a single view must answer where no label is shown
-    assert middle.width >= 512
+    assert not any(view.codes for view in middle.parsed)  # which local testing often has no use for
+    assert small.width == middle.width == 256
     assert large.width > wide.width
 
 

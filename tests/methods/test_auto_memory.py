@@ -188,7 +188,10 @@ def test_a_limit_is_divided_among_sums_memory_and_probes():
     )
     assert 0 < small.probes < large.probes
     assert small.embeddings == large.embeddings == 102  # all that is worth its time
-    few = KeptNodes.within(2_000_000, ViewFeatures(width=64), classes=10, dims=3_000, landmarks=0)
-    assert few.embeddings < 102
+    few = KeptNodes.within(3_000_000, ViewFeatures(width=64), classes=10, dims=3_000, landmarks=0)
+    assert 8 <= few.embeddings < 102
+    fewer = KeptNodes.within(1_000_000, ViewFeatures(width=64), classes=10, dims=3_000, landmarks=0)
+    assert fewer.embeddings == 0  # three of a class say less than as many probes
+    assert fewer.probes > 3
     free = KeptNodes.within(None, ViewFeatures(), classes=2_000, dims=3_000, landmarks=0)
     assert free.embeddings == 1

@@ -1,9 +1,4 @@
-"""The classifier takes what users have and answers in kind: classes, several labels, numbers."""
-
-import signal
-import time
-from threading import Event, Thread
-from typing import Any
+"""The classifier takes what users have and answers in kind."""
 
 import numpy as np
 import pandas as pd
@@ -11,7 +6,6 @@ import pytest
 import torch
 from scipy.sparse import csr_matrix
 
-from evergraph.core.device import exactly_threads
 from evergraph.core.errors import (
     ConfigurationError,
     DataError,
@@ -21,13 +15,11 @@ from evergraph.core.errors import (
 )
 from evergraph.online.classifier import ContinualNodeClassifier
 from evergraph.online.conversion import as_edges, as_features, as_ids
-from evergraph.online.folder.in_memory import InMemoryLearner
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.labels import as_labels
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import S2GC, SGC
-from forked import in_a_child
 from pyg import pyg_data, pyg_hetero
 
 X = np.eye(4, dtype=np.float32)
@@ -178,104 +170,6 @@ def test_a_part_is_taken_by_name_as_a_table_and_as_an_object(tmp_path):
         OnlineLearner(topology=3)
     with pytest.raises(ConfigurationError, match="width cannot be given beside a head that is an"):
         ContinualNodeClassifier(head=AnalyticHead(), width=3).status()
-
-
-def test_who_reads_beside_partial_fit_is_told_of_one_state(monkeypatch):
-    model, told = started(), []
-    before, knowledge = model.predict_proba(["a", "d"]), model.learner_.knowledge
-    settle = knowledge.settle
-
-    def both():
-        return model.embed(["a"]), model.predict_proba(["a", "d"])
-
-    def read_and_settle(**given):
-        # Graph, embeddings, labels and codes have changed by now.
-        reader = Thread(target=lambda: told.append(both()))
-        reader.start()
-        reader.join(0.3)
-        return settle(**given)
-
-    monkeypatch.setattr(knowledge, "settle", read_and_settle)
-    model.partial_fit(["e"], X[:1], ["z"], [("e", "a")])
-    while not told:
-        time.sleep(0.01)
-    assert all(map(np.array_equal, told[0], both()))
-    assert told[0][1].shape != before.shape
-
-
-@pytest.mark.parametrize("first", [False, True])
-def test_threads_may_bring_nodes_at_the_same_time(first):
-    model, failed = small() if first else started(), []
-
-    def bring(thread):
-        try:
-            for k in range(4):
-                model.partial_fit([f"{thread}-{k}"], X[thread : thread + 1], [str(thread)])
-                model.partial_fit([f"once-{k}"], X[:1], key=f"once-{k}")
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [Thread(target=bring, args=(thread,)) for thread in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
-    assert model.status().nodes == (0 if first else 4) + 4 * 4 + 4
-    assert model.predict([f"{thread}-3" for thread in range(4)]).tolist() == list("0123")
-
-
-def test_the_first_of_two_threads_decides_how_columns_are_read(monkeypatch):
-    model, frames = (
-        small(),
-        [pd.DataFrame({"age": [1.0, 3.0]}), pd.DataFrame({"age": [10.0, 50.0]})],
-    )
-    keep, later = InMemoryLearner.keep_columns, []
-
-    def keep_beside_another(kept, scheme):
-        if not later:
-            later.append(Thread(target=model.partial_fit, args=(["c", "d"], frames[1], ["x", "y"])))
-            later[0].start()
-            later[0].join(0.3)
-        keep(kept, scheme)
-
-    monkeypatch.setattr(InMemoryLearner, "keep_columns", keep_beside_another)
-    model.partial_fit(["a", "b"], frames[0], ["x", "y"])
-    later[0].join()
-    one_by_one = small().partial_fit(["a", "b"], frames[0], ["x", "y"])
-    one_by_one.partial_fit(["c", "d"], frames[1], ["x", "y"])
-    expected = one_by_one.embed(["a", "b", "c", "d"])
-    np.testing.assert_array_equal(model.embed(["a", "b", "c", "d"]), expected)
-
-
-def test_a_forked_child_answers_or_says_why_not():
-    x = np.random.default_rng(0).normal(size=(2000, 8)).astype(np.float32)
-    nodes, held, done = list(range(2000)), Event(), Event()
-
-    def ask_and_learn():
-        signal.alarm(60)  # ends a child that waits for ever
-        assert model.predict(nodes).tolist() == expected
-        assert model.partial_fit(["new"], x[:1], ["x"]).status().nodes == 2001
-
-    with exactly_threads(2):  # threads of torch, which a child does not have
-        model = small().partial_fit(nodes, x, ["x", "y"] * 1000)
-        expected = model.predict(nodes).tolist()
-        with model.learner_._lock:  # as a reader in another thread holds it
-            assert in_a_child(ask_and_learn).code == 0
-
-    def change():
-        with model.learner_.changing():
-            held.set()
-            done.wait()
-
-    thread = Thread(target=change)
-    thread.start()
-    held.wait()
-    ended = in_a_child(ask_and_learn)
-    done.set()
-    thread.join()
-    assert "StoppedError: this process was forked while a thread of its parent was" in ended.err
-    assert model.predict(nodes).tolist() == expected
 
 
 READ = {
@@ -450,101 +344,3 @@ def test_an_id_that_is_not_there_names_the_one_that_was_meant():
     model = ContinualNodeClassifier(width=16).partial_fit([1, 2], torch.eye(2), ["x", "y"])
     with pytest.raises(UnknownNodeError, match=r"node '1' is not in the graph: did you mean 1\?"):
         model.predict(["1"])
-
-
-IDS = ["a", "b", "c", "d"]
-ROWS = np.eye(4, dtype=np.float32)
-EDGES = [("a", "b"), ("c", "d")]
-LABELS = [["x", "y"], ["x", "y"], ["z"], None]
-NUMBERS = [1.0, 1.0, 5.0, None]
-
-
-def model(kind: Any, **parameters: Any) -> ContinualNodeClassifier:
-    return ContinualNodeClassifier(width=48, targets=kind, **parameters)
-
-
-def test_labels_in_and_out():
-    found = model("labels").partial_fit(IDS, ROWS, LABELS, EDGES)
-    assert found.predict(["a", "c", "d"]) == [["x", "y"], ["z"], ["z"]]
-    assert found.classes_.tolist() == ["x", "y", "z"]
-    shares = found.predict_proba(["a", "d"])
-    assert shares.shape == (2, 3)
-    assert (shares > 0.5).tolist() == [[True, True, False], [False, False, True]]
-    # of three labels x and y are found, w is not, and z is given where there is none
-    assert found.score(["a", "d"], [["x", "w", "y"], []]) == pytest.approx(4 / (4 + 1 + 1))
-    late = found.label(["c", "d"], [["w"], ["w"]])
-    assert late.predict(["d"]) == [["w"]]
-    assert late.forget(["d"]).status().nodes == 3
-
-
-def test_numbers_in_and_out():
-    """Of four graphs that are alike: what is said of a node is what the others show."""
-    found = model("numbers")
-    for k in "234":
-        edges = [(one + k, other + k) for one, other in EDGES]
-        found.partial_fit([name + k for name in IDS], ROWS, NUMBERS, edges)
-    found.partial_fit(IDS, ROWS, NUMBERS, EDGES)
-    predicted = found.predict(IDS)
-    assert predicted.dtype == np.float32
-    np.testing.assert_allclose(predicted, [1, 1, 5, predicted[3]], atol=0.1)
-    assert predicted[3] > 3  # its neighbour has 5
-    right = np.array([1.0, 2.0, 6.0])
-    short = 1 - ((predicted[:3] - right) ** 2).sum() / ((right - 3) ** 2).sum()
-    assert found.score(["a", "b", "c"], right) == pytest.approx(short, rel=1e-6)
-    turned = [name + k for name in "cd" for k in ("", "2", "3", "4")]
-    assert found.label(turned, [-4.0] * 8).predict(["d"])[0] < 0
-    assert found.classes_.tolist() == []
-
-
-def test_answers_have_the_type_of_the_question():
-    pd = pytest.importorskip("pandas")
-    asked = pd.Series(["a", "c"], index=["first", "second"])
-    found = model("labels").partial_fit(IDS, ROWS, pd.Series(LABELS), EDGES)
-    assert found.predict(asked).to_dict() == {"first": ["x", "y"], "second": ["z"]}
-    assert list(found.predict_proba(asked).columns) == ["x", "y", "z"]
-    numbers = model("numbers").partial_fit(torch.arange(4), ROWS, pd.Series(NUMBERS))
-    assert isinstance(numbers.predict(torch.tensor([0, 2])), torch.Tensor)
-    assert numbers.predict(pd.Index([0, 2])).index.tolist() == [0, 2]
-
-
-def test_a_data_object_has_them_in_y():
-    rows = torch.tensor([[0, 2], [1, 3]])
-    y = torch.tensor([[1.0, 0], [1, 0], [0, 1], [torch.nan, torch.nan]])
-    data = pyg_data(x=torch.eye(4), edge_index=rows, y=y)
-    assert model("labels").partial_fit(data).predict([0, 2, 3]) == [["t0"], ["t1"], ["t1"]]
-    data.y = torch.tensor([1.0, 1.0, 5.0, torch.nan])
-    found = model("numbers").partial_fit(data, ids=IDS)
-    same = model("numbers").partial_fit(IDS, ROWS, NUMBERS, EDGES)
-    np.testing.assert_array_equal(found.predict(IDS), same.predict(IDS))
-
-
-@pytest.mark.parametrize(
-    ("kind", "labels", "message"),
-    [
-        ("labels", np.eye(4, dtype=int) * 2, "expected a list a node, or 0 or 1"),
-        ("labels", [["x"]], "as many as nodes, not 1 for 4"),
-        ("numbers", np.ones((4, 2)), "expected one value a node"),
-    ],
-)
-def test_what_a_kind_is_not(kind, labels, message):
-    found = model(kind)
-    with pytest.raises(DataError, match=message):
-        found.partial_fit(IDS, ROWS, labels)
-    assert found.status().nodes == 0
-
-
-def test_what_does_not_apply_is_said():
-    numbers = model("numbers").partial_fit(IDS, ROWS, NUMBERS)
-    with pytest.raises(ConfigurationError, match="predict_proba needs classes or labels"):
-        numbers.predict_proba(["a"])
-    with pytest.raises(ConfigurationError, match="balanced is for classes and labels"):
-        numbers.score(["a"], [1.0], balanced=True)
-    with pytest.raises(DataError, match="label of node 'b' is missing"):
-        numbers.label(["a", "b"], [1.0, None])
-    with pytest.raises(ConfigurationError, match="targets"):
-        model("labels", head="analytic").partial_fit(IDS, ROWS, LABELS)
-    with pytest.raises(ConfigurationError, match="targets"):
-        model("number").partial_fit(IDS, ROWS, NUMBERS)
-    labels = torch.tensor([0, 1, 0, 1])
-    with pytest.raises(DataError):
-        model("labels").partial_fit(pyg_data(x=torch.eye(4), y=labels, edge_index=None))

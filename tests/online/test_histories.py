@@ -196,6 +196,7 @@ def test_what_is_counted_anew_is_the_same_when_restored_in_between():
         other = restored(other)
     assert result.counted >= NODES  # all were counted again
     assert bits(whole) == bits(other)
+    assert whole.apply(Delta()).counted == 0  # once
 
 
 @given(power=st.integers(0, 6), seed=st.integers(0, 99))

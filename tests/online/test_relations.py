@@ -57,6 +57,24 @@ def test_a_folder_brings_relations_back(tmp_path):
     assert not before.equal(after)
 
 
+def test_what_is_new_of_edges_is_told_relation_by_relation():
+    learner = learner_of()
+    learner.apply(FIRST)
+    edges = [("c", "a"), ("c", "a"), ("a", "c"), ("c", "b"), ("c", "b"), ("a", "b"), ("a", "b")]
+    names = ["writes", "cites", "writes", "reviews", "reviews", "cites", "cites"]
+    weights = [1.0, 2.0, 1.0, 3.0, 0.0, 1.0, 4.0]  # the last of a repeated edge counts
+    new, news = learner.only_new(Delta(edges=edges, relations=names, weights=weights))
+    kept = zip(new.edges, new.relations, new.weights, strict=True)
+    assert [*kept] == [
+        (("c", "a"), "cites", 2.0),
+        (("a", "c"), "writes", 1.0),
+        (("c", "b"), "reviews", 0.0),
+        (("a", "b"), "cites", 4.0),
+    ]
+    counts = (news.new_edges, news.known_edges, news.changed_weights, news.removed_edges)
+    assert counts == (3, 3, 0, 1)  # known: what is there, and rows that are repeated
+
+
 @pytest.mark.parametrize(
     ("first", "then", "said"),
     [

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 import sqlite3
 from pathlib import Path
 
@@ -211,16 +212,7 @@ def test_a_graph_without_features_grows_and_takes_none_later(call, narrow_heads)
     assert "1 new node" in call("ingest", "learner", "--edges", "edges.csv")[0]
     # With a table of nodes, an unknown end is a mistake, named as the user calls it.
     Path("edges.csv").write_text("payer,payee\nzoe,g\n")
-    given = (
-        "--nodes",
-        "nodes.csv",
-        "--edges",
-        "edges.csv",
-        "--source",
-        "payer",
-        "--target",
-        "payee",
-    )
+    given = shlex.split("--nodes nodes.csv --edges edges.csv --source payer --target payee")
     assert "row 1 has 'zoe' in column 'payer'" in call("ingest", "learner", *given, expect=2)[1]
     model = eg.ContinualNodeClassifier.load("learner")
     assert model.status().nodes == 8

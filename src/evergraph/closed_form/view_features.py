@@ -22,6 +22,7 @@ from evergraph.closed_form.shape import SHAPE_WIDTH, shape_of
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import (
     CODES,
+    ENDLESS,
     FAR,
     RELATION_CODES,
     RELATIONS,
@@ -41,9 +42,9 @@ from evergraph.nn.linear import Linear, dropout_mask
 from evergraph.topology import EmbeddingCache
 from evergraph.topology.cached import Storage
 from evergraph.topology.mixhop import WIDEST as WIDEST_HOP
-from evergraph.topology.mixhop import ViewHops
+from evergraph.topology.mixhop import EndOfHops, ViewHops
 
-VIEWS = ("0|1|2|4|r+y", "0|1|2|4|r", "4", "0|s", "32")
+VIEWS = ("0|1|2|4|r+y", "0|1|2|4|r", "0|s", "32", "c")
 """Near and far, with a node's own features or without; the most useful views come first.
 
 Relations are used if the graph has them."""
@@ -114,7 +115,12 @@ class ViewFeatures(Backbone):
             ClassCodes(width=self.code_width),
             RelationHops(),
             RelationCodes(width=self.code_width),
-            ViewHops(kept_hops=self.far or (0,), widest=FAR_WIDTH, dtype=self.dtype),
+            ViewHops(
+                kept_hops=tuple(hop for hop in self.far if hop < ENDLESS) or (0,),
+                widest=FAR_WIDTH,
+                dtype=self.dtype,
+            ),
+            EndOfHops(widest=FAR_WIDTH),
         )
         self._met_relations: bool | None = None
         self._worded: bool | None = None  # whether nodes that are kept have words; None if unknown
@@ -228,7 +234,7 @@ class ViewFeatures(Backbone):
             alone = any(v.related and not v.hops and not v.codes for v in self.parsed)
             if alone and not self.sees_relations:
                 relations_of(graph)  # raises
-        near, code_cache, along, along_codes, beyond = self._caches
+        near, code_cache, along, along_codes, *_ = self._caches
         codes = code_cache(graph) if self.shows_codes(graph) else None
         if codes is not None and self.sees_relations:
             codes = torch.cat([codes, along_codes(graph)], dim=1)
@@ -241,9 +247,15 @@ class ViewFeatures(Backbone):
             None if codes is None else asked(codes),
             relations=asked(along(graph)) if self._sees_along else None,
             shape=shape_of(graph, nodes).to(self.device) if self.shaped else None,
-            far=asked(beyond(graph)) if self.far and far else None,
+            far=asked(self._far(graph)) if self.far and far else None,
             words=self._words(graph, nodes),
         )
+
+    def _far(self, graph: Graph) -> Tensor:
+        *_, beyond, ends = self._caches
+        endless = ENDLESS in self.far
+        used = [beyond] * (len(self.far) > endless) + [ends] * endless
+        return torch.cat([cache(graph) for cache in used], dim=1)
 
     def _words(self, graph: Graph, nodes: Tensor | None) -> Words | None:
         """Return own features of wide and sparse ones, which near hops are projections of."""

@@ -30,7 +30,8 @@ CODES, RELATIONS, RELATION_CODES, SHAPE, LENGTH, WORDS = -1, -2, -3, -4, -5, -6
 CODE_HOPS = 2
 # Hops beyond this are far: they are computed for a few projected columns, see ``ViewFeatures``.
 FAR = 8
-FORM = re.compile(r"y|r(\+y)?|\d+(\|\d+)*(\|r)?(\|s)?(\+y)?")
+ENDLESS = 1 << 20  # as many hops as it takes to be where they end, see ``EndOfHops``
+FORM = re.compile(r"y|r(\+y)?|(\d+|c)(\|(\d+|c))*(\|r)?(\|s)?(\+y)?")
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,11 @@ class View:
     Written ``0|2+y``: a node's own features, those two hops away, and the classes of labelled
     neighbours. ``y`` alone is the classes of neighbours only. ``r``, as in ``0|2|r+y``, adds
     features along each relation; it has no effect on a graph without relations. ``s``, as in
-    ``0|s``, adds a node's number of neighbours and the length of its features.
+    ``0|s``, adds a node's number of neighbours and the length of its features. ``c`` is a hop, too:
+    the mean over all nodes that are connected with it, where hops end.
 
     Attributes:
-        hops: the hops of Â, concatenated, each of unit length.
+        hops: the hops of Â, concatenated, each of unit length; ``ENDLESS`` for ``c``.
         codes: whether class codes are included, see ``ClassCodes``.
         related: whether features along relations are included, see ``RelationHops``.
         shaped: whether degree and feature length are included, see ``shape_of``.
@@ -70,9 +72,9 @@ class View:
         if not isinstance(name, str) or not FORM.fullmatch(name):
             raise ConfigurationError(
                 "a view must be hops joined by '|' with or without class codes, such as '2', "
-                f"'0|2', '0|s', '0|1|2+y', '0|2|r+y' or 'y', not {name!r}"
+                f"'0|2', '0|s', '0|1|2+y', '0|2|r+y', 'c' or 'y', not {name!r}"
             )
-        parts = name.removesuffix("+y").split("|")
+        parts = name.removesuffix("+y").replace("c", str(ENDLESS)).split("|")
         hops = tuple(int(part) for part in parts if part.isdigit())
         return cls(hops, name.endswith("y"), "r" in parts, "s" in parts)
 
@@ -86,7 +88,8 @@ class View:
 
     def __str__(self) -> str:
         others = ["r"] * self.related + ["s"] * self.shaped
-        seen = "|".join([*map(str, self.hops), *others])
+        hops = ["c" if hop == ENDLESS else str(hop) for hop in self.hops]
+        seen = "|".join([*hops, *others])
         return f"{seen}+y" if seen and self.codes else seen or "y"
 
 

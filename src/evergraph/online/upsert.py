@@ -17,6 +17,7 @@ from evergraph.graphs import UNLABELLED
 from evergraph.graphs.repeats import combined, edge_names
 from evergraph.online.checking import CLASSES, check_parts, check_weights, pairs_of, with_ones
 from evergraph.online.delta import Delta, DeltaResult, EdgeColumns, NodeId, edge_numbers, listed
+from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.words import with_fitting_words
@@ -128,8 +129,7 @@ def only_new(
             if not had or knowledge.classes.at(number) != target.key(label):
                 late.append((node, label))
                 changed += had
-    find = related_edges if len(delta.relations) else new_edges
-    joined, counts = find(delta, ids, knowledge, both_ways=undirected)
+    joined, counts = new_edges(delta, ids, knowledge, both_ways=undirected)
     first = [labels[row] for row in new]
     forgotten = [node for node in delta.forgotten if node in ids]
     reduced = replace(
@@ -237,45 +237,13 @@ def without_repeats(delta: Delta, repeated: str, *, both_ways: bool) -> tuple[De
     return reduced, found.repeats
 
 
-def related_edges(
-    delta: Delta, ids: IdTable, knowledge: Knowledge | None, *, both_ways: bool
-) -> tuple[Delta, dict[str, int]]:
-    """Reduce edges with relations to new ones and new weights, each once; counts as in ``News``."""
-    weights: Sequence[float | None] = delta.weights or [None] * len(delta.edges)
-    pairs = zip(delta.edges, delta.relations, strict=True)
-    given = dict(zip(((*pair, name) for pair, name in pairs), weights, strict=True))
-    there = torch.zeros(len(given))
-    if knowledge is not None and knowledge.relations is not None:
-        ends = torch.stack([ids.where([edge[side] for edge in given]) for side in (0, 1)])
-        there = knowledge.relations.weights_of(ends, [name for *_, name in given])
-    known = dict(zip(given, there.tolist(), strict=True))
-    news = {
-        edge: weight
-        for edge, weight in given.items()
-        if (known[edge] == 0 if weight is None else float(np.float32(weight)) != known[edge])
-    }
-    plain = replace(delta, edges=(), weights=(), relations=())
-    reduced, counts = new_edges(plain, ids, knowledge, both_ways=both_ways)
-    new = sum(known[edge] == 0 for edge in news)
-    gone = sum(weight == 0 for weight in news.values())
-    counts |= {
-        "new_edges": new,
-        "known_edges": len(delta.edges) - len(news),
-        "changed_weights": len(news) - new - gone,
-        "removed_edges": gone + counts["removed_edges"],
-    }
-    edges = [(source, target) for source, target, _ in news]
-    weighed = [weight for weight in news.values() if weight is not None]
-    names = [name for *_, name in news]
-    return replace(reduced, edges=edges, weights=weighed, relations=names), counts
-
-
 def new_edges(
     delta: Delta, ids: IdTable, knowledge: Knowledge | None, *, both_ways: bool
 ) -> tuple[Delta, dict[str, int]]:
     """Reduce edges to new ones, each once; those to unknown nodes stay, to be rejected later.
 
-    An edge that is both added and removed is not added. Counts are as in ``News``.
+    An edge that is both added and removed is not added; edges of different relations are different
+    edges, which have a direction. Counts are as in ``News``.
     """
     edges, cut = pairs_of(delta)
     # Positions of their ends; unknown ids get further numbers.
@@ -298,12 +266,17 @@ def new_edges(
         for row in np.flatnonzero(loops).tolist():
             loops[row] = int(ends[0][0, row]) < ids.next or delta.edges[row][0] in new_nodes
     kept = np.flatnonzero(~loops & ~np.isin(come, go))
+    if related := len(delta.relations) > 0:
+        kinds = np.unique(delta.relations, return_inverse=True)[1]
+        named = np.stack([edge_names(ends[0], both_ways=False), kinds])
+        come = np.unique(named, axis=1, return_inverse=True)[1].reshape(-1)
     first, last = _each_once(come[kept])
     rows = kept[first]
     weights: NDArray[np.float64] | None = None
     if len(delta.weights):  # the last weight of a repeated edge counts
         weights = np.array(delta.weights, dtype=np.float64)[kept[last]]
-    known = _weights(ends[0][:, rows], ids, knowledge)
+    relations = [delta.relations[row] for row in rows.tolist()] if related else []
+    known = _weights(ends[0][:, rows], ids, knowledge, relations)
     news = known == 0 if weights is None else weights.astype(np.float32) != known
     zero = np.zeros(len(rows), dtype=bool) if weights is None else weights == 0
     _, again = _each_once(go)  # the last occurrence of each
@@ -317,8 +290,13 @@ def new_edges(
         "missing_edges": int(absent.sum()) + len(cut) - len(removed),
     }
     changed = () if weights is None else weights[news].tolist()
-    added = edges.take(rows[news])
-    return replace(delta, edges=added, weights=changed, removed_edges=removed), counts
+    return replace(
+        delta,
+        edges=edges.take(rows[news]),
+        weights=changed,
+        relations=list(compress(relations, news.tolist())),
+        removed_edges=removed,
+    ), counts
 
 
 def _each_once(names: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -329,12 +307,17 @@ def _each_once(names: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.
     return first[order], len(names) - 1 - from_end[order]
 
 
-def _weights(ends: Tensor, ids: IdTable, knowledge: Knowledge | None) -> NDArray[np.float32]:
+def _weights(
+    ends: Tensor, ids: IdTable, knowledge: Knowledge | None, relations: Sequence[str] = ()
+) -> NDArray[np.float32]:
     """Return the weights of edges, 0 for unknown ones.  int64 [2, m] -> float32 [m]"""
-    if knowledge is None or not ends.shape[1]:
+    known = None if knowledge is None else knowledge.relations if relations else knowledge.graph
+    if known is None or not ends.shape[1]:
         return np.zeros(ends.shape[1], dtype=np.float32)
     sides = ends.where(ends < ids.next, -1)
-    graph = knowledge.graph
-    found = graph.weights_of(*sides) if graph.weighted else graph.lists(*sides).float()
+    if isinstance(known, LiveRelations):
+        found = known.weights_of(sides, relations)
+    else:
+        found = known.weights_of(*sides)
     weights: NDArray[np.float32] = found.numpy()
     return weights

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
 import numpy as np
+import scipy
 import torch
 from torch import Tensor
 
@@ -127,6 +128,44 @@ class ViewHops(MixHop):
         matrix = torch.randn(graph.num_features, self.widest, generator=generator)
         matrix = matrix.mul_(self.widest**-0.5).to(graph.device)
         return graph.with_features(graph.features @ matrix)
+
+
+class EndOfHops(ViewHops):
+    """Where hops of Â lead: one vector for all nodes that are connected, whatever the direction.
+
+    E_v ∝ Σ √d_u x_u over the nodes u of v's component, with d the row sums of A + I. On an
+    undirected graph Â^h x_v tends to √d_v times that for large h, so to the same vector of unit
+    length, but takes some dozens of hops where a component is long.
+
+    Args:
+        widest: see ``ViewHops``.
+
+    >>> graph = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(3),
+    ...                          labels=torch.zeros(3, dtype=torch.long), undirected=True)
+    >>> ends = EndOfHops()
+    >>> ends.scaled(ends.encode(graph))
+    tensor([[0.7071, 0.7071, 0.0000],
+            [0.7071, 0.7071, 0.0000],
+            [0.0000, 0.0000, 1.0000]])
+    """
+
+    name = "end-of-hops"
+
+    def __init__(self, *, widest: int | None = WIDEST) -> None:
+        super().__init__(kept_hops=(0,), widest=widest)
+
+    def hop_by_hop(self, graph: Graph) -> Iterator[Tensor]:
+        yield self._embed(graph, smoother(graph, self_loops=self.self_loops))
+
+    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
+        pointers, columns = graph.indptr.cpu().numpy(), graph.indices.cpu().numpy()
+        there = np.ones(len(columns), np.int8)
+        matrix = scipy.sparse.csr_matrix((there, columns, pointers), shape=adjacency.shape)
+        found, numbers = scipy.sparse.csgraph.connected_components(matrix, directed=False)
+        rows = densify(graph.features)
+        rows = rows / adjacency.left.to(rows.device)[:, None]  # left is 1 / √d
+        component = torch.from_numpy(numbers).long().to(rows.device)
+        return rows.new_zeros(found, rows.shape[1]).index_add_(0, component, rows)[component]
 
 
 @topologies.register

@@ -104,6 +104,17 @@ def test_every_node_counts_alike_if_all_nodes_are_to_be_right_and_every_class_ot
         assert head.engine.sums_[0].mass_.tolist() == masses
 
 
+def test_many_labelled_nodes_have_fewer_landmarks_and_no_view_of_the_furthest_hop_alone():
+    head = begun(basis="landmarks")
+    head.grow(1)
+    x = torch.rand(4, sum(head.engine.map.sizes.values()))
+    for labelled, width, views in ((8192, 1152, "0 2 0|2|s+y"), (8193, 768, "0 0|2|s+y")):
+        assert head.width_for(labelled) == width
+        head.stand_on(torch.arange(4), x, counts=torch.tensor([labelled]))
+        assert " ".join(map(str, head.engine.map.views)) == views
+    assert begun().width_for(8192) == 768  # on random directions
+
+
 def lines(width: int = 768) -> OnlineLearner:
     """A table of three columns whose classes lie on one line: only the magnitude tells them."""
     sizes = torch.tensor([0.2 + 0.1 * row for row in range(45)])
@@ -161,7 +172,7 @@ def test_labels_that_double_late_classes_and_landmarks_that_go_ask_for_others():
     assert wanted(300, 100) == 8
     head.stand_on(torch.arange(8), x, counts=torch.tensor([300, 100]))
     assert [wanted(300, 499), wanted(300, 500)] == [0, 8]  # twice as many
-    assert [wanted(300, 100, 100), wanted(300, 100, 101)] == [0, 8]  # a fifth is of another class
+    assert [wanted(300, 100, 21), wanted(300, 100, 22)] == [0, 8]  # a twentieth is of another class
     assert [wanted(156, 101), wanted(156, 100), wanted(156, 100, changed=False)] == [0, 8, 0]
     head.let_go(torch.tensor([1, 2]))
     assert wanted(300, 100) == 0

@@ -297,7 +297,7 @@ def covered_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
     met[nodes.to(graph.device)] = True
     sweep, layer = graph.sweep, met
     for _ in range(hops):
-        if bool(met.all()):  # all nodes are covered
+        if not bool(layer.any()):  # no others are connected
             break
         found = met.clone()
         for _, near in sweep.blocks(layer.nonzero().flatten(), sweep.neighbours):

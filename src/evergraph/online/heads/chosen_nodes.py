@@ -17,8 +17,8 @@ from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
 
 # Up to FEW labelled nodes are all landmarks, chosen anew with every change. Landmarks are also
 # chosen anew when less than LEFT of the chosen ones are left, or when more than LATE of the nodes
-# are of classes that came afterwards.
-FEW, LEFT, LATE = 1 << 8, 0.75, 0.2
+# are of classes that came afterwards, which have no landmarks: see docs/decisions/0116.
+FEW, LEFT, LATE = 1 << 8, 0.75, 0.05
 
 
 def _none() -> Tensor:

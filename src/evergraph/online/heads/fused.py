@@ -82,7 +82,7 @@ class FusedHead:
         basis: of the features: ``landmarks``, kernel values to ``width`` labelled nodes, see
             ``KernelMap``, or ``random`` directions. Up to 256 labelled nodes are all landmarks.
             Beyond that, landmarks are copies of nodes, chosen anew (and everything learned again)
-            when the number of labels has doubled or new classes have a fifth of them, so scores
+            when the number of labels has doubled or new classes have a twentieth of them, so scores
             depend on when that was.
             Forgetting erases the landmarks near forgotten nodes, and near edges removed before.
         objective: ``balanced`` accuracy, in which every class counts alike, or ``plain`` accuracy
@@ -205,10 +205,8 @@ class FusedHead:
             sizes[CODES] = CODE_HOPS * self.code_width
             if self._related:
                 sizes[RELATION_CODES] = self.code_width
-        drawn = RandomMap.drawn(
-            self.parsed, sizes, width=self.width or FEATURES, seed=int(self.seed)
-        )
-        self.engine.begin(drawn)
+        width, seed = self.width or FEATURES, int(self.seed)
+        self.engine.begin(RandomMap.drawn(self.parsed, sizes, width=width, seed=seed))
 
     @property
     def num_classes(self) -> int:
