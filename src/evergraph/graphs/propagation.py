@@ -17,7 +17,6 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.graphs.csr import RowSweep, as_scipy, csr_tensor, densify, pointer_type, pointers_of
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.kernels.products import (
-    Affine,
     Product,
     into,
     numba_product,
@@ -27,6 +26,7 @@ from evergraph.graphs.kernels.products import (
 from evergraph.graphs.kernels.scaled_rows import (
     KERNELS,
     ROW_TYPES,
+    Affine,
     Kernel,
     RowType,
     ScaledRows,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from evergraph.core.device import available_threads, exactly_threads
 from evergraph.graphs.kernels.row_ranges import in_parts, range_count, row_ranges, spread
-from evergraph.graphs.kernels.scaled_rows import ScaledRows, choose_kernel, held_rows
+from evergraph.graphs.kernels.scaled_rows import Affine, ScaledRows, choose_kernel, held_rows
 
 if TYPE_CHECKING:
     from evergraph.graphs.kernels.numba_sum import Flat, ListedRows
@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 # Entries on the device at a time: 64 MB of them; without Triton some 400 MB, with weights.
 STREAMED_ENTRIES = 1 << 24
 AT_ONCE = 2  # ranges being sent or summed; the processor reads no further ahead
-
-
-class Affine(NamedTuple):
-    """What becomes of a product: scale · Â X + share · add."""
-
-    add: Tensor | None = None  # [rows, dims]
-    scale: float = 1.0
-    share: float = 1.0
-
-    def rows(self, part: slice) -> Affine:
-        """Return the same for some rows."""
-        return self if self.add is None else self._replace(add=self.add[part])
 
 
 Product = Callable[[ScaledRows, Tensor, Tensor, Affine], None]

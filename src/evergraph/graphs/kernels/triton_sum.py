@@ -11,8 +11,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from evergraph.graphs.kernels.products import Affine
-from evergraph.graphs.kernels.scaled_rows import MAX_WHOLE_ROW, SLICE, VECTOR, ScaledRows, held_rows
+from evergraph.graphs.kernels.scaled_rows import (
+    MAX_WHOLE_ROW,
+    SLICE,
+    VECTOR,
+    Affine,
+    ScaledRows,
+    held_rows,
+)
 
 UNROLLED = 8  # entries whose rows are requested before the first arrives
 
