@@ -7,10 +7,12 @@ from torch import Tensor
 from evergraph.closed_form import ClassStatistics, engine
 from evergraph.closed_form.answers import Answers
 from evergraph.closed_form.engine import ViewEngine
+from evergraph.closed_form.fusing import PRIOR
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.leave_one_out import Sample, choose_penalty
 from evergraph.closed_form.penalty_path import LADDER, choose_regularisation
 from evergraph.closed_form.ridge import balanced_ridge
+from evergraph.closed_form.value_engine import ValueEngine
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES, View, ViewRows
 
@@ -146,6 +148,7 @@ def test_a_penalty_chosen_on_landmarks_is_that_of_whitened_features():
     sample = Sample(white, labels[12:], weights.double(), none)
     chosen = choose_penalty(sums, sample, [scale * value for value in LADDER])
     assert float(made.strengths_) == pytest.approx(chosen / scale)
+    assert made.fused_.offsets.any()
 
 
 def test_without_answers_views_weigh_the_same_and_the_loss_is_unknown():
@@ -187,6 +190,19 @@ def test_landmarks_weigh_classes_once_by_about_one_over_their_sizes(balanced, we
     assert made.class_weights_.tolist() == [0.0] * 3  # unknown again: no class has a node
 
 
+def test_the_weight_of_a_view_of_numbers_by_hand():
+    """(2a - 1)² + p (a - 1)² with p = PRIOR / 8: values centred and of length 1, scores twice them."""
+    made = ValueEngine(targets=1)
+    made.begin(RandomMap.drawn([OWN], {0: 3}, width=8, seed=0))
+    values = torch.arange(8.0)[:, None].double()
+    made.grow(1)  # there is room, and still all to be solved for, though from nothing
+    assert made.solve(Answers(torch.zeros(0, 3), values[:0], torch.zeros(0).long())) is not None
+    weight, offset = made.mixture(2 * values[:, :, None] + 5, Answers(values[:, :0], values), [0])
+    share = PRIOR / 8
+    assert weight.item() == pytest.approx((2 + share) / (4 + share), rel=1e-9)
+    assert offset.item() == pytest.approx(3.5 - 12 * weight.item())
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_engines_of_other_nodes_merge_into_one_of_all(seed):
     rows, labels = told(seed, 80)
@@ -197,6 +213,8 @@ def test_engines_of_other_nodes_merge_into_one_of_all(seed):
         for part in (slice(60), slice(25), slice(25, 60))
     )
     first.merge(second)
+    first.grow(2)  # as many as there are
     (found, _), (expected, _) = first.solve(asked), whole.solve(asked)
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
+    assert not first.fused_.offsets.any()  # of nodes that were held back
     assert first.solve(asked) is None  # nothing has changed

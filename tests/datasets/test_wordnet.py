@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.datasets import datasets, wordnet
 from evergraph.datasets.base import catalogue, check_facts
@@ -186,26 +186,6 @@ def test_ways_agree_with_the_catalogue(name, sizes):
     joined = outline.relations.rows() * outline.num_nodes + outline.relations.indices
     assert joined.unique().equal(outline.edge_rows() * outline.num_nodes + outline.indices)
     assert outline.relations.names[:3] == ("also-see", "antonym", "attribute")
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"no npz at all",
-        packed()[:200],
-        packed()[:100] + bytes(20) + packed()[120:],
-        packed(edge_lengths=[9, 9, 9, 9]),
-        packed(word_gaps=[]),
-    ],
-)
-def test_damaged_bundled_file_is_named(small, tmp_path, content):
-    (tmp_path / "small.npz").write_bytes(content)
-    with pytest.raises(DataError, match=r"small\.npz is damaged"):
-        wordnet.WordNet(dims=2).load(small)
-    (tmp_path / "small.npz").unlink()
-    with pytest.raises(DataError, match=r"small\.npz cannot be read"):
-        wordnet.WordNet(dims=2).load(small)
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,7 @@ def test_when_scores_are_due():
     one = Solving(patience=3)
     assert one.due(1, known=solving.SMALL - 1)  # few are known
     known = 16_000
-    assert [one.due(600, known=known) for _ in range(2)] == [False, True]  # 1,000 are a sixteenth
+    assert [one.due(n, known=known) for n in (1000, 1)] == [False, True]  # 1,000 are a sixteenth
     assert [one.due(1, known=known) for _ in range(3)] == [False, False, True]
     assert [one.due(n, known=known) for n in (1, 0, 0)] == [False, False, True]  # it has waited
     assert one.due(1, known=known, urgent=True)

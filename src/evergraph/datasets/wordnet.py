@@ -20,7 +20,7 @@ from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.device import exactly_threads
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.core.written_aside import written_aside
 from evergraph.datasets.base import Dataset, datasets
@@ -78,7 +78,7 @@ class WordNet(Dataset):
 
     def load(self, cache: Path) -> Graph:
         """Return the graph, with its features from ``cache`` if they are there."""
-        content = _bundled_content()
+        content = BUNDLED.read_bytes()
         arrays = _unpack(content)
         # Features of another file or another recipe have another name.
         fingerprint = hashlib.sha256(b"recipe %d\n" % RECIPE + content).hexdigest()[:12]
@@ -95,7 +95,7 @@ class WordNet(Dataset):
 
     def load_outline(self, cache: Path) -> Graph:
         """Return the graph with empty features, since the real ones take long to compute."""
-        arrays = _unpack(_bundled_content())
+        arrays = _unpack(BUNDLED.read_bytes())
         nodes, none = len(arrays["labels"]), torch.empty(0, dtype=torch.int32)
         empty = csr_tensor(none.new_zeros(nodes + 1), none, none.float(), (nodes, self.dims))
         return self._graph(arrays, empty)
@@ -136,29 +136,15 @@ def _types(arrays: Arrays) -> NodeTypes:
     return NodeTypes(names, torch.from_numpy(numbers.astype(np.int16)))
 
 
-def _bundled_content() -> bytes:
-    try:
-        return BUNDLED.read_bytes()
-    except OSError as error:
-        said = f"the bundled file {BUNDLED} cannot be read ({error}): reinstall"
-        raise DataError(said) from error
-
-
 def _unpack(content: bytes) -> Arrays:
     """Return the arrays of the bundled file with gaps decoded."""
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-            plain = ("labels", "edge_lengths", "word_lengths", "word_counts")
-            arrays = {name: stored[name] for name in (*plain, "edge_kinds", "kinds", "types")}
-            for name in ("edge", "word"):
-                lengths = arrays[f"{name}_lengths"]
-                arrays[f"{name}s"] = _from_gaps(lengths, stored[f"{name}_gaps"])
-            return arrays
-    except DAMAGE as error:
-        raise DataError(
-            f"the bundled file {BUNDLED} is damaged ({error}): expected the npz that "
-            "scripts/build_wordnet.py writes, so reinstall evergraph"
-        ) from error
+    with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+        plain = ("labels", "edge_lengths", "word_lengths", "word_counts")
+        arrays = {name: stored[name] for name in (*plain, "edge_kinds", "kinds", "types")}
+        for name in ("edge", "word"):
+            lengths = arrays[f"{name}_lengths"]
+            arrays[f"{name}s"] = _from_gaps(lengths, stored[f"{name}_gaps"])
+        return arrays
 
 
 def _from_gaps(lengths: IntArray, gaps: IntArray) -> IntArray:

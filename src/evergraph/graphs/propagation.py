@@ -26,6 +26,7 @@ from evergraph.graphs.kernels.products import (
 from evergraph.graphs.kernels.scaled_rows import (
     KERNELS,
     ROW_TYPES,
+    Affine,
     Kernel,
     RowType,
     ScaledRows,
@@ -81,7 +82,7 @@ class Smoother(ScaledRows):
         features, add = _with_whole_rows(features), None if add is None else _with_whole_rows(add)
         if out.numel():
             product = operator._by(features, add, out)
-            product(operator, features, out, add=add, scale=scale, add_scale=add_scale)
+            product(operator, features, out, Affine(add, scale, add_scale))
         return out
 
     def holding(self, features: Tensor) -> tuple[Self, Tensor]:
@@ -200,7 +201,7 @@ def propagate(
         # Into our own buffer: ``matrix @ features`` fills and then copies a second one, which
         # costs as much as the product.
         out = room(matrix.shape[0], like=features)
-    into(matrix, features, out, add, scale, add_scale)
+    into(matrix, features, out, Affine(add, scale, add_scale))
     return out
 
 

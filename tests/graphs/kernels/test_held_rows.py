@@ -125,7 +125,7 @@ def test_rows_are_held_once_for_all_streamed_ranges(asked, monkeypatch):
     )
     operator, rows = smoother(graph, held=asked).holding(features)
     out = torch.empty(60, 20)
-    products.streamed_product(operator, rows, out, add=None, scale=0.5, add_scale=0.0)
+    products.streamed_product(operator, rows, out, products.Affine(scale=0.5))
     expected = smoother(graph, held=asked).product(features, scale=0.5)
     torch.testing.assert_close(out, expected, atol=1e-6, rtol=1e-6)
     assert len(calls) == (asked == "float32")  # half rows were held before

@@ -89,11 +89,11 @@ def test_ranges_give_the_whole(self_loops, monkeypatch):
     whole = smoother(graph, self_loops=self_loops, kernel="torch")
     monkeypatch.setattr(products, "STREAMED_ENTRIES", 40)
     add, out = torch.rand(50, 7), torch.empty(50, 7)
-    products.streamed_product(whole, graph.features, out, add=add, scale=0.5, add_scale=2.0)
+    products.streamed_product(whole, graph.features, out, products.Affine(add, 0.5, 2.0))
     torch.testing.assert_close(out, 0.5 * (whole.matrix @ graph.features) + 2 * add)
     part = whole.rows(slice(10, 30))
     some = torch.empty(20, 7)
-    products.streamed_product(part, graph.features, some, add=None, scale=1.0, add_scale=1.0)
+    products.streamed_product(part, graph.features, some, products.Affine())
     torch.testing.assert_close(some, (whole.matrix @ graph.features)[10:30])
 
 

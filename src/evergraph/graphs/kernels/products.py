@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from evergraph.core.device import available_threads, exactly_threads
 from evergraph.graphs.kernels.row_ranges import in_parts, range_count, row_ranges, spread
-from evergraph.graphs.kernels.scaled_rows import ScaledRows, choose_kernel, held_rows
+from evergraph.graphs.kernels.scaled_rows import Affine, ScaledRows, choose_kernel, held_rows
 
 if TYPE_CHECKING:
     from evergraph.graphs.kernels.numba_sum import Flat, ListedRows
@@ -22,34 +23,14 @@ STREAMED_ENTRIES = 1 << 24
 AT_ONCE = 2  # ranges being sent or summed; the processor reads no further ahead
 
 
-class Product(Protocol):
-    """Fills ``out`` with scale · Â features + add_scale · add."""
-
-    def __call__(
-        self,
-        smoother: ScaledRows,
-        features: Tensor,
-        out: Tensor,
-        *,
-        add: Tensor | None,
-        scale: float,
-        add_scale: float,
-    ) -> None:
-        """features: [columns, dims]; out, add: [rows, dims]."""
+Product = Callable[[ScaledRows, Tensor, Tensor, Affine], None]
+"""Fills a matrix with an affine function of Â features.  [columns, dims], [rows, dims]"""
 
 
-def numba_product(
-    smoother: ScaledRows,
-    features: Tensor,
-    out: Tensor,
-    *,
-    add: Tensor | None,
-    scale: float,
-    add_scale: float,
-) -> None:
+def numba_product(smoother: ScaledRows, features: Tensor, out: Tensor, affine: Affine) -> None:
     """Fill ``out`` in one pass without materialising weights or self-loops.
 
-    features: float32, float16 or bfloat16 [columns, dims]; out, add: float32 [rows, dims]
+    features: float32, float16 or bfloat16; out: float32
     """
     from evergraph.graphs.kernels.numba_sum import ListedRows, weighted_sums
 
@@ -57,7 +38,8 @@ def numba_product(
     if smoother.scaled:
         right = np.ones(len(right), np.float32)
     weights = () if smoother.weights is None else smoother.weights.numpy()
-    x, share = _flat(features), np.float32(0.0 if add is None else add_scale)
+    x, scale = _flat(features), np.float32(affine.scale)
+    share = np.float32(0.0 if affine.add is None else affine.share)
 
     def work(part: slice) -> None:
         pointers = smoother.indptr[part.start : part.stop + 1].long().numpy()
@@ -68,8 +50,8 @@ def numba_product(
             pointers[:-1], pointers[1:], indices, left, right, own, len(indices) - 1, weights
         )
         y = _flat(out[part])
-        more = y if add is None else _flat(add[part])
-        weighted_sums(rows, x, y, more, np.float32(scale), share, out.shape[1], 0, len(left))
+        more = y if affine.add is None else _flat(affine.add[part])
+        weighted_sums(rows, x, y, more, scale, share, out.shape[1], 0, len(left))
         smoother.let_go(part)
 
     count = range_count(smoother.indptr, mapped=smoother.mapped)
@@ -86,34 +68,24 @@ def listed_product(rows: ListedRows, features: Tensor, out: Tensor) -> None:
     in_parts(lambda part: weighted_sums(*rest, part.start, part.stop), costs, each=width)
 
 
-def torch_product(
-    smoother: ScaledRows,
-    features: Tensor,
-    out: Tensor,
-    *,
-    add: Tensor | None,
-    scale: float,
-    add_scale: float,
-) -> None:
+def torch_product(smoother: ScaledRows, features: Tensor, out: Tensor, affine: Affine) -> None:
     """Fill ``out`` by a product with Â as a matrix; if it is mapped, one range of rows at a time.
 
     Half-precision features are widened first, since torch only multiplies equal types.
     """
     features = features.to(smoother.left.dtype)
     if not smoother.mapped:
-        into(smoother.matrix, features, out, add, scale, add_scale)
+        into(smoother.matrix, features, out, affine)
         return
     count = range_count(smoother.indptr, mapped=True)
     for part in row_ranges(smoother.indptr, count=count):
-        more = None if add is None else add[part]
-        into(smoother.rows(part).matrix, features, out[part], more, scale, add_scale)
+        into(smoother.rows(part).matrix, features, out[part], affine.rows(part))
         smoother.let_go(part)
 
 
-def into(
-    matrix: Tensor, features: Tensor, out: Tensor, add: Tensor | None, scale: float, share: float
-) -> None:
-    """Fill ``out``, in half or single precision, with scale · matrix features + share · add."""
+def into(matrix: Tensor, features: Tensor, out: Tensor, affine: Affine) -> None:
+    """Fill ``out``, in half or single precision, by a product with a sparse matrix."""
+    add, scale, share = affine
     beta = 0.0 if add is None else share
     sums = out if out.dtype == matrix.dtype else torch.empty_like(out, dtype=matrix.dtype)
     more = sums if add is None else add.to(sums.dtype)
@@ -141,21 +113,11 @@ def _flat(matrix: Tensor) -> Flat:
     return Flat(bits if values.dtype == torch.float16 else bits.view(np.uint16), matrix.stride(0))
 
 
-def streamed_product(
-    smoother: ScaledRows,
-    features: Tensor,
-    out: Tensor,
-    *,
-    add: Tensor | None,
-    scale: float,
-    add_scale: float,
-) -> None:
+def streamed_product(smoother: ScaledRows, features: Tensor, out: Tensor, affine: Affine) -> None:
     """Fill ``out`` on the features' device; rows of the adjacency are sent a range at a time.
 
     While the device sums one range, the processor reads the next from memory or a file. The kernel
     is the one that would sum everything at once, and gives the same bits.
-
-    features: [columns, dims]; out, add: [rows, dims]
     """
     device = features.device
     smoother = replace(smoother, right=smoother.right.to(device))
@@ -170,8 +132,7 @@ def streamed_product(
     for part in row_ranges(smoother.indptr, count=-(-entries // STREAMED_ENTRIES) or 1):
         if len(begun) == AT_ONCE:
             begun.popleft().synchronize()
-        rows, more = _moved(smoother, part, device), None if add is None else add[part]
-        product(rows, features, out[part], add=more, scale=scale, add_scale=add_scale)
+        product(_moved(smoother, part, device), features, out[part], affine.rows(part))
         smoother.let_go(part)
         if device.type == "cuda":
             begun.append(torch.cuda.current_stream(device).record_event())

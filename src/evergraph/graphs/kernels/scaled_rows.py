@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -186,6 +186,18 @@ class ScaledRows:
 
     def _span(self, part: slice) -> slice:
         return slice(int(self.indptr[part.start]), int(self.indptr[part.stop]))
+
+
+class Affine(NamedTuple):
+    """What becomes of a product: scale · Â X + share · add."""
+
+    add: Tensor | None = None  # [rows, dims]
+    scale: float = 1.0
+    share: float = 1.0
+
+    def rows(self, part: slice) -> Affine:
+        """Return the same for some rows."""
+        return self if self.add is None else self._replace(add=self.add[part])
 
 
 def held_rows(features: Tensor, right: Tensor, kind: torch.dtype) -> Tensor:

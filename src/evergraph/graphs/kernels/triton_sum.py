@@ -11,27 +11,27 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from evergraph.graphs.kernels.scaled_rows import MAX_WHOLE_ROW, SLICE, VECTOR, ScaledRows, held_rows
+from evergraph.graphs.kernels.scaled_rows import (
+    MAX_WHOLE_ROW,
+    SLICE,
+    VECTOR,
+    Affine,
+    ScaledRows,
+    held_rows,
+)
 
 UNROLLED = 8  # entries whose rows are requested before the first arrives
 
 
-def triton_product(
-    smoother: ScaledRows,
-    features: Tensor,
-    out: Tensor,
-    *,
-    add: Tensor | None,
-    scale: float,
-    add_scale: float,
-) -> None:
+def triton_product(smoother: ScaledRows, features: Tensor, out: Tensor, affine: Affine) -> None:
     """Fill ``out``, summing in float32 whatever the type of the features.
 
     Entries of a row are added in their order, each column by itself, so no bit depends on the
     selection of columns or rows.
 
-    features: float32, float16 or bfloat16 [columns, dims]; out, add: [rows, dims]
+    features: float32, float16 or bfloat16 [columns, dims]; out: [rows, dims]
     """
+    add, scale, share = affine
     dims, weights = features.shape[1], smoother.weights
     rows = features if smoother.scaled else held_rows(features, smoother.right, features.dtype)
     size = rows.element_size()
@@ -51,7 +51,7 @@ def triton_product(
         0 if add is None else add.stride(0),
         smoother.first,
         scale,
-        add_scale,
+        share,
         OWN=smoother.self_loops,
         WEIGHTED=weights is not None,
         ADDED=add is not None,
