@@ -160,3 +160,14 @@ def test_a_plain_graph_has_one_type_and_one_relation():
     data = chain.to_hetero()
     assert data["node", "edge", "node"].edge_index.tolist() == [[0], [1]]
     assert data["node"].y.tolist() == [0, 1]
+
+
+def test_a_plain_graph_keeps_its_weights():
+    ends = torch.tensor([[0, 2, 1], [1, 1, 0]])
+    weights = torch.tensor([0.5, 2.0, 3.0])
+    graph = Graph.from_edges(
+        ends, features=torch.eye(3), labels=torch.tensor([0, 1, 0]), weights=weights
+    )
+    edges = graph.to_hetero()["node", "edge", "node"]
+    said = zip(*edges.edge_index.tolist(), edges.edge_weight.tolist(), strict=True)
+    assert set(said) == {(0, 1, 0.5), (2, 1, 2.0), (1, 0, 3.0)}

@@ -1,6 +1,5 @@
 """What a body says, and how much of it is taken: small ones that stand for much are refused."""
 
-import asyncio
 import json
 import math
 import resource
@@ -16,7 +15,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
-from starlette.requests import Request
 
 from arrow_bytes import stream
 from evergraph import ContinualNodeClassifier
@@ -37,7 +35,7 @@ from evergraph.server.bodies import (
     parse,
 )
 from evergraph.server.client import arrow_from_delta
-from evergraph.server.http import ARROW, CALLER, UNCOUNTED, Bodies, Limits, RefusedError, status_of
+from evergraph.server.http import ARROW, UNCOUNTED, RefusedError, status_of
 from forked import in_a_child
 
 LONG = "x" * (LONGEST_ID + 1)
@@ -358,78 +356,3 @@ def test_names_that_a_journal_holds_are_read_whatever_their_length(tmp_path, mon
         folder.submit(Delta(forgotten=(LONG,)))
         assert folder.learner.status().nodes == 0
     assert delta_to_bytes(long)
-
-
-def test_the_bodies_of_all_requests_together_are_bounded(serve):
-    service = serve(held=100_000)  # which a body alone may exceed, but not as it is sent
-    kind = {"Content-Type": "application/json"}
-    for path in ("/v1/deltas", "/v1/predictions", "/v1/labels", "/v1/compact"):
-        for sent in (b" " * 200_000, (b" " * 60_000 for _ in range(3))):  # its length is not told
-            answer = service.post(path, content=sent, headers=kind)
-            assert answer.status_code == 413
-            assert "at most 100000 bytes" in answer.json()["error"]
-        assert service.post(path, content=b" " * 99_000, headers=kind).status_code == 422
-
-
-def test_room_comes_back_when_a_request_is_answered(monkeypatch):
-    monkeypatch.setattr("evergraph.server.http.ROOM_SECONDS", 0)
-
-    async def scenario():
-        bodies, gate = Bodies(Limits(held=2_600_000)), asyncio.Event()
-
-        def request(size):
-            headers = [(b"content-length", b"%d" % size)]
-            message = {"type": "http.request", "body": bytes(size), "more_body": False}
-
-            async def receive():
-                return message
-
-            return Request({"type": "http", "headers": headers}, receive)
-
-        async def answer():
-            async with bodies.of(request(700_000)) as body:
-                assert len(body) == 700_000
-                await gate.wait()
-
-        async def held_by(caller):
-            CALLER.set(caller)
-            await answer()
-
-        first = asyncio.ensure_future(answer())
-        await asyncio.sleep(0.01)
-        assert bodies.held == {"": 1_300_000}  # as sent and as parsed: the share of a caller
-        with pytest.raises(RefusedError, match="the limit is 1300000") as refused:
-            async with bodies.of(request(40_000)):
-                pytest.fail("was read")
-        assert (refused.value.status, refused.value.headers) == (429, {"Retry-After": "1"})
-        second = asyncio.ensure_future(held_by("other"))
-        await asyncio.sleep(0.01)
-        CALLER.set("third")
-        with pytest.raises(RefusedError, match="the limit is 2600000") as refused:
-            async with bodies.of(request(40_000)):  # that may take 41 times as much
-                pytest.fail("was read")
-        assert (refused.value.status, refused.value.headers) == (503, {"Retry-After": "1"})
-        async with bodies.of(request(UNCOUNTED)):
-            assert bodies.held == {"": 1_300_000, "other": 1_300_000}
-        gate.set()
-        await asyncio.gather(first, second)
-        assert not bodies.held
-        async with bodies.of(request(20_000)):
-            assert bodies.held == {"third": 820_000}
-
-    asyncio.run(scenario())
-
-
-def test_a_body_that_does_not_arrive_is_given_up():
-    async def scenario():
-        async def receive():
-            await asyncio.sleep(20)
-
-        headers = [(b"content-length", b"20000")]
-        bodies = Bodies(Limits(seconds=0.05))
-        with pytest.raises(RefusedError, match="to arrive") as refused:
-            async with bodies.of(Request({"type": "http", "headers": headers}, receive)):
-                pytest.fail("was read")
-        assert (refused.value.status, bodies.held) == (503, {})
-
-    asyncio.run(scenario())

@@ -305,7 +305,7 @@ class Graph(Shown):
         """
         if self.undirected or self.relations is not None:
             return self
-        return self.with_relations(self._as_relation(self.weights))
+        return self.with_relations(self._as_relation())
 
     @classmethod
     def from_edges(  # noqa: PLR0913
@@ -388,12 +388,12 @@ class Graph(Shown):
 
     def to_hetero(self) -> HeteroData:
         """Return the graph as ``HeteroData``; without relations there is one, ``edge``."""
-        relations = self._as_relation(None) if self.relations is None else self.relations
+        relations = self._as_relation() if self.relations is None else self.relations
         return write_hetero(self.features, self.labels, self.types, relations)
 
-    def _as_relation(self, weights: Tensor | None) -> Relations:
+    def _as_relation(self) -> Relations:
         """Return all edges as one relation, ``edge``."""
         ends, nodes = self.edge_index(), self.num_nodes
         return Relations.of(
-            ends, torch.zeros_like(ends[0]), ("edge",), nodes=nodes, weights=weights
+            ends, torch.zeros_like(ends[0]), ("edge",), nodes=nodes, weights=self.weights
         )

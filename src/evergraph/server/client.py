@@ -245,6 +245,7 @@ def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
     scheme: by which its columns were encoded; the service keeps that of the first delta.
 
     >>> import torch
+    >>> from evergraph import Delta
     >>> from evergraph.server.arrow import delta_from_arrow
     >>> sent = arrow_from_delta(Delta(nodes=("a",), features=torch.ones(1, 2), labels=(None,)))
     >>> delta_from_arrow(sent).features

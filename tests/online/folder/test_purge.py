@@ -1,71 +1,23 @@
-"""What was forgotten leaves the folder, whenever the process is killed meanwhile."""
+"""What was forgotten leaves the folder, its snapshots and its memory."""
 
 import json
-import shutil
-import sqlite3
 from itertools import pairwise
 from pathlib import Path
-from unittest.mock import Mock
 
 import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
 
-import growth
 from evergraph import ContinualNodeClassifier
-from evergraph.core.errors import DataError, ResourceError, StoppedError
+from evergraph.core.errors import DataError
 from evergraph.online.delta import Delta
-from evergraph.online.folder import snapshot
 from evergraph.online.folder.backup import backup
 from evergraph.online.folder.checkup import checkup
-from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.snapshot import KeptSnapshots
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
-
-NUMBER = 987_654_321_012_345
-ROW = torch.tensor([[0.12345679, 7.654321, -3.1415927]])
-SECRETS = {
-    "id": b"secret-id",
-    "integer id": str(NUMBER).encode(),
-    "integer id in bits": NUMBER.to_bytes(8, "little"),
-    "features": ROW.numpy().tobytes(),
-    "other features": (2 * ROW).numpy().tobytes(),
-    "features of length 1": (ROW / ROW.norm()).numpy().tobytes()[:8],
-    "key": b"secret-key",
-    "label": b"secret-class",
-}
-
-
-TWO = torch.tensor([[1.0, 0.0, 0.5], [0.0, 1.0, 0.25]])
-FIRST = Delta(nodes="ab", features=TWO, labels="xy", edges=(("a", "b"),), key="k")
-
-
-def opened(path: Path, head: type = AnalyticHead, **options) -> LearnerFolder:
-    return LearnerFolder.open(path, make=lambda: OnlineLearner(head=head(width=16)), **options)
-
-
-def fill(folder: LearnerFolder) -> None:
-    """Two nodes that stay, two that are forgotten, and snapshots in between."""
-    folder.submit(FIRST)
-    told = {"labels": ("secret-class", "x"), "edges": (("secret-id", "a"), (NUMBER, "secret-id"))}
-    both = torch.cat([ROW, 2 * ROW])
-    folder.submit(Delta(nodes=("secret-id", NUMBER), features=both, key="secret-key", **told))
-    folder.compact()
-    folder.submit(Delta(forgotten=("secret-id", NUMBER)))
-    folder.compact()
-
-
-def found_in(path: Path) -> set[str]:
-    """Return which of the secrets the files of a folder hold."""
-    files = [file.read_bytes() for file in path.rglob("*") if file.is_file()]
-    return {name for name, secret in SECRETS.items() if any(secret in data for data in files)}
-
-
-def bits(folder: LearnerFolder) -> dict[str, bytes]:
-    return growth.bits(folder.learner)
+from secret_nodes import FIRST, TWO, bits, fill, found_in, more, opened
 
 
 def packed_bits(folder: LearnerFolder) -> dict[str, bytes]:
@@ -73,18 +25,6 @@ def packed_bits(folder: LearnerFolder) -> dict[str, bytes]:
     found = folder.learner.packed()
     state = {name: value.numpy().tobytes() for name, value in found.arrays.items()}
     return state | {"about": json.dumps(found.about, sort_keys=True).encode()}
-
-
-def recovers(path: Path, folder: LearnerFolder) -> bool:
-    """Whether who opens a folder beside its writer finds the same learner."""
-    with opened(path, readonly=True) as other:
-        return bits(other) == bits(folder)
-
-
-def more(folder: LearnerFolder) -> None:
-    """One more node, of a class that was forgotten."""
-    row = torch.full((1, 3), 0.3)
-    folder.submit(Delta(nodes="z", features=row, labels=("again",), edges=(("z", "a"),)))
 
 
 @pytest.mark.parametrize("head", [AnalyticHead, FusedHead])
@@ -177,173 +117,6 @@ def test_no_category_tag_or_word_of_a_forgotten_node_is_in_any_file(tmp_path):
     with LearnerFolder.open(tmp_path) as folder:  # and what is new is still noticed
         block = folder.columns.read(pa.table(LATER)).blocks
         assert [list(block[name].new) for name in ("town", "tags")] == [["Oslo"], ["oslo"]]
-
-
-def test_killed_at_any_step_the_folder_opens_as_it_was_or_is_to_be(tmp_path, monkeypatch):
-    """A copy at every step is what a process leaves that is killed there."""
-    copies = []
-
-    def copying(call):
-        def done(*args, **kwargs):
-            for step in (lambda: None, lambda: call(*args, **kwargs)):
-                found = step()
-                copies.append(tmp_path / f"copy-{len(copies)}")
-                shutil.copytree(tmp_path / "learner", copies[-1])
-            return found
-
-        return done
-
-    steps = [(snapshot, "sync"), (snapshot, "remove_snapshot"), (Journal, "begin_anew")]
-    with opened(tmp_path / "learner") as folder:
-        fill(folder)
-        folder.submit(Delta(nodes="u", features=ROW / 3, edges=(("u", "a"),)))
-        before = bits(folder)
-        folder.compact()  # which a snapshot with fewer places replaces
-        with monkeypatch.context() as patch:
-            for owner, name in (*steps, (Journal, "_rewrite")):
-                patch.setattr(owner, name, copying(getattr(owner, name)))
-            folder.purge(keys=True)
-        after = bits(folder)
-    seen = {place: _tree(place) for place in copies}
-    places = [place for last, place in pairwise([None, *copies]) if _tree(place) != seen.get(last)]
-    assert len(places) >= 5
-    for number, place in enumerate(places):
-        with opened(place) as folder:
-            assert bits(folder) in [before, after]
-            if number % 3 == 0 or place == places[-1]:  # and it goes on
-                more(folder)
-                assert folder.purge().seq == folder.seq
-                assert recovers(place, folder)
-
-
-def _tree(place: Path) -> dict[str, bytes]:
-    files = [path for path in place.rglob("*") if path.is_file() and path.suffix != ".sqlite-shm"]
-    return {str(path.relative_to(place)): path.read_bytes() for path in files}
-
-
-def test_a_purge_that_cannot_write_its_snapshot_changes_nothing(tmp_path, monkeypatch):
-    with opened(tmp_path) as folder:
-        fill(folder)
-        kept = bits(folder)
-        with monkeypatch.context() as patch:
-            patch.setattr(snapshot, "sync", Mock(side_effect=OSError(28, "No space left")))
-            with pytest.raises(ResourceError):
-                folder.purge(keys=True)
-        assert bits(folder) == kept
-        assert folder.learner.classes[2] == "secret-class"
-        more(folder)
-        assert folder.seq == 4
-    with opened(tmp_path) as folder:
-        assert folder.seq == 4
-
-
-def test_who_follows_goes_on_or_must_begin_anew(tmp_path):
-    with opened(tmp_path) as folder, opened(tmp_path, readonly=True) as late:
-        fill(folder)
-        with opened(tmp_path, readonly=True) as level:
-
-            def follow(*readers):
-                for reader in readers:
-                    reader.refresh()
-                    assert bits(reader) == bits(folder)
-
-            folder.purge()
-            assert level.refresh() == 0
-            follow(level)  # places go with the writer's
-            follow(late)
-            more(folder)
-            follow(level, late)
-            before = level.learner
-            folder.compact()
-            assert level.refresh() == 0
-            assert level.learner is before
-
-
-def test_a_newest_snapshot_that_is_damaged_after_a_purge_is_refused(tmp_path):
-    """The journal begins after it, so going on with an older one would lose deltas in silence."""
-    with opened(tmp_path) as folder:
-        fill(folder)
-        old = tmp_path.with_name("old")
-        shutil.copytree(tmp_path / "snapshot-2", old)
-        folder.purge()
-    shutil.copytree(old, tmp_path / "snapshot-2")
-    (tmp_path / "snapshot-3" / "about.json").write_bytes(b"{}")
-    with pytest.raises(Exception, match="delta 3 is missing"):
-        opened(tmp_path)
-
-
-def reading(path: Path) -> sqlite3.Connection:
-    """Another connection to a journal, in the middle of reading it."""
-    other = sqlite3.connect(path / JOURNAL_FILE, isolation_level=None)
-    other.execute("BEGIN")
-    other.execute("SELECT * FROM deltas").fetchone()
-    return other
-
-
-@pytest.mark.parametrize("checkpointed", [True, False])
-def test_while_another_process_reads_the_journal_nothing_is_purged(
-    tmp_path, monkeypatch, checkpointed
-):
-    monkeypatch.setattr("evergraph.online.folder.sqlite_file._WAIT", 0.05)
-    place = tmp_path / "learner"
-    with opened(place) as folder:
-        fill(folder)
-        if checkpointed:
-            folder.compact()
-        kept, there = bits(folder), sorted(path.name for path in place.iterdir())
-        other = reading(place)
-        with pytest.raises(ResourceError, match=r"another process reads .* nothing was changed"):
-            folder.purge()
-        assert (folder.seq, bits(folder)) == (3, kept)
-        assert sorted(path.name for path in place.iterdir()) == there
-        assert recovers(place, folder)
-        other.close()
-        assert folder.purge().places == 2
-        assert found_in(place) == {"key"}
-        assert recovers(place, folder)
-
-
-def test_a_reader_that_begins_during_a_purge_keeps_only_its_wal(tmp_path, monkeypatch):
-    """The folder is purged all the same, and memory with it; only the WAL is left to empty."""
-    monkeypatch.setattr("evergraph.online.folder.sqlite_file._WAIT", 0.05)
-    place, others, kept = tmp_path / "learner", [], KeptSnapshots.keep_only
-
-    def keep_only(*args):
-        others.append(reading(place))
-        kept(*args)
-
-    with opened(place) as folder:
-        fill(folder)
-        with monkeypatch.context() as patch:
-            patch.setattr(KeptSnapshots, "keep_only", keep_only)
-            with pytest.raises(ResourceError, match=r"another process has read .* purge again"):
-                folder.purge()
-        assert folder.learner.knowledge.graph.num_nodes == 2
-        assert recovers(place, folder)
-        others[0].close()
-        more(folder)
-        folder.purge()
-        assert found_in(place) == {"key"}
-        assert recovers(place, folder)
-
-
-def test_a_disk_that_fills_up_during_a_purge_stops_the_folder_until_it_is_opened_again(
-    tmp_path, monkeypatch
-):
-    with opened(tmp_path) as folder:
-        fill(folder)
-        with monkeypatch.context() as patch:
-            full = Mock(side_effect=ResourceError("the disk is full"))
-            patch.setattr(Journal, "begin_anew", full)
-            with pytest.raises(ResourceError, match="the disk is full"):
-                folder.purge()
-            with pytest.raises(StoppedError, match="the purge is incomplete"):
-                more(folder)
-    with opened(tmp_path) as folder:
-        more(folder)
-        kept = bits(folder)
-    with opened(tmp_path) as folder:
-        assert (folder.seq, bits(folder)) == (4, kept)
 
 
 @pytest.mark.parametrize("head", [AnalyticHead, FusedHead])
