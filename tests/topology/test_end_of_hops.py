@@ -1,5 +1,7 @@
 """Where hops end: one vector for all nodes that are connected."""
 
+from itertools import pairwise
+
 import torch
 
 from evergraph.closed_form.views import View
@@ -48,3 +50,13 @@ def test_a_view_of_it_is_written_c():
     view = View.parse("0|c|s")
     assert str(view) == "0|c|s"
     assert view.is_far
+
+
+def test_a_long_component_is_one_however_its_rows_are_read():
+    """Rows are read in many ranges: labels that were joined in one are joined again in the next."""
+    order = torch.randperm(400, generator=torch.Generator().manual_seed(0)).tolist()
+    pairs = [*pairwise(order[:300]), *pairwise(order[300:])]
+    found = EndOfHops().encode(graph_of(pairs, features=random_rows(400, 3)))
+    for part in (order[:300], order[300:]):
+        assert found[part].unique(dim=0).shape[0] == 1
+    assert not found[order[0]].equal(found[order[-1]])

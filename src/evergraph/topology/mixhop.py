@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
 import numpy as np
-import scipy
+import numpy.typing as npt
 import torch
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, Smoother, propagate, smoother, walk
 from evergraph.graphs.csr import csr_tensor, densify
+from evergraph.graphs.kernels.row_ranges import range_count, row_ranges
 from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.graphs.reach.reach import ball_blocks
 from evergraph.topology.base import Stepwise, TopologyEncoder, topologies
@@ -158,14 +161,28 @@ class EndOfHops(ViewHops):
         yield self._embed(graph, smoother(graph, self_loops=self.self_loops))
 
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
-        pointers, columns = graph.indptr.cpu().numpy(), graph.indices.cpu().numpy()
-        there = np.ones(len(columns), np.int8)
-        matrix = scipy.sparse.csr_matrix((there, columns, pointers), shape=adjacency.shape)
-        found, numbers = scipy.sparse.csgraph.connected_components(matrix, directed=False)
-        rows = densify(graph.features)
-        rows = rows / adjacency.left.to(rows.device)[:, None]  # left is 1 / √d
-        component = torch.from_numpy(numbers).long().to(rows.device)
-        return rows.new_zeros(found, rows.shape[1]).index_add_(0, component, rows)[component]
+        rows, component = densify(graph.features), _components(adjacency)
+        scaled = (rows / adjacency.left.to(rows.device)[:, None]).cpu()  # left is 1 / √d
+        # Not on a GPU, where the order of additions, and so the rounding, changes from run to run.
+        sums = scaled.new_zeros(int(component.max(initial=-1)) + 1, scaled.shape[1])
+        places = torch.from_numpy(component)
+        return sums.index_add_(0, places, scaled)[places].to(rows.device)
+
+
+def _components(adjacency: Smoother) -> npt.NDArray[np.int64]:
+    """Return the number of every node's component, whatever the direction.  [nodes]
+
+    Rows are read a range at a time, so that a graph in files need not fit into memory.
+    """
+    pointers, nodes = adjacency.indptr.cpu(), len(adjacency.left)
+    found = np.arange(nodes)
+    for part in row_ranges(pointers, count=range_count(pointers, mapped=adjacency.mapped)):
+        entries = pointers[part.start : part.stop + 1].diff().numpy()
+        ends = found[part].repeat(entries), found[adjacency.entries(part).cpu().numpy()]
+        joins = coo_matrix((np.ones(len(ends[0]), bool), ends), shape=(nodes, nodes))
+        found = connected_components(joins, directed=False)[1].astype(np.int64)[found]
+        adjacency.let_go(part)
+    return found
 
 
 @topologies.register
