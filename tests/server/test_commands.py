@@ -80,7 +80,7 @@ def test_integer_ids(call, tmp_path):
         (("serve", "l", "--set", "head.wide=3"), "has no parameter 'wide'"),
         (("serve", "l", "--proxy", "here"), "proxy must be an address such as 192.0.2.7 or a net"),
         (("serve", "l", "--read-only", "--hops", "3"), "leave out topology"),
-        (("serve", "l", "--read-only"), "l holds no learner yet"),
+        (("serve", "l", "--read-only", "--port", "0"), "l holds no learner yet"),
         (("ingest", "l", "--nodes", "nothing.csv"), "nothing.csv: "),
         (("ingest", "l", "--nodes", "nodes.csv", "--batch", "0"), "batch must be an integer"),
         (("ingest", "l"), "needs --nodes, --edges, --forget or a stream -"),
