@@ -17,8 +17,8 @@ from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.topology import SGC, EmbeddingCache, MixHop, Stepwise, topologies
 from evergraph.topology.base import coefficients
 from evergraph.topology.rowwise import (
-    VALUES_PER_PIECE,
     ROWS_PER_PRODUCT,
+    VALUES_PER_PIECE,
     RowProduct,
     block_product,
     tanh,
