@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
@@ -279,6 +279,8 @@ class RunResult(Shown):
     def plot(self, *, average: str | None = None, axes: Any = None) -> Any:
         """Draw the learning curve: AA after each task, local and global; return matplotlib's axes.
 
+        It is the mean over seeds, with a band of one standard deviation.
+
         average: as in ``average_accuracy``. axes: to draw into, for several results in one figure;
         new ones by default.
         """
@@ -289,9 +291,21 @@ class RunResult(Shown):
             from matplotlib import pyplot
 
             axes = pyplot.subplots()[1]
-        matrices = {t: [seed.matrix(t, average) for seed in self.seeds] for t in TESTINGS}
-        config = self.config
-        plot_curves(axes, matrices, self.seeds[0].tested_after, name=config.method.name)
+        config, tested_after = self.config, self.seeds[0].tested_after
+        colour = axes.plot([], [])[0].get_color()
+        for testing, line in LINES.items():
+            matrices = (seed.matrix(testing, average) for seed in self.seeds)
+            curves = 100 * np.array([average_accuracy_curve(matrix) for matrix in matrices])
+            mean = curves.mean(axis=0)  # of curves, [seeds, tests]
+            name = f"{config.method.name}, {testing}"
+            style = {"color": colour, "linestyle": line, "marker": "o", "markersize": 4}
+            axes.plot(tested_after, mean, label=name, **style)
+            if len(curves) > 1:
+                band = curves.std(axis=0, ddof=1)
+                low, high = mean - band, mean + band
+                axes.fill_between(tested_after, low, high, color=colour, alpha=0.15)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.legend()
         learned = "batches" if "steps" in self.dataset else "tasks"
         axes.set(xlabel=f"{learned} learned", ylabel=f"average {self.target.measure} (%)")
         axes.set_title(f"{config.dataset.name}, {config.stream.setting}")
@@ -349,27 +363,3 @@ class RunResult(Shown):
     def _each_way(self, make: Callable[[str, str], Any]) -> dict[str, Any]:
         ways = self.target.rows
         return {testing: {name: make(testing, name) for name in ways} for testing in TESTINGS}
-
-
-def plot_curves(
-    axes: Any,
-    matrices: Mapping[str, Sequence[AccuracyMatrix]],
-    tested_after: Sequence[int],
-    *,
-    name: str,
-) -> None:
-    """Draw AA after each test, the mean over seeds with a band of one standard deviation.
-
-    matrices: one per seed, by kind of testing. name: of the lines.
-    """
-    colour = axes.plot([], [])[0].get_color()
-    for testing, seeds in matrices.items():
-        curves = 100 * np.array([average_accuracy_curve(matrix) for matrix in seeds])
-        mean = curves.mean(axis=0)  # of curves, [seeds, tests]
-        style = {"color": colour, "linestyle": LINES[testing], "marker": "o", "markersize": 4}
-        axes.plot(tested_after, mean, label=f"{name}, {testing}", **style)
-        if len(curves) > 1:
-            band = curves.std(axis=0, ddof=1)
-            axes.fill_between(tested_after, mean - band, mean + band, color=colour, alpha=0.15)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.legend()
