@@ -14,6 +14,7 @@ from torch import Tensor
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.kernels.row_ranges import in_parts
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks
+from evergraph.online.state_arrays import Packing, check_values, must
 
 ROWS = 1024  # compared at a time, so that they stay in the processor's cache
 TINY = 1e-30  # squared lengths below it have lost digits and cannot be compared
@@ -68,6 +69,10 @@ class NodeLabels(KeptArrays):
 
     def state(self) -> dict[str, Tensor]:
         return super().state() | {"counts": self.counts_}
+
+    def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:
+        numbers = classes.places[nodes.rows(self.every)]
+        return {"numbers": numbers, "counts": classes.rows(self.counts_)}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         super().restore(state)
@@ -249,8 +254,31 @@ class Counted(KeptArrays):
     def state(self) -> dict[str, Tensor]:
         return super().state() | {"free": torch.from_numpy(self._free.copy())}
 
+    def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:
+        """Return what is kept in the order of positions, without free slots."""
+        slots = torch.zeros_like(nodes.living)
+        slots[nodes.living < len(self._slots)] = nodes.rows(self._slots.tensor)
+        counted = slots > 0
+        held = slots[counted] - 1
+        slots[counted] = torch.arange(1, len(held) + 1)
+        kept = {"rows": self._rows.tensor[held], "marks": self._marks.tensor[held]}
+        return {"slots": slots, "free": slots[:0].clone()} | kept
+
+    def check_lengths(self, positions: int) -> None:
+        rows, slots = len(self._rows), len(self._slots)
+        must("slots", slots <= positions, f"have {positions:,} rows, not {slots:,}")
+        must("marks", len(self._marks) == rows, f"have {rows:,} rows, not {len(self._marks):,}")
+
+    def check_counted(self, labelled: Tensor) -> None:
+        """Raise unless every labelled node has a row.  bool [positions]"""
+        there = torch.zeros_like(labelled)
+        there[: len(self._slots)] = self._slots.tensor > 0
+        must("slots", bool(there[labelled].all()), "be above 0 for labelled nodes")
+
     def restore(self, state: dict[str, Tensor]) -> None:
         super().restore(state)
+        check_values("slots", state["slots"], 0, below=len(self._rows) + 1)
+        check_values("free", state["free"], 0, below=len(self._rows))
         rows = state["rows"].numpy()
         self._reaches.extend(len(rows) - len(self._reaches))
         for start in range(0, len(rows), ROWS):

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from evergraph.core.mapped import is_mapped, page_out
 from evergraph.graphs.kernels.scaled_rows import aligned
+from evergraph.online.state_arrays import Packing, Saved, check_kind, must
 
 Array = npt.NDArray[Any]
 BYTES_PER_BLOCK = 1 << 24  # that are copied at a time
@@ -104,7 +105,6 @@ class GrowingArray:
 
     def restore(self, state: Tensor) -> None:
         """Copy rows into a new allocation, a block at a time."""
-        assert state.shape[1:] == self._room.shape[1:]
         self._allocate(len(state))
         self._length = len(state)
         for part in blocks(len(state), BYTES_PER_BLOCK // max(self.row_bytes, 1)):
@@ -128,7 +128,7 @@ def taken(rows: Tensor, positions: Tensor) -> Tensor:
     return rows.index_select(0, positions)
 
 
-class KeptArrays:
+class KeptArrays(Saved):
     """Base of what keeps arrays with a row for every position."""
 
     kept: dict[str, GrowingArray]  # those that are saved, by name
@@ -138,13 +138,20 @@ class KeptArrays:
         yield from self.kept.values()
 
     def state(self) -> dict[str, Tensor]:
-        """Return everything kept, by name, as views in which later changes show."""
         return {name: array.tensor for name, array in self.kept.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned."""
         for name, array in self.kept.items():
+            check_kind(name, state[name], array.tensor)
             array.restore(state[name])
+
+    def check_lengths(self, positions: int) -> None:
+        """Raise unless there is a row for every position."""
+        for name, array in self.kept.items():
+            must(name, len(array) == positions, f"have {positions:,} rows, not {len(array):,}")
+
+    def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:
+        return {name: nodes.rows(value) for name, value in self.state().items()}
 
 
 class Loan:

@@ -206,9 +206,6 @@ class LiveCodes(KeptArrays):
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned; ``name``, ``show`` and ``attach`` restore the rest."""
-        for name in {"subtracted", "along"} & self.kept.keys():
-            self.kept[name].restore(state[name])
-        self.smoother.restore(state)
-        self._hops.restore(state)
+        super().restore(state)
         for array in (self._shown, self._coded):
             array.extend(len(state["scalings"]) - len(array))

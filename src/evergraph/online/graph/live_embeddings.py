@@ -392,8 +392,3 @@ class LiveEmbeddings(KeptArrays):
     def attach(self, graph: GrowingGraph) -> None:
         """Attach the graph, once both were restored and before it changes."""
         self._source.attach(graph)
-
-    def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned; call ``attach`` next."""
-        self.smoother.restore(state)
-        self._source.restore(state)
