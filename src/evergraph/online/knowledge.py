@@ -227,7 +227,7 @@ class Knowledge(LiveVectors):
         """Update the head to all changes since the last call.  every: return all changed vectors"""
         touched = self._with_labels()
         landmarks = self._landmarks_wanted(touched)
-        moved = touched if every else self._perhaps_moved(touched)
+        moved = touched if every else touched.some(touched.stay | (touched.old != touched.new))
         vectors = self.of(moved.nodes)
         counted = self._count(moved, vectors, landmarks)
         return self._solved(moved.nodes, vectors, counted)
@@ -257,15 +257,6 @@ class Knowledge(LiveVectors):
         self._urgent |= self.head.let_go(nodes if self._exactly else nodes[traced])
         labelled = bool(((touched.old != UNLABELLED) | (touched.new != UNLABELLED)).any())
         return self.head.landmarks_wanted(self.labels.counts_, changed=labelled, refit=self._anew)
-
-    def _perhaps_moved(self, touched: Touched) -> Touched:
-        """Return the nodes whose labels changed, and labelled ones that may have moved."""
-        stay = touched.stay
-        if self.counted.tolerance and not self._exactly and (stored := self._stored()):
-            given = touched.nodes[stay], stored
-            near = self.counted.surely_near(*given, updated=self._updated)
-            stay[stay.clone()] = ~torch.from_numpy(near)
-        return touched.some(stay | (touched.old != touched.new))
 
     def _count(self, moved: Touched, vectors: Tensor, landmarks: int) -> int:
         """Let the head forget, move and learn; return how many nodes it has counted (again).

@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.graphs import UNLABELLED
-from evergraph.graphs.kernels.row_ranges import in_parts
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, blocks
 from evergraph.online.state_arrays import Packing, check_values, must
 
 ROWS = 1024  # compared at a time, so that they stay in the processor's cache
 TINY = 1e-30  # squared lengths below it have lost digits and cannot be compared
-NEARER = 0.99  # share of the limit below which roundings cannot make a difference
 
 
 class NodeLabels(KeptArrays):
@@ -212,44 +210,6 @@ class Counted(KeptArrays):
             after.numpy()[into] = np.where(which, here[some], was[some])
             found += len(some)
         return Moved(torch.from_numpy(places[:found]), before[:found], after[:found])
-
-    def surely_near(
-        self, nodes: Tensor, parts: Sequence[StoredPart], *, updated: bool = True
-    ) -> NDArray[np.bool_]:
-        """Return which counted nodes have certainly not moved, without reading whole vectors.
-
-        Distances are rounded differently than in ``moved``, which decides close to the limit.
-
-        nodes: int64 [n]; parts: of all vectors, side by side; updated: whether features of any were
-        updated since this was last asked -> bool [n]
-        """
-        from evergraph.online.graph.live_kernels import add_gaps  # compiled by numba
-
-        slots = self._slots.array[nodes.numpy()] - 1
-        near, gaps, part, first = np.ones(len(nodes), np.bool_), np.zeros(len(nodes)), 0, 0
-        ends = list(accumulate(self._parts))
-        counted = (self._rows.array.reshape(-1), self._rows.array.shape[1])
-        for rows, unit, features, own, shown in parts:
-            width = rows.shape[1]
-            if features and not updated and width == self._parts[part]:  # as when last asked
-                first, part = first + width, part + 1
-                continue
-            given = (nodes.numpy(), slots, rows.reshape(-1), width, own, shown.reshape(-1), unit)
-
-            def add(some: slice, given: tuple[Any, ...] = (*given, *counted, first, gaps)) -> None:
-                add_gaps(*given, some.start, some.stop)
-
-            in_parts(add, np.ones(len(nodes), np.int64), each=3 * width)
-            first += width
-            # A part may lie in several arrays, and several parts in one: then their gap together
-            # is compared with the smallest reach.
-            if first in ends:
-                whole = slice(part, ends.index(first) + 1)
-                reach = self._reaches.array[slots, whole].min(axis=1)
-                near &= (gaps < NEARER * reach) | (gaps == 0)
-                gaps, part = np.zeros(len(nodes)), whole.stop
-        assert part == len(self._parts), "arrays end where parts do"
-        return near
 
     def state(self) -> dict[str, Tensor]:
         return super().state() | {"free": torch.from_numpy(self._free.copy())}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -186,16 +186,3 @@ class Loan:
             if position in self._saved:
                 rows[place] = self._saved[position]
         return rows
-
-
-class StoredPart(NamedTuple):
-    """A part of all vectors as it lies in memory: row v is ``rows[v] - own[v] * shown[v]``.
-
-    ``own`` and ``shown`` are empty if nothing is subtracted.
-    """
-
-    rows: Array  # float32 [positions, width]
-    unit: bool = False  # whether a vector has it scaled to unit length
-    given: bool = False  # whether it is the features themselves, which change only if updated
-    own: Array = np.empty(0, np.float32)  # [positions]
-    shown: Array = np.empty((0, 0), np.float32)  # [positions, width]

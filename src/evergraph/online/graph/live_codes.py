@@ -12,7 +12,7 @@ from torch import Tensor
 from evergraph.closed_form.codes import NODES_AT_A_TIME, class_codes, codes_of_others, without_own
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, blocks
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_embeddings import REPLACED, ROWS, HopStates
 from evergraph.online.graph.live_relations import LiveRelations
@@ -154,16 +154,6 @@ class LiveCodes(KeptArrays):
             due.append(some[~little & (drifts > DRIFT * others.abs().amax(1))])
         return torch.cat(unclear), torch.cat(due)
 
-    def stored(self) -> list[StoredPart]:
-        """Return the parts of all vectors without copying."""
-        assert self._hops.stored is not None, "hops are kept side by side"
-        near, far = self._hops.stored
-        both = [
-            StoredPart(near, unit=True),
-            StoredPart(far, unit=True, own=self._own.array, shown=self._shown.array),
-        ]
-        return both if self.relations is None else [*both, StoredPart(self._along.array)]
-
     def show(self, nodes: Tensor, classes: Tensor) -> None:
         """Set rows of C: the codes of classes, 0 for ``UNLABELLED``.  int64 [n], int64 [n]"""
         codes = torch.zeros(len(classes), self.width)
@@ -183,9 +173,8 @@ class LiveCodes(KeptArrays):
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the codes around some nodes.  int64 [k] -> float32 [k, dims]"""
-        assert self._hops.stored is not None, "hops are kept side by side"
         at = nodes.numpy()
-        near, far = (hop.take(at, axis=0) for hop in self._hops.stored)
+        near, far = (hop.take(at, axis=0) for hop in self._hops.side_by_side)
         far -= self._own.array.take(at)[:, None] * self._shown.array.take(at, axis=0)
         scaled = self._topology.scaled(torch.from_numpy(np.concatenate([near, far], axis=1)))
         if self.relations is None:

@@ -13,11 +13,11 @@ from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.online.graph.correcting import ChangedRows, Direct, correct, differences, push
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks, taken
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, blocks, taken
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_smoother import DRIFT, LiveSmoother
 from evergraph.online.graph.neighbour_lists import distinct
-from evergraph.topology import MixHop, Stepwise, TopologyEncoder
+from evergraph.topology import Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
 
 Array = npt.NDArray[Any]
@@ -28,7 +28,6 @@ ROWS = 1 << 15  # computed at a time
 # of the positions instead: then most rows are affected.
 WHOLE, ROW = 0.3, 4
 REPLACED = 2.0**64  # the drift of a row that is not the sum it should be
-PUT_SIDE_BY_SIDE = (Stepwise.assemble, MixHop.assemble)
 
 
 class HopStates(KeptArrays):
@@ -247,10 +246,8 @@ class HopStates(KeptArrays):
         return self.topology.assemble(states)
 
     @property
-    def stored(self) -> list[Array] | None:
-        """The arrays that ``of`` puts side by side; None if it computes something else."""
-        if type(self.topology).assemble not in PUT_SIDE_BY_SIDE:
-            return None
+    def side_by_side(self) -> list[Array]:
+        """All rows of the hops that an embedding is made of.  [positions, width] each"""
         return [self._state(hop).numpy() for hop in self.topology.assembled]
 
     def attach(self, graph: GrowingGraph) -> None:
@@ -378,16 +375,6 @@ class LiveEmbeddings(KeptArrays):
         """Return the embeddings of some nodes.  int64 [k] -> float32 [k, dims]"""
         rows = self._source.of(nodes)
         return self.topology.scaled(rows) if self.scaling == "unit" else rows
-
-    def stored(self) -> list[StoredPart] | None:
-        """Return the parts of all embeddings without copying, None if they are computed."""
-        if not isinstance(self._source, HopStates) or (rows := self._source.stored) is None:
-            return None
-        apart = len(rows) == 1 or (isinstance(self.topology, MixHop) and self.topology.unit)
-        if not (apart or self.scaling == "none"):
-            return None
-        hops, unit = self._source.topology.assembled, self.scaling == "unit"
-        return [StoredPart(part, unit, given=not hop) for part, hop in zip(rows, hops, strict=True)]
 
     def attach(self, graph: GrowingGraph) -> None:
         """Attach the graph, once both were restored and before it changes."""

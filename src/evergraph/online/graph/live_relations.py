@@ -15,7 +15,7 @@ from evergraph.closed_form.codes import class_codes
 from evergraph.closed_form.relations import WIDTH, kind_signs
 from evergraph.core.seeding import seeded
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, blocks
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import ROWS
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct
@@ -258,10 +258,6 @@ class LiveRelations(KeptArrays):
     def of(self, nodes: Tensor) -> Tensor:
         """Return the vectors of some nodes.  int64 [k] -> float32 [k, dims]"""
         return self._vectors.tensor[nodes]
-
-    def stored(self) -> list[StoredPart]:
-        """Return all vectors without copying."""
-        return [StoredPart(self._vectors.array)]
 
     def arrays(self) -> Iterator[GrowingArray]:
         yield from super().arrays()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from evergraph.closed_form.shape import SHAPE_WIDTH, shape_rows
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 
 ROWS_PER_BLOCK = 512  # of features, which may be wide
@@ -17,8 +15,6 @@ ROWS_PER_BLOCK = 512  # of features, which may be wide
 
 class LiveRows(KeptArrays):
     """Base of parts of a vector that are kept as they are.  dims: their width"""
-
-    given: ClassVar[bool] = False  # whether they are given with the nodes
 
     def __init__(self, dims: int) -> None:
         self.dims = dims
@@ -28,10 +24,6 @@ class LiveRows(KeptArrays):
     def of(self, nodes: Tensor) -> Tensor:
         """Return the rows of some nodes.  int64 [n] -> float32 [n, dims]"""
         return self._rows.tensor[nodes]
-
-    def stored(self) -> list[StoredPart]:
-        """Return all rows without copying."""
-        return [StoredPart(self._rows.array, given=self.given)]
 
 
 class LiveShape(LiveRows):
@@ -72,8 +64,6 @@ class LiveWords(LiveRows):
     >>> words.of(torch.tensor([0]))
     tensor([[1., 8.]])
     """
-
-    given = True
 
     def add(self, rows: Tensor) -> None:
         """Add nodes.  float32 [new, width]"""
