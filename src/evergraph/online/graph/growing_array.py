@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -186,3 +187,24 @@ class Loan:
             if position in self._saved:
                 rows[place] = self._saved[position]
         return rows
+
+
+class VectorPart(KeptArrays, ABC):
+    """Base of what keeps a part of the vector of every position.
+
+    Attributes:
+        dims: width of the part.
+    """
+
+    dims: int
+
+    @abstractmethod
+    def rows(self, nodes: Array) -> Array:
+        """Return the parts of some nodes, by NumPy, as one node is read by many calls.
+
+        int64 [n] -> float32 [n, dims]
+        """
+
+    def of(self, nodes: Tensor) -> Tensor:
+        """Return the same as a tensor.  int64 [n] -> float32 [n, dims]"""
+        return torch.from_numpy(self.rows(nodes.numpy()))

@@ -15,7 +15,7 @@ from evergraph.closed_form.codes import class_codes
 from evergraph.closed_form.relations import WIDTH, kind_signs
 from evergraph.core.seeding import seeded
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, blocks
+from evergraph.online.graph.growing_array import GrowingArray, VectorPart, blocks
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import ROWS
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct
@@ -31,7 +31,7 @@ PLAIN = "edge"  # the relation of edges without one
 DIRECTIONS = ("along", "against")
 
 
-class LiveRelations(KeptArrays):
+class LiveRelations(VectorPart):
     """[T, B₁X, B₂B₁X] of every node, each part of unit length: see ``RelationHops``.
 
     Changes are recorded as they come (``extend``, ``connect``, ``disconnect``, ``renew``,
@@ -255,9 +255,8 @@ class LiveRelations(KeptArrays):
             nodes, factors = near, found
         return torch.from_numpy(nodes), factors
 
-    def of(self, nodes: Tensor) -> Tensor:
-        """Return the vectors of some nodes.  int64 [k] -> float32 [k, dims]"""
-        return self._vectors.tensor[nodes]
+    def rows(self, nodes: Array) -> Array:
+        return self._vectors.array.take(nodes, axis=0)
 
     def arrays(self) -> Iterator[GrowingArray]:
         yield from super().arrays()
