@@ -123,19 +123,16 @@ def _asked_about(
 ) -> Delta:
     """Return new nodes with their edges as one delta, without labels."""
     from evergraph.online.codecs.tables import read_deltas
-    from evergraph.online.delta import Delta
-    from evergraph.tables.arrow import pa
 
     deltas = read_deltas(*tables, columns=learner.columns(), integers=integers)
     if not learner.status()["relations"]:
         deltas = deltas.without_relations()
     learner.check(deltas)
-    unknown = pa.nulls(len(deltas.nodes), deltas.labels.type)
-    whole = replace(deltas, labels=unknown, batch=max(len(deltas.nodes), 1))
-    delta = next(iter(whole), Delta())
-    if deltas.features is None or len(whole) != 1 or len(delta.updated):
+    whole = deltas.whole
+    others = (whole.updated, whole.late, whole.removed_edges, whole.forgotten)
+    if deltas.known or not len(whole.nodes) or any(map(len, others)):
         raise DataError(f"{tables[0]}: --dry takes new nodes with features, and new edges only")
-    return delta
+    return replace(whole, labels=())
 
 
 @contextmanager

@@ -246,7 +246,8 @@ def _of_featureless(
 ) -> TableDeltas:
     """Return the deltas as they are, or of nodes without features if the learner has no others."""
     width = learner.status()["features"]
-    if deltas.features is not None or (width and (width > 1 or columns is not None)):
+    has_features = deltas.places["nodes"][0] is not None and not deltas.known
+    if has_features or (width and (width > 1 or columns is not None)):
         return deltas
     from evergraph.online.checking import FEATURELESS
 
@@ -292,11 +293,11 @@ def _ingest(
             deltas = deltas.without_other_edges(learner.edges_beyond, emptying=emptying)
         if skip_unknown:
             deltas, counts["unknown_edges"] = deltas.without_unknown_edges(learner.knows_nodes)
+        learner.check(deltas)
         if tables[1] is not None:
             both_ways = learner.status()["undirected"]
             deltas = deltas.without_repeats(repeated, both_ways=both_ways)
-        learner.check(deltas)
-        if deltas.features is not None and deltas.nodes:  # an empty table has no columns to fix
+        if len(deltas.whole.nodes):  # an empty table has no columns to fix
             learner.keep_columns(deltas.scheme)
         for done, delta in enumerate(deltas, start=1):
             if not is_empty(delta):
@@ -306,8 +307,8 @@ def _ingest(
                 for name in ("predicted", "right"):
                     counts[name] += reply[name]
             progress.on_progress("ingest", done, len(deltas))
-        if emptying is not None and deltas.updates is not None:  # known and unchanged
-            counts["known_nodes"] += int(deltas.updates.sum()) - counts["updated_nodes"]
+        if emptying is not None:  # known and unchanged
+            counts["known_nodes"] += len(deltas.whole.updated) - counts["updated_nodes"]
         status = learner.status()
         known = {name: status[name] for name in ("nodes", "edges", "classes")}
         if status.get("metric", "accuracy") != "accuracy":
@@ -316,7 +317,7 @@ def _ingest(
             say(tables[0] or tables[1], CHANCE)
     first = deltas.scheme is not None and not isinstance(columns, Scheme)
     if deltas.scheme is not None and first:
-        say_few(tables[0], len(deltas.nodes), deltas.scheme)
+        say_few(tables[0], len(deltas.places["nodes"][1]), deltas.scheme)
     told = [] if deltas.scheme is None else deltas.scheme.rows()
     of_tables = {"deltas": len(deltas), "ignored": list(deltas.ignored), "columns": told}
     return counts | known | of_tables, first

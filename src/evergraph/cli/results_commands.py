@@ -193,29 +193,25 @@ def _evaluated(
     learner: OnlineLearner, deltas: TableDeltas, where: Source | None
 ) -> tuple[HeldOutScores, dict[str, Any]]:
     """Return the scores of a table's nodes, and how many are new and how many were learned."""
-    import pyarrow as pa
-
     from evergraph.evaluation.held_out import score
     from evergraph.online.delta import is_empty
     from evergraph.tables.sources import naming
 
     target = learner.head.target
-    told = zip(deltas.nodes.to_pylist(), deltas.labels.to_pylist(), strict=True)
-    right = {node: label for node, label in told if label is not None}
+    right = deltas.labels()
     if not right:
         raise DataError(f"{where}: has no labels to compare predictions with")
     with naming(where):
         target.check_all([*right.values()])
-    every = deltas.nodes.to_pylist()
+    every = [*deltas.whole.nodes, *deltas.whole.updated, *deltas.known]
     if not learner.status().relations:
         deltas = deltas.without_relations()
     deltas.check_known(learner.knows_nodes)
     known = dict(zip(every, learner.knows_nodes(every), strict=True))
     with learner.reading([node for node in right if known[node]]) as state:
         labels = state.named_labels(state.positions)
-    unlabelled = pa.nulls(len(every), deltas.labels.type)
-    delta = next(iter(replace(deltas, labels=unlabelled, batch=len(every))))
-    new, _ = learner.only_new(delta)
+    added = replace(deltas.whole, labels=(), late=(), removed_edges=(), forgotten=())
+    new, _ = learner.only_new(added)
     if not is_empty(new):
         learner.apply(new)  # this process's own learner: the folder is open for reading
     classes, found = learner.predict_proba([*right])
