@@ -6,7 +6,7 @@ columns, sums of neighbours took 2.25 times as long (torch's product 1.2 to 1.3 
 corrections of a growing graph 1.65 times: measure with ``benchmarks/speed/kernels.py`` and
 ``benchmarks/speed/updates.py`` before you do without them.
 
-Imported only if numba is installed. After a change here, touch the files that import it: numba's
+Imported on use, which takes a second. After a change here, touch the files that import it: numba's
 cache of compiled code depends on the age of these.
 """
 

@@ -3,7 +3,7 @@
 Rows are corrected by the differences that reach them: SciPy takes four to six times as long. Lists
 change in place: NumPy takes 1.1 to 1.6 times as long (``benchmarks/speed/updates.py``, decision 105).
 
-Imported only if numba is installed.
+Imported on use, which takes a second.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.graphs.kernels.scaled_rows import numba_works
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
 
 Array = npt.NDArray[Any]
@@ -27,7 +26,7 @@ def is_compiled(entries: int) -> bool:
     Below, nobody waits for a compiler. The bits of a row's sum depend on this, so it must not
     depend on the width of values or the size of a change.
     """
-    return entries >= COMPILED_FROM and numba_works()
+    return entries >= COMPILED_FROM
 
 
 class Entries(NamedTuple):
