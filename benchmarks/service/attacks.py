@@ -15,7 +15,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,17 +28,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.measure import Options, Table, megabytes, ms, run
 from benchmarks.service.attack_bodies import KINDS
 from benchmarks.service.attackers import ATTACKS
-from benchmarks.service.own_service import ATTACKER, VICTIM, OwnService, behind_nginx
+from benchmarks.service.own_service import ATTACKER, VICTIM, OwnService, behind_nginx, started
 from benchmarks.service.service import FEATURES, deltas
 
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.learner import OnlineLearner
 
-ASKED = {"predictions": 0.250, "healthz": 0.100}  # seconds at p99
+ASKED = {"one": 0.250, "health": 0.100}  # seconds at p99, by the client's series
+PACES = {"one": 50, "health": 20, "hundred": 5, "writes": 2}  # questions of the victim, a second
 # What the victim does besides in some rows, and how long that may take at p99.
 ALSO = {
-    "large predictions": ("hundreds", 0.5),
-    "20 large predictions": ("hundreds", 0.5),
+    "large predictions": ("hundred", 0.5),
+    "20 large predictions": ("hundred", 0.5),
     "refused deltas": ("writes", 2.0),
 }
 MEMORY = 4 << 30  # bytes that the service may hold
@@ -88,7 +88,7 @@ class Row:
     @property
     def held(self) -> bool:
         """Whether it went as was asked for."""
-        asked = ASKED | ({"also": ALSO[self.name][1]} if self.name in ALSO else {})
+        asked = ASKED | dict([ALSO[self.name]] if self.name in ALSO else [])
         in_time = all(
             self.victim[name]["p99"] <= most and not self.victim[name]["wrong"]
             for name, most in asked.items()
@@ -128,16 +128,14 @@ class Siege:
         first, self.next = self.next, self.next + 250_000
         self.service.reset_peak()
         before, worked = self.service.memory()[0], self.service.work()
-        attacker = self._client(
-            "attackers.py", "--attack", name, "--token", ATTACKER, "--first", str(first)
-        )
+        given = {"port": self.port, "nodes": self.size.nodes, "seconds": self.size.seconds}
+        attacker = started("attackers.py", attack=name, token=ATTACKER, first=first, **given)
         assert attacker.stdin is not None
         assert attacker.stdout is not None
         assert attacker.stdout.readline() == "ready\n", f"{name} could not be prepared"
-        also = ("--also", ALSO[name][0]) if name in ALSO else ()
-        victim = self._client(
-            "victim.py", "--token", VICTIM, "--first", str(first + 245_000), *also
-        )
+        asked = [*ASKED, *([ALSO[name][0]] if name in ALSO else [])]
+        series = [word for each in asked for word in ("--series", each, str(PACES[each]), "1")]
+        victim = started("client.py", *series, token=VICTIM, first=first + 245_000, **given)
         time.sleep(0.5)  # it asks as before, then the attack begins
         attacker.stdin.write("go\n")
         attacker.stdin.flush()
@@ -150,20 +148,6 @@ class Siege:
         row = Row(name, waited, said, (before, peak), worked, load, delta, again, same)
         print(f"{name}: {_short(row)}", file=sys.stderr)
         return row
-
-    def _client(self, script: str, *more: str) -> subprocess.Popen[str]:
-        command = [
-            sys.executable,
-            str(Path(__file__).with_name(script)),
-            "--port",
-            str(self.port),
-            "--nodes",
-            str(self.size.nodes),
-            "--seconds",
-            str(self.size.seconds),
-            *more,
-        ]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def _takes_a_delta(self, node: int) -> float | None:
         """Return how long a delta takes, sent until it is taken in; None where it never is."""
@@ -232,7 +216,7 @@ def table(rows: Sequence[Row], size: Size, where: str = "the service itself") ->
     """Return all figures."""
     return Table(
         f"One client does its worst, {where}, {size.nodes:,} nodes known: asked: predictions p99 < "
-        f"{1e3 * ASKED['predictions']:.0f} ms, healthz < {1e3 * ASKED['healthz']:.0f} ms",
+        f"{1e3 * ASKED['one']:.0f} ms, healthz < {1e3 * ASKED['health']:.0f} ms",
         (
             "attack",
             "held",
@@ -261,7 +245,7 @@ def table(rows: Sequence[Row], size: Size, where: str = "the service itself") ->
                 f"{name}: {also}, asked p99 < {1e3 * most:.0f} ms"
                 for name, (also, most) in ALSO.items()
             )
-            + ". Hundreds: 100 predictions 5 times a second; writes: a change twice a second.",
+            + ". hundred: 100 predictions 5 times a second; writes: a change twice a second.",
             "all share two cores with the service; attackers run with nice 5.",
             f"the default head, {FEATURES} features, {KINDS} classes; the service may hold "
             f"{MEMORY >> 30} GB.",
@@ -273,8 +257,8 @@ def table(rows: Sequence[Row], size: Size, where: str = "the service itself") ->
 
 
 def _cells(row: Row) -> list[str]:
-    asked, health = row.victim["predictions"], row.victim["healthz"]
-    also = row.victim.get("also", {"wrong": {}})
+    asked, health = row.victim["one"], row.victim["health"]
+    also = row.victim.get(ALSO.get(row.name, ("", 0.0))[0], {"wrong": {}})
     wrong = [_counts(found["wrong"]) for found in (asked, health, also) if found["wrong"]]
     return [
         row.name,

@@ -66,6 +66,13 @@ def behind_nginx(port: int, place: Path) -> Iterator[int]:
         process.wait()
 
 
+def started(script: str, *more: str, **options: object) -> subprocess.Popen[str]:
+    """Start a client, a script of this folder, with these options."""
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    command = [sys.executable, str(Path(__file__).with_name(script)), *words, *more]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
 class OwnService:
     """``evergraph serve`` on a folder, in a process of its own.
 

@@ -5,34 +5,29 @@ python benchmarks/service/service.py [--quick] [--out benchmarks/results] [--thr
 
 from __future__ import annotations
 
-import http.client
 import json
-import re
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import numpy as np
-import psutil
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.measure import Options, Table, megabytes, ms, run, times
+from benchmarks.service.own_service import VICTIM, OwnService, started
 
 from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.client import arrow_from_delta
-from evergraph.server.http import ARROW
 
 FEATURES, CLASSES, EDGES, NEAR = 32, 20, 10, 500
 NEW = 100  # nodes of a delta
@@ -81,84 +76,31 @@ def deltas(
 
 @dataclass(frozen=True)
 class Load:
-    """How the service is asked: ``ask_service.py`` in a process of its own.
+    """How the service is asked: ``client.py`` in a process of its own.
 
     Attributes:
         name: for the table.
-        ids: nodes that a question names.
+        series: of the client: how many nodes a question names.
         pace: questions a second; 0: as fast as answers come.
         connections: on how many connections.
     """
 
     name: str
-    ids: int = 1
+    series: str = "one"
     pace: float = 0.0
-    connections: int = 4
-
-    def start(self, port: int, nodes: int, seconds: float) -> subprocess.Popen[str]:
-        """Begin to ask."""
-        options = {
-            "port": port,
-            "nodes": nodes,
-            "seconds": seconds,
-            "ids": self.ids,
-            "pace": self.pace,
-            "connections": self.connections,
-        }
-        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        command = [sys.executable, str(Path(__file__).with_name("ask_service.py")), *words]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    connections: int = 8
 
 
-def teach(port: int, bodies: Iterator[bytes], until: Event, taken: list[float]) -> None:
+def teach(service: OwnService, bodies: Iterator[bytes], until: Event, taken: list[float]) -> None:
     """Send a delta a second, until told to stop."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     while not until.is_set():
         body = next(bodies)
         begun = time.perf_counter()
-        connection.request("POST", "/v1/deltas", body, {"Content-Type": ARROW})
-        answer = connection.getresponse()
-        said = answer.read()
-        if answer.status != 200:
+        status, said = service.ask("/v1/deltas", body)
+        if status != 200:
             raise RuntimeError(f"a delta was refused: {said!r}")
         taken.append(time.perf_counter() - begun)
         until.wait(max(0.0, 1.0 - taken[-1]))
-    connection.close()
-
-
-@contextmanager
-def serving(folder: Path) -> Iterator[tuple[int, psutil.Process]]:
-    """Start ``evergraph serve`` and return its port and process, once all of it answers."""
-    command = [
-        sys.executable,
-        "-m",
-        "evergraph.cli.app",
-        "serve",
-        str(folder),
-        "--port",
-        "0",
-        "--rate",
-        "1000000",
-    ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if found := re.search(r"listening on http://127\.0\.0\.1:(\d+)/", line):
-                port = int(found[1])
-                break
-        else:
-            raise RuntimeError("the service did not start")
-        yield port, psutil.Process(process.pid)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait()
-
-
-def cpu_of(process: psutil.Process) -> float:
-    """Return the CPU seconds of a service, all its processes together."""
-    times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
-    return float(sum(one.user + one.system for one in times))
 
 
 @dataclass(frozen=True)
@@ -166,40 +108,40 @@ class Row:
     """One stretch of time."""
 
     load: Load
-    asked: dict[str, float]
+    asked: dict[str, Any]
     cpu: float  # of the service, seconds
     taken: Sequence[float]
     memory: tuple[int, int, int]  # after a tenth of the time, at most since then, at the end
 
 
 def stretch(
-    service: tuple[int, psutil.Process],
+    service: OwnService,
     load: Load,
     seconds: float,
     nodes: int,
     bodies: Iterator[bytes] | None = None,
 ) -> Row:
     """Ask, and teach if there is something to teach, for some time."""
-    port, process = service
     until = Event()
     taken: list[float] = []
-    threads = []
+    teacher = Thread(target=teach, args=(service, bodies, until, taken))
     if bodies is not None:
-        threads = [Thread(target=teach, args=(port, bodies, until, taken))]
-    for thread in threads:
-        thread.start()
-    before, memory = cpu_of(process), []
-    asking = load.start(port, nodes, seconds)
+        teacher.start()
+    before, memory = service.work(), []
+    series = ("--series", load.series, str(load.pace), str(load.connections))
+    asking = started(
+        "client.py", *series, port=service.port, token=VICTIM, nodes=nodes, seconds=seconds
+    )
     while asking.poll() is None:
         time.sleep(seconds / 100)
-        memory.append(process.memory_info().rss)
-    cpu = cpu_of(process) - before
+        memory.append(service.memory()[0])
+    cpu = service.work() - before
     until.set()
-    for thread in threads:
-        thread.join()
+    if bodies is not None:
+        teacher.join()
     assert asking.stdout is not None
     late = memory[len(memory) // 10 :]
-    asked = json.loads(asking.stdout.read())
+    asked = json.loads(asking.stdout.read())[load.series]
     return Row(load, asked, cpu, taken, (late[0], max(late), late[-1]))
 
 
@@ -212,7 +154,8 @@ def measure(size: Size, folder: Path) -> list[Row]:
     # Encoded beforehand: this process shares two cores with the service.
     count = int(size.loaded) + 8 * int(size.rush) + 50
     bodies = iter([arrow_from_delta(d) for d in deltas(size.nodes, NEW * count, NEW)])
-    with serving(folder) as service:
+    service = OwnService(folder)
+    try:
         stretch(service, PACED, min(5.0, size.idle), size.nodes)  # warming up
         return [
             stretch(service, PACED, size.idle, size.nodes),
@@ -221,11 +164,13 @@ def measure(size: Size, folder: Path) -> list[Row]:
             stretch(service, FAST, size.rush, size.nodes, bodies),
             stretch(service, TENS, size.rush, size.nodes),
         ]
+    finally:
+        service.end()
 
 
 PACED = Load(f"one node, {PACE:.0f} a second", pace=PACE, connections=2)
-FAST = Load("one node, as fast as they go", connections=8)
-TENS = Load("ten nodes, as fast as they go", ids=10, connections=8)
+FAST = Load("one node, as fast as they go")
+TENS = Load("ten nodes, as fast as they go", series="ten")
 
 
 def table(rows: Sequence[Row], size: Size) -> Table:
@@ -263,7 +208,7 @@ def table(rows: Sequence[Row], size: Size) -> Table:
 
 
 def _cells(row: Row, quiet: Row) -> list[str]:
-    answers = row.asked["answers"]
+    answers = row.asked["count"]
     return [
         row.load.name,
         "a delta a second" if row.taken else "idle",
@@ -275,7 +220,7 @@ def _cells(row: Row, quiet: Row) -> list[str]:
         f"{1e6 * row.asked['cpu'] / answers:,.0f}",
         ms(float(np.median(row.taken))) if row.taken else "-",
         " / ".join(megabytes(value) for value in row.memory),
-        f"{row.asked['wrong']:.0f}",
+        f"{sum(row.asked['wrong'].values())}",
     ]
 
 

@@ -140,7 +140,7 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 
 def row(bench, *, wait: float = 0.01, wrong=None, grown: int = 0, delta=0.1, same=True, also=0.01):
     one = {"p50": wait, "p99": wait, "max": wait, "count": 9, "wrong": wrong or {}}
-    victim = {"predictions": one, "healthz": one, "also": one | {"p99": also}}
+    victim = {"one": one, "health": one, "hundred": one | {"p99": also}}
     return bench.Row("silent", victim, {"503": 2}, (0, grown), 1.0, 2.0, delta, 3.0, same)
 
 
@@ -161,7 +161,7 @@ def test_an_attack_holds_only_if_all_does_and_waits_are_ranked(load):
     assert [cells[1] for cells in table.rows] == ["yes"] + ["**no**"] * 5
     assert all(len(cells) == len(table.columns) for cells in table.rows)
     # Waits are told by rank.
-    asked = load("victim").Asked(took=[n / 100 for n in range(101)])
+    asked = load("client").Asked(took=[n / 100 for n in range(101)])
     told = asked.summary()
     assert (told["p50"], told["p99"], told["max"]) == (0.5, 0.99, 1.0)
 

@@ -90,6 +90,13 @@ class NodeTable:
     times: Tensor | None = None  # int64; None without a column.  [rows]
     dated: bool = False  # whether times were written as dates
 
+    @property
+    def kind(self) -> str:
+        """Kind of the targets: classes, several labels, or numbers."""
+        if self.lists is not None:
+            return "labels"
+        return "class" if self.numbers is None else "numbers"
+
     def targets(self) -> list[Any]:
         """Return the class, labels or number of each node, None if unknown."""
         if self.numbers is not None:

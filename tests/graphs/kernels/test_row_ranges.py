@@ -4,6 +4,7 @@ import logging
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 
+import numba
 import pytest
 import torch
 from hypothesis import given
@@ -111,7 +112,7 @@ def test_features_on_a_gpu_and_the_adjacency_in_host_memory():
 
 
 def test_who_waits_for_a_compiler_is_told_once_and_not_when_code_is_ready(tmp_path, monkeypatch):
-    config = pytest.importorskip("numba").config
+    config = numba.config
     file = tmp_path / "loops.py"
     file.write_text("def one(n):\n    return n + 1\n\n\ndef two(n):\n    return n + 2\n")
     # A process of its own with an empty cache, in which nobody has been told.
