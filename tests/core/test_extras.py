@@ -14,7 +14,7 @@ from evergraph.datasets.importing.importing import import_graph
 from evergraph.graphs import Graph
 from evergraph.online.codecs.tables import read_deltas
 from evergraph.online.delta import Delta
-from evergraph.reports.figures import Frame, drawn
+from evergraph.reports.figures import drawn
 from evergraph.reports.report import write_report
 
 
@@ -65,7 +65,7 @@ CASES: dict[str, tuple[str, str, Callable[[Path], Any]]] = {
     "figure": (
         "matplotlib",
         "report",
-        lambda at: drawn("curve", "A curve", Frame(1, 1), lambda figure, axes: None),
+        lambda at: drawn("curve", "A curve", (1, 1), lambda figure, axes: None),
     ),
 }
 

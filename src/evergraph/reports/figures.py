@@ -56,10 +56,11 @@ STYLE = {
 }
 INK, QUIET = "#374151", "#9ca3af"
 DPI = 150
+HEADING: dict[str, Any] = {"x": 0.02, "ha": "left", "weight": "bold", "fontsize": 10}
 LINES = {"local": "-", "global": (0, (3, 1.6))}
-LABEL_INCHES = 0.155  # height of a label in inches
 MAX_TASKS_WRITTEN = 8  # most tasks for which numbers fit into the cells
-ROW_INCHES, LETTER_INCHES = 0.22, 0.066  # of mean ranks: a row, a letter of a name
+Inches = tuple[float, float]
+"""Width and height."""
 
 
 @dataclass(frozen=True)
@@ -113,29 +114,10 @@ class Picture:
     png: bytes
 
 
-@dataclass(frozen=True)
-class Frame:
-    """The size of a figure and the margins around its axes, in inches."""
-
-    width: float
-    height: float
-    left: float = 0.55
-    right: float = 0.15
-    top: float = 0.4
-    bottom: float = 0.5
-
-    @property
-    def box(self) -> tuple[float, float, float, float]:
-        """Left, bottom, width and height of the axes, as fractions of the figure."""
-        width = (self.width - self.left - self.right) / self.width
-        height = (self.height - self.top - self.bottom) / self.height
-        return self.left / self.width, self.bottom / self.height, width, height
-
-
 def drawn(
     name: str,
     title: str,
-    frame: Frame,
+    size: Inches,
     draw: Callable[[Any, Any], None],
     *,
     rows: int = 1,
@@ -148,10 +130,8 @@ def drawn(
     from matplotlib.figure import Figure
 
     with style.context(STYLE, after_reset=True):
-        figure = Figure(figsize=(frame.width, frame.height))
+        figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
-        left, bottom, width, height = frame.box
-        figure.subplots_adjust(left, bottom, left + width, bottom + height)
         draw(figure, figure.subplots(rows, columns))
         svg, png = io.StringIO(), io.BytesIO()
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
@@ -162,9 +142,7 @@ def drawn(
 def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
     """Draw local AA as solid lines and global AA as dashed ones; the last local AA beside names."""
     longest = max(len(shortened(entry.name)) for entry in group.entries)
-    right = 0.68 + 0.072 * longest
-    height = max(3.8, 1.2 + LABEL_INCHES * len(group.entries))
-    frame = Frame(3.4 + right, height, right=right, top=0.58)
+    size = 4.1 + 0.072 * longest, max(3.8, 1.2 + 0.155 * len(group.entries))
 
     def draw(figure: Any, axes: Any) -> None:
         tasks = max(entry.run.tested_after[-1] for entry in group.entries)
@@ -191,8 +169,7 @@ def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
                 label=f"{shortened(entry.name)}  {curve[-1]:.1f}" if local else None,
             )
         style = {"frameon": False, "fontsize": 8, "borderaxespad": 0.1, "borderpad": 0.2}
-        names = axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1), handlelength=1.2, **style)
-        axes.add_artist(names)  # beside the legend of lines
+        figure.legend(loc="outside right upper", handlelength=1.2, **style)
         lines = [axes.plot([], [], linestyle=line, color=INK)[0] for line in LINES.values()]
         axes.legend(  # between title and axes
             lines,
@@ -205,7 +182,7 @@ def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
             **style,
         )
 
-    return drawn(f"learning_curves-{group.slug}", group.title, frame, draw)
+    return drawn(f"learning_curves-{group.slug}", group.title, size, draw)
 
 
 def _curve(entry: Entry, testing: str) -> list[float]:
@@ -235,15 +212,12 @@ def accuracy_matrix(group: Group, entry: Entry) -> Picture:
                 style = {"ha": "center", "va": "center", "fontsize": 7}
                 colour = "white" if matrix[i, j] < 60 else "black"  # white on dark colours
                 place.text(j, i, f"{matrix[i, j]:.0f}", color=colour, **style)
-        title = {"ha": "left", "va": "top", "weight": "bold", "fontsize": 10}
-        figure.text(0.02, 0.97, f"{shortened(entry.name)}: {group.title}", **title)
+        figure.suptitle(f"{shortened(entry.name)}: {group.title}", **HEADING)
         axes[0].set_ylabel(f"after learning {entry.run.step}")
-        bar = figure.add_axes((0.895, 0.18, 0.015, 0.58))
-        figure.colorbar(image, cax=bar).outline.set_visible(False)
+        figure.colorbar(image, ax=axes, shrink=0.8).outline.set_visible(False)
 
-    frame = Frame(4.6, 2.7, left=0.42, right=0.58, top=0.58, bottom=0.42)
     name = f"accuracy_matrix-{group.slug}-{entry.slug}"
-    return drawn(name, f"{entry.name}: {group.title}", frame, draw, columns=2)
+    return drawn(name, f"{entry.name}: {group.title}", (4.6, 2.7), draw, columns=2)
 
 
 def mean_matrix(entry: Entry, testing: str) -> AccuracyMatrix:
@@ -261,17 +235,14 @@ def critical_difference(standing: Standing) -> Picture:
     ranks, count = standing.ranks, len(standing.methods)
     title = f"{standing.setting}, {standing.testing}"
     names = [shortened(name) for name in standing.methods]
-    left = 0.3 + LETTER_INCHES * max(map(len, names))
-    frame = Frame(5.6, 1.15 + ROW_INCHES * count, left=left, top=0.58)
 
     def draw(figure: Any, axes: Any) -> None:
         tested = f"Friedman {p_text(ranks.friedman_p)} over {len(standing.datasets)} datasets"
         verdict = "bars that overlap cannot be told apart"
         if not ranks.differs:
             verdict = "no methods can be told apart"
-        inch = 1 / frame.height
-        figure.text(0.02, 1 - 0.08 * inch, title, va="top", weight="bold", fontsize=10)
-        figure.text(0.02, 1 - 0.3 * inch, f"{tested}: {verdict}", va="top", fontsize=8, color=INK)
+        figure.suptitle(title, **HEADING)
+        figure.supxlabel(f"{tested}: {verdict}", x=0.02, ha="left", fontsize=8, color=INK)
         half = ranks.critical_difference / 2
         rows, style = range(count), {"fmt": "o", "color": COLOURS[0], "ecolor": QUIET}
         axes.errorbar(ranks.mean_ranks, rows, xerr=half, elinewidth=4, **style)
@@ -280,4 +251,6 @@ def critical_difference(standing: Standing) -> Picture:
         axes.grid(visible=False, axis="y")
 
     (slug,) = slugs_of([f"{standing.setting}-{standing.testing}"])
-    return drawn(f"critical_difference-{slug}", f"Mean ranks: {title}", frame, draw)
+    return drawn(
+        f"critical_difference-{slug}", f"Mean ranks: {title}", (5.6, 1.15 + 0.22 * count), draw
+    )

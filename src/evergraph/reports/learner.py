@@ -18,7 +18,7 @@ from evergraph.online.plotting import (
     draw_confusion,
     pictures_of,
 )
-from evergraph.reports.figures import Frame, Picture, drawn
+from evergraph.reports.figures import Inches, Picture, drawn
 from evergraph.reports.page.page import PageSection, figures_html, page
 from evergraph.reports.runs import size, slugs_of
 from evergraph.reports.tables import Cell, Table, TableColumn, html_table, numbers
@@ -35,10 +35,11 @@ MEANINGS = {
     "root mean squared error": "in units of the target; large errors count more",
 }
 IN_UNITS = ("R2", "mean absolute error", "root mean squared error")  # not shares
-WIDE, TALL = Frame(4.6, 3.1, left=0.6, right=0.65), Frame(4.6, 3.6, left=1.45, bottom=1.25)
-LIST = Frame(4.6, 3.4, left=1.45)
+WIDE: Inches = (4.6, 3.1)
+HIGH: Inches = (4.6, 3.5)
+ACCURACY = "Predictions before their labels came"
 LEADS = {
-    "Predictions before their labels came": (
+    ACCURACY: (
         "Every label is predicted before it is learned, so the curve shows how good the learner is "
         "on nodes that it has no label of."
     ),
@@ -51,8 +52,7 @@ LEADS = {
         "their labels were learned."
     ),
 }
-SECTION_OF = {"Growth": "Predictions before their labels came", "Drift of the classes": "Classes"}
-FRAMES = {"Classes": LIST, "Drift of the classes": LIST}
+SECTION_OF = {"Growth": ACCURACY, "Drift of the classes": "Classes"}
 
 
 def share(value: float | None) -> Cell:
@@ -205,8 +205,9 @@ def write_learner_report(
     glance = alarms + html_table(facts_table("facts", facts))
     content: dict[str, list[Picture]] = {}
     for title, draw in pictures_of(history).items():
-        frame = TALL if title.startswith("Confusion") else FRAMES.get(title, WIDE)
-        content.setdefault(SECTION_OF.get(title, title), []).append(_picture(title, frame, draw))
+        section = SECTION_OF.get(title, title)
+        size = WIDE if section == ACCURACY else HIGH  # names need room
+        content.setdefault(section, []).append(_picture(title, size, draw))
     tables = {}
     if history.class_sizes:
         tables["Classes"] = class_sizes_table(history.class_sizes, history.latest_sizes)
@@ -242,7 +243,7 @@ def write_evaluation(name: str, about: str, scores: HeldOutScores, path: Path) -
         def confusion(axes: Any) -> None:
             draw_confusion(axes, names, scores.confusion)
 
-        pictures["confusion"] = _picture("Confusion", TALL, confusion)
+        pictures["confusion"] = _picture("Confusion", HIGH, confusion)
     if scores.calibration:
         pictures["calibration"] = _picture("Calibration", WIDE, _calibration_of(scores))
     if scores.values:
@@ -286,12 +287,12 @@ def _values_of(scores: HeldOutScores) -> Callable[[Any], None]:
     return draw
 
 
-def _picture(title: str, frame: Frame, draw: Callable[[Any], None]) -> Picture:
+def _picture(title: str, size: Inches, draw: Callable[[Any], None]) -> Picture:
     def on_one(_: Any, axes: Any) -> None:
         draw(axes)
         axes.set_title(title)
 
-    return drawn(slugs_of([title])[0], title, frame, on_one)
+    return drawn(slugs_of([title])[0], title, size, on_one)
 
 
 def _written(path: Path, text: str) -> Path:

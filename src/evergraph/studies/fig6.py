@@ -16,7 +16,7 @@ from evergraph.core.written_aside import results_written, written_aside
 from evergraph.graphs import Graph
 from evergraph.methods import methods
 from evergraph.nn import backbones
-from evergraph.reports.figures import Frame, Picture, drawn
+from evergraph.reports.figures import Picture, drawn
 from evergraph.streams import GraphStream
 from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 from evergraph.training import Trainer
@@ -120,4 +120,4 @@ def _draw(name: str, title: str, found: dict[str, list[tuple[str, Points]]]) -> 
                 place.set(xticks=[], yticks=[])
                 place.set_title(when, fontsize=8, fontweight="normal")
 
-    return drawn(name, title, Frame(2.6 * columns, 2.4 * len(found)), draw)
+    return drawn(name, title, (2.6 * columns, 2.4 * len(found)), draw)

@@ -14,7 +14,7 @@ from evergraph.experiments.build import parts_used, resolved
 from evergraph.experiments.config import MemoryConfig
 from evergraph.experiments.presets import POOLED, read_protocol
 from evergraph.graphs import Graph
-from evergraph.reports.figures import Frame, Look, Picture, drawn, looks_of, percent_limits
+from evergraph.reports.figures import Look, Picture, drawn, looks_of, percent_limits
 from evergraph.reports.runs import percent
 from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 
@@ -174,4 +174,4 @@ def _draw(name: str, title: str, looks: Mapping[str, Look], results: Results) ->
             fontsize=8,
         )
 
-    return drawn(name, title, Frame(6.2, 3.0, left=0.75, top=0.6), draw)
+    return drawn(name, title, (6.2, 3.0), draw)

@@ -62,11 +62,11 @@ def axes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     module = import_module("evergraph.reports.figures")
     kept = []
 
-    def drawn(name: str, title: str, frame: Any, draw: Any) -> Picture:
+    def drawn(name: str, title: str, size: Any, draw: Any) -> Picture:
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(frame.width, frame.height))
-        draw(figure, figure.add_axes(frame.box))
+        figure = Figure(figsize=size)
+        draw(figure, figure.subplots())
         kept.extend([figure, figure.axes[0]])
         return Picture(name, title, "", b"")
 
