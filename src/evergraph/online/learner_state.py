@@ -238,8 +238,8 @@ class LearnerState(LearnerView):
             kept["words"] = [*self._knowledge.word_columns]
         return kept | ({"related": True} if related else {})
 
-    def _fitting_arrays(
-        self, state: dict[str, Tensor], about: Mapping[str, Any]
+    def _empty_knowledge(
+        self, state: Mapping[str, Tensor], about: Mapping[str, Any]
     ) -> Knowledge | None:
         """Return what is to be restored, still empty; raise ``DataError`` if that cannot be."""
         for name in ("seq", "num_features", "solved", "base"):
@@ -264,7 +264,7 @@ class LearnerState(LearnerView):
                     self.threads,
                     before,
                 )
-            known = self._fitting_arrays(state, about)
+            known = self._empty_knowledge(state, about)
             self._seq = int(about["seq"])
             self._solved = int(about.get("solved", self._seq))
             if known is not None:
