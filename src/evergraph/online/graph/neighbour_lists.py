@@ -147,6 +147,8 @@ class NeighbourLists(KeptArrays):
     def weigh(self, rows: Array, columns: Array) -> Array:
         """Return the weights of columns in rows, 0 for absent entries.  -> float32 [pairs]"""
         wanted = _keys(rows, columns)
+        if self._compiled:
+            return self._located(wanted)[1].astype(np.float32)
         owners = distinct(rows)
         known = self._listed(owners)
         places = np.searchsorted(known, wanted)
@@ -184,13 +186,32 @@ class NeighbourLists(KeptArrays):
         if weights is not None or self._weights is not None:
             return self._insert_weighted(keys, weights)
         wanted = distinct(keys)
-        owners = distinct(wanted >> _ROW)
-        known = self._listed(owners)
-        places = np.searchsorted(known, wanted)
-        fresh = ~_among(wanted, known, places)
-        new = wanted[fresh]
-        self._rewrite(owners, np.insert(known, places[fresh], new), None)
-        return _entries(new, np.ones(len(new), np.float32))
+        if not self._compiled:
+            return self._insert_weighted(wanted, None)
+        from evergraph.online.graph.live_kernels import merge
+
+        places, there = self._located(wanted)
+        fresh, places = wanted[~there], places[~there]
+        entries = _entries(fresh, np.ones(len(fresh), np.float32))
+        first = np.flatnonzero(np.diff(entries.rows, prepend=-1))  # of each row
+        owners, more = entries.rows[first], np.diff(first, append=len(fresh))
+        self._make_room(owners, self.lengths(owners) + more)
+        merge(*self.lying()[:3], entries.rows, entries.columns, places)
+        self.num_entries += len(fresh)
+        return entries
+
+    @property
+    def _compiled(self) -> bool:
+        """Whether lists are changed by compiled code, with the same result."""
+        return self._weights is None and is_compiled(self.num_entries)
+
+    def _located(self, keys: Array) -> tuple[Array, Array]:
+        """Return the indices of entries in their lists (or where to insert), and which exist."""
+        from evergraph.online.graph.live_kernels import locate
+
+        places, there = np.empty(len(keys), np.int64), np.empty(len(keys), np.bool_)
+        locate(*self.lying()[:3], keys >> _ROW, keys & _COLUMN, places, there)
+        return places, there
 
     def _insert_weighted(self, keys: Array, weights: Array | None) -> Entries:
         wanted, given = _last_of_each(keys, weights)
@@ -212,18 +233,23 @@ class NeighbourLists(KeptArrays):
     def delete(self, rows: Array, columns: Array) -> Entries:
         """Delete columns from rows, and return what has changed."""
         gone = distinct(_keys(rows, columns))
-        owners = distinct(gone >> _ROW)
+        if self._compiled:
+            from evergraph.online.graph.live_kernels import drop
+
+            places, there = self._located(gone)
+            gone = gone[there]
+            entries = _entries(gone, np.full(len(gone), -1, np.float32))
+            owners = entries.owners
+            self._make_room(owners, self.lengths(owners))
+            drop(*self.lying()[:3], entries.rows, places[there])
+            self.num_entries -= len(gone)
+            return entries
+        owners = distinct(rows)
         known = self._listed(owners)
-        places = np.searchsorted(known, gone)
-        there = _among(gone, known, places)
-        kept = np.ones(len(known), np.bool_)
-        kept[places[there]] = False
-        if self._weights is None:
-            self._rewrite(owners, known[kept], None)
-            return _entries(gone[there], np.full(int(there.sum()), -1, np.float32))
+        kept = ~_among(known, gone, np.searchsorted(gone, known))
         weights = self.weights(owners)
         self._rewrite(owners, known[kept], weights[kept])
-        return _entries(gone[there], -weights[~kept])
+        return _entries(known[~kept], -weights[~kept])
 
     def clear(self, rows: Array) -> None:
         """Empty some rows for good."""
@@ -233,12 +259,11 @@ class NeighbourLists(KeptArrays):
 
     def _listed(self, owners: Array) -> Array:
         """Return the entries of some rows, given in order, as ascending keys."""
-        starts, counts = self._starts.array[owners], self._counts.array[owners]
-        keys: Array = np.repeat(owners << _ROW, counts) | self._pool[places_of(starts, counts)]
-        return keys
+        indptr, columns = self.rows(owners)
+        return _keys(np.repeat(owners, np.diff(indptr)), columns)
 
-    def _rewrite(self, owners: Array, keys: Array, weights: Array | None) -> None:
-        """Replace all entries of the owners; owners and keys ascend.  weights: None if all are 1"""
+    def _rewrite(self, owners: Array, keys: Array, weights: Array) -> None:
+        """Replace all entries of the owners; owners and keys ascend."""
         counts = np.bincount(np.searchsorted(owners, keys >> _ROW), minlength=len(owners))
         self.num_entries += len(keys) - int(self.lengths(owners).sum())
         self._make_room(owners, counts)
