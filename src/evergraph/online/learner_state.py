@@ -98,7 +98,7 @@ class LearnerState(LearnerView):
     @property
     def held(self) -> PartsOfLearner:
         """The parts on which the memory of a delta depends."""
-        copied = sum(array.row_bytes for array in self.arrays())
+        copied = 0 if self._copied is None else self._copied.row_bytes
         return PartsOfLearner(self.head, self.topology, self.scaling, self._knowledge, copied)
 
     @classmethod

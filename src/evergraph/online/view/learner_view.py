@@ -99,11 +99,6 @@ class LearnerView(Shown):
                 loan.save(positions.numpy())
             self._copied.tensor[positions] = vectors
 
-    def arrays(self) -> Iterator[GrowingArray]:
-        """Yield the arrays that are as long as the graph."""
-        if self._copied is not None:
-            yield self._copied
-
     @property
     def record(self) -> PredictionRecord:
         """The record of predictions that were made before their labels came."""
