@@ -18,8 +18,8 @@ from evergraph.core.resolver import Resolver
 from evergraph.core.seeding import seeded
 from evergraph.core.targets import target_of
 from evergraph.graphs import UNLABELLED
-from evergraph.online.graph.growing_array import GrowingArray
-from evergraph.online.graph.growing_graph import GrowingGraph, no_nodes
+from evergraph.online.graph.growing_array import LentArray
+from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings, check_whole_rows
 from evergraph.online.graph.live_smoother import DRIFT
 from evergraph.online.heads import FusedHead, TargetHead, heads
@@ -170,10 +170,10 @@ class LearnerState(LearnerView):
         known = self._knowledge
         if known is None:
             return
-        copied = GrowingArray(known.of(no_nodes()).shape[1])
+        copied = LentArray(known.dims)
         copied.extend(known.graph.num_nodes)
-        for rows in torch.arange(len(copied)).split(ROWS):
-            copied.tensor[rows] = known.of(rows)
+        for nodes in torch.arange(known.graph.num_nodes).split(ROWS):
+            copied.change(nodes, known.of(nodes))
         with self._lock:
             self._copied = copied
 
