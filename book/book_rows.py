@@ -23,7 +23,14 @@ from pydantic import Field, ValidationError
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.experiments.bench.config import BenchConfig, MethodEntry, Values
 from evergraph.experiments.bench.jobs import Job, expand
-from evergraph.experiments.config import RunConfig, Section, complaint, flat, merged, read_toml
+from evergraph.experiments.config import (
+    RunConfig,
+    Section,
+    complaint,
+    differences,
+    merged,
+    read_toml,
+)
 from evergraph.experiments.seeds import with_seeds
 from evergraph.experiments.store import write_whole
 from evergraph.methods import methods
@@ -380,17 +387,3 @@ def metrics_of(seeds: Sequence[Mapping[str, list[float]]]) -> dict[str, list[flo
         "anytime_accuracy": [np.mean(seed["curve"]) for seed in seeds],
     }
     return {name: [round(float(v), DIGITS) for v in values] for name, values in means.items()}
-
-
-def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the differences of two configurations by dotted key, except device and plugins.
-
-    >>> differences({"seeds": [0], "device": "cpu"}, {"seeds": [0, 1], "device": "cuda"})
-    {'seeds': ([0], [0, 1])}
-    """
-    left, right = flat(ours), flat(theirs)
-    return {
-        key: (left.get(key), right.get(key))
-        for key in sorted(left.keys() | right.keys())
-        if key not in ("device", "plugins") and left.get(key) != right.get(key)
-    }

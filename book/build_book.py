@@ -21,7 +21,7 @@ from pathlib import Path
 from time import monotonic
 
 from book_page import book_page
-from book_rows import BookPlan, BookRow, differences, read_plan, read_row, rows_in
+from book_rows import BookPlan, BookRow, read_plan, read_row, rows_in
 from submission import command_of, commit_here, in_words, placeless, row_of, told
 
 from evergraph.cli.output import print_table, say
@@ -40,7 +40,7 @@ from evergraph.experiments.bench.jobs import Job, check_jobs
 from evergraph.experiments.bench.pool import default_workers, run_work
 from evergraph.experiments.bench.worker import Event
 from evergraph.experiments.build import parts_used, resolved
-from evergraph.experiments.config import RunConfig
+from evergraph.experiments.config import RunConfig, differences
 from evergraph.experiments.result import machine, versions
 from evergraph.experiments.store import ResultStore, locked, write_whole
 

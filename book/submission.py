@@ -26,7 +26,7 @@ from evergraph.core.errors import EvergraphError, ResultsError
 from evergraph.core.plugins import is_file_plugin, load_plugins
 from evergraph.evaluation.accuracy_matrix import average_accuracy_curve, matrix_of
 from evergraph.experiments.build import resolved
-from evergraph.experiments.config import RunConfig, flat, nested
+from evergraph.experiments.config import RunConfig, differences, flat, nested
 from evergraph.experiments.store import CONFIG, RESULT, ResultStore
 
 # Options on which the defaults of others depend; they are given first.
@@ -274,9 +274,7 @@ def _check_own(run: Path, row: BookRow, config: RunConfig, plan: BookPlan) -> No
         if (job.label, job.dataset, job.setting) != (row.label, row.dataset, row.setting):
             continue
         try:
-            other = book_rows.differences(
-                resolved(config).to_dict(), resolved(job.config).to_dict()
-            )
+            other = differences(resolved(config).to_dict(), resolved(job.config).to_dict())
         except EvergraphError as error:
             raise ResultsError(f"{run}: {error}") from None
         for key, (ours, theirs) in other.items():

@@ -169,7 +169,6 @@ REACH: dict[str, Work] = {
 @pytest.mark.parametrize("work", REACH)
 def test_reach(work, compiled, check, monkeypatch):
     if compiled:
-        pytest.importorskip("numba")
         monkeypatch.setattr(scaled_rows, "NUMBA_PAYS_FROM", 0)
         monkeypatch.setattr(search, "SEARCH_PAYS_FROM", 0)
     check(REACH[work], "directed")

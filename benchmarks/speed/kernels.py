@@ -28,13 +28,7 @@ import evergraph
 from evergraph.core.mapped import in_memory
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, normalised, smoother, walk
-from evergraph.graphs.kernels.scaled_rows import (
-    NUMBA_PAYS_FROM,
-    ROW_TYPES,
-    Kernel,
-    numba_works,
-    room,
-)
+from evergraph.graphs.kernels.scaled_rows import NUMBA_PAYS_FROM, ROW_TYPES, Kernel, room
 
 HOPS = 2
 AGREE = 1e-4
@@ -150,8 +144,7 @@ def contenders(graph: Graph, width: int) -> dict[str, Contender]:
     mkl = by_mkl(matrix, features)
     if mkl is not None:
         found[MKL] = mkl
-    if numba_works():
-        found[NUMBA] = partial(smoother(graph, kernel="numba").product, features)
+    found[NUMBA] = partial(smoother(graph, kernel="numba").product, features)
     check(found)
     return found
 
@@ -224,8 +217,7 @@ def encode_row(name: str, graph: Graph, width: int, *, rounds: int) -> Row:
         BASE: partial(before, graph, features),
         LARGE: partial(two_hops, graph, features, "torch"),
     }
-    if numba_works():
-        found[NUMBA] = partial(two_hops, graph, features, "numba")
+    found[NUMBA] = partial(two_hops, graph, features, "numba")
     check(found)
     return Row(name, width, choice(graph), interleaved(found, rounds=rounds, limit=30.0))
 
@@ -286,7 +278,7 @@ def held_row(name: str, graph: Graph, width: int, *, rounds: int) -> list[str]:
 def held_table(widths: dict[str, tuple[int, ...]], *, rounds: int) -> Table:
     """Return whether rows in half numbers are summed faster."""
     rows = []
-    for name, wanted in widths.items() if numba_works() else ():
+    for name, wanted in widths.items():
         graph = load(name)
         if graph is not None:
             rows += [held_row(name, graph, width, rounds=rounds) for width in wanted]

@@ -8,9 +8,10 @@ import pytest
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.experiments.bench.benchmark import open_bench
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.jobs import Job, check_dataset, check_folder, check_jobs, expand
+from evergraph.experiments.bench.jobs import BENCH, Job, check_dataset, check_jobs, expand
 from evergraph.experiments.config import RunConfig, tomllib
 from evergraph.experiments.presets import benches, read_bench
+from evergraph.experiments.store import check_free
 
 SYNTHETIC = {"name": "synthetic", "nodes": 300, "classes": 6}
 
@@ -164,7 +165,7 @@ def test_a_bench_that_cannot_run_is_refused_before_anything_is_written(values, m
 
 
 def test_a_strangers_folder_is_refused(tmp_path):
-    check_folder(tmp_path, resume=False)  # empty
+    check_free(tmp_path, BENCH, resume=False)  # empty
     (tmp_path / "thesis.txt").write_text("precious")
     for resume in (False, True):
         with pytest.raises(ResultsError, match="neither empty nor a results folder of evergraph"):

@@ -96,7 +96,7 @@ def test_a_line_has_the_digits_of_the_table(capsys):
     row = [0.75, 0.75, 0.9, 0.95]  # 83.75, or in another order of summation just below
     rows = {way: {"balanced": row} for way in ("local", "global")}
     bar = notebook_bar.RunProgress(label="x", epochs={"tem": 1}, tasks=4, seeds=1)
-    bar.on_task("tem", 0, TaskReport(3, rows, {}))
+    bar.on_task("tem", 0, TaskReport(3, rows, {}, {}))
     told = percent(spread([average_accuracy(matrix_of([row[:n] for n in (1, 2, 3, 4)]))]))
     assert f"AA {told} local, {told} global" in capsys.readouterr().err
 
@@ -107,7 +107,7 @@ def test_the_time_left_counts_what_was_learned_before_an_interruption(capsys):
     bar._moves = False
     rows = {"local": {"balanced": [1.0]}, "global": {"balanced": [1.0]}}
     for index in range(2):
-        bar.on_task("", 0, TaskReport(index, rows, {"train": 10.0, "evaluate": 5.0}))
+        bar.on_task("", 0, TaskReport(index, rows, {"train": 10.0, "evaluate": 5.0}, {}))
         bar._said -= 10  # lines are at least so many seconds apart
     written = capsys.readouterr().err.splitlines()
     assert [line.partition("about ")[2] for line in written] == ["45 s left", "30 s left"]

@@ -10,7 +10,9 @@ import torch
 import evergraph as eg
 from evergraph.core.errors import ConfigurationError
 from evergraph.datasets import NamedGraph
+from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import SeedResult
+from evergraph.memory import MemoryUsage
 
 EVIL = "<script>alert(1)</script>"
 
@@ -85,7 +87,8 @@ def row(*accuracies: float) -> dict[str, dict[str, list[float]]]:
 
 def seed(number: int, *rows: Any) -> SeedResult:
     seconds = {"embed": 0.0, "train": 0.0, "evaluate": 0.0}
-    return SeedResult(number, list(rows), seconds, None, floats=0, bytes=0)
+    reports = [TaskReport(index, row, seconds, {}) for index, row in enumerate(rows)]
+    return SeedResult(number, reports, MemoryUsage())
 
 
 @pytest.fixture

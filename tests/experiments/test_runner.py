@@ -1,7 +1,6 @@
 """Whole runs: what they return, what they keep, and that they can be stopped anywhere."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -150,23 +149,6 @@ def test_split_seeds_are_shared_by_repeats_unless_asked():
         graph = load_graph(config)
         a, b = (build_stream(config, graph, seed).splits[0].test for seed in (0, 1))
         assert a.equal(b) is shared
-
-
-def test_progress_of_version_1_is_read(finished, tmp_path):
-    shutil.copytree(finished[1], tmp_path / "out")
-    whole = finished[0].to_dict()
-    assert whole["memory"]["samples"] == whole["memory"]["floats"] > 0
-    path = tmp_path / "out" / "seed-0" / "progress.json"
-    stored = json.loads(path.read_text())
-    for key in ("samples", "gradients", "importance", "models", "edges", "peak_rss_bytes"):
-        del stored["result"][key]
-    del stored["tasks"]
-    path.write_text(json.dumps(stored))
-    (tmp_path / "out" / "result.json").unlink()
-    again = run(small(), out=tmp_path / "out", resume=True).to_dict()
-    assert again["accuracy_matrix"] == whole["accuracy_matrix"]
-    assert (again["memory"]["bytes"], again["memory"]["samples"]) == (whole["memory"]["bytes"], 0)
-    assert again["peak_rss_bytes"] > 1e7
 
 
 METHODS = ("finetune", "tem", "analytic", "joint")

@@ -12,9 +12,11 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.evaluation.evaluator import Measures
 from evergraph.experiments.build import fitted_to, resolved
 from evergraph.experiments.config import RunConfig
+from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import SeedResult
 from evergraph.experiments.runner import run
 from evergraph.graphs import Graph, Targets
+from evergraph.memory import MemoryUsage
 from small_runs import StopError, comparable, small, stop_after
 
 SMALL: dict[str, Any] = {
@@ -102,7 +104,8 @@ def measured(**values: Any) -> RunConfig:
 
 
 def seed_of(*measures: Measures) -> SeedResult:
-    return SeedResult(0, [], {}, None, 0, 0, measures=list(measures))
+    reports = [TaskReport(index, {}, {}, each) for index, each in enumerate(measures)]
+    return SeedResult(0, reports, MemoryUsage())
 
 
 def test_a_measure_is_the_mean_of_the_tasks_where_it_has_a_meaning():
@@ -110,12 +113,10 @@ def test_a_measure_is_the_mean_of_the_tasks_where_it_has_a_meaning():
         {"local": {"rejection_auroc": 0.5}},
         {"local": {"rejection_auroc": 1.0}},
         {"local": {"rejection_auroc": None}},
-        {},  # learned by the first version, and resumed
     ]
     seed = seed_of(*tasks)
     assert seed.measure("local", "rejection_auroc") == 0.75
     assert seed.measure("local", "forward_transfer") is None
-    assert seed.measure("global", "rejection_auroc") is None
 
 
 def test_a_result_tells_them_over_seeds():
@@ -139,7 +140,7 @@ def test_classes_that_come_again_carry_over():
     stream = {"by": "blurred", "tasks": 4, "blur": 0.5}
     seed = run(measured(stream=stream, training={"epochs": 20, "batch_size": 64})).seeds[0]
     for testing in ("local", "global"):
-        found = [task[testing]["forward_transfer"] for task in seed.measures]
+        found = [each.measures[testing]["forward_transfer"] for each in seed.reports]
         assert found[-1] is None
         assert all(value is not None for value in found[:-1])
         assert seed.measure(testing, "forward_transfer") > 0.2
@@ -155,18 +156,3 @@ def test_looking_ahead_changes_no_other_number(method, edges):
         assert measures["calibration_error"] == looking["measures"][way]["calibration_error"]
     apart = ("config", "measures")
     assert comparable(looking, *apart) == comparable(blind, *apart)
-
-
-def test_progress_without_measures_is_still_read(tmp_path):
-    config = measured(measures=False)
-    with pytest.raises(StopError):
-        run(config, out=tmp_path / "out", observer=stop_after(2))
-    path = tmp_path / "out" / "seed-0" / "progress.json"
-    stored = json.loads(path.read_text())
-    for report in stored["reports"]:
-        del report["measures"]
-    path.write_text(json.dumps(stored))
-    settings = tmp_path / "out" / "config.toml"
-    settings.write_text(settings.read_text().replace("measures = false\n", ""))
-    result = run(config, out=tmp_path / "out", resume=True)
-    assert [bool(measured) for measured in result.seeds[0].measures] == [False, False, True]

@@ -22,11 +22,6 @@ seeds = st.integers(0, 10_000)
 schemes = st.sampled_from(["symmetric", "row", "none"])
 
 
-def needs(kernel: str) -> None:
-    if kernel == "numba":
-        pytest.importorskip("numba")
-
-
 def random_graph(seed: int, nodes: int = 90) -> Graph:
     """Directed, with a hub (node 0 gathers from most) and nodes without neighbours."""
     generator = torch.Generator().manual_seed(seed)
@@ -50,7 +45,6 @@ X = torch.tensor([[6.0, 60.0], [12.0, 120.0], [18.0, 180.0], [5.0, 50.0]])
 @few_each
 @given(seed=seeds, width=st.integers(1, 300), scheme=schemes, self_loops=st.booleans())
 def test_every_width_equals_the_matrix_written_out(kernel, seed, width, scheme, self_loops):
-    needs(kernel)
     graph = random_graph(seed)
     features, add = (random_features(s, graph.num_nodes, width) for s in (seed, seed + 1))
     kept = features.clone(), add.clone()
@@ -71,7 +65,6 @@ def test_every_width_equals_the_matrix_written_out(kernel, seed, width, scheme, 
 @few_each
 @given(seed=seeds, width=st.integers(1, 300), data=st.data())
 def test_blocks_of_columns_and_rows_give_the_same_bits(held, seed, width, data):
-    needs("numba")
     graph = random_graph(seed)
     nodes = graph.num_nodes
     features, add = (random_features(s, nodes, width) for s in (seed, seed + 1))
@@ -94,7 +87,6 @@ def test_blocks_of_columns_and_rows_give_the_same_bits(held, seed, width, data):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_what_stands_in_the_buffer_and_beside_it_does_not_matter(kernel):
-    needs(kernel)
     graph, features = random_graph(5), random_features(5, 90, 21)
     operator = smoother(graph, kernel=kernel)
     wide = torch.full((90, 40), torch.nan)
@@ -112,7 +104,6 @@ def test_what_stands_in_the_buffer_and_beside_it_does_not_matter(kernel):
 
 
 def test_own_features_are_not_read_without_self_loops_and_doubles_are_multiplied_too():
-    needs("numba")
     features = X.clone()
     features[3] = torch.nan  # nobody's neighbour
     rows = smoother(PATH, self_loops=False, scheme="none", kernel="numba").product(features)
@@ -136,9 +127,6 @@ def test_shapes_that_do_not_fit_are_refused():
 def test_an_unknown_kernel_lists_those_that_exist(monkeypatch):
     with pytest.raises(UnknownNameError, match="choose one of numba, torch, triton"):
         smoother(PATH, kernel="mkl")
-    monkeypatch.setattr(MODULE, "numba_works", lambda: False)
-    with pytest.raises(ConfigurationError, match="kernel 'numba' needs numba"):
-        smoother(PATH, kernel="numba")
     monkeypatch.setattr(MODULE, "triton_works", lambda: False)
     with pytest.raises(ConfigurationError, match="kernel 'triton' needs Triton and a GPU"):
         smoother(PATH, kernel="triton")
@@ -150,7 +138,6 @@ def with_kernel(kernel: str) -> Callable[..., Smoother]:
 
 @pytest.mark.parametrize("name", topologies.names())
 def test_every_topology_agrees_on_both_kernels(name, monkeypatch):
-    needs("numba")
     graph = random_graph(11).with_features(random_features(11, 90, 40))
     found = {}
     for kernel in KERNELS:
@@ -160,7 +147,6 @@ def test_every_topology_agrees_on_both_kernels(name, monkeypatch):
 
 
 def test_encoding_never_writes_the_matrix_out(monkeypatch):
-    needs("numba")
     monkeypatch.setattr("evergraph.topology.base.smoother", with_kernel("numba"))
     monkeypatch.setattr(
         "evergraph.graphs.kernels.scaled_rows.written_out", None

@@ -25,9 +25,10 @@ from evergraph.graphs import (
 )
 from evergraph.graphs.disjoint import disjoint_union
 from evergraph.graphs.graph_folder import FACTS, GraphFolderWriter, open_graph_folder
+from evergraph.graphs.kernels.row_ranges import compiled, unsigned
 from evergraph.graphs.kernels.scaled_rows import KERNELS
 from evergraph.graphs.reach import reach as search
-from evergraph.graphs.reach.hyperloglog import RowMaxima, hashed
+from evergraph.graphs.reach.hyperloglog import fill_first, fill_maxima, hashed
 from evergraph.graphs.reach.reach import walk_counts
 from evergraph.memory.embedding_memory import first_coverers
 from evergraph.streams import GraphStream
@@ -72,8 +73,6 @@ def test_pointers_that_end_before_the_entries_are_refused(folder, tmp_path):
 @pytest.mark.parametrize("kernel", KERNELS[:2])
 @pytest.mark.parametrize("self_loops", [False, True])
 def test_products_of_the_last_rows(kernel, self_loops, wide):
-    if kernel == "numba":
-        pytest.importorskip("numba")
     light = smoother(light_graph(), kernel=kernel, self_loops=self_loops)
     features, given = light_graph().features, {"kernel": kernel, "self_loops": self_loops}
     expected = light.rows(LAST).product(features)
@@ -127,7 +126,6 @@ def test_reach(work, wide):
 
 
 def test_a_compiled_search(wide, monkeypatch):
-    pytest.importorskip("numba")
     by_products = REACH["sizes"](light_graph())
     monkeypatch.setattr(search, "SEARCH_PAYS_FROM", 0)
     assert REACH["sizes"](wide) == REACH["sizes"](light_graph()) == by_products
@@ -137,10 +135,13 @@ def test_registers_of_the_last_rows(wide):
     column, rank = hashed(wide.num_nodes, 64)
     found = []
     for graph in (wide, light_graph()):
-        taken = RowMaxima(*graph.sweep.plain, column, rank, 0, 64)
-        first = torch.zeros(graph.num_nodes, 64, dtype=torch.uint8)
-        first[LIGHT] = taken.first(LIGHT)
-        found.append(taken.following(LIGHT, first))
+        given = (*map(unsigned, graph.sweep.plain), LIGHT.numpy())
+        some, first = torch.zeros(2, len(LIGHT), 64, dtype=torch.uint8)
+        compiled(fill_first)(*given, column.numpy(), rank.numpy(), 0, some.numpy(), 0, len(LIGHT))
+        every = torch.zeros(graph.num_nodes, 64, dtype=torch.uint8)
+        every[LIGHT] = some
+        compiled(fill_maxima)(*given, every.numpy(), first.numpy(), 0, len(LIGHT))
+        found.append(first)
     assert found[0].equal(found[1])
     assert bool((found[0] > 0).sum(1).gt(4).all())
 

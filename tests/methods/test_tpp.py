@@ -12,7 +12,7 @@ from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
 from evergraph.methods import TAAM, TPP
-from evergraph.methods.tpp import likeness, nearest, profile
+from evergraph.methods.tpp import nearest
 from evergraph.nn import PDGNN, Modulated
 from evergraph.nn.modulated import ModulatedHead
 from evergraph.streams import GraphStream
@@ -27,6 +27,10 @@ def learned(make: Any, graph: Graph, name: str = "tpp", **stream: Any) -> tuple[
     for task in tasks:
         learner.fit_task(task)
     return learner, tasks
+
+
+def of_steps(steps: int) -> TPP:
+    return TPP(steps=steps, generator=seeded(0))
 
 
 def lonely(rows: list[list[float]]) -> Graph:
@@ -54,9 +58,11 @@ def test_the_profile_of_a_star_by_hand():
     )
     # d = 4, 2, 2, 2. Centre: 4/4 + √8/√8 = 2, weight 1/2. A leaf: √8/2 + 4/√8 = √8, weight 1/√2.
     nodes = torch.tensor([0, 1])
-    assert profile(star, nodes, steps=1).tolist() == pytest.approx([(1 + 2) / 2])
-    assert profile(star, nodes, steps=0).tolist() == pytest.approx([(2 + 2) / 2])
-    found = likeness(star, nodes, torch.tensor([[1.0], [-3.0]]), steps=1)
+    learner = of_steps(1)
+    assert learner.profile(star, nodes).tolist() == pytest.approx([(1 + 2) / 2])
+    assert of_steps(0).profile(star, nodes).tolist() == pytest.approx([(2 + 2) / 2])
+    learner.profiles_ = torch.tensor([[1.0], [-3.0]])
+    found = learner.likeness(star, nodes)
     torch.testing.assert_close(found, torch.tensor([[1.0, -3.0], [2.0, -6.0]]))
 
 
@@ -69,17 +75,17 @@ def test_the_profile_of_a_weighted_pair_by_hand():
         weights=torch.tensor([3.0]),
     )
     # d = 4 and 4, so Â is 1/4 and 3/4: the two are 10/4 and 6/4, each divided by √4.
-    assert profile(pair, torch.tensor([0, 1]), steps=1).tolist() == pytest.approx([1.0])
+    assert of_steps(1).profile(pair, torch.tensor([0, 1])).tolist() == pytest.approx([1.0])
 
 
 @given(graphs(), st.integers(0, 3), st.integers(1, 4))
 def test_likeness_is_the_product_of_profiles_and_its_mean_that_of_a_common_one(graph, steps, tasks):
-    profiles = torch.randn(tasks, 5, generator=seeded(tasks, "profiles"))
-    nodes = torch.arange(graph.num_nodes)
-    alone = torch.stack([profile(graph, node[None], steps=steps) for node in nodes])
-    found = likeness(graph, nodes, profiles, steps=steps)
+    learner, nodes = of_steps(steps), torch.arange(graph.num_nodes)
+    learner.profiles_ = profiles = torch.randn(tasks, 5, generator=seeded(tasks, "profiles"))
+    alone = torch.stack([learner.profile(graph, node[None]) for node in nodes])
+    found = learner.likeness(graph, nodes)
     torch.testing.assert_close(found, alone @ profiles.t(), atol=1e-5, rtol=1e-4)
-    common = profile(graph, nodes, steps=steps)
+    common = learner.profile(graph, nodes)
     torch.testing.assert_close(found.mean(0), profiles @ common, atol=1e-5, rtol=1e-4)
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from arrow_bytes import stream
+from arrow_bytes import delta_from_arrow, stream
 from evergraph import ContinualNodeClassifier
 from evergraph.core.errors import DataError, EvergraphError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes
@@ -25,7 +25,7 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.server.arrow import check_decoded, delta_from_arrow
+from evergraph.server.arrow import check_decoded
 from evergraph.server.bodies import (
     ITEMS_PER_BLOCK,
     LONGEST_ID,
@@ -167,19 +167,6 @@ def test_of_many_mistakes_one_is_found():
     with pytest.raises(ValidationError) as caught:
         PredictionsBody.model_validate_json(b'{"ids": [1.5, 1.5, 1.5]}')
     assert caught.value.error_count() <= 2
-
-
-def test_arrow_has_the_limits_that_json_has():
-    longest, long = "é" * LONGEST_ID, "é" * (LONGEST_ID + 1)
-    assert delta_from_arrow(stream({"id": [longest]})).forgotten == (longest,)
-    for columns, name in (
-        ({"id": ["a", long]}, "id"),
-        ({"source": ["a", long], "target": ["b", "b"]}, "source"),
-        ({"id": ["a", "b"], "label": ["x", long]}, "label"),
-        ({"id": ["a", "b"], "f": [0.0, 0.0], "label": [["x"], [long]]}, "label"),
-    ):
-        with pytest.raises(DataError, match=f"row 2 has a text in column '{name}' that is longer"):
-            delta_from_arrow(stream(columns))
 
 
 def repeated(value: Any, rows: int) -> pa.DictionaryArray:

@@ -102,7 +102,7 @@ def test_blocks_of_rows_do_not_show(ends, labels, undirected, block):
     owner = torch.where(graph.labels == 3, -1, graph.labels)  # class 3 is dropped
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(csr.BLOCK_ENTRIES, "cpu", block)
-        patch.setattr(classless, "_ROWS_PER_BLOCK", 5)
+        patch.setattr(csr, "ROWS_CUT_TOGETHER", 5)
         found = with_companions(graph, owner)
     assert torch.equal(found, over_all_edges(graph, owner))
 

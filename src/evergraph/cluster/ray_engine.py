@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
+import pickle
 import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -164,7 +166,7 @@ class RayEngine(Closing):
             return self._seen[path]
 
         packed = pack(value, by_path=everywhere)
-        stored = self.ray.put(packed), packed_bytes(packed)
+        stored = self.ray.put(packed), packed.nbytes
         if lasting:
             self._put[value] = stored
         return stored
@@ -172,13 +174,13 @@ class RayEngine(Closing):
     def _result(self, coming: Future[Any]) -> Any:
         """Wait for a result and return it; raise an ``EvergraphError`` of the worker."""
         try:
-            found = unpack(ray_cluster.awaited(self.ray, coming))
+            given = ray_cluster.awaited(self.ray, coming)
         except (self.ray.exceptions.TaskUnschedulableError, *ray_cluster.deaths(self.ray)) as error:
             raise ResourceError(
                 f"the Ray worker of an item died {ray_cluster.RETRIES + 1} times, perhaps for lack "
                 f"of memory ({ray_cluster.first_line(error)})"
             ) from None
-        return found.raised() if isinstance(found, _Error) else found
+        return given.raised() if isinstance(given, _Error) else unpack(given)
 
 
 def make_engine(
@@ -241,110 +243,67 @@ def _lasts(value: Any) -> bool:
     return bool(kind.__dataclass_params__.frozen and not kind.__dataclass_params__.eq)
 
 
-@dataclass(frozen=True, eq=False)
-class _Array:
-    """A dense tensor as a numpy array, which can be read without a copy."""
+class Packed(NamedTuple):
+    """A pickled value, and the memory of its arrays, which can be read without a copy."""
 
-    values: npt.NDArray[Any]
-    dtype: torch.dtype
+    pickled: bytes
+    buffers: list[pickle.PickleBuffer]
 
-    @classmethod
-    def of(cls, tensor: Tensor) -> _Array:
-        plain = tensor.detach().cpu().as_subclass(Tensor)
-        # numpy has no bfloat16: its bytes are sent as integers.
-        values = plain.view(torch.int16) if plain.dtype == torch.bfloat16 else plain
-        return cls(values.numpy(), plain.dtype)
-
-    def tensor(self) -> Tensor:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the array is read-only, as intended
-            values = torch.from_numpy(self.values)
-        return values.view(self.dtype) if self.dtype == torch.bfloat16 else values
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(memoryview(buffer).nbytes for buffer in self.buffers)
 
 
-class _Csr(NamedTuple):  # a sparse matrix
-    parts: tuple[_Array, ...]
-    shape: tuple[int, ...]
+def pack(value: Any, *, by_path: Callable[[Path], bool] = lambda path: True) -> Packed:
+    """Return a pickled value, with tensors as numpy arrays or by their files.
 
-
-class _File(NamedTuple):  # a mapped array, to be mapped again by the receiver
-    path: Path
-
-
-class _Record(NamedTuple):  # a dataclass and its fields
-    kind: type
-    values: dict[str, Any]
-
-
-def pack(value: Any, *, by_path: Callable[[Path], bool] = lambda path: True) -> Any:
-    """Return a value with every tensor in it replaced by a numpy array, or by its file.
-
-    Records, dictionaries, lists and tuples are searched; other values are unchanged. Tensors on a
-    GPU are copied to memory. by_path: whether the receiver can open a file.
+    Tensors on a GPU are copied to memory. by_path: whether the receiver can open a file.
     """
+    pickler: Any = ray_cluster.import_ray().cloudpickle.CloudPickler
 
-    def in_file(array: Tensor) -> bool:
-        return isinstance(array, MappedTensor) and array.path is not None and by_path(array.path)
+    def path_of(array: Tensor) -> Path | None:
+        path = array.path if isinstance(array, MappedTensor) else None
+        return path if path is not None and by_path(path) else None
 
-    if isinstance(value, Tensor):
-        if in_file(value):
-            return _File(value.path)  # type: ignore[attr-defined]
-        if value.layout == torch.sparse_csr:
-            parts = (value.crow_indices(), value.col_indices(), value.values())
-            return _Csr(tuple(map(_Array.of, parts)), tuple(value.shape))
-        return _Array.of(value)
-    if isinstance(value, ColumnSlice):
-        array = value.array
-        value = value if array.layout != torch.strided or in_file(array) else value.sent()
-    if is_dataclass(value) and not isinstance(value, type):
-        held = {field.name: getattr(value, field.name) for field in fields(value)}
-        return _Record(type(value), pack(held, by_path=by_path))
-    if type(value) is dict:
-        return {key: pack(part, by_path=by_path) for key, part in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(pack(part, by_path=by_path) for part in value)
-    return value
+    class Packer(pickler):  # type: ignore[misc]
+        def reducer_override(self, part: Any) -> Any:
+            if isinstance(part, ColumnSlice) and part.array.layout == torch.strided:
+                part = part if path_of(part.array) else part.sent()
+                return ColumnSlice, (part.array, part.start, part.stop, part.first)
+            if type(part) not in (Tensor, MappedTensor):
+                return super().reducer_override(part)
+            if (path := path_of(part)) is not None:
+                return map_array, (path,)
+            if part.layout == torch.sparse_csr:
+                parts = part.crow_indices(), part.col_indices(), part.values()
+                return _csr, (*parts, tuple(part.shape))
+            plain = part.detach().cpu().as_subclass(Tensor)
+            # numpy has no bfloat16: its bytes are sent as integers.
+            values = plain.view(torch.int16) if plain.dtype == torch.bfloat16 else plain
+            return _tensor, (values.numpy(), plain.dtype)
+
+    file = io.BytesIO()
+    buffers: list[pickle.PickleBuffer] = []
+    Packer(file, protocol=5, buffer_callback=buffers.append).dump(value)
+    return Packed(file.getvalue(), buffers)
 
 
-def unpack(value: Any) -> Any:
+def unpack(packed: Packed) -> Any:
     """Return the original of a packed value.
 
     Arrays share the memory of the packed value: they must not be written to.
     """
-    if isinstance(value, _Array):
-        return value.tensor()
-    if isinstance(value, _Csr):
-        indptr, indices, values = (part.tensor() for part in value.parts)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's CSR tensors are in beta
-            return torch.sparse_csr_tensor(
-                indptr, indices, values, size=value.shape, check_invariants=False
-            )
-    if isinstance(value, _File):
-        return map_array(value.path)
-    if isinstance(value, _Record):
-        record: Any = object.__new__(value.kind)
-        for name, part in value.values.items():
-            object.__setattr__(record, name, unpack(part))
-        return record
-    if type(value) is dict:
-        return {key: unpack(part) for key, part in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(unpack(part) for part in value)
-    return value
+    return pickle.loads(packed.pickled, buffers=packed.buffers)  # noqa: S301  (our own)
 
 
-def packed_bytes(value: Any) -> int:
-    """Return the bytes of the arrays in a packed value.
+def _tensor(values: npt.NDArray[Any], dtype: torch.dtype) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the array is read-only, as intended
+        return torch.from_numpy(values).view(dtype)
 
-    >>> packed_bytes(pack({"a": torch.zeros(2), "b": [torch.zeros(3)], "c": "text"}))
-    20
-    """
-    if isinstance(value, _Array):
-        return int(value.values.nbytes)
-    if isinstance(value, _Csr):
-        return sum(map(packed_bytes, value.parts))
-    if isinstance(value, _Record):
-        return packed_bytes(value.values)
-    parts = value.values() if type(value) is dict else value
-    return sum(map(packed_bytes, parts)) if type(value) in (dict, list, tuple) else 0
+
+def _csr(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's CSR tensors are in beta
+        return torch.sparse_csr_tensor(indptr, indices, values, shape, check_invariants=False)

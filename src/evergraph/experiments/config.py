@@ -315,6 +315,20 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return result
 
 
+def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the differences of two configurations by dotted key, except device and plugins.
+
+    >>> differences({"seeds": [0], "device": "cpu"}, {"seeds": [0, 1], "device": "cuda"})
+    {'seeds': ([0], [0, 1])}
+    """
+    left, right = flat(ours), flat(theirs)
+    return {
+        key: (left.get(key), right.get(key))
+        for key in sorted(left.keys() | right.keys())
+        if key not in ("device", "plugins") and left.get(key) != right.get(key)
+    }
+
+
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """Turn dotted keys into nested tables.
 

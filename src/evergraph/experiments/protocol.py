@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from evergraph.core.device import sums_by
 from evergraph.core.resources import SharedCache
@@ -30,7 +30,7 @@ class TaskReport:
     index: int
     rows: AccuracyRows
     seconds: dict[str, float]
-    measures: Measures = field(default_factory=dict)  # not in results of the first version
+    measures: Measures
 
 
 def learn_stream(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
@@ -27,10 +27,12 @@ from evergraph.evaluation import (
     average_forgetting,
 )
 from evergraph.evaluation.accuracy_matrix import matrix_of, spread
-from evergraph.evaluation.evaluator import AccuracyRows, Measures
+from evergraph.evaluation.evaluator import AccuracyRows
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.presets import read_protocol
+from evergraph.experiments.protocol import TaskReport
 from evergraph.graphs import Graph, homophily
+from evergraph.memory import MemoryUsage
 from evergraph.streams import GraphStream
 from evergraph.streams.splits import BY_MASKS
 from evergraph.streams.stream import TESTINGS
@@ -104,48 +106,43 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class SeedResult:
-    """One repeat: the rows of its accuracy matrices, and its costs.
+    """One repeat: what its tests found, and its costs.
 
     Attributes:
         seed: the repeat's seed.
-        rows: one entry per test, by default after each task, see ``AccuracyRows``.
-        seconds: by phase.
+        reports: one for each test, by default after each task.
+        usage: size of what is kept between tasks, at the end.
         coverage_ratio: of the memory at the end, None without one.
-        floats, bytes: size of what is kept between tasks, at the end.
-        samples, gradients, importance, models, edges, statistics: its parts, see ``MemoryUsage``.
         peak_rss_bytes: the largest resident size of the process that learned it; 0 if unknown.
         recomputed: embeddings of old nodes that were recomputed, and their total; None without
             refresh.
-        measures: measures other than accuracy, one entry per test, see ``Measures``.
-        tested: the task or step before each test; if empty, every one.
     """
 
     seed: int
-    rows: list[AccuracyRows]
-    seconds: dict[str, float]
-    coverage_ratio: float | None
-    floats: int
-    bytes: int
-    # Results of the first version do not have the following fields.
-    samples: int = 0
-    gradients: int = 0
-    importance: int = 0
-    models: int = 0
-    edges: int = 0
-    statistics: int = 0
+    reports: list[TaskReport]
+    usage: MemoryUsage
+    coverage_ratio: float | None = None
     peak_rss_bytes: int = 0
-    measures: list[Measures] = field(default_factory=list)
     recomputed: tuple[int, int] | None = None
-    tested: list[int] = field(default_factory=list)
+
+    @property
+    def rows(self) -> list[AccuracyRows]:
+        """The rows of its accuracy matrices, one for each test."""
+        return [report.rows for report in self.reports]
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds by phase."""
+        return {phase: sum(report.seconds[phase] for report in self.reports) for phase in PHASES}
 
     @property
     def tested_after(self) -> list[int]:
         """Number of tasks, or steps if tasks arrive in batches, learned before each test."""
-        return [index + 1 for index in self.tested or range(len(self.rows))]
+        return [report.index + 1 for report in self.reports]
 
     def measure(self, testing: str, name: str) -> float | None:
         """Return the mean of a measure over the tests where it is defined, None if nowhere."""
-        found = [measured.get(testing, {}).get(name) for measured in self.measures]
+        found = [report.measures[testing].get(name) for report in self.reports]
         values = [value for value in found if value is not None]
         return float(np.mean(values)) if values else None
 
@@ -282,6 +279,8 @@ class RunResult(Shown):
     def plot(self, *, average: str | None = None, axes: Any = None) -> Any:
         """Draw the learning curve: AA after each task, local and global; return matplotlib's axes.
 
+        It is the mean over seeds, with a band of one standard deviation.
+
         average: as in ``average_accuracy``. axes: to draw into, for several results in one figure;
         new ones by default.
         """
@@ -292,9 +291,21 @@ class RunResult(Shown):
             from matplotlib import pyplot
 
             axes = pyplot.subplots()[1]
-        matrices = {t: [seed.matrix(t, average) for seed in self.seeds] for t in TESTINGS}
-        config = self.config
-        plot_curves(axes, matrices, self.seeds[0].tested_after, name=config.method.name)
+        config, tested_after = self.config, self.seeds[0].tested_after
+        colour = axes.plot([], [])[0].get_color()
+        for testing, line in LINES.items():
+            matrices = (seed.matrix(testing, average) for seed in self.seeds)
+            curves = 100 * np.array([average_accuracy_curve(matrix) for matrix in matrices])
+            mean = curves.mean(axis=0)  # of curves, [seeds, tests]
+            name = f"{config.method.name}, {testing}"
+            style = {"color": colour, "linestyle": line, "marker": "o", "markersize": 4}
+            axes.plot(tested_after, mean, label=name, **style)
+            if len(curves) > 1:
+                band = curves.std(axis=0, ddof=1)
+                low, high = mean - band, mean + band
+                axes.fill_between(tested_after, low, high, color=colour, alpha=0.15)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.legend()
         learned = "batches" if "steps" in self.dataset else "tasks"
         axes.set(xlabel=f"{learned} learned", ylabel=f"average {self.target.measure} (%)")
         axes.set_title(f"{config.dataset.name}, {config.stream.setting}")
@@ -337,7 +348,7 @@ class RunResult(Shown):
             "coverage_ratio": float(np.mean(ratios)) if ratios else None,
             "refresh": refresh if costs else None,
             "cumulative": self.cumulative,
-            "memory": {kept: max(getattr(s, kept) for s in self.seeds) for kept in KEPT},
+            "memory": {kept: max(getattr(s.usage, kept) for s in self.seeds) for kept in KEPT},
             "seconds": seconds | {"total": self.total_seconds},
             "peak_rss_bytes": self.peak_rss_bytes,
             "dataset": self.dataset,
@@ -352,27 +363,3 @@ class RunResult(Shown):
     def _each_way(self, make: Callable[[str, str], Any]) -> dict[str, Any]:
         ways = self.target.rows
         return {testing: {name: make(testing, name) for name in ways} for testing in TESTINGS}
-
-
-def plot_curves(
-    axes: Any,
-    matrices: Mapping[str, Sequence[AccuracyMatrix]],
-    tested_after: Sequence[int],
-    *,
-    name: str,
-) -> None:
-    """Draw AA after each test, the mean over seeds with a band of one standard deviation.
-
-    matrices: one per seed, by kind of testing. name: of the lines.
-    """
-    colour = axes.plot([], [])[0].get_color()
-    for testing, seeds in matrices.items():
-        curves = 100 * np.array([average_accuracy_curve(matrix) for matrix in seeds])
-        mean = curves.mean(axis=0)  # of curves, [seeds, tests]
-        style = {"color": colour, "linestyle": LINES[testing], "marker": "o", "markersize": 4}
-        axes.plot(tested_after, mean, label=f"{name}, {testing}", **style)
-        if len(curves) > 1:
-            band = curves.std(axis=0, ddof=1)
-            axes.fill_between(tested_after, mean - band, mean + band, color=colour, alpha=0.15)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.legend()

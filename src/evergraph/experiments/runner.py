@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from evergraph.experiments import build
 from evergraph.experiments.config import Component, RunConfig, StreamConfig
 from evergraph.experiments.progress import RunProgress, watched
 from evergraph.experiments.protocol import TaskReport, learn_stream, steps_apart
-from evergraph.experiments.result import PHASES, RunResult, SeedResult, describe, machine, versions
+from evergraph.experiments.result import RunResult, SeedResult, describe, machine, versions
 from evergraph.experiments.settings import IN_MEMORY, config_of
 from evergraph.experiments.store import ResultStore
 from evergraph.graphs import Graph
@@ -353,18 +353,14 @@ def learn_seed_by_task(
         yield report
     result = SeedResult(
         seed=seed,
-        rows=[report.rows for report in reports],
-        tested=[report.index for report in reports],
-        seconds={phase: sum(r.seconds[phase] for r in reports) for phase in PHASES},
+        reports=reports,
+        usage=learner.usage,
         coverage_ratio=learner.coverage_ratio,
-        recomputed=learner.recomputed,
-        floats=learner.usage.floats,
-        **asdict(learner.usage),
         peak_rss_bytes=peak_rss_bytes(),
-        measures=[report.measures for report in reports],
+        recomputed=learner.recomputed,
     )
     if store is not None:
-        store.keep_result(reports, result)
+        store.keep_result(result)
     return result, learner
 
 

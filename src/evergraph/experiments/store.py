@@ -18,7 +18,8 @@ DIR/search/NAME/...              one run per combination, in the same layout
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Collection
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,10 @@ from torch import Tensor
 from evergraph.core.errors import LockedError, ResultsError
 from evergraph.core.file_lock import LOCK_FILE, FileLock
 from evergraph.core.written_aside import results_written, written_aside
-from evergraph.experiments.config import RunConfig, flat, merged, read_toml
+from evergraph.experiments.config import RunConfig, differences, merged, read_toml
 from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import RunResult, SeedResult
+from evergraph.memory import MemoryUsage
 from evergraph.streams.stream import TESTINGS
 
 CONFIG, RESULT, PROGRESS, ARRAYS = "config.toml", "result.json", "progress.json", "accuracy.npz"
@@ -55,42 +57,20 @@ class ResultStore:
     def open(self, config: RunConfig, *, resume: bool) -> None:
         """Claim the folder for a configuration; several processes may do so for the same one."""
         known = self.folder / CONFIG
+        check_free(self.folder, CONFIG, resume=resume, beside=(FAILURE, SEARCH, CHOICE))
         if not known.exists():
-            self._check_free()
             # Only one process may write it: a second would overwrite the first one's.
             with locked(self.folder, "it is being claimed", wait=True):
-                if not known.exists():
+                if known.exists():
+                    check_free(self.folder, CONFIG, resume=resume)
+                else:
                     write_whole(known, config.to_toml().encode())
-                    resume = True
-        if not resume:
+        stored = merged(RunConfig().to_dict(), read_toml(known))
+        for key, (here, there) in differences(config.to_dict(), stored).items():
             raise ResultsError(
-                f"{self.folder} already holds results: use --resume to continue them, "
-                "or another --out"
+                f"{self.folder} holds another configuration: {key} is {there!r} there and "
+                f"{here!r} here"
             )
-        self._check_same(config, read_toml(known))
-
-    def _check_free(self) -> None:
-        """Raise if the folder holds anything except a benchmark's own files."""
-        names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
-        ours = (FAILURE, SEARCH, CHOICE, LOCK_FILE)
-        # Another process may be claiming the folder: its temporary file is ignored.
-        others = [name for name in names if not (name in ours or name.startswith(f".{CONFIG}-"))]
-        foreign = self.folder.is_file() or others
-        # Checked last: another process may have claimed the folder and started meanwhile.
-        if foreign and not (self.folder / CONFIG).exists():
-            raise ResultsError(f"{self.folder} is neither empty nor a results folder of evergraph")
-
-    def _check_same(self, config: RunConfig, stored: dict[str, Any]) -> None:
-        ours = flat(config.to_dict())
-        theirs = flat(merged(RunConfig().to_dict(), stored))
-        for key in sorted(ours.keys() | theirs.keys()):
-            here, there = ours.get(key), theirs.get(key)
-            # The device and the folders of plug-ins do not change what was learned.
-            if here != there and key not in ("device", "plugins"):
-                raise ResultsError(
-                    f"{self.folder} holds another configuration: {key} is {there!r} there and "
-                    f"{here!r} here"
-                )
 
     def finished(self) -> dict[str, Any] | None:
         """Return the stored result of a finished run."""
@@ -133,7 +113,10 @@ class SeedStore:
         stored = _read_json(path)
         try:
             reports = [TaskReport(**report) for report in stored["reports"]]
-            return reports, SeedResult(**stored["result"]) if stored["result"] else None
+            if (found := stored["result"]) is None:
+                return reports, None
+            usage = MemoryUsage(**found["usage"])
+            return reports, SeedResult(**found | {"reports": reports, "usage": usage})
         except (KeyError, TypeError) as error:
             raise ResultsError(f"{path} is not a progress file of evergraph: {error}") from None
 
@@ -147,13 +130,14 @@ class SeedStore:
         write_whole(current, tensors_to_bytes(contiguous))
         self._keep(reports, tasks, state=current)
 
-    def keep_result(self, reports: list[TaskReport], result: SeedResult) -> None:
+    def keep_result(self, result: SeedResult) -> None:
         """Write the matrices and mark the repeat as finished; its learner is no longer needed."""
         arrays = {f"{t}_{a}": result.matrix(t, a) for t in TESTINGS for a in result.averages}
         path = self.folder / ARRAYS
         with results_written(path, remedy=RESUMABLE), written_aside(path) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-        self._keep(reports, reports[-1].index + 1, result=asdict(result))
+        found = asdict(replace(result, reports=[]))  # which are kept beside it
+        self._keep(result.reports, result.reports[-1].index + 1, result=found)
 
     def _keep(
         self, reports: list[TaskReport], tasks: int, *, result: object = None, state: object = None
@@ -191,6 +175,25 @@ def locked(folder: Path, doing: str, *, wait: bool = False) -> FileLock:
     with results_written(folder):
         folder.mkdir(parents=True, exist_ok=True)
         return FileLock(folder / LOCK_FILE, refusal, wait=wait)
+
+
+def check_free(folder: Path, marker: str, *, resume: bool, beside: Collection[str] = ()) -> None:
+    """Raise unless a folder is empty, or holds results that may be continued.
+
+    marker: the file by which results are known; beside: names of other files that may be there.
+    """
+    if (folder / marker).exists():
+        if not resume:
+            said = f"{folder} already holds results: use --resume to continue them, or another"
+            raise ResultsError(f"{said} --out")
+        return
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    # Another process may be claiming the folder: its temporary file is ignored.
+    begun = (LOCK_FILE, f".{marker}-")
+    foreign = [name for name in names if name not in beside and not name.startswith(begun)]
+    # Checked last: another process may have claimed the folder and started meanwhile.
+    if (folder.is_file() or foreign) and not (folder / marker).exists():
+        raise ResultsError(f"{folder} is neither empty nor a results folder of evergraph")
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -19,6 +19,7 @@ from evergraph.graphs.validation import check_features, check_real
 
 MOST_INT32 = 2**31 - 1  # entries; beyond, row pointers have 64 bits
 ROWS_AT_A_TIME = 1 << 16  # rows written to a file at a time
+ROWS_CUT_TOGETHER = 1 << 20  # rows cut into blocks at a time, of which there may be 10^8
 # Cost of a row besides its entries, in entries: limits blocks of empty rows as well.
 ROW_COST = 16
 # Adjacency entries processed at a time: some 100 MB on a CPU. A GPU has more memory, and every
@@ -291,7 +292,7 @@ class RowSweep:
     """The rows of an adjacency, processed in blocks."""
 
     indptr: Tensor  # [nodes + 1]
-    indices: Tensor  # int32 [edges]
+    indices: Tensor  # int32 [edges], or other values of the entries
     # whether they are in files: then pages leave memory as soon as they were read
     mapped: bool = False
 
@@ -306,21 +307,23 @@ class RowSweep:
             return self
         return RowSweep(self.indptr.cpu(), self.indices.cpu())
 
-    def blocks(self, rows: Tensor, step: Step) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the result of a step for each block of rows, ascending [m], and its slice."""
-        costs = self.lengths(rows).cpu().double().numpy() + ROW_COST
-        for part in cut(costs, BLOCK_ENTRIES["cpu"]):
-            some = rows[part]
-            yield part, step(some)
-            if self.mapped:
-                page_out(self.run(some))
+    def blocks(self, rows: Tensor | None, step: Step) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the result of a step for each block of rows, and its slice.
 
-    def collect(self, rows: Tensor, step: Step, *, width: int) -> Tensor:
-        """Return the result of a step for all the rows.  uint8 [m, width]"""
-        found = torch.empty(len(rows), width, dtype=torch.uint8, device=rows.device)
-        for part, block in self.blocks(rows, step):
-            found[part] = block
-        return found
+        rows: ascending, int64 [m]; all if None, which then need not fit into memory together.
+        """
+        count = len(self.indptr) - 1 if rows is None else len(rows)
+        for start in range(0, count, ROWS_CUT_TOGETHER):
+            stop = min(start + ROWS_CUT_TOGETHER, count)
+            if rows is None:
+                some = torch.arange(start, stop, device=self.indices.device)
+            else:
+                some = rows[start:stop]
+            costs = self.lengths(some).cpu().double().numpy() + ROW_COST
+            for part in cut(costs, BLOCK_ENTRIES["cpu"]):
+                yield slice(start + part.start, start + part.stop), step(some[part])
+                if self.mapped:
+                    page_out(self.run(some[part]))
 
     def lengths(self, rows: Tensor) -> Tensor:
         """Return the number of entries in some rows.  int64 [m] -> int64 [m]"""
@@ -359,6 +362,5 @@ def neighbour_sums(sweep: RowSweep, values: Tensor, rows: Tensor | None = None) 
         ends = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
         return running.index_select(0, ends).diff()
 
-    wanted = torch.arange(len(values), device=values.device) if rows is None else rows
-    sums = [found for _, found in sweep.blocks(wanted, add_up)]
+    sums = [found for _, found in sweep.blocks(rows, add_up)]
     return torch.cat(sums) if sums else values.new_zeros(0)

@@ -8,12 +8,10 @@ import scipy
 import torch
 from torch import Tensor
 
-from evergraph.core.mapped import page_out
-from evergraph.graphs.csr import BLOCK_ENTRIES, cut, repeat
+from evergraph.graphs.csr import repeat
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.propagation import pattern
 
-_ROWS_PER_BLOCK = 1 << 20  # rows cut into blocks at a time
 Nodes = npt.NDArray[np.int64]
 # Neighbours concatenated at a time; about 60 MB per block.
 BLOCK_NEIGHBOURS = 1 << 22
@@ -30,22 +28,20 @@ def homophily(graph: Graph) -> float:
     >>> homophily(path)
     0.5
     """
-    alike = total = 0
     # In memory as int32: labels are read in random order, which is slow from a file.
     labels = graph.labels.int()
-    indices = graph.indices.as_subclass(torch.Tensor)
-    for start in range(0, graph.num_nodes, _ROWS_PER_BLOCK):
-        starts = graph.indptr[start : start + _ROWS_PER_BLOCK + 1].long()
-        lengths = starts.diff()
-        for rows in cut(lengths.cpu().double().numpy(), BLOCK_ENTRIES[graph.device.type]):
-            entries = slice(int(starts[rows.start]), int(starts[rows.stop]))
-            mine = repeat(labels[start : start + _ROWS_PER_BLOCK][rows], lengths[rows])
-            known = (mine >= 0).nonzero().flatten()  # few, if few nodes have a class
-            theirs = labels[indices[entries][known].long()]
-            total += int((theirs >= 0).sum())
-            alike += int((theirs == mine[known]).sum())
-            if graph.mapped:
-                page_out(indices[entries])
+    sweep = graph.sweep
+
+    def compared(rows: Tensor) -> Tensor:
+        mine = repeat(labels[rows], sweep.lengths(rows))
+        known = (mine >= 0).nonzero().flatten()  # few, if few nodes have a class
+        theirs = labels[sweep.run(rows)[known].long()]
+        return torch.stack([(theirs == mine[known]).sum(), (theirs >= 0).sum()])
+
+    counts = torch.zeros(2, dtype=torch.int64, device=graph.device)
+    for _, found in sweep.blocks(None, compared):
+        counts += found
+    alike, total = counts.tolist()
     return alike / total if total else 0.0
 
 

@@ -9,12 +9,10 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice
-from evergraph.core.mapped import page_out
-from evergraph.graphs.csr import ROW_COST, csr_tensor, cut, pointer_type, repeat
+from evergraph.graphs.csr import RowSweep, csr_tensor, pointer_type, repeat
 from evergraph.graphs.graph import Graph
 
 Normalisation = Literal["symmetric", "row", "none"]
-BLOCK_ENTRIES = 1 << 22  # entries whose weights are summed at a time
 BLOCK_NODES = 1 << 20  # nodes whose degrees are processed at a time
 
 
@@ -49,20 +47,24 @@ def row_sums(graph: Graph) -> Tensor:
     """
     if graph.weights is None:
         return graph.indptr.diff()
-    found = torch.zeros(graph.num_nodes, dtype=torch.float64, device=graph.device)
+    sums = torch.zeros(graph.num_nodes, dtype=torch.float64, device=graph.device)
     if graph.device.type != "cpu":
-        return found.index_add_(0, graph.edge_rows(), graph.weights.double())
-    for rows in cut(graph.degrees.double().numpy() + ROW_COST, BLOCK_ENTRIES):
-        starts = graph.indptr[rows.start : rows.stop + 1].long()
-        some = graph.weights[int(starts[0]) : int(starts[-1])].as_subclass(Tensor)
-        filled = starts.diff() > 0  # numpy cannot sum empty rows
-        if len(some):
-            first = (starts[:-1] - starts[0])[filled].numpy()
-            added = np.add.reduceat(some.numpy(), first, dtype=np.float64)
-            found[rows][filled] = torch.from_numpy(added)
-        if graph.mapped:
-            page_out(some)
-    return found
+        return sums.index_add_(0, graph.edge_rows(), graph.weights.double())
+    sweep = RowSweep(graph.indptr, graph.weights, graph.mapped)
+
+    def add_up(rows: Tensor) -> Tensor:
+        lengths, weights = sweep.lengths(rows), sweep.run(rows)
+        filled = lengths > 0  # numpy cannot sum empty rows
+        added = torch.zeros(len(rows), dtype=torch.float64)
+        if len(weights):
+            first = (lengths.cumsum(0) - lengths)[filled].numpy()
+            found = np.add.reduceat(weights.numpy(), first, dtype=np.float64)
+            added[filled] = torch.from_numpy(found)
+        return added
+
+    for part, added in sweep.blocks(None, add_up):
+        sums[part] = added
+    return sums
 
 
 def graph_scalings(

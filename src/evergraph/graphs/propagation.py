@@ -32,7 +32,6 @@ from evergraph.graphs.kernels.scaled_rows import (
     ScaledRows,
     choose_kernel,
     held_rows,
-    numba_works,
     room,
     triton_works,
 )
@@ -105,15 +104,12 @@ class Smoother(ScaledRows):
         if given[0].device != self.device:
             return streamed_product
         whole = all(_with_whole_rows(matrix) is matrix for matrix in given)
-        devices, read = {m.device.type for m in given}, {*ROW_TYPES.values()}
-        if self.kernel == "numba" and whole and devices == {"cpu"}:
-            from evergraph.graphs.kernels.numba_sum import READS_FLOAT16
-
-            read -= set() if READS_FLOAT16 else {torch.float16}
-            if given[0].dtype in read and all(m.dtype == torch.float32 for m in given[1:]):
-                return numba_product
-        on_gpu = devices == {"cuda"} and {m.dtype for m in given} <= read
-        if self.kernel == "triton" and whole and on_gpu:
+        devices = {m.device.type for m in given}
+        known = {m.dtype for m in given} <= {*ROW_TYPES.values()}
+        summed = all(m.dtype == torch.float32 for m in given[1:])
+        if self.kernel == "numba" and whole and known and summed and devices == {"cpu"}:
+            return numba_product
+        if self.kernel == "triton" and whole and known and devices == {"cuda"}:
             from evergraph.graphs.kernels.triton_sum import triton_product
 
             return triton_product
@@ -145,8 +141,6 @@ def smoother(
         kernel = choose_kernel(entries=entries, device=graph.device)
     check_choice("kernel", kernel, KERNELS)
     check_choice("dtype", held, ROW_TYPES)
-    if kernel == "numba" and not numba_works():
-        raise ConfigurationError("kernel 'numba' needs numba, which is not installed")
     if kernel == "triton" and not triton_works():
         raise ConfigurationError("kernel 'triton' needs Triton and a GPU, which are not both here")
     return Smoother(

@@ -15,6 +15,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.core.mapped import is_mapped
 from evergraph.graphs import Graph
+from evergraph.memory import MemoryUsage
 from evergraph.methods.examples import Examples, Weighting, make_examples
 from evergraph.nn import PDGNN, Backbone, backbones, masked_cross_entropy
 from evergraph.streams import Task
@@ -203,6 +204,26 @@ class BackboneLearner(Learner):
         super().restore(state, label_space)
         if "noise" in state and self._noise is not self.generator:  # else it was saved from a GPU
             self._noise.set_state(state["noise"])
+
+
+class MemoryLearner(BackboneLearner):
+    """Keeps a memory of earlier tasks, see ``make_memory``."""
+
+    memory: Any
+
+    @property
+    def usage(self) -> MemoryUsage:
+        """Size of the memory."""
+        usage: MemoryUsage = self.memory.usage
+        return usage
+
+    def state(self) -> dict[str, Tensor]:
+        kept = {f"memory.{name}": value.cpu() for name, value in self.memory.state().items()}
+        return super().state() | kept
+
+    def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
+        super().restore(state, label_space)
+        self.memory.restore(part_of(state, "memory."))
 
 
 class WholeTaskLearner(BackboneLearner):

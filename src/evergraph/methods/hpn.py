@@ -12,7 +12,7 @@ from evergraph.core.component import Made, choice, integer, number
 from evergraph.memory import MemoryUsage
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
-from evergraph.nn.prototype_network import PrototypeHead, PrototypeNetwork, states_of
+from evergraph.nn.prototype_network import PrototypeHead, PrototypeNetwork
 from evergraph.streams import Task
 from evergraph.training import Batch
 
@@ -100,7 +100,7 @@ class HPN(BackboneLearner):
         """Return the loss of some nodes, and of rehearsed prototypes in class-IL."""
         assert self._examples is not None
         levels = self.head.levels(self.head.extracted(self._examples.inputs[batch]))
-        scores = self.head.scores(states_of(levels), generator=self._noise)
+        scores = self.head.scores(levels, generator=self._noise)
         loss = self.classification_loss(scores, batch)
         if self._in_class_il and self.rehearse and self._before.numel():
             share = self._before.any(1).count_nonzero() / len(self._before)
@@ -144,7 +144,7 @@ class HPN(BackboneLearner):
             drawn = torch.randperm(len(places), generator=self.generator)[:REHEARSED]
             places = places[drawn.to(places.device)]
         levels = self.head.levels(self.head.composed(self.head.nodes[places]))
-        scores = self.head.scores(states_of(levels), generator=self._noise)
+        scores = self.head.scores(levels, generator=self._noise)
         chosen = weights[places]
         return -(chosen * scores.log_softmax(1)).sum() / chosen.sum()
 

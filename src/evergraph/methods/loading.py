@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +11,10 @@ import torch
 
 from evergraph.core.errors import DataError
 from evergraph.core.label_space import LabelSpace
-from evergraph.memory import samplers
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
-from evergraph.nn import backbones
-from evergraph.topology import topologies
 from evergraph.training import Trainer
 from evergraph.training.learner import FORMAT, KEY
-
-MAKERS: dict[str, Callable[..., Any]] = {
-    "backbone": backbones.make,
-    "topology": topologies.make,
-    "sampler": samplers.make,
-}
 
 
 def load_learner(path: Path | str, *, device: str | None = None) -> BackboneLearner:
@@ -72,18 +63,7 @@ def _made(description: Mapping[str, Any], device: str | None) -> BackboneLearner
     wanted = training.pop("device") if device is None else device
     if device is None and wanted == "cuda" and not torch.cuda.is_available():
         wanted = "cpu"
-    parts: dict[str, Any] = {k: _part(k, v) for k, v in parameters.items()}
     if isinstance(memory := parameters.get("memory"), Mapping):  # else a number of bytes
-        parts["memory"] = methods.resolve(name).make_memory(**_inner(memory))
+        parameters["memory"] = methods.resolve(name).make_memory(**memory)
     trainer = Trainer(**{**training, "device": wanted})
-    return methods.make(name, **parts, trainer=trainer, generator=torch.Generator())
-
-
-def _part(key: str, value: Any) -> Any:
-    if key not in MAKERS or not isinstance(value, Mapping):
-        return value
-    return MAKERS[key](**_inner(value))
-
-
-def _inner(description: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _part(key, value) for key, value in description.items()}
+    return methods.make(name, **parameters, trainer=trainer, generator=torch.Generator())

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from evergraph.core.component import Made, choice, integer, number
-from evergraph.core.label_space import LabelSpace
 from evergraph.core.seeding import exponential
 from evergraph.graphs import Graph, forman_curvature
 from evergraph.graphs.disjoint import disjoint_union
@@ -28,16 +27,15 @@ from evergraph.memory import (
     isolated,
 )
 from evergraph.memory.samplers import EmbeddingCoverageSampler
-from evergraph.methods.backbone_learner import BackboneLearner
+from evergraph.methods.backbone_learner import MemoryLearner
 from evergraph.methods.base import methods
 from evergraph.methods.examples import Examples, make_examples
 from evergraph.nn import masked_cross_entropy
 from evergraph.streams import Task
-from evergraph.training.learner import part_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RememberingLearner(BackboneLearner):
+class RememberingLearner(MemoryLearner):
     """Stores nodes of every task with part of the graph around them.
 
     Args:
@@ -67,19 +65,6 @@ class RememberingLearner(BackboneLearner):
         nodes = task.graph, task.train, task.train_labels
         candidates = Candidates(*nodes, hidden, self.backbone.hops, residuals)
         self.memory.store(candidates, task.met_sizes, keep=self.keep, generator=self.generator)
-
-    @property
-    def usage(self) -> MemoryUsage:
-        """Size of the memory."""
-        return self.memory.usage
-
-    def state(self) -> dict[str, Tensor]:
-        kept = {f"memory.{name}": value.cpu() for name, value in self.memory.state().items()}
-        return super().state() | kept
-
-    def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        super().restore(state, label_space)
-        self.memory.restore(part_of(state, "memory."))
 
 
 class ReplayingLearner(RememberingLearner):

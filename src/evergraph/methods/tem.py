@@ -13,10 +13,10 @@ from evergraph.core.component import Made, choice, integer, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs.csr import stacked
-from evergraph.memory import Candidates, EmbeddingMemory, MemoryUsage
+from evergraph.memory import Candidates, EmbeddingMemory
 from evergraph.memory.samplers import UniformSampler
 from evergraph.memory.samplers.condensing import CondensingSampler
-from evergraph.methods.backbone_learner import BackboneLearner
+from evergraph.methods.backbone_learner import MemoryLearner
 from evergraph.methods.base import methods
 from evergraph.methods.examples import WEIGHTINGS, Examples, Weighting, make_examples
 from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh, drifted, seen_drift
@@ -24,7 +24,6 @@ from evergraph.nn import PDGNN, Backbone
 from evergraph.nn.feature_graph import FeatureGraph
 from evergraph.streams import Task
 from evergraph.topology.rowwise import unit_rows
-from evergraph.training.learner import part_of
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +32,7 @@ _NOBODY = torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
 
 @methods.register
 @dataclass(kw_only=True, eq=False, repr=False)
-class TEM(BackboneLearner):
+class TEM(MemoryLearner):
     """Replays stored topology-aware embeddings with each task (Zhang et al., KDD 2024).
 
     L = Σ_{v∈V_τ} l(f_out(e_v), y_v) + Σ_{e_w∈TEM} l(f_out(e_w), y_w), each term weighted by
@@ -205,22 +204,15 @@ class TEM(BackboneLearner):
         return self.growing_.cost if self.refresh == "embeddings" else None
 
     @property
-    def usage(self) -> MemoryUsage:
-        """Size of the memory."""
-        return self.memory.usage
-
-    @property
     def coverage_ratio(self) -> float | None:
         return self.memory.coverage_ratio
 
     def state(self) -> dict[str, Tensor]:
-        kept = {f"memory.{name}": value.cpu() for name, value in self.memory.state().items()}
-        return super().state() | kept | self.growing_.state()
+        return super().state() | self.growing_.state()
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
         super().restore(state, label_space)
         self.growing_.restore(state)
-        self.memory.restore(part_of(state, "memory."))
 
 
 def confident(scores: Tensor, classes: Tensor, *, least: float) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from evergraph.core.component import Made, choice, integer, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
-from evergraph.graphs import Graph, normalised, propagate, walk
+from evergraph.graphs import Graph, propagate
 from evergraph.graphs.normalisation import row_sums
 from evergraph.memory import MemoryUsage
 from evergraph.methods.backbone_learner import BackboneLearner
@@ -21,37 +21,11 @@ from evergraph.methods.examples import Examples, make_examples
 from evergraph.nn import PDGNN, Modulated
 from evergraph.nn.pdgnn import PREDICT_ROWS
 from evergraph.streams import Task
-from evergraph.topology import APPNP, SGC
+from evergraph.topology import APPNP, SGC, TopologyEncoder
 from evergraph.training.learner import part_of
 
 Distance = Literal["angle", "euclidean"]
 DISTANCES = ("angle", "euclidean")
-
-
-def profile(graph: Graph, nodes: Tensor, *, steps: int) -> Tensor:
-    """Return p = 1/n Σ_v d_v^-1/2 (Â^s X)_v over some nodes.  int64 [n] -> float32 [features]
-
-    d includes the node itself, as in Â.
-
-    >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.tensor([[1.], [3.]]),
-    ...                         labels=torch.tensor([0, 0]), undirected=True)
-    >>> profile(pair, torch.tensor([0, 1]), steps=1)  # smoothed to 2 and 2, d = 2
-    tensor([1.4142])
-    """
-    smoothed = SGC(hops=steps).encode(graph)[nodes]
-    return (_weights(graph, nodes) * smoothed).mean(0)
-
-
-def likeness(graph: Graph, nodes: Tensor, profiles: Tensor, *, steps: int) -> Tensor:
-    """Return ⟨profile of v alone, p_t⟩ for each node and task.  [tasks, features] -> [n, tasks]
-
-    Smoothing is linear, so one column per task is smoothed instead of one per feature. The mean
-    over several nodes is the likeness of their common profile.
-    """
-    columns = propagate(graph.features, profiles.t().contiguous())  # X pᵀ  [all nodes, tasks]
-    for step in walk(normalised(graph), columns, hops=steps):
-        columns = step
-    return _weights(graph, nodes) * columns[nodes]
 
 
 def nearest(likenesses: Tensor, profiles: Tensor, *, distance: Distance) -> Tensor:
@@ -71,11 +45,6 @@ def nearest(likenesses: Tensor, profiles: Tensor, *, distance: Distance) -> Tens
     if distance == "angle":
         return (likenesses / lengths.clamp_min(torch.finfo(lengths.dtype).tiny)).argmax(1)
     return (likenesses - lengths.square() / 2).argmax(1)
-
-
-def _weights(graph: Graph, nodes: Tensor) -> Tensor:
-    """Return d_v^-1/2, d_v the sum of edge weights of a node.  int64 [n] -> float32 [n, 1]"""
-    return (row_sums(graph)[nodes] + 1).float().rsqrt()[:, None]
 
 
 log = logging.getLogger(__name__)
@@ -205,14 +174,36 @@ class TPP(BackboneLearner):
             alike = alike.mean(0, keepdim=True).expand(len(nodes), -1)
         return nearest(alike, profiles, distance=self.distance)
 
+    @property
+    def smoothing(self) -> TopologyEncoder:
+        """The map from features to profiles, before weights."""
+        return SGC(hops=self.steps)
+
+    def weights(self, graph: Graph, nodes: Tensor) -> Tensor:
+        """Return the weights of nodes, d_v^-1/2; d includes the node itself.  -> float32 [n, 1]"""
+        return (row_sums(graph)[nodes] + 1).float().rsqrt()[:, None]
+
     def profile(self, graph: Graph, nodes: Tensor) -> Tensor:
-        """Return the common profile of some nodes.  int64 [n] -> float32 [features]"""
-        return profile(graph, nodes, steps=self.steps)
+        """Return the common profile of some nodes.  int64 [n] -> float32 [features]
+
+        >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.tensor([[1.], [3.]]),
+        ...                         labels=torch.tensor([0, 0]), undirected=True)
+        >>> learner = TPP(steps=1, generator=torch.Generator())
+        >>> learner.profile(pair, torch.tensor([0, 1]))  # smoothed to 2 and 2, d = 2
+        tensor([1.4142])
+        """
+        return (self.weights(graph, nodes) * self.smoothing.encode(graph)[nodes]).mean(0)
 
     def likeness(self, graph: Graph, nodes: Tensor) -> Tensor:
-        """Return ⟨profile of each node, profile of each task⟩.  -> [nodes, tasks]"""
-        profiles = self.profiles_.to(self.device)
-        return likeness(graph.to(self.device), nodes.to(self.device), profiles, steps=self.steps)
+        """Return ⟨profile of each node, profile of each task⟩.  -> [nodes, tasks]
+
+        Smoothing is linear, so one column per task is smoothed instead of one per feature. The mean
+        over several nodes is the likeness of their common profile.
+        """
+        graph, nodes = graph.to(self.device), nodes.to(self.device)
+        columns = propagate(graph.features, self.profiles_.to(self.device).t().contiguous())
+        along = replace(graph.structure, features=columns)
+        return self.weights(graph, nodes) * self.smoothing.encode(along)[nodes]
 
     @property
     def usage(self) -> MemoryUsage:
@@ -302,19 +293,12 @@ class TAAM(TPP):
     backbone: Made[Modulated] = Made()
     anchor: float = number(0.1, least=0.0, most=1.0)
 
-    def profile(self, graph: Graph, nodes: Tensor) -> Tensor:
-        return APPNP(hops=self.steps, alpha=self.anchor).encode(graph)[nodes].mean(0)
+    @property
+    def smoothing(self) -> TopologyEncoder:
+        return APPNP(hops=self.steps, alpha=self.anchor)
 
-    def likeness(self, graph: Graph, nodes: Tensor) -> Tensor:
-        """Return ⟨z of each node, prototype of each task⟩.  -> [nodes, tasks]
-
-        Propagation is linear, so one column per task is propagated instead of one per feature.
-        """
-        graph = graph.to(self.device)
-        columns = propagate(graph.features, self.profiles_.to(self.device).t().contiguous())
-        along = replace(graph.structure, features=columns)
-        anchored = APPNP(hops=self.steps, alpha=self.anchor)
-        return anchored.encode(along)[nodes.to(self.device)]
+    def weights(self, graph: Graph, nodes: Tensor) -> Tensor:
+        return torch.ones(len(nodes), 1, device=graph.device)
 
 
 @methods.register

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import normalize
 
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.nn.backbone import backbones
-from evergraph.nn.linear import Linear, dropout_mask
-from evergraph.nn.pdgnn import PDGNN, check_head
+from evergraph.nn.linear import Linear
+from evergraph.nn.pdgnn import PDGNN, GrowingHead, check_head
 from evergraph.topology import MixHop
 
 
@@ -107,7 +107,7 @@ def states_of(levels: Sequence[Level]) -> Tensor:
 NOTHING = -1  # index in place of an atomic prototype, if there is no neighbour
 
 
-class PrototypeHead(nn.Module):
+class PrototypeHead(GrowingHead):
     """f_out of ``PrototypeNetwork``: from own and neighbours' attributes to class scores.
 
     Args:
@@ -149,26 +149,21 @@ class PrototypeHead(nn.Module):
         self.register_buffer("counts", torch.empty(0, 0))
 
     def grow(self, classes: int, *, generator: torch.Generator) -> None:
-        """Widen the output to ``classes``; existing classes keep their weights."""
-        self.out.grow(classes, generator=generator)
+        super().grow(classes, generator=generator)
         new = self.counts.new_zeros(classes - len(self.counts), self.counts.shape[1])
         self.counts = torch.cat([self.counts, new])
 
-    def forward(self, embeddings: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Return class scores.  [n, (hops + 1) dims] -> [n, classes]"""
-        return self.scores(self.hidden_states(embeddings), generator=generator)
+    def hidden_states(
+        self, embeddings: Tensor, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Return the prototypes of nodes on all levels.  [n, (hops + 1) dims] -> [n, width]"""
+        states = states_of(self.levels(self.extracted(embeddings)))
+        return self._dropped(states, generator)
 
-    def scores(self, states: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Return class scores of concatenated prototypes.  [n, width] -> [n, classes]"""
-        if self.training and self.dropout:
-            assert generator is not None, "dropout needs a generator"
-            states = states * dropout_mask(states.shape, self.dropout, generator=generator)
-        scores: Tensor = self.out(states)
+    def scores(self, levels: Sequence[Level], *, generator: torch.Generator | None) -> Tensor:
+        """Return class scores of nodes on all levels.  -> [n, classes]"""
+        scores: Tensor = self.out(self._dropped(states_of(levels), generator))
         return scores
-
-    def hidden_states(self, embeddings: Tensor) -> Tensor:
-        """Return the prototypes of nodes on all levels.  -> [n, width]"""
-        return states_of(self.levels(self.extracted(embeddings)))
 
     def extracted(self, embeddings: Tensor) -> Tensor:
         """Return the outputs of the extractors.  [n, (hops + 1) dims] -> [n, atoms, d_A]"""

@@ -144,6 +144,11 @@ def listed(column: Column) -> list[NodeId]:
     return cast("list[NodeId]", column.tolist()) if hasattr(column, "tolist") else list(column)
 
 
+def column_of_ids(values: pyarrow.Array) -> Column:
+    """Return ids of Arrow as a column: texts as they are, whole numbers in an array of NumPy."""
+    return values if values.type in ("string", "large_string") else values.to_numpy()
+
+
 def chunks(column: Sequence[Any], size: int = CHUNK) -> Iterator[Sequence[Any]]:
     """Yield a column in parts, by default small enough for the processor's cache."""
     return (column[start : start + size] for start in range(0, len(column), size))
@@ -203,7 +208,7 @@ class EdgeColumns(Sequence[tuple[NodeId, NodeId]]):
         """Return some of the edges, by index."""
         places = rows.tolist()
         sides: list[Column] = [
-            side[rows] if isinstance(side, np.ndarray) else [*map(listed(side).__getitem__, places)]
+            side.take(rows) if hasattr(side, "take") else [*map(side.__getitem__, places)]
             for side in self.sides
         ]
         return EdgeColumns(*sides)

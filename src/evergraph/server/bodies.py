@@ -30,7 +30,7 @@ from pydantic import (
 from evergraph.online.checking import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
 from evergraph.online.delta import Delta
 from evergraph.online.identifiers import LARGEST
-from evergraph.server.http import QUOTED, RefusedError
+from evergraph.server.http import QUOTED, RefusedError, check_named
 from evergraph.tables.labels import boolean_name
 
 if TYPE_CHECKING:
@@ -316,9 +316,3 @@ def read_question(body: bytes, *, most: int) -> PredictionsBody:
     if question.asks and question.known:
         raise RefusedError(422, "known must be false beside a change: ask for known labels alone")
     return question
-
-
-def check_named(what: str, named: int, most: int) -> None:
-    """Reject a body that names too many nodes."""
-    if named > most:
-        raise RefusedError(413, f"a {what} must name at most {most} nodes, not {named}")

@@ -18,7 +18,6 @@ Unlabelled = Literal["leave-out", "along"]
 UNLABELLED_WAYS: tuple[str, ...] = get_args(Unlabelled)
 ROUNDS = 2  # longest path of unlabelled nodes from a task to one that arrives with it
 _NEVER = 2**31 - 1
-_ROWS_PER_BLOCK = 1 << 20  # rows processed before the next are cut into blocks
 MAX_UNLABELLED = (
     0.5  # share of unlabelled nodes above which leaving them out would change the graph too much
 )
@@ -82,11 +81,8 @@ def _earliest_around(sweep: RowSweep, when: Tensor, *, both: bool) -> Tensor:
             near.scatter_reduce_(0, columns, when[rows][owners], "amin")
         return around
 
-    for start in range(0, len(when), _ROWS_PER_BLOCK):
-        rows = torch.arange(start, min(start + _ROWS_PER_BLOCK, len(when)))
-        for part, around in sweep.blocks(rows, look):
-            here = near[start + part.start : start + part.stop]
-            torch.minimum(here, around, out=here)
+    for part, around in sweep.blocks(None, look):
+        torch.minimum(near[part], around, out=near[part])
     return near
 
 

@@ -1,4 +1,4 @@
-"""The epoch loop, its batches, and Adam on the CPU without torch's compiler."""
+"""The epoch loop, its batches, and Adam without torch's compiler."""
 
 from __future__ import annotations
 
@@ -155,12 +155,12 @@ class Trainer(Part):
         )
 
     def _step(
-        self, learner: _Learner, optimiser: Adam | torch.optim.Adam, last: list[Tensor]
+        self, learner: _Learner, optimiser: Adam, last: list[Tensor]
     ) -> Callable[[Batch], None]:
         """Return a function that does a step and stores its loss in ``last``."""
 
         def step(batch: Batch) -> None:
-            optimiser.zero_grad(set_to_none=True)
+            optimiser.zero_grad()
             loss = learner.loss(batch)
             loss.backward()
             learner.adjust_gradients()
@@ -171,22 +171,15 @@ class Trainer(Part):
             return step
         return CapturedSteps(step, generators=learner.draws_from)
 
-    def _optimiser(
-        self, parameters: Mapping[str, nn.Parameter], *, decay: float
-    ) -> Adam | torch.optim.Adam:
-        optimiser: Adam | torch.optim.Adam
+    def _optimiser(self, parameters: Mapping[str, nn.Parameter], *, decay: float) -> Adam:
         decoupled = self.decay == "decoupled"
-        if self.device.type == "cuda":
-            kind = torch.optim.AdamW if decoupled else torch.optim.Adam
-            # A recorded step reads the rate from this tensor.
-            rate = torch.tensor(self.lr, device=self.device)
-            optimiser = kind(
-                parameters.values(), lr=rate, weight_decay=decay, fused=True, capturable=True
-            )
-        else:
-            optimiser = Adam(
-                parameters.values(), lr=self.lr, weight_decay=decay, decoupled=decoupled
-            )
+        optimiser = Adam(
+            parameters.values(),
+            lr=self.lr,
+            weight_decay=decay,
+            decoupled=decoupled,
+            device=self.device,
+        )
         for name, parameter in parameters.items():
             if f"{name}.step" in self.moments_:
                 step, first, second = (self.moments_[f"{name}.{kind}"] for kind in _MOMENTS)
@@ -197,17 +190,12 @@ class Trainer(Part):
                 }
         return optimiser
 
-    def _set_rate(self, optimiser: Adam | torch.optim.Adam, epoch: int) -> None:
+    def _set_rate(self, optimiser: Adam, epoch: int) -> None:
         if self.schedule == "cosine":
             share = torch.tensor(torch.pi * epoch / self.epochs).cos().add(1).div(2).item()
-            if isinstance(optimiser, Adam):
-                optimiser.lr = self.lr * share
-            else:
-                optimiser.param_groups[0]["lr"].fill_(self.lr * share)
+            optimiser.lr.fill_(self.lr * share)
 
-    def _keep_moments(
-        self, optimiser: Adam | torch.optim.Adam, parameters: Mapping[str, nn.Parameter]
-    ) -> None:
+    def _keep_moments(self, optimiser: Adam, parameters: Mapping[str, nn.Parameter]) -> None:
         if self.momentum == "fresh":
             return
         self.moments_ = {
@@ -311,20 +299,32 @@ class Adam:
     long as importing torch. Its kernels, called here, do not need it.
 
     Args:
-        parameters: float32, on the CPU; those without a gradient are left alone.
-        lr: learning rate, which may be changed between steps.
+        parameters: float32; those without a gradient are left alone.
+        lr: learning rate.
         weight_decay: L2 penalty.
         decoupled: whether the penalty shrinks weights directly (AdamW), or is part of the gradient.
+        device: where the parameters are.
+
+    Attributes:
+        lr: the learning rate, from which a recorded step reads it; it may be filled between steps.
     """
 
     def __init__(
-        self, parameters: Iterable[nn.Parameter], *, lr: float, weight_decay: float, decoupled: bool
+        self,
+        parameters: Iterable[nn.Parameter],
+        *,
+        lr: float,
+        weight_decay: float,
+        decoupled: bool,
+        device: torch.device,
     ) -> None:
-        self.parameters, self.lr, self.weight_decay = list(parameters), lr, weight_decay
+        self.parameters, self.weight_decay = list(parameters), weight_decay
+        precision = torch.float64 if device.type == "cpu" else torch.float32  # what kernels read
+        self.lr = torch.tensor(lr, dtype=precision, device=device)
         self.state: dict[Tensor, dict[str, Tensor]] = {}
         self._kernel: Any = torch._fused_adamw_ if decoupled else torch._fused_adam_
 
-    def zero_grad(self, *, set_to_none: bool = True) -> None:
+    def zero_grad(self) -> None:
         """Drop the gradients."""
         for parameter in self.parameters:
             parameter.grad = None
@@ -336,7 +336,7 @@ class Adam:
         for parameter in moved:
             if parameter not in self.state:
                 self.state[parameter] = {
-                    "step": torch.zeros(()),
+                    "step": torch.zeros((), device=parameter.device),
                     "exp_avg": torch.zeros_like(parameter),
                     "exp_avg_sq": torch.zeros_like(parameter),
                 }

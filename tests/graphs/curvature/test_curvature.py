@@ -1,7 +1,6 @@
 """Curvature by hand and as GraphRicciCurvature has it; homophily by hand and edge by edge."""
 
 import json
-import sys
 from itertools import combinations
 from pathlib import Path
 
@@ -103,6 +102,6 @@ def test_homophily_counts_edges(pairs, labels, rows):
     expected = sum(counted) / len(counted) if counted else 0.0
     graph = graph_of(pairs, labels=labels, undirected=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules[homophily.__module__], "_ROWS_PER_BLOCK", rows)
+        patch.setattr(csr, "ROWS_CUT_TOGETHER", rows)
         patch.setitem(csr.BLOCK_ENTRIES, "cpu", rows)
         assert homophily(graph) == pytest.approx(expected)

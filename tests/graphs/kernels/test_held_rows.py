@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numba
 import pytest
 import torch
 from hypothesis import given
@@ -61,7 +62,6 @@ def test_a_path_by_hand(kernel, held):
 
 @pytest.mark.parametrize("held", HALVES)
 def test_half_floats_are_widened_as_they_are_read(held):
-    numba = pytest.importorskip("numba")
     from evergraph.graphs.kernels.lanes import load, store
 
     @numba.njit

@@ -1,10 +1,8 @@
 """Which kernel is taken, and how its work is shared."""
 
-import builtins
 import logging
 import threading
 from importlib import import_module
-from typing import Any
 
 import pytest
 import torch
@@ -18,34 +16,16 @@ from evergraph.graphs.kernels.scaled_rows import NUMBA_PAYS_FROM, choose_kernel,
 from graphs_to_draw import graph_of, random_graph
 
 
-@pytest.fixture
-def without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def refuse(name: str, *rest: Any, **options: Any) -> Any:
-        if name == "numba":
-            raise ImportError("no numba here")
-        return real(name, *rest, **options)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-
-
-def test_small_graphs_never_wait_for_numba(without_numba):
+def test_large_graphs_are_numbas_and_small_ones_torchs():
     assert choose_kernel(entries=NUMBA_PAYS_FROM - 1) == "torch"
-
-
-def test_large_graphs_are_numbas():
-    pytest.importorskip("numba")
     assert choose_kernel(entries=NUMBA_PAYS_FROM) == "numba"
     assert choose_kernel(entries=NUMBA_PAYS_FROM, device="cuda") != "numba"
 
 
-def test_torch_is_used_without_numba(without_numba, caplog):
+def test_the_choice_is_logged(caplog):
     with caplog.at_level(logging.DEBUG, logger="evergraph"):
-        assert choose_kernel(entries=NUMBA_PAYS_FROM) == "torch"
-    assert "numba cannot be used (no numba here)" in caplog.text
-    assert f"kernel torch for {NUMBA_PAYS_FROM} entries on cpu" in caplog.text
-    assert all(record.levelno == logging.DEBUG for record in caplog.records)
+        choose_kernel(entries=1000)
+    assert "kernel torch for 1000 entries on cpu" in caplog.text
 
 
 def test_triton_multiplies_large_graphs_on_a_gpu(monkeypatch):
@@ -136,7 +116,6 @@ def test_what_fails_in_a_thread_is_raised(monkeypatch):
 
 
 def test_several_threads_may_multiply_at_once():
-    pytest.importorskip("numba")
     graph = random_graph(0, nodes=400, edges=4000, dims=48, undirected=False)
     operator = smoother(graph, kernel="numba")
     expected = operator.product(graph.features)

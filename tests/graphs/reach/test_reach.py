@@ -138,8 +138,6 @@ def test_a_search_still_counts_after_its_marks_were_wiped():
 
 
 def test_searches_are_spread_over_workers():
-    pytest.importorskip("numba")
-
     class Two(type(Resources().engine)):
         workers = 2
 

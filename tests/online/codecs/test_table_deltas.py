@@ -16,7 +16,7 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.codecs import table_deltas
 from evergraph.online.codecs.table_deltas import TableDeltas
 from evergraph.online.codecs.tables import read_deltas
-from evergraph.online.delta import Delta, is_empty
+from evergraph.online.delta import Delta, EdgeColumns, is_empty
 from evergraph.online.heads import AnalyticHead, FusedHead
 from evergraph.online.learner import OnlineLearner
 
@@ -70,9 +70,9 @@ def test_nodes_alone_packed_and_with_integers(tmp_path):
 
 
 def test_labels_alone_come_late_and_edges_alone_in_lots(tables, monkeypatch):
-    tables[0].write_text("id,label\na,x\nb,NULL\nc,y\n")
+    tables[0].write_text("id,label\na,x\nb,NULL\nc,y\nd,x\n")
     first, second = read_deltas(tables[0], batch=2)
-    assert (first.nodes, first.late, second.late) == ((), (("a", "x"),), (("c", "y"),))
+    assert (first.nodes, first.late, second.late) == ((), (("a", "x"), ("c", "y")), (("d", "x"),))
     monkeypatch.setattr(table_deltas, "EDGES", 4)
     first, second = read_deltas(None, tables[1])
     assert first.edges == (("e", "d"), ("a", "b"), ("c", "a"), ("b", "a"))
@@ -96,7 +96,7 @@ def test_nodes_to_forget_are_not_taken_in(tables, marks):
 def test_marks_may_be_numbers(tmp_path):
     path = tmp_path / "nodes.csv"
     path.write_text("id,f,gone\na,1,1\nb,2,0\nc,3,\n")
-    assert read_deltas(path, forget="gone").forgotten == ("a",)
+    assert read_deltas(path, forget="gone").whole.forgotten == ("a",)
     path.write_text("id,f,gone\na,1,0\nb,2,5\n")
     with pytest.raises(DataError, match=r"nodes\.csv: row 2 has 5 in column 'gone': expected 0 or"):
         read_deltas(path, forget="gone")
@@ -110,13 +110,14 @@ def test_marks_may_be_numbers(tmp_path):
 def test_unused_columns(tables, caplog):
     nodes, edges = tables
     edges.write_text("source,target,kind\na,b,2\n")
-    nodes.write_text("id,label,time,f,g\na,None,2020-01-01,1,5000\nb,x,2020-01-02,2,4\n")
+    nodes.write_text("id,label,time,f,g\na,None,soon,1,5000\nb,x,0.5,2,4\n")
     deltas = read_deltas(nodes, edges)
     assert [record.getMessage() for record in caplog.records] == [
         f"{nodes}: the learner started with unnamed features: columns are matched by "
         "position and not encoded",
         f"{nodes}: 1 label is missing, written as 'None': this is not a class name",
-        f"{nodes}: column 'time' is ignored: a learner takes nodes in the order of their rows",
+        f"{nodes}: column 'time' is ignored: a learner takes nodes in the order of their rows; "
+        "rename it if it is a feature",
         f"{nodes}: feature column 'g' reaches 5000, 2,500 times what the median column reaches (2):"
         " it drowns the others, so standardise the features",
         f"{edges}: column 'kind' is ignored: only source, target, weight and relation of edges are "
@@ -131,18 +132,17 @@ def test_a_column_says_what_is_done_with_each_row(tables):
     edges.write_text(
         "source,target,weight,op\na,b,0.5,add\nb,d,,remove\na,d,2,\nc,a,3,add\nc,d,,remove\n"
     )
-    deltas = read_deltas(nodes, edges, batch=3)
-    assert len(deltas) == 4
-    first, second, cut, gone = deltas
+    deltas = read_deltas(nodes, edges, batch=2)
+    assert len(deltas) == 3
+    first, cut, gone = deltas
     assert (first.nodes, first.features.tolist(), first.labels) == (
         ("a", "d"),
         [[1.0], [4.0]],
         ("x", None),
     )
-    assert (first.updated, first.updated_features.tolist()) == (("b",), [[2.0]])
+    assert (first.updated, first.updated_features.tolist()) == (("b", "e"), [[2.0], [5.0]])
     assert (first.late, first.edges) == ((("b", "y"),), (("a", "b"), ("a", "d")))
     assert first.weights == (0.5, 2.0)
-    assert (second.nodes, second.updated, second.late) == ((), ("e",), ())
     assert cut.removed_edges == (("b", "d"),)  # who is forgotten takes its edges along
     assert gone.forgotten == ("c",)
 
@@ -150,7 +150,6 @@ def test_a_column_says_what_is_done_with_each_row(tables):
 @pytest.mark.parametrize(
     ("nodes", "edges", "said"),
     [
-        ("id,f,time\na,1,soon\n", EDGES, r"nodes\.csv: row 1 has 'soon' in column 'time'"),
         ("id,f\na,1\nb,nan\n", EDGES, r"nodes\.csv: row 2 has no value in column 'f'"),
         ("id,f\na,1\nb,2e12\n", EDGES, r"nodes\.csv: row 2 has 2000000000000\.0 .* at most 1e\+12"),
         ("id,f\na,1\na,2\n", EDGES, r"nodes\.csv: row 2 repeats id 'a' of row 1"),
@@ -197,17 +196,18 @@ DUMPS = st.fixed_dictionaries(
 def dumped(dump: dict[str, Any]) -> TableDeltas:
     """Return the deltas of a dump, which may list edges to nodes that it has not."""
     rows, edges = dump["nodes"], sorted(dump["edges"])
-    return TableDeltas(
-        nodes=pa.array(list(rows), pa.string()),
-        labels=pa.array([label for _, label in rows.values()], pa.string()),
+    sources, targets = (pa.array([edge[side] for edge in edges], pa.string()) for side in (0, 1))
+    whole = Delta(
+        nodes=[*rows],
         features=torch.tensor([[1.0, float(f)] for f, _ in rows.values()]).reshape(-1, 2),
-        edges=tuple(pa.array([edge[side] for edge in edges], pa.string()) for side in (0, 1)),
-        batch=3,
-        places={
-            "nodes": (Path("nodes.csv"), np.arange(len(rows))),
-            "edges": (Path("edges.csv"), np.arange(len(edges))),
-        },
+        labels=[label for _, label in rows.values()],
+        edges=EdgeColumns(sources, targets),
     )
+    places = {
+        "nodes": (Path("nodes.csv"), np.arange(len(rows))),
+        "edges": (Path("edges.csv"), np.arange(len(edges))),
+    }
+    return TableDeltas(whole, batch=3, places=places)
 
 
 def take_in(learner: OnlineLearner, deltas: TableDeltas) -> None:

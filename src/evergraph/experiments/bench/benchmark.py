@@ -14,19 +14,18 @@ from evergraph.core.file_lock import FileLock
 from evergraph.core.plugins import load_plugins
 from evergraph.core.written_aside import results_written
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig
-from evergraph.experiments.bench.jobs import (
-    BENCH,
-    Job,
-    check_folder,
-    check_jobs,
-    choose,
-    expand,
-    trials,
-)
+from evergraph.experiments.bench.jobs import BENCH, Job, check_jobs, choose, expand, trials
 from evergraph.experiments.bench.pool import Work, WorkerPool, run_work
 from evergraph.experiments.bench.worker import Event, Failure, read_progress
 from evergraph.experiments.build import resolved
-from evergraph.experiments.store import CHOICE, FAILURE, ResultStore, locked, write_whole
+from evergraph.experiments.store import (
+    CHOICE,
+    FAILURE,
+    ResultStore,
+    check_free,
+    locked,
+    write_whole,
+)
 
 _TOLD = (
     "average_accuracy",
@@ -99,9 +98,9 @@ def open_bench(
     ready = [job for job in jobs if not job.grid]
     ready += [trial for tried in searched.values() for trial in tried]
     check_jobs(ready)
-    check_folder(out, resume=resume)
+    check_free(out, BENCH, resume=resume)
     lock = locked(out, "a benchmark is being run")
-    check_folder(out, resume=resume)  # another process may have been first
+    check_free(out, BENCH, resume=resume)  # another process may have been first
     if not (out / BENCH).exists():
         write_whole(out / BENCH, config.to_toml().encode())  # marks the folder as a benchmark's
     for job in ready:

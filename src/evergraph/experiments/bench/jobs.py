@@ -14,14 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.checks import check_choice, check_integer
-from evergraph.core.errors import (
-    ConfigurationError,
-    DataError,
-    EvergraphError,
-    ResultsError,
-    UnknownNameError,
-)
-from evergraph.core.file_lock import LOCK_FILE
+from evergraph.core.errors import ConfigurationError, DataError, EvergraphError, UnknownNameError
 from evergraph.datasets import datasets
 from evergraph.datasets.loading import READERS, is_registered, looks_like_path
 from evergraph.evaluation.accuracy_matrix import main_key
@@ -204,18 +197,3 @@ def check_dataset(dataset: Component) -> None:
         raise DataError(f"no such file or folder: {name}")
     elif path.is_file() and path.suffix not in READERS:
         raise DataError(f"{name} must be a folder of tables or end in {' or '.join(READERS)}")
-
-
-def check_folder(out: Path, *, resume: bool) -> None:
-    """Raise unless a benchmark's results can go into a folder."""
-    if not out.exists():
-        return
-    ours = (out / BENCH).exists()
-    if ours and not resume:
-        said = f"{out} already holds results: use --resume to continue them, or another --out"
-        raise ResultsError(said)
-    begun = (LOCK_FILE, f".{BENCH}-")  # left by a process that was killed while claiming the folder
-    if not ours and (
-        out.is_file() or any(not path.name.startswith(begun) for path in out.iterdir())
-    ):
-        raise ResultsError(f"{out} is neither empty nor a results folder of evergraph")

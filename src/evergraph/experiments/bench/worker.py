@@ -95,7 +95,7 @@ def read_progress(folder: Path, seed: int) -> SeedProgress | None:
         matrix = matrix_of([next(iter(report["rows"]["local"].values())) for report in reports])
         return SeedProgress(
             done=reports[-1]["index"] + 1,
-            tasks=stored.get("tasks", len(reports)),
+            tasks=stored["tasks"],
             finished=stored["result"] is not None,
             accuracy=average_accuracy(matrix),
             forgetting=average_forgetting(matrix),

@@ -1,11 +1,10 @@
 """A numba kernel that weighs, sums and scales in one pass over the adjacency.
 
-Imported only if numba is installed.
+Imported on use, which takes a second.
 """
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -29,8 +28,6 @@ AHEAD = 8
 ROWS_PER_BLOCK = 16
 # The sum of this many columns fits into half of the machine's vector registers.
 WIDEST = 128 if _FEATURES.get("avx512f") else 64
-# Whether the machine converts float16 in hardware; all processors since 2013 do.
-READS_FLOAT16 = bool(_FEATURES.get("f16c")) or platform.machine().lower() in ("aarch64", "arm64")
 
 
 class ListedRows(NamedTuple):

@@ -58,22 +58,12 @@ def choose_kernel(*, entries: int, device: torch.device | str = "cpu") -> Kernel
     """
     kernel: Kernel = "torch"
     kind = torch.device(device).type
-    if kind == "cpu" and entries >= NUMBA_PAYS_FROM and numba_works():
+    if kind == "cpu" and entries >= NUMBA_PAYS_FROM:
         kernel = "numba"
     if kind == "cuda" and entries >= TRITON_PAYS_FROM and triton_works():
         kernel = "triton"
     log.debug("kernel %s for %d entries on %s", kernel, entries, device)
     return kernel
-
-
-def numba_works() -> bool:
-    """Return whether numba is installed and can be imported with this numpy."""
-    try:
-        import numba  # noqa: F401
-    except ImportError as error:
-        log.debug("numba cannot be used (%s): torch multiplies instead", error)
-        return False
-    return True
 
 
 @cache  # checking for a GPU takes as long as starting a kernel

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -160,15 +159,35 @@ def sum_registers(
     column: Tensor,
     rank: Tensor,
 ) -> Tensor:
-    """Return what the first and number of some registers add to the sums.  -> int64 [2, rows]"""
-    maxima = RowMaxima(*sweep.plain, column, rank, *block)
-    everyone = torch.arange(len(rank))
-    seen = sweep.collect(everyone, maxima.first, width=block[1])
-    for _ in range(hops - 2):
-        seen = sweep.collect(everyone, partial(maxima.following, registers=seen), width=block[1])
+    """Return what the first and number of some registers add to the sums.  -> int64 [2, rows]
+
+    A single node fills only one register, so the first hop reads three bytes per entry: the
+    register and the rank of a neighbour, not a row of registers.
+    """
+    low, width = block
+    indptr, indices = map(unsigned, sweep.plain)
+
+    def fill(loop: Callable[..., None], some: Tensor, out: Tensor, *arrays: Any) -> Tensor:
+        fast, given = compiled(loop), (indptr, indices, some.numpy(), *arrays, out.numpy())
+        costs = sweep.lengths(some).numpy() + 1
+        in_parts(lambda part: fast(*given, part.start, part.stop), costs, each=width)
+        return out
+
+    def first(some: Tensor) -> Tensor:
+        out = torch.zeros(len(some), width, dtype=torch.uint8)
+        return fill(fill_first, some, out, column.numpy(), rank.numpy(), low)
+
+    def following(some: Tensor) -> Tensor:
+        return fill(fill_maxima, some, seen[some], seen.numpy())
+
+    for hop in range(1, hops):
+        found = torch.empty(len(rank), width, dtype=torch.uint8)
+        for part, registers in sweep.blocks(None, first if hop == 1 else following):
+            found[part] = registers
+        seen = found
     sums = torch.empty(2, len(rows), dtype=torch.int64)
-    for part, found in sweep.blocks(rows, partial(maxima.following, registers=seen)):
-        sums[:, part] = register_sums(found)
+    for part, registers in sweep.blocks(rows, following):
+        sums[:, part] = register_sums(registers)
     return sums
 
 
@@ -182,45 +201,6 @@ def register_sums(registers: Tensor) -> Tensor:
     parts = registers.split(_SUMMED_ROWS)
     sums = [torch.stack([weights[part.int()].sum(1), (part == 0).sum(1)]) for part in parts]
     return torch.cat(sums, dim=1)
-
-
-class RowMaxima:
-    """Maxima over the rows of a CSR matrix in memory or in a file.
-
-    A single node fills only one register, so the first hop reads three bytes per entry: the
-    register and the rank of a neighbour, not a row of registers.
-
-    indptr: [nodes + 1]; indices: int32 [edges]; column, rank: each node's register and its value,
-    int16 [nodes], uint8 [nodes]; low, width: the first register processed, and their number.
-    """
-
-    def __init__(
-        self, indptr: Tensor, indices: Tensor, column: Tensor, rank: Tensor, low: int, width: int
-    ) -> None:
-        self._adjacency = unsigned(indptr), unsigned(indices)
-        self._hashes = column.numpy(), rank.numpy(), low
-        self._width = width
-
-    def first(self, rows: Tensor) -> Tensor:
-        """Return the registers of rows after one hop, themselves included.  -> uint8 [m, width]"""
-        out = torch.zeros(len(rows), self._width, dtype=torch.uint8)
-        self._fill(fill_first, rows, *self._hashes, out.numpy())
-        return out
-
-    def following(self, rows: Tensor, registers: Tensor) -> Tensor:
-        """Return the largest of each register over a row's neighbours and itself.
-
-        rows: int64 [m]; registers: uint8 [nodes, width] -> uint8 [m, width]
-        """
-        out = registers[rows]
-        self._fill(fill_maxima, rows, registers.numpy(), out.numpy())
-        return out
-
-    def _fill(self, loop: Callable[..., None], rows: Tensor, *arrays: Any) -> None:
-        indptr, places = self._adjacency[0], rows.numpy()
-        costs = indptr[places + 1] - indptr[places] + 1
-        fast, given = compiled(loop), (*self._adjacency, places, *arrays)
-        in_parts(lambda part: fast(*given, part.start, part.stop), costs, each=self._width)
 
 
 def fill_first(

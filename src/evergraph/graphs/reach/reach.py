@@ -19,7 +19,6 @@ from evergraph.core.resources import Resources
 from evergraph.graphs.csr import RowSweep, cut, neighbour_sums, pointer_type, row_entries
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.kernels.row_ranges import compiled, in_parts, unsigned
-from evergraph.graphs.kernels.scaled_rows import numba_works
 from evergraph.graphs.propagation import pattern
 from evergraph.graphs.reach.hyperloglog import REGISTERS, estimate_reach_sizes
 
@@ -158,7 +157,7 @@ def reach_sizes(
     if chosen == "estimated":
         return estimate_reach_sizes(graph, nodes, hops=hops, resources=resources).round().long()
     # A search must save more than numba takes to start.
-    if costs.sum() >= SEARCH_PAYS_FROM and numba_works():
+    if costs.sum() >= SEARCH_PAYS_FROM:
         return searched_sizes(graph, nodes, hops=hops, costs=costs, resources=resources)
     # Sparse products copy rows of the adjacency, unlike a search.
     sizes = np.empty(len(nodes), dtype=np.int64)

@@ -1,10 +1,10 @@
-"""The contents of tables of nodes and edges, split into deltas in the order of their rows."""
+"""The change that tables of nodes and edges describe, split into deltas in the order of its rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,11 @@ from torch import Tensor
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import DataError, UnknownNodeError
 from evergraph.core.notices import say_ignored
-from evergraph.graphs.repeats import combined, say_repeated
-from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, edge_numbers, listed
-from evergraph.online.upsert import EdgesBeyond
-from evergraph.online.words import word_columns
+from evergraph.core.targets import NodeTarget
+from evergraph.graphs.repeats import say_repeated
+from evergraph.online.checking import pairs_of
+from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, listed
+from evergraph.online.upsert import EdgesBeyond, without_repeats, without_unknown
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import RELATION, TYPE
 from evergraph.tables.names import ENDS
@@ -26,107 +27,127 @@ from evergraph.tables.scheme import Scheme
 from evergraph.tables.sources import Source, naming
 
 EDGES = 10_000  # in a delta that holds nothing else
+Rows = npt.NDArray[np.bool_]
 KnowsNodes = Callable[[Sequence[NodeId]], Sequence[bool]]
-GoneEdges = Callable[[tuple["pa.Array", "pa.Array"], Sequence[NodeId]], EdgesBeyond]
+GoneEdges = Callable[[tuple[Column, Column], Sequence[NodeId]], EdgesBeyond]
+
+
+def node_parts(
+    ids: Sequence[NodeId],
+    features: Tensor,
+    labels: Sequence[NodeTarget | None],
+    types: Sequence[str | None] = (),
+    updates: Rows | None = None,
+) -> dict[str, Any]:
+    """Return what a delta has of rows of nodes; updates: rows of known nodes with new features."""
+    parts = {"nodes": ids, "features": features, "labels": labels, "types": types}
+    if updates is None or not updates.any():
+        return parts | {"updated": (), "updated_features": torch.zeros(0, 0), "late": ()}
+    new, old = (np.flatnonzero(rows).tolist() for rows in (~updates, updates))
+    return {
+        "nodes": [ids[row] for row in new],
+        "features": features[new],
+        "labels": [labels[row] for row in new],
+        "types": [types[row] for row in new] if len(types) else (),
+        "updated": [ids[row] for row in old],
+        "updated_features": features[old],
+        "late": [(ids[row], label) for row in old if (label := labels[row]) is not None],
+    }
 
 
 @dataclass(frozen=True, eq=False)
 class TableDeltas:
     """Deltas of some nodes each, every node with its edges to earlier nodes."""
 
-    nodes: pa.Array  # ids; those without features must be known.  [nodes]
-    labels: pa.Array  # text or int64, or lists of text or numbers; null for none.  [nodes]
-    features: Tensor | None  # float32 [nodes, dims], or None if the table has none
-    edges: tuple[pa.Array, pa.Array]  # ids of sources and of targets
-    forgotten: Sequence[NodeId] = ()  # ids of nodes to forget, last of all
+    whole: Delta  # all that the tables say
+    kind: str = "class"  # of the targets
     batch: int = 100  # nodes per delta
+    # Nodes of a table without features, which must be known; their labels are late.
+    known: Sequence[NodeId] = ()
     ignored: tuple[str, ...] = ()  # columns of the tables that are not used
     # Of each table, for messages: its path, and which of its rows were kept.
     places: Mapping[str, tuple[Source | None, npt.NDArray[Any]]] = field(default_factory=dict)
-    weights: Tensor | None = None  # float32 [edges]
-    # Ids of sources and targets of edges to remove, after everything else was added.
-    removed: tuple[Column, Column] | tuple[()] = ()
-    updates: npt.NDArray[np.bool_] | None = None  # nodes that are known and get these features
     scheme: Scheme | None = None  # how the columns of nodes were read; None for plain numbers
-    relations: npt.NDArray[np.object_] | None = None  # [edges]
-    types: npt.NDArray[np.object_] | None = None  # [nodes]
 
     def __post_init__(self) -> None:
         check_integer("batch", self.batch, least=1)
 
+    def labels(self) -> dict[NodeId, NodeTarget]:
+        """Return the labels of those nodes of the table that have one."""
+        listed_labels = chain(
+            zip(self.whole.nodes, self.whole.labels, strict=True), self.whole.late
+        )
+        return {node: label for node, label in listed_labels if label is not None}
+
     def without_relations(self) -> TableDeltas:
         """Return the deltas for a learner that does not use relations and types, with a notice."""
-        unused = ("edges", RELATION, self.relations), ("nodes", TYPE, self.types)
+        unused = ("edges", RELATION, self.whole.relations), ("nodes", TYPE, self.whole.types)
         for table, name, values in unused:
-            names = [] if values is None else [name]
+            names = [name] if len(values) else []
             say_ignored(self.places[table][0], "column", names, "this learner does not use it")
-        return replace(self, relations=None, types=None)
+        return replace(self, whole=replace(self.whole, relations=(), types=()))
+
+    @property
+    def _edges(self) -> EdgeColumns:
+        return pairs_of(self.whole)[0]
 
     @property
     def _growing(self) -> int:  # deltas that add something
-        if len(self.nodes):
-            return -(-len(self.nodes) // self.batch)
-        return -(-len(self.edges[0]) // EDGES)
+        whole = self.whole
+        most = max(map(len, (whole.nodes, whole.updated, whole.late)))
+        alone = 0 if len(whole.nodes) else -(-len(whole.edges) // EDGES)
+        return max(-(-most // self.batch), alone)
 
     def __len__(self) -> int:
-        going = len(self.removed[0]) if self.removed else 0
-        return self._growing + -(-going // EDGES) + -(-len(self.forgotten) // self.batch)
-
-    @property
-    def kind(self) -> str:
-        """Kind of the targets: classes, several labels, or numbers."""
-        if pa.types.is_list(self.labels.type):
-            return "labels"
-        return "numbers" if pa.types.is_floating(self.labels.type) else "class"
+        going = -(-len(self.whole.removed_edges) // EDGES)
+        return self._growing + going + -(-len(self.whole.forgotten) // self.batch)
 
     def __iter__(self) -> Iterator[Delta]:
-        # Edges in the order in which they can be added, and where each delta's edges end. An edge
-        # is added with the later of its nodes; ids that are not in the table are assumed to be
-        # known.
-        count = len(self.edges[0])
-        order, ends = np.arange(count), np.minimum(np.arange(self._growing + 1) * EDGES, count)
-        if len(self.nodes) and count:
-            found = [pc.index_in(side, value_set=self.nodes) for side in self.edges]
-            rows = [pc.fill_null(each, -1).to_numpy(zero_copy_only=False) for each in found]
-            of = np.maximum(np.maximum(*rows), 0) // self.batch
-            order = np.argsort(of, kind="stable")
-            ends = np.searchsorted(of[order], np.arange(self._growing + 1))
+        whole = self.whole
+        order, ends = self._edge_order()
         for number in range(self._growing):
-            part = slice(number * self.batch, (number + 1) * self.batch)
-            yield self._delta(part, order[ends[number] : ends[number + 1]])
-        for start in range(0, len(self.removed[0]) if self.removed else 0, EDGES):
-            gone = (listed(side[start : start + EDGES]) for side in self.removed)
-            yield Delta(removed_edges=tuple(zip(*gone, strict=True)))
-        for start in range(0, len(self.forgotten), self.batch):
-            yield Delta(forgotten=tuple(self.forgotten[start : start + self.batch]))
+            rows = slice(number * self.batch, (number + 1) * self.batch)
+            yield self._part(rows, order[ends[number] : ends[number + 1]])
+        for start in range(0, len(whole.removed_edges), EDGES):
+            yield Delta(removed_edges=whole.removed_edges[start : start + EDGES])
+        for start in range(0, len(whole.forgotten), self.batch):
+            yield Delta(forgotten=tuple(whole.forgotten[start : start + self.batch]))
 
-    def _delta(self, rows: slice, edges: npt.NDArray[Any]) -> Delta:
-        joined = [side.take(edges).to_pylist() for side in self.edges]
-        nodes, labels = self.nodes[rows].to_pylist(), self.labels[rows].to_pylist()
-        # Labels of known nodes are late: those to update, or all without features.
-        updates = np.zeros(len(nodes), dtype=bool) if self.updates is None else self.updates[rows]
-        old = range(len(nodes)) if self.features is None else np.flatnonzero(updates).tolist()
-        parts: dict[str, Any] = {}
-        if self.features is not None:
-            new, features = np.flatnonzero(~updates).tolist(), self.features[rows]
-            parts = {
-                "nodes": tuple(nodes[row] for row in new),
-                "features": features[new] if new else torch.zeros(0, 0),
-                "labels": tuple(labels[row] for row in new),
-                "updated": tuple(nodes[row] for row in old),
-                "updated_features": features[old] if old else torch.zeros(0, 0),
-                "words": word_columns(self.scheme),
-            }
-            if self.types is not None:
-                parts["types"] = tuple(self.types[rows][new])
-            elif self.relations is not None:  # edges show that there are relations
-                parts["types"] = (None,) * len(new)
+    def _edge_order(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return edges in the order in which they can be added, and where each delta's begin.
+
+        An edge is added with the later of its new nodes; other ids are assumed to be known.
+        """
+        numbers, count = np.arange(self._growing + 1), len(self.whole.edges)
+        if not len(self.whole.nodes) or not count:
+            return np.arange(count), np.minimum(numbers * EDGES, count)
+        sides = [pa.array(side) for side in self._edges.sides]
+        new = pa.array(self.whole.nodes, sides[0].type)
+        found = [pc.fill_null(pc.index_in(side, value_set=new), -1) for side in sides]
+        later = np.maximum(*(rows.to_numpy(zero_copy_only=False) for rows in found))
+        of = np.maximum(later, 0) // self.batch
+        order = np.argsort(of, kind="stable")
+        return order, np.searchsorted(of[order], numbers)
+
+    def _part(self, rows: slice, edges: npt.NDArray[np.int64]) -> Delta:
+        whole = self.whole
+        nodes, updated = tuple(whole.nodes[rows]), tuple(whole.updated[rows])
+        types: Sequence[str | None] = tuple(whole.types[rows])
+        chosen = edges.tolist()
+        if len(whole.relations) and not len(whole.types):  # edges show that there are relations
+            types = (None,) * len(nodes)
         return Delta(
-            edges=tuple(zip(*joined, strict=True)),
-            weights=() if self.weights is None else tuple(self.weights[edges].tolist()),
-            relations=() if self.relations is None else tuple(self.relations[edges]),
-            late=tuple((nodes[row], label) for row in old if (label := labels[row]) is not None),
-            **parts,
+            nodes=nodes,
+            features=whole.features[rows] if nodes else torch.zeros(0, 0),
+            labels=tuple(whole.labels[rows]),
+            types=types,
+            edges=self._edges.take(edges),
+            weights=tuple(whole.weights[row] for row in chosen if len(whole.weights)),
+            relations=tuple(whole.relations[row] for row in chosen if len(whole.relations)),
+            updated=updated,
+            updated_features=whole.updated_features[rows] if updated else torch.zeros(0, 0),
+            late=tuple(whole.late[rows]),
+            words=whole.words,
         )
 
     def of_featureless(self, knows: KnowsNodes) -> TableDeltas:
@@ -134,93 +155,88 @@ class TableDeltas:
 
         Without a table of nodes, the new ones are those of the edges. knows: as in ``check_known``
         """
-        nodes, labels = self.nodes, self.labels
+        nodes = self.known
         if self.places["nodes"][0] is None:
-            ends = pa.concat_arrays(self.edges).unique()
-            nodes = ends.filter(pa.array(self._strange(ends, knows), pa.bool_()))
-            labels = pa.nulls(len(nodes), labels.type)
-        return replace(self, nodes=nodes, labels=labels, features=torch.zeros(len(nodes), 0))
+            nodes = self._strange(_distinct(*self._edges.sides), knows)
+        labels = dict(self.whole.late)
+        new = node_parts(nodes, torch.zeros(len(nodes), 0), [labels.get(node) for node in nodes])
+        return replace(self, whole=replace(self.whole, **new), known=())
 
     def check_known(self, knows: KnowsNodes) -> None:
         """Raise unless every edge joins nodes of the table or known ones; to be called first."""
-        rule = "in the table of nodes or known"
-        parts = [("edges", *part, rule) for part in zip(ENDS, self.edges, strict=True)]
-        if self.features is None:
-            parts.insert(0, ("nodes", "id", self.nodes, "known, since it has no features"))
+        sides = zip(ENDS, self._edges.sides, strict=True)
+        parts = [
+            ("nodes", "id", self.known, "known, since it has no features"),
+            *(("edges", *side, "in the table of nodes or known") for side in sides),
+        ]
         for table, name, values, rule in parts:
-            wrong = self._strange(values, knows)
-            if wrong.any():
-                first = int(wrong.argmax())
+            if strange := frozenset(self._strange(_distinct(values), knows)):
+                row = next(row for row, node in enumerate(listed(values)) if node in strange)
                 path, rows = self.places[table]
                 theirs = {v: k for k, v in getattr(path, "names", {}).items()}.get(name, name)
                 raise UnknownNodeError(
-                    f"{path}: row {int(rows[first]) + 1} has {values[first].as_py()!r} in column "
+                    f"{path}: row {int(rows[row]) + 1} has {listed(values)[row]!r} in column "
                     f"{theirs!r}: expected the id of a node that is {rule}"
                 )
 
-    def _strange(self, values: pa.Array, knows: KnowsNodes) -> npt.NDArray[np.bool_]:
-        """Return which ids are of no node; nodes to be forgotten count as unknown."""
-        there: set[NodeId] = set()
-        if self.features is not None:  # those that are added rather than updated
-            ids = self.nodes.to_pylist()
-            there = {*(ids if self.updates is None else compress(ids, ~self.updates))}
-        others = [value for value in values.unique().to_pylist() if value not in there]
-        known, gone = zip(others, knows(others), strict=True), frozenset(self.forgotten)
-        return among(values, [each for each, is_known in known if not is_known or each in gone])
+    def _strange(self, nodes: Sequence[NodeId], knows: KnowsNodes) -> list[NodeId]:
+        """Return those that are neither added nor known; nodes to be forgotten are not known."""
+        added, gone = frozenset(self.whole.nodes), frozenset(self.whole.forgotten)
+        others = [node for node in nodes if node not in added]
+        known = zip(others, knows(others), strict=True)
+        return [node for node, is_known in known if not is_known or node in gone]
 
     def without_unknown_edges(self, knows: KnowsNodes) -> tuple[TableDeltas, int]:
         """Return the deltas without edges to unknown nodes, and the number of these edges."""
-        lost = self._strange(self.edges[0], knows) | self._strange(self.edges[1], knows)
-        return self._with_edges(~lost), int(lost.sum())
+
+        def stay(nodes: Sequence[NodeId]) -> Sequence[bool]:
+            strange = frozenset(self._strange(nodes, knows))
+            return [node not in strange for node in nodes]
+
+        whole, skipped = without_unknown(self.whole, stay)
+        return replace(self, whole=whole), skipped
 
     def without_repeats(self, repeated: str, *, both_ways: bool) -> TableDeltas:
         """Return the deltas with each edge once, and report how many rows repeat one."""
-        path = self.places["edges"][0]
-        kinds = None
-        if self.relations is not None:
-            kinds = torch.from_numpy(np.unique(self.relations, return_inverse=True)[1])
+        path, rows = self.places["edges"][0], len(self.whole.edges)
         with naming(path):
-            numbers = edge_numbers(EdgeColumns(*self.edges))
-            found = combined(numbers, self.weights, kinds, repeated=repeated, both_ways=both_ways)
-            weights = found.checked_weights()
-        say_repeated(path, found.repeats, len(self.edges[0]), repeated)
-        kept = np.isin(np.arange(len(self.edges[0])), found.rows)
-        return replace(self._with_edges(kept), weights=weights)
-
-    def _with_edges(self, kept: npt.NDArray[np.bool_]) -> TableDeltas:
-        source, target = (side.filter(pa.array(kept)) for side in self.edges)
-        path, rows = self.places["edges"]
-        return replace(
-            self,
-            edges=(source, target),
-            weights=None if self.weights is None else self.weights[torch.from_numpy(kept)],
-            relations=None if self.relations is None else self.relations[kept],
-            places={**self.places, "edges": (path, rows[kept])},
-        )
+            whole, repeats = without_repeats(self.whole, repeated, both_ways=both_ways)
+        say_repeated(path, repeats, rows, repeated)
+        return replace(self, whole=whole)
 
     def without_others(self, known: Sequence[NodeId], *, emptying: bool = False) -> TableDeltas:
         """Return deltas after which the learner has exactly the nodes of the table.
 
         known: all nodes of the learner; emptying: whether all of them may be forgotten.
         """
-        ids, old = self.nodes.to_pylist(), frozenset(known)
-        there = frozenset(ids)
+        whole, old = self.whole, frozenset(known)
+        nodes = [*whole.nodes, *whole.updated]
+        there = frozenset([*nodes, *self.known])
         gone = [node for node in known if node not in there]
         self._check_emptying("node", len(gone), len(known), allowed=emptying)
-        updates = self.updates
-        if self.features is not None:
-            updates = np.array([node in old for node in ids], dtype=bool)
-        forgotten = tuple(dict.fromkeys((*self.forgotten, *gone)))
-        return replace(self, forgotten=forgotten, updates=updates)
+        if nodes:
+            late, types = dict(whole.late), list(whole.types)
+            features = [part for part in (whole.features, whole.updated_features) if len(part)]
+            parts = node_parts(
+                nodes,
+                torch.cat(features),
+                [*whole.labels, *map(late.get, whole.updated)],
+                types + [None] * len(whole.updated) if types else (),
+                np.array([node in old for node in nodes], dtype=bool),
+            )
+            whole = replace(whole, **parts)
+        forgotten = tuple(dict.fromkeys((*whole.forgotten, *gone)))
+        return replace(self, whole=replace(whole, forgotten=forgotten))
 
     def without_other_edges(self, gone: GoneEdges, *, emptying: bool = False) -> TableDeltas:
         """Return deltas after which the learner has exactly the edges of the table.
 
         gone: returns known edges, between nodes that stay, that are not among the given ones.
         """
-        found = gone(self.edges, self.forgotten)
+        found = gone(self._edges.sides, self.whole.forgotten)
         self._check_emptying("edge", len(found.sources), found.known, allowed=emptying)
-        return replace(self, removed=(found.sources, found.targets))
+        removed = EdgeColumns(found.sources, found.targets)
+        return replace(self, whole=replace(self.whole, removed_edges=removed))
 
     def _check_emptying(self, what: str, gone: int, known: int, *, allowed: bool) -> None:
         if known and gone == known and not allowed:
@@ -230,9 +246,10 @@ class TableDeltas:
             )
 
 
-def among(values: pa.Array, gone: Sequence[NodeId]) -> npt.NDArray[np.bool_]:
-    """Return which ids are among others of possibly mixed types.  [n] -> bool [n]"""
-    kind = int if pa.types.is_integer(values.type) else str
-    alike = pa.array([value for value in gone if type(value) is kind], values.type)
-    found: npt.NDArray[np.bool_] = pc.is_in(values, value_set=alike).to_numpy(zero_copy_only=False)
-    return found
+def _distinct(*columns: Column) -> list[NodeId]:
+    """Return each id of columns once, in order of appearance."""
+    return list(
+        dict.fromkeys(
+            chain.from_iterable(pa.array(column).unique().to_pylist() for column in columns)
+        )
+    )

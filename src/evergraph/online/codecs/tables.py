@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.notices import say_ignored
 from evergraph.core.targets import target_of
 from evergraph.online.checking import LARGEST_FEATURE
-from evergraph.online.codecs.table_deltas import TableDeltas, among
-from evergraph.online.delta import NodeId
-from evergraph.online.words import features_with_words
+from evergraph.online.codecs.table_deltas import Rows, TableDeltas, node_parts
+from evergraph.online.delta import Delta, EdgeColumns, NodeId, column_of_ids
+from evergraph.online.words import features_with_words, word_columns
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import read_table
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 TOMORROW = "later neighbours are not known yet"  # why gaps cannot be filled from neighbours
 NODE_OPS = ("add", "update", "forget")
 EDGE_OPS = ("add", "remove")
-Rows = npt.NDArray[np.bool_]
+UNTIMED = "a learner takes nodes in the order of their rows; rename it if it is a feature"
 
 
 def read_rows(
@@ -65,7 +64,7 @@ def read_rows(
         columns.check_fill("a learner", TOMORROW)
     with naming(where):
         check_columns(table.column_names, ("id",), lambda: table)
-        roles = NodeRoles.of(table.column_names, types=is_typed(table))
+        roles = _roles(table, columns)
         targets = ["label"] if "label" in table.column_names else roles.targets
         if len(targets) > 1:
             raise DataError(f"has columns {', '.join(targets)}: expected one number to predict")
@@ -84,8 +83,7 @@ def read_rows(
         scheme = rows.features.scheme
         if isinstance(columns, Columns) and not (scheme and scheme.width):
             raise DataError("has no usable column: expected features beside id and label")
-    timed = [] if rows.times is None else ["time"]
-    say_ignored(where, "column", timed, "a learner takes nodes in the order of their rows")
+    say_ignored(where, "column", roles.unused, UNTIMED)
     if isinstance(columns, Columns) and scheme is not None:
         say_few(where, table.num_rows, scheme)
     return replace(rows, types=column(table, TYPE)) if roles.types else rows
@@ -134,43 +132,60 @@ def read_deltas(
         ends, removed, ignored = _read_edges(edges, integers, known)
 
     # Nodes that are to be forgotten are left out, and edges of theirs.
-    source, target = ends.ends
-    stays = ~(among(source, gone) | among(target, gone))
-    rows = {"nodes": ~among(table.ids, gone), "edges": stays & ~removed}
-    keep, kept, parted = (pa.array(mask) for mask in (*rows.values(), stays & removed))
-    masks = {name: torch.from_numpy(mask) for name, mask in rows.items()}
-    labels = table.labels
-    if table.lists is not None:
-        labels = pa.array(table.lists, pa.list_(pa.string()))
-    elif table.numbers is not None:
-        labels = pa.array(table.numbers[:, 0], from_pandas=True)
-    elif labels is None:
-        labels = pa.nulls(len(table.ids), pa.string())
-
-    features = features_with_words(table.features)
-
-    def texts(values: pa.Array | None, table: str) -> Any:
-        return None if values is None else np.array(values.to_pylist(), dtype=object)[rows[table]]
-
-    return TableDeltas(
-        nodes=table.ids.filter(keep),
-        labels=labels.filter(keep),
-        features=features[masks["nodes"]] if table.roles.features else None,
-        edges=(source.filter(kept), target.filter(kept)),
+    stay = np.flatnonzero(~_among(table.ids, gone))
+    joining = ~(_among(ends.ends[0], gone) | _among(ends.ends[1], gone))
+    added, cut = np.flatnonzero(joining & ~removed), np.flatnonzero(joining & removed)
+    ids_there, targets = table.ids.take(stay).to_pylist(), table.targets()
+    labels = [targets[row] for row in stay]
+    if table.roles.features:
+        parts = node_parts(
+            ids_there,
+            features_with_words(table.features)[stay],
+            labels,
+            () if table.types is None else table.types.take(stay).to_pylist(),
+            None if updates is None else updates[stay],
+        )
+    else:  # of known nodes
+        labelled = zip(ids_there, labels, strict=True)
+        parts = {"late": [(node, label) for node, label in labelled if label is not None]}
+    whole = Delta(
+        **parts,
+        words=word_columns(table.features.scheme),
+        edges=_pairs(ends, added),
+        weights=() if ends.weights is None else ends.weights[added].tolist(),
+        relations=() if ends.relations is None else ends.relations.take(added).to_pylist(),
+        removed_edges=_pairs(ends, cut),
         forgotten=gone,
-        batch=batch,
-        ignored=(*([] if table.times is None else ["time"]), *ignored),
-        places={
-            name: (path, np.flatnonzero(rows[name]))
-            for name, path in (("nodes", nodes), ("edges", edges))
-        },
-        weights=None if ends.weights is None else ends.weights[masks["edges"]],
-        removed=(source.filter(parted), target.filter(parted)),
-        updates=None if updates is None else updates[rows["nodes"]],
-        scheme=table.features.scheme,
-        relations=texts(ends.relations, "edges"),
-        types=texts(table.types, "nodes"),
     )
+    return TableDeltas(
+        whole,
+        kind=table.kind,
+        batch=batch,
+        known=() if table.roles.features else ids_there,
+        ignored=(*table.roles.unused, *ignored),
+        places={"nodes": (nodes, stay), "edges": (edges, added)},
+        scheme=table.features.scheme,
+    )
+
+
+def _among(values: pa.Array, gone: Sequence[NodeId]) -> Rows:
+    """Return which ids are among others of possibly mixed types.  [n] -> bool [n]"""
+    kind = int if pa.types.is_integer(values.type) else str
+    alike = pa.array([value for value in gone if type(value) is kind], values.type)
+    found: Rows = pc.is_in(values, value_set=alike).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _pairs(rows: EdgeRows, kept: npt.NDArray[np.int64]) -> EdgeColumns:
+    return EdgeColumns(*(column_of_ids(side.take(kept)) for side in rows.ends))
+
+
+def _roles(
+    table: pa.Table, columns: Columns | Scheme | None, apart: Sequence[str] = ()
+) -> NodeRoles:
+    """Return the roles of a table's columns for a learner that reads columns in this way."""
+    known = columns.kinds if isinstance(columns, Scheme) else ()
+    return NodeRoles.of(table.column_names, types=is_typed(table), apart=apart, known=known)
 
 
 def _read_nodes(
@@ -192,7 +207,7 @@ def _read_nodes(
         if says_operations(table):
             ops, apart = operations(table, NODE_OPS), [*apart, "op"]
             marked += known.filter(pa.array(ops["forget"])).to_pylist()
-        roles = NodeRoles.of(table.column_names, types=is_typed(table), apart=apart)
+        roles = _roles(table, columns, apart)
         if len(roles.targets) > 1:
             targets = ", ".join(roles.targets)
             raise DataError(f"has columns {targets}: expected one number to predict")
@@ -206,8 +221,7 @@ def _read_nodes(
             written=path if written else None,
             most=LARGEST_FEATURE,
         )
-    timed = [] if rows.times is None else ["time"]
-    say_ignored(path, "column", timed, "a learner takes nodes in the order of their rows")
+    say_ignored(path, "column", roles.unused, UNTIMED)
     if roles.features:
         scheme = rows.features.scheme
         called = roles.features if scheme is None else scheme.names

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from evergraph.closed_form.shape import SHAPE_WIDTH, shape_rows
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart
+from evergraph.online.graph.growing_array import Array, GrowingArray, VectorPart
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 
 ROWS_PER_BLOCK = 512  # of features, which may be wide
 
 
-class LiveRows(KeptArrays):
-    """Base of parts of a vector that are kept as they are.  dims: their width"""
-
-    given: ClassVar[bool] = False  # whether they are given with the nodes
+class LiveRows(VectorPart):
+    """Base of parts of a vector that are kept as they are."""
 
     def __init__(self, dims: int) -> None:
         self.dims = dims
         self._rows = GrowingArray(dims)
         self.kept = {"rows": self._rows}
 
-    def of(self, nodes: Tensor) -> Tensor:
-        """Return the rows of some nodes.  int64 [n] -> float32 [n, dims]"""
-        return self._rows.tensor[nodes]
-
-    def stored(self) -> list[StoredPart]:
-        """Return all rows without copying."""
-        return [StoredPart(self._rows.array, given=self.given)]
+    def rows(self, nodes: Array) -> Array:
+        return self._rows.array.take(nodes, axis=0)
 
 
 class LiveShape(LiveRows):
@@ -72,8 +63,6 @@ class LiveWords(LiveRows):
     >>> words.of(torch.tensor([0]))
     tensor([[1., 8.]])
     """
-
-    given = True
 
     def add(self, rows: Tensor) -> None:
         """Add nodes.  float32 [new, width]"""
