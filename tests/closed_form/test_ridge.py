@@ -11,15 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form import ridge as module
 from evergraph.closed_form.penalty_path import TOLERANCE, choose_regularisation
-from evergraph.closed_form.ridge import (
-    RESIDUAL,
-    STEPS,
-    RidgeProblem,
-    balanced_ridge,
-    conjugate_gradients,
-)
+from evergraph.closed_form.ridge import RidgeProblem, balanced_ridge
 from evergraph.core.errors import DataError
 from evergraph.methods.analytic import LADDER
 
@@ -174,81 +167,6 @@ def test_a_perfect_fit_is_a_choice_like_any_other():
     assert choose_regularisation(statistics, statistics, LADDER) in LADDER
 
 
-# ------------------------------------------------------------------ wide problems
-
-
-@pytest.fixture
-def every_width_is_wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "NARROW", -1)
-    monkeypatch.setattr(module, "NARROW_PER_CLASS", 0)
-
-
-def wide_statistics(seed: int, *, balanced_classes: bool = False) -> ClassStatistics:
-    """Of 300 ReLU features, whose mean is far from 0: one direction has half of all there is."""
-    features, labels = nodes_of(seed, sizes=(90, 150, 60), width=300)
-    weights = balanced(labels) if balanced_classes else torch.ones(len(labels))
-    return statistics_of(features.relu(), labels, weights)
-
-
-@given(seed=seeds, alike=st.booleans(), rows=st.sampled_from([7, 128, 512]))
-def test_products_with_the_matrix_need_no_copy_of_it(seed, alike, rows):
-    statistics = wide_statistics(seed, balanced_classes=alike)
-    problem = RidgeProblem.of(statistics)
-    matrix = problem.matrix(torch.float64)
-    matrix = matrix.tril() + matrix.tril(-1).t()
-    right = torch.randn(300, 4, generator=torch.Generator().manual_seed(seed)).double()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "ROWS_PER_BLOCK", rows)
-        found = problem.times(right)
-    torch.testing.assert_close(found, matrix @ right, rtol=1e-11, atol=1e-11)
-    torch.testing.assert_close(problem.diagonal(), matrix.diagonal(), rtol=1e-12, atol=0.0)
-
-
-@pytest.mark.usefixtures("every_width_is_wide")
-@pytest.mark.parametrize("regularisation", [0.1, 0.01, 1e-6])
-def test_a_refined_float32_factor_solves_as_float64_does(regularisation):
-    statistics = wide_statistics(0)
-    found = balanced_ridge(statistics, regularisation)
-    matrix, means = balanced_moments(statistics)
-    matrix = matrix.tril() + matrix.tril(-1).t()
-    matrix.diagonal().add_(regularisation * matrix.diagonal().mean())
-    shares = (matrix @ found - means).norm(dim=0) / means.norm(dim=0)
-    assert float(shares.max()) <= 1e-9
-    rough = torch.cholesky_solve(means.float(), torch.linalg.cholesky(matrix.float())).double()
-    shares = (matrix @ rough - means).norm(dim=0) / means.norm(dim=0)
-    assert float(shares.max()) > 1e-8  # or there was nothing to refine
-
-
-@pytest.fixture
-def tried(monkeypatch: pytest.MonkeyPatch) -> list[torch.dtype]:
-    """The types in which a matrix is factorised, in order."""
-    seen = []
-    factor = RidgeProblem._factor
-    monkeypatch.setattr(
-        RidgeProblem, "_factor", lambda *given: (seen.append(given[2]), factor(*given))[1]
-    )
-    return seen
-
-
-@pytest.mark.usefixtures("every_width_is_wide")
-def test_what_float32_cannot_factorise_is_left_to_float64(tried, monkeypatch):
-    features, labels = nodes_of(0, sizes=(9, 15, 6), width=300)  # 300 features of 30 nodes
-    statistics = ClassStatistics(300, precise=True)
-    statistics.add(features.double().relu() + 3, labels, torch.ones(30))
-    found = balanced_ridge(statistics, 1e-9)
-    assert tried == [torch.float32, torch.float64]
-    monkeypatch.setattr(module, "NARROW", 300)
-    assert found.equal(balanced_ridge(statistics, 1e-9))
-
-
-def test_narrow_problems_of_many_classes_are_not_refined(tried, monkeypatch):
-    for narrow, of_class in ((300, 0), (0, 100), (0, 99)):  # at width 300 and with three classes
-        monkeypatch.setattr(module, "NARROW", narrow)
-        monkeypatch.setattr(module, "NARROW_PER_CLASS", of_class)
-        balanced_ridge(wide_statistics(0), 0.1)
-    assert tried == [torch.float64, torch.float64, torch.float32]
-
-
 @given(seeds)
 def test_a_solution_with_its_factor_is_that_of_the_ridge(seed):
     rows, labels = nodes_of(seed)
@@ -259,45 +177,3 @@ def test_a_solution_with_its_factor_is_that_of_the_ridge(seed):
     torch.testing.assert_close(solution.weights, balanced_ridge(statistics, 0.01))
     halves, means = solution.half(rows.double()), solution.half(solution.problem.means.t())
     torch.testing.assert_close(halves @ means.t(), rows.double() @ solution.weights)
-
-
-# ------------------------------------------------------------------ conjugate gradients
-
-
-def test_two_steps_solve_two_unknowns():
-    matrix = torch.tensor([[4.0, 1.0], [1.0, 3.0]]).double()
-    right = torch.tensor([[1.0, 0.0], [2.0, 0.0]]).double()
-    products = []
-
-    def times(x):
-        products.append(x)
-        return matrix @ x
-
-    found = conjugate_gradients(times, lambda b: b.clone(), right)
-    assert found is not None
-    # (4 x + y, x + 3 y) = (1, 2): x = 1/11, y = 7/11; and nothing for a right side of nothing
-    expected = torch.tensor([[1 / 11, 0.0], [7 / 11, 0.0]], dtype=torch.float64)
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-    assert len(products) == 3  # that of the start, and one a step
-
-
-@given(seed=st.integers(0, 10_000), width=st.integers(1, 40), columns=st.integers(1, 5))
-def test_a_rough_factor_is_enough(seed, width, columns):
-    generator = torch.Generator().manual_seed(seed)
-    root = torch.randn(width, width, generator=generator).double()
-    matrix = root @ root.t() + 0.1 * torch.eye(width).double()
-    right = torch.randn(width, columns, generator=generator).double()
-    rough = torch.linalg.cholesky(matrix.float())
-    found = conjugate_gradients(
-        lambda x: matrix @ x, lambda b: torch.cholesky_solve(b.float(), rough).double(), right
-    )
-    residual = (right - matrix @ found).norm(dim=0) / right.norm(dim=0)
-    assert float(residual.max()) <= 1.01 * RESIDUAL
-
-
-def test_what_takes_too_long_is_given_up():
-    hard = torch.logspace(0, 6, 4 * STEPS).double()[:, None]  # so many eigenvalues apart
-    right = torch.ones(4 * STEPS, 1).double()
-    assert conjugate_gradients(lambda x: hard * x, lambda b: b.clone(), right) is None
-    broken = conjugate_gradients(lambda x: hard * x, lambda b: b * torch.nan, right)
-    assert broken is None

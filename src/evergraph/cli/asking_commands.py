@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from evergraph.cli import options
 from evergraph.cli.inputs import TableOptions, is_pipe, read_ids, with_shared_options
-from evergraph.cli.learner_target import Target, opened
+from evergraph.cli.learner_target import Access, Target
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
-from evergraph.cli.progress import spinner
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import require
-from evergraph.core.plugins import load_plugins
 from evergraph.core.written_aside import written_aside
+from evergraph.server.client import is_url
 
 if TYPE_CHECKING:
     from evergraph.online.delta import Delta
@@ -52,8 +51,7 @@ def predict_command(
     out: Path | None = option("The .csv or .parquet to write (default: CSV on stdout)."),
     integers: bool = flag("--integers", "Ids are integers, not text."),
     written: TableOptions = TableOptions(),
-    token_file: options.TokenFile = None,
-    ca: options.CA = None,
+    access: Access = Access(),
     plugins: options.Plugins = [],
 ) -> None:
     """Write each node's id, predicted label, its probability, and the label that is known of it.
@@ -81,7 +79,7 @@ def predict_command(
                 f"{target} -, or evergraph explain {target} {ids}"
             )
         wanted = read_ids(ids, integers=integers)
-    with _asked(target, token_file, ca, plugins, new=False) as learner:
+    with access.to(target, plugins=plugins) as learner:
         names = _names(learner) if every_class else ()
         known: Sequence[str | int]
         blocks: Iterable[Rows]
@@ -133,18 +131,6 @@ def _asked_about(
     if deltas.known or not len(whole.nodes) or any(map(len, others)):
         raise DataError(f"{tables[0]}: --dry takes new nodes with features, and new edges only")
     return replace(whole, labels=())
-
-
-@contextmanager
-def _asked(
-    target: str, token_file: Path | None, ca: Path | None, plugins: Sequence[str] = (), **how: Any
-) -> Iterator[Target]:
-    load_plugins(plugins)
-    with (
-        spinner("querying" if "://" in target else "loading torch and the learner"),
-        opened(target, token_file=token_file, scope="read", ca=ca, **how) as learner,
-    ):
-        yield learner
 
 
 @contextmanager
@@ -237,8 +223,7 @@ def explain_command(
     ),
     integer: bool = flag("--integer", "The id is an integer, even if a text id reads the same."),
     written: TableOptions = TableOptions(),
-    token_file: options.TokenFile = None,
-    ca: options.CA = None,
+    access: Access = Access(),
     as_json: options.AsJson = False,
 ) -> None:
     """Show how much each nearby node, and each column of the table, adds to the scores.
@@ -249,10 +234,10 @@ def explain_command(
     """
     more = {}
     if nodes is not None:
-        if "://" in target:
+        if is_url(target):
             raise ConfigurationError(f"--nodes of explain needs a learner's folder, not {target}")
         more["table"] = written.tables(nodes, None)[0]
-    with _asked(target, token_file, ca, new=False) as learner:
+    with access.to(target) as learner:
         found = learner.explain(node, integer=integer, limit=count, **more)
     found = {name: found[name] for name in PARTS if name in found}
     if as_json:
@@ -301,12 +286,12 @@ def _numbers(values: Sequence[float], most: int = MAX_CLASSES_SHOWN) -> list[str
     return [f"{round(value, 3) + 0.0:.3f}" for value in values[:most]]  # no sign before zero
 
 
+@with_shared_options
 def suggest_command(
     target: options.LearnerTarget,
     count: int = option("Maximum number of nodes to list.", "-n", "--count", default=20, min=1),
     out: Path | None = option("The .csv to write (default: a table on stdout)."),
-    token_file: options.TokenFile = None,
-    ca: options.CA = None,
+    access: Access = Access(),
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
@@ -318,7 +303,7 @@ def suggest_command(
     """
     if out is not None and out.suffix != ".csv":
         raise ConfigurationError(f"--out must end in .csv, not {out.name!r}")
-    with _asked(target, token_file, ca, plugins, new=False) as learner:
+    with access.to(target, plugins=plugins) as learner:
         found = learner.suggest(count)
     if out is not None:
         with _csv_writer(out) as writer:

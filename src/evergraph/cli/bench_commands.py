@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evergraph.cli import options
+from evergraph.cli.inputs import with_shared_options
 from evergraph.cli.options import (
+    SeedOptions,
     argument,
     bench_of,
     default_folder,
     flag,
     option,
     parse_settings,
-    seeds_of,
 )
 from evergraph.cli.output import print_json, print_table, say, stops_with
 from evergraph.cli.progress import BenchProgress, StageProgress, spinner
@@ -36,6 +37,7 @@ PROCESS_BYTES = 400_000_000  # memory of Python with torch
 RESULT_BYTES = 1_000_000_000  # disk space per parallel run: two copies of its learner
 
 
+@with_shared_options
 def bench_command(
     bench: str = argument("The benchmark to run.", metavar="FILE.toml|PRESET"),
     search: bool = flag("--search", "Choose hyper-parameters first, on validation nodes."),
@@ -43,9 +45,7 @@ def bench_command(
         "Parallel runs (default: as many as the machine can hold).", min=1
     ),
     datasets: str | None = option("Comma-separated names or paths (default: those in the file)."),
-    seed: options.Seed = None,
-    seeds: options.Seeds = None,
-    repeats: options.Repeats = None,
+    seeds: SeedOptions = SeedOptions(),
     device: options.Device = None,
     engine: options.Engine = "local",
     address: options.Address = None,
@@ -60,9 +60,7 @@ def bench_command(
 
     A failed run is listed with its error; --resume retries it and skips finished runs.
     """
-    config = bench_of(
-        bench, datasets=datasets, seeds=seeds_of(seed, seeds, repeats), plugins=plugins
-    )
+    config = bench_of(bench, datasets=datasets, seeds=seeds.chosen, plugins=plugins)
     check_engine(engine, address)
     given = {"device": device, "protocol": protocol}
     over = parse_settings(settings) | {key: v for key, v in given.items() if v is not None}
@@ -125,6 +123,16 @@ def _print_rows(rows: list[Row]) -> None:
         print_table(("method", "dataset", "setting", "error"), failures)
 
 
+@dataclass(frozen=True)
+class StudySeeds(SeedOptions):
+    """The seeds of a study."""
+
+    repeats: Annotated[
+        int | None, typer.Option(help="Number of seeds, counted from 0 (default: 3).")
+    ] = None
+
+
+@with_shared_options
 def reproduce_command(
     names: list[str] = argument(
         "paper (tables 3 and 5 on the paper's four datasets), table1 to table5, fig4 to fig6, "
@@ -132,11 +140,7 @@ def reproduce_command(
         metavar="STUDY...",
     ),
     datasets: str | None = option("Comma-separated names or paths (default: the study's own)."),
-    seed: options.Seed = None,
-    seeds: options.Seeds = None,
-    repeats: Annotated[
-        int | None, typer.Option(help="Number of seeds, counted from 0 (default: 3).")
-    ] = None,
+    seeds: StudySeeds = StudySeeds(),
     tables: str | None = option(
         "For study paper: table3, table5 or both, comma-separated (default: both)."
     ),
@@ -181,7 +185,7 @@ def reproduce_command(
         out=folder,
         bench=runs,
         datasets=_choice("datasets", datasets),
-        seeds=tuple(seeds_of(seed, seeds, repeats) or (0, 1, 2)),
+        seeds=tuple(seeds.chosen or (0, 1, 2)),
         quick=quick,
         tables=_choice("tables", tables, TABLES),
         methods=_choice("methods", methods, every),

@@ -18,7 +18,7 @@ from evergraph.cli.inputs import (
     seconds_of,
     with_shared_options,
 )
-from evergraph.cli.learner_target import opened
+from evergraph.cli.learner_target import Access
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, stops_with
 from evergraph.cli.progress import StageProgress, spinner
@@ -26,6 +26,7 @@ from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.notices import say
 from evergraph.core.plugins import load_plugins
+from evergraph.server.client import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,8 +76,7 @@ def ingest_command(
     ),
     integers: bool = flag("--integers", "Ids in a CSV are integers."),
     skip_known: bool = flag("--skip-known", "In a stream, skip what the learner already knows."),
-    token_file: options.TokenFile = None,
-    ca: options.CA = None,
+    access: Access = Access(),
     pipe: inputs.Format = None,
     written: TableOptions = TableOptions(),
     columns: inputs.ColumnKinds = [],
@@ -102,7 +102,7 @@ def ingest_command(
     {"label": [id, label]} or {"forget": id}. The same stream given again continues where it ended.
     """
     chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
-    learner, rule = _Receiver(target, token_file, chosen, ca), repeated or "last"
+    learner, rule = _Receiver(target, access, chosen), repeated or "last"
     if stream == "-" and pipe is not None and nodes is None:
         stream, nodes = None, "-"
     if stream is not None:
@@ -155,33 +155,30 @@ class _Receiver:
     """The learner that receives data."""
 
     target: str
-    token_file: Path | None
+    access: Access
     chosen: Callable[[], Columns]  # parses the column options, which imports torch
-    ca: Path | None  # authority of a service
 
     def opened(self, kind: str = "class") -> AbstractContextManager[Target]:
         """Open it for writing; kind: of its targets, if its folder does not exist yet."""
         from evergraph.core.targets import target_of
 
-        how: dict[str, Any] = {"token_file": self.token_file, "ca": self.ca}
-        is_new = "://" not in self.target and not Path(self.target).exists()
+        given = None
+        is_new = not is_url(self.target) and not Path(self.target).exists()
         if is_new and not target_of(kind).is_class:
-            how["given"] = {"head": {"name": "targets", "kind": kind}}
-        return opened(self.target, scope="write", **how)
+            given = {"head": {"name": "targets", "kind": kind}}
+        return self.access.to_new(self.target, "write", given)
 
     def columns(self) -> Columns | Scheme | None:
         """Return how columns are encoded; None for a learner of plain numbers."""
         from evergraph.online.folder.markers import check_chosen, columns_for
-        from evergraph.server.client import Client
 
-        choices, ca = self.chosen(), self.ca
-        if "://" not in self.target:
+        choices = self.chosen()
+        if not is_url(self.target):
             return columns_for(Path(self.target), choices)
-        with opened(self.target, token_file=self.token_file, scope="read", ca=ca) as service:
-            assert isinstance(service, Client)
-            scheme = service.columns(choices.encoders)
-            if not service.status()["features"]:
-                return choices
+        service = self.access.client(self.target, "read")
+        scheme = service.columns(choices.encoders)
+        if not service.status()["features"]:
+            return choices
         check_chosen(self.target, scheme, choices)
         return scheme
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, cast
 
+import typer
+
+from evergraph.cli.progress import spinner
 from evergraph.core.errors import ConfigurationError, DataError, LockedError
 from evergraph.core.extras import require
+from evergraph.core.plugins import load_plugins
+from evergraph.server.client import Client, is_url
 
 if TYPE_CHECKING:
     from evergraph.online.codecs.table_deltas import TableDeltas
@@ -18,10 +23,10 @@ if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import EdgesBeyond
     from evergraph.server.auth import Scope
-    from evergraph.server.client import Client
     from evergraph.tables import Scheme
     from evergraph.tables.sources import Source
 
+LOADING = "loading torch and the learner"
 FORMAT_FILE = "evergraph-learner.json"  # of ``folder.markers``, which imports torch
 # Both have the methods that the commands call.
 Target: TypeAlias = Union["_InFolder", "Client"]
@@ -32,39 +37,72 @@ def is_learner(folder: Path) -> bool:
     return (folder / FORMAT_FILE).is_file()
 
 
-@contextmanager
-def opened(
-    target: str,
-    *,
-    token_file: Path | None,
-    scope: Scope,
-    given: dict[str, Any] | None = None,
-    new: bool = True,
-    ca: Path | None = None,
-) -> Iterator[Target]:
-    """Open a learner's folder, or a client of a service.
+@dataclass(frozen=True)
+class Access:
+    """How a command reaches a learner: its options for one that a service keeps."""
 
-    scope: access needed, read or write; given: parameters if the learner is new;
-    new: whether a missing folder is created; ca: of a service, see ``Client``.
-    """
-    from evergraph.server.client import Client, is_url
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="File with a token that the service accepts for this (default: none)."),
+    ] = None
+    ca: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="PEM file of the authority that signed an https service's certificate "
+            "(default: the system's authorities).",
+        ),
+    ] = None
 
-    if is_url(target):
-        yield Client(target, token=token_for(token_file, scope), ca=ca)
-        return
-    for option, value in (("--token-file", token_file), ("--ca", ca)):
-        if value is not None:
-            raise ConfigurationError(f"{option} is for a service, and {target} is a folder")
-    from evergraph.online.folder.learner_folder import LearnerFolder
-    from evergraph.online.folder.markers import stored_parameters
+    def client(self, url: str, scope: Scope) -> Client:
+        """Return a client of a service, with a token for what is needed."""
+        return Client(url, token=token_for(self.token_file, scope), ca=self.ca)
 
-    if not new and stored_parameters(Path(target)) is None:
-        raise DataError(f"{target} holds no learner: evergraph ingest creates one")
+    def check_folder(self, folder: str) -> None:
+        """Raise if an option is given that a folder has no use for."""
+        for option, value in (("--token-file", self.token_file), ("--ca", self.ca)):
+            if value is not None:
+                raise ConfigurationError(f"{option} is for a service, and {folder} is a folder")
 
-    with advising("if it is a service, give its URL"):
-        folder = LearnerFolder.open(target, given, readonly=scope == "read")
-    with folder:
-        yield _InFolder(folder)
+    @contextmanager
+    def to_new(
+        self, target: str, scope: Scope, given: dict[str, Any] | None = None
+    ) -> Iterator[Target]:
+        """Open a learner's folder, which is created if it is missing, or a client of a service.
+
+        scope: access needed, read or write; given: parameters if the learner is new
+        """
+        if is_url(target):
+            yield self.client(target, scope)
+            return
+        self.check_folder(target)
+        from evergraph.online.folder.learner_folder import LearnerFolder
+
+        with advising("if it is a service, give its URL"):
+            folder = LearnerFolder.open(target, given, readonly=scope == "read")
+        with folder:
+            yield _InFolder(folder)
+
+    @contextmanager
+    def to(
+        self,
+        target: str,
+        scope: Scope = "read",
+        *,
+        plugins: Sequence[str] = (),
+        doing: str | None = None,
+    ) -> Iterator[Target]:
+        """Open a learner that exists, with a spinner; doing: its words."""
+        load_plugins(plugins)
+        with spinner(doing or ("querying" if is_url(target) else LOADING)):
+            if not is_url(target):
+                self.check_folder(target)
+                from evergraph.online.folder.markers import stored_parameters
+
+                if stored_parameters(Path(target)) is None:
+                    raise DataError(f"{target} holds no learner: evergraph ingest creates one")
+            with self.to_new(target, scope) as learner:
+                yield learner
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,14 +25,6 @@ if TYPE_CHECKING:
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Address = Annotated[
     str | None, typer.Option(help="A Ray cluster to join: auto or host:port (default: start one).")
-]
-CA = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="PEM file of the authority that signed an https service's certificate "
-        "(default: the system's authorities).",
-    ),
 ]
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda (default: auto).")]
 Directed = Annotated[bool, typer.Option("--directed", help="Keep edges in one direction.")]
@@ -68,22 +60,9 @@ Scratch = Annotated[
     Path | None,
     typer.Option(help="Folder for data beyond memory (default: the system's temporary folder)."),
 ]
-Repeats = Annotated[
-    int | None, typer.Option(help="Number of seeds, counted from 0 (default: 1, or the file's).")
-]
-Seed = Annotated[
-    int | None, typer.Option(help="A single seed, such as 5 (default: see --repeats).")
-]
-Seeds = Annotated[
-    str | None, typer.Option(help="Comma-separated seeds, such as 0,1,2 (default: see --repeats).")
-]
 Settings = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE", help="Any other setting, such as stream.edges=all."),
-]
-TokenFile = Annotated[
-    Path | None,
-    typer.Option(help="File with a token that the service accepts for this (default: none)."),
 ]
 WorkerThreads = Annotated[
     int | None,
@@ -282,24 +261,40 @@ def parse_split(text: str | None) -> str | list[int] | list[float] | None:
         raise ConfigurationError(said) from None
 
 
-def seeds_of(seed: int | None, seeds: str | None, repeats: int | None) -> list[int] | None:
-    """Return the seeds of ``--seed``, ``--seeds`` or ``--repeats``, None if none is given.
+@dataclass(frozen=True)
+class SeedOptions:
+    """The seeds of a command's repeats.
 
-    >>> seeds_of(5, None, None), seeds_of(None, "7,8", None), seeds_of(None, None, 3)
-    ([5], [7, 8], [0, 1, 2])
+    >>> SeedOptions(seeds="7,8").chosen, SeedOptions(repeats=3).chosen, SeedOptions().chosen
+    ([7, 8], [0, 1, 2], None)
     """
-    from evergraph.experiments.seeds import with_seeds
 
-    try:
-        listed = (
-            None if seeds is None else [int(part) for part in seeds.removesuffix(",").split(",")]
-        )
-    except ValueError:
-        said = f"--seeds must be comma-separated integers, such as 0,1,2, not {seeds!r}"
-        raise ConfigurationError(said) from None
-    given = with_seeds({"seed": seed, "seeds": listed, "repeats": repeats})
-    found: list[int] | None = given.get("seeds")
-    return found
+    seed: Annotated[
+        int | None, typer.Option(help="A single seed, such as 5 (default: see --repeats).")
+    ] = None
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="Comma-separated seeds, such as 0,1,2 (default: see --repeats)."),
+    ] = None
+    repeats: Annotated[
+        int | None,
+        typer.Option(help="Number of seeds, counted from 0 (default: 1, or the file's)."),
+    ] = None
+
+    @property
+    def chosen(self) -> list[int] | None:
+        """The seeds, None if none are given."""
+        from evergraph.experiments.seeds import with_seeds
+
+        listed = None if self.seeds is None else self.seeds.removesuffix(",").split(",")
+        try:
+            numbers = None if listed is None else [int(part) for part in listed]
+        except ValueError:
+            said = f"--seeds must be comma-separated integers, such as 0,1,2, not {self.seeds!r}"
+            raise ConfigurationError(said) from None
+        given = with_seeds({"seed": self.seed, "seeds": numbers, "repeats": self.repeats})
+        found: list[int] | None = given.get("seeds")
+        return found
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:

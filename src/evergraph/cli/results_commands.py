@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from evergraph.cli import inputs, options
 from evergraph.cli.inputs import TableOptions, with_shared_options
-from evergraph.cli.learner_target import is_learner, opened
+from evergraph.cli.learner_target import LOADING, Access, is_learner
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import spinner
@@ -30,15 +30,14 @@ if TYPE_CHECKING:
     from evergraph.reports.trials import Trials
     from evergraph.tables.sources import Source
 
-FINDING = "loading torch and the learner"
 Place = tuple[str, str]
 """A dataset and a setting."""
 
 
+@with_shared_options
 def status_command(
     target: options.LearnerTarget,
-    token_file: options.TokenFile = None,
-    ca: options.CA = None,
+    access: Access = Access(),
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
@@ -46,11 +45,7 @@ def status_command(
 
     Accuracy is that of predictions made before their labels came.
     """
-    load_plugins(plugins)
-    with (
-        spinner("querying" if "://" in target else FINDING),
-        opened(target, token_file=token_file, scope="read", new=False, ca=ca) as learner,
-    ):
+    with access.to(target, plugins=plugins) as learner:
         facts, alarms = learner.status(), learner.alarms()
     if as_json:
         print_json(facts | {"alarms": alarms})
@@ -79,7 +74,7 @@ def _read_only(folder: Path, stack: ExitStack) -> LearnerFolder:
 def show_learner(folder: Path, as_json: bool) -> None:
     """Print what a learner is made of and what it has learned: ``evergraph info LEARNER``."""
     with ExitStack() as stack:
-        with spinner(FINDING):
+        with spinner(LOADING):
             from evergraph.online.plotting import learner_history
             from evergraph.reports.learner import class_sizes_table, learner_facts
 
@@ -112,7 +107,7 @@ def report_learner(folder: Path, out: Path | None) -> None:
     require("matplotlib", extra="report", why="evergraph report")
     page = _page(out, folder, "report")
     with ExitStack() as stack:
-        with spinner(FINDING):
+        with spinner(LOADING):
             from evergraph.online.plotting import learner_history
             from evergraph.reports.learner import learner_facts, write_learner_report
 
@@ -165,7 +160,7 @@ def evaluate_command(
     load_plugins(plugins)
     tables = written.tables(nodes, edges, database=database)
     with ExitStack() as stack:
-        with spinner(FINDING):
+        with spinner(LOADING):
             from evergraph.online.codecs.tables import read_deltas
             from evergraph.reports.learner import evaluation_tables, plain, write_evaluation
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evergraph.cli import inputs, options
 from evergraph.cli.inputs import ColumnOptions, with_shared_options
-from evergraph.cli.options import argument, flag, option
+from evergraph.cli.options import SeedOptions, argument, flag, option
 from evergraph.cli.output import print_json, print_table, say, stops_with
 from evergraph.cli.progress import span, spinner
 from evergraph.core.errors import ConfigurationError, ResultsError
@@ -64,9 +64,7 @@ def run_command(
     lr: float | None = option("Learning rate (default: the backbone's own)."),
     weight_decay: float | None = option("L2 penalty (default: the backbone's own)."),
     batch_size: str | None = option("Examples per step, or 'full' (default: the backbone's own)."),
-    seed: options.Seed = None,
-    seeds: options.Seeds = None,
-    repeats: options.Repeats = None,
+    seeds: SeedOptions = SeedOptions(),
     device: options.Device = None,
     memory_limit: options.MemoryLimit = None,
     scratch: options.Scratch = None,
@@ -115,7 +113,7 @@ def run_command(
             "batch_size": batch,
             "objective": objective,
         },
-        "seeds": options.seeds_of(seed, seeds, repeats),
+        "seeds": seeds.chosen,
         "test_every": test_every,
         "device": device,
         "plugins": plugins,
@@ -246,12 +244,11 @@ def _print_result(result: RunResult, folder: Path) -> None:
         )
 
 
+@with_shared_options
 def plan_command(
     dataset: str = argument("A name or a path, as for run.", default="wordnet"),
     method: str | None = option("Any method, as for run (default: auto)."),
-    seed: options.Seed = None,
-    seeds: options.Seeds = None,
-    repeats: options.Repeats = None,
+    seeds: SeedOptions = SeedOptions(),
     device: options.Device = None,
     settings: options.Settings = [],
     preset: options.Preset = None,
@@ -265,8 +262,7 @@ def plan_command(
     classes. Each is learned in a separate process, on this machine and the device that the run
     would use.
     """
-    seeded = options.seeds_of(seed, seeds, repeats)
-    given = {"dataset": dataset, "seeds": seeded, "device": device, "plugins": plugins}
+    given = {"dataset": dataset, "seeds": seeds.chosen, "device": device, "plugins": plugins}
     changed = options.parse_settings(settings)
     [config] = options.several(method, preset, given, changed)
     with spinner(f"loading torch and {dataset}"):

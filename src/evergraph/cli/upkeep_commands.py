@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from evergraph.cli import options
-from evergraph.cli.learner_target import opened, token_for
+from evergraph.cli.inputs import with_shared_options
+from evergraph.cli.learner_target import Access
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import StageProgress, spinner
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.plugins import load_plugins
 from evergraph.core.sizes import shown
+from evergraph.server.client import is_url
 
 if TYPE_CHECKING:
     from evergraph.online.folder.backup import BackedUp
@@ -98,11 +100,11 @@ def _print_aside(aside: list[SetAside]) -> None:
         print_table(("delta", "key", "bytes", "set aside", "why"), rows)
 
 
+@with_shared_options
 def backup_command(
     source: str = argument("A learner's folder, or the URL of a service."),
     to: Path = argument("A new folder, or a new file that ends in .tar."),
-    token_file: options.TokenFile = None,
-    ca: options.CA = None,
+    access: Access = Access(),
     as_json: options.AsJson = False,
 ) -> None:
     """Copy a learner while it stays in use.
@@ -111,14 +113,11 @@ def backup_command(
     """
     with spinner("loading torch"):
         from evergraph.online.folder.backup import backup
-        from evergraph.server.client import Client, is_url
     if is_url(source):
         with spinner(f"fetching {source}"):
-            done = Client(source, token=token_for(token_file, "follow"), ca=ca).backup(to)
+            done = access.client(source, "follow").backup(to)
     else:
-        for option, given in (("--token-file", token_file), ("--ca", ca)):
-            if given is not None:
-                raise ConfigurationError(f"{option} is for a service, and {source} is a folder")
+        access.check_folder(source)
         with StageProgress({"copy": "bytes"}) as progress:
             done = backup(Path(source), to, on_progress=progress.on_progress)
     _print_copied(done, to, as_json)
@@ -150,10 +149,10 @@ def restore_command(
     _print_copied(done, to, as_json)
 
 
+@with_shared_options
 def refit_command(
     target: options.LearnerTarget,
-    token_file: options.TokenFile = None,
-    ca: options.CA = None,
+    access: Access = Access(),
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
@@ -162,11 +161,8 @@ def refit_command(
     Afterwards the learner is what one would be that was given all of it at once: the order in which
     nodes came no longer matters. A service answers predictions meanwhile, and changes wait.
     """
-    load_plugins(plugins)
-    with (
-        spinner("learning everything again"),
-        opened(target, token_file=token_file, scope="write", new=False, ca=ca) as learner,
-    ):
+    doing = "learning everything again"
+    with access.to(target, "write", plugins=plugins, doing=doing) as learner:
         done = learner.refit()
     if as_json:
         print_json(done)
@@ -174,12 +170,12 @@ def refit_command(
         say(f"delta {done['seq']}: {done['counted']:,} labelled nodes learned again")
 
 
+@with_shared_options
 def compact_command(
     target: options.LearnerTarget,
     now: bool = flag("--now", "Keep only the current state; erase history and forgotten nodes."),
     keys: bool = flag("--keys", "With --now: drop delta keys; a delta sent again counts as new."),
-    token_file: options.TokenFile = None,
-    ca: options.CA = None,
+    access: Access = Access(),
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
@@ -192,11 +188,7 @@ def compact_command(
     """
     if keys and not now:
         raise ConfigurationError("--keys needs --now")
-    load_plugins(plugins)
-    with (
-        spinner("compacting"),
-        opened(target, token_file=token_file, scope="write", new=False, ca=ca) as learner,
-    ):
+    with access.to(target, "write", plugins=plugins, doing="compacting") as learner:
         done = learner.compact(now=now, keys=keys)
     if as_json:
         print_json(done)

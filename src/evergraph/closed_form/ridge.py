@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,22 +11,8 @@ from torch import Tensor
 from evergraph.closed_form.statistics import ClassStatistics
 from evergraph.core.errors import DataError
 
-# A float32 factor takes half the time of a float64 one, but refining it takes a few products with
-# A per class: this pays above this width, which grows with the number of classes.
-NARROW = 1536
-NARROW_PER_CLASS = 64
-# Rows of G converted to float64 at a time, so that they are still in cache when multiplied.
-ROWS_PER_BLOCK = 128
 # Classes solved at a time, which bounds the temporaries however many classes there are.
 CLASSES = 1024
-# Residuals relative to the right side. The remaining error of the scores is far below the rounding
-# of float32 sums.
-RESIDUAL = 1e-9
-# With a float32 factor one to four steps suffice if the matrix is far from singular. If this many
-# do not suffice, float64 from the start is faster.
-STEPS = 8
-
-Map = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +66,13 @@ class RidgeProblem:
         """Return the problem of any A and M.  A: lower triangle, float64 [m, m]; [m, columns]"""
         return cls(matrix, right.new_ones(()), right[:, :0], right.new_zeros(0), right)
 
-    def matrix(self, dtype: torch.dtype = torch.float64) -> Tensor:
-        """Return A; values above its diagonal are undefined.  -> [m, m]"""
-        matrix = self.gram.to(dtype, copy=True).mul_(self.share)
+    def matrix(self) -> Tensor:
+        """Return A; values above its diagonal are undefined.  -> float64 [m, m]"""
+        matrix = self.gram.to(torch.float64, copy=True).mul_(self.share)
         if bool(self.excess.any()):
             pairs = zip(self.means.split(CLASSES, 1), self.excess.split(CLASSES), strict=True)
             for means, excess in pairs:
-                matrix.addmm_((means * excess).to(dtype), means.t().to(dtype))
+                matrix.addmm_(means * excess, means.t())
         return matrix
 
     def diagonal(self) -> Tensor:
@@ -97,18 +82,6 @@ class RidgeProblem:
         for means, excess in pairs:
             found = found + means.square() @ excess
         return found
-
-    def times(self, right: Tensor) -> Tensor:
-        """Return A X in float64, whatever the dtype of G.  [m, columns] -> [m, columns]"""
-        total = torch.zeros_like(right)
-        for start in range(0, len(right), ROWS_PER_BLOCK):
-            rows = slice(start, min(start + ROWS_PER_BLOCK, len(right)))
-            part = self.gram[rows, : rows.stop].double()
-            left, corner = part[:, :start], part[:, start:]
-            total[rows].addmm_(corner.tril() + corner.tril(-1).t(), right[rows])
-            total[rows].addmm_(left, right[:start])
-            total[:start].addmm_(left.t(), right[rows])
-        return total.mul_(self.share) + (self.means * self.excess) @ (self.means.t() @ right)
 
     def scale(self, penalty: Tensor | None = None) -> float:
         """Return what λ is relative to; raise if A is not finite.  penalty: P, if not I"""
@@ -123,46 +96,22 @@ class RidgeProblem:
             return scale
         return self.total * float(penalty.diagonal().mean()) / len(penalty) or 1.0
 
-    def solve(self, regularisation: float) -> Tensor:
-        """Return V with λ I as penalty.  -> float64 [m, columns]
-
-        Wide problems are solved with a Cholesky factor in float32, refined with products in float64
-        until residuals are 1e-9 of the right side; narrow ones, and those too near to singular,
-        with a factor in float64. λ grows tenfold while rounding keeps the matrix from being
-        positive definite.
-        """
-        found = self._refined(regularisation * self.scale())
-        return self.solution(regularisation).weights if found is None else found
-
-    def _refined(self, ridge: float) -> Tensor | None:
-        """Return V by a factor in float32; None if that is slower or does not converge."""
-        width, columns = self.right.shape
-        if width <= NARROW + NARROW_PER_CLASS * columns:
-            return None
-        factor = self._factor(ridge, torch.float32)
-        if factor is None:
-            return None
-        return conjugate_gradients(
-            lambda right: self.times(right).add_(right, alpha=ridge),
-            lambda right: torch.cholesky_solve(right.float(), factor).double(),
-            self.right,
-        )
-
     def solution(self, regularisation: float, penalty: Tensor | None = None) -> RidgeSolution:
-        """Return V with its factor in float64.  penalty: P, if not I"""
+        """Return V, by a Cholesky factor.  penalty: P, if not I
+
+        λ grows tenfold while rounding keeps the matrix from being positive definite.
+        """
         scale = self.scale(penalty)
-        while (factor := self._factor(regularisation * scale, torch.float64, penalty)) is None:
+        while (factor := self._factor(regularisation * scale, penalty)) is None:
             regularisation = max(10 * regularisation, 1e-7)
         weights = torch.empty_like(self.right)
         for part, into in zip(self.right.split(CLASSES, 1), weights.split(CLASSES, 1), strict=True):
             into.copy_(torch.cholesky_solve(part, factor))
         return RidgeSolution(self, factor, weights)
 
-    def _factor(
-        self, ridge: float, dtype: torch.dtype, penalty: Tensor | None = None
-    ) -> Tensor | None:
+    def _factor(self, ridge: float, penalty: Tensor | None = None) -> Tensor | None:
         """Return L of A + λ P; None if rounding has left the matrix indefinite."""
-        matrix = self.matrix(dtype)
+        matrix = self.matrix()
         if penalty is None:
             matrix.diagonal().add_(ridge)
         else:
@@ -204,41 +153,4 @@ def balanced_ridge(
     balancing. penalty: P, if not the identity
     """
     problem = RidgeProblem.of(statistics, balanced=balanced)
-    if penalty is None:
-        return problem.solve(regularisation)
     return problem.solution(regularisation, penalty).weights
-
-
-def conjugate_gradients(times: Map, nearly_solve: Map, right: Tensor) -> Tensor | None:
-    """Return X with A X = B, column by column; None if the residuals do not become small.
-
-    Preconditioned conjugate gradients, p = z + β p with z = P⁻¹ r and Polak and Ribière's
-    β = zᵀ(r - r')/z'ᵀr', which tolerates a P⁻¹ that is symmetric only up to rounding.
-
-    times: X -> A X, with A symmetric and positive definite; nearly_solve: B -> P⁻¹ B, P near A;
-    right: B.  float64 [m, columns]
-
-    >>> found = conjugate_gradients(lambda x: 2 * x, lambda b: 0.4 * b, torch.ones(2, 1).double())
-    >>> found.tolist()
-    [[0.5], [0.5]]
-    """
-
-    def ratio(over: Tensor, under: Tensor) -> Tensor:  # 0 for a column that has converged
-        return torch.where(under == 0, 0.0, over / under)
-
-    found = nearly_solve(right)
-    residual = right - times(found)
-    enough = RESIDUAL * right.norm(dim=0)
-    direction = guess = nearly_solve(residual)
-    slope = (residual * guess).sum(0)
-    for _ in range(STEPS):
-        if bool((residual.norm(dim=0) <= enough).all()):
-            return found
-        image = times(direction)
-        step = ratio(slope, (direction * image).sum(0))
-        found = found + step * direction
-        before, residual = residual, residual - step * image
-        guess = nearly_solve(residual)
-        direction = guess + ratio((guess * (residual - before)).sum(0), slope) * direction
-        slope = (residual * guess).sum(0)
-    return None

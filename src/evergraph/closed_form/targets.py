@@ -324,7 +324,8 @@ def target_ridge(
     offsets = weights.new_zeros(statistics.targets)
     for group in statistics.groups():
         part = statistics.moments(group)
-        weights[:, group] = found = part.problem(centred=centred).solve(regularisation)
+        found = part.problem(centred=centred).solution(regularisation).weights
+        weights[:, group] = found
         if centred:
             offsets[group] = part.level - part.mean @ found
     return TargetWeights(weights, offsets)

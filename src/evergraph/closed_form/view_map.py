@@ -118,11 +118,11 @@ class ViewMap(ABC):
         return RowProduct.of(torch.cat([self.directions[part] for part in parts]))
 
     @cached_property
-    def _groups(self) -> list[tuple[slice, Multiplier, frozenset[View]]]:
+    def _groups(self) -> list[tuple[slice, Multiplier, list[int]]]:
         """Adjacent parts that the same views need, which are multiplied together."""
 
-        def readers(part: int) -> tuple[frozenset[View], bool]:
-            return frozenset(v for v in self.views if part in self.needed(v)), part == WORDS
+        def readers(part: int) -> tuple[list[int], bool]:
+            return [at for at, v in enumerate(self.views) if part in self.needed(v)], part == WORDS
 
         places, found = self.places, []
         for (views, _), group in groupby(self.sizes, readers):
@@ -140,14 +140,16 @@ class ViewMap(ABC):
 
         [n, dims] -> [n, views, m]
         """
-        projected = [(times(vectors[:, place]), views) for place, times, views in self._groups]
-        found = np.empty((len(vectors), len(self.views), self.width), np.float32)
-        for at, view in enumerate(self.views):
-            first, *others = (products for products, views in projected if view in views)
-            found[:, at] = first
-            for other in others:
-                found[:, at] += other
+        found = np.zeros((len(vectors), *self._shape), np.float32)
+        for place, times, views in self._groups:
+            products = times(vectors[:, place])
+            for at in views:
+                found[:, at] += products
         return found
+
+    @cached_property
+    def _shape(self) -> tuple[int, int]:
+        return len(self.views), self.width
 
     def only(self, views: Iterable[View]) -> Self:
         """Return the map of some of the views."""

@@ -196,7 +196,7 @@ class LayerSums:
     def merged(self, regularisation: float) -> Tensor:
         """Return W, λ = ``regularisation`` x the mean of G's diagonal.  -> [inputs, outputs]"""
         problem = RidgeProblem.plain(self.gram_.gram_, self.products_)
-        return problem.solve(regularisation).float()
+        return problem.solution(regularisation).weights.float()
 
     @property
     def usage(self) -> MemoryUsage:

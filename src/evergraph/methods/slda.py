@@ -144,6 +144,6 @@ def discriminants(statistics: ClassStatistics, shrinkage: float) -> tuple[Tensor
     W = (Σ + λ I)⁻¹, λ = ``shrinkage`` x the mean of Σ's diagonal.
     """
     matrix, means = within_covariance(statistics)
-    weights = RidgeProblem.plain(matrix, means).solve(shrinkage)
+    weights = RidgeProblem.plain(matrix, means).solution(shrinkage).weights
     offsets = (means * weights).sum(0) / -2
     return weights, offsets.where(statistics.mass_ > 0, NEVER)

@@ -23,7 +23,7 @@ from evergraph.online.graph.live_rows import LiveShape, LiveWords
 from evergraph.online.graph.live_vectors import LiveVectors
 from evergraph.online.heads import FusedHead
 from evergraph.online.heads.chosen_nodes import HeldBack
-from evergraph.online.heads.scorer import row_blocks, scores_of
+from evergraph.online.heads.scorer import row_blocks
 from evergraph.online.heads.solving import Solving, Wear
 from evergraph.online.labels import target_table
 from evergraph.online.learned_nodes import Counted, NodeLabels
@@ -153,10 +153,9 @@ class Knowledge(LiveVectors):
         met, target = self.met, self.head.target
         if not len(nodes) or not bool(met.any()):
             return None
-        scorer, vectors, parts = self.head.scorer(), self.of(nodes), []
+        scorer, vectors, parts = self.head.scorer(met), self.of(nodes), []
         for rows in row_blocks(len(nodes), len(self.names)):
-            scores = scores_of(scorer, target, met, vectors[rows].numpy())
-            given = torch.from_numpy(target.decide(scores))
+            given = torch.from_numpy(target.decide(scorer(vectors[rows].numpy())))
             right = answers[rows] if target.is_class else self.head.values(answers[rows])
             parts.append(target.tally(given, right))
         return Tallies.joined(parts)

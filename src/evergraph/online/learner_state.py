@@ -148,7 +148,8 @@ class LearnerState(LearnerView):
         )
         if known is None:
             return Page(status, (), torch.zeros(0, dtype=torch.bool), None, 0, target)
-        scored = (known.names, known.met, self.head.scorer(), known.embeddings.dims)
+        met = known.met
+        scored = (known.names, met, self.head.scorer(met), known.embeddings.dims)
         return Page(status, *scored, target, record.watch.alarms())
 
     def frozen(self) -> LearnerView:

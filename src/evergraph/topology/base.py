@@ -16,7 +16,7 @@ from evergraph.datasets.adapters import as_graph
 from evergraph.graphs import Graph, Smoother, smoother
 from evergraph.graphs.csr import densify
 from evergraph.graphs.kernels.scaled_rows import ROW_TYPES, RowType
-from evergraph.topology.rowwise import unit_rows
+from evergraph.topology.rowwise import unit_parts, unit_rows
 
 
 class Stepwise(ABC):
@@ -128,8 +128,10 @@ class TopologyEncoder(Part, ABC):
 
         together: see ``unit_rows``.
         """
+        if not together:
+            return torch.from_numpy(unit_parts(rows.numpy(), self.units))
         apart = rows.reshape(len(rows) * self.units, rows.shape[1] // self.units)
-        return unit_rows(apart, together=together).reshape(rows.shape)
+        return unit_rows(apart, together=True).reshape(rows.shape)
 
     def from_column(self, first: int) -> TopologyEncoder:
         """Return the encoder for columns of ``inputs`` from the given one on.

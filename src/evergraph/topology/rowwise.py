@@ -40,7 +40,7 @@ def unit_rows(rows: Tensor, *, together: bool = False, out: Tensor | None = None
     """
 
     if not together:
-        return torch.from_numpy(_unit_rows(rows.numpy(), None if out is None else out.numpy()))
+        return torch.from_numpy(unit_parts(rows.numpy()))
     lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     unit = torch.div(rows, lengths.clamp_min(LEAST_LENGTH), out=out)
     extreme = ~((lengths >= LEAST_LENGTH) & lengths.isfinite()).flatten()
@@ -53,18 +53,22 @@ def unit_rows(rows: Tensor, *, together: bool = False, out: Tensor | None = None
     return unit
 
 
-def _unit_rows(rows: Matrix, out: Matrix | None) -> Matrix:
-    """Return the same by NumPy, row by row, which takes a tenth of torch's time for one row."""
+def unit_parts(whole: Matrix, parts: int = 1) -> Matrix:
+    """Return the same of every part of rows, by NumPy, in a tenth of torch's time for one row.
+
+    [n, dims] -> [n, dims]
+    """
+    rows = whole.reshape(len(whole) * parts, whole.shape[1] // parts)
     with np.errstate(over="ignore"):
         lengths = np.sqrt(np.add.reduce(rows * rows, axis=1, keepdims=True))
-    unit: Matrix = np.divide(rows, np.maximum(lengths, LEAST_LENGTH), out=out)
+    unit: Matrix = np.divide(rows, np.maximum(lengths, LEAST_LENGTH))
     extreme = ~((lengths >= LEAST_LENGTH) & (lengths < np.inf)).ravel()
     if extreme.any() and (some := rows[extreme]).any():
         peaks = np.abs(some).max(1, keepdims=True)
         scaled = some / (peaks + (peaks == 0))
         lengths = np.sqrt(np.add.reduce(scaled * scaled, axis=1, keepdims=True))
         unit[extreme] = scaled / np.maximum(lengths, 1)
-    return unit
+    return unit.reshape(whole.shape)
 
 
 def block_product(rows: Tensor, matrix: Tensor) -> Tensor:

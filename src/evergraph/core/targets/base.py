@@ -205,7 +205,7 @@ def softmax(rows: Rows) -> Rows:
     """
     if isinstance(rows, Tensor):
         return rows.softmax(1)
-    shares = np.exp(rows - rows.max(1, keepdims=True, initial=-np.inf))
+    shares = np.exp(rows - np.maximum.reduce(rows, axis=1, keepdims=True, initial=-np.inf))
     shares /= np.add.reduce(shares, axis=1, keepdims=True)
     return cast("Rows", shares)
 

@@ -134,7 +134,8 @@ class OneClass(Target):
         self, ids: Sequence[Any], scores: Matrix, names: Sequence[Label], *, every: bool
     ) -> tuple[Prediction, ...]:
         shares = self.shares(scores)
-        best, top = self.decide(scores).tolist(), shares.max(1, initial=0).tolist()
+        best = self.decide(scores).tolist()
+        top = np.maximum.reduce(shares, axis=1, initial=0).tolist()
         rows = shares.tolist() if every else [None] * len(best)
         return tuple(
             Prediction(node, names[number], share, row)

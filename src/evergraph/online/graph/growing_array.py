@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -192,3 +193,28 @@ class StoredPart(NamedTuple):
     given: bool = False  # whether it is the features themselves, which change only if updated
     own: Array = np.empty(0, np.float32)  # [positions]
     shown: Array = np.empty((0, 0), np.float32)  # [positions, width]
+
+
+class VectorPart(KeptArrays, ABC):
+    """Base of what keeps a part of the vector of every position.
+
+    Attributes:
+        dims: width of the part.
+    """
+
+    dims: int
+
+    @abstractmethod
+    def rows(self, nodes: Array) -> Array:
+        """Return the parts of some nodes, by NumPy, as one node is read by many calls.
+
+        int64 [n] -> float32 [n, dims]
+        """
+
+    @abstractmethod
+    def stored(self) -> list[StoredPart] | None:
+        """Return the parts of all nodes without copying, None if they are computed."""
+
+    def of(self, nodes: Tensor) -> Tensor:
+        """Return the same as a tensor.  int64 [n] -> float32 [n, dims]"""
+        return torch.from_numpy(self.rows(nodes.numpy()))

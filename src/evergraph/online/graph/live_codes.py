@@ -12,21 +12,21 @@ from torch import Tensor
 from evergraph.closed_form.codes import NODES_AT_A_TIME, class_codes, codes_of_others, without_own
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks
+from evergraph.online.graph.growing_array import Array, GrowingArray, StoredPart, VectorPart, blocks
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_embeddings import REPLACED, ROWS, HopStates
 from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.graph.live_smoother import ROUNDING, LiveSmoother
 from evergraph.online.graph.neighbour_lists import distinct
 from evergraph.topology import MixHop
-from evergraph.topology.rowwise import unit_rows
+from evergraph.topology.rowwise import unit_parts, unit_rows
 
 NEAR, FAR = 1, 2  # hops of N
 # Tighter than elsewhere: little may be left after a node's own code is subtracted.
 DRIFT = 8 * ROUNDING
 
 
-class LiveCodes(KeptArrays):
+class LiveCodes(VectorPart):
     """[N C, N² C - diag(N²) C] of every node, each hop of unit length: see ``ClassCodes``.
 
     Row v of C is the code of v's class if v's label is visible, else 0. A label that is shown,
@@ -155,7 +155,6 @@ class LiveCodes(KeptArrays):
         return torch.cat(unclear), torch.cat(due)
 
     def stored(self) -> list[StoredPart]:
-        """Return the parts of all vectors without copying."""
         assert self._hops.stored is not None, "hops are kept side by side"
         near, far = self._hops.stored
         both = [
@@ -181,16 +180,14 @@ class LiveCodes(KeptArrays):
         own = self.smoother.scalings[nodes.numpy()].astype(np.float64) ** 2 * sums
         return torch.from_numpy(own.astype(np.float32))
 
-    def of(self, nodes: Tensor) -> Tensor:
-        """Return the codes around some nodes.  int64 [k] -> float32 [k, dims]"""
+    def rows(self, nodes: Array) -> Array:
         assert self._hops.stored is not None, "hops are kept side by side"
-        at = nodes.numpy()
-        near, far = (hop.take(at, axis=0) for hop in self._hops.stored)
-        far -= self._own.array.take(at)[:, None] * self._shown.array.take(at, axis=0)
-        scaled = self._topology.scaled(torch.from_numpy(np.concatenate([near, far], axis=1)))
+        near, far = (hop.take(nodes, axis=0) for hop in self._hops.stored)
+        far -= self._own.array.take(nodes)[:, None] * self._shown.array.take(nodes, axis=0)
+        scaled = unit_parts(np.concatenate([near, far], axis=1), FAR)
         if self.relations is None:
             return scaled
-        return torch.cat([scaled, self._along.tensor[nodes]], dim=1)
+        return np.concatenate([scaled, self._along.array.take(nodes, axis=0)], axis=1)
 
     def attach(self, graph: GrowingGraph) -> None:
         """Attach the graph, once both were restored and before it changes."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -13,14 +10,22 @@ from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.online.graph.correcting import ChangedRows, Direct, correct, differences, push
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks, taken
+from evergraph.online.graph.growing_array import (
+    Array,
+    GrowingArray,
+    KeptArrays,
+    StoredPart,
+    VectorPart,
+    blocks,
+    taken,
+)
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_smoother import DRIFT, LiveSmoother
 from evergraph.online.graph.neighbour_lists import distinct
 from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
+from evergraph.topology.rowwise import unit_parts
 
-Array = npt.NDArray[Any]
 ROWS = 1 << 15  # computed at a time
 # From this share of the work on, all rows are recomputed. Adding an entry costs 1, and so does
 # pushing a difference; a row costs ROW in addition, corrected or recomputed, as it is read, kept,
@@ -235,23 +240,29 @@ class HopStates(KeptArrays):
 
     def _state(self, hop: int) -> Tensor:
         """Return H_hop of all positions."""
-        if hop:
-            return self._states[hop - 1].tensor
-        return self._graph.features if self._inputs is None else self._inputs.tensor
+        return torch.from_numpy(self._rows(hop))
 
-    def of(self, nodes: Tensor) -> Tensor:
+    def _rows(self, hop: int) -> Array:
+        """Return the same as an array."""
+        if hop:
+            return self._states[hop - 1].array
+        return self._graph.features.numpy() if self._inputs is None else self._inputs.array
+
+    def rows(self, nodes: Array) -> Array:
         """Return the embeddings of some nodes, unscaled.  int64 [k] -> float32 [k, dims]"""
+        if (stored := self.stored) is not None:
+            return np.concatenate([rows.take(nodes, axis=0) for rows in stored], axis=1)
         states = [torch.empty(0)] * (self.topology.hops + 1)
         for hop in self.topology.assembled:
-            states[hop] = taken(self._state(hop), nodes)
-        return self.topology.assemble(states)
+            states[hop] = torch.from_numpy(self._rows(hop).take(nodes, axis=0))
+        return self.topology.assemble(states).numpy()
 
     @property
     def stored(self) -> list[Array] | None:
-        """The arrays that ``of`` puts side by side; None if it computes something else."""
+        """The arrays that ``rows`` puts side by side; None if it computes something else."""
         if type(self.topology).assemble not in PUT_SIDE_BY_SIDE:
             return None
-        return [self._state(hop).numpy() for hop in self.topology.assembled]
+        return [self._rows(hop) for hop in self.topology.assembled]
 
     def attach(self, graph: GrowingGraph) -> None:
         """Attach a restored graph."""
@@ -311,15 +322,15 @@ class Surroundings(KeptArrays):
             self._embeddings.tensor[changed] = encoded[torch.searchsorted(around, changed)]
         return changed
 
-    def of(self, nodes: Tensor) -> Tensor:
+    def rows(self, nodes: Array) -> Array:
         """Return the embeddings of some nodes, unscaled.  int64 [k] -> float32 [k, dims]"""
-        return self._embeddings.tensor[nodes]
+        return self._embeddings.array.take(nodes, axis=0)
 
     def attach(self, graph: GrowingGraph) -> None:
         """Do nothing: nothing of a graph is kept."""
 
 
-class LiveEmbeddings(KeptArrays):
+class LiveEmbeddings(VectorPart):
     """f_topo of every node of a growing graph, updated only where a change affects it.
 
     A change affects new nodes, nodes with new features, nodes whose in-neighbours or weights
@@ -374,13 +385,11 @@ class LiveEmbeddings(KeptArrays):
         self.smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
         return self._source.update(graph, change, change.renewed, change.former)
 
-    def of(self, nodes: Tensor) -> Tensor:
-        """Return the embeddings of some nodes.  int64 [k] -> float32 [k, dims]"""
-        rows = self._source.of(nodes)
-        return self.topology.scaled(rows) if self.scaling == "unit" else rows
+    def rows(self, nodes: Array) -> Array:
+        rows = self._source.rows(nodes)
+        return unit_parts(rows, self.topology.units) if self.scaling == "unit" else rows
 
     def stored(self) -> list[StoredPart] | None:
-        """Return the parts of all embeddings without copying, None if they are computed."""
         if not isinstance(self._source, HopStates) or (rows := self._source.stored) is None:
             return None
         apart = len(rows) == 1 or (isinstance(self.topology, MixHop) and self.topology.unit)

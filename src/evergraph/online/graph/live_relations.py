@@ -15,7 +15,7 @@ from evergraph.closed_form.codes import class_codes
 from evergraph.closed_form.relations import WIDTH, kind_signs
 from evergraph.core.seeding import seeded
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks
+from evergraph.online.graph.growing_array import GrowingArray, StoredPart, VectorPart, blocks
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import ROWS
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct
@@ -30,7 +30,7 @@ PLAIN = "edge"  # the relation of edges without one
 DIRECTIONS = ("along", "against")
 
 
-class LiveRelations(KeptArrays):
+class LiveRelations(VectorPart):
     """[T, B₁X, B₂B₁X] of every node, each part of unit length: see ``RelationHops``.
 
     Changes are recorded as they come (``extend``, ``connect``, ``disconnect``, ``renew``,
@@ -254,12 +254,10 @@ class LiveRelations(KeptArrays):
             nodes, factors = near, found
         return torch.from_numpy(nodes), factors
 
-    def of(self, nodes: Tensor) -> Tensor:
-        """Return the vectors of some nodes.  int64 [k] -> float32 [k, dims]"""
-        return self._vectors.tensor[nodes]
+    def rows(self, nodes: Array) -> Array:
+        return self._vectors.array.take(nodes, axis=0)
 
     def stored(self) -> list[StoredPart]:
-        """Return all vectors without copying."""
         return [StoredPart(self._vectors.array)]
 
     def arrays(self) -> Iterator[GrowingArray]:

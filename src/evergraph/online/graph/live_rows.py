@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.shape import SHAPE_WIDTH, shape_rows
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart
+from evergraph.online.graph.growing_array import Array, GrowingArray, StoredPart, VectorPart
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 
 ROWS_PER_BLOCK = 512  # of features, which may be wide
 
 
-class LiveRows(KeptArrays):
-    """Base of parts of a vector that are kept as they are.  dims: their width"""
+class LiveRows(VectorPart):
+    """Base of parts of a vector that are kept as they are."""
 
     given: ClassVar[bool] = False  # whether they are given with the nodes
 
@@ -25,12 +25,10 @@ class LiveRows(KeptArrays):
         self._rows = GrowingArray(dims)
         self.kept = {"rows": self._rows}
 
-    def of(self, nodes: Tensor) -> Tensor:
-        """Return the rows of some nodes.  int64 [n] -> float32 [n, dims]"""
-        return self._rows.tensor[nodes]
+    def rows(self, nodes: Array) -> Array:
+        return self._rows.array.take(nodes, axis=0)
 
     def stored(self) -> list[StoredPart]:
-        """Return all rows without copying."""
         return [StoredPart(self._rows.array, given=self.given)]
 
 

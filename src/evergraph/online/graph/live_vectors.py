@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from evergraph.closed_form.views import CODE_HOPS
 from evergraph.online.delta import Label
-from evergraph.online.graph.growing_array import StoredPart
+from evergraph.online.graph.growing_array import Array, StoredPart
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph, no_nodes
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
@@ -70,8 +71,12 @@ class LiveVectors:
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the vectors of some nodes.  int64 [n] -> float32 [n, dims]"""
-        parts = [part.of(nodes) for part in self._vectors]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        return torch.from_numpy(self.rows(nodes.numpy()))
+
+    def rows(self, nodes: Array) -> Array:
+        """Return the same as an array."""
+        parts = [part.rows(nodes) for part in self._vectors]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def _stored(self) -> list[StoredPart]:
         """Return the parts of all vectors as they lie in memory; none if that is of no use."""

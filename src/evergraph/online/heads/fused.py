@@ -333,10 +333,13 @@ class FusedHead:
         """Solve for every V, then for a and b."""
         self.engine.solve(self._answers)
 
-    def scorer(self) -> Scorer:
-        """Return φ, a_v V_v and b, which are only ever replaced, not written to."""
+    def scorer(self, met: Tensor | None = None) -> Scorer:
+        """Return φ, a_v V_v and b, which are only ever replaced, not written to.
+
+        met: which classes there are, and have nodes, bool [classes]; None for all that were solved
+        """
         engine = self.engine
-        return Scorer(engine.map, tuple(engine.heads_), engine.fused_.offsets.float())
+        return Scorer(engine.map, tuple(engine.heads_), engine.fused_.offsets.float(), met)
 
     def scores(self, vectors: Tensor) -> Tensor:
         """Return the scores of some nodes, see ``Scorer``.  -> [n, classes]"""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +12,6 @@ from torch import Tensor
 
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.view_map import RandomMap
-from evergraph.core.targets import Target
 from evergraph.topology.rowwise import Matrix, RowProduct
 
 ROWS_PER_BLOCK = 64  # their features stay in the cache
@@ -31,10 +30,11 @@ class Scorer:
     map: RandomMap | KernelMap  # φ of all views
     weights: tuple[Tensor, ...]  # a_v V_v.  float64 [m, classes] each
     offsets: Tensor  # b.  float32 [classes]
+    met: Tensor | None = None  # which classes there are, and have nodes; others have score -inf
 
     def __call__(self, vectors: Matrix) -> Matrix:
         """Return scores.  float32 [n, dims] -> float32 [n, classes]"""
-        dims, product = self._product
+        dims, product, offsets = self._solution
         if missing := dims - vectors.shape[1]:  # no label is nearby
             vectors = np.pad(vectors, ((0, 0), (0, missing)))
         scores = np.empty((len(vectors), product.columns), np.float32)
@@ -42,13 +42,19 @@ class Scorer:
             rows = slice(start, start + ROWS_PER_BLOCK)
             features = self.map.rowwise(vectors[rows])
             scores[rows] = product(features.reshape(len(features), -1).astype(np.float64))
-        scores += self.offsets.numpy()
+        scores += offsets
         return scores
 
     @cached_property
-    def _product(self) -> tuple[int, RowProduct]:
-        """Width of vectors, and the weights of all views, one below the other."""
-        return sum(self.map.sizes.values()), RowProduct.of(torch.cat(self.weights))
+    def _solution(self) -> tuple[int, RowProduct, Matrix]:
+        """Width of vectors, the weights of all views, one below the other, and offsets."""
+        weights, offsets = torch.cat(self.weights), self.offsets
+        if self.met is not None:
+            newer = (0, len(self.met) - len(offsets))
+            weights = torch.nn.functional.pad(weights, newer)  # 0 of newer ones
+            offsets = torch.nn.functional.pad(offsets, newer, value=-torch.inf)
+            offsets = offsets.masked_fill(~self.met, -torch.inf)
+        return sum(self.map.sizes.values()), RowProduct.of(weights), offsets.numpy()
 
     def slopes(self, vector: Tensor) -> Tensor | None:
         """Return ∂s/∂x: s(x) - b is this times x, if φ is homogeneous.  -> [classes, dims]"""
@@ -82,28 +88,3 @@ def row_blocks(rows: int, columns: int) -> Iterator[slice]:
     """
     step = max(BLOCK_VALUES // max(columns, 1), 1)
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
-
-
-def scores_of(scorer: Scorer, target: Target, met: Tensor, vectors: Matrix) -> Matrix:
-    """Return the scores of nodes; see ``class_scores`` for classes."""
-    if target.is_class:
-        return class_scores(scorer, met, vectors)
-    return scorer(vectors)
-
-
-def class_scores(scorer: Callable[[Matrix], Matrix], met: Tensor, vectors: Matrix) -> Matrix:
-    """Return the scores of all classes, -inf for those without nodes.
-
-    met: bool [classes]; vectors: see ``Scorer``; -> float32 [n, classes]
-
-    >>> scores = np.array([[1, 2]], np.float32)  # the third class is too new for the scorer
-    >>> class_scores(lambda vectors: vectors, torch.tensor([True, False, True]), scores)
-    array([[  1., -inf, -inf]], dtype=float32)
-    """
-    known, there = scorer(vectors), met.numpy()
-    if known.shape[1] == len(there) and there.all():
-        return known
-    scores = np.full((len(vectors), len(there)), -np.inf, np.float32)
-    known = known[:, : len(there)]
-    np.copyto(scores[:, : known.shape[1]], known, where=there[: known.shape[1]])
-    return scores

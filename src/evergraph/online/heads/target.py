@@ -98,8 +98,8 @@ class TargetHead(FusedHead):
                 sizes += [cross[-1, 0] for cross in sums.cross_.values()]
         return torch.stack(sizes) if sizes else torch.zeros(0, dtype=torch.float64)
 
-    def scorer(self) -> Scorer:
-        """Return φ, a_v V_v and b: numbers, or log-odds of labels."""
+    def scorer(self, met: Tensor | None = None) -> Scorer:
+        """Return φ, a_v V_v and b: numbers, or log-odds of labels.  met: is not looked at"""
         plain = super().scorer()
         if not self.target.is_named:
             return plain

@@ -175,7 +175,7 @@ class LearnerView(Shown):
                 return self.page, self._copied.array[positions]
             vectors: Matrix = np.zeros((0, 0), np.float32)
             if self._knowledge is not None:
-                vectors = self._knowledge.of(torch.from_numpy(positions)).numpy()
+                vectors = self._knowledge.rows(positions)
             return self.page, vectors
 
     @contextmanager

@@ -16,7 +16,6 @@ from evergraph.core.targets import OneClass, Target
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.heads import Scorer
-from evergraph.online.heads.scorer import scores_of
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.monitor import Alarm, Point
@@ -117,7 +116,7 @@ class Page:
         """
         if self.scorer is None or not self.has_learned:
             raise NothingLearnedError("nothing is labelled yet: label some nodes before predicting")
-        return scores_of(self.scorer, self.target, self.met, vectors)
+        return self.scorer(vectors)
 
     def shares(self, vectors: Matrix) -> Matrix:
         """Return the probabilities of classes or labels; numbers as they are.  -> [n, targets]"""
