@@ -18,7 +18,6 @@ from evergraph.online.graph.neighbour_lists import NeighbourLists
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.identifiers import IdTable
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.state_arrays import kind_of
 from growth import growth
 from histories import repacked
 
@@ -202,8 +201,3 @@ def test_who_lists_ids_meanwhile_must_begin_again():
     with pytest.raises(DataError, match="not 6: nodes were renumbered"):
         third.ids_from(6, 2)
     assert third.ids_from(0, 1) == (["c"], 8)
-
-
-def test_an_array_that_nobody_has_told_of_is_a_mistake():
-    with pytest.raises(DataError, match=r"'graph\.colours' is not one of a learner"):
-        kind_of("graph.colours")

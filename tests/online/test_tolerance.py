@@ -16,10 +16,7 @@ classes:
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from importlib.util import find_spec
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -30,13 +27,9 @@ from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.ridge import RidgeProblem, balanced_ridge
 from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
-from evergraph.online.graph import neighbour_lists
-from evergraph.online.graph.growing_array import StoredPart
 from evergraph.online.heads import AnalyticHead, FusedHead, heads
-from evergraph.online.knowledge import Knowledge
-from evergraph.online.learned_nodes import Counted
 from evergraph.online.learner import OnlineLearner
-from growth import bits, restored
+from growth import restored
 
 R = 0.01  # the regularisation of both heads
 
@@ -120,62 +113,6 @@ def test_a_tolerance_saves_counting_and_moves_scores():
     ids = list(range(18))
     assert near.embed(ids).equal(exact.embed(ids))
     assert near.predict_proba(ids)[1].ne(exact.predict_proba(ids)[1]).any()
-
-
-@pytest.mark.skipif(not find_spec("numba"), reason="numba is not at hand")
-@pytest.mark.parametrize("name", ["relations", "analytic", "landmarks"])
-def test_what_has_certainly_not_moved_is_skipped_without_any_effect(name, monkeypatch):
-    """Compiled code leaves out nodes far from the limit: that saves time and changes no bit."""
-    monkeypatch.setattr(neighbour_lists, "is_compiled", lambda _: True)
-    # On landmarks few columns are measured: degree and length lie in one array, and are two parts.
-    head = HEADS.get(name, partial(FusedHead, width=16) if name == "landmarks" else HEADS["auto"])
-    growth = [*deltas(1, 6), Delta(forgotten=(4,)), *late(6)]
-    if name == "relations":
-        growth = [replace(d, relations=["cites"] * len(d.edges)) for d in growth]
-    skipping, comparing = (OnlineLearner(head=head(), tolerance=0.2) for _ in range(2))
-    skipped = 0
-    for delta in growth:
-        skipping.apply(delta)
-        with monkeypatch.context() as patch:
-            patch.setattr(Knowledge, "_stored", lambda _: [])
-            comparing.apply(delta)
-        known = skipping.knowledge
-        nodes = torch.from_numpy(known.counted._slots.array.nonzero()[0])
-        skipped += int(known.counted.surely_near(nodes, known._stored()).sum())
-    assert skipped > 50
-    assert bits(skipping) == bits(comparing)
-
-
-@pytest.mark.skipif(not find_spec("numba"), reason="numba is not at hand")
-def test_features_are_compared_only_where_some_were_updated(monkeypatch):
-    counted = Counted((2, 2), tolerance=0.1)
-    counted.put(torch.tensor([0]), torch.tensor([[1.0, 0.0, 1.0, 0.0]]))
-    features = StoredPart(np.array([[0.0, 1.0]], np.float32), given=True)
-    parts = [features, StoredPart(np.array([[1.0, 0.0]], np.float32))]
-    for updated in (True, False):
-        near = counted.surely_near(torch.tensor([0]), parts, updated=updated)
-        assert near.tolist() == [not updated]
-    monkeypatch.setattr(neighbour_lists, "is_compiled", lambda _: True)
-    told = []
-    ask = Counted.surely_near
-
-    def asked(self, *given, updated):
-        told.append(updated)
-        return ask(self, *given, updated=updated)
-
-    monkeypatch.setattr(Counted, "surely_near", asked)
-    learner = OnlineLearner(head=HEADS["auto"](), tolerance=0.2)
-    for delta in late(0):
-        learner.apply(delta)
-    assert told == [False, True, False]
-
-
-def late(first: int) -> list[Delta]:
-    """Further deltas, with other features of known nodes."""
-    found = deltas(2, first + 3)[first:]
-    features = torch.tensor([[2.0, 1.5], [-3.0, 0.0]])
-    changed = replace(found[1], updated=[0, 1], updated_features=features)
-    return [found[0], changed, found[2]]
 
 
 def made(name: str, tolerance: float) -> OnlineLearner:

@@ -30,14 +30,14 @@ def written_aside(path: Path) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())  # a power cut must not leave the new name on empty blocks
         aside.chmod(0o644)  # mkstemp allows the owner only; a cache may be shared
         aside.replace(path)
-        _sync_folder(path.parent)  # nor the old name, after the write was reported as done
+        sync(path.parent)  # nor the old name, after the write was reported as done
     finally:
         aside.unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Flush the names in a folder to disk; some file systems do not support it."""
-    handle = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on disk, where the file system can."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
@@ -58,7 +58,7 @@ def make_folders(path: Path) -> None:
     missing = [place for place in (path, *path.absolute().parents) if not place.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for place in reversed(missing):
-        _sync_folder(place.absolute().parent)
+        sync(place.absolute().parent)
 
 
 @contextmanager

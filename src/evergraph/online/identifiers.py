@@ -16,6 +16,7 @@ from evergraph.core.targets import LARGEST as LARGEST
 from evergraph.core.targets import check_id as check_id
 from evergraph.core.targets.base import are_names
 from evergraph.online.delta import CHUNK, Column, NodeId, chunks, listed
+from evergraph.online.state_arrays import Packing, Saved, check_values, must
 
 CODED_FROM = 10_000  # ids, of which each distinct one is then looked up once
 _GONE, _TEXT, _NUMBER = 0, 1, 2
@@ -49,7 +50,7 @@ def first_repeated(values: Sequence[NodeId], known: Iterable[NodeId] = ()) -> No
     return None
 
 
-class IdTable:
+class IdTable(Saved):
     """Names with positions in order of arrival, which start at 0 and are never reused.
 
     >>> table = IdTable()
@@ -182,9 +183,16 @@ class IdTable:
             else torch.empty(0, dtype=torch.uint8),
         }
 
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what ``state`` returned."""
-        data, ends = bytes(state["bytes"].numpy()), state["lengths"].cumsum(0).tolist()
+    def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:
+        state = self.state()
+        return state | {name: nodes.rows(state[name]) for name in ("kinds", "lengths")}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        lengths, size = state["lengths"], len(state["bytes"])
+        check_values("lengths", lengths, 0, below=size + 1)
+        fits = len(lengths) == len(state["kinds"]) and int(lengths.sum()) == size
+        must("lengths", fits, f"add up to {size:,} bytes")
+        data, ends = bytes(state["bytes"].numpy()), lengths.cumsum(0).tolist()
         self._ids = []
         for kind, start, end in zip(state["kinds"].tolist(), [0, *ends], ends, strict=False):
             text = data[start:end].decode()

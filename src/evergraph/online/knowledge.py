@@ -14,7 +14,7 @@ from evergraph.core.mapped import in_memory
 from evergraph.core.targets import Tallies
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
@@ -27,6 +27,13 @@ from evergraph.online.heads.scorer import row_blocks
 from evergraph.online.heads.solving import Solving, Wear
 from evergraph.online.labels import target_table
 from evergraph.online.learned_nodes import Counted, NodeLabels
+from evergraph.online.state_arrays import (
+    Packing,
+    check_of_classes,
+    check_values,
+    joined,
+    part_named,
+)
 from evergraph.training.learner import part_of
 
 
@@ -219,7 +226,7 @@ class Knowledge(LiveVectors):
         """Update the head to all changes since the last call.  every: return all changed vectors"""
         touched = self._with_labels()
         landmarks = self._landmarks_wanted(touched)
-        moved = touched if every else self._perhaps_moved(touched)
+        moved = touched if every else touched.some(touched.stay | (touched.old != touched.new))
         vectors = self.of(moved.nodes)
         counted = self._count(moved, vectors, landmarks)
         return self._solved(moved.nodes, vectors, counted)
@@ -249,15 +256,6 @@ class Knowledge(LiveVectors):
         self._urgent |= self.head.let_go(nodes if self._exactly else nodes[traced])
         labelled = bool(((touched.old != UNLABELLED) | (touched.new != UNLABELLED)).any())
         return self.head.landmarks_wanted(self.labels.counts_, changed=labelled, refit=self._anew)
-
-    def _perhaps_moved(self, touched: Touched) -> Touched:
-        """Return the nodes whose labels changed, and labelled ones that may have moved."""
-        stay = touched.stay
-        if self.counted.tolerance and not self._exactly and (stored := self._stored()):
-            given = touched.nodes[stay], stored
-            near = self.counted.surely_near(*given, updated=self._updated)
-            stay[stay.clone()] = ~torch.from_numpy(near)
-        return touched.some(stay | (touched.old != touched.new))
 
     def _count(self, moved: Touched, vectors: Tensor, landmarks: int) -> int:
         """Let the head forget, move and learn; return how many nodes it has counted (again).
@@ -335,8 +333,16 @@ class Knowledge(LiveVectors):
 
     def state(self) -> dict[str, Tensor]:
         """Return everything by name; some are views in use."""
-        parts = ((name, part.state()) for name, part in self._parts().items())
-        return {f"{part}.{name}": v for part, kept in parts for name, v in kept.items()}
+        return joined({name: part.state() for name, part in self._parts().items()})
+
+    def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:
+        """Return the same for the nodes and classes that are left, with their new numbers."""
+        parts = self._parts()
+        names = parts.pop("classes")
+        left = target_table(self.head.target)
+        left.add([names.at(number) for number in classes.living.tolist()])
+        kept = {name: part.packed(nodes, classes) for name, part in parts.items()}
+        return joined(kept | {"classes": left.state()})
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
@@ -344,7 +350,18 @@ class Knowledge(LiveVectors):
             kept = part_of(state, f"{name}.")
             if part is self.head:  # which keeps the tensors it is given
                 kept = {name: in_memory(value) for name, value in kept.items()}
-            part.restore(kept)
+            with part_named(name):
+                part.restore(kept)
+                if isinstance(part, KeptArrays):
+                    part.check_lengths(self.graph.num_nodes)
+        labels = self.labels.every
+        check_values("labels.numbers", labels, UNLABELLED, below=len(self.classes))
+        places = self.head.landmarks.nodes
+        check_values("head.landmark_nodes", places, -1, below=self.graph.num_nodes)
+        if self.head.drops_classes:
+            check_of_classes(part_of(state, "head."), len(self.classes))
+        with part_named("counted"):
+            self.counted.check_counted(labels != UNLABELLED)
         self.head.meet(list(self.classes))
         self._attach(list(self.classes), self.labels.every)
         self._present = self._classes_there()

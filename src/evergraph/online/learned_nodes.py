@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.graphs import UNLABELLED
-from evergraph.graphs.kernels.row_ranges import in_parts
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, blocks
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, blocks
+from evergraph.online.state_arrays import Packing, check_values, must
 
 ROWS = 1024  # compared at a time, so that they stay in the processor's cache
 TINY = 1e-30  # squared lengths below it have lost digits and cannot be compared
-NEARER = 0.99  # share of the limit below which roundings cannot make a difference
 
 
 class NodeLabels(KeptArrays):
@@ -68,6 +67,10 @@ class NodeLabels(KeptArrays):
 
     def state(self) -> dict[str, Tensor]:
         return super().state() | {"counts": self.counts_}
+
+    def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:
+        numbers = classes.places[nodes.rows(self.every)]
+        return {"numbers": numbers, "counts": classes.rows(self.counts_)}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         super().restore(state)
@@ -208,49 +211,34 @@ class Counted(KeptArrays):
             found += len(some)
         return Moved(torch.from_numpy(places[:found]), before[:found], after[:found])
 
-    def surely_near(
-        self, nodes: Tensor, parts: Sequence[StoredPart], *, updated: bool = True
-    ) -> NDArray[np.bool_]:
-        """Return which counted nodes have certainly not moved, without reading whole vectors.
-
-        Distances are rounded differently than in ``moved``, which decides close to the limit.
-
-        nodes: int64 [n]; parts: of all vectors, side by side; updated: whether features of any were
-        updated since this was last asked -> bool [n]
-        """
-        from evergraph.online.graph.live_kernels import add_gaps  # compiled by numba
-
-        slots = self._slots.array[nodes.numpy()] - 1
-        near, gaps, part, first = np.ones(len(nodes), np.bool_), np.zeros(len(nodes)), 0, 0
-        ends = list(accumulate(self._parts))
-        counted = (self._rows.array.reshape(-1), self._rows.array.shape[1])
-        for rows, unit, features, own, shown in parts:
-            width = rows.shape[1]
-            if features and not updated and width == self._parts[part]:  # as when last asked
-                first, part = first + width, part + 1
-                continue
-            given = (nodes.numpy(), slots, rows.reshape(-1), width, own, shown.reshape(-1), unit)
-
-            def add(some: slice, given: tuple[Any, ...] = (*given, *counted, first, gaps)) -> None:
-                add_gaps(*given, some.start, some.stop)
-
-            in_parts(add, np.ones(len(nodes), np.int64), each=3 * width)
-            first += width
-            # A part may lie in several arrays, and several parts in one: then their gap together
-            # is compared with the smallest reach.
-            if first in ends:
-                whole = slice(part, ends.index(first) + 1)
-                reach = self._reaches.array[slots, whole].min(axis=1)
-                near &= (gaps < NEARER * reach) | (gaps == 0)
-                gaps, part = np.zeros(len(nodes)), whole.stop
-        assert part == len(self._parts), "arrays end where parts do"
-        return near
-
     def state(self) -> dict[str, Tensor]:
         return super().state() | {"free": torch.from_numpy(self._free.copy())}
 
+    def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:
+        """Return what is kept in the order of positions, without free slots."""
+        slots = torch.zeros_like(nodes.living)
+        slots[nodes.living < len(self._slots)] = nodes.rows(self._slots.tensor)
+        counted = slots > 0
+        held = slots[counted] - 1
+        slots[counted] = torch.arange(1, len(held) + 1)
+        kept = {"rows": self._rows.tensor[held], "marks": self._marks.tensor[held]}
+        return {"slots": slots, "free": slots[:0].clone()} | kept
+
+    def check_lengths(self, positions: int) -> None:
+        rows, slots = len(self._rows), len(self._slots)
+        must("slots", slots <= positions, f"have {positions:,} rows, not {slots:,}")
+        must("marks", len(self._marks) == rows, f"have {rows:,} rows, not {len(self._marks):,}")
+
+    def check_counted(self, labelled: Tensor) -> None:
+        """Raise unless every labelled node has a row.  bool [positions]"""
+        there = torch.zeros_like(labelled)
+        there[: len(self._slots)] = self._slots.tensor > 0
+        must("slots", bool(there[labelled].all()), "be above 0 for labelled nodes")
+
     def restore(self, state: dict[str, Tensor]) -> None:
         super().restore(state)
+        check_values("slots", state["slots"], 0, below=len(self._rows) + 1)
+        check_values("free", state["free"], 0, below=len(self._rows))
         rows = state["rows"].numpy()
         self._reaches.extend(len(rows) - len(self._reaches))
         for start in range(0, len(rows), ROWS):

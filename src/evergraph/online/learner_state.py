@@ -17,17 +17,22 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.resolver import Resolver
 from evergraph.core.seeding import seeded
 from evergraph.core.targets import target_of
+from evergraph.graphs import UNLABELLED
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph, no_nodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings, check_whole_rows
 from evergraph.online.graph.live_smoother import DRIFT
 from evergraph.online.heads import FusedHead, TargetHead, heads
-from evergraph.online.identifiers import IdTable
 from evergraph.online.intake import Bounds, PartsOfLearner
 from evergraph.online.knowledge import Knowledge
-from evergraph.online.labels import target_table
-from evergraph.online.monitor import PredictionRecord
-from evergraph.online.state_arrays import PackedState, Packing, check_arrays, packed
+from evergraph.online.state_arrays import (
+    PackedState,
+    Packing,
+    check_values,
+    joined,
+    must,
+    part_named,
+)
 from evergraph.online.view import LearnerView, Page, Status
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
@@ -198,9 +203,11 @@ class LearnerState(LearnerView):
         """Return the arrays of the state, by name; some are views in use, so copy what you keep."""
         with self.writing:
             kept = {} if self._knowledge is None else self._knowledge.state()
-            for prefix, part in ({"ids": self._ids} | self._record.parts).items():
-                kept |= {f"{prefix}.{name}": value for name, value in part.state().items()}
-            return kept
+            return kept | joined({name: part.state() for name, part in self._beside().items()})
+
+    def _beside(self) -> dict[str, Any]:
+        """Return what is saved beside the knowledge."""
+        return {"ids": self._ids} | self._record.parts
 
     def packed(self) -> PackedState | None:
         """Return the state without forgotten nodes and unused classes, None if there are neither.
@@ -215,12 +222,8 @@ class LearnerState(LearnerView):
             classes = Packing.of(kept)
             if self._ids.next == len(self._ids) and bool(kept.all()):
                 return None
-            names = target_table(self.head.target)
-            names.add([known.classes.at(number) for number in classes.living.tolist()])
-            head = self.head.packed(self.head.state(), nodes, classes)
-            found = packed(self.state(), nodes, classes)
-            found |= {f"classes.{name}": value for name, value in names.state().items()}
-            found |= {f"head.{name}": value for name, value in head.items()}
+            beside = {name: part.packed(nodes, classes) for name, part in self._beside().items()}
+            found = known.packed(nodes, classes) | joined(beside)
             about = self.about() | {"base": self._ids.base + self._ids.next}
             return PackedState(found, about, places=self._ids.next - len(self._ids))
 
@@ -247,12 +250,7 @@ class LearnerState(LearnerView):
         if width != (0 if features is None or features.dim() < 2 else features.shape[1]):
             raise DataError(f"features are not {width} wide")
         related = bool(about.get("related"))
-        empty = self._begun(width, related=related, words=words) if width else None
-        arrays = {} if empty is None else empty.state()
-        for name, part in ({"ids": IdTable()} | PredictionRecord(self.head.target).parts).items():
-            arrays |= {f"{name}.{key}": value for key, value in part.state().items()}
-        check_arrays(state, arrays)
-        return empty
+        return self._begun(width, related=related, words=words) if width else None
 
     def restore(self, state: dict[str, Tensor], about: dict[str, Any]) -> None:
         """Restore what ``state`` and ``about`` returned; ``DataError`` if they do not fit."""
@@ -274,15 +272,25 @@ class LearnerState(LearnerView):
                 known.restore(state)
 
             def read() -> Page:
-                self._ids.restore(part_of(state, "ids."))
-                for name, part in self._record.parts.items():
-                    part.restore(part_of(state, f"{name}."))
+                for name, part in self._beside().items():
+                    with part_named(name):
+                        part.restore(part_of(state, f"{name}."))
+                self._check_whole(state)
                 return self._written()
 
             self.publish(read)
             self._ids.base = int(about.get("base", 0))
             if self._shared:
                 self._copy_vectors()
+
+    def _check_whole(self, state: Mapping[str, Tensor]) -> None:
+        """Raise unless a state was restored to the last array, and names fit its nodes."""
+        for name in sorted(state.keys() - self.state().keys()):
+            raise DataError(f"array {name!r} is not one of this learner")
+        known = self._knowledge
+        nodes, classes = (0, 0) if known is None else (known.graph.num_nodes, len(known.classes))
+        must("ids.kinds", self._ids.next == nodes, f"have {nodes:,} rows, not {self._ids.next:,}")
+        check_values("prequential.pairs", state["prequential.pairs"], UNLABELLED, below=classes)
 
 
 def _described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.targets import Tallies, Target
+from evergraph.online.state_arrays import Packing, Saved
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class Point(TypedDict):
     right: int | float  # how many of these were correct, see ``Prequential.add``
 
 
-class Prequential:
+class Prequential(Saved):
     """Record of predictions that were made before their labels were learned.
 
     The curve has a point for every delta with labels. When it is full, neighbouring points are
@@ -121,8 +122,10 @@ class Prequential:
         """Return everything recorded, by name."""
         return {"curve": self.curve_, "pairs": self.pairs_, "totals": self.totals_}
 
+    def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:
+        return self.state() | {"pairs": classes.places[self.pairs_]}
+
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned."""
         self.curve_, self.pairs_, self.totals_ = (state[n] for n in ("curve", "pairs", "totals"))
 
 
@@ -181,7 +184,7 @@ class Verdict(NamedTuple):
     answers: int  # its number of predictions
 
 
-class Watch:
+class Watch(Saved):
     """Raises the alarm while the newest window of predictions is worse than those before it.
 
     Predictions are grouped into windows of at least ``window``; a delta is never split. With K
@@ -281,7 +284,6 @@ class Watch:
         return kept | {"raised": torch.tensor(rows, dtype=torch.float64).reshape(-1, 4)}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned."""
         self.past_, self.unusual_, (self.open_,) = (
             [(answers, amount) for answers, amount in state[f"accuracy.{name}"].tolist()]
             for name in ("past", "unusual", "open")

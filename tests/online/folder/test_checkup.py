@@ -101,7 +101,7 @@ FORGED = {
     "rows": (shorter("graph.indptr"), "indptr' must have 13 rows, not 12"),
     "an order": (state("graph.indices", 0, 9), "indptr' must be of rows that ascend"),
     "a class": (state("labels.numbers", 0, 2**40), "numbers' .* from -1 to 1, not 1099511"),
-    "a slot": (state("counted.slots", 0, 99), "counted.slots' must be at most 12"),
+    "a slot": (state("counted.slots", 0, 99), "counted.slots' .* from 0 to 12, not 99"),
     "no slot": (state("counted.slots", 0, 0), "counted.slots' must be above 0 for labelled"),
     "a free slot": (
         forged(lambda arrays, _: arrays.update({"counted.free": torch.tensor([12])})),
@@ -115,14 +115,14 @@ FORGED = {
         forged(lambda arrays, _: arrays.update({"labels.numbers": torch.zeros(12)})),
         "labels.numbers' must have values of torch.int64, not torch.float32",
     ),
-    "a hop": (forged(lambda arrays, _: arrays.pop("embeddings.state_1")), "state_1' is missing"),
+    "a hop": (forged(lambda arrays, _: arrays.pop("embeddings.state_1")), "state_1' must be there"),
     "nobody's array": (
         forged(lambda arrays, _: arrays.update(other=torch.zeros(1))),
         "'other' is not one of",
     ),
     "NaN": (state("graph.features", (0, 0), float("nan")), "features' must hold finite numbers"),
     "a name": (state("ids.lengths", 0, 9), "ids.lengths' must add up to 24 bytes"),
-    "no name": (state("ids.lengths", 0, -1), "must hold values of 0 or more, not -1"),
+    "no name": (state("ids.lengths", 0, -1), "lengths' .* from 0 to 24, not -1"),
     "other features": (
         forged(lambda _, about: about.update(num_features=10**12)),
         "features are not",

@@ -192,7 +192,7 @@ written = st.lists(
 @given(written=written)
 def test_lists_hold_what_sets_would(kernel, written):
     lists, plain = NeighbourLists(), set()
-    lists.extend(6)
+    lists.extend(16)  # as many as there are columns
     for verb, drawn in written:
         rows, columns = np.array(drawn, dtype=np.int64).reshape(-1, 2).T
         if verb == "restore":

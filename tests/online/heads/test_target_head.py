@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from counted_anew import differences
 from evergraph.core.errors import ConfigurationError, DataError, NothingLearnedError
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.recomputed import differing
 from evergraph.online.heads import FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
 
@@ -64,7 +64,7 @@ def test_it_is_a_ridge_with_an_intercept_on_every_view():
         expected += float(share) * phi @ np.linalg.lstsq(rows, right)[0]
     assert np.allclose(made.predict(range(12)), expected, rtol=1e-4)
     assert np.corrcoef(expected, told)[0, 1] > 0.5
-    assert differences(made) == []
+    assert not [*differing(made)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -75,9 +75,9 @@ def test_relations_are_used_and_what_is_kept_is_recounted(kind):
     made.apply(dataclasses.replace(first, relations=relations))
     made.apply(Delta(forgotten=(3,), removed_edges=[(0, 1)]))
     assert made.status().relations
-    assert differences(made) == []
+    assert not [*differing(made)]
     made._knowledge.shape._rows.array[5] += 1.0
-    assert "shape" in differences(made)
+    assert "shape.rows" in differing(made)
 
 
 def test_all_labels_are_there_in_a_learner_that_is_opened_packed_and_opened_again():

@@ -183,25 +183,3 @@ def larger(typing: Any, lanes: Any, more: Any) -> Any:
         return _called(builder, f"llvm.maxnum.{kind}", lanes.vector, [given[0], sizes], "nnan")
 
     return lanes(lanes, more), code
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def plus_squares(typing: Any, total: Any, lanes: Any) -> Any:
-    """Return total + lanes², number by number."""
-
-    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        factors = [given[1], given[1], given[0]]
-        return _called(builder, f"llvm.fmuladd.v{lanes.count}f32", lanes.vector, factors)
-
-    return lanes(total, lanes), code
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def summed(typing: Any, lanes: Any) -> Any:
-    """Return the sum of all numbers, added in any order."""
-
-    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        name, zero = f"llvm.vector.reduce.fadd.v{lanes.count}f32", ir.Constant(ir.FloatType(), 0.0)
-        return _called(builder, name, ir.FloatType(), [zero, *given], "reassoc")
-
-    return types.float32(lanes), code

@@ -24,6 +24,7 @@ from typing import IO
 from evergraph.core.errors import ConfigurationError, DataError, ResourceError
 from evergraph.core.file_lock import scratch_beside
 from evergraph.core.mapped import disk_is_enough
+from evergraph.core.written_aside import sync
 from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.checkup import OnProgress, check_journal
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
@@ -218,9 +219,9 @@ def folder_aside(to: Path) -> Iterator[Path]:
 def _rename(made: Path, to: Path) -> None:
     """Give a file or folder its name once all of it is on disk."""
     for path in (*made.rglob("*"), made):
-        markers.sync(path)
+        sync(path)
     made.rename(to)
-    markers.sync(to.absolute().parent)
+    sync(to.absolute().parent)
 
 
 def restore(source: Path, to: Path, *, on_progress: OnProgress | None = None) -> BackedUp:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
 from evergraph.core.file_lock import LOCK_FILE, is_held, left_beside
+from evergraph.core.written_aside import sync
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, digest_of
 from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers, recovery, snapshot, sqlite_file
@@ -316,7 +317,7 @@ def skip(folder: Path, *seqs: int, why: str) -> list[SetAside]:
         for number, path in snapshots_in(folder):
             if number >= min(seqs):
                 snapshot.remove_snapshot(path)
-        markers.sync(folder)  # so that they stay removed after a power cut
+        sync(folder)  # so that they stay removed after a power cut
         with closing(recovery.open_journal(folder, make)) as journal:
             journal.aside.skip(dict.fromkeys(sorted(set(seqs)), why))
             return journal.aside.listed()[-len(set(seqs)) :]

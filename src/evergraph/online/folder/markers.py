@@ -59,15 +59,6 @@ def read_object(path: Path) -> dict[str, Any]:
     return content
 
 
-def sync(path: Path) -> None:
-    """Wait until a file, or the entries of a folder, are on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def lock_folder(folder: Path) -> FileLock:
     """Acquire the lock of a learner's folder; closing it releases the lock."""
 
@@ -115,7 +106,6 @@ def store_parameters(folder: Path, parameters: Mapping[str, Any]) -> None:
     content = {"format": FORMAT, "evergraph": own_version(), "parameters": dict(parameters)}
     with disk_is_enough(folder), written_aside(folder / FORMAT_FILE) as file:
         file.write(json.dumps(with_check(content), indent=1).encode())
-    sync(folder)
 
 
 def check_parameters(folder: Path, stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:

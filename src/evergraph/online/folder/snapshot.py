@@ -21,8 +21,9 @@ from torch import Tensor
 from evergraph.core.errors import DataError, ResourceError
 from evergraph.core.file_lock import remove_left
 from evergraph.core.mapped import MappedTensor, disk_is_enough
+from evergraph.core.written_aside import sync
 from evergraph.graphs.graph_folder import checksum
-from evergraph.online.folder.markers import read_checked, read_object, sync, with_check
+from evergraph.online.folder.markers import read_checked, read_object, with_check
 
 STATE, ABOUT, MANIFEST = "state.safetensors", "about.json", "manifest.json"
 FORMAT = 2  # 1 was never released

@@ -87,44 +87,31 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open a file for reading that another process may write to, even on a read-only disk."""
-    # There the helper files of the WAL cannot be created. While they are missing nobody writes, so
-    # the file can be opened as immutable; or a copy of it, if it has a WAL but no index, or as
-    # yet no tables.
-    address = path.absolute().as_uri()
-    wal, index = (path.with_name(f"{path.name}-{each}") for each in ("wal", "shm"))
-    connection = _connection(f"{address}?mode=ro")
+    connection = _connection(f"{path.absolute().as_uri()}?mode=ro")
     try:
-        layout = layout_of(connection)
+        layout_of(connection)  # opens the file
     except sqlite3.OperationalError:
         connection.close()
-        if not path.exists() or index.exists():
+        # On a read-only disk the helper files of the WAL cannot be created. While they are missing
+        # nobody writes, so the file can be copied.
+        if not path.exists() or path.with_name(f"{path.name}-shm").exists():
             raise
-        if wal.exists():
-            return _copied(path)
-        connection = _connection(f"{address}?mode=ro&immutable=1")
-        layout = layout_of(connection)
-    if layout == LAYOUT:
-        return connection
-    with closing(connection):
-        return _copied(connection)
+        return _copied(path)
+    return connection
 
 
-def _copied(source: Path | sqlite3.Connection) -> sqlite3.Connection:
-    """Open a copy that has all tables, whose file is already unlinked when this returns."""
-    # A file that nobody writes to is copied with its WAL; one that may be written to, by SQLite.
+def _copied(path: Path) -> sqlite3.Connection:
+    """Open a copy of a file and its WAL, which is already unlinked when this returns."""
     try:
         with tempfile.TemporaryDirectory(prefix="evergraph-") as scratch:
-            path = Path(scratch, COPY)
-            if isinstance(source, Path):
-                for end in ("", "-wal"):
-                    shutil.copyfile(f"{source}{end}", f"{path}{end}")
-            with closing(_connection(f"{path.as_uri()}?mode=rwc")) as own:
-                if isinstance(source, sqlite3.Connection):
-                    source.backup(own)
+            copy = Path(scratch, COPY)
+            for end in ("", "-wal"):
+                if Path(f"{path}{end}").exists():
+                    shutil.copyfile(f"{path}{end}", f"{copy}{end}")
+            with closing(_connection(f"{copy.as_uri()}?mode=rw")) as own:
                 own.execute("PRAGMA journal_mode = DELETE")  # merges the WAL into the file
-                create_tables(own)
-            connection = _connection(f"{path.as_uri()}?mode=ro&immutable=1")
-            layout_of(connection)  # opens the file
+            connection = _connection(f"{copy.as_uri()}?mode=ro&immutable=1")
+            layout_of(connection)
             return connection
     except OSError as error:
         raise sqlite3.OperationalError(f"it needs a temporary copy: {error}") from error

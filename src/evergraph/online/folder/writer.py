@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from evergraph.core.errors import DataError, EvergraphError, ResourceError, StoppedError
+from evergraph.core.written_aside import sync
 from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.journal import JournalEntry, named
@@ -299,7 +300,7 @@ class FolderWriter:
                     for name in (markers.FORMAT_FILE, markers.COLUMNS_FILE):
                         for path in self.path.glob(f".{name}-*"):  # left by a killed process
                             path.unlink(missing_ok=True)
-                    markers.sync(self.path)
+                    sync(self.path)
                 self._compactor.count_anew()
                 emptied = self._journal.begin_anew(self.seq, keys=keys)
                 self._acknowledged.note(self.seq)

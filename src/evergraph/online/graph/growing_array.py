@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from evergraph.core.mapped import is_mapped, page_out
 from evergraph.graphs.kernels.scaled_rows import aligned
+from evergraph.online.state_arrays import Packing, Saved, check_kind, must
 
 Array = npt.NDArray[Any]
 BYTES_PER_BLOCK = 1 << 24  # that are copied at a time
@@ -105,7 +106,6 @@ class GrowingArray:
 
     def restore(self, state: Tensor) -> None:
         """Copy rows into a new allocation, a block at a time."""
-        assert state.shape[1:] == self._room.shape[1:]
         self._allocate(len(state))
         self._length = len(state)
         for part in blocks(len(state), BYTES_PER_BLOCK // max(self.row_bytes, 1)):
@@ -129,7 +129,7 @@ def taken(rows: Tensor, positions: Tensor) -> Tensor:
     return rows.index_select(0, positions)
 
 
-class KeptArrays:
+class KeptArrays(Saved):
     """Base of what keeps arrays with a row for every position."""
 
     kept: dict[str, GrowingArray]  # those that are saved, by name
@@ -139,13 +139,20 @@ class KeptArrays:
         yield from self.kept.values()
 
     def state(self) -> dict[str, Tensor]:
-        """Return everything kept, by name, as views in which later changes show."""
         return {name: array.tensor for name, array in self.kept.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned."""
         for name, array in self.kept.items():
+            check_kind(name, state[name], array.tensor)
             array.restore(state[name])
+
+    def check_lengths(self, positions: int) -> None:
+        """Raise unless there is a row for every position."""
+        for name, array in self.kept.items():
+            must(name, len(array) == positions, f"have {positions:,} rows, not {len(array):,}")
+
+    def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:
+        return {name: nodes.rows(value) for name, value in self.state().items()}
 
 
 class Loan:
@@ -182,19 +189,6 @@ class Loan:
         return rows
 
 
-class StoredPart(NamedTuple):
-    """A part of all vectors as it lies in memory: row v is ``rows[v] - own[v] * shown[v]``.
-
-    ``own`` and ``shown`` are empty if nothing is subtracted.
-    """
-
-    rows: Array  # float32 [positions, width]
-    unit: bool = False  # whether a vector has it scaled to unit length
-    given: bool = False  # whether it is the features themselves, which change only if updated
-    own: Array = np.empty(0, np.float32)  # [positions]
-    shown: Array = np.empty((0, 0), np.float32)  # [positions, width]
-
-
 class VectorPart(KeptArrays, ABC):
     """Base of what keeps a part of the vector of every position.
 
@@ -210,10 +204,6 @@ class VectorPart(KeptArrays, ABC):
 
         int64 [n] -> float32 [n, dims]
         """
-
-    @abstractmethod
-    def stored(self) -> list[StoredPart] | None:
-        """Return the parts of all nodes without copying, None if they are computed."""
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the same as a tensor.  int64 [n] -> float32 [n, dims]"""

@@ -17,6 +17,7 @@ from evergraph.graphs.csr import pointers_of
 from evergraph.online.graph import neighbour_lists
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct, no_entries
+from evergraph.online.state_arrays import Packing, must
 
 Array = npt.NDArray[Any]
 
@@ -320,8 +321,16 @@ class GrowingGraph(KeptArrays):
         for lists in self._both:
             yield from lists.arrays()
 
+    def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:
+        rows = {name: nodes.rows(array.tensor) for name, array in self.kept.items()}
+        return rows | self.into.packed(nodes, classes)
+
     def restore(self, state: dict[str, Tensor]) -> None:
         super().restore(state)
+        must("features", bool(self.features.isfinite().all()), "hold finite numbers")
+        rows = len(state["indptr"])
+        wanted = self.num_nodes + 1
+        must("indptr", rows == wanted, f"have {wanted:,} rows, not {rows:,}")
         self.into.restore(state)
         if not self.undirected:
             self.out_of.restore(transposed(state))

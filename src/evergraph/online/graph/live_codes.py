@@ -12,7 +12,7 @@ from torch import Tensor
 from evergraph.closed_form.codes import NODES_AT_A_TIME, class_codes, codes_of_others, without_own
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label
-from evergraph.online.graph.growing_array import Array, GrowingArray, StoredPart, VectorPart, blocks
+from evergraph.online.graph.growing_array import Array, GrowingArray, VectorPart, blocks
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_embeddings import REPLACED, ROWS, HopStates
 from evergraph.online.graph.live_relations import LiveRelations
@@ -154,15 +154,6 @@ class LiveCodes(VectorPart):
             due.append(some[~little & (drifts > DRIFT * others.abs().amax(1))])
         return torch.cat(unclear), torch.cat(due)
 
-    def stored(self) -> list[StoredPart]:
-        assert self._hops.stored is not None, "hops are kept side by side"
-        near, far = self._hops.stored
-        both = [
-            StoredPart(near, unit=True),
-            StoredPart(far, unit=True, own=self._own.array, shown=self._shown.array),
-        ]
-        return both if self.relations is None else [*both, StoredPart(self._along.array)]
-
     def show(self, nodes: Tensor, classes: Tensor) -> None:
         """Set rows of C: the codes of classes, 0 for ``UNLABELLED``.  int64 [n], int64 [n]"""
         codes = torch.zeros(len(classes), self.width)
@@ -203,9 +194,6 @@ class LiveCodes(VectorPart):
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned; ``name``, ``show`` and ``attach`` restore the rest."""
-        for name in {"subtracted", "along"} & self.kept.keys():
-            self.kept[name].restore(state[name])
-        self.smoother.restore(state)
-        self._hops.restore(state)
+        super().restore(state)
         for array in (self._shown, self._coded):
             array.extend(len(state["scalings"]) - len(array))

@@ -14,7 +14,6 @@ from evergraph.online.graph.growing_array import (
     Array,
     GrowingArray,
     KeptArrays,
-    StoredPart,
     VectorPart,
     blocks,
     taken,
@@ -32,8 +31,8 @@ ROWS = 1 << 15  # computed at a time
 # compared and written (measured at 32 and 128 columns). If rows are not corrected, WHOLE is a share
 # of the positions instead: then most rows are affected.
 WHOLE, ROW = 0.3, 4
-REPLACED = 2.0**64  # the drift of a row that is not the sum it should be
 PUT_SIDE_BY_SIDE = (Stepwise.assemble, MixHop.assemble)
+REPLACED = 2.0**64  # the drift of a row that is not the sum it should be
 
 
 class HopStates(KeptArrays):
@@ -389,20 +388,6 @@ class LiveEmbeddings(VectorPart):
         rows = self._source.rows(nodes)
         return unit_parts(rows, self.topology.units) if self.scaling == "unit" else rows
 
-    def stored(self) -> list[StoredPart] | None:
-        if not isinstance(self._source, HopStates) or (rows := self._source.stored) is None:
-            return None
-        apart = len(rows) == 1 or (isinstance(self.topology, MixHop) and self.topology.unit)
-        if not (apart or self.scaling == "none"):
-            return None
-        hops, unit = self._source.topology.assembled, self.scaling == "unit"
-        return [StoredPart(part, unit, given=not hop) for part, hop in zip(rows, hops, strict=True)]
-
     def attach(self, graph: GrowingGraph) -> None:
         """Attach the graph, once both were restored and before it changes."""
         self._source.attach(graph)
-
-    def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned; call ``attach`` next."""
-        self.smoother.restore(state)
-        self._source.restore(state)

@@ -20,10 +20,8 @@ from evergraph.graphs.kernels.lanes import (
     minus,
     peak,
     plus,
-    plus_squares,
     prefetch,
     store,
-    summed,
     times,
     times_plus,
     zeros,
@@ -33,7 +31,6 @@ from evergraph.graphs.kernels.row_ranges import compiled
 
 Code = Callable[..., Any]
 AHEAD, PAIRS_AHEAD = 4, 8  # rows, and differences of rows, that are prefetched ahead of use
-TINY = np.float32(1e-25)  # squares below it, or above its inverse, may lose digits
 
 
 class Scalings(NamedTuple):
@@ -179,66 +176,6 @@ def correct(pushed, differences, sizes, source, lists, scalings, rule, state, st
             one, none = np.float32(1), np.float32(0)
             weighted_sums(listed, source, there, there, one, none, width, 0, 1)
             drift[node] = 0
-
-
-@inner
-def _apart(row, place, own, shown, unit, was, at, x):  # type: ignore[no-untyped-def]
-    """Return ‖x - was‖² for x = row - own · shown, scaled to unit length if ``unit``; x: scratch.
-
-    row, shown: flat, from ``place`` on; was: flat, from ``at`` on. 0 only if they are equal; NaN if
-    squares lose digits.
-    """
-    width = len(x)
-    whole = width - width % 16
-    squares = gaps = tops = zeros(16)
-    for c in range(0, whole, 16):
-        values = load(row, place + c, 16)
-        if own != 0:
-            values = minus(values, times(own, load(shown, place + c, 16)))
-        store(x, c, values)
-        squares = plus_squares(squares, values)
-    total = summed(squares)
-    for c in range(whole, width):
-        x[c] = row[place + c]
-        if own != 0:
-            x[c] -= own * shown[place + c]
-        total += x[c] * x[c]
-    factor = np.float32(1)
-    if unit and (total > 0 or x.any()):
-        if not TINY < total < 1 / TINY:
-            return np.float32(np.nan)
-        factor = np.float32(1) / np.sqrt(total)
-    for c in range(0, whole, 16):
-        values = minus(times(factor, load(x, c, 16)), load(was, at + c, 16))
-        gaps, tops = plus_squares(gaps, values), larger(tops, values)
-    gap, top = summed(gaps), peak(tops)
-    for c in range(whole, width):
-        value = factor * x[c] - was[at + c]
-        gap, top = gap + value * value, max(top, abs(value))
-    return np.float32(np.nan) if gap < TINY and top > 0 else gap
-
-
-@compiled
-def add_gaps(  # type: ignore[no-untyped-def]
-    nodes, slots, rows, width, own, shown, unit, counted, stride, first, gaps, start, stop
-):
-    """Add to ``gaps`` how far a part of vectors is from the counted one, see ``_apart``.
-
-    rows, own, shown, unit: see ``StoredPart``, flat; counted: by slot, flat, every ``stride``
-    values; its part begins at ``first``
-    """
-    x = np.empty(width, np.float32)
-    for i in range(start, stop):
-        if i + AHEAD < stop:
-            soon, later = nodes[i + AHEAD] * width, slots[i + AHEAD] * stride + first
-            for c in range(0, width, 16):
-                prefetch(rows, soon + c, 16)
-                prefetch(counted, later + c, 16)
-                if len(own):
-                    prefetch(shown, soon + c, 16)
-        node, at = nodes[i], slots[i] * stride + first
-        share = own[node] if len(own) else np.float32(0)
-        gaps[i] += _apart(rows, node * width, share, shown, unit, counted, at, x)
 
 
 @compiled

@@ -15,11 +15,12 @@ from evergraph.closed_form.codes import class_codes
 from evergraph.closed_form.relations import WIDTH, kind_signs
 from evergraph.core.seeding import seeded
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.growing_array import GrowingArray, StoredPart, VectorPart, blocks
+from evergraph.online.graph.growing_array import GrowingArray, VectorPart, blocks
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import ROWS
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct
 from evergraph.online.identifiers import IdTable
+from evergraph.online.state_arrays import Packing, check_values, joined, part_named
 from evergraph.topology.rowwise import block_product, unit_rows
 from evergraph.training.learner import part_of
 
@@ -257,30 +258,37 @@ class LiveRelations(VectorPart):
     def rows(self, nodes: Array) -> Array:
         return self._vectors.array.take(nodes, axis=0)
 
-    def stored(self) -> list[StoredPart]:
-        return [StoredPart(self._vectors.array)]
-
     def arrays(self) -> Iterator[GrowingArray]:
         yield from super().arrays()
         for part in chain.from_iterable(self._lists):
             yield from part.arrays()
 
     def state(self) -> dict[str, Tensor]:
-        found = {f"names.{name}": value for name, value in self.names.state().items()}
-        found |= {f"types.{name}": value for name, value in self.types.state().items()}
-        for number, pair in enumerate(self._lists):
-            for way, part in zip(DIRECTIONS, pair, strict=True):
-                found |= {f"{number}.{way}.{name}": v for name, v in part.state().items()}
-        return found | super().state()
+        found = joined({"names": self.names.state(), "types": self.types.state()})
+        return found | joined({name: part.state() for name, part in self._ways()}) | super().state()
+
+    def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:
+        rows = {name: nodes.rows(array.tensor) for name, array in self.kept.items()}
+        lists = {name: part.packed(nodes, classes) for name, part in self._ways()}
+        return self.state() | rows | joined(lists)
 
     def restore(self, state: dict[str, Tensor]) -> None:
         super().restore(state)
-        self.names.restore(part_of(state, "names."))
-        self.types.restore(part_of(state, "types."))
+        for name, table in (("names", self.names), ("types", self.types)):
+            with part_named(name):
+                table.restore(part_of(state, f"{name}."))
+        check_values("typed", state["typed"], UNTYPED, below=self.types.next)
         self._lists = [(NeighbourLists(), NeighbourLists()) for _ in self.names]
+        for name, part in self._ways():
+            with part_named(name):
+                part.restore(part_of(state, f"{name}."))
+                part.check_lengths(len(self._typed))
+
+    def _ways(self) -> Iterator[tuple[str, NeighbourLists]]:
+        """Yield the lists of every relation and direction, named by both."""
         for number, pair in enumerate(self._lists):
             for way, part in zip(DIRECTIONS, pair, strict=True):
-                part.restore(part_of(state, f"{number}.{way}."))
+                yield f"{number}.{way}", part
 
 
 def _shares(indptr: Array, weights: Array) -> tuple[Array, Array]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from evergraph.closed_form.shape import SHAPE_WIDTH, shape_rows
-from evergraph.online.graph.growing_array import Array, GrowingArray, StoredPart, VectorPart
+from evergraph.online.graph.growing_array import Array, GrowingArray, VectorPart
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 
 ROWS_PER_BLOCK = 512  # of features, which may be wide
@@ -18,8 +16,6 @@ ROWS_PER_BLOCK = 512  # of features, which may be wide
 class LiveRows(VectorPart):
     """Base of parts of a vector that are kept as they are."""
 
-    given: ClassVar[bool] = False  # whether they are given with the nodes
-
     def __init__(self, dims: int) -> None:
         self.dims = dims
         self._rows = GrowingArray(dims)
@@ -27,9 +23,6 @@ class LiveRows(VectorPart):
 
     def rows(self, nodes: Array) -> Array:
         return self._rows.array.take(nodes, axis=0)
-
-    def stored(self) -> list[StoredPart]:
-        return [StoredPart(self._rows.array, given=self.given)]
 
 
 class LiveShape(LiveRows):
@@ -70,8 +63,6 @@ class LiveWords(LiveRows):
     >>> words.of(torch.tensor([0]))
     tensor([[1., 8.]])
     """
-
-    given = True
 
     def add(self, rows: Tensor) -> None:
         """Add nodes.  float32 [new, width]"""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from evergraph.closed_form.views import CODE_HOPS
 from evergraph.online.delta import Label
-from evergraph.online.graph.growing_array import Array, StoredPart
+from evergraph.online.graph.growing_array import Array
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph, no_nodes
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
@@ -51,7 +51,7 @@ class LiveVectors:
     def _begin_change(self) -> None:
         self._touched: list[Tensor] = []
         self._recomputed = 0
-        self._cut = self._updated = False
+        self._cut = False
 
     @property
     def num_features(self) -> int:
@@ -77,13 +77,6 @@ class LiveVectors:
         """Return the same as an array."""
         parts = [part.rows(nodes) for part in self._vectors]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-
-    def _stored(self) -> list[StoredPart]:
-        """Return the parts of all vectors as they lie in memory; none if that is of no use."""
-        parts = [part.stored() for part in self._vectors]
-        if not self.graph.compiled or None in parts:
-            return []
-        return [one for part in parts for one in part or ()]
 
     def change(
         self,
@@ -113,7 +106,6 @@ class LiveVectors:
         # rounding of a correction would still tell of it once it is forgotten.
         self._cut |= cut is not None or (weights is not None and bool((weights == 0).any()))
         if renewed is not None:
-            self._updated = True
             nodes, (values, words) = renewed[0], self._parted(renewed[1])
             renewed = nodes, values
             change = change.then(self.graph.renew(nodes, values))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
+from evergraph.online.state_arrays import Packing, check_kind, check_values, must
 
 Array = npt.NDArray[Any]
 
@@ -318,7 +319,15 @@ class NeighbourLists(KeptArrays):
             found["weights"] = torch.from_numpy(self.weights(every))
         return found
 
+    def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:
+        state = self.state()
+        ends = state["indptr"][-1:]  # rows of removed nodes are empty
+        starts = nodes.rows(state["indptr"][:-1])
+        indices = nodes.places[state["indices"].long()].int()
+        return state | {"indptr": torch.cat([starts, ends]), "indices": indices}
+
     def restore(self, state: dict[str, Tensor]) -> None:
+        check_lists(state)
         counts = state["indptr"].diff()
         self._starts.restore(state["indptr"][:-1])
         self._counts.restore(counts)
@@ -327,6 +336,25 @@ class NeighbourLists(KeptArrays):
         weights = state.get("weights")
         self._weights = None if weights is None else weights.numpy().astype(np.float32)
         self._end = self.num_entries = len(self._pool)
+
+
+def check_lists(state: dict[str, Tensor]) -> None:
+    """Raise unless arrays are those of lists, of which compiled code may then read any entry."""
+    indptr, indices = state["indptr"], state["indices"]
+    check_kind("indptr", indptr, torch.empty(0, dtype=torch.int64))
+    check_kind("indices", indices, torch.empty(0, dtype=torch.int32))
+    check_values("indices", indices, 0, below=len(indptr) - 1)
+    ends = len(indptr) and int(indptr[0]) == 0 and int(indptr[-1]) == len(indices)
+    rule = f"ascend from 0 to the {len(indices):,} entries of indices"
+    must("indptr", ends and not bool((indptr.diff() < 0).any()), rule)
+    starts = torch.zeros(len(indices) + 1, dtype=torch.bool)
+    starts[indptr] = True
+    falls = (indices.diff() <= 0) & ~starts[1:-1]
+    must("indptr", not bool(falls.any()), "be of rows that ascend in indices")
+    if (weights := state.get("weights")) is not None:
+        check_kind("weights", weights, torch.empty(0))
+        fits = len(weights) == len(indices) and bool(((weights >= 0) & weights.isfinite()).all())
+        must("weights", fits, "hold a finite number of 0 or more for each of indices")
 
 
 def _last_of_each(keys: Array, values: Array | None) -> tuple[Array, Array]:

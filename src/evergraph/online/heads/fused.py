@@ -382,11 +382,10 @@ class FusedHead:
                 kept["level"] = torch.tensor(level)
         return kept
 
-    def packed(
-        self, state: dict[str, Tensor], nodes: Packing, classes: Packing
-    ) -> dict[str, Tensor]:
+    def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:
         """Return the same for other numbers: landmarks are known by their positions."""
-        found = of_classes(state, classes.living) if self.drops_classes else dict(state)
+        state = self.state()
+        found = of_classes(state, classes) if self.drops_classes else dict(state)
         if "landmark_nodes" in state:
             found["landmark_nodes"] = nodes.places[state["landmark_nodes"]]
         return found

@@ -5,13 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from evergraph.online.state_arrays import Saved
+
 SMALL = 1024  # with fewer labelled nodes, scores are solved after every change
 SHARE = 1 / 16  # of the labelled nodes; once more have changed, scores are solved
 # Sums may shrink by this factor before they are recomputed: 4 of the 16 digits of float64 are lost.
 LOSS = 1e4
 
 
-class Solving:
+class Solving(Saved):
     """Decides after every change whether to solve for the scores now, or to wait for more changes.
 
     Scores are solved at once if it is ``urgent`` (a class appeared or vanished, a node was
@@ -60,11 +62,10 @@ class Solving:
         return {"waiting": torch.tensor([self._changes, self._counted])}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned."""
         self._changes, self._counted = state["waiting"].tolist()
 
 
-class Wear:
+class Wear(Saved):
     """Tracks the peak size of sums, which bounds the rounding error left in them.
 
     A sum that has held a term t is off by about 1e-16 t after t is subtracted. Vectors of unit
@@ -107,5 +108,4 @@ class Wear:
         return {"peak": self.peak_}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned."""
         self.peak_ = state["peak"]
