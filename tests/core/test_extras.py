@@ -98,7 +98,7 @@ def test_a_pt_file_needs_pyg_only_if_it_holds_something_of_it(tmp_path, without)
 
 
 def test_without_pyarrow_arrow_is_refused(tmp_path, without):
-    from evergraph.server.arrow import delta_from_arrow
+    from arrow_bytes import delta_from_arrow
     from evergraph.server.http import RefusedError
 
     body = sent(tmp_path)

@@ -203,6 +203,22 @@ def test_an_encoder_of_a_plugin_is_found_by_its_name(call, tmp_path, monkeypatch
     assert err == said
 
 
+def test_in_a_frame_of_features_only_ids_and_labels_are_none(call, tmp_path, caplog):
+    """``time`` says when a node of a table came; among features it is what it measures."""
+    labels = ["late" if row % 2 else "soon" for row in range(NODES)]
+    rows = {"time": [row % 2 + row / 1000 for row in range(NODES)], "label": labels}
+    one = model().partial_fit(IDS[:NODES], pd.DataFrame(rows), labels)
+    assert [row["column"] for row in one.reading_] == ["time"]
+    assert "column 'label' is ignored" in caplog.text
+    one.partial_fit(["new"], pd.DataFrame({"time": [1.0], "label": ["soon"]}))
+    assert one.predict(["new"]).tolist() == ["late"]
+    one.save(tmp_path / "learner")
+    (tmp_path / "later.csv").write_text("id,time\nlast,0.02\n")
+    call("ingest", str(tmp_path / "learner"), "--nodes", str(tmp_path / "later.csv"))
+    grown = ContinualNodeClassifier.load(tmp_path / "learner")
+    assert grown.predict(["last"]).tolist() == ["soon"]
+
+
 def test_frames_without_names_are_arrays():
     one = model().partial_fit(["a", "b"], pd.DataFrame([[1, 0.5], [2, 7]]), ["x", "y"])
     assert one.reading_ == []

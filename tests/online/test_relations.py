@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arrow_bytes import delta_from_arrow
 from evergraph.closed_form.relations import RelationHops
 from evergraph.core.errors import DataError
 from evergraph.datasets import load
@@ -16,7 +17,6 @@ from evergraph.online.delta import Delta, NodeId
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead, FusedHead, heads
 from evergraph.online.learner import OnlineLearner
-from evergraph.server.arrow import delta_from_arrow
 from evergraph.server.client import arrow_from_delta
 from growth import growth
 

@@ -8,10 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arrow_bytes import stream
+from arrow_bytes import delta_from_arrow, stream
 from evergraph.core.errors import EvergraphError
 from evergraph.online.delta import Delta
-from evergraph.server.arrow import delta_from_arrow
 from evergraph.server.client import arrow_from_delta
 
 NAMES = st.lists(st.text(min_size=1, max_size=8), unique=True, min_size=1, max_size=5)
@@ -19,7 +18,6 @@ NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, min_size=1, ma
 
 
 @given(st.one_of(NAMES, NUMBERS), st.integers(1, 4), st.booleans(), st.randoms())
-@settings(deadline=None, max_examples=20)
 def test_what_is_written_is_read(ids, width, forget, random):
     delta = Delta(
         nodes=tuple(ids),
@@ -84,7 +82,7 @@ def test_lists_of_any_kind_categories_and_missing_labels():
     assert delta_from_arrow(body).labels == ("x", None)
     for labels, expected in (
         ([1.0, float("nan"), None], (1, None, None)),
-        (["NULL", "", None], ("NULL", None, None)),  # Arrow has a null of its own
+        (["NULL", "", "x"], (None, None, "x")),
     ):
         body = stream({"id": [1, 2, 3], "f": [0.0, 0.0, 0.0], "label": labels})
         assert tuple(delta_from_arrow(body).labels) == expected
@@ -95,7 +93,7 @@ def test_lists_of_any_kind_categories_and_missing_labels():
     [
         (b"nonsense", "not an Arrow IPC stream"),
         (stream({"id": ["a"], "f": [1.0]})[:-40], "not an Arrow IPC stream"),
-        ({"name": ["a"]}, "an Arrow table has no column 'id': it has name"),
+        ({"name": ["a"]}, "Arrow: has no column 'id': it has name"),
         ({"id": [1.5], "f": [1.0]}, "expected strings or integers"),
         ({"id": ["a", None], "f": [1, 2]}, "row 2 has no value in column 'id'"),
         ({"id": ["a"], "f": ["high"]}, "expected numbers"),
@@ -107,7 +105,7 @@ def test_lists_of_any_kind_categories_and_missing_labels():
         ({"id": ["a"], "time": [2020], "f": [1.0]}, "must not have the column 'time'"),
         ({"source": ["a"], "target": ["b"], "kind": [2.0]}, "relation and op, not 'kind'"),
         (stream({"id": ["a"]}) + stream({"id": ["b"]}), "one table of forgotten, not two"),
-        (stream({"id": ["a"]}) * 9, "not two"),
+        (stream({"id": ["a"]}) * 9, "at most 6 Arrow streams"),
     ],
 )
 def test_what_is_wrong_is_said(body, said):
@@ -118,7 +116,7 @@ def test_what_is_wrong_is_said(body, said):
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 @pytest.mark.parametrize("encoded", [False, True])
 def test_packed_buffers_are_refused(codec, encoded):
-    ids = pa.array(["a" * 50] * 100)
+    ids = pa.array(["a" * 50 + str(number) for number in range(100)])
     columns = {"id": ids.dictionary_encode() if encoded else ids, "f": [0.0] * 100}
     plain, packed = (
         stream(columns),

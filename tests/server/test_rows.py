@@ -10,11 +10,10 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 
-from arrow_bytes import stream
+from arrow_bytes import delta_from_arrow, stream
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
-from evergraph.server.arrow import delta_from_arrow
 from evergraph.server.client import arrow_from_delta
 from evergraph.server.deltas import DeltaReader
 from evergraph.server.http import ARROW

@@ -19,11 +19,11 @@ import pyarrow.parquet
 import pytest
 
 import evergraph as eg
+from arrow_bytes import delta_from_arrow
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.datasets import named_graph
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.online.codecs.tables import read_deltas
-from evergraph.server.arrow import read_arrow
 from evergraph.server.http import RefusedError
 from evergraph.tables.choices import Columns
 from evergraph.tables.names import check_columns
@@ -306,7 +306,7 @@ def sent_as_arrow(nodes: pd.DataFrame, edges: pd.DataFrame, root: Path) -> None:
                 writer.write_table(table)
         body = out.getvalue().to_pybytes()
     try:
-        read_arrow(body, names=NAMES)
+        delta_from_arrow(body, names=NAMES)
     except RefusedError as error:
         raise DataError(str(error)) from None
 

@@ -20,7 +20,7 @@ from evergraph.core.errors import DataError
 
 # Words of a node, the largest of them, with a column and a value of 4 bytes each.
 MOST_WORDS, WORD_BYTES = 256, 8
-Words: TypeAlias = scipy.sparse.csr_matrix  # float32 [nodes, features]
+Words: TypeAlias = "scipy.sparse.csr_matrix"  # float32 [nodes, features]; imported when used
 PAIRS = 64
 Rows: TypeAlias = NDArray[np.float32]
 

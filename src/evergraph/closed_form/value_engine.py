@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 import torch
-from scipy.optimize import nnls
 from torch import Tensor
 
 from evergraph.closed_form.answers import Answers
@@ -49,7 +49,7 @@ class ValueEngine(ViewEngine):
         self.targets = targets
 
     def _empty(self, width: int) -> TargetStatistics:  # type: ignore[override]
-        return TargetStatistics(width, targets=self.targets, precise=True)
+        return TargetStatistics(width, targets=self.targets)
 
     @property
     def nodes(self) -> int:
@@ -131,7 +131,9 @@ class ValueEngine(ViewEngine):
             right = ((labels - level) / scale).flatten()
             prior = (PRIOR / len(labels)) ** 0.5
             left = np.vstack([rows.numpy(), prior * np.eye(views)])
-            found, _ = nnls(left, np.append(right.numpy(), np.full(views, prior / views)))
+            found, _ = scipy.optimize.nnls(
+                left, np.append(right.numpy(), np.full(views, prior / views))
+            )
             weights = torch.from_numpy(found)
             offsets = level - centre @ weights
         levels = torch.stack(self._levels, 1) @ weights

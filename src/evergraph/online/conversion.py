@@ -28,7 +28,7 @@ from evergraph.tables.columns import RELATION, WEIGHT
 from evergraph.tables.fitting import say_few
 from evergraph.tables.frames import arrow_table, column_names, is_a, is_table
 from evergraph.tables.names import of_nodes, renamed
-from evergraph.tables.nodes import read_features, say_by_position, say_index
+from evergraph.tables.nodes import is_index, read_features, say_by_position, say_index
 from evergraph.tables.scheme import NodeFeatures, Scheme
 
 
@@ -362,13 +362,20 @@ def read_columns(
     noted: bool = False,
     where: str = WHERE,
 ) -> NodeFeatures:
-    """Return the features of named columns; see ``read_frame``."""
+    """Return the features of named columns; see ``read_frame``.
+
+    Columns ``id`` and ``label`` are not used; one named ``time`` is a feature as any other.
+    """
     known = pa.array([None if label is None else str(label) for label in labels], pa.string())
     say_index(where, table.column_names)
+    given = [name for name in table.column_names if name in ("id", "label")]
+    say_ignored(where, "column", given, "ids and labels are given beside the features")
+    names = [name for name in table.column_names if not (name in given or is_index(name))]
     try:
         read = read_features(
             table,
             columns,
+            names,
             where=where,
             labels=known if len(known) == table.num_rows else None,
             most=LARGEST_FEATURE,

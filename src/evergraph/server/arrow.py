@@ -7,9 +7,9 @@ first, and column types whose size does not follow from lengths are rejected.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -20,15 +20,25 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.core.extras import installed
 from evergraph.core.sizes import shown
+from evergraph.core.targets import target_of
 from evergraph.online.checking import LONGEST_ID
-from evergraph.online.codecs.tables import EDGE_OPS, NODE_OPS, operations, says_operations
-from evergraph.online.delta import Column, Delta, EdgeColumns, listed
-from evergraph.server.http import RefusedError
+from evergraph.online.codecs.table_deltas import node_parts
+from evergraph.online.codecs.tables import (
+    EDGE_OPS,
+    NODE_OPS,
+    operations,
+    read_rows,
+    says_operations,
+)
+from evergraph.online.delta import Delta, EdgeColumns, column_of_ids
+from evergraph.online.words import features_with_words, word_columns
+from evergraph.server.http import RefusedError, check_named
 from evergraph.tables.arrow import MARK, pa, pc
+from evergraph.tables.choices import Columns
 from evergraph.tables.columns import (
     RELATION,
     TYPE,
-    as_integers,
+    WEIGHT,
     check_filled,
     column,
     ids,
@@ -39,190 +49,161 @@ from evergraph.tables.columns import (
 )
 from evergraph.tables.columns import features as numeric_columns
 from evergraph.tables.edges import read_edges
-from evergraph.tables.names import ENDS, missing_column, of_edges, of_nodes, renamed, worded
+from evergraph.tables.names import ENDS, of_edges, of_nodes, renamed, worded
+from evergraph.tables.nodes import NodeRoles, NodeTable
+from evergraph.tables.scheme import NodeFeatures, Scheme
 
+WHERE = "Arrow"  # prefix of messages
 MAX_DECODED = 1 << 27  # bytes of all columns of a body: four times the largest body
 MIN_VALUE_BYTES = 4  # of a value once decoded: narrower numbers are widened to 32 bits
 MAX_TABLES = 6
 
 
-@dataclass(frozen=True, eq=False)
-class ArrowBody:
-    """A parsed body of Arrow tables."""
+@dataclass(kw_only=True)
+class ArrowReader:
+    """Reads the tables of a body as one delta, by the rules of every other table.
 
-    delta: Delta  # the change, without features that have names
-    tables: Mapping[str, pa.Table]  # these, by ``features`` and ``updated_features``
-    read: bool  # whether the sender has encoded it: labels are literal and numbers are scaled
-    scheme: Mapping[str, Any] | None  # by which it did, as JSON; None if it does not say
-
-
-def delta_from_arrow(body: bytes, *, most: int = MAX_DECODED) -> Delta:
-    """Return the delta in a body without encoding its columns; see ``read_arrow``."""
-    found = read_arrow(body, most=most)
-    return replace(found.delta, **by_position(found.tables))
-
-
-def by_position(tables: Mapping[str, pa.Table]) -> dict[str, Any]:
-    """Return columns of numbers in the order of their tables."""
-    return {part: numeric_columns(table, table.column_names) for part, table in tables.items()}
-
-
-def read_arrow(
-    body: bytes, *, most: int = MAX_DECODED, names: Mapping[str, str] | None = None
-) -> ArrowBody:
-    """Parse a body of Arrow tables.
-
-    most: bytes that its columns may take once decoded; names: the user's names of columns, by ours.
+    A sender may have encoded its columns: then labels are literal, and numbers are used as they
+    are.
     """
-    if not installed("pyarrow"):
-        raise RefusedError(415, "this service reads JSON only: pyarrow is not installed")
-    parts: dict[str, Any] = {}
-    read, scheme = True, None
-    for table in tables_in(body, most=most):
-        mark = (table.schema.metadata or {}).get(MARK)
+
+    columns: Columns | Scheme | None = None  # as in ``read_rows``; of the first table for the next
+    kind: str = "class"  # of the learner's targets
+    names: Mapping[str, str] = field(default_factory=dict)  # the user's names of columns, by ours
+    nodes: int | None = None  # most nodes that a table may name
+    most: int = MAX_DECODED  # bytes that all columns may take once decoded
+    said: set[str] = field(default_factory=set)  # notices that were given, once each
+
+    def read(self, body: bytes) -> tuple[Delta, Scheme | None]:
+        """Return the delta of a body, and the scheme by which its columns were read, if any."""
+        if not installed("pyarrow"):
+            raise RefusedError(415, "this service reads JSON only: pyarrow is not installed")
+        tables = [*tables_in(body, most=self.most)]
+        marks = [(table.schema.metadata or {}).get(MARK) for table in tables]
+        sent = _sent_columns(marks)
+        self._encoded = None not in marks
+        self._scheme: Scheme | None = None
+        parts: dict[str, Any] = {}
+        for table in tables:
+            with _refusing("an Arrow table cannot be read"):
+                found = self._table(stripped(table))
+            part = {
+                name: tuple(values) if isinstance(values, list) else values
+                for name, values in found.items()
+                if len(values)
+            }
+            if twice := parts.keys() & part.keys():
+                raise RefusedError(422, f"the body must hold one table of {min(twice)}, not two")
+            parts |= part
+        delta, scheme = Delta(**parts), self._scheme
+        if self._encoded and sent is not None and len(delta.nodes):
+            scheme = Scheme.from_json(sent)
+            width = scheme.width + word_columns(scheme).width
+            if width != delta.features.shape[1]:
+                said = f"columns give {width} features, and {delta.features.shape[1]} were sent"
+                raise DataError(said)
+        return replace(delta, words=word_columns(scheme)), scheme
+
+    def _table(self, table: pa.Table) -> dict[str, Any]:
+        """Return what a delta has of a table."""
+        joins = all(self.names.get(end, end) in table.column_names for end in ENDS)
+        called = (of_edges if joins else of_nodes)(self.names)
+        called = {theirs: ours for theirs, ours in called.items() if theirs in table.column_names}
+        with worded(called):
+            table = renamed(table, called)
+            names = list(table.column_names)
+            if len(set(names)) < len(names):
+                said = f"the columns of an Arrow table must have distinct names, not {names[:8]}"
+                raise DataError(said)
+            return _edge_parts(table) if joins else self._node_parts(table)
+
+    def _node_parts(self, table: pa.Table) -> dict[str, Any]:
+        if self.nodes is not None:
+            check_named("delta", table.num_rows, self.nodes)
+        if "time" in table.column_names:
+            raise DataError(
+                "an Arrow table of nodes must not have the column 'time': it is not used"
+            )
+        gone, updates = table.slice(0, 0), None
+        if says_operations(table):
+            ops = operations(table, NODE_OPS)
+            gone, kept = table.filter(ops["forget"]), ~ops["forget"]
+            table, updates = table.filter(kept).drop_columns("op"), ops["update"][kept]
+        elif table.column_names == ["id"]:
+            gone, table = table, table.slice(0, 0)
+        forgotten = {"forgotten": ids(gone, "id").to_pylist()} if gone.num_rows else {}
+        if not table.num_rows:
+            return forgotten
+        rows = self._rows(table)
+        known, labels = rows.ids.to_pylist(), rows.targets()
+        if {*table.column_names} == {"id", "label"}:
+            if None in labels:
+                row = labels.index(None)
+                raise DataError(
+                    f"row {row + 1} has no value in column 'label': expected one, and "
+                    f"{table['label'][row].as_py()!r} stands for none"
+                )
+            return forgotten | {"late": [*zip(known, labels, strict=True)]}
+        types = () if rows.types is None else rows.types.to_pylist()
+        features = features_with_words(rows.features)
+        return forgotten | node_parts(known, features, labels, types, updates)
+
+    def _rows(self, table: pa.Table) -> NodeTable:
+        """Return rows of nodes: features in one column of lists, or in columns with names."""
+        roles = NodeRoles.of(table.column_names, types=is_typed(table))
+        listed = roles.features == ["features"] and pa.types.is_nested(table["features"].type)
+        matrix = NodeFeatures(_matrix(column(table, "features"))) if listed else None
+        if self._encoded:
+            labels = column(table, "label") if "label" in table.column_names else None
+            types = column(table, TYPE) if roles.types else None
+            plain = matrix or NodeFeatures(numeric_columns(table, roles.features))
+            return NodeTable(ids(table, "id"), plain, roles, labels, types=types)
+        table = table.drop_columns("features") if listed else table
+        target = target_of(self.kind).column
+        if "label" in table.column_names:
+            table = renamed(table, {"label": target})
+        rows = read_rows(table, self.columns, self.kind, where=WHERE, noted=WHERE in self.said)
+        if self.columns is None and rows.roles.features:
+            self.said.add(WHERE)
+        if rows.features.scheme is not None:
+            self.columns = self._scheme = rows.features.scheme
+        return rows if matrix is None else replace(rows, features=matrix)
+
+
+def _sent_columns(marks: Sequence[bytes | None]) -> Mapping[str, Any] | None:
+    """Return the scheme, as JSON, by which a sender has encoded its columns, if it says so."""
+    for mark in marks:
         try:
             told = orjson.loads(mark or b"{}")
         except ValueError:
             raise RefusedError(422, "metadata 'evergraph' of an Arrow table must be JSON") from None
-        read = read and mark is not None
-        scheme = scheme or (told.get("columns") if isinstance(told, dict) else None)
-        with _refusing("an Arrow table cannot be read"):
-            table = stripped(table)
-            called = _names_in(table, names or {})
-            with worded(called):
-                part = _part(renamed(table, called))
-        if twice := parts.keys() & part.keys():
-            raise RefusedError(422, f"the body must hold one table of {min(twice)}, not two")
-        parts |= part
-    tables = {name: parts.pop(f"{name} table", None) for name in ("features", "updated_features")}
-    named = {name: table for name, table in tables.items() if table is not None}
-    if read and named:
-        parts |= by_position(named)
-    return ArrowBody(Delta(**parts), named, read, scheme)
+        if isinstance(told, dict) and told.get("columns") is not None:
+            return cast("Mapping[str, Any]", told["columns"])
+    return None
 
 
-def _names_in(table: pa.Table, names: Mapping[str, str]) -> dict[str, str]:
-    """Return our names of a table's columns by the user's; one of edges has both of their ends."""
-    joins = all(names.get(end, end) in table.column_names for end in ENDS)
-    called = (of_edges if joins else of_nodes)(names)
-    return {theirs: ours for theirs, ours in called.items() if theirs in table.column_names}
-
-
-def _part(table: pa.Table) -> dict[str, Any]:
-    names = list(table.column_names)
-    if len(set(names)) < len(names):
-        raise DataError(f"the columns of an Arrow table must have distinct names, not {names[:8]}")
-    joins = set(ENDS) <= set(names)
-    read = _edge_part if joins else _node_part
-    if "op" not in names or not (joins or says_operations(table)):
-        return read(table, None)
-    parts: dict[str, Any] = {}
-    for op, rows in operations(table, EDGE_OPS if joins else NODE_OPS).items():
-        if rows.any():
-            parts |= read(table.drop_columns("op").filter(rows), op)
-    return parts
-
-
-def _edge_part(table: pa.Table, op: str | None) -> dict[str, Any]:
-    known = (*ENDS, "weight", RELATION)
+def _edge_parts(table: pa.Table) -> dict[str, Any]:
+    known = (*ENDS, WEIGHT, RELATION, "op")
     if others := [name for name in table.column_names if name not in known]:
         raise DataError(
             "an Arrow table of edges must have the columns source, target and optionally weight, "
             f"relation and op, not {others[0]!r}"
         )
-    rows = read_edges(table.select(ENDS) if op == "remove" else table)
-    ends = EdgeColumns(*map(_column, rows.ends, ENDS))
-    if op == "remove":
-        return {"removed_edges": ends}
-    parts: dict[str, Any] = {"edges": ends}
-    if rows.weights is not None:
-        parts["weights"] = tuple(rows.weights.tolist())
-    if rows.relations is not None:
-        parts["relations"] = tuple(rows.relations.to_pylist())
-    return parts
+    gone = table.slice(0, 0)
+    if "op" in table.column_names:
+        ops = operations(table, EDGE_OPS)
+        gone, table = table.filter(ops["remove"]), table.filter(ops["add"])
+    added, removed = read_edges(table), read_edges(gone.select(ENDS))
+    return {
+        "edges": EdgeColumns(*map(column_of_ids, added.ends)),
+        "weights": () if added.weights is None else added.weights.tolist(),
+        "relations": () if added.relations is None else added.relations.to_pylist(),
+        "removed_edges": EdgeColumns(*map(column_of_ids, removed.ends)),
+    }
 
 
-def _node_part(table: pa.Table, op: str | None) -> dict[str, Any]:
-    """Return the fields that a table of nodes holds, all rows being the same operation if given."""
-    names = list(table.column_names)
-    if "id" not in names:
-        raise DataError(f"an Arrow table {missing_column('id', table)}")
-    known = tuple(listed(_column(ids(table, "id"), "id")))
-    if op == "forget" or (op is None and names == ["id"]):
-        return {"forgotten": known}
-    if "time" in names:
-        raise DataError("an Arrow table of nodes must not have the column 'time': it is not used")
-    labels = _labels(table)
-    if op != "update" and set(names) == {"id", "label"}:
-        check_filled(labels, "label")
-        return {"late": tuple(zip(known, labels.to_pylist(), strict=True))}
-    types = {"types": tuple(column(table, TYPE).to_pylist())} if is_typed(table) else {}
-    columns = [name for name in names if name not in ("id", "label", *([TYPE] if types else []))]
-    features = _features(table, columns)
-    part = "features" if isinstance(features, Tensor) else "features table"
-    if op != "update":
-        told = tuple(labels.to_pylist())
-        return types | {"nodes": known, part: features, "labels": told}
-    # New features of known nodes, and their labels where the table has some.
-    late = tuple(
-        pair for pair in zip(known, labels.to_pylist(), strict=True) if pair[1] is not None
-    )
-    parts: dict[str, Any] = {"updated": known, f"updated_{part}": features}
-    return parts | ({"late": late} if late else {})
-
-
-def _column(values: pa.Array, name: str) -> Column:
-    """Return ids as a column of the library: numbers in a NumPy array, texts in an Arrow array."""
-    if pa.types.is_integer(values.type):
-        return cast("Column", values.to_numpy(zero_copy_only=False))
-    _check_lengths(values, name)
-    return values
-
-
-def _check_lengths(values: pa.Array, name: str) -> None:
-    long = pc.greater(pc.utf8_length(values), LONGEST_ID).fill_null(False)
-    if pc.any(long).as_py():
-        row = long.index(True).as_py() + 1
-        raise DataError(
-            f"row {row} has a text in column {name!r} that is longer than {LONGEST_ID} characters"
-        )
-
-
-def _labels(table: pa.Table) -> pa.Array:
-    """Return the column ``label``, null where there is none; NaN and "" become null.
-
-    Other spellings of "none", such as -1, are resolved later: for a regression learner -1 is a
-    value. Lists (several labels) and fractions (numbers) pass too; the learner checks its kind.
-    """
-    if "label" not in table.column_names:
-        return pa.nulls(table.num_rows)
-    values = column(table, "label")
-    if is_text(values.type):
-        _check_lengths(values, "label")
-        return pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
-    if pa.types.is_floating(values.type):
-        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
-        if pc.any(pc.not_equal(values, pc.floor(values))).as_py():
-            return values.cast(pa.float64())
-    if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
-        if is_text(values.type.value_type):
-            _check_lengths(values.flatten(), "label")
-        return values
-    if pa.types.is_boolean(values.type):
-        return values.cast(pa.string())  # as ``boolean_name`` writes them
-    return as_integers(values, "label")
-
-
-def _features(table: pa.Table, names: list[str]) -> pa.Table | Tensor:
-    """Return the features of nodes: a table of columns, or one column of lists as a matrix.
-
-    -> float32 [rows, dims]
-    """
-    if names != ["features"] or is_number(table.schema.field("features").type):
-        return table.select(names) if names else torch.zeros(table.num_rows, 0)
-    values = column(table, "features")
-    if not (pa.types.is_list(values.type) or pa.types.is_fixed_size_list(values.type)):
-        raise DataError(f"column 'features' holds {values.type}: expected lists of numbers")
+def _matrix(values: pa.Array) -> Tensor:
+    """Return lists of numbers, all of one width, as a matrix.  -> float32 [rows, dims]"""
     check_filled(values, "features")
     flat = values.flatten()
     if not is_number(flat.type) or flat.null_count:

@@ -240,15 +240,15 @@ class Client:
 
 
 def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
-    """Return a delta as bytes that ``arrow.delta_from_arrow`` reads.
+    """Return a delta as bytes that ``ArrowReader`` reads.
 
     scheme: by which its columns were encoded; the service keeps that of the first delta.
 
     >>> import torch
     >>> from evergraph import Delta
-    >>> from evergraph.server.arrow import delta_from_arrow
+    >>> from evergraph.server.arrow import ArrowReader
     >>> sent = arrow_from_delta(Delta(nodes=("a",), features=torch.ones(1, 2), labels=(None,)))
-    >>> delta_from_arrow(sent).features
+    >>> ArrowReader().read(sent)[0].features
     tensor([[1., 1.]])
     """
     require("pyarrow", extra="tables", why="sending a delta to a service")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,20 +11,17 @@ from evergraph.core.extras import installed
 from evergraph.core.notices import say
 from evergraph.graphs.repeats import say_repeated
 from evergraph.online.codecs.tables import read_rows
-from evergraph.online.conversion import read_columns
 from evergraph.online.delta import is_empty
 from evergraph.online.folder.markers import check_chosen
 from evergraph.online.upsert import without_repeats
 from evergraph.online.words import features_with_words, word_columns
-from evergraph.server.arrow import by_position, read_arrow
-from evergraph.server.bodies import DELTAS, check_named, parse
-from evergraph.server.http import ARROW, RefusedError
-from evergraph.tables.arrow import pa
+from evergraph.server.arrow import ArrowReader
+from evergraph.server.bodies import DELTAS, parse
+from evergraph.server.http import ARROW, RefusedError, check_named
 from evergraph.tables.choices import Columns
 from evergraph.tables.frames import table_of_rows
-from evergraph.tables.labels import one_label, say_unlabelled
 from evergraph.tables.names import OF_NODES, of_nodes, renamed, worded
-from evergraph.tables.nodes import feature_names, say_by_position
+from evergraph.tables.nodes import feature_names
 from evergraph.tables.scheme import Scheme
 
 if TYPE_CHECKING:
@@ -47,17 +44,11 @@ class ColumnsOfBody:
 
 
 class DeltaReader:
-    """Reads the deltas that are sent to a learner, each of which may name ``most`` nodes.
+    """Reads the deltas that are sent to a learner, each of which may name ``most`` nodes."""
 
-    give_way: called now and then while JSON is parsed.
-    """
-
-    def __init__(
-        self, folder: LearnerFolder, *, most: int, give_way: Callable[[], object] = lambda: None
-    ) -> None:
+    def __init__(self, folder: LearnerFolder, *, most: int) -> None:
         self._folder = folder
         self._most = most
-        self._give_way = give_way
         self._said: set[str] = set()  # notices that were given, once each
 
     def read(
@@ -86,11 +77,18 @@ class DeltaReader:
 
     def _read(self, body: bytes, *, model: str, kind: str, own_columns: ColumnsOfBody) -> Read:
         rows: Sequence[Mapping[str, Any]] = ()
-        arrow = read_arrow(body, names=own_columns.names) if kind == ARROW else None
-        if arrow is not None:
-            delta = arrow.delta
+        scheme: Scheme | None = None
+        if kind == ARROW:
+            reader = ArrowReader(
+                columns=self._reading(own_columns.columns),
+                kind=self._folder.learner.head.target.name,
+                names=own_columns.names,
+                nodes=self._most,
+                said=self._said,
+            )
+            delta, scheme = reader.read(body)
         else:
-            parsed = parse(DELTAS[model], body, self._give_way)
+            parsed = parse(DELTAS[model], body)
             delta, rows = parsed.delta(), getattr(parsed, "rows", ())
         if is_empty(delta) and not rows:
             raise RefusedError(
@@ -98,19 +96,13 @@ class DeltaReader:
             )
         named = map(len, (delta.nodes, delta.late, delta.forgotten, delta.updated, rows))
         check_named("delta", max(named), self._most)
-        if arrow is not None and arrow.read:
-            scheme = _sent_scheme(arrow.scheme, delta)
-            return replace(delta, words=word_columns(scheme)), scheme
-        if arrow is not None:
-            late = [(node, self._late(node, label)) for node, label in delta.late]
-            return self._encoded(replace(delta, late=late), arrow.tables, own_columns.columns)
         if rows:
             return self._with_rows(delta, rows, own_columns)
-        raw = len(delta.features) or len(delta.updated_features)
+        raw = kind != ARROW and (len(delta.features) or len(delta.updated_features))
         if raw and RAW not in self._said and self._folder.columns is not None:
             self._said.add(RAW)
             say("features", RAW)
-        return delta, None
+        return delta, scheme
 
     def _with_rows(
         self, delta: Delta, rows: Sequence[Mapping[str, Any]], own_columns: ColumnsOfBody
@@ -149,52 +141,3 @@ class DeltaReader:
         if choices is not None:
             check_chosen("columns", self._folder.columns, choices)
         return self._folder.columns
-
-    def _encoded(
-        self, delta: Delta, tables: Mapping[str, pa.Table], choices: Columns | None
-    ) -> Read:
-        """Return a delta of Arrow with labels and named columns as the learner reads them.
-
-        tables: columns by name, of ``features`` and ``updated_features``
-        """
-        where = "Arrow"
-        delta = replace(delta, labels=tuple(map(self._label, delta.labels)))
-        columns = self._reading(choices)
-        if columns is None:  # columns count by position
-            if tables and where not in self._said:
-                self._said.add(where)
-                say_by_position(where, [*tables])
-            return replace(delta, **by_position(tables)), None
-        if isinstance(columns, Columns) and tables and all(lab is None for lab in delta.labels):
-            say_unlabelled(where, next(iter(tables.values())).column_names)
-        scheme, parts = None, dict[str, Any]()
-        for part, table in tables.items():
-            read = read_columns(table, columns, delta.labels, where=where)
-            assert read.scheme is not None
-            scheme = columns = read.scheme
-            parts[part] = features_with_words(read)
-        return replace(delta, **parts, words=word_columns(scheme)), scheme
-
-    def _label(self, label: Any) -> Any:
-        """Return a label of a table, None for a spelling that stands for no class."""
-        is_class = self._folder.learner.head.target.is_class and not isinstance(label, list)
-        return one_label(label) if is_class else label
-
-    def _late(self, node: object, label: Any) -> Any:
-        found = self._label(label)
-        if found is None:
-            raise DataError(
-                f"the label of {node!r} is {label!r}, which stands for none: expected one"
-            )
-        return found
-
-
-def _sent_scheme(sent: Mapping[str, Any] | None, delta: Delta) -> Scheme | None:
-    """Return the scheme that a client sent with the features that it encoded by it."""
-    if sent is None or not len(delta.nodes):
-        return None
-    scheme = Scheme.from_json(sent)
-    width = scheme.width + word_columns(scheme).width
-    if width != delta.features.shape[1]:
-        raise DataError(f"columns give {width} features, and {delta.features.shape[1]} were sent")
-    return scheme

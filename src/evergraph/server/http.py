@@ -105,6 +105,12 @@ class RefusedError(errors.EvergraphError):
             self.headers["Retry-After"] = str(math.ceil(max(1.0, retry_after)))
 
 
+def check_named(what: str, named: int, most: int) -> None:
+    """Reject a body that names too many nodes."""
+    if named > most:
+        raise RefusedError(413, f"a {what} must name at most {most} nodes, not {named}")
+
+
 def media_type(request: Request, *allowed: str) -> str:
     """Return the content type of a request, or reject it.
 

@@ -57,19 +57,34 @@ class NodeRoles:
     """The roles of the columns of a node table.
 
     >>> NodeRoles.of(["id", "size", "type", "target_age"], types=True)
-    NodeRoles(targets=['target_age'], types=True, features=['size'])
+    NodeRoles(targets=['target_age'], types=True, features=['size'], unused=[])
     """
 
     targets: list[str]  # columns that take the place of a label
     types: bool  # whether ``type`` is the type of a node
     features: list[str]  # all other columns except ids, labels and times
+    unused: list[str]  # columns that are not read
 
     @classmethod
-    def of(cls, names: Sequence[str], *, types: bool, apart: Collection[str] = ()) -> NodeRoles:
-        """Return the roles of columns; apart: columns that the caller reads itself."""
+    def of(
+        cls,
+        names: Sequence[str],
+        *,
+        types: bool,
+        apart: Collection[str] = (),
+        known: Collection[str] | None = None,
+    ) -> NodeRoles:
+        """Return the roles of columns.
+
+        apart: columns that the caller reads itself; known: the features of a live learner, which
+        takes nodes in the order of their rows: ``time`` is one of these or not read.
+        """
         targets = target_names(names)
         others = {*targets, *apart, *([TYPE] if types else [])}
-        return cls(targets, types, [name for name in feature_names(names) if name not in others])
+        found = [name for name in names if name in (known or ()) or name in feature_names([name])]
+        features = [name for name in found if name not in others]
+        untimed = {"time"} - {*features, *others} if known is not None else ()
+        return cls(targets, types, features, [name for name in names if name in untimed])
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +165,8 @@ def read_nodes(
         missing = spelled_missing(given)
     elif isinstance(columns, Columns):
         say_unlabelled(where, roles.features)
-    when, dated = times(table, before=before) if "time" in table.column_names else (None, False)
+    timed = "time" in {*table.column_names} - {*roles.features, *roles.unused}
+    when, dated = times(table, before=before) if timed else (None, False)
     known_labels = labels
     if labels is not None and pa.types.is_union(labels.type):
         known_labels = pa.array([v if v is None else str(v) for v in labels.to_pylist()])

@@ -8,9 +8,8 @@ from itertools import chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 import torch
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
@@ -179,8 +178,9 @@ def _components(adjacency: Smoother) -> npt.NDArray[np.int64]:
     for part in row_ranges(pointers, count=range_count(pointers, mapped=adjacency.mapped)):
         entries = pointers[part.start : part.stop + 1].diff().numpy()
         ends = found[part].repeat(entries), found[adjacency.entries(part).cpu().numpy()]
-        joins = coo_matrix((np.ones(len(ends[0]), bool), ends), shape=(nodes, nodes))
-        found = connected_components(joins, directed=False)[1].astype(np.int64)[found]
+        joins = scipy.sparse.coo_matrix((np.ones(len(ends[0]), bool), ends), shape=(nodes, nodes))
+        _, joined = scipy.sparse.csgraph.connected_components(joins, directed=False)
+        found = joined.astype(np.int64)[found]
         adjacency.let_go(part)
     return found
 

@@ -103,9 +103,7 @@ class RowProduct:
            [6., 8.]], dtype=float32)
     """
 
-    pieces: tuple[
-        tuple[slice, slice, Matrix], ...
-    ]  # which rows and columns of the matrix, and they
+    pieces: tuple[tuple[slice, Matrix], ...]  # some columns of the matrix, and which
     columns: int  # number of values for every row
 
     @classmethod
@@ -114,12 +112,8 @@ class RowProduct:
         whole = matrix.numpy()
         height, columns = whole.shape
         width = max(VALUES_PER_PIECE // max(height, 1), 1)
-        pieces = []
-        for start in range(0, height, VALUES_PER_PIECE):
-            for first in range(0, columns, width):
-                part = slice(start, start + VALUES_PER_PIECE), slice(first, first + width)
-                pieces.append((*part, np.ascontiguousarray(whole[part])))
-        return cls(tuple(pieces), columns)
+        parts = [slice(start, start + width) for start in range(0, columns, width)]
+        return cls(tuple((part, np.ascontiguousarray(whole[:, part])) for part in parts), columns)
 
     def __call__(self, rows: Matrix) -> Matrix:
         """Return rows @ matrix.  [n, k] -> [n, dims]"""
@@ -127,9 +121,9 @@ class RowProduct:
         padded = np.zeros((blocks * FEW_ROWS, rows.shape[1]), rows.dtype)
         padded[: len(rows)] = rows
         cut = padded.reshape(blocks, FEW_ROWS, rows.shape[1])
-        out = np.zeros((blocks, FEW_ROWS, self.columns), rows.dtype)
-        for of_rows, of_columns, piece in self.pieces:
-            out[:, :, of_columns] += cut[:, :, of_rows] @ piece
+        out = np.empty((blocks, FEW_ROWS, self.columns), rows.dtype)
+        for part, piece in self.pieces:
+            np.matmul(cut, piece, out=out[:, :, part])
         return out.reshape(blocks * FEW_ROWS, self.columns)[: len(rows)]
 
 

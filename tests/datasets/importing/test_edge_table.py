@@ -56,7 +56,6 @@ def test_same_as_in_memory(tmp_path_factory, data):
     with pytest.MonkeyPatch.context() as patch:  # a part has a few nodes, a batch a few pairs
         patch.setattr(edge_table, "_PART_NODES", data.draw(st.sampled_from([3, 1 << 22])))
         patch.setattr(edge_table, "_BATCH", data.draw(st.sampled_from([4, 1 << 20])))
-        patch.setattr(edge_table, "_BYTES_A_PAIR", data.draw(st.sampled_from([0, 1 << 40])))
         entries = sort(folder, edges, nodes, undirected, data.draw(st.integers(10, 70)))
     expected = Graph.from_edges(
         torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T,

@@ -133,3 +133,23 @@ def test_who_waits_for_a_compiler_is_told_once_and_not_when_code_is_ready(tmp_pa
         assert ended.code == 0, ended.err
         said.append(ended.err.count("kernels: compiling for this machine, once"))
     assert said == [1, 0]
+
+
+@pytest.mark.parametrize("added", [False, True])
+def test_a_product_some_columns_at_a_time_is_the_same(added):
+    draw = torch.Generator().manual_seed(0)
+    graph = Graph.from_edges(
+        torch.randint(30, (2, 200), generator=draw),
+        features=torch.randn(30, 11, generator=draw),
+        labels=torch.zeros(30, dtype=torch.long),
+    )
+    matrix = smoother(graph, kernel="torch").matrix
+    add = torch.randn(30, 11, generator=draw) if added else None
+    found = []
+    for often in (1 << 30, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in (("UNCACHED", 0), ("OFTEN", often), ("CACHED_COLUMNS", 4)):
+                patch.setattr(products, name, value)
+            found.append(torch.full((30, 11), torch.nan))
+            products.into(matrix, graph.features, found[-1], products.Affine(add, 0.5, 2.0))
+    torch.testing.assert_close(*found)

@@ -1,4 +1,4 @@
-"""Edges in memory while they are few, else in a database on disk, joined to nodes and sorted."""
+"""Edges in a database on disk, joined to nodes and sorted."""
 
 from __future__ import annotations
 
@@ -62,15 +62,13 @@ _UNWEIGHED = "SELECT key FROM ({ways}) ORDER BY key"  # duplicates are dropped w
 # The weight of an edge that is listed several times, as in ``graphs.repeats``.
 _TOTAL, _ROWS = "sum(weight::DOUBLE ORDER BY row)", "count(*) FILTER (weight > 0)"
 _COMBINED = {"sum": _TOTAL, "count": _ROWS, "mean": f"{_TOTAL} / greatest({_ROWS}, 1)"}
-_BYTES_A_PAIR = 40  # while pairs are sorted in memory: keys, a copy without duplicates, a mask
 
 
 class EdgeTable:
     """Collects edges in any order and writes the compressed rows of a graph in bounded memory.
 
-    Edges without weights and relations are kept and sorted in memory while they are few, which is
-    faster. DuckDB stores others in a file, sorts, and spills to disk what does not fit; it also
-    finds nodes by id, unless these are numbers.
+    DuckDB stores them in a file, sorts, and spills to disk what does not fit; it also finds nodes
+    by id, unless these are numbers.
 
     Args:
         folder: folder for the database and its spilled data only.
@@ -100,12 +98,6 @@ class EdgeTable:
             shutil.rmtree(folder, ignore_errors=True)
         with disk_is_enough(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        self._few_file = folder / "edges.npy"
-        self._few: list[NDArray[np.int32]] | None = None  # int32 [2, edges] each; None: in DuckDB
-        if self._few_file.exists():
-            self._few = [np.load(self._few_file).reshape(2, -1)]
-        elif fresh and not columns:
-            self._few = []
 
     @cached_property
     def _database(self) -> Any:  # opened when it is needed: loading DuckDB takes its time
@@ -199,9 +191,6 @@ class EdgeTable:
 
     def counts(self) -> tuple[int, int]:
         """Return the number of edges, and the number of self-loops among them."""
-        if self._few is not None:
-            loops = sum(np.count_nonzero(source == target) for source, target in self._few)
-            return sum(ends.shape[1] for ends in self._few), int(loops)
         ((edges, loops),) = self._ask(
             "SELECT count(*), count(*) FILTER (WHERE source = target) FROM edges"
         )
@@ -215,12 +204,7 @@ class EdgeTable:
         """
         related, weighed = "relation" in self._kept, "weight" in self._kept
         same = "source, target" + ", relation" * related
-        if self._few is not None:
-            ends = self._joined(self._few)
-            keys = np.left_shift(ends[1], 32, dtype=np.int64) | ends[0]
-            keys = keys[ends[0] != ends[1]]
-            repeats = len(keys) - len(np.unique(keys))
-        elif repeated in _COMBINED and weighed:
+        if repeated in _COMBINED and weighed:
             before, loops = self.counts()
             if self.undirected and not related:
                 same = "least(source, target), greatest(source, target)"
@@ -302,9 +286,6 @@ class EdgeTable:
 
     def _sorted(self, first: int, stop: int, *, weighted: bool) -> Iterator[list[NDArray[Any]]]:
         """Yield the keys of some rows in order without duplicates, with weights if wanted."""
-        if self._few is not None:
-            yield [self._few_sorted(first, stop)]
-            return
         ways = _LISTED + (_REVERSED if self.undirected else "")
         more = ", {} AS listed, row, weight" if weighted else ""
         ways = ways.format(first=first, stop=stop, listed=more.format(1), reversed=more.format(0))
@@ -320,27 +301,8 @@ class EdgeTable:
                 last = columns[0][-1]
                 yield columns if new.all() else [values[new] for values in columns]
 
-    def _few_sorted(self, first: int, stop: int) -> NDArray[np.int64]:
-        parts = []
-        for ends in self._few or ():
-            for source, target in (ends, ends[::-1])[: 2 if self.undirected else 1]:
-                mine = source != target
-                if stop - first < self.nodes:
-                    mine &= (target >= first) & (target < stop)
-                key = np.left_shift(target, 32, dtype=np.int64)
-                key |= source
-                parts.append(key[mine])
-        keys = np.concatenate([np.zeros(0, np.int64), *parts])
-        keys.sort()
-        new = np.ones(len(keys), np.bool_)
-        np.not_equal(keys[1:], keys[:-1], out=new[1:])
-        return keys[new]
-
     def close(self) -> None:
         """Close the database once all edges are on disk; another process can continue."""
-        if self._few is not None:
-            with disk_is_enough(self.folder), AppendedArray(self._few_file, np.int32) as file:
-                file.append(self._joined(self._few).reshape(-1))
         if "_database" in vars(self):
             with self._told():
                 self._database.close()
@@ -353,21 +315,9 @@ class EdgeTable:
 
     def _insert(self, piece: pa.Table) -> None:
         """Store the kept columns of edges between nodes by number."""
-        if self._few is not None:
-            ends = [np.asarray(piece[name]).astype(np.int32) for name in ENDS]
-            self._few.append(np.stack(ends))
-            pairs = sum(ends.shape[1] for ends in self._few) * (2 if self.undirected else 1)
-            if _BYTES_A_PAIR * pairs < self._memory:
-                return
-            piece, self._few = pa.table(dict(zip(ENDS, self._joined(self._few), strict=True))), None
-            self._few_file.unlink(missing_ok=True)
         self._database.register("piece", piece.select(self._kept))
         self._ask("INSERT INTO edges SELECT * FROM piece")
         self._database.unregister("piece")
-
-    @staticmethod
-    def _joined(parts: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
-        return np.concatenate([np.zeros((2, 0), np.int32), *parts], axis=1)
 
     def _ask(self, query: str) -> list[tuple[Any, ...]]:
         with self._told():

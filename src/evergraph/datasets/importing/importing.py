@@ -53,7 +53,7 @@ PROGRESS = "progress.json"
 _LARGEST_PIECE = 64_000_000
 _BYTES_A_BYTE = 12  # of memory per byte of a table: text, columns, positions
 _BYTES_A_RELATED_EDGE = 300  # while relations are sorted: measured, 280 to 305
-FORMAT = 3  # of the progress file; an import with another version starts again
+FORMAT = 4  # of the progress file; an import with another version starts again
 
 
 @dataclass(frozen=True)

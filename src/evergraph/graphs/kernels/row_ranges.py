@@ -26,8 +26,8 @@ MAPPED_ENTRIES = 1 << 22
 # one to compiled code takes some 30 microseconds, in which no other thread of Python's runs.
 ALONE, PART = 1 << 18, 1 << 20
 # Multiplications in a tile of a dense product, and its least height: some milliseconds of one
-# thread. Smaller tiles read shared data more often.
-TILE, TILE_ROWS = 1 << 27, 128
+# thread. Smaller tiles read shared data more often, 128 rows cost a tenth more than 256.
+TILE, TILE_ROWS = 1 << 27, 256
 
 
 def row_ranges(indptr: Tensor, *, count: int) -> list[slice]:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 TOMORROW = "later neighbours are not known yet"  # why gaps cannot be filled from neighbours
 NODE_OPS = ("add", "update", "forget")
 EDGE_OPS = ("add", "remove")
+UNTIMED = "a learner takes nodes in the order of their rows; rename it if it is a feature"
 
 
 def read_rows(
@@ -63,7 +64,7 @@ def read_rows(
         columns.check_fill("a learner", TOMORROW)
     with naming(where):
         check_columns(table.column_names, ("id",), lambda: table)
-        roles = NodeRoles.of(table.column_names, types=is_typed(table))
+        roles = _roles(table, columns)
         targets = ["label"] if "label" in table.column_names else roles.targets
         if len(targets) > 1:
             raise DataError(f"has columns {', '.join(targets)}: expected one number to predict")
@@ -82,8 +83,7 @@ def read_rows(
         scheme = rows.features.scheme
         if isinstance(columns, Columns) and not (scheme and scheme.width):
             raise DataError("has no usable column: expected features beside id and label")
-    timed = [] if rows.times is None else ["time"]
-    say_ignored(where, "column", timed, "a learner takes nodes in the order of their rows")
+    say_ignored(where, "column", roles.unused, UNTIMED)
     if isinstance(columns, Columns) and scheme is not None:
         say_few(where, table.num_rows, scheme)
     return replace(rows, types=column(table, TYPE)) if roles.types else rows
@@ -162,7 +162,7 @@ def read_deltas(
         kind=table.kind,
         batch=batch,
         known=() if table.roles.features else ids_there,
-        ignored=(*([] if table.times is None else ["time"]), *ignored),
+        ignored=(*table.roles.unused, *ignored),
         places={"nodes": (nodes, stay), "edges": (edges, added)},
         scheme=table.features.scheme,
     )
@@ -178,6 +178,14 @@ def _among(values: pa.Array, gone: Sequence[NodeId]) -> Rows:
 
 def _pairs(rows: EdgeRows, kept: npt.NDArray[np.int64]) -> EdgeColumns:
     return EdgeColumns(*(column_of_ids(side.take(kept)) for side in rows.ends))
+
+
+def _roles(
+    table: pa.Table, columns: Columns | Scheme | None, apart: Sequence[str] = ()
+) -> NodeRoles:
+    """Return the roles of a table's columns for a learner that reads columns in this way."""
+    known = columns.kinds if isinstance(columns, Scheme) else ()
+    return NodeRoles.of(table.column_names, types=is_typed(table), apart=apart, known=known)
 
 
 def _read_nodes(
@@ -199,7 +207,7 @@ def _read_nodes(
         if says_operations(table):
             ops, apart = operations(table, NODE_OPS), [*apart, "op"]
             marked += known.filter(pa.array(ops["forget"])).to_pylist()
-        roles = NodeRoles.of(table.column_names, types=is_typed(table), apart=apart)
+        roles = _roles(table, columns, apart)
         if len(roles.targets) > 1:
             targets = ", ".join(roles.targets)
             raise DataError(f"has columns {targets}: expected one number to predict")
@@ -213,8 +221,7 @@ def _read_nodes(
             written=path if written else None,
             most=LARGEST_FEATURE,
         )
-    timed = [] if rows.times is None else ["time"]
-    say_ignored(path, "column", timed, "a learner takes nodes in the order of their rows")
+    say_ignored(path, "column", roles.unused, UNTIMED)
     if roles.features:
         scheme = rows.features.scheme
         called = roles.features if scheme is None else scheme.names

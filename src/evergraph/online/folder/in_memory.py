@@ -11,7 +11,12 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal, key_reused
-from evergraph.online.folder.markers import store_columns, store_parameters
+from evergraph.online.folder.markers import (
+    ACKNOWLEDGED_FILE,
+    acknowledgement,
+    store_columns,
+    store_parameters,
+)
 from evergraph.online.folder.recovery import make_folder
 from evergraph.online.folder.snapshot import publish, write_aside
 from evergraph.online.learner import OnlineLearner
@@ -83,6 +88,7 @@ def save_learner(path: Path, learner: OnlineLearner, columns: Scheme | None) -> 
         store_columns(path, columns)
         if seq:
             publish(write_aside(path, seq, learner.state(), about), seq)
+            (path / ACKNOWLEDGED_FILE).write_bytes(acknowledgement(seq))
     with closing(Journal(path / JOURNAL_FILE)) as journal:
         if seq:
             journal.begin_anew(seq, keys=True)
