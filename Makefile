@@ -41,14 +41,17 @@ check: $(STAMP)  ## lint, format, types, floors, sizes, documentation
 	@mkdir -p build
 	@SEARCH=false $(BIN)/mkdocs build --strict >build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 
-# A file of tests, or of one costly fixture, at a time on each of two cores; the checks and the wheel go on beside them, and what
-# they find is told after the suite.
+# Two halves of about the same work, each with a core: what one of them imports, the other need not. The checks and the wheel
+# go on beside them, and what they find is told after the suite.
+LIVE := tests/cli tests/online tests/reports tests/server tests/studies
 test: export OMP_NUM_THREADS ?= 1
 test: $(STAMP)  ## the checks, the whole suite but for slow claims, and the wheel in a clean environment
 	@mkdir -p build
 	@{ $(MAKE) --no-print-directory check && PYTHON=$(BIN)/python scripts/check_wheel.sh; \
 	} >build/check.log 2>&1 & checking=$$!; \
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup; tested=$$?; \
+	$(BIN)/python -m pytest -q $(LIVE) >build/live.log 2>&1 & living=$$!; \
+	$(BIN)/python -m pytest -q $(LIVE:%=--ignore=%); tested=$$?; \
+	wait $$living || tested=1; cat build/live.log; \
 	wait $$checking || { cat build/check.log; echo "make check, or the wheel, failed" >&2; exit 1; }; \
 	echo "make check passed, the wheel works"; [ $$tested = 0 ] || exit $$tested; \
 	if git diff --quiet HEAD 2>/dev/null; then git rev-parse HEAD >build/tested; fi
@@ -69,7 +72,6 @@ bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/service/attacks.py
 	$(BIN)/python benchmarks/speed/cluster.py
 	$(BIN)/python benchmarks/accuracy/false_claims.py
-	$(BIN)/python benchmarks/speed/importing.py
 	$(BIN)/python benchmarks/speed/kernels.py
 	$(BIN)/python benchmarks/service/kills.py
 	$(BIN)/python benchmarks/service/limits.py

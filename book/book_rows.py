@@ -18,18 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from evergraph.core.errors import ConfigurationError, ResultsError
+from evergraph.core.errors import ResultsError
 from evergraph.experiments.bench.config import BenchConfig, MethodEntry, Values
 from evergraph.experiments.bench.jobs import Job, expand
 from evergraph.experiments.config import (
     RunConfig,
     Section,
-    complaint,
     differences,
     merged,
     read_toml,
+    validated,
 )
 from evergraph.experiments.seeds import with_seeds
 from evergraph.experiments.store import write_whole
@@ -221,10 +221,7 @@ class BookPlan(Section):
 @cache
 def read_plan(path: Path = PLAN) -> BookPlan:
     """Return the plan in a TOML file, by default that of the repository."""
-    try:
-        return BookPlan.model_validate(read_toml(path))
-    except ValidationError as error:
-        raise ConfigurationError(complaint(error, BookPlan, str(path))) from None
+    return validated(BookPlan, read_toml(path), str(path))
 
 
 # Options fixed by the book; all others are the method's own.

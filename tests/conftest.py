@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -20,8 +19,7 @@ os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
 import pytest
 from hypothesis import settings
 
-# The package is imported by the fixtures that need it: the process that hands tests out to workers
-# reads this file as well, and has no use for torch.
+# The package is imported by the fixtures that need it.
 if TYPE_CHECKING:
     from evergraph.cluster.ray_engine import RayEngine
     from evergraph.graphs import Graph
@@ -49,34 +47,6 @@ Call = Callable[..., tuple[str, str]]
 # Every run writes down which versions it had: the record of a package is read once, not a thousand
 # times.
 metadata.version = cache(metadata.version)
-# What takes seconds to start, in each process that needs it: the files that name it are given to
-# one worker.
-COSTLY = {
-    "ray_engine": "ray",
-    "chromium": "browser",
-    "seen_as": "browser",
-    "learned": "bench",
-    "all_figures": "browser",
-    "reported": "browser",
-    "finished": "book",
-}
-ARGUMENTS = re.compile(r"def \w+\(([^)]*)")
-
-
-def group_of(file: Path) -> str:
-    """Return the name of the worker's share that a file of tests belongs to."""
-    text = file.read_text("utf-8")
-    named = " ".join(ARGUMENTS.findall(text))
-    used = (one for one in COSTLY if re.search(rf"\b{one}\b", named) or f'"{one}"' in text)
-    return COSTLY.get(next(used, ""), str(file))
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let ``--dist loadgroup`` give a file to one worker, and all files of one costly fixture."""
-    groups: dict[Path, str] = {}
-    for item in items:
-        name = groups.get(item.path) or groups.setdefault(item.path, group_of(item.path))
-        item.add_marker(pytest.mark.xdist_group(name))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,4 @@
-"""What one process carries: nodes, classes, deltas a second, and how long a restart takes.
+"""What one process carries: nodes, classes, deltas a second.
 
 python benchmarks/service/limits.py [--quick] [--out benchmarks/results] [--threads N]
 """
@@ -6,8 +6,6 @@ python benchmarks/service/limits.py [--quick] [--out benchmarks/results] [--thre
 from __future__ import annotations
 
 import logging
-import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -20,7 +18,6 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.measure import Options, Table, in_own_process, ms, run, seconds_of
-from benchmarks.service.own_service import OwnService
 from benchmarks.service.service import FEATURES, NEW, deltas
 
 from evergraph.online.delta import Delta
@@ -41,11 +38,9 @@ class Size:
     nodes: Sequence[int] = (10_000, 50_000)
     classes: Sequence[int] = (2, 100, 300)
     known: int = 20_000  # nodes, where these are not what is measured
-    served: Sequence[int] = (10_000, 50_000)
-    journal: int = 100  # deltas of 100 nodes in the journal when the service is killed
 
 
-QUICK = Size(nodes=(1_000, 3_000), classes=(2, 50), known=1_000, served=(1_000,), journal=10)
+QUICK = Size(nodes=(1_000, 3_000), classes=(2, 50), known=1_000)
 
 
 @dataclass(frozen=True)
@@ -132,38 +127,6 @@ def durable(place: Path, known: int, size: int, count: int) -> tuple[float, floa
         return count / (time.perf_counter() - begun), count / (time.process_time() - cpu)
 
 
-@dataclass(frozen=True)
-class Restart:
-    """Seconds until a service of so many nodes is ready again, and until a stop is done."""
-
-    nodes: int
-    journal: int
-    killed: float
-    stop: float
-    stopped: float
-
-
-def restarts(place: Path, nodes: int, journal: int) -> Restart:
-    """Fill a folder, leave deltas in its journal, then kill and stop a service of it."""
-    folder = place / f"served {nodes}"
-    with LearnerFolder.open(folder, make=OnlineLearner) as opened:
-        for delta in deltas(0, nodes, min(BULK, nodes), kinds=KINDS, edges=EDGES):
-            opened.submit(delta)
-        opened.compact()
-        for delta in deltas(nodes, journal * NEW, NEW, kinds=KINDS, edges=EDGES):
-            opened.submit(delta)
-        left = opened.status().deltas_since
-        killed_folder = place / f"killed {nodes}"
-        shutil.copytree(folder, killed_folder)  # as it is while it is open: what a kill leaves
-    service = OwnService(killed_folder)
-    service.end(signal.SIGKILL)
-    killed = service.start()
-    stop = service.end()
-    stopped = service.start()
-    service.end()
-    return Restart(nodes, left, killed, stop, stopped)
-
-
 def nodes_table(found: Sequence[Cost]) -> Table:
     """Return what nodes cost."""
     return Table(
@@ -237,26 +200,7 @@ def deltas_table(found: dict[int, tuple[float, float]], known: int) -> Table:
             [str(size), f"{wall:,.1f}", f"{cpu:,.1f}", f"{wall * size:,.0f}"]
             for size, (wall, cpu) in found.items()
         ],
-        ("several senders at once get more: see group_commit.md.",),
-    )
-
-
-def restarts_table(found: Sequence[Restart]) -> Table:
-    """Return how long restarts take."""
-    return Table(
-        "Restarts of a service, until it is ready",
-        (
-            "nodes",
-            "deltas in the journal",
-            "after SIGKILL, s",
-            "the stop itself, s",
-            "after a graceful stop, s",
-        ),
-        [
-            [f"{r.nodes:,}", str(r.journal), f"{r.killed:.1f}", f"{r.stop:.1f}", f"{r.stopped:.1f}"]
-            for r in found
-        ],
-        ("some seconds of each are Python and torch; deltas in the journal are of 100 nodes.",),
+        ("several senders at once get more: they are written with one commit.",),
     )
 
 
@@ -270,13 +214,7 @@ def tables(options: Options) -> list[Table]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         rates = {n: in_own_process(durable, place, size.known, n, count) for n in (1, NEW)}
-        again = [restarts(place, nodes, size.journal) for nodes in size.served]
-    return [
-        nodes_table(grown),
-        classes_table(classes),
-        deltas_table(rates, size.known),
-        restarts_table(again),
-    ]
+    return [nodes_table(grown), classes_table(classes), deltas_table(rates, size.known)]
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import benchmarks.speed.twin_graphs  # noqa: F401 (registers products-twin and its siblings)
 from benchmarks.graphs import CASES, synthetic
-from benchmarks.measure import Options, Table, in_own_process, interleaved, ms, run, times
+from benchmarks.measure import Options, Table, interleaved, ms, run, times
 
 import evergraph
 from evergraph.core.mapped import in_memory
@@ -243,23 +243,13 @@ def encode_table(rows: Iterable[tuple[Graph, Row]], title: str, *notes: str) -> 
     )
 
 
-def first_use() -> float:
-    """Return the seconds from nothing to the first product by numba; in a process of its own."""
-    graph = CASES["synthetic-500"].load()
-    start = time.perf_counter()
-    smoother(graph, kernel="numba").product(graph.features)
-    return time.perf_counter() - start
-
-
 def edge_table(*, rounds: int, sizes: Iterable[int]) -> Table:
     """Return two hops on graphs around the size from which numba is chosen."""
     rows = []
     for nodes in sizes:
         graph = synthetic(nodes, mean_degree=10.0)
         rows.append((graph, encode_row(f"synthetic-{nodes}", graph, 128, rounds=rounds)))
-    started = in_own_process(first_use)
-    note = f"The first product by numba in a process, its code kept on disk: {ms(started)} ms more."
-    return encode_table(rows, "Two hops around the edge", note)
+    return encode_table(rows, "Two hops around the edge")
 
 
 def held_row(name: str, graph: Graph, width: int, *, rounds: int) -> list[str]:

@@ -1,8 +1,10 @@
 """Every benchmark measures what it says it does; how fast is no test's business."""
 
+import importlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +15,18 @@ from evergraph.server.http import Limits
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = "synthetic-500"
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Return what imports a benchmark by its name."""
+    monkeypatch.syspath_prepend(str(ROOT))
+
+    def found(name: str) -> ModuleType:
+        (path,) = ROOT.glob(f"benchmarks/**/{name}.py")
+        return importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+
+    return found
 
 
 def whole(*tables) -> bool:
@@ -95,16 +109,6 @@ def test_methods_takes_the_best_of_every_part(load):
     assert (found.before, found.after, found.train, found.epoch) == (1.0, 0.5, 7.0, 3.5)
     assert found.whole == 1.5 + 200 * 3.5
     assert (found.tasks, found.usage) == (2, usage)
-
-
-def test_importing(here, monkeypatch):
-    bench = here("importing")
-    monkeypatch.setattr(bench, "LIMIT", 8 << 30)  # this process holds what other tests have left
-    row = bench.measure(500, "names", rounds=1)
-    assert set(row.seconds) == set(row.peak) == set(bench.WAYS)
-    table = bench.table([row])
-    assert whole(table)
-    assert table.rows[0][:2] == ["500", "names"]
 
 
 def test_updates_come_in_thirds_and_none_twice(load):

@@ -2,12 +2,7 @@ import numpy as np
 import pytest
 import torch
 from benchmarks.speed import twin_graphs as twins
-from benchmarks.speed.streamed_blocks import (
-    StreamedBlockModel,
-    StubMatching,
-    geometric_sizes,
-    log_normal_sizes,
-)
+from benchmarks.speed.streamed_blocks import StreamedBlockModel, StubMatching, geometric_sizes
 from benchmarks.speed.twin_graphs import (
     PapersTwin,
     ProductsTwin,
@@ -16,8 +11,6 @@ from benchmarks.speed.twin_graphs import (
     twin_class_sizes,
     twin_facts,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import evergraph
 from evergraph.core.errors import ConfigurationError
@@ -112,72 +105,6 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-@given(
-    weights=st.lists(st.floats(0.0, 50.0), min_size=2, max_size=12),
-    groups=st.integers(1, 3),
-    count=st.integers(1, 200),
-    seed=st.integers(0, 99),
-)
-@settings(deadline=None)
-def test_pairs_are_as_many_as_asked_for_and_of_one_group(weights, groups, count, seed):
-    weights[0] += 1.0  # somebody has a weight
-    group = np.arange(len(weights)) % groups
-    matching = StubMatching(group, np.array(weights))
-    left, right = matching.draw(count, generator=rng(seed))
-    assert len(left) == len(right) == count
-    assert (group[left] == group[right]).all()
-    ends = np.bincount(np.concatenate([left, right]), minlength=len(weights))
-    assert (ends[np.array(weights) == 0] == 0).all()
-
-
-def test_ends_and_meetings_by_hand():
-    matching = StubMatching(np.array([0, 0, 1, 1]), np.array([1.0, 3.0, 2.0, 2.0]))
-    left, right = matching.draw(8000, generator=rng())
-    assert np.bincount(left).tolist() == [1000, 3000, 2000, 2000]
-    assert np.bincount(right).tolist() == [1000, 3000, 2000, 2000]
-    # Of 4000 pairs in the first group, 2 · 1/4 · 3/4 join its two nodes.
-    met = (left[:4000] != right[:4000]).sum()
-    assert met == pytest.approx(1500, rel=0.08)
-    # Rare groups are not rounded away.
-    matching = StubMatching(np.arange(40) // 2, np.array([100.0] * 2 + [0.1] * 38))
-    generator = rng()
-    drawn = [matching.draw(10, generator=generator)[0] for _ in range(400)]
-    # 4,000 pairs, of which the 19 light groups have 3.8 / 203.8: 75, give or take 9.
-    assert (np.concatenate(drawn) >= 2).sum() == pytest.approx(4_000 * 3.8 / 203.8, rel=0.4)
-    # Expected meetings by hand.
-    matching = StubMatching(np.array([0, 0, 0, 1]), np.array([1.0, 2.0, 3.0, 4.0]))
-    assert matching.pairs == 5.0
-    found = matching.expected(np.array([0, 1, 0]), np.array([1, 2, 3]))
-    assert found.tolist() == pytest.approx([2 / 6, 6 / 6, 0.0])
-
-
-def distinct(model: StreamedBlockModel, counts: tuple[int, int], nodes: int) -> np.ndarray:
-    low_high = [
-        np.minimum(left, right).astype(np.int64) * nodes + np.maximum(left, right)
-        for left, right in model.draw(*counts)
-    ]
-    keys = np.unique(np.concatenate(low_high))
-    return np.stack([keys // nodes, keys % nodes])[:, keys // nodes != keys % nodes]
-
-
-@pytest.mark.parametrize("mean", [10.0, 60.0])
-@pytest.mark.parametrize("homophily", [0.3, 0.8])
-def test_edges_and_homophily_are_met_without_doubles(mean, homophily):
-    nodes = 4000
-    labels = rng(1).permutation(nodes) % 8
-    degrees = rng(2).permutation(log_normal_sizes(nodes, mean, nodes / 4))
-    model = StreamedBlockModel(
-        labels, homophily * degrees, (1 - homophily) * degrees, generator=rng()
-    )
-    edges = int(nodes * mean / 2)
-    counts = model.plan(edges, homophily, labels=labels)
-    pairs = distinct(model, counts, nodes)
-    assert pairs.shape[1] == pytest.approx(edges, rel=0.01)
-    assert (labels[pairs[0]] == labels[pairs[1]]).mean() == pytest.approx(homophily, abs=0.01)
-    if mean == 60.0:
-        assert sum(counts) > 1.03 * edges  # without an allowance for doubles, too few
-
-
 def test_what_cannot_be_had_and_sizes_by_hand():
     labels = np.arange(100) % 10
     model = StreamedBlockModel(labels, np.ones(100), np.ones(100), generator=rng())
@@ -188,13 +115,7 @@ def test_what_cannot_be_had_and_sizes_by_hand():
     assert geometric_sizes(9, 1, 2).tolist() == [9]
 
 
-def test_sizes_and_empty_groups():
-    sizes = log_normal_sizes(100_000, 50.0, 5000.0)
-    assert (sizes.mean(), sizes.max()) == pytest.approx((50.0, 5000.0), rel=0.002)
-    quartiles = np.log(np.quantile(sizes, [0.25, 0.5, 0.75]))
-    assert quartiles[1] - quartiles[0] == pytest.approx(quartiles[2] - quartiles[1], rel=1e-3)
-    assert log_normal_sizes(10, 5.0, 5.0).tolist() == [5.0] * 10
-    # Groups without nodes change nothing.
+def test_groups_without_nodes_change_nothing():
     groups, weights = np.array([2, 2, 4]), np.array([1.0, 3.0, 2.0])
-    left, _ = StubMatching(groups, weights).draw(6, generator=np.random.default_rng(0))
+    left, _ = StubMatching(groups, weights).draw(6, generator=rng())
     assert sorted(left.tolist()) == [0, 1, 1, 1, 2, 2]

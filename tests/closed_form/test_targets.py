@@ -27,7 +27,7 @@ NAN = float("nan")
 
 
 def counted(features: Tensor, values: Tensor, weights: Tensor | None = None) -> TargetStatistics:
-    statistics = TargetStatistics(features.shape[1], targets=values.shape[1], precise=True)
+    statistics = TargetStatistics(features.shape[1], targets=values.shape[1])
     statistics.add(features, values, torch.ones(len(features)) if weights is None else weights)
     return statistics
 
@@ -87,7 +87,7 @@ def test_sums_add_up_in_parts_and_go_as_they_came(seed, cut):
 def test_all_that_is_made_of_sums_is_of_the_same_nodes():
     features, values, weights = drawn(7)
     statistics = counted(features, values, weights)
-    again = TargetStatistics(3, targets=2, precise=True)
+    again = TargetStatistics(3, targets=2)
     again.restore(statistics.state())
     assert alike(again, statistics)
     assert again.usage == statistics.usage

@@ -11,7 +11,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, Targets
 from evergraph.methods import methods
 from evergraph.methods.analytic import Analytic
-from evergraph.methods.loading import load_learner
+from evergraph.methods.base import load_learner
 from evergraph.nn import RandomFeatures
 from evergraph.streams import GraphStream
 from evergraph.topology import topologies

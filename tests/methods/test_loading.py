@@ -83,8 +83,9 @@ def test_a_data_is_read_as_what_was_learned_was(small_graph, tmp_path):
 
     chain = torch.stack([torch.arange(59), torch.arange(1, 60)])
     features = torch.rand(60, 5, generator=seeded(0, "features"))
-    data = Data(x=features, edge_index=chain, y=torch.arange(60) // 15)
-    asked = Data(x=features, edge_index=chain)  # without labels
+    weights = torch.arange(1.0, 60.0)
+    data = Data(x=features, edge_index=chain, edge_weight=weights, y=torch.arange(60) // 15)
+    asked = Data(x=features, edge_index=chain, edge_weight=weights)  # without labels
     for undirected in (True, False):
         result = eg.run(
             data, "tem", undirected=undirected, epochs=2, device="cpu", edges="all", progress=False

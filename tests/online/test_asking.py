@@ -14,7 +14,6 @@ from growth import bits, growth
 
 HEADS = {
     "auto": lambda: FusedHead(width=16, codes=8),
-    "random": lambda: FusedHead(width=16, codes=8, basis="random"),
     "analytic": lambda: AnalyticHead(width=16),
     "labels": lambda: TargetHead(width=16),
     "numbers": lambda: TargetHead(kind="numbers", width=16),

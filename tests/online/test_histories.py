@@ -11,11 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evergraph.online.delta import Delta
-from evergraph.online.folder.recomputed import differing
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead, solving
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import MixHop
-from growth import bits, growth, restored
+from growth import bits, restored
 from histories import History, histories
 
 HEADS: dict[str, Callable[..., FusedHead]] = {
@@ -89,26 +88,6 @@ def test_what_is_left_decides(learner, data):
     )
     order = [names.index(name) for name in plain_names]
     assert torch.allclose(scores[:, order], plain_scores, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("head", "made", "drawn"),
-    [
-        (FusedHead(width=16, codes=8), {}, {}),
-        (FusedHead(width=16, codes=8), {}, {"related": True}),
-        (FusedHead(width=16, codes=8), {"undirected": False}, {"weighted": True}),
-        (AnalyticHead(width=16), {"scaling": "none", "tolerance": 0.0, "patience": 1}, {}),
-        (TargetHead(kind="labels", width=16), {}, {"weighted": True}),
-    ],
-    ids=["auto", "relations", "directed", "unscaled", "labels"],
-)
-def test_a_count_of_everything_agrees_and_changes_nothing(head, made, drawn):
-    one = OnlineLearner(head=head, **made)
-    for delta in growth(1, 5, kind=head.kind, **drawn):
-        one.apply(delta)
-    kept = bits(one)
-    assert not [*differing(one)]
-    assert bits(one) == kept
 
 
 NODES = 24

@@ -98,7 +98,7 @@ def test_predictions_in_parts_are_of_one_state_whatever_comes(monkeypatch):
     assert [*told, *parts] == before
     assert [len(part.predictions) for part in before] == [4, 4, 4, 4]
     assert view.status().seq > before[0].seq
-    assert not view._loans  # nothing is saved for readers that are done
+    assert not view._copied._loans  # nothing is saved for readers that are done
 
 
 def test_predictions_do_not_wait_for_a_delta_and_look_ups_do(monkeypatch):

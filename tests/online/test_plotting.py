@@ -8,7 +8,7 @@ from evergraph.online.classifier import ContinualNodeClassifier
 from evergraph.online.delta import Delta
 from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.plotting import confusion_of, learner_history
+from evergraph.online.plotting import learner_history
 
 pytest.importorskip("matplotlib")
 AROUND = {"x": [1.0, 0.0], "y": [0.0, 1.0]}
@@ -32,8 +32,7 @@ def test_a_history_counts_classes_and_what_was_predicted_before_it_was_learned()
     history = learner_history(learned("xxxy", "xyy"))
     assert history.class_sizes == {"x": 4, "y": 3}
     assert history.latest_sizes == {"x": 1, "y": 2}  # of the second delta: the first was learned
-    assert history.confusion == {("x", "x"): 1, ("y", "y"): 2}
-    assert confusion_of(history) == (["y", "x"], [[2, 0], [0, 1]])
+    assert (history.recorded, history.confusion) == (["y", "x"], [[2, 0], [0, 1]])
     assert [(point["seq"], point["asked"], point["right"]) for point in history.curve] == [
         (2, 3, 3)
     ]

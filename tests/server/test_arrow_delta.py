@@ -18,7 +18,6 @@ NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, min_size=1, ma
 
 
 @given(st.one_of(NAMES, NUMBERS), st.integers(1, 4), st.booleans(), st.randoms())
-@settings(deadline=None, max_examples=20)
 def test_what_is_written_is_read(ids, width, forget, random):
     delta = Delta(
         nodes=tuple(ids),

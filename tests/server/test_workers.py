@@ -20,7 +20,7 @@ from evergraph.online.view import NODES_PER_PART, Answer, Page
 from evergraph.server.http import CALLER, RefusedError
 from evergraph.server.routes import after_in
 from evergraph.server.schema import to_json
-from evergraph.server.workers import NODES_AT_ONCE, PAUSE_SECONDS, Pool, PredictionBatches, Writer
+from evergraph.server.workers import NODES_AT_ONCE, Pool, PredictionBatches, Writer
 from stand_in import delta, opened
 
 
@@ -81,17 +81,6 @@ def test_where_too_many_wait_the_next_is_refused():
 async def run(pool, work, caller):
     CALLER.set(caller)
     return await pool.run(work)
-
-
-def test_parsing_pauses_while_something_is_written(tmp_path, monkeypatch):
-    pauses = []
-    monkeypatch.setattr(time, "sleep", pauses.append)
-    with opened(tmp_path / "l") as folder:
-        writer = Writer(folder, places=4)
-        writer.submit(Delta(), writer.give_way).result(20)
-        writer.close()
-        writer.give_way()
-    assert pauses == [PAUSE_SECONDS]
 
 
 def test_callers_take_turns_and_one_with_much_leaves_a_thread_to_the_others():

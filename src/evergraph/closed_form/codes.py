@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,15 +12,14 @@ import scipy
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.views import CODE_HOPS
 from evergraph.core.checks import check_integer
-from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, Smoother, smoother, walk
 from evergraph.graphs.csr import row_entries, row_pointers
 from evergraph.topology.base import TopologyEncoder
 from evergraph.topology.rowwise import unit_rows
 
-FURTHEST = 2  # hops from which a node's own label can be removed exactly
 # If less than this share of a node's own code is left after subtracting it, rounding may show, and
 # two hops are summed without it instead.
 CLEAR = 1 / 16
@@ -36,15 +35,13 @@ class ClassCodes(TopologyEncoder):
     Row v of C is the code of v's class, a random vector of length 1, if the graph shows v's label,
     and 0 otherwise. N = D^-1/2 A D^-1/2, where A holds the edge weights, has no self-loops, so
     one hop does not include a node's own label, and it is removed from two hops: an embedding does
-    not depend on it. The code of a class depends on the seed and the class alone: new classes
-    leave existing codes unchanged, and the width does not depend on their number.
+    not depend on it. The code of a class depends on the class alone: new classes leave existing codes
+    unchanged, and the width does not depend on their number.
 
-    dims = hops x width. Node features are not read.
+    dims = 2 x width. Node features are not read.
 
     Args:
-        hops: 1 or 2.
         width: width of a code. Codes of two classes have an inner product of about 1/√width.
-        seed: seed of the codes.
 
     >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.zeros(3, 1),
     ...                         labels=torch.tensor([0, 1, -1]), undirected=True)
@@ -58,18 +55,12 @@ class ClassCodes(TopologyEncoder):
 
     name = "class-codes"
     reads_labels = True
+    furthest: ClassVar[int] = CODE_HOPS
 
-    def __init__(self, *, hops: int = 2, width: int = 64, seed: int = 0) -> None:
-        super().__init__(hops=hops, self_loops=False)
+    def __init__(self, *, width: int = 64) -> None:
+        super().__init__(hops=self.furthest, self_loops=False)
         check_integer("width", width, least=1)
-        check_integer("seed", seed, least=0)
-        if not 1 <= hops <= FURTHEST:
-            raise ConfigurationError(
-                f"hops must be 1 or {FURTHEST} for class-codes, so that a node's own label can be "
-                f"removed exactly, not {hops}"
-            )
         self.width = width
-        self.seed = seed
 
     @property
     def parts(self) -> int:
@@ -88,15 +79,13 @@ class ClassCodes(TopologyEncoder):
     def inputs(self, graph: Graph) -> Graph:
         """Return the graph with the codes of its shown labels as features."""
         shown, places = graph.labels.cpu().unique(return_inverse=True)
-        table = class_codes(shown.tolist(), width=self.width, seed=self.seed)
+        table = class_codes(shown.tolist(), width=self.width)
         table[shown < 0] = 0.0
         return graph.with_features(table[places].to(graph.device))
 
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
-        near, *further = walk(adjacency, graph.features, hops=self.hops)
-        if not further:
-            return near
-        far, unclear = without_own(further.pop(), own_share(graph), graph.features)
+        near, whole = walk(adjacency, graph.features, hops=CODE_HOPS)
+        far, unclear = without_own(whole, own_share(graph), graph.features)
         coded = graph.features.any(1).cpu().numpy()
         for nodes in unclear.nonzero().flatten().split(NODES_AT_A_TIME):
             rows = partial(rows_of, adjacency)

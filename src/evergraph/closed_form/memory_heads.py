@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -105,11 +106,8 @@ class MemoryHeads:
             values = torch.cat([gram[:0], *(kernels.features(view, block) for block in asked)])
             strength = UNKNOWN
             if len(answers):
-                narrow = gram[few][:, few], labels[few], masses
-                solved = [kernel_ridge(*narrow, strength=each) for each in LADDER]
-                known = values[:, few]
-                errors = [squared_error(known @ a, answers, masses) for a in solved]
-                strength = LADDER[errors.index(min(errors))]
+                narrow = gram[few][:, few], values[:, few], labels[few]
+                strength = chosen_strength(*narrow, answers, masses)
                 strength *= STRONGER if len(labels) > CHOICE_NODES else 1.0
             head = kernel_ridge(gram, labels, masses, strength=strength)
             heads.append(head)
@@ -225,6 +223,28 @@ class NodeMemory(NodeSample):
             kernel = kernels(self.rows_)
             self.heads = MemoryHeads(kernel, [*stacked.to(kernel.device)], weights)
         return self.heads
+
+
+def chosen_strength(
+    kernel: Tensor, values: Tensor, labels: Tensor, answers: Tensor, masses: Tensor
+) -> float:
+    """Return the λ of ``LADDER`` with the least error, as found from its middle downhill.
+
+    kernel: of the memory's nodes, [n, n], whose classes are ``labels``; values: of nodes held back
+    to these, [held back, n], whose classes are ``answers``; masses: see ``kernel_ridge``
+    """
+
+    @cache
+    def error(place: int) -> float:
+        head = kernel_ridge(kernel, labels, masses, strength=LADDER[place])
+        return squared_error(values @ head, answers, masses)
+
+    last = len(LADDER) - 1
+    place, best = -1, last // 2
+    while place != best:
+        place = best
+        best = min(max(place - 1, 0), place, min(place + 1, last), key=error)
+    return LADDER[best]
 
 
 def kernel_ridge(kernel: Tensor, labels: Tensor, masses: Tensor, *, strength: float) -> Tensor:

@@ -111,9 +111,10 @@ class RelationCodes(ClassCodes):
     """
 
     name = "relation-codes"
+    furthest = 1
 
-    def __init__(self, *, width: int = 64, seed: int = 0) -> None:
-        super().__init__(hops=1, width=width, seed=seed)
+    def __init__(self, *, width: int = 64) -> None:
+        super().__init__(width=width)
         self._first = 0
 
     def from_column(self, first: int) -> RelationCodes:

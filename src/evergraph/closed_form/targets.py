@@ -79,8 +79,8 @@ class TargetStatistics:
     can be removed with the values with which they were added.
 
     Args:
-        width, precise: see ``ClassStatistics``. Set ``precise`` if sums will be centred,
-            since little may be left after subtracting the mean.
+        width: see ``ClassStatistics``. Sums are in float64: little may be left of centred ones, and
+            with the smallest λ float32 would cost labels the fourth digit.
         targets: number of targets.
 
     >>> statistics = TargetStatistics(1, targets=2)
@@ -90,10 +90,10 @@ class TargetStatistics:
     [2.0, 31.0]
     """
 
-    def __init__(
-        self, width: int, *, targets: int, precise: bool = False, device: torch.device | str = "cpu"
-    ) -> None:
-        self.width, self.targets, self.precise = width, targets, precise
+    precise = True
+
+    def __init__(self, width: int, *, targets: int, device: torch.device | str = "cpu") -> None:
+        self.width, self.targets = width, targets
         self.device = torch.device(device)
         self.patterns_: dict[tuple[bool, ...], ClassStatistics] = {}
         self.cross_: dict[tuple[bool, ...], Tensor] = {}  # float64 [m + 2, targets]
@@ -173,8 +173,7 @@ class TargetStatistics:
         statistics.add(rows, same, weights, sign)
         filled = values.double().nan_to_num(0.0)
         weighted = filled * (sign * weights.double())[:, None]
-        kept = rows.to(statistics.gram_.dtype).double()  # same values as in the Gram matrix
-        cross[:-2].addmm_(kept.t(), weighted)
+        cross[:-2].addmm_(rows.double().t(), weighted)
         cross[-2] += weighted.sum(0)
         cross[-1] += (weighted * filled).sum(0)
 
@@ -259,8 +258,8 @@ class TargetStatistics:
         return part
 
     def _empty(self, **other: int) -> TargetStatistics:
-        names = ("width", "targets", "precise", "device")
-        return TargetStatistics(**{name: getattr(self, name) for name in names} | other)
+        kept = {name: getattr(self, name) for name in ("width", "targets", "device")}
+        return TargetStatistics(**kept | other)
 
     @property
     def usage(self) -> MemoryUsage:

@@ -49,7 +49,7 @@ class ValueEngine(ViewEngine):
         self.targets = targets
 
     def _empty(self, width: int) -> TargetStatistics:  # type: ignore[override]
-        return TargetStatistics(width, targets=self.targets, precise=True)
+        return TargetStatistics(width, targets=self.targets)
 
     @property
     def nodes(self) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import tomli_w
 from pydantic import (
@@ -33,6 +33,7 @@ def _located(plugins: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(located(source, Path()) for source in plugins)
 
 
+M = TypeVar("M", bound=BaseModel)
 Plugins = Annotated[tuple[str, ...], AfterValidator(_located)]
 
 
@@ -200,10 +201,7 @@ class RunConfig(SeededSection):
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> RunConfig:
         """Return the configuration with these values; raise an error that explains a wrong one."""
-        try:
-            return cls.model_validate(dict(values))
-        except ValidationError as error:
-            raise ConfigurationError(complaint(error, cls, "the configuration")) from None
+        return validated(cls, values, "the configuration")
 
     def _repr_facts(self) -> dict[str, Any]:
         """Return the values that differ from the defaults, as the constructor takes them."""
@@ -223,13 +221,23 @@ class RunConfig(SeededSection):
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
 
 
-def complaint(
-    error: ValidationError, model: type[BaseModel], whole: str, *, elsewhere: Iterable[str] = ()
-) -> str:
-    """Return one sentence that explains a validation error.
+def validated(
+    model: type[M], values: Mapping[str, Any], whole: str, *, elsewhere: Iterable[str] = ()
+) -> M:
+    """Return the record with these values; raise one sentence that explains a wrong one.
 
-    whole: the model's name in the sentence. elsewhere: further dotted keys to suggest.
+    whole: the record's name in the sentence. elsewhere: further dotted keys to suggest.
     """
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        said = _complaint(error, model, whole, elsewhere)
+        raise ConfigurationError(said) from None
+
+
+def _complaint(
+    error: ValidationError, model: type[BaseModel], whole: str, elsewhere: Iterable[str]
+) -> str:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] != "extra_forbidden":

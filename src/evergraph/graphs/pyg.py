@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from evergraph.graphs.masks import MASKS, Masks, names_of_masks, read_masks
 from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.repeats import combined, say_repeated
 from evergraph.graphs.targets import one_column, read_y
-from evergraph.graphs.validation import UNLABELLED, given_weights, say_unread
+from evergraph.graphs.validation import TIME, UNLABELLED, given_weights, say_unread
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
@@ -47,17 +47,26 @@ def read_data(data: Data) -> dict[str, Any]:
     for name in ("edge_index", "x", "y"):
         if getattr(data, name) is None:
             raise DataError(f"the Data object has no '{name}': x, edge_index and y are needed")
-    time: Any = data.get("time", data.get("node_year"))
-    held = data.to_dict()
-    attribute, weights = given_weights(held)
-    say_unread("Data", data.keys(), weights=attribute, also=names_of_masks(held))
+    return {"features": data.x, **read_attributes(data.to_dict(), "Data", data.keys())}
+
+
+def read_attributes(
+    given: Mapping[str, Any], where: object, names: Iterable[str]
+) -> dict[str, Any]:
+    """Return the attributes of a ``Data``, but for features, as arguments of ``from_edges``.
+
+    given: tensors by name, edge_index and y among them; where, names: what it is, and all that it
+    holds: what is not used is logged.
+    """
+    attribute, weights = given_weights(given)
+    say_unread(where, names, weights=attribute, also=names_of_masks(given))
+    time = next((given[name] for name in TIME if given.get(name) is not None), None)
     return {
-        "edge_index": data.edge_index,
-        "features": data.x,
-        **read_y(data.y),
+        "edge_index": given["edge_index"],
+        **read_y(given["y"]),
         "time": None if time is None else one_column("time", time),
         "weights": weights,
-        "masks": read_masks(held, len(data.y)),
+        "masks": read_masks(given, len(given["y"])),
     }
 
 

@@ -4,11 +4,10 @@ from evergraph.methods.adr import ADR
 from evergraph.methods.analytic import Analytic
 from evergraph.methods.auto import Auto
 from evergraph.methods.backbone_learner import BackboneLearner
-from evergraph.methods.base import methods
+from evergraph.methods.base import load_learner, methods
 from evergraph.methods.bounds import Finetune, Joint
 from evergraph.methods.consolidation import EWC, MAS, TWP, LwF
 from evergraph.methods.hpn import HPN
-from evergraph.methods.loading import load_learner
 from evergraph.methods.replay import AGEM, ERGNN, GEM, SEM, SSM, FullSubgraph
 from evergraph.methods.slda import OCGL, SLDA
 from evergraph.methods.tem import FGN, TEM

@@ -141,12 +141,7 @@ class Analytic(WholeTaskLearner):
         """Switch to target statistics at the first task if nodes have targets, not classes."""
         if space.target.is_class or isinstance(self.statistics_, TargetStatistics):
             return
-        given: Any = {
-            "targets": space.num_classes,
-            # Numbers are centred; with the smallest λ, float32 would cost labels the fourth digit.
-            "precise": True,
-            "device": self.device,
-        }
+        given: Any = {"targets": space.num_classes, "device": self.device}
         width = self.backbone.width
         self.statistics_ = TargetStatistics(width, **given)
         # Validation labels keep the full width, since the sigmoid is fitted on them too.

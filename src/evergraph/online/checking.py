@@ -283,7 +283,7 @@ def _check_cut(
         return
     there = np.zeros(cut.shape[1], dtype=bool)
     if graph is not None:
-        there = graph.lists(*cut.where(cut < graph.num_nodes, -1)).numpy()
+        there = (graph.weights_of(*cut.where(cut < graph.num_nodes, -1)) > 0).numpy()
     names = edge_names(torch.cat([ends, cut], dim=1), both_ways=both_ways)
     came, gone = names[: ends.shape[1]], names[ends.shape[1] :]
     if len(came):  # what the delta says last of an edge decides whether it is there

@@ -16,7 +16,7 @@ from evergraph.core.targets import LARGEST as LARGEST
 from evergraph.core.targets import check_id as check_id
 from evergraph.core.targets.base import are_names
 from evergraph.online.delta import CHUNK, Column, NodeId, chunks, listed
-from evergraph.online.state_arrays import Packing, Saved, check_values, must
+from evergraph.online.state_arrays import Packing, Saved, check_kind, check_values, must
 
 CODED_FROM = 10_000  # ids, of which each distinct one is then looked up once
 _GONE, _TEXT, _NUMBER = 0, 1, 2
@@ -188,6 +188,8 @@ class IdTable(Saved):
         return state | {name: nodes.rows(state[name]) for name in ("kinds", "lengths")}
 
     def restore(self, state: dict[str, Tensor]) -> None:
+        for name, value in IdTable().state().items():
+            check_kind(name, state[name], value)
         lengths, size = state["lengths"], len(state["bytes"])
         check_values("lengths", lengths, 0, below=size + 1)
         fits = len(lengths) == len(state["kinds"]) and int(lengths.sum()) == size

@@ -24,13 +24,13 @@ from evergraph.core.checks import check_integer
 from evergraph.core.errors import TooMuchError
 from evergraph.core.notices import say_once
 from evergraph.core.sizes import free_memory, shown
+from evergraph.core.targets.one_class import alike
 from evergraph.online.checking import CheckedDelta
 from evergraph.online.delta import Delta, Label, NodeId, NodeTarget
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import FusedHead
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.words import words_of
-from evergraph.tables.labels import alike
 from evergraph.topology import TopologyEncoder
 from evergraph.topology.cached import Scaling
 

@@ -32,6 +32,7 @@ from evergraph.online.state_arrays import (
     check_of_classes,
     check_values,
     joined,
+    must,
     part_named,
 )
 from evergraph.training.learner import part_of
@@ -354,15 +355,22 @@ class Knowledge(LiveVectors):
                 part.restore(kept)
                 if isinstance(part, KeptArrays):
                     part.check_lengths(self.graph.num_nodes)
-        labels = self.labels.every
-        check_values("labels.numbers", labels, UNLABELLED, below=len(self.classes))
-        places = self.head.landmarks.nodes
-        check_values("head.landmark_nodes", places, -1, below=self.graph.num_nodes)
-        if self.head.drops_classes:
-            check_of_classes(part_of(state, "head."), len(self.classes))
-        with part_named("counted"):
-            self.counted.check_counted(labels != UNLABELLED)
+        self._check_fits(part_of(state, "head."))
         self.head.meet(list(self.classes))
         self._attach(list(self.classes), self.labels.every)
         self._present = self._classes_there()
         self.head.scores(torch.zeros(1, self.dims))  # raises unless it fits
+
+    def _check_fits(self, head: dict[str, Tensor]) -> None:
+        """Raise unless parts that were restored have numbers of each other's classes and nodes."""
+        labels, known = self.labels.every, len(self.classes)
+        check_values("labels.numbers", labels, UNLABELLED, below=known)
+        counts = len(self.labels.counts_)
+        must("labels.counts", counts <= known, f"have at most {known:,} rows, not {counts:,}")
+        with part_named("counted"):
+            self.counted.check_counted(labels != UNLABELLED)
+        places = self.head.landmarks.nodes
+        check_values("head.landmark_nodes", places, -1, below=self.graph.num_nodes)
+        if self.head.drops_classes:
+            with part_named("head"):
+                check_of_classes(head, known)

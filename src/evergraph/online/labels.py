@@ -14,7 +14,7 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.targets import Key, Label, NodeTarget, Target, target_of
 from evergraph.graphs.targets import Targets, read_targets
 from evergraph.online.identifiers import IdTable
-from evergraph.online.state_arrays import must
+from evergraph.online.state_arrays import check_values, must
 from evergraph.tables.frames import is_a
 from evergraph.training.learner import part_of
 
@@ -164,6 +164,7 @@ class TargetTable:
             return
         names = IdTable()
         names.restore(part_of(state, "names."))
+        check_values("members", state["members"], 0, below=len(names))
         members = [names.at(place) for place in state["members"].tolist()]
         ends = [*accumulate(state["set_sizes"].tolist())]
         must("set_sizes", (ends or [0])[-1] == len(members), f"add up to {len(members):,} members")

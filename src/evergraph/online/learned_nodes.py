@@ -13,7 +13,7 @@ from torch import Tensor
 
 from evergraph.graphs import UNLABELLED
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, blocks
-from evergraph.online.state_arrays import Packing, check_values, must
+from evergraph.online.state_arrays import Packing, check_kind, check_values, must
 
 ROWS = 1024  # compared at a time, so that they stay in the processor's cache
 TINY = 1e-30  # squared lengths below it have lost digits and cannot be compared
@@ -74,6 +74,7 @@ class NodeLabels(KeptArrays):
 
     def restore(self, state: dict[str, Tensor]) -> None:
         super().restore(state)
+        check_kind("counts", state["counts"], self.counts_)
         self.counts_ = state["counts"]
 
 
@@ -237,6 +238,7 @@ class Counted(KeptArrays):
 
     def restore(self, state: dict[str, Tensor]) -> None:
         super().restore(state)
+        check_kind("free", state["free"], state["slots"])
         check_values("slots", state["slots"], 0, below=len(self._rows) + 1)
         check_values("free", state["free"], 0, below=len(self._rows))
         rows = state["rows"].numpy()

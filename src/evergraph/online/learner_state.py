@@ -18,8 +18,8 @@ from evergraph.core.resolver import Resolver
 from evergraph.core.seeding import seeded
 from evergraph.core.targets import target_of
 from evergraph.graphs import UNLABELLED
-from evergraph.online.graph.growing_array import GrowingArray
-from evergraph.online.graph.growing_graph import GrowingGraph, no_nodes
+from evergraph.online.graph.growing_array import LentArray
+from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings, check_whole_rows
 from evergraph.online.graph.live_smoother import DRIFT
 from evergraph.online.heads import FusedHead, TargetHead, heads
@@ -98,7 +98,7 @@ class LearnerState(LearnerView):
     @property
     def held(self) -> PartsOfLearner:
         """The parts on which the memory of a delta depends."""
-        copied = sum(array.row_bytes for array in self.arrays())
+        copied = 0 if self._copied is None else self._copied.row_bytes
         return PartsOfLearner(self.head, self.topology, self.scaling, self._knowledge, copied)
 
     @classmethod
@@ -170,10 +170,10 @@ class LearnerState(LearnerView):
         known = self._knowledge
         if known is None:
             return
-        copied = GrowingArray(known.of(no_nodes()).shape[1])
+        copied = LentArray(known.dims)
         copied.extend(known.graph.num_nodes)
-        for rows in torch.arange(len(copied)).split(ROWS):
-            copied.tensor[rows] = known.of(rows)
+        for nodes in torch.arange(known.graph.num_nodes).split(ROWS):
+            copied.change(nodes, known.of(nodes))
         with self._lock:
             self._copied = copied
 
@@ -238,8 +238,8 @@ class LearnerState(LearnerView):
             kept["words"] = [*self._knowledge.word_columns]
         return kept | ({"related": True} if related else {})
 
-    def _fitting_arrays(
-        self, state: dict[str, Tensor], about: Mapping[str, Any]
+    def _empty_knowledge(
+        self, state: Mapping[str, Tensor], about: Mapping[str, Any]
     ) -> Knowledge | None:
         """Return what is to be restored, still empty; raise ``DataError`` if that cannot be."""
         for name in ("seq", "num_features", "solved", "base"):
@@ -264,7 +264,7 @@ class LearnerState(LearnerView):
                     self.threads,
                     before,
                 )
-            known = self._fitting_arrays(state, about)
+            known = self._empty_knowledge(state, about)
             self._seq = int(about["seq"])
             self._solved = int(about.get("solved", self._seq))
             if known is not None:

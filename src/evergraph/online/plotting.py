@@ -36,7 +36,8 @@ class LearnerHistory:
     curve: Sequence[Point]  # predictions made before their labels came
     class_sizes: Mapping[Label, int]  # labelled nodes of each class, the most frequent first
     latest_sizes: Mapping[Label, int]  # the same among the newest quarter of recorded predictions
-    confusion: Mapping[tuple[Label, Label], int]  # recorded ones by true and predicted class
+    recorded: Sequence[Label]  # classes of recorded predictions, the most frequent first
+    confusion: Sequence[Sequence[int]]  # their matrix: a row per true class
     alarms: Sequence[Alarm] = ()  # the accuracy alarm while it is raised
 
 
@@ -45,26 +46,27 @@ def learner_history(learner: OnlineLearner) -> LearnerHistory:
     with learner.writing:
         knowledge, record, status = learner.knowledge, learner.record, learner.status()
         sizes: Counter[Label] = Counter()
-        pairs: Counter[tuple[Label, Label]] = Counter()
         latest: Counter[Label] = Counter()
+        met: Counter[int] = Counter()  # classes of recorded predictions
+        pairs = record.prequential.pairs_.tolist()
         if knowledge is not None:
             for number, count in enumerate(knowledge.labels.counts_.tolist()):
                 if count:
                     names = learner.head.target.names(knowledge.classes.at(number))
                     sizes.update(dict.fromkeys(names, count))
-            recorded = [
-                (knowledge.classes.at(right), knowledge.classes.at(given))
-                for right, given in record.prequential.pairs_.tolist()
-            ]
-            pairs.update(recorded)
-            latest.update(right for right, _ in recorded[-max(len(recorded) // 4, WINDOW) :])
+            met.update(right for right, _ in pairs)
+            met.update({given: 0 for _, given in pairs})
+            newest = pairs[-max(len(pairs) // 4, WINDOW) :]
+            latest.update(knowledge.classes.at(right) for right, _ in newest)
+        numbers = [number for number, _ in met.most_common()]
         return LearnerHistory(
             metric=status.metric,
             shares=not learner.head.target.rises,
             curve=record.prequential.curve(),
             class_sizes=dict(sizes.most_common()),
             latest_sizes=latest,
-            confusion=pairs,
+            recorded=[] if knowledge is None else [*map(knowledge.classes.at, numbers)],
+            confusion=[row[:-1] for row in record.prequential.confusion(numbers)],
             alarms=learner.alarms(),
         )
 
@@ -188,16 +190,6 @@ def draw_confusion(
     axes.set(xlabel="predicted", ylabel="true class")
 
 
-def confusion_of(history: LearnerHistory) -> tuple[list[Label], list[list[int]]]:
-    """Return the classes of the recorded predictions, the most frequent first, and their matrix."""
-    sizes: Counter[Label] = Counter()
-    for (right, given), count in history.confusion.items():
-        sizes.update({right: count})
-        sizes.update({given: 0})
-    names = [name for name, _ in sizes.most_common()]
-    return names, [[history.confusion.get((row, given), 0) for given in names] for row in names]
-
-
 def plot(learner: OnlineLearner) -> Figure:
     """Return a ``matplotlib.figure.Figure`` of accuracy, growth, classes and confusion."""
     require("matplotlib", extra="report", why="plot")
@@ -228,9 +220,8 @@ def pictures_of(history: LearnerHistory) -> dict[str, Callable[[Any], None]]:
         drawn["Classes"] = partial(draw_classes, history=history)
     if history.latest_sizes:
         drawn["Drift of the classes"] = partial(draw_drift, history=history)
-        names, counts = confusion_of(history)
         drawn["Confusion of the latest predictions"] = partial(
-            draw_confusion, names=names, counts=counts
+            draw_confusion, names=history.recorded, counts=history.confusion
         )
     return drawn
 

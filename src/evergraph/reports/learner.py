@@ -11,13 +11,7 @@ from typing import Any
 
 from evergraph.core.written_aside import results_written, written_aside
 from evergraph.evaluation.held_out import ClassScore, HeldOutScores
-from evergraph.online.plotting import (
-    SHOWN,
-    LearnerHistory,
-    confusion_of,
-    draw_confusion,
-    pictures_of,
-)
+from evergraph.online.plotting import SHOWN, LearnerHistory, draw_confusion, pictures_of
 from evergraph.reports.figures import Inches, Picture, drawn
 from evergraph.reports.page.page import PageSection, figures_html, page
 from evergraph.reports.runs import size, slugs_of
@@ -226,7 +220,7 @@ def write_learner_report(
 
 
 def _scores_of(history: LearnerHistory) -> list[ClassScore]:
-    names, table = confusion_of(history)
+    names, table = history.recorded, history.confusion
     given = [sum(column) for column in zip(*table, strict=True)]
     return [
         ClassScore(name, sum(row), given[place], row[place])

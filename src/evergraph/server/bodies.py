@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import numpy as np
-import orjson
 import torch
 from pydantic import (
     AfterValidator,
@@ -23,7 +21,6 @@ from pydantic import (
     StrictBool,
     StrictInt,
     StrictStr,
-    TypeAdapter,
     ValidationError,
 )
 
@@ -35,10 +32,6 @@ from evergraph.tables.labels import boolean_name
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-IN_BLOCKS_FROM = 1 << 16  # bytes of a body whose lists are validated in blocks
-ITEMS_PER_BLOCK = 200  # of a list: half a millisecond
-
 
 Item = TypeVar("Item")
 Text = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_ID)]
@@ -202,15 +195,10 @@ def _matrix(name: str, rows: list[list[float]]) -> Tensor:
     return torch.from_numpy(matrix.reshape(len(rows), max(widths, default=0)))
 
 
-def parse(
-    model: type[Model], body: bytes, between_blocks: Callable[[], object] = lambda: None
-) -> Model:
-    """Parse JSON as ``model``, or raise the first mistake as one sentence.
-
-    between_blocks: called between two blocks of a long list.
-    """
+def parse(model: type[Model], body: bytes) -> Model:
+    """Parse JSON as ``model``, or raise the first mistake as one sentence."""
     try:
-        found = _validated(model, body, between_blocks)
+        found = model.model_validate_json(body)
     except ValidationError as error:
         raise RefusedError(422, _sentence_of(error)) from None
     for name in found.model_extra or ():
@@ -220,53 +208,10 @@ def parse(
     return found
 
 
-def _validated(model: type[Model], body: bytes, between_blocks: Callable[[], object]) -> Model:
-    """Return JSON as a model; long lists are validated a block at a time.
-
-    pydantic holds the interpreter lock while it validates a list, 0.1 s for 1 MB of edges. Between
-    two blocks other threads can run.
-    """
-    try:
-        raw = orjson.loads(body) if len(body) > IN_BLOCKS_FROM else None
-    except orjson.JSONDecodeError:  # pydantic describes it
-        raw = None
-    if not isinstance(raw, dict):
-        return model.model_validate_json(body)
-    fields = model.model_fields
-    long = {
-        name: values
-        for name, values in raw.items()
-        if name in fields and isinstance(values, list) and len(values) > ITEMS_PER_BLOCK
-    }
-    found = model.model_validate(
-        raw | {name: values[:ITEMS_PER_BLOCK] for name, values in long.items()}
-    )
-    for name, values in long.items():
-        items = _items(model, name)
-        for start in range(ITEMS_PER_BLOCK, len(values), ITEMS_PER_BLOCK):
-            between_blocks()
-            try:
-                block = items.validate_python(values[start : start + ITEMS_PER_BLOCK])
-            except ValidationError as error:
-                raise RefusedError(422, _sentence_of(error, name, start)) from None
-            getattr(found, name).extend(block)
-    return found
-
-
-@cache
-def _items(model: type[BaseModel], name: str) -> TypeAdapter[list[Any]]:
-    return TypeAdapter(model.model_fields[name].rebuild_annotation())
-
-
-def _sentence_of(error: ValidationError, name: str | None = None, start: int = 0) -> str:
-    """Return the first mistake: where it is, and what was expected.
-
-    name, start: the field that was validated, and where in it, if not the whole body was.
-    """
+def _sentence_of(error: ValidationError) -> str:
+    """Return the first mistake: where it is, and what was expected."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     loc, text = errors[0]["loc"], errors[0]["msg"]
-    if name is not None:
-        loc = (name, start + int(loc[0]), *loc[1:])
     # After the field's name come indices, and for ids the name of the type that was tried.
     indices = "".join(f"[{part}]" for part in loc[1:] if isinstance(part, int))
     if any(isinstance(part, str) for part in loc[1:]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -44,17 +44,11 @@ class ColumnsOfBody:
 
 
 class DeltaReader:
-    """Reads the deltas that are sent to a learner, each of which may name ``most`` nodes.
+    """Reads the deltas that are sent to a learner, each of which may name ``most`` nodes."""
 
-    give_way: called now and then while JSON is parsed.
-    """
-
-    def __init__(
-        self, folder: LearnerFolder, *, most: int, give_way: Callable[[], object] = lambda: None
-    ) -> None:
+    def __init__(self, folder: LearnerFolder, *, most: int) -> None:
         self._folder = folder
         self._most = most
-        self._give_way = give_way
         self._said: set[str] = set()  # notices that were given, once each
 
     def read(
@@ -94,7 +88,7 @@ class DeltaReader:
             )
             delta, scheme = reader.read(body)
         else:
-            parsed = parse(DELTAS[model], body, self._give_way)
+            parsed = parse(DELTAS[model], body)
             delta, rows = parsed.delta(), getattr(parsed, "rows", ())
         if is_empty(delta) and not rows:
             raise RefusedError(

@@ -51,7 +51,7 @@ class Service:
         self.writer = Writer(folder, places=limits.queue)
         self.pools = pools(limits.seconds)
         self.bodies = Bodies(limits)
-        self.reader = DeltaReader(folder, most=limits.nodes, give_way=self.writer.give_way)
+        self.reader = DeltaReader(folder, most=limits.nodes)
         self._batches = PredictionBatches(self._predict)
         self.stopping = Event()  # set: requests no longer wait for further deltas
         self._closing = Event()

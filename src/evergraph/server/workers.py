@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NODES_AT_ONCE = 16  # nodes of a batch of predictions, which nobody else is answered during
-PAUSE_SECONDS = 0.005  # of parsing, while something is written
 
 
 class Writer:
@@ -45,7 +44,6 @@ class Writer:
         self._lock = Lock()
         # Of all changes that are not done, in order: who sent each, and when it came.
         self._unfinished: dict[Future[Any], tuple[str, float]] = {}
-        self.applies = False  # whether it does now
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evergraph-writer")
         self._closing = False
 
@@ -82,16 +80,11 @@ class Writer:
         check_share("changes", own, self.places)
 
     def _serve(self) -> None:
-        began, self.applies = time.monotonic(), True
+        began = time.monotonic()
         try:
             self._folder.waiting.serve()
         finally:
-            self.busy, self.applies = self.busy + time.monotonic() - began, False
-
-    def give_way(self) -> None:
-        """Pause while something is written: that and parsing both hold the interpreter lock."""
-        if self.applies:
-            time.sleep(PAUSE_SECONDS)
+            self.busy += time.monotonic() - began
 
     def close(self) -> None:
         """Finish the queue, and stop."""

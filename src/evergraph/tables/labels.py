@@ -9,7 +9,7 @@ value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch import Tensor
 from evergraph.core.errors import DataError, nearest
 from evergraph.core.notices import say
 from evergraph.core.targets import OneClass
+from evergraph.core.targets.one_class import alike
 from evergraph.graphs import UNLABELLED
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import as_integers, is_number, is_text, mixed, parsed, wrong_value
@@ -207,22 +208,6 @@ def say_unlabelled(where: object, columns: Iterable[str]) -> None:
             f"{meant[0]}); it is read as a feature"
         )
     say(where, f"has no column 'label', so no node has a label: {named}")
-
-
-def alike(new: Iterable[object], known: Iterable[object] = ()) -> Iterator[str]:
-    """Yield a sentence for each new class whose name differs from another only in case or blanks.
-
-    >>> list(alike(["vip", "art"], ["VIP", 7]))
-    ["class 'vip' differs from 'VIP' only in case or blanks: they are two classes"]
-    """
-    names = [name for name in known if isinstance(name, str)]
-    met = {name.strip().casefold(): name for name in names}
-    for name in new:
-        if isinstance(name, str):
-            other = met.setdefault(name.strip().casefold(), name)
-            if other != name:
-                only = "only in case or blanks: they are two classes"
-                yield f"class {name!r} differs from {other!r} {only}"
 
 
 def say_alike(where: object, names: Iterable[object]) -> None:

@@ -22,6 +22,7 @@ from evergraph.core.resources import Resources
 from evergraph.core.targets import likeliest, target_of
 from evergraph.core.written_aside import results_written, written_aside
 from evergraph.graphs import UNLABELLED, Graph
+from evergraph.graphs.pyg import read_attributes
 from evergraph.memory import MemoryUsage
 from evergraph.nn.losses import class_balanced, masked_losses
 from evergraph.streams import Task
@@ -202,10 +203,9 @@ class Learner(Part, ABC):
         if not isinstance(graph, Graph):  # its edges are read as in training, labels are ignored
             if graph.x is None or graph.edge_index is None:
                 raise DataError("the Data object must have 'x' and 'edge_index'")
-            hidden = torch.full((len(graph.x),), UNLABELLED)
-            graph = Graph.from_edges(
-                graph.edge_index, features=graph.x, labels=hidden, undirected=self.undirected_
-            )
+            held = graph.to_dict() | {"y": torch.full((len(graph.x),), UNLABELLED)}
+            arrays = read_attributes(held, "Data", names=())
+            graph = Graph.from_edges(features=graph.x, **arrays, undirected=self.undirected_)
         nodes = torch.arange(graph.num_nodes) if nodes is None else nodes
         return self._allowed(self.logits_of_exam(graph, nodes, tasks), tasks)
 

@@ -200,7 +200,7 @@ class Followed:
     [("torch", sorted(topologies.names())), ("numba", ["sgc", "mixhop"])],
     indirect=["kernel"],
 )
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     data=st.data(),
     steps=steps,

@@ -293,9 +293,3 @@ def test_saved_and_opened_it_goes_on_to_the_bit(few):
         each.apply(gone)
     assert chances(opened, asked).equal(chances(one, asked))
     torch.testing.assert_close(chances(smaller, asked), chances(one, asked), atol=1e-6, rtol=0)
-
-
-def test_an_explanation_adds_up():
-    one = learner()
-    one.apply(RING)
-    explained(one, "n10", 1e-3)

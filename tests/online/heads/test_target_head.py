@@ -92,17 +92,6 @@ def test_all_labels_are_there_in_a_learner_that_is_opened_packed_and_opened_agai
         assert int(made.head.landmarks.counts.sum()) == made.status().labelled
 
 
-def test_labels_are_told_with_their_probabilities():
-    made = learner("labels")
-    made.apply(delta("labels", list(range(8))))
-    [one] = made.answer([0], every_class=True).predictions
-    assert one.labels == [
-        name for name, share in zip(made.classes, one.probabilities, strict=True) if share > 0.5
-    ]
-    assert sorted(made.classes) == ["a", "b", "c"]
-    assert made.status().classes == 3
-
-
 def test_a_label_may_come_later_and_nodes_may_have_none():
     made = learner("labels")
     made.apply(Delta(nodes=(0, 1), features=FEATURES[:2], labels=((), ("a",))))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from submission import command_of
 
-from evergraph.cli.options import parse_settings, seeds_of, several
+from evergraph.cli.options import SeedOptions, parse_settings, several
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig, merged
 
@@ -29,11 +29,11 @@ def typed(command: str) -> RunConfig:
         if option in OPTIONS:
             given = merged(given, parse_settings([f"{OPTIONS[option]}={value}"]))
     typed_seeds = dict(pairs)
-    given["seeds"] = seeds_of(
+    given["seeds"] = SeedOptions(
         int(typed_seeds["--seed"]) if "--seed" in typed_seeds else None,
         typed_seeds.get("--seeds"),
         int(typed_seeds["--repeats"]) if "--repeats" in typed_seeds else None,
-    )
+    ).chosen
     settings = parse_settings([value for option, value in pairs if option == "--set"])
     (config,) = several(dict(pairs)["--method"], None, given, settings)
     return config

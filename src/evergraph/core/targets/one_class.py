@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -165,3 +165,19 @@ def likeliest(scores: Tensor, *, top: int = 1) -> tuple[Tensor, Tensor]:
     else:
         classes = scores.argsort(dim=1, descending=True, stable=True)[:, :top]
     return classes, scores.softmax(dim=1).gather(1, classes)
+
+
+def alike(new: Iterable[object], known: Iterable[object] = ()) -> Iterator[str]:
+    """Yield a sentence for each new class whose name differs from another only in case or blanks.
+
+    >>> list(alike(["vip", "art"], ["VIP", 7]))
+    ["class 'vip' differs from 'VIP' only in case or blanks: they are two classes"]
+    """
+    names = [name for name in known if isinstance(name, str)]
+    met = {name.strip().casefold(): name for name in names}
+    for name in new:
+        if isinstance(name, str):
+            other = met.setdefault(name.strip().casefold(), name)
+            if other != name:
+                only = "only in case or blanks: they are two classes"
+                yield f"class {name!r} differs from {other!r} {only}"

@@ -16,9 +16,8 @@ from evergraph.core.extras import require
 from evergraph.datasets.files.assembly import assemble, checked_csr
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
-from evergraph.graphs.masks import names_of_masks, read_masks
-from evergraph.graphs.targets import one_column, read_y
-from evergraph.graphs.validation import TIME, check_real, given_weights, say_unread
+from evergraph.graphs.pyg import read_attributes
+from evergraph.graphs.validation import check_real
 from evergraph.tables.sources import naming, reason
 
 EXPECTED = "expected torch.save of a torch_geometric Data or of a dict with x, edge_index and y"
@@ -38,20 +37,9 @@ def read_pt(path: Path, *, repeated: str = "last") -> Graph:
         for key in ("edge_index", "y"):
             if key not in tensors:
                 raise DataError(f"has no tensor {key!r}: it holds {', '.join(tensors) or 'none'}")
-        name, weights = given_weights(tensors)
-        graph = assemble(
-            path,
-            edge_index=tensors["edge_index"],
-            features=_features(tensors.get("x")),
-            **read_y(tensors["y"]),
-            time=next((one_column("time", tensors[key]) for key in TIME if key in tensors), None),
-            weights=weights,
-            masks=read_masks(tensors, len(tensors["y"])),
-            repeated=repeated,
-        )
-    held = [str(key) for key, value in content.items() if value is not None]
-    say_unread(path, held, weights=name, also=names_of_masks(tensors))
-    return graph
+        held = [str(key) for key, value in content.items() if value is not None]
+        arrays = read_attributes(tensors, path, held)
+        return assemble(path, features=_features(tensors.get("x")), repeated=repeated, **arrays)
 
 
 def _content(path: Path) -> Mapping[Any, Any]:

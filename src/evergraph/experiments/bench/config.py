@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from evergraph.core.checks import check_once
 from evergraph.core.errors import ConfigurationError
@@ -22,9 +22,9 @@ from evergraph.experiments.config import (
     RunConfig,
     Section,
     SeededSection,
-    complaint,
     flat,
     keys,
+    validated,
 )
 
 Setting = Literal["class-il", "task-il"]
@@ -122,12 +122,8 @@ class BenchConfig(SeededSection):
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> BenchConfig:
         """Return the benchmark with these values; raise an error that explains a wrong one."""
-        try:
-            bench = cls.model_validate(dict(values))
-        except ValidationError as error:
-            common = keys(RunConfig, "common.")
-            said = complaint(error, cls, "the benchmark", elsewhere=common)
-            raise ConfigurationError(said) from None
+        common = keys(RunConfig, "common.")
+        bench = validated(cls, values, "the benchmark", elsewhere=common)
         _check_labels("methods", [method.called for method in bench.variants])
         _check_labels("datasets", [dataset.called for dataset in bench.datasets])
         check_once("settings", bench.settings)

@@ -152,6 +152,7 @@ class Journal(SqliteFile):
             for table in ("deltas", "start", "set_aside", *(["keys"] if keys else [])):
                 connection.execute(f"DELETE FROM {table}")
             connection.execute("INSERT INTO start VALUES (?)", (seq,))
+            _mark_rewritten(connection, 1)  # readers hold what is erased
         return self._rewrite()
 
     def _rewrite(self) -> bool:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from evergraph.core.errors import DataError
 from evergraph.online.folder.journal import Journal
-from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in, read_object
+from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 from evergraph.online.folder.recovery import UnappliedError, open_journal, recover, replay
-from evergraph.online.folder.snapshot import ABOUT, snapshots_in, taken_at
+from evergraph.online.folder.snapshot import snapshots_in, taken_at
 from evergraph.online.folder.status import FolderStatus, Progress
 from evergraph.online.learner import OnlineLearner
 
@@ -50,7 +50,6 @@ class FolderReader:
                 break
         self.learner, self.seq, self.snapshot = found.learner, found.seq, found.snapshot
         self._seconds = found.seconds
-        self._first = self._journal.first()
         self._short = found.seq < self._journal.last()
 
     def _newest(self) -> int:
@@ -60,7 +59,7 @@ class FolderReader:
         """Apply whole batches that were written since; return how many deltas.
 
         It may be called often. The learner starts over from a snapshot, as a different object, if
-        the writer has dropped some of them, or has set aside deltas that were applied here.
+        the writer has dropped some of them, or has set aside or purged deltas that were applied here.
         """
         with self.lock:
             before, version = self.seq, self._journal.version()
@@ -74,8 +73,8 @@ class FolderReader:
                 self._journal = Journal(self._journal.path, readonly=True)
             # Before, so as not to build on deltas that were set aside; and after, as the writer may
             # meanwhile have set aside what was just applied.
-            other = outdated or self._is_set_aside() or not self._replay() or self._is_set_aside()
-            if anew := other or self._is_packed():
+            anew = outdated or self._is_rewritten() or not self._replay() or self._is_rewritten()
+            if anew:
                 self._recover()
             # The version from before, so that later writes are seen by the next refresh.
             self._seen = None if outdated else version
@@ -97,20 +96,8 @@ class FolderReader:
         self._seconds += time.thread_time() - began
         return True
 
-    def _is_packed(self) -> bool:
-        """Whether the writer has purged positions of forgotten nodes, which must go here too."""
-        first = self._journal.first()
-        if first == self._first:  # a purge drops deltas, and none were dropped
-            return False
-        self._first, newest = first, self._newest()
-        try:
-            there = read_object(self.path / f"snapshot-{newest}" / ABOUT) if newest else {}
-        except DataError:  # just replaced: checked again when deltas are dropped
-            return False
-        return int(there.get("base", 0)) > int(self.learner.about().get("base", 0))
-
-    def _is_set_aside(self) -> bool:
-        """Whether a delta that was applied here has been set aside since the last check."""
+    def _is_rewritten(self) -> bool:
+        """Whether a delta that was applied here was set aside, or purged, since the last check."""
         new = self._journal.aside.rewritten(self._rewritten)
         self._rewritten += len(new)
         return any(first <= self.seq for first in new)

@@ -3,8 +3,8 @@
 ``deltas`` has a row per delta, with ``batch``, the number of the first delta that it was applied
 together with. ``keys`` has delta keys, results and times of writing. ``start`` holds the number of
 the last delta before the journal, if it began after a snapshot. ``set_aside`` has deltas that could
-not be applied. ``rewritten`` has numbers from which on the journal was rewritten, for readers that
-have applied them; ``trying`` the batch that a recovery is applying.
+not be applied. ``rewritten`` has numbers from which on the journal was rewritten (all, by a purge), for
+readers that have applied them; ``trying`` the batch that a recovery is applying.
 
 SQLite stores the number of this layout as ``user_version``.
 """

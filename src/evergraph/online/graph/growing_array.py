@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -155,19 +156,38 @@ class KeptArrays(Saved):
         return {name: nodes.rows(value) for name, value in self.state().items()}
 
 
-class Loan:
-    """Some rows of an array as they are now, read while others are added and changed.
+class LentArray(GrowingArray):
+    """An array of which readers borrow rows while others are added and changed, under one lock.
 
-    Who overwrites rows saves them first, under the lock that the reader holds for ``rows``.
-
-    >>> ages = GrowingArray(dtype=np.int64)
-    >>> ages.extend(2)
-    >>> lent = Loan(ages, np.array([1]))
-    >>> lent.save(np.array([0, 1]))
-    >>> former = ages.write(torch.tensor([1]), 7)
+    >>> ages = LentArray(dtype=np.int64)
+    >>> ages.change(torch.arange(2), torch.tensor([4, 5]))
+    >>> lent = ages.lend(np.array([1]))
+    >>> ages.change(torch.tensor([1]), torch.tensor([7]))
     >>> lent.rows(np.array([1])), ages.array
-    (array([0]), array([0, 7]))
+    (array([5]), array([4, 7]))
     """
+
+    def __init__(self, *shape: int, dtype: npt.DTypeLike = np.float32) -> None:
+        super().__init__(*shape, dtype=dtype)
+        self._loans: WeakSet[Loan] = WeakSet()  # until nobody is going to read them
+
+    def lend(self, positions: Array) -> Loan:
+        """Return some rows as they are now.  int64 [n]"""
+        loan = Loan(self, positions)
+        self._loans.add(loan)
+        return loan
+
+    def change(self, positions: Tensor, rows: Tensor) -> None:
+        """Add or overwrite rows.  int64 [n], [n, ...]"""
+        if len(positions):
+            self.extend(max(int(positions.max()) + 1 - len(self), 0))
+            for loan in self._loans:
+                loan.save(positions.numpy())
+            self.tensor[positions] = rows
+
+
+class Loan:
+    """Some rows of a ``LentArray`` as they were when they were lent."""
 
     def __init__(self, array: GrowingArray, wanted: Array) -> None:
         self._array = array

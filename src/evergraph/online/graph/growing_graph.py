@@ -239,10 +239,6 @@ class GrowingGraph(KeptArrays):
         found[there] = torch.from_numpy(weights)
         return found
 
-    def lists(self, sources: Tensor, targets: Tensor) -> Tensor:
-        """Return which edges exist, as in ``weights_of``.  [m], [m] -> bool [m]"""
-        return self.weights_of(sources, targets) > 0
-
     def edges(self) -> Tensor:
         """Return all entries, sources above targets.  int64 [2, entries]"""
         indptr, sources = self.into.rows(np.arange(self.num_nodes))

@@ -66,19 +66,6 @@ class Lists(NamedTuple):
     pool: Array  # columns, with gaps between lists.  int32 [room]
     weights: Array | None  # parallel to the pool, None if all are 1.  float32 [room]
 
-    def rows(self, rows: Array) -> tuple[Array, Array]:
-        """Return some rows as CSR.  -> int64 [rows + 1], int32 [entries]"""
-        starts, counts = self.starts[rows], self.counts[rows]
-        return np.concatenate([[0], np.cumsum(counts)]), self.pool[places_of(starts, counts)]
-
-    def weights_of(self, rows: Array) -> Array:
-        """Return the weights of the entries of some rows, in their order.  float32 [entries]"""
-        starts, counts = self.starts[rows], self.counts[rows]
-        if self.weights is None:
-            return np.ones(int(counts.sum()), np.float32)
-        weights: Array = self.weights[places_of(starts, counts)]
-        return weights
-
 
 class NeighbourLists(KeptArrays):
     """For every row its columns, ascending and distinct.
@@ -138,11 +125,16 @@ class NeighbourLists(KeptArrays):
 
     def rows(self, rows: Array) -> tuple[Array, Array]:
         """Return some rows as CSR.  -> int64 [rows + 1], int32 [entries]"""
-        return self.lying().rows(rows)
+        starts, counts = self._starts.array[rows], self._counts.array[rows]
+        return np.concatenate([[0], np.cumsum(counts)]), self._pool[places_of(starts, counts)]
 
     def weights(self, rows: Array) -> Array:
         """Return the weights of the entries of some rows, in their order.  float32 [entries]"""
-        return self.lying().weights_of(rows)
+        starts, counts = self._starts.array[rows], self._counts.array[rows]
+        if self._weights is None:
+            return np.ones(int(counts.sum()), np.float32)
+        weights: Array = self._weights[places_of(starts, counts)]
+        return weights
 
     def weigh(self, rows: Array, columns: Array) -> Array:
         """Return the weights of columns in rows, 0 for absent entries.  -> float32 [pairs]"""

@@ -20,7 +20,7 @@ from evergraph.core.errors import StoppedError
 from evergraph.core.sizes import shown
 from evergraph.core.targets import Target
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.growing_array import GrowingArray, Loan, blocks
+from evergraph.online.graph.growing_array import LentArray, blocks
 from evergraph.online.identifiers import IdTable, check_id
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.monitor import Alarm, PredictionRecord
@@ -67,8 +67,7 @@ class LearnerView(Shown):
         _open.add(self)
         self._changes = 0  # deltas that are being applied, one in the other
         self._shared = False  # whether predictions are made while deltas come
-        self._copied: GrowingArray | None = None
-        self._loans: WeakSet[Loan] = WeakSet()  # of it, until nobody is going to read them
+        self._copied: LentArray | None = None
 
     def renew_after_fork(self) -> None:
         """Replace locks that threads of the parent held, which no thread here will release."""
@@ -91,18 +90,8 @@ class LearnerView(Shown):
         """
         with self._lock:
             self.page = write()
-            if self._copied is None or moved is None or not len(moved[0]):
-                return
-            positions, vectors = moved
-            self._copied.extend(max(int(positions.max()) + 1 - len(self._copied), 0))
-            for loan in self._loans:
-                loan.save(positions.numpy())
-            self._copied.tensor[positions] = vectors
-
-    def arrays(self) -> Iterator[GrowingArray]:
-        """Yield the arrays that are as long as the graph."""
-        if self._copied is not None:
-            yield self._copied
+            if self._copied is not None and moved is not None:
+                self._copied.change(*moved)
 
     @property
     def record(self) -> PredictionRecord:
@@ -153,8 +142,7 @@ class LearnerView(Shown):
         with self._lock:
             page, positions = self.page, self._ids.positions(ids).numpy()
             assert self._copied is not None, "the view is shared"
-            vectors = Loan(self._copied, positions)
-            self._loans.add(vectors)
+            vectors = self._copied.lend(positions)
         for part in blocks(len(ids), NODES_PER_PART):
             with self._lock:
                 rows = vectors.rows(positions[part])
