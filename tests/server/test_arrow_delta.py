@@ -12,8 +12,10 @@ from arrow_bytes import delta_from_arrow, stream
 from evergraph.core.errors import EvergraphError
 from evergraph.online.delta import Delta
 from evergraph.server.client import arrow_from_delta
+from evergraph.tables.fitting import fit_scheme
 
 NAMES = st.lists(st.text(min_size=1, max_size=8), unique=True, min_size=1, max_size=5)
+ENCODED = pa.table({"name": ["a"]}).replace_schema_metadata({b"evergraph": b"{}"})
 NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, min_size=1, max_size=5)
 
 
@@ -57,6 +59,15 @@ def test_columns_say_what_a_table_is():
     assert (delta.edges, delta.late, delta.forgotten) == ((("b", "a"),), (("b", 7),), ("c",))
 
 
+def test_time_is_read_where_the_learner_has_it_as_a_feature():
+    table = pa.table({"time": [2019.0, 2021.0], "f": [0.0, 1.0]})
+    scheme = fit_scheme(table, ["time", "f"])
+    body = stream(table.append_column("id", [["a", "b"]]))
+    assert delta_from_arrow(body, columns=scheme).features.equal(scheme.encode(table))
+    with pytest.raises(EvergraphError, match="must not have the column 'time'"):
+        delta_from_arrow(body, columns=fit_scheme(table, ["f"]))
+
+
 def test_a_column_says_what_is_done_with_each_row():
     ops = {"op": ["update", None, "forget"], "height": [1.0, 2.0, 0.0], "label": ["x", None, None]}
     body = stream({"id": ["a", "b", "c"]} | ops)
@@ -94,6 +105,8 @@ def test_lists_of_any_kind_categories_and_missing_labels():
         (b"nonsense", "not an Arrow IPC stream"),
         (stream({"id": ["a"], "f": [1.0]})[:-40], "not an Arrow IPC stream"),
         ({"name": ["a"]}, "Arrow: has no column 'id': it has name"),
+        ({"name": ["a"], "op": ["forget"]}, "Arrow: has no column 'id': it has name, op"),
+        (ENCODED, "Arrow: has no column 'id': it has name"),
         ({"id": [1.5], "f": [1.0]}, "expected strings or integers"),
         ({"id": ["a", None], "f": [1, 2]}, "row 2 has no value in column 'id'"),
         ({"id": ["a"], "f": ["high"]}, "expected numbers"),

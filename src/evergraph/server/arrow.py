@@ -49,7 +49,7 @@ from evergraph.tables.columns import (
 )
 from evergraph.tables.columns import features as numeric_columns
 from evergraph.tables.edges import read_edges
-from evergraph.tables.names import ENDS, of_edges, of_nodes, renamed, worded
+from evergraph.tables.names import ENDS, missing_column, of_edges, of_nodes, renamed, worded
 from evergraph.tables.nodes import NodeRoles, NodeTable
 from evergraph.tables.scheme import NodeFeatures, Scheme
 
@@ -120,7 +120,10 @@ class ArrowReader:
     def _node_parts(self, table: pa.Table) -> dict[str, Any]:
         if self.nodes is not None:
             check_named("delta", table.num_rows, self.nodes)
-        if "time" in table.column_names:
+        if "id" not in table.column_names:
+            raise DataError(f"{WHERE}: {missing_column('id', table)}")
+        timed = isinstance(self.columns, Scheme) and "time" in self.columns.kinds  # as a feature
+        if "time" in table.column_names and not timed:
             raise DataError(
                 "an Arrow table of nodes must not have the column 'time': it is not used"
             )
