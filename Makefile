@@ -81,6 +81,7 @@ bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/accuracy/retraining.py
 	$(BIN)/python benchmarks/service/service.py
 	$(BIN)/python benchmarks/service/soak.py
+	$(BIN)/python benchmarks/accuracy/tables.py
 	$(BIN)/python benchmarks/speed/updates.py
 
 format: $(STAMP)
