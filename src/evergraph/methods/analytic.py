@@ -10,16 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form.counting import FeatureMap, Statistics, count_views
-from evergraph.closed_form.label_sigmoid import fitted_sigmoid
-from evergraph.closed_form.ledger import LearnedNodes, ids_holding
-from evergraph.closed_form.penalty_path import choose_regularisation
-from evergraph.closed_form.ridge import balanced_ridge
-from evergraph.closed_form.targets import (
-    TargetStatistics,
+from evergraph.closed_form.kept_nodes import LearnedNodes, ids_holding
+from evergraph.closed_form.ridge import balanced_ridge, choose_regularisation
+from evergraph.closed_form.statistics import FeatureMap, Statistics, count_views
+from evergraph.closed_form.target_heads import (
     choose_target_regularisation,
+    fitted_sigmoid,
     target_ridge,
 )
+from evergraph.closed_form.targets import TargetStatistics
 from evergraph.core.checks import check_number
 from evergraph.core.component import Made, choice
 from evergraph.core.errors import ConfigurationError

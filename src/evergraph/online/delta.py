@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evergraph.closed_form.own_words import NO_WORDS, WordColumns
+from evergraph.closed_form.own_features import NO_WORDS, WordColumns
 from evergraph.core.display import ShownRecord
 from evergraph.core.targets import Label as Label
 from evergraph.core.targets import NodeTarget as NodeTarget

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from evergraph.closed_form.own_words import NO_WORDS, PAIRS, WordColumns, packed_words
+from evergraph.closed_form.own_features import NO_WORDS, PAIRS, WordColumns, packed_words
 from evergraph.online.delta import Delta
 from evergraph.tables.hashed import BUCKETS, TextEncoder
 from evergraph.tables.scheme import NodeFeatures, Scheme

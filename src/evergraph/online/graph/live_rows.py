@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.shape import SHAPE_WIDTH, shape_rows
+from evergraph.closed_form.own_features import SHAPE_WIDTH, shape_rows
 from evergraph.online.graph.growing_array import Array, GrowingArray, VectorPart
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 
