@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.own_words import NO_WORDS
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import TooMuchError
 from evergraph.core.notices import say_once
@@ -30,7 +31,6 @@ from evergraph.online.delta import Delta, Label, NodeId, NodeTarget
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import FusedHead
 from evergraph.online.knowledge import Knowledge
-from evergraph.online.words import words_of
 from evergraph.topology import TopologyEncoder
 from evergraph.topology.cached import Scaling
 
@@ -217,7 +217,7 @@ def merged(deltas: Sequence[CheckedDelta]) -> CheckedDelta:
         deltas[0],
         **lists,
         features=torch.cat(features) if features else torch.zeros(0, 0),
-        words=words_of(deltas),
+        words=next((delta.words for delta in deltas if len(delta.nodes)), NO_WORDS),
         ends=torch.cat([delta.ends for delta in deltas], dim=1),
         weighed=torch.cat(weighed) if weighed else None,
         labelled=torch.cat([delta.labelled for delta in deltas]),
