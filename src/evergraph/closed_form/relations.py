@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.codes import ClassCodes, class_codes
-from evergraph.core.checks import check_integer
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, check_integer
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, Smoother
 from evergraph.graphs.csr import densify

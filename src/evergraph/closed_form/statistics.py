@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.device import fixed_sums
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.resources import fixed_sums
 from evergraph.graphs.kernels.row_ranges import row_tiles, spread
 from evergraph.memory.budget import MemoryUsage
 

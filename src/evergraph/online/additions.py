@@ -9,8 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.core.notices import say
+from evergraph.core.errors import ConfigurationError, DataError, say
 from evergraph.core.targets import target_of
 from evergraph.datasets.adapters import holds_graph, named_graph
 from evergraph.graphs.pyg import is_hetero

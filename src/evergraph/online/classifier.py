@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evergraph.core.checks import check_choice
-from evergraph.core.errors import ConfigurationError
-from evergraph.core.notices import say
+from evergraph.core.errors import ConfigurationError, check_choice, say
 from evergraph.core.targets import target_kinds, target_of
 from evergraph.online import conversion
 from evergraph.online.additions import AdditionReader, addition

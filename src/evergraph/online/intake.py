@@ -21,9 +21,7 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.own_words import NO_WORDS
-from evergraph.core.checks import check_integer
-from evergraph.core.errors import TooMuchError
-from evergraph.core.notices import say_once
+from evergraph.core.errors import TooMuchError, check_integer, say_once
 from evergraph.core.sizes import free_memory, shown
 from evergraph.core.targets.one_class import alike
 from evergraph.online.checking import CheckedDelta

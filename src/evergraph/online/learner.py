@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from evergraph.core.device import exactly_threads
 from evergraph.core.errors import DataError
+from evergraph.core.resources import exactly_threads
 from evergraph.core.targets import Tallies
 from evergraph.graphs import UNLABELLED
 from evergraph.online.checking import CheckedDelta, check_delta

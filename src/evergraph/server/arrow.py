@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.core.extras import installed
+from evergraph.core.packages import installed
 from evergraph.core.sizes import shown
 from evergraph.core.targets import target_of
 from evergraph.online.checking import LONGEST_ID

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from evergraph.core.errors import DataError
-from evergraph.core.extras import installed
-from evergraph.core.notices import say
+from evergraph.core.errors import DataError, say
+from evergraph.core.packages import installed
 from evergraph.graphs.repeats import say_repeated
 from evergraph.online.codecs.tables import features_with_words, read_rows, word_columns
 from evergraph.online.delta import is_empty

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.own_words import NO_WORDS, PAIRS, WordColumns, packed_words
-from evergraph.core.errors import DataError
-from evergraph.core.extras import require
-from evergraph.core.notices import say_ignored
+from evergraph.core.errors import DataError, say_ignored
+from evergraph.core.packages import require
 from evergraph.core.targets import target_of
 from evergraph.online.checking import LARGEST_FEATURE
 from evergraph.online.codecs.table_deltas import Rows, TableDeltas, node_parts

@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice, check_integer
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, check_choice, check_integer
 from evergraph.graphs import Graph
 from evergraph.online.graph.growing_array import (
     Array,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from evergraph.closed_form.label_sigmoid import STEEPNESS
 from evergraph.closed_form.value_engine import ValueEngine
-from evergraph.core.checks import check_choice
+from evergraph.core.errors import check_choice
 from evergraph.core.targets import Key, Label, target_kinds, target_of
 from evergraph.online.heads.fused import Basis, FusedHead, heads
 from evergraph.online.heads.scorer import BLOCK_VALUES, Scorer
