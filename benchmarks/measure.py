@@ -25,7 +25,7 @@ from typing import ParamSpec, TypeVar
 import psutil
 import torch
 
-from evergraph.core.device import peak_rss_bytes
+from evergraph.core.resources import peak_rss_bytes
 
 RESULTS = Path(__file__).parent / "results"
 P = ParamSpec("P")

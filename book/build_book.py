@@ -26,13 +26,13 @@ from submission import command_of, commit_here, in_words, placeless, row_of, tol
 
 from evergraph.cli.output import print_table, say
 from evergraph.cli.progress import BenchProgress
-from evergraph.core.checks import check_directory
 from evergraph.core.errors import (
     EXIT_CODE,
     ConfigurationError,
     EvergraphError,
     ResultsError,
     UnknownNameError,
+    check_directory,
 )
 from evergraph.experiments.bench.benchmark import Bench, Row, claim, run_bench
 from evergraph.experiments.bench.config import SearchConfig

@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_number
+from evergraph.core.errors import check_number
 from evergraph.graphs import Graph, Smoother, walk
 from evergraph.graphs.csr import densify
 from evergraph.memory.samplers.base import Candidates, WeightedSampler, samplers

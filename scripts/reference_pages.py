@@ -16,8 +16,8 @@ from typer.main import get_command
 
 import evergraph as eg
 from evergraph.cli.app import app
+from evergraph.core.component import Resolver
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.resolver import Resolver
 from evergraph.datasets import datasets
 from evergraph.memory import samplers
 from evergraph.methods import methods

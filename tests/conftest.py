@@ -13,6 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evergraph.core import packages
+
 # A plugin of trio, of which no test makes use, would be imported with hypothesis.
 os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
 
@@ -87,7 +89,6 @@ def real() -> Callable[[str], Path]:
 @pytest.fixture
 def own_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test register parts of its own, which are gone when it is over, and import plugins."""
-    from evergraph.core import plugins
     from evergraph.datasets import datasets
     from evergraph.memory import samplers
     from evergraph.methods import methods
@@ -97,8 +98,8 @@ def own_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     for resolver in (datasets, samplers, methods, backbones, topologies):
         monkeypatch.setattr(resolver, "_classes", dict(resolver._classes))
         monkeypatch.setattr(resolver, "_aliases", dict(resolver._aliases))
-    monkeypatch.setattr(plugins, "_files", {})
-    monkeypatch.setattr(plugins, "_installed_loaded", False)
+    monkeypatch.setattr(packages, "_files", {})
+    monkeypatch.setattr(packages, "_installed_loaded", False)
     monkeypatch.setattr(sys, "path", list(sys.path))
 
 

@@ -17,7 +17,7 @@ import torch
 import evergraph
 import evergraph as eg
 from evergraph.core import errors, plugins
-from evergraph.core.resolver import Resolver
+from evergraph.core.component import Resolver
 from evergraph.datasets import datasets
 from evergraph.memory.samplers import samplers
 from evergraph.methods import methods

@@ -27,8 +27,8 @@ import torch
 from benchmarks.graphs import CASES
 from benchmarks.measure import Options, Table, run
 
-from evergraph.core.device import denormals_flushed
 from evergraph.core.label_space import LabelSpace
+from evergraph.core.resources import denormals_flushed
 from evergraph.evaluation import (
     average_accuracy,
     average_forgetting,

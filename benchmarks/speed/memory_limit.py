@@ -16,8 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import benchmarks.speed.twin_graphs  # noqa: F401 (registers products-twin and its siblings)
 from benchmarks.measure import Options, Table, in_own_process, megabytes, run, times
 
-from evergraph.core.device import peak_rss_bytes
-from evergraph.core.resources import Resources
+from evergraph.core.resources import Resources, peak_rss_bytes
 from evergraph.datasets import load
 from evergraph.topology import SGC, EmbeddingCache
 

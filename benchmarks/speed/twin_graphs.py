@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evergraph.core.checks import check_integer, check_number
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, check_integer, check_number
 from evergraph.core.mapped import page_out
 from evergraph.core.seeding import seeded
 from evergraph.datasets.base import Dataset, Facts, catalogue, datasets

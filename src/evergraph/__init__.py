@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import evergraph.nn as backbones
     import evergraph.topology as topologies
     from evergraph.core.errors import EvergraphError
-    from evergraph.core.plugins import load_plugin
+    from evergraph.core.packages import load_plugin
     from evergraph.core.seeding import seeded
     from evergraph.datasets import as_graph, load
     from evergraph.experiments.config import RunConfig
@@ -47,7 +47,7 @@ _NAMES = {
     "learn_stream": "experiments.protocol",
     "load": "datasets",
     "load_learner": "methods",
-    "load_plugin": "core.plugins",
+    "load_plugin": "core.packages",
     "run": "experiments.runner",
     "seeded": "core.seeding",
 }
@@ -91,7 +91,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return import_module(f"{__name__}.core.extras").own_version()
+        return import_module(f"{__name__}.core.packages").own_version()
     if name in _NAMESPACES or name in _PACKAGES:
         return import_module(f"{__name__}.{_NAMESPACES.get(name, name)}")
     if name in _NAMES:

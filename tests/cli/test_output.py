@@ -14,6 +14,7 @@ from evergraph.cli import output, results_commands
 from evergraph.cli.app import main
 from evergraph.cli.graph_commands import KINDS
 from evergraph.cli.output import never_fail, print_table, say
+from evergraph.core import packages
 from evergraph.core.errors import ResultsError
 from forked import begun
 from written_runs import result_of, write
@@ -82,13 +83,12 @@ def test_a_full_stdout_is_one_sentence(tmp_path, monkeypatch):
 
 
 def test_what_a_report_lacks_is_said_before_it_is_drawn(call, tmp_path, monkeypatch):
-    from evergraph.core import extras
     from evergraph.reports import report
 
     write(tmp_path / "runs" / "tem", result_of([0.5]))
     monkeypatch.setattr(report, "write_report", None)  # drawing would fail in another way
     with monkeypatch.context() as patch:
-        patch.setattr(extras, "find_spec", lambda name: None)
+        patch.setattr(packages, "find_spec", lambda name: None)
         _, err = call("report", "runs", expect=2)
     assert err == (
         "error: evergraph report needs the package matplotlib, which is missing: "

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evergraph.core import plugins
+from evergraph.core import packages
 from evergraph.experiments.bench import benchmark
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
@@ -60,7 +60,7 @@ def files(tmp_path: Path) -> Path:
 
 def forget() -> None:
     """Be like a fresh process, which has imported no plugin."""
-    plugins._files.clear()
+    packages._files.clear()
     for resolver, name in (
         (methods, "anchored"),
         (samplers, "low-degree"),
@@ -177,7 +177,7 @@ def test_ray_workers_import_a_benchmarks_plugins(ray_engine, files, monkeypatch)
 
 
 def test_a_learner_that_lives_on_takes_parts_too(call, files):
-    from evergraph.core.plugins import load_plugin
+    from evergraph.core.packages import load_plugin
     from evergraph.online import LearnerFolder
 
     load_plugin(FILE)

@@ -6,6 +6,8 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+from evergraph.core import packages
+
 
 @pytest.fixture
 def graph(tmp_path: Path) -> str:
@@ -75,14 +77,13 @@ def test_wrong_names_are_one_sentence_before_any_work(call, graph, tmp_path):
 
 
 def test_what_a_study_needs_is_said_before_any_work(call, graph, tmp_path, monkeypatch):
-    from evergraph.core import extras
 
     common = ("--datasets", graph, "--quick", "--out")
     with monkeypatch.context() as patch:
-        patch.setattr(extras, "find_spec", lambda name: None if name == "sklearn" else name)
+        patch.setattr(packages, "find_spec", lambda name: None if name == "sklearn" else name)
         _, err = call("reproduce", "homophily", "fig6", *common, "out", expect=2)
         assert err.startswith("error: fig6 needs the package sklearn, which is missing")
-        patch.setattr(extras, "find_spec", lambda name: None if name == "matplotlib" else name)
+        patch.setattr(packages, "find_spec", lambda name: None if name == "matplotlib" else name)
         _, err = call("reproduce", "homophily", "fig4", *common, "out", expect=2)
         assert err.startswith("error: fig4 needs the package matplotlib, which is missing")
     _, err = call("reproduce", "homophily", *common, f"{graph}/out", expect=2)

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from evergraph.cli.app import COMMANDS, app
-from evergraph.core.resolver import declared_summary, first_line
+from evergraph.core.component import declared_summary, first_line
 from evergraph.datasets import datasets
 from evergraph.datasets.base import catalogue
 from evergraph.memory.samplers import samplers

@@ -13,7 +13,7 @@ from evergraph.closed_form import statistics
 from evergraph.closed_form.kernel_map import KernelMap, beside_constant, level_of
 from evergraph.closed_form.own_features import packed_words, unit_words
 from evergraph.closed_form.views import LENGTH, WORDS, View
-from evergraph.core.device import exactly_threads
+from evergraph.core.resources import exactly_threads
 
 # Parts 0, 2 and 4 of a vector, and class codes at its end; the second view leaves a gap.
 VIEWS = (View((0,)), View((0, 4)), View((0, 2), codes=True))

@@ -9,10 +9,14 @@ import pytest
 import torch
 
 import evergraph as eg
-from evergraph.core.checks import check_choice, check_integer, check_number
-from evergraph.core.component import Part, alike
-from evergraph.core.errors import ConfigurationError, UnknownNameError
-from evergraph.core.resolver import Resolver
+from evergraph.core.component import Part, Resolver, alike
+from evergraph.core.errors import (
+    ConfigurationError,
+    UnknownNameError,
+    check_choice,
+    check_integer,
+    check_number,
+)
 from evergraph.core.seeding import seeded
 from evergraph.memory import EmbeddingMemory
 from evergraph.memory.samplers import samplers

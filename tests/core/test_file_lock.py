@@ -13,7 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from evergraph.core.file_lock import FileLock, is_held
+from evergraph.core.safe_files import FileLock, is_held
 from forked import begun
 
 

@@ -15,16 +15,8 @@ import torch
 
 from evergraph.core import mapped
 from evergraph.core.errors import DataError, ResourceError, ResultsError
-from evergraph.core.mapped import (
-    create_array,
-    disk_is_enough,
-    fetch,
-    give_memory_back,
-    map_array,
-    page_out,
-    put,
-)
-from evergraph.core.written_aside import check_writable, written_aside
+from evergraph.core.mapped import create_array, fetch, give_memory_back, map_array, page_out, put
+from evergraph.core.safe_files import check_writable, disk_is_enough, written_aside
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.plugins import load_installed_plugins, load_plugin
+from evergraph.core.packages import load_installed_plugins, load_plugin
 from evergraph.methods import methods
 
 pytestmark = pytest.mark.usefixtures("own_parts")

@@ -5,9 +5,9 @@ from types import ModuleType
 
 import pytest
 
-from evergraph.core import resolver
+from evergraph.core import component
+from evergraph.core.component import Resolver, declared_parts, first_line
 from evergraph.core.errors import ConfigurationError, UnknownNameError
-from evergraph.core.resolver import Resolver, declared_parts, first_line
 from evergraph.datasets import datasets
 from evergraph.memory import samplers
 from evergraph.memory.samplers import CoverageSampler, UniformSampler
@@ -171,7 +171,7 @@ def test_source_and_resolver_agree(folder, name, resolver):
 
 
 def test_only_registered_names_count(tmp_path, monkeypatch):
-    monkeypatch.setattr(resolver, "PACKAGE", tmp_path)
+    monkeypatch.setattr(component, "PACKAGE", tmp_path)
     declared_parts.cache_clear()
     (tmp_path / "shapes.py").write_text(
         '@shapes.register\nclass Square(Shape):\n    """\n    Four sides.\n\n    Equal.\n    """\n'

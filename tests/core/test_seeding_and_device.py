@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from evergraph.core.device import choose_device, peak_rss_bytes
 from evergraph.core.errors import DeviceError, UnknownNameError
+from evergraph.core.resources import choose_device, peak_rss_bytes
 from evergraph.core.seeding import exponential, seeded
 
 

@@ -16,7 +16,7 @@ from evergraph.core.errors import (
     ResourceError,
     WrongFileError,
 )
-from evergraph.core.written_aside import written_aside
+from evergraph.core.safe_files import written_aside
 from evergraph.datasets import fetching
 from evergraph.datasets.fetching import SUMS, download, read_sums, record, recorded, verify
 from evergraph.graphs.graph_folder import checksum

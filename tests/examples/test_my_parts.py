@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from evergraph.core.plugins import load_plugin
+from evergraph.core.packages import load_plugin
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph

@@ -12,8 +12,8 @@ import psutil
 import pytest
 import torch
 
-from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ResultsError
+from evergraph.core.resources import exactly_threads
 from evergraph.experiments import runner
 from evergraph.experiments.bench import pool
 from evergraph.experiments.bench.benchmark import open_bench, run_bench

@@ -154,7 +154,7 @@ def test_a_plot_needs_matplotlib_and_an_average_that_is_there(learned, monkeypat
     monkeypatch.setattr("evergraph.experiments.result.installed", lambda package: False)
     with pytest.raises(ConfigurationError, match="pandas, which is missing: pip install pandas"):
         learned.to_frame()
-    monkeypatch.setattr("evergraph.core.extras.find_spec", lambda package: None)
+    monkeypatch.setattr("evergraph.core.packages.find_spec", lambda package: None)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ConfigurationError, match=r"RunResult\.plot\(\) needs .*evergraph\[report"):
         learned.plot()

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 import evergraph as eg
-from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ResourceError, ResultsError
 from evergraph.core.mapped import is_mapped
-from evergraph.core.resources import Resources
+from evergraph.core.resources import Resources, exactly_threads
 from evergraph.datasets import load
 from evergraph.experiments.build import build_stream
 from evergraph.experiments.config import RunConfig

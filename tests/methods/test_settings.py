@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from evergraph.core.checks import check_choice, check_integer
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, check_choice, check_integer
 from evergraph.graphs import Graph
 from evergraph.memory import samplers
 from evergraph.methods import methods

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evergraph.core.device import exactly_threads
+from evergraph.core.resources import exactly_threads
 from evergraph.online.classifier import ContinualNodeClassifier
 from evergraph.online.folder.in_memory import InMemoryLearner
 from forked import in_a_child

@@ -20,6 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from evergraph.cli.output import never_fail, say
+from evergraph.core.component import declared_parts, declared_summary
 from evergraph.core.errors import (
     EXIT_CODE,
     ClusterError,
@@ -28,7 +29,6 @@ from evergraph.core.errors import (
     UnknownNameError,
     did_you_mean,
 )
-from evergraph.core.resolver import declared_parts, declared_summary
 
 LESSON = """\
 [bold]evergraph[/bold] classifies the nodes of a graph that keeps growing.

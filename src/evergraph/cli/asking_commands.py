@@ -17,8 +17,8 @@ from evergraph.cli.learner_target import Access, Target
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.core.extras import require
-from evergraph.core.written_aside import written_aside
+from evergraph.core.packages import require
+from evergraph.core.safe_files import written_aside
 from evergraph.server.client import is_url
 
 if TYPE_CHECKING:

@@ -23,11 +23,10 @@ from evergraph.cli.options import (
 )
 from evergraph.cli.output import print_json, print_table, say, stops_with
 from evergraph.cli.progress import BenchProgress, StageProgress, spinner
-from evergraph.core.checks import check_directory
 from evergraph.core.engine import check_engine
-from evergraph.core.errors import ConfigurationError, EvergraphError
+from evergraph.core.errors import ConfigurationError, EvergraphError, check_directory
+from evergraph.core.safe_files import check_writable
 from evergraph.core.sizes import check_room
-from evergraph.core.written_aside import check_writable
 
 if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench, Row
@@ -170,7 +169,7 @@ def reproduce_command(
     again. Exit code 1: something failed; the page lists it.
     """
     with spinner("loading torch"):
-        from evergraph.core.device import choose_device
+        from evergraph.core.resources import choose_device
         from evergraph.datasets.loading import is_registered
         from evergraph.methods import methods as known_methods
         from evergraph.studies import Options, studies
@@ -233,8 +232,7 @@ def _choice(option: str, text: str | None, known: Collection[str] | None = None)
 
     If a study's own dataset is not available, its page says so; one that is given must be.
     """
-    from evergraph.core.checks import check_once
-    from evergraph.core.errors import UnknownNameError
+    from evergraph.core.errors import UnknownNameError, check_once
     from evergraph.experiments.bench.jobs import check_dataset
     from evergraph.experiments.config import Component
 

@@ -19,14 +19,12 @@ from evergraph.cli.options import argument, flag, option, parse_settings, resour
 from evergraph.cli.output import print_json, print_table, stops_with
 from evergraph.cli.progress import StageProgress, spinner
 from evergraph.cli.results_commands import show_learner
-from evergraph.core.checks import check_choice
-from evergraph.core.errors import ConfigurationError
-from evergraph.core.extras import tomllib
-from evergraph.core.plugins import installed_plugins, load_plugins
-from evergraph.core.resolver import declared_parts
+from evergraph.core.component import declared_parts
+from evergraph.core.errors import ConfigurationError, check_choice
+from evergraph.core.packages import installed_plugins, load_plugins, tomllib
 
 if TYPE_CHECKING:
-    from evergraph.core.resolver import Resolver
+    from evergraph.core.component import Resolver
     from evergraph.tables.sources import Source
 
 # The resolver of each kind, the package that defines it, and another that registers with it.

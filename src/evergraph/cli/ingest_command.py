@@ -22,10 +22,8 @@ from evergraph.cli.learner_target import Access
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, stops_with
 from evergraph.cli.progress import StageProgress, spinner
-from evergraph.core.checks import check_choice
-from evergraph.core.errors import ConfigurationError
-from evergraph.core.notices import say
-from evergraph.core.plugins import load_plugins
+from evergraph.core.errors import ConfigurationError, check_choice, say
+from evergraph.core.packages import load_plugins
 from evergraph.server.client import is_url
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
 
 import typer
 
-from evergraph.core.checks import check_choice
-from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.core.resolver import declared_parts
+from evergraph.core.component import declared_parts
+from evergraph.core.errors import ConfigurationError, DataError, check_choice
 
 if TYPE_CHECKING:
     from evergraph.tables.choices import Columns

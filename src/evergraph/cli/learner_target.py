@@ -13,8 +13,7 @@ import typer
 
 from evergraph.cli.progress import spinner
 from evergraph.core.errors import ConfigurationError, DataError, LockedError
-from evergraph.core.extras import require
-from evergraph.core.plugins import load_plugins
+from evergraph.core.packages import load_plugins, require
 from evergraph.server.client import Client, is_url
 
 if TYPE_CHECKING:

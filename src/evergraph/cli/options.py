@@ -13,7 +13,7 @@ import typer
 
 from evergraph.core.engine import check_engine
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.extras import tomllib
+from evergraph.core.packages import tomllib
 from evergraph.core.sizes import parse_size
 
 # Modules that need pydantic are imported where they are used, to keep ``--help`` quick.
@@ -142,7 +142,7 @@ def check_used(
     configs: Sequence[RunConfig], given: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> None:
     """Raise if no method uses one of the options or settings; say which ones some do not use."""
-    from evergraph.core.notices import say_ignored
+    from evergraph.core.errors import say_ignored
     from evergraph.experiments.build import unused
 
     options = _without_gaps(given)

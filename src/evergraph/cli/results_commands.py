@@ -15,11 +15,15 @@ from evergraph.cli.learner_target import LOADING, Access, is_learner
 from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import spinner
-from evergraph.core.checks import check_choice
-from evergraph.core.errors import ConfigurationError, DataError, ResultsError, UnknownNameError
-from evergraph.core.extras import require
-from evergraph.core.plugins import load_plugins
-from evergraph.core.written_aside import check_writable
+from evergraph.core.errors import (
+    ConfigurationError,
+    DataError,
+    ResultsError,
+    UnknownNameError,
+    check_choice,
+)
+from evergraph.core.packages import load_plugins, require
+from evergraph.core.safe_files import check_writable
 
 if TYPE_CHECKING:
     from evergraph.evaluation.held_out import HeldOutScores

@@ -13,9 +13,9 @@ from evergraph.cli.options import SeedOptions, argument, flag, option
 from evergraph.cli.output import print_json, print_table, say, stops_with
 from evergraph.cli.progress import span, spinner
 from evergraph.core.errors import ConfigurationError, ResultsError
-from evergraph.core.extras import require
+from evergraph.core.packages import require
+from evergraph.core.safe_files import check_writable
 from evergraph.core.sizes import shown
-from evergraph.core.written_aside import check_writable
 
 if TYPE_CHECKING:
     from evergraph.experiments.result import RunResult

@@ -16,7 +16,7 @@ from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import StageProgress, spinner
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.plugins import load_plugins
+from evergraph.core.packages import load_plugins
 from evergraph.core.sizes import shown
 from evergraph.server.client import is_url
 

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.views import CODE_HOPS
-from evergraph.core.checks import check_integer
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, check_integer
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, Smoother, smoother, walk
 from evergraph.graphs.csr import densify, row_entries, row_pointers

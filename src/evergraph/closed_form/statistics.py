@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.views import ViewRows
-from evergraph.core.device import fixed_sums
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.resources import Resources
+from evergraph.core.resources import Resources, fixed_sums
 from evergraph.graphs.kernels.row_ranges import row_tiles, spread
 from evergraph.memory.budget import MemoryUsage
 

@@ -19,8 +19,7 @@ from evergraph.closed_form.own_features import (
     stored_words,
     unit_words,
 )
-from evergraph.core.checks import check_once
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, check_once
 
 # The parts of a node: hops are named by their numbers; the others are class codes, features along
 # relations, class codes along relations, a node's shape, the length of its own features, which

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from evergraph.core.device import cpu_count as cpu_count
 from evergraph.core.errors import ClusterError, ConfigurationError
-from evergraph.core.extras import require
+from evergraph.core.packages import require
+from evergraph.core.resources import cpu_count as cpu_count
 
 # How often an item is retried after its worker has died.
 RETRIES = 3

@@ -20,12 +20,11 @@ import torch
 from torch import Tensor
 
 from evergraph.cluster import ray_cluster
-from evergraph.core.checks import check_integer
 from evergraph.core.engine import ColumnSlice, Engine, LocalEngine, Work, check_engine
-from evergraph.core.errors import EvergraphError, ResourceError
-from evergraph.core.file_lock import Closing
+from evergraph.core.errors import EvergraphError, ResourceError, check_integer
 from evergraph.core.mapped import MappedTensor, map_array
-from evergraph.core.plugins import file_plugins
+from evergraph.core.packages import file_plugins
+from evergraph.core.safe_files import Closing
 from evergraph.core.sizes import shown
 
 logger = logging.getLogger(__name__)
@@ -222,7 +221,7 @@ def _do(
     """Do one item, in a worker.  values: shared values, fetched by Ray"""
     import torch
 
-    from evergraph.core.device import denormals_flushed
+    from evergraph.core.resources import denormals_flushed
 
     torch.set_num_threads(threads)
     if Path(folder).is_dir():  # base of relative paths

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
-from evergraph.core.checks import check_choice
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, check_choice
 
 if TYPE_CHECKING:
     from torch import Tensor

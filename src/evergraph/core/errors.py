@@ -1,13 +1,19 @@
-"""Exceptions of evergraph, all derived from ``EvergraphError``.
+"""What users are told: exceptions, rules for parameters that raise them, and warnings.
 
-A message is one sentence that names the parameter or file, the rule and the value. The command
-line prints it and exits with ``EXIT_CODE``.
+All exceptions are derived from ``EvergraphError``. A message is one sentence that names the
+parameter or file, the rule and the value. The command line prints it and exits with ``EXIT_CODE``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
+from functools import cache
+from numbers import Integral, Real
+from pathlib import Path
 
 EXIT_CODE = 2
 MOST_NAMED = 40  # most names in one sentence
@@ -133,3 +139,65 @@ class ResourceError(EvergraphError):
 
 class ClusterError(EvergraphError):
     """A Ray cluster, or a machine that it needs, is lost."""
+
+
+def check_integer(name: str, value: object, *, least: int) -> None:
+    """Raise unless ``value`` is an integer of at least ``least``."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
+        raise ConfigurationError(f"{name} must be an integer of at least {least}, not {value!r}")
+
+
+def check_number(name: str, value: object, *, least: float, most: float = math.inf) -> None:
+    """Raise unless ``value`` is a finite number within [least, most]."""
+    sound = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
+    if not sound or not least <= float(value) <= most:  # type: ignore[arg-type]
+        rule = f"of at least {least}" if most == math.inf else f"from {least} to {most}"
+        raise ConfigurationError(f"{name} must be a number {rule}, not {value!r}")
+
+
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
+    """Raise unless ``value`` is one of ``choices``."""
+    if value not in choices:
+        raise UnknownNameError(name, value, choices)
+
+
+def check_once(name: str, values: Iterable[object], *, remedy: str = "") -> None:
+    """Raise if any of ``values`` occurs twice."""
+    for value, count in Counter(values).items():
+        if count > 1:
+            raise ConfigurationError(f"{name} must differ, not have {value!r} twice{remedy}")
+
+
+def check_directory(name: str, path: Path | None) -> None:
+    """Raise if a folder is given that does not exist."""
+    if path is not None and not path.is_dir():
+        raise ConfigurationError(f"{name} must be an existing folder, not {path}")
+
+
+logger = logging.getLogger(__name__)
+
+
+def say(where: object, sentence: str) -> None:
+    """Log one line as a warning: the source, and a sentence.
+
+    Python shows warnings by default; the command line writes them to stderr.
+    """
+    logger.warning("%s: %s", where, sentence)
+
+
+@cache
+def say_once(where: object, sentence: str) -> None:
+    """Log a line at most once per process."""
+    say(where, sentence)
+
+
+def say_ignored(where: object, what: str, names: Iterable[object], why: str) -> None:
+    """Log that something was given but is not used; log nothing if there are no names.
+
+    where: a file or an object; what: such as ``column``; why: the reason.
+    """
+    found = [repr(name) for name in names]
+    if found:
+        many = len(found) > 1
+        said = f"{what}{'s' if many else ''} {', '.join(found)} {'are' if many else 'is'} ignored"
+        say(where, f"{said}: {why}")

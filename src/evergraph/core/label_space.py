@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice
+from evergraph.core.errors import check_choice
 from evergraph.core.targets import Target, target_kinds, target_of
 
 Setting = Literal["class-il", "task-il"]

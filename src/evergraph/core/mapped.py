@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import io
 import mmap
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,7 +16,8 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evergraph.core.errors import DataError, ResourceError
+from evergraph.core.errors import DataError
+from evergraph.core.safe_files import disk_is_enough
 
 _PAGE_OUT = 21  # MADV_PAGEOUT of Linux: evicts pages without losing their contents
 # Most bytes of a mapped array that stay in memory while it is read.
@@ -254,16 +252,3 @@ def give_memory_back() -> None:
             library.madvise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), _PAGE_OUT)
     if hasattr(library, "malloc_trim"):  # glibc only
         library.malloc_trim(0)
-
-
-@contextmanager
-def disk_is_enough(path: Path) -> Iterator[None]:
-    """Raise one sentence if the disk is full, or if nothing can be written there."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise ResourceError(f"{path}: the disk is full ({error.strerror})") from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR):
-            raise ResourceError(f"{path}: cannot be written ({error.strerror})") from error
-        raise

@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from evergraph.core.display import Shown, listed
-from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.core.extras import require
-from evergraph.core.notices import say, say_ignored
+from evergraph.core.errors import ConfigurationError, DataError, say, say_ignored
+from evergraph.core.packages import require
 from evergraph.datasets.files.table_folder import graph_of_tables
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import csr_tensor

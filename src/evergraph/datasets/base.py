@@ -11,9 +11,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar
 
+from evergraph.core.component import Resolver
 from evergraph.core.errors import DataError
-from evergraph.core.extras import tomllib
-from evergraph.core.resolver import Resolver
+from evergraph.core.packages import tomllib
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import read_facts
 

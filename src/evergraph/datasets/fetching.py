@@ -25,11 +25,9 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 from evergraph.core.errors import DataError, DownloadError, LockedError, WrongFileError
-from evergraph.core.extras import require
-from evergraph.core.file_lock import FileLock, is_held
-from evergraph.core.mapped import disk_is_enough
+from evergraph.core.packages import require
+from evergraph.core.safe_files import FileLock, disk_is_enough, is_held, written_aside
 from evergraph.core.sizes import check_room
-from evergraph.core.written_aside import written_aside
 from evergraph.datasets.base import Facts
 from evergraph.graphs.graph_folder import checksum
 from evergraph.tables.sources import reason

@@ -11,9 +11,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.component import Part, choice, integer
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.errors import ConfigurationError, DataError, check_choice, check_integer
 from evergraph.core.seeding import seeded
 from evergraph.datasets.base import Dataset, datasets
 from evergraph.datasets.loading import load

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
-from evergraph.core.notices import say
+from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError, say
 from evergraph.datasets.adapters import as_graph
 from evergraph.datasets.base import catalogue, check_facts, datasets, default_cache
 from evergraph.datasets.files.assembly import fitting_layout

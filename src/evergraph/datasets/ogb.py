@@ -23,8 +23,8 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from evergraph.core.errors import DataError
-from evergraph.core.extras import require
 from evergraph.core.mapped import put
+from evergraph.core.packages import require
 from evergraph.datasets.base import datasets
 from evergraph.datasets.fetching import FAILURES, Fetch, Pace, not_readable, record
 from evergraph.datasets.importing.edge_table import EdgeTable

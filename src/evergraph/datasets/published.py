@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from evergraph.core.errors import ResourceError
-from evergraph.core.extras import require
-from evergraph.core.mapped import disk_is_enough
+from evergraph.core.packages import require
+from evergraph.core.safe_files import disk_is_enough
 from evergraph.datasets.base import Dataset, catalogue, check_facts, datasets
 from evergraph.datasets.fetching import FAILURES, Fetch, RawFiles, not_readable, record
 from evergraph.datasets.files.assembly import fitting_layout

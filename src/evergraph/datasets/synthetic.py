@@ -9,9 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_integer, check_number
 from evergraph.core.component import Part, integer, number
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, check_integer, check_number
 from evergraph.core.seeding import seeded
 from evergraph.datasets.base import Dataset, datasets
 from evergraph.graphs import Graph

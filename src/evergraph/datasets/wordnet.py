@@ -18,11 +18,10 @@ import scipy
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice, check_integer
-from evergraph.core.device import exactly_threads
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, check_choice, check_integer
+from evergraph.core.resources import exactly_threads
+from evergraph.core.safe_files import written_aside
 from evergraph.core.seeding import seeded
-from evergraph.core.written_aside import written_aside
 from evergraph.datasets.base import Dataset, datasets
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import csr_tensor

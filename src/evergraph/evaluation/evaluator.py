@@ -10,8 +10,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from evergraph.core.errors import say
 from evergraph.core.label_space import LabelSpace, Predictions
-from evergraph.core.notices import say
 from evergraph.core.targets.measures import balanced_accuracy
 from evergraph.graphs import Graph
 from evergraph.streams import Exam, GraphStream

@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import fdtrc, ndtr, stdtr, stdtrit
 
-from evergraph.core.checks import check_number
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, check_number
 
 Sample = npt.ArrayLike
 Numbers = npt.NDArray[np.float64]

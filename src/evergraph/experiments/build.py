@@ -11,14 +11,11 @@ from typing import Any, TypeVar, cast
 import torch
 
 from evergraph.closed_form.views import View
-from evergraph.core.component import SURROUNDINGS
-from evergraph.core.device import choose_device
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.component import SURROUNDINGS, Resolver
+from evergraph.core.errors import ConfigurationError, say
 from evergraph.core.label_space import Setting
-from evergraph.core.notices import say
-from evergraph.core.plugins import load_plugins
-from evergraph.core.resolver import Resolver
-from evergraph.core.resources import Resources
+from evergraph.core.packages import load_plugins
+from evergraph.core.resources import Resources, choose_device
 from evergraph.core.seeding import seeded
 from evergraph.core.targets import target_of
 from evergraph.datasets import load

@@ -20,11 +20,9 @@ from pydantic import (
     model_validator,
 )
 
-from evergraph.core.checks import check_once
 from evergraph.core.component import Part
-from evergraph.core.errors import ConfigurationError, DataError, nearest
-from evergraph.core.extras import tomllib
-from evergraph.core.plugins import located
+from evergraph.core.errors import ConfigurationError, DataError, check_once, nearest
+from evergraph.core.packages import located, tomllib
 from evergraph.experiments.seeds import with_seeds
 
 

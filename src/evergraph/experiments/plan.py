@@ -36,9 +36,8 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from evergraph.core.checks import check_number
-from evergraph.core.device import choose_device, peak_rss_bytes
-from evergraph.core.errors import ResourceError
+from evergraph.core.errors import ResourceError, check_number
+from evergraph.core.resources import choose_device, peak_rss_bytes
 from evergraph.experiments.build import check, load_graph, resolved
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.protocol import steps_apart

@@ -6,8 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evergraph.core.device import sums_by
-from evergraph.core.resources import SharedCache
+from evergraph.core.resources import SharedCache, sums_by
 from evergraph.evaluation.evaluator import AccuracyRows, Measures, evaluate
 from evergraph.streams import GraphStream
 from evergraph.streams.stream import TESTINGS, Testing

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from evergraph.core.checks import check_choice
-from evergraph.core.device import choose_device, cpu_count
 from evergraph.core.display import Shown
-from evergraph.core.errors import ConfigurationError
-from evergraph.core.extras import installed, installed_version, require
+from evergraph.core.errors import ConfigurationError, check_choice
+from evergraph.core.packages import installed, installed_version, require
+from evergraph.core.resources import choose_device, cpu_count
 from evergraph.core.targets import Target, target_of
 from evergraph.evaluation import (
     MEASURES,

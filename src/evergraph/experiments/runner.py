@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evergraph.core.device import denormals_flushed, peak_rss_bytes
 from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
-from evergraph.core.file_lock import FileLock
-from evergraph.core.resources import Resources, SharedCache
+from evergraph.core.resources import Resources, SharedCache, denormals_flushed, peak_rss_bytes
+from evergraph.core.safe_files import FileLock
 from evergraph.datasets.adapters import as_graph
 from evergraph.experiments import build
 from evergraph.experiments.config import Component, RunConfig, StreamConfig

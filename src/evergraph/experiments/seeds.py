@@ -9,8 +9,7 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from evergraph.core.checks import check_integer
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, check_integer
 
 SEEDING = ("seed", "seeds", "repeats")
 

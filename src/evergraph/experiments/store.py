@@ -30,8 +30,7 @@ from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
 from evergraph.core.errors import LockedError, ResultsError
-from evergraph.core.file_lock import LOCK_FILE, FileLock
-from evergraph.core.written_aside import results_written, written_aside
+from evergraph.core.safe_files import LOCK_FILE, FileLock, results_written, written_aside
 from evergraph.experiments.config import RunConfig, differences, merged, read_toml
 from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import RunResult, SeedResult

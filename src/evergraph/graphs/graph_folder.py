@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.core.mapped import create_array, disk_is_enough, is_mapped, map_array, page_out, put
-from evergraph.core.written_aside import written_aside
+from evergraph.core.mapped import create_array, is_mapped, map_array, page_out, put
+from evergraph.core.safe_files import disk_is_enough, written_aside
 from evergraph.graphs.csr import take_rows
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.masks import MASKS, Masks

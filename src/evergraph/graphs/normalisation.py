@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice
+from evergraph.core.errors import check_choice
 from evergraph.graphs.csr import RowSweep, csr_tensor, pointer_type, repeat
 from evergraph.graphs.graph import Graph
 

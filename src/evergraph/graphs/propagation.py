@@ -12,8 +12,7 @@ import scipy
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.errors import ConfigurationError, DataError, check_choice
 from evergraph.graphs.csr import RowSweep, as_scipy, csr_tensor, densify, pointer_type, pointers_of
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.kernels.products import (

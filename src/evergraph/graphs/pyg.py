@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import DataError
-from evergraph.core.extras import require
-from evergraph.core.notices import say_ignored
+from evergraph.core.errors import DataError, say_ignored
+from evergraph.core.packages import require
 from evergraph.graphs.csr import densify
 from evergraph.graphs.masks import MASKS, Masks, names_of_masks, read_masks
 from evergraph.graphs.relations import NodeTypes, Relations

@@ -14,9 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evergraph.core.checks import check_choice
-from evergraph.core.errors import DataError
-from evergraph.core.notices import say
+from evergraph.core.errors import DataError, check_choice, say
 from evergraph.graphs.validation import checked_weights
 
 REPEATED = ("last", "sum", "mean", "count", "refuse")

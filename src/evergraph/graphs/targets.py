@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice, check_once
 from evergraph.core.display import Shown
-from evergraph.core.errors import DataError
+from evergraph.core.errors import DataError, check_choice, check_once
 from evergraph.core.mapped import is_mapped
 from evergraph.core.targets import Target, target_kinds, target_of
 from evergraph.graphs.validation import UNLABELLED

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import DataError
+from evergraph.core.errors import DataError, say_ignored
 from evergraph.core.mapped import RESIDENT, is_mapped, page_out
-from evergraph.core.notices import say_ignored
 
 UNLABELLED = -1
 MOST_NODES = 2**31 - 1  # numbered by int32

@@ -19,9 +19,8 @@ from evergraph.closed_form.target_heads import (
     target_ridge,
 )
 from evergraph.closed_form.targets import TargetStatistics
-from evergraph.core.checks import check_number
 from evergraph.core.component import Made, choice
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, check_number
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
 from evergraph.memory import MemoryUsage

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from evergraph.core.component import Resolver
 from evergraph.core.errors import DataError
 from evergraph.core.label_space import LabelSpace
-from evergraph.core.resolver import Resolver
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.training import Trainer
 from evergraph.training.learner import FORMAT, KEY

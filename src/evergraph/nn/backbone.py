@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from evergraph.core.component import Part
-from evergraph.core.resolver import Resolver
+from evergraph.core.component import Part, Resolver
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 

@@ -8,8 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Generator, Tensor, nn
 
-from evergraph.core.checks import check_integer
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, check_integer
 from evergraph.nn.backbone import backbones
 from evergraph.nn.linear import Linear
 from evergraph.nn.pdgnn import PDGNN, GrowingHead, check_head

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from evergraph.core.checks import check_integer, check_number
 from evergraph.core.component import Made
+from evergraph.core.errors import check_integer, check_number
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import take_rows

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from evergraph.core.checks import check_integer
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, check_integer
 from evergraph.nn.backbone import backbones
 from evergraph.nn.linear import Linear
 from evergraph.nn.pdgnn import PDGNN, GrowingHead, check_head

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import ConfigurationError, DataError, InvalidRowsError
-from evergraph.core.notices import say, say_ignored
+from evergraph.core.errors import ConfigurationError, DataError, InvalidRowsError, say, say_ignored
 from evergraph.core.targets import target_of
 from evergraph.datasets.adapters import NamedGraph
 from evergraph.graphs import Graph

@@ -17,7 +17,7 @@ from evergraph.core.errors import (
     NothingLearnedError,
     did_you_mean,
 )
-from evergraph.core.file_lock import Closing
+from evergraph.core.safe_files import Closing
 from evergraph.core.targets import OneClass, target_of
 from evergraph.datasets.adapters import holds_graph
 from evergraph.online import conversion

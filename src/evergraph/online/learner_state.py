@@ -11,10 +11,15 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.own_features import NO_WORDS, WordColumns
-from evergraph.core.checks import check_choice, check_integer, check_number
-from evergraph.core.device import exactly_threads
-from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.core.resolver import Resolver
+from evergraph.core.component import Resolver
+from evergraph.core.errors import (
+    ConfigurationError,
+    DataError,
+    check_choice,
+    check_integer,
+    check_number,
+)
+from evergraph.core.resources import exactly_threads
 from evergraph.core.seeding import seeded
 from evergraph.core.targets import target_of
 from evergraph.graphs import UNLABELLED

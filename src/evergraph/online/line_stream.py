@@ -17,9 +17,14 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, Protocol
 
-from evergraph.core.checks import check_choice, check_integer, check_number
-from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.core.notices import say_once
+from evergraph.core.errors import (
+    ConfigurationError,
+    DataError,
+    check_choice,
+    check_integer,
+    check_number,
+    say_once,
+)
 from evergraph.graphs.repeats import ONCE, REPEATED, combined_weight, say_repeated
 from evergraph.online.checking import FEATURELESS
 from evergraph.online.codecs.json_lines import (

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from evergraph.core.errors import NothingLearnedError
-from evergraph.core.extras import require
+from evergraph.core.packages import require
 from evergraph.core.targets import Label
 from evergraph.online.monitor import Alarm, Point
 

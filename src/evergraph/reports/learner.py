@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from evergraph.core.written_aside import results_written, written_aside
+from evergraph.core.safe_files import results_written, written_aside
 from evergraph.evaluation.held_out import ClassScore, HeldOutScores
 from evergraph.online.plotting import SHOWN, LearnerHistory, draw_confusion, pictures_of
 from evergraph.reports.figures import Inches, Picture, drawn

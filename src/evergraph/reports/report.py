@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evergraph.core.errors import UnknownNameError
-from evergraph.core.extras import require
-from evergraph.core.written_aside import results_written, written_aside
+from evergraph.core.packages import require
+from evergraph.core.safe_files import results_written, written_aside
 from evergraph.reports.figures import (
     Picture,
     accuracy_matrix,

@@ -8,8 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
-from evergraph.core.checks import check_choice
-from evergraph.core.errors import ConfigurationError, ResultsError
+from evergraph.core.errors import ConfigurationError, ResultsError, check_choice
 from evergraph.experiments.config import StreamConfig, flat
 from evergraph.experiments.presets import POOLED
 from evergraph.reports.runs import TESTINGS, Finished

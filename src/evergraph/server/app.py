@@ -11,7 +11,7 @@ import anyio
 from fastapi import FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 
-from evergraph.core.extras import own_version
+from evergraph.core.packages import own_version
 from evergraph.online.graph.neighbour_lists import is_compiled
 from evergraph.server.auth import Guard
 from evergraph.server.changes import change_routes, upkeep_routes

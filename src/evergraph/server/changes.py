@@ -17,7 +17,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
 from evergraph.core.errors import KeyReusedError, UnknownNodeError
-from evergraph.core.file_lock import scratch_beside
+from evergraph.core.safe_files import scratch_beside
 from evergraph.graphs.repeats import REPEATED
 from evergraph.online.delta import Delta
 from evergraph.online.folder.backup import BackedUp, backup

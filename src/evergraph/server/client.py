@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from evergraph.core.errors import ConfigurationError, DataError, DroppedError, ResourceError
-from evergraph.core.extras import require
+from evergraph.core.packages import require
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -173,8 +173,7 @@ class Client:
 
     def backup(self, to: Path) -> BackedUp:
         """Download a backup: a new folder, which is verified, or a new file that ends in .tar."""
-        from evergraph.core.file_lock import scratch_beside
-        from evergraph.core.mapped import disk_is_enough
+        from evergraph.core.safe_files import disk_is_enough, scratch_beside
         from evergraph.online.folder.backup import BackedUp, check_new, is_tar, restore
 
         check_new(to)

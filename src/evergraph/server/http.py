@@ -28,7 +28,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from evergraph.core import errors
-from evergraph.core.checks import check_integer, check_number
+from evergraph.core.errors import check_integer, check_number
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send

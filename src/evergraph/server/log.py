@@ -14,7 +14,7 @@ from queue import Full, Queue
 from threading import Thread
 from typing import IO, Any
 
-from evergraph.core.checks import check_choice
+from evergraph.core.errors import check_choice
 from evergraph.server.http import REQUEST_ID
 
 MAX_LINES = 10_000  # that may wait

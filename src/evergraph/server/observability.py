@@ -25,7 +25,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from evergraph.core.extras import own_version
+from evergraph.core.packages import own_version
 from evergraph.online.delta import PARTS
 from evergraph.server.http import HEADERS, REQUEST_ID, clear_frames, failure
 

@@ -7,8 +7,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import DataError
-from evergraph.core.notices import say
+from evergraph.core.errors import DataError, say
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import RowSweep, row_entries
 from evergraph.streams.arrival import Arrival

@@ -8,8 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice, check_integer, check_number
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.errors import (
+    ConfigurationError,
+    DataError,
+    check_choice,
+    check_integer,
+    check_number,
+)
 from evergraph.core.seeding import seeded
 from evergraph.graphs.masks import MASKS, Masks
 from evergraph.streams.arrival import Arrival

@@ -10,9 +10,8 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice
 from evergraph.core.display import Shown
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, check_choice
 from evergraph.core.label_space import LabelSpace, Setting
 from evergraph.core.resources import Resources
 from evergraph.core.targets import Target

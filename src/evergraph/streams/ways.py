@@ -11,9 +11,14 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.display import listed
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.errors import (
+    ConfigurationError,
+    DataError,
+    check_choice,
+    check_integer,
+    check_number,
+)
 from evergraph.core.label_space import Setting
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph

@@ -10,10 +10,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar
 
+from evergraph.core.component import Resolver
 from evergraph.core.errors import DataError, EvergraphError
-from evergraph.core.extras import require
-from evergraph.core.resolver import Resolver
-from evergraph.core.written_aside import results_written, written_aside
+from evergraph.core.packages import require
+from evergraph.core.safe_files import results_written, written_aside
 from evergraph.datasets import load
 from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.bench.config import BenchConfig

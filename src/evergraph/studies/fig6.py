@@ -11,8 +11,8 @@ import numpy.typing as npt
 import torch
 
 from evergraph.core.errors import DataError, ResultsError
+from evergraph.core.safe_files import results_written, written_aside
 from evergraph.core.seeding import seeded
-from evergraph.core.written_aside import results_written, written_aside
 from evergraph.graphs import Graph
 from evergraph.methods import methods
 from evergraph.nn import backbones

@@ -8,8 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from evergraph.core.checks import check_choice, check_integer
-from evergraph.core.errors import ConfigurationError, DataError, did_you_mean
+from evergraph.core.errors import (
+    ConfigurationError,
+    DataError,
+    check_choice,
+    check_integer,
+    did_you_mean,
+)
 from evergraph.tables.values import LARGEST_WIDTH, Block, Matrix, WideEncoder, column_kinds, texts
 
 OTHERS = "*"  # all columns that are not named

@@ -15,8 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evergraph.core.errors import DataError
-from evergraph.core.notices import say
+from evergraph.core.errors import DataError, say
 from evergraph.graphs.validation import WEIGHT_RULE, unsound_weights
 from evergraph.tables.arrow import csv, pa, pc
 

@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evergraph.core.errors import DataError
-from evergraph.core.notices import say, say_ignored
+from evergraph.core.errors import DataError, say, say_ignored
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import RELATION, WEIGHT, edge_weights, filled_texts, ids
 from evergraph.tables.names import ENDS

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evergraph.core.errors import DataError
-from evergraph.core.notices import say
+from evergraph.core.errors import DataError, say
 from evergraph.tables import values as read
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.choices import Columns, Encoder, OwnEncoder, registered

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from evergraph.core.errors import DataError
-from evergraph.core.extras import require
+from evergraph.core.packages import require
 from evergraph.tables.arrow import pa
 from evergraph.tables.columns import mixed, plainly_typed
 from evergraph.tables.labels import is_missing

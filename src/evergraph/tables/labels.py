@@ -18,8 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evergraph.core.errors import DataError, nearest
-from evergraph.core.notices import say
+from evergraph.core.errors import DataError, nearest, say
 from evergraph.core.targets import OneClass
 from evergraph.core.targets.one_class import alike
 from evergraph.graphs import UNLABELLED

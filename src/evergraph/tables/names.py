@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypedDict
 
-from evergraph.core.errors import ConfigurationError, DataError, did_you_mean
-from evergraph.core.notices import say_ignored
+from evergraph.core.errors import ConfigurationError, DataError, did_you_mean, say_ignored
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import is_text
 from evergraph.tables.labels import meant_as_label, target_names

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evergraph.core.errors import DataError
-from evergraph.core.notices import say, say_ignored
+from evergraph.core.errors import DataError, say, say_ignored
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import read_table

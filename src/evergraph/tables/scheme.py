@@ -13,9 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_once
-from evergraph.core.errors import DataError, UnknownNameError
-from evergraph.core.notices import say
+from evergraph.core.errors import DataError, UnknownNameError, check_once, say
 from evergraph.graphs import Graph
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Encoder, OwnEncoder

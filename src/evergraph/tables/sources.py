@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from evergraph.core.checks import check_choice
-from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.core.extras import installed, require
+from evergraph.core.errors import ConfigurationError, DataError, check_choice
+from evergraph.core.packages import installed, require
 from evergraph.tables.arrow import csv, pa, pc
 from evergraph.tables.names import Names, delimiter_hint, worded
 

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
+from evergraph.core.component import Resolver
 from evergraph.core.errors import DataError
-from evergraph.core.resolver import Resolver
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import accepted, cast_or_none, is_number, is_text, parsed, wrong_value
 from evergraph.tables.labels import filled

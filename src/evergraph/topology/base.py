@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from evergraph.core.component import Part, choice, integer
-from evergraph.core.resolver import Resolver
+from evergraph.core.component import Part, Resolver, choice, integer
 from evergraph.datasets.adapters import as_graph
 from evergraph.graphs import Graph, Smoother, smoother
 from evergraph.graphs.csr import densify

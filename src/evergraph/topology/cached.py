@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice
+from evergraph.core.errors import check_choice
 from evergraph.core.mapped import fetch, put
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph

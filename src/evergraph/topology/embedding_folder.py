@@ -12,12 +12,10 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice
-from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.core.file_lock import one_at_a_time
-from evergraph.core.mapped import MappedTensor, disk_is_enough, map_array
+from evergraph.core.errors import ConfigurationError, DataError, check_choice
+from evergraph.core.mapped import MappedTensor, map_array
 from evergraph.core.resources import Resources
-from evergraph.core.written_aside import written_aside
+from evergraph.core.safe_files import disk_is_enough, one_at_a_time, written_aside
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import (
     FACTS,

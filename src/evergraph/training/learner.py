@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from evergraph.core.component import SURROUNDINGS, Made, Part
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.core.extras import own_version
 from evergraph.core.label_space import LabelSpace, Predictions, predicted_values
+from evergraph.core.packages import own_version
 from evergraph.core.resources import Resources
+from evergraph.core.safe_files import results_written, written_aside
 from evergraph.core.targets import likeliest, target_of
-from evergraph.core.written_aside import results_written, written_aside
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.pyg import read_attributes
 from evergraph.memory import MemoryUsage

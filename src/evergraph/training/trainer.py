@@ -10,11 +10,9 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from evergraph.core.checks import check_integer
 from evergraph.core.component import Made, Part, choice, integer, number
-from evergraph.core.device import choose_device, denormals_flushed, worthwhile_threads
-from evergraph.core.errors import DivergedError
-from evergraph.core.resources import Resources
+from evergraph.core.errors import DivergedError, check_integer
+from evergraph.core.resources import Resources, choose_device, denormals_flushed, worthwhile_threads
 from evergraph.nn.linear import padded
 from evergraph.streams import Task
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from evergraph.core.errors import DataError, ResourceError
-from evergraph.core.file_lock import one_at_a_time
+from evergraph.core.safe_files import one_at_a_time
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.graphs.graph_folder import open_graph_folder, read_facts
 from forked import begun

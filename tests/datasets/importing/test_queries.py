@@ -110,7 +110,7 @@ def test_mistakes_on_the_command_line(call, arguments, said):
 def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch):
     (tmp_path / "g.db").touch()
     for kind, package in (("duckdb", "duckdb"), ("adbc:driver", "adbc_driver_manager")):
-        monkeypatch.setattr("evergraph.core.extras.installed", package.__ne__)
+        monkeypatch.setattr("evergraph.core.packages.installed", package.__ne__)
         query = Query.of(f"{kind}:{tmp_path / 'g.db'}", "select 1")
         with pytest.raises(
             ConfigurationError, match=rf"needs the package {package}.*evergraph\[sql\]"

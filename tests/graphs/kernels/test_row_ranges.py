@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evergraph.core import notices
-from evergraph.core.device import exactly_threads
+from evergraph.core import errors
+from evergraph.core.resources import exactly_threads
 from evergraph.graphs import Graph
 from evergraph.graphs.kernels import products, row_ranges
 from evergraph.graphs.kernels.row_ranges import tiled_product
@@ -123,7 +123,7 @@ def test_who_waits_for_a_compiler_is_told_once_and_not_when_code_is_ready(tmp_pa
         loops = sys.modules[spec.name] = module_from_spec(spec)
         spec.loader.exec_module(loops)
         logging.getLogger("evergraph").addHandler(logging.StreamHandler())
-        for told in (row_ranges._announce_compiling, notices.say_once):
+        for told in (row_ranges._announce_compiling, errors.say_once):
             told.cache_clear()
         assert [row_ranges.compiled(loop)(3) for loop in (loops.one, loops.two)] == [4, 5]
 

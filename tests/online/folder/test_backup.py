@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from evergraph.core.errors import ConfigurationError, DataError, LockedError
-from evergraph.core.file_lock import scratch_beside
+from evergraph.core.safe_files import scratch_beside
 from evergraph.online.folder import backup as backing_up
 from evergraph.online.folder.backup import backup, restore
 from evergraph.online.folder.checkup import checkup, listed, skip

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evergraph.core import written_aside
+from evergraph.core import safe_files
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.folder.journal import JOURNAL_FILE as JOURNAL
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, FORMAT_FILE, Acknowledged
@@ -131,7 +131,7 @@ def test_folders_above_a_new_one_are_on_the_disk_too(tmp_path, monkeypatch):
 
     if not Path("/proc/self/fd").exists():
         pytest.skip("/proc tells which file a number stands for")
-    monkeypatch.setattr(written_aside.os, "fsync", noting)
+    monkeypatch.setattr(safe_files.os, "fsync", noting)
     make_folder(tmp_path / "a" / "b" / "c")
     assert synced == [str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b")]
     synced.clear()

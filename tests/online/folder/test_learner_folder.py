@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from evergraph.core import file_lock
+from evergraph.core import safe_files
 from evergraph.core.errors import (
     ConfigurationError,
     DataError,
@@ -22,7 +22,7 @@ from evergraph.core.errors import (
     StoppedError,
     UnknownNodeError,
 )
-from evergraph.core.file_lock import LOCK_FILE
+from evergraph.core.safe_files import LOCK_FILE
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder import in_memory
 from evergraph.online.folder.checkup import check_journal
@@ -273,7 +273,7 @@ def test_a_reader_leaves_the_folder_as_it_is_and_makes_none(tmp_path):
 
 
 def test_nothing_is_written_where_nothing_can_be_locked(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_lock, "_lock", lambda *_, **__: False)  # as some file systems
+    monkeypatch.setattr(safe_files, "_lock", lambda *_, **__: False)  # as some file systems
     with pytest.raises(ResourceError, match=r"cannot be locked: writing needs fcntl\.flock"):
         opened(tmp_path)
 

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.resources import exactly_threads
 from evergraph.online.delta import Delta
 from evergraph.online.folder import reader as reader_module
 from evergraph.online.folder.learner_folder import LearnerFolder

@@ -14,8 +14,8 @@ from evergraph.closed_form.fusing import FLAT, PRIOR, SHARPNESS, fused_weights
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES as OF_CODES
 from evergraph.closed_form.views import View
-from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.resources import exactly_threads
 from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from evergraph.core.component import Resolver
 from evergraph.core.errors import DataError
-from evergraph.core.resolver import Resolver
 from evergraph.core.targets.measures import Metric
 
 Matrix = npt.NDArray[np.float32]

@@ -22,9 +22,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import DataError
-from evergraph.core.notices import say_ignored
-from evergraph.core.written_aside import written_aside
+from evergraph.core.errors import DataError, say_ignored
+from evergraph.core.safe_files import written_aside
 from evergraph.datasets.files.assembly import assemble, checked_csr
 from evergraph.graphs import Graph
 from evergraph.graphs.masks import MASKS, PLURALS, names_of_masks, read_masks

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import torch
 
-from evergraph.core.checks import check_choice
-from evergraph.core.errors import DataError
-from evergraph.core.extras import require
+from evergraph.core.errors import DataError, check_choice
+from evergraph.core.packages import require
 from evergraph.datasets.files.assembly import assemble
 from evergraph.graphs import UNLABELLED, Graph, Targets
 from evergraph.graphs.relations import NodeTypes, Relations

@@ -14,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 
 from evergraph.core.errors import DataError, ResourceError
-from evergraph.core.extras import require
-from evergraph.core.mapped import AppendedArray, disk_is_enough, put
+from evergraph.core.mapped import AppendedArray, put
+from evergraph.core.packages import require
+from evergraph.core.safe_files import disk_is_enough
 from evergraph.graphs.csr import pointer_type
 from evergraph.graphs.graph_folder import GraphFolderWriter
 from evergraph.graphs.repeats import ONCE

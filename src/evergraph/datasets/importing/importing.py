@@ -16,14 +16,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from pydantic import TypeAdapter
 
-from evergraph.core.checks import check_choice
-from evergraph.core.errors import DataError
-from evergraph.core.extras import require
-from evergraph.core.file_lock import one_at_a_time
-from evergraph.core.mapped import disk_is_enough
-from evergraph.core.notices import say
+from evergraph.core.errors import DataError, check_choice, say
+from evergraph.core.packages import require
 from evergraph.core.resources import Resources
-from evergraph.core.written_aside import written_aside
+from evergraph.core.safe_files import disk_is_enough, one_at_a_time, written_aside
 from evergraph.datasets.importing.edge_table import EdgeTable
 from evergraph.datasets.importing.nodes import NodesRead, import_nodes
 from evergraph.graphs.graph_folder import (

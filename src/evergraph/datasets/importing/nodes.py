@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from evergraph.core.errors import DataError
-from evergraph.core.mapped import AppendedArray, disk_is_enough, map_array
+from evergraph.core.mapped import AppendedArray, map_array
+from evergraph.core.safe_files import disk_is_enough
 from evergraph.graphs.validation import UNLABELLED, check_labels
 from evergraph.tables import labels
 from evergraph.tables.arrow import pa

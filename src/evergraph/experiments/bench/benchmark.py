@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import EvergraphError, ResultsError
-from evergraph.core.file_lock import FileLock
-from evergraph.core.plugins import load_plugins
-from evergraph.core.written_aside import results_written
+from evergraph.core.packages import load_plugins
+from evergraph.core.safe_files import FileLock, results_written
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig
 from evergraph.experiments.bench.jobs import BENCH, Job, check_jobs, choose, expand, trials
 from evergraph.experiments.bench.pool import Work, WorkerPool, run_work

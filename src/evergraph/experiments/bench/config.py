@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import Field, field_validator
 
-from evergraph.core.checks import check_once
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, check_once
 from evergraph.experiments.config import (
     Component,
     Plugins,

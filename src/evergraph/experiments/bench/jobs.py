@@ -13,8 +13,14 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from evergraph.core.checks import check_choice, check_integer
-from evergraph.core.errors import ConfigurationError, DataError, EvergraphError, UnknownNameError
+from evergraph.core.errors import (
+    ConfigurationError,
+    DataError,
+    EvergraphError,
+    UnknownNameError,
+    check_choice,
+    check_integer,
+)
 from evergraph.datasets import datasets
 from evergraph.datasets.loading import READERS, is_registered, looks_like_path
 from evergraph.evaluation.accuracy_matrix import main_key

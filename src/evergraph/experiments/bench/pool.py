@@ -22,7 +22,7 @@ import psutil
 
 from evergraph.cluster import ray_cluster
 from evergraph.cluster.ray_engine import RayEngine
-from evergraph.core.device import choose_device
+from evergraph.core.resources import choose_device
 from evergraph.experiments.bench import worker
 from evergraph.experiments.bench.jobs import Job
 from evergraph.experiments.bench.worker import Event, Failure

@@ -18,10 +18,8 @@ from typing import Any, Literal
 import psutil
 import torch
 
-from evergraph.core.device import choose_device
-from evergraph.core.errors import EvergraphError
-from evergraph.core.notices import say
-from evergraph.core.resources import Resources
+from evergraph.core.errors import EvergraphError, say
+from evergraph.core.resources import Resources, choose_device
 from evergraph.core.sizes import free_memory, shown
 from evergraph.evaluation import average_accuracy, average_forgetting
 from evergraph.evaluation.accuracy_matrix import matrix_of

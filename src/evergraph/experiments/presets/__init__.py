@@ -20,8 +20,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
+from evergraph.core.component import declared_parts
 from evergraph.core.errors import UnknownNameError, did_you_mean
-from evergraph.core.resolver import declared_parts
 from evergraph.experiments.seeds import with_seeds
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.device import available_threads, exactly_threads
+from evergraph.core.resources import available_threads, exactly_threads
 from evergraph.graphs.kernels.row_ranges import in_parts, range_count, row_ranges, spread
 from evergraph.graphs.kernels.scaled_rows import Affine, ScaledRows, choose_kernel, held_rows
 

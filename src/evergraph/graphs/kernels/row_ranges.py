@@ -14,8 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.core.device import available_threads, fixed_sums
-from evergraph.core.notices import say_once
+from evergraph.core.errors import say_once
+from evergraph.core.resources import available_threads, fixed_sums
 from evergraph.graphs.csr import cut
 
 # A thread takes many ranges, so that none waits long for one that was given the hubs.

@@ -11,8 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_integer
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, check_integer
 from evergraph.core.resources import Resources
 from evergraph.graphs.csr import RowSweep
 from evergraph.graphs.graph import Graph

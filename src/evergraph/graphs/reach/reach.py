@@ -13,7 +13,7 @@ import scipy
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice
+from evergraph.core.errors import check_choice
 from evergraph.core.mapped import page_out
 from evergraph.core.resources import Resources
 from evergraph.graphs.csr import RowSweep, cut, neighbour_sums, pointer_type, row_entries

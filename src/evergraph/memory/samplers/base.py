@@ -13,9 +13,8 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
-from evergraph.core.component import Part, choice
+from evergraph.core.component import Part, Resolver, choice
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.resolver import Resolver
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import exponential
 from evergraph.graphs import Graph, reach_sizes

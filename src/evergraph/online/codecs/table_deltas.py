@@ -12,9 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_integer
-from evergraph.core.errors import DataError, UnknownNodeError
-from evergraph.core.notices import say_ignored
+from evergraph.core.errors import DataError, UnknownNodeError, check_integer, say_ignored
 from evergraph.core.targets import NodeTarget
 from evergraph.graphs.repeats import say_repeated
 from evergraph.online.checking import pairs_of

@@ -22,9 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from evergraph.core.errors import ConfigurationError, DataError, ResourceError
-from evergraph.core.file_lock import scratch_beside
-from evergraph.core.mapped import disk_is_enough
-from evergraph.core.written_aside import sync
+from evergraph.core.safe_files import disk_is_enough, scratch_beside, sync
 from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.checkup import OnProgress, check_journal
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal

@@ -20,8 +20,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
-from evergraph.core.file_lock import LOCK_FILE, is_held, left_beside
-from evergraph.core.written_aside import sync
+from evergraph.core.safe_files import LOCK_FILE, is_held, left_beside, sync
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, digest_of
 from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers, recovery, snapshot, sqlite_file

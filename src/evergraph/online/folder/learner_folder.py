@@ -16,10 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evergraph.core.checks import check_integer, check_number
 from evergraph.core.display import Shown
-from evergraph.core.errors import ConfigurationError, DataError, StoppedError, did_you_mean
-from evergraph.core.file_lock import Closing
+from evergraph.core.errors import (
+    ConfigurationError,
+    DataError,
+    StoppedError,
+    check_integer,
+    check_number,
+    did_you_mean,
+)
+from evergraph.core.safe_files import Closing
 from evergraph.core.targets import target_of
 from evergraph.online.delta import Delta, DeltaResult, is_empty
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal

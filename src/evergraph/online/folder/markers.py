@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import ConfigurationError, DataError, LockedError, ResourceError
-from evergraph.core.extras import own_version
-from evergraph.core.file_lock import LOCK_FILE, FileLock
-from evergraph.core.mapped import disk_is_enough
-from evergraph.core.written_aside import written_aside
+from evergraph.core.packages import own_version
+from evergraph.core.safe_files import LOCK_FILE, FileLock, disk_is_enough, written_aside
 from evergraph.tables.choices import OTHERS, Columns, Encoder, registered
 from evergraph.tables.scheme import Scheme
 

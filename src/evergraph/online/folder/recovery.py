@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
-from evergraph.core.file_lock import LOCK_FILE
-from evergraph.core.mapped import disk_is_enough
-from evergraph.core.written_aside import make_folders
+from evergraph.core.safe_files import LOCK_FILE, disk_is_enough, make_folders
 from evergraph.online.codecs.delta_bytes import delta_from_bytes
 from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers

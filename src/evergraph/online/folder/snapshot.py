@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError, ResourceError
-from evergraph.core.file_lock import remove_left
-from evergraph.core.mapped import MappedTensor, disk_is_enough
-from evergraph.core.written_aside import sync
+from evergraph.core.mapped import MappedTensor
+from evergraph.core.safe_files import disk_is_enough, remove_left, sync
 from evergraph.graphs.graph_folder import checksum
 from evergraph.online.folder.markers import read_checked, read_object, with_check
 

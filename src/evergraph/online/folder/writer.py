@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from evergraph.core.errors import DataError, EvergraphError, ResourceError, StoppedError
-from evergraph.core.written_aside import sync
+from evergraph.core.safe_files import sync
 from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.journal import JournalEntry, named

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_integer
+from evergraph.core.errors import check_integer
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import pointers_of
 from evergraph.online.graph import neighbour_lists

@@ -27,9 +27,8 @@ from evergraph.closed_form.views import (
     live_views,
     parse_views,
 )
-from evergraph.core.checks import check_choice, check_integer, check_number
-from evergraph.core.errors import ConfigurationError
-from evergraph.core.resolver import Resolver
+from evergraph.core.component import Resolver
+from evergraph.core.errors import ConfigurationError, check_choice, check_integer, check_number
 from evergraph.core.targets import Key, Label, Target, target_of
 from evergraph.online.graph.live_relations import PARTS
 from evergraph.online.heads.chosen_nodes import LandmarkNodes

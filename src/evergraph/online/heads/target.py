@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.target_heads import STEEPNESS, ValueEngine
-from evergraph.core.checks import check_choice
+from evergraph.core.errors import check_choice
 from evergraph.core.targets import Key, Label, target_kinds, target_of
 from evergraph.online.heads.fused import Basis, FusedHead, heads
 from evergraph.online.heads.scorer import BLOCK_VALUES, Scorer

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_integer
 from evergraph.core.display import Shown
-from evergraph.core.errors import StoppedError
+from evergraph.core.errors import StoppedError, check_integer
 from evergraph.core.sizes import shown
 from evergraph.core.targets import Target
 from evergraph.online.delta import Label, NodeId

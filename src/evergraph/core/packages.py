@@ -1,9 +1,9 @@
-"""Plug-ins: files, modules and installed packages that register methods, samplers, ...
+"""Installed packages: optional ones, their versions, TOML, and plug-ins.
 
-A component is registered when its module is imported. A *plug-in* is such a module, given by the
-path of a file or by its import name. An installed package lists its module in the entry point group
-``evergraph.parts`` and need not be given: it is imported when an otherwise unknown name is looked
-up, or when all names are listed.
+A *plug-in* is a module that registers methods, samplers, ... when it is imported. It is given by
+the path of a file or by its import name. An installed package lists its module in the entry point
+group ``evergraph.parts`` and need not be given: it is imported when an otherwise unknown name is
+looked up, or when all names are listed.
 """
 
 from __future__ import annotations
@@ -13,16 +13,66 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable
-from importlib import import_module
+from importlib import import_module, metadata
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from evergraph.core.errors import ConfigurationError, EvergraphError
-from evergraph.core.notices import say
+from evergraph.core.errors import ConfigurationError, EvergraphError, say
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+
+if sys.version_info >= (3, 11):  # part of Python since then, a package before
+    import tomllib as tomllib
+
+UNKNOWN = "0+unknown"
+
+
+def require(package: str, *, extra: str, why: str) -> None:
+    """Raise unless ``package`` is installed, naming the command that installs it.
+
+    Called before work starts, so that a missing package is reported early; nothing is imported.
+    package: its import name. extra: what of evergraph installs it. why: what needs it.
+
+    >>> require("absent", extra="all", why="learning")
+    Traceback (most recent call last):
+    evergraph.core.errors.ConfigurationError: learning needs the package absent, which is missing: \
+    pip install 'evergraph[all]'
+    """
+    if not installed(package):
+        raise ConfigurationError(
+            f"{why} needs the package {package}, which is missing: pip install 'evergraph[{extra}]'"
+        )
+
+
+def installed(package: str) -> bool:
+    """Return whether a package can be imported, without importing it."""
+    return find_spec(package) is not None
+
+
+def installed_version(name: str) -> str | None:
+    """Return the version of a package; None if neither its metadata nor the package has it.
+
+    A source tree on the path and a frozen program have no metadata.
+    """
+    return _recorded(name) or getattr(sys.modules.get(name.replace("-", "_")), "__version__", None)
+
+
+def own_version() -> str:
+    """Return the version of evergraph; ``0+unknown`` in a source tree that is not installed."""
+    return _recorded("evergraph") or UNKNOWN
+
+
+def _recorded(name: str) -> str | None:
+    try:
+        found: str | None = metadata.version(name)
+    except (metadata.PackageNotFoundError, KeyError):
+        return None
+    return found
+
 
 GROUP = "evergraph.parts"
 PREFIX = "evergraph_plugin_"  # of the modules made from files
