@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -15,11 +15,6 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources, fixed_sums
 from evergraph.graphs.kernels.row_ranges import row_tiles, spread
 from evergraph.memory.budget import MemoryUsage
-
-if TYPE_CHECKING:
-    from evergraph.closed_form.targets import TargetStatistics
-    from evergraph.closed_form.view_map import ViewMap
-    from evergraph.nn.random_features import AsIs, Expansion
 
 # Columns of the lower triangle multiplied at a time, and of its corners on the diagonal: above the
 # diagonal, only the part inside a corner's panels is computed needlessly.
@@ -34,10 +29,6 @@ CACHED = 1 << 16
 BLOCK_ROWS = 1 << 15
 
 Features = Tensor | Iterable[Tensor]
-Statistics: TypeAlias = "ClassStatistics | TargetStatistics"
-# φ from embeddings to features, without trained parameters.
-FeatureMap: TypeAlias = "Expansion | AsIs"
-Counted = TypeVar("Counted", "ClassStatistics", "TargetStatistics", "Statistics")
 
 
 def row_blocks(features: Features) -> Iterator[tuple[Tensor, slice]]:
@@ -304,13 +295,39 @@ def unpacked(triangle: Tensor, width: int) -> Tensor:
     return matrix
 
 
+class FeatureMap(Protocol):
+    """φ of some nodes, without trained parameters: of every view, or of embeddings."""
+
+    def blocks(self, rows: Any, /) -> Iterable[Any]:
+        """Return rows in blocks of an efficient size."""
+
+    def __call__(self, rows: Any, /) -> Any:
+        """Return features, [n, m], or yield those of every view."""
+
+
+class Sums(Protocol):
+    """Statistics of nodes with classes or with targets."""
+
+    width: int
+    precise: bool
+
+    def add(self, features: Features, labels: Tensor, weights: Tensor, /, sign: int) -> None:
+        """Add nodes, or remove them if the sign is -1."""
+
+    def merged(self, other: Any, /) -> Any:
+        """Return the statistics of the nodes of both."""
+
+
+Counted = TypeVar("Counted", bound=Sums)
+
+
 def count_views(
     statistics: Sequence[Counted],
     rows: ViewRows | Tensor,
     labels: Tensor,
     weights: Tensor,
     *,
-    expand: ViewMap | FeatureMap,
+    expand: FeatureMap,
     resources: Resources | None = None,
     sign: int = 1,
 ) -> list[Counted]:
@@ -339,7 +356,7 @@ def count_views(
         for place, (counted, state) in enumerate(zip(_empty(sizes), states, strict=True)):
             counted.restore(state)
             totals[place] = totals[place].merged(counted)
-    return [each.merged(total) for each, total in zip(statistics, totals, strict=True)]  # type: ignore[arg-type]
+    return [each.merged(total) for each, total in zip(statistics, totals, strict=True)]
 
 
 def count_block(
@@ -348,7 +365,7 @@ def count_block(
     rows: ViewRows | Tensor,
     labels: Tensor,
     weights: Tensor,
-    expand: ViewMap | FeatureMap,
+    expand: FeatureMap,
     sign: int,
     sizes: Sequence[tuple[int, bool]],
 ) -> list[dict[str, Tensor]]:
@@ -366,11 +383,11 @@ def _empty(sizes: Sequence[tuple[int, bool]]) -> list[ClassStatistics]:
 
 
 def _count(
-    statistics: Sequence[Statistics],
+    statistics: Sequence[Sums],
     rows: Any,
     labels: Tensor,
     weights: Tensor,
-    expand: Any,
+    expand: FeatureMap,
     sign: int,
 ) -> None:
     start = 0

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.kept_nodes import LearnedNodes, ids_holding
 from evergraph.closed_form.ridge import balanced_ridge, choose_regularisation
-from evergraph.closed_form.statistics import FeatureMap, Statistics, count_views
+from evergraph.closed_form.statistics import FeatureMap, count_views
 from evergraph.closed_form.target_heads import (
     choose_target_regularisation,
     fitted_sigmoid,
@@ -38,6 +38,7 @@ from evergraph.nn import Backbone, RandomFeatures
 from evergraph.streams import Task
 from evergraph.training.learner import part_of
 
+Statistics = ClassStatistics | TargetStatistics
 Weights = Literal["class-sizes", "equal"]
 WEIGHTS: tuple[str, ...] = get_args(Weights)
 LADDER = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
