@@ -25,8 +25,7 @@ from evergraph.core.errors import (
     UnknownNodeError,
 )
 from evergraph.core.targets import OneClass, Target
-from evergraph.graphs.repeats import edge_names
-from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE
+from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE, edge_names
 from evergraph.online.delta import Delta, EdgeColumns, NodeId
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.identifiers import IdTable, check_ids, first_repeated

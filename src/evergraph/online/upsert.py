@@ -14,7 +14,7 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.targets import Target
 from evergraph.graphs import UNLABELLED
-from evergraph.graphs.repeats import combined, edge_names
+from evergraph.graphs.validation import combined, edge_names
 from evergraph.online.checking import CLASSES, check_parts, check_weights, pairs_of, with_ones
 from evergraph.online.delta import Delta, DeltaResult, EdgeColumns, NodeId, edge_numbers, listed
 from evergraph.online.graph.live_relations import LiveRelations
@@ -204,7 +204,7 @@ def without_unknown(
 def without_repeats(delta: Delta, repeated: str, *, both_ways: bool) -> tuple[Delta, int]:
     """Return a delta whose rows for the same edge are combined, and how many repeat one.
 
-    repeated, both_ways: as in ``graphs.repeats.combined``. With ``last`` the delta stays as it is,
+    repeated, both_ways: as in ``graphs.validation.combined``. With ``last`` the delta stays as it is,
     since a learner keeps the last weight. An edge of an earlier delta gets the new weight.
 
     >>> delta = Delta(edges=[("a", "c"), ("c", "a")], weights=[100.0, 250.0])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from evergraph.core.errors import DataError, say
 from evergraph.core.packages import installed
-from evergraph.graphs.repeats import say_repeated
+from evergraph.graphs.validation import say_repeated
 from evergraph.online.codecs.tables import read_rows
 from evergraph.online.delta import is_empty
 from evergraph.online.folder.markers import check_chosen
