@@ -20,7 +20,7 @@ from benchmarks.graphs import CASES
 from benchmarks.measure import Options, Table, interleaved, ms, run, seconds_of, times
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form.counting import BLOCK_ROWS, count_views
+from evergraph.closed_form.statistics import BLOCK_ROWS, count_views
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.resources import Engine, LocalEngine, Resources
 from evergraph.core.seeding import seeded

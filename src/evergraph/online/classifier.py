@@ -15,6 +15,7 @@ from evergraph.core.errors import ConfigurationError, check_choice, say
 from evergraph.core.targets import target_kinds, target_of
 from evergraph.online import conversion
 from evergraph.online.additions import AdditionReader, addition
+from evergraph.online.codecs.tables import features_with_words
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.estimator import Estimator
 from evergraph.online.folder.markers import check_chosen
@@ -25,7 +26,6 @@ from evergraph.online.learner_state import PATIENCE, PLAIN, TOLERANCE
 from evergraph.online.monitor import OnAlarm, report
 from evergraph.online.rows import are_rows_with_targets, is_rows
 from evergraph.online.view.page import CHANCE
-from evergraph.online.words import features_with_words
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of
 from evergraph.tables.edges import UNKNOWN_EDGES

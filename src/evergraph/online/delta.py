@@ -7,7 +7,7 @@ of them are read, checked and written without a Python step for each.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
-from evergraph.closed_form.own_words import NO_WORDS, WordColumns
+from evergraph.closed_form.own_features import NO_WORDS, WordColumns
 from evergraph.core.display import ShownRecord
 from evergraph.core.targets import Label as Label
 from evergraph.core.targets import NodeTarget as NodeTarget
@@ -106,6 +107,30 @@ PARTS = {
 def is_empty(delta: Delta) -> bool:
     """Whether a delta changes nothing."""
     return not delta.refit and not any(len(getattr(delta, name)) for name in PARTS)
+
+
+def with_fitting_words(delta: Delta, columns: int, words: int) -> Delta:
+    """Return a delta for a learner with so many columns of words among its features.
+
+    Rows without words, such as those of an array, get none; where the learner has none, as after
+    a graph of its own, they are left out.
+
+    >>> told = Delta(nodes=("a",), features=torch.ones(1, 2), words=WordColumns(1))
+    >>> with_fitting_words(told, 1, 0).features.shape, with_fitting_words(told, 4, 2).features
+    (torch.Size([1, 1]), tensor([[1., 1., 0., 0.]]))
+    """
+
+    def fitting(rows: Tensor) -> Tensor:
+        wide = rows.shape[1] if rows.dim() == 2 and len(rows) else columns
+        if words and wide == columns - words:
+            return pad(rows, (0, words))
+        left_out = delta.words.width if not words and wide == columns + delta.words.width else 0
+        return rows[:, : wide - left_out] if left_out else rows
+
+    features, updated = fitting(delta.features), fitting(delta.updated_features)
+    if features is delta.features and updated is delta.updated_features:
+        return delta
+    return replace(delta, features=features, updated_features=updated)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.own_features import NO_WORDS
 from evergraph.core.errors import TooMuchError, check_integer, say_once
 from evergraph.core.sizes import free_memory, shown
 from evergraph.core.targets.one_class import alike
@@ -28,7 +29,6 @@ from evergraph.online.delta import Delta, Label, NodeId, NodeTarget
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import FusedHead
 from evergraph.online.knowledge import Knowledge
-from evergraph.online.words import words_of
 from evergraph.topology import TopologyEncoder
 from evergraph.topology.cached import Scaling
 
@@ -215,7 +215,7 @@ def merged(deltas: Sequence[CheckedDelta]) -> CheckedDelta:
         deltas[0],
         **lists,
         features=torch.cat(features) if features else torch.zeros(0, 0),
-        words=words_of(deltas),
+        words=next((delta.words for delta in deltas if len(delta.nodes)), NO_WORDS),
         ends=torch.cat([delta.ends for delta in deltas], dim=1),
         weighed=torch.cat(weighed) if weighed else None,
         labelled=torch.cat([delta.labelled for delta in deltas]),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.own_words import NO_WORDS, WordColumns
+from evergraph.closed_form.own_features import NO_WORDS, WordColumns
 from evergraph.closed_form.views import WORDS
 from evergraph.core.mapped import in_memory
 from evergraph.core.targets import Tallies
@@ -19,8 +19,7 @@ from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import LiveRelations
-from evergraph.online.graph.live_rows import LiveShape, LiveWords
-from evergraph.online.graph.live_vectors import LiveVectors
+from evergraph.online.graph.live_vectors import LiveShape, LiveVectors, LiveWords
 from evergraph.online.heads import FusedHead
 from evergraph.online.heads.chosen_nodes import HeldBack
 from evergraph.online.heads.scorer import row_blocks

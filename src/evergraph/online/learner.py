@@ -14,14 +14,13 @@ from evergraph.core.resources import exactly_threads
 from evergraph.core.targets import Tallies
 from evergraph.graphs import UNLABELLED
 from evergraph.online.checking import CheckedDelta, check_delta
-from evergraph.online.delta import Delta, DeltaResult, NodeId
+from evergraph.online.delta import Delta, DeltaResult, NodeId, with_fitting_words
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.intake import Batch, merged, owners
 from evergraph.online.knowledge import Settled
 from evergraph.online.learner_state import LearnerState
 from evergraph.online.upsert import EdgesBeyond, News, edges_beyond, only_new
 from evergraph.online.view import Answer, Page
-from evergraph.online.words import with_fitting_words
 
 if TYPE_CHECKING:
     import pyarrow

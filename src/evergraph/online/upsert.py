@@ -16,11 +16,18 @@ from evergraph.core.targets import Target
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.validation import combined, edge_names
 from evergraph.online.checking import CLASSES, check_parts, check_weights, pairs_of, with_ones
-from evergraph.online.delta import Delta, DeltaResult, EdgeColumns, NodeId, edge_numbers, listed
+from evergraph.online.delta import (
+    Delta,
+    DeltaResult,
+    EdgeColumns,
+    NodeId,
+    edge_numbers,
+    listed,
+    with_fitting_words,
+)
 from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
-from evergraph.online.words import with_fitting_words
 from evergraph.tables.arrow import pa
 
 

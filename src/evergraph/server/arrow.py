@@ -26,12 +26,13 @@ from evergraph.online.codecs.table_deltas import node_parts
 from evergraph.online.codecs.tables import (
     EDGE_OPS,
     NODE_OPS,
+    features_with_words,
     operations,
     read_rows,
     says_operations,
+    word_columns,
 )
 from evergraph.online.delta import Delta, EdgeColumns, column_of_ids
-from evergraph.online.words import features_with_words, word_columns
 from evergraph.server.http import RefusedError, check_named
 from evergraph.tables.arrow import MARK, pa, pc
 from evergraph.tables.choices import Columns

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from evergraph.core.errors import DataError, say
 from evergraph.core.packages import installed
 from evergraph.graphs.validation import say_repeated
-from evergraph.online.codecs.tables import read_rows
+from evergraph.online.codecs.tables import features_with_words, read_rows, word_columns
 from evergraph.online.delta import is_empty
 from evergraph.online.folder.markers import check_chosen
 from evergraph.online.upsert import without_repeats
-from evergraph.online.words import features_with_words, word_columns
 from evergraph.server.arrow import ArrowReader
 from evergraph.server.bodies import DELTAS, parse
 from evergraph.server.http import ARROW, RefusedError, check_named

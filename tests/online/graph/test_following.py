@@ -6,10 +6,16 @@ import pytest
 import torch
 
 from evergraph.online.graph import live_embeddings
-from evergraph.online.graph.correcting import ChangedRows, Direct, differences, push
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import HopStates, LiveEmbeddings
-from evergraph.online.graph.live_smoother import DRIFT, LiveSmoother
+from evergraph.online.graph.live_smoother import (
+    DRIFT,
+    ChangedRows,
+    Direct,
+    LiveSmoother,
+    differences,
+    push,
+)
 from evergraph.online.view.explanation import contributions, powers_of
 from evergraph.topology import SGC, EmbeddingCache, topologies
 from growing_paths import followed, pairs_of, path

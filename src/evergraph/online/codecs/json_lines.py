@@ -28,9 +28,9 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
+from evergraph.online.codecs.tables import features_with_words, word_columns
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.identifiers import check_id
-from evergraph.online.words import features_with_words, word_columns
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.frames import table_of_rows

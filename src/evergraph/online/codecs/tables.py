@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import scipy
+import torch
+from torch import Tensor
 
+from evergraph.closed_form.own_features import NO_WORDS, PAIRS, WordColumns, packed_words
 from evergraph.core.errors import DataError, say_ignored
 from evergraph.core.packages import require
 from evergraph.core.targets import target_of
 from evergraph.online.checking import LARGEST_FEATURE
 from evergraph.online.codecs.table_deltas import Rows, TableDeltas, node_parts
 from evergraph.online.delta import Delta, EdgeColumns, NodeId, column_of_ids
-from evergraph.online.words import features_with_words, word_columns
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import read_table
@@ -37,9 +40,10 @@ from evergraph.tables.columns import (
 )
 from evergraph.tables.edges import EdgeRows, read_edges, say_edges_unread
 from evergraph.tables.fitting import say_few
+from evergraph.tables.hashed import BUCKETS, TextEncoder
 from evergraph.tables.names import ENDS, ColumnNames, check_columns, of_edges, of_nodes
 from evergraph.tables.nodes import NodeRoles, NodeTable, read_nodes, texts_of
-from evergraph.tables.scheme import Scheme
+from evergraph.tables.scheme import NodeFeatures, Scheme
 from evergraph.tables.sources import Source, named, naming
 
 if TYPE_CHECKING:
@@ -49,6 +53,25 @@ TOMORROW = "later neighbours are not known yet"  # why gaps cannot be filled fro
 NODE_OPS = ("add", "update", "forget")
 EDGE_OPS = ("add", "remove")
 UNTIMED = "a learner takes nodes in the order of their rows; rename it if it is a feature"
+
+
+def word_columns(scheme: Scheme | None) -> WordColumns:
+    """Return the columns of words that tables with this scheme have."""
+    encoders = [] if scheme is None else [each.encoder for each in scheme.columns]
+    texts = [isinstance(encoder, TextEncoder) for encoder in encoders if encoder.width]
+    return WordColumns(2 * PAIRS, all(texts)) if any(texts) else NO_WORDS
+
+
+def features_with_words(read: NodeFeatures) -> Tensor:
+    """Return the features of a table's rows with the words of their texts.  -> [rows, columns]"""
+    if not word_columns(read.scheme).width:
+        return read.features
+    assert read.scheme is not None
+    names = [e.name for e in read.scheme.columns if isinstance(e.encoder, TextEncoder)]
+    empty = scipy.sparse.csr_matrix((len(read.features), BUCKETS), dtype="float32")
+    found = (read.blocks[name].words for name in names)
+    words = scipy.sparse.hstack([empty if each is None else each for each in found], "csr")
+    return torch.cat([read.features, packed_words(words)], dim=1)
 
 
 def read_rows(

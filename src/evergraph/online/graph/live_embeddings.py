@@ -8,7 +8,6 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, check_choice, check_integer
 from evergraph.graphs import Graph
-from evergraph.online.graph.correcting import ChangedRows, Direct, correct, differences, push
 from evergraph.online.graph.growing_array import (
     Array,
     GrowingArray,
@@ -18,7 +17,15 @@ from evergraph.online.graph.growing_array import (
     taken,
 )
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
-from evergraph.online.graph.live_smoother import DRIFT, LiveSmoother
+from evergraph.online.graph.live_smoother import (
+    DRIFT,
+    ChangedRows,
+    Direct,
+    LiveSmoother,
+    correct,
+    differences,
+    push,
+)
 from evergraph.online.graph.neighbour_lists import distinct
 from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
