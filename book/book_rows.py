@@ -30,8 +30,8 @@ from evergraph.experiments.config import (
     merged,
     read_toml,
     validated,
+    with_seeds,
 )
-from evergraph.experiments.seeds import with_seeds
 from evergraph.experiments.store import write_whole
 from evergraph.methods import methods
 

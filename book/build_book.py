@@ -24,8 +24,7 @@ from book_page import book_page
 from book_rows import BookPlan, BookRow, read_plan, read_row, rows_in
 from submission import command_of, commit_here, in_words, placeless, row_of, told
 
-from evergraph.cli.output import print_table, say
-from evergraph.cli.progress import BenchProgress
+from evergraph.cli.output import BenchProgress, print_table, say
 from evergraph.core.errors import (
     EXIT_CODE,
     ConfigurationError,

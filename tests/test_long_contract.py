@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form import ViewFeatures
-from evergraph.closed_form.relations import RelationCodes, RelationHops
+from evergraph.closed_form.codes import RelationCodes, RelationHops
 from evergraph.cluster.ray_engine import pack, unpack
 from evergraph.core.seeding import seeded
 from evergraph.graphs import (

@@ -6,7 +6,7 @@ import signal
 import psutil
 import pytest
 
-from evergraph.cli.progress import BenchProgress
+from evergraph.cli.output import BenchProgress
 from evergraph.experiments.bench import benchmark
 from evergraph.experiments.bench.benchmark import Bench
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig

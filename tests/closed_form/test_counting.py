@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.closed_form import ClassStatistics, counting
-from evergraph.closed_form.counting import count_views
+from evergraph.closed_form import ClassStatistics, statistics
+from evergraph.closed_form.statistics import count_views
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES, ViewRows, parse_views
-from evergraph.core.engine import LocalEngine
-from evergraph.core.resources import Resources
+from evergraph.core.resources import LocalEngine, Resources
 from evergraph.nn.random_features import Expansion
 
 WIDTH = 12
@@ -56,7 +55,7 @@ def counted_by_hand(engine: LocalEngine) -> ClassStatistics:
 )  # what fits one block is not given out
 def test_every_block_counts_once(rows, blocks, monkeypatch):
     engine = Several()
-    monkeypatch.setattr(counting, "BLOCK_ROWS", rows)
+    monkeypatch.setattr(statistics, "BLOCK_ROWS", rows)
     found = counted_by_hand(engine)
     assert engine.blocks == [(rows * place, rows * (place + 1)) for place in range(blocks)]
     # 2·1 + 4 + 2·9 + 16 of the positive ones; 2·25 of the negative one, and 1 from before
@@ -74,7 +73,7 @@ def test_one_process_counts_like_several(rows, block, seed, precise):
     expand = Expansion(torch.randn(3, 8, generator=draw), torch.zeros(8), "relu")
     given_rows = torch.randn(rows, 3, generator=draw), torch.arange(rows) % 3, torch.ones(rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "BLOCK_ROWS", block)
+        patch.setattr(statistics, "BLOCK_ROWS", block)
         one, many = (
             count_views(
                 [ClassStatistics(8, precise=precise)],
@@ -88,7 +87,7 @@ def test_one_process_counts_like_several(rows, block, seed, precise):
 
 
 def test_what_is_counted_in_float64_stays_so(monkeypatch):
-    monkeypatch.setattr(counting, "BLOCK_ROWS", 1)
+    monkeypatch.setattr(statistics, "BLOCK_ROWS", 1)
     expand = Expansion(torch.ones(1, 1), torch.zeros(1), "relu")
     tiny = torch.tensor([[1.0], [1e-5]])  # whose square is below float32's rounding of 1
     for resources in (Resources(engine=Several()), None):
@@ -157,7 +156,7 @@ def test_every_view_is_counted_as_if_it_were_alone_and_who_goes_is_gone():
 
 def test_several_count_views_as_one_does(monkeypatch):
     whole = counted_views()
-    monkeypatch.setattr(counting, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(statistics, "BLOCK_ROWS", 7)
     two, five = counted_views(Several(2)), counted_views(Several(5))
     for first, second, alone in zip(two, five, whole, strict=True):
         assert all(value.equal(second.state()[name]) for name, value in first.state().items())

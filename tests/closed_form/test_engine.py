@@ -5,14 +5,12 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics, engine
-from evergraph.closed_form.answers import Answers
 from evergraph.closed_form.engine import ViewEngine
-from evergraph.closed_form.fusing import PRIOR
+from evergraph.closed_form.fusing import PRIOR, Answers
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.leave_one_out import Sample, choose_penalty
-from evergraph.closed_form.penalty_path import LADDER, choose_regularisation
-from evergraph.closed_form.ridge import balanced_ridge
-from evergraph.closed_form.value_engine import ValueEngine
+from evergraph.closed_form.ridge import LADDER, balanced_ridge, choose_regularisation
+from evergraph.closed_form.target_heads import ValueEngine
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES, View, ViewRows
 

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 from evergraph.closed_form import statistics
 from evergraph.closed_form.kernel_map import KernelMap, beside_constant, level_of
-from evergraph.closed_form.own_words import packed_words, unit_words
+from evergraph.closed_form.own_features import packed_words, unit_words
 from evergraph.closed_form.views import LENGTH, WORDS, View
 from evergraph.core.resources import exactly_threads
 

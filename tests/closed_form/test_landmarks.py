@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.closed_form import LandmarkFeatures, engine, landmarks
+from evergraph.closed_form.kept_nodes import LedgerEntries, certain, guessed
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.landmarks import FEW_COLUMNS, Landmarks, column_weights
-from evergraph.closed_form.ledger import LedgerEntries, certain, guessed
+from evergraph.closed_form.own_features import shape_of
 from evergraph.closed_form.ridge import balanced_ridge
-from evergraph.closed_form.shape import shape_of
 from evergraph.closed_form.statistics import ClassStatistics
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import View, ViewRows
@@ -316,7 +316,7 @@ def test_guesses_are_learned_from_where_they_help(monkeypatch):
         places, labels = certain(chances, counts)
         return places, (labels + 1) % 4
 
-    monkeypatch.setattr("evergraph.closed_form.ledger.certain", wrong)
+    monkeypatch.setattr("evergraph.closed_form.kept_nodes.certain", wrong)
     misled = learned(stream)
     assert misled.error_ == pytest.approx(alone.error_)
     assert misled.landmarks_.nodes_.equal(alone.landmarks_.nodes_)

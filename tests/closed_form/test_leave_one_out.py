@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form.answers import Answers
 from evergraph.closed_form.engine import ViewEngine
+from evergraph.closed_form.fusing import Answers
 from evergraph.closed_form.leave_one_out import (
     Halves,
     Sample,
@@ -16,9 +16,8 @@ from evergraph.closed_form.leave_one_out import (
     left_out,
     left_out_errors,
 )
-from evergraph.closed_form.penalty_path import LADDER, PenaltyPath, nearly_best
-from evergraph.closed_form.ridge import RidgeProblem
-from evergraph.closed_form.value_engine import ValueEngine
+from evergraph.closed_form.ridge import LADDER, PenaltyPath, RidgeProblem, nearly_best
+from evergraph.closed_form.target_heads import ValueEngine
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import View
 

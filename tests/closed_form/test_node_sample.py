@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.closed_form.node_sample import NodeSample, draw_order
+from evergraph.closed_form.kept_nodes import NodeSample, draw_order
 from evergraph.closed_form.views import ViewRows
 
 COUNT, CLASSES = 40, 3

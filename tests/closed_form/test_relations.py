@@ -6,13 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.closed_form.relations import (
-    RelationCodes,
-    RelationHops,
-    kind_signs,
-    type_codes,
-    widened,
-)
+from evergraph.closed_form.codes import RelationCodes, RelationHops, kind_signs, type_codes, widened
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph

@@ -11,8 +11,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form.penalty_path import TOLERANCE, choose_regularisation
-from evergraph.closed_form.ridge import RidgeProblem, balanced_ridge
+from evergraph.closed_form.ridge import (
+    TOLERANCE,
+    RidgeProblem,
+    balanced_ridge,
+    choose_regularisation,
+)
 from evergraph.core.errors import DataError
 from evergraph.methods.analytic import LADDER
 

@@ -10,17 +10,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form.label_sigmoid import fitted_sigmoid
 from evergraph.closed_form.ridge import balanced_ridge
-from evergraph.closed_form.targets import (
-    MOST_PATTERNS,
-    TargetStatistics,
+from evergraph.closed_form.target_heads import (
     TargetWeights,
     choose_target_regularisation,
+    fitted_sigmoid,
     quadratic,
     squared_errors,
     target_ridge,
 )
+from evergraph.closed_form.targets import MOST_PATTERNS, TargetStatistics
 from evergraph.core.errors import ConfigurationError, DataError
 
 NAN = float("nan")

@@ -25,10 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import benchmarks.speed.twin_graphs  # noqa: F401 (registers products-twin and its siblings)
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form.counting import BLOCK_ROWS, count_views
+from evergraph.closed_form.statistics import BLOCK_ROWS, count_views
 from evergraph.cluster.ray_engine import RayEngine
-from evergraph.core.engine import Engine, LocalEngine
-from evergraph.core.resources import Resources
+from evergraph.core.resources import Engine, LocalEngine, Resources
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.graphs import Graph, estimate_reach_sizes

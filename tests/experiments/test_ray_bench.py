@@ -12,7 +12,7 @@ import psutil
 import pytest
 import torch
 
-from evergraph.closed_form import counting
+from evergraph.closed_form import statistics
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.resources import Resources
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
@@ -31,7 +31,7 @@ SYNTHETIC = {"name": "synthetic", "nodes": 300, "classes": 6, "features": 8, "no
 def _everything_is_shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give small graphs to workers too, and compute on as many threads here as there."""
     monkeypatch.setattr(column_blocks, "SHARED_FROM", 0)
-    monkeypatch.setattr(counting, "BLOCK_ROWS", 16)
+    monkeypatch.setattr(statistics, "BLOCK_ROWS", 16)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from evergraph.closed_form import ViewFeatures
-from evergraph.closed_form.relations import RelationCodes, RelationHops
+from evergraph.closed_form.codes import RelationCodes, RelationHops
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import seeded
 from evergraph.graphs import (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from evergraph.closed_form.relations import _means
+from evergraph.closed_form.codes import _means
 from evergraph.core.errors import DataError
 from evergraph.core.resources import Resources
 from evergraph.datasets.importing.edge_table import EdgeTable

@@ -42,7 +42,7 @@ def test_probes_are_capped_by_scores(small_graph, monkeypatch):
 
     monkeypatch.setattr(module, "fused_weights", watched)
     monkeypatch.setattr(
-        "evergraph.closed_form.answers.MOST_SCORES", 6 * 4 * 18
+        "evergraph.closed_form.fusing.MOST_SCORES", 6 * 4 * 18
     )  # classes, views, probes
     learned(GraphStream(small_graph)).solve()
     assert [torch.bincount(labels).tolist() for labels in asked] == [[3] * 6] * 2

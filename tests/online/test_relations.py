@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arrow_bytes import delta_from_arrow
-from evergraph.closed_form.relations import RelationHops
+from evergraph.closed_form.codes import RelationHops
 from evergraph.core.errors import DataError
 from evergraph.datasets import load
 from evergraph.online.classifier import ContinualNodeClassifier

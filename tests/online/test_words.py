@@ -9,7 +9,7 @@ import torch
 from scipy.sparse import csr_matrix
 
 from evergraph import ContinualNodeClassifier
-from evergraph.closed_form.own_words import NO_WORDS, PAIRS, WordColumns, packed_words
+from evergraph.closed_form.own_features import NO_WORDS, PAIRS, WordColumns, packed_words
 from evergraph.core.errors import DataError
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
 from evergraph.online.delta import Delta

@@ -7,7 +7,7 @@ import torch
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from evergraph.closed_form.own_words import NO_WORDS, PAIRS, WordColumns, packed_words
+from evergraph.closed_form.own_features import NO_WORDS, PAIRS, WordColumns, packed_words
 from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
 from evergraph.online.learner import OnlineLearner

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evergraph.core.engine import check_engine
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.packages import tomllib
 from evergraph.core.sizes import parse_size
@@ -210,6 +209,8 @@ def resources_of(
     threads: int | None = None,
 ) -> Callable[[], Resources]:
     """Check the options, and return a function that makes the resources, which imports torch."""
+    from evergraph.core.resources import check_engine
+
     check_engine(engine, address, threads)
     memory = None if memory_limit is None else parse_size(memory_limit)
     if scratch is not None and not scratch.is_dir():
@@ -284,7 +285,7 @@ class SeedOptions:
     @property
     def chosen(self) -> list[int] | None:
         """The seeds, None if none are given."""
-        from evergraph.experiments.seeds import with_seeds
+        from evergraph.experiments.config import with_seeds
 
         listed = None if self.seeds is None else self.seeds.removesuffix(",").split(",")
         try:
@@ -299,8 +300,7 @@ class SeedOptions:
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     """Parse ``--set`` options: dotted keys and TOML values (a bare word is text)."""
-    from evergraph.experiments.config import merged, nested
-    from evergraph.experiments.seeds import with_seeds
+    from evergraph.experiments.config import merged, nested, with_seeds
 
     values: dict[str, Any] = {}
     for setting in settings:

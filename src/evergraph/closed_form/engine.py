@@ -9,15 +9,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.answers import Answers
-from evergraph.closed_form.chance import lead_over_chance
-from evergraph.closed_form.counting import count_views
-from evergraph.closed_form.fusing import Fused, fused_weights, mixture_loss
+from evergraph.closed_form.fusing import (
+    LEAD,
+    Answers,
+    Fused,
+    fused_weights,
+    lead_over_chance,
+    mixture_loss,
+)
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.leave_one_out import Sample, choose_penalty, left_out_scores
-from evergraph.closed_form.penalty_path import LADDER, choose_regularisation
-from evergraph.closed_form.ridge import RidgeProblem, RidgeSolution, balanced_ridge
-from evergraph.closed_form.statistics import ClassStatistics
+from evergraph.closed_form.ridge import (
+    LADDER,
+    RidgeProblem,
+    RidgeSolution,
+    balanced_ridge,
+    choose_regularisation,
+)
+from evergraph.closed_form.statistics import ClassStatistics, count_views
 from evergraph.closed_form.view_map import RandomMap, rows_that_differ
 from evergraph.closed_form.views import View, ViewRows
 from evergraph.core.errors import DataError
@@ -214,6 +223,11 @@ class ViewEngine:
         self.solved = True
         self.lead_ = math.nan if answers.held_back else self._lead(scores, answers)
         return heads, scores
+
+    @property
+    def better_than_chance(self) -> bool | None:
+        """Whether nodes left out are predicted better than by chance; None if that is not known."""
+        return None if math.isnan(self.lead_) else self.lead_ > LEAD
 
     def _lead(self, scores: Tensor, answers: Answers) -> float:
         """Return by how much nodes left out are predicted better than by chance, see ``chance``."""

@@ -1,11 +1,16 @@
-"""Scores of several heads mixed, with weights fitted on nodes that were not learned from."""
+"""Scores of several heads mixed, with weights fitted on nodes whose answers are known."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from evergraph.closed_form.kept_nodes import first_of_each
+from evergraph.closed_form.views import ViewRows
 
 # Sharpness of a single view without probes: scores of a least-squares head lie between 0 and 1.
 SHARPNESS = 10.0
@@ -19,6 +24,64 @@ MOST_OFFSETS = 512  # classes; an intercept for each of more would cost more tha
 STEPS = 50
 TOLERANCE = 1e-9
 BLOCK_VALUES = 1 << 20  # scores processed at a time; temporaries take as much again
+# Most scores of answers held back, nodes x classes x views, that the mixture is fitted to.
+MOST_SCORES = 1 << 26
+# Fewer answers say nothing about chance; and the lead, in standard errors, from which they are
+# called better: penalties and mixture were chosen on the same answers.
+FEWEST_ANSWERS, LEAD = 30, 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Nodes whose answers are known, to choose penalties and the mixture of views by.
+
+    They were counted, and are left out in turn, or they are held back from the sums.
+
+    Attributes:
+        rows: what they are counted as.  float32 [n, dims], or rows of the views
+        labels: int64 [n]; of those that were counted, of classes with two nodes or more
+        landmarks: the landmark that a node is, or -1.  int64 [n]; None if they are held back
+        allowed: the classes that each may have; None for all that there are.  bool [n, classes]
+    """
+
+    rows: Tensor | ViewRows
+    labels: Tensor
+    landmarks: Tensor | None = None
+    allowed: Tensor | None = None
+
+    @classmethod
+    def none(cls) -> Answers:
+        """Return no answers."""
+        nothing = torch.zeros(0, dtype=torch.int64)
+        return cls(torch.zeros(0, 0), nothing, nothing)
+
+    @property
+    def held_back(self) -> bool:
+        """Whether they are not in the sums."""
+        return self.landmarks is None
+
+    def asked(self, scores: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return scores, labels and allowed classes of those that the mixture is fitted to.
+
+        These are equally many of a class, if there are too many. A node may have the classes with
+        nodes, of its task; None if all may have any.
+
+        scores: [n, classes, views]; counts: nodes of each class that were counted, int64 [classes]
+        -> [k, classes, views], int64 [k], bool [k or 1, classes] | None
+        """
+        labels, allowed, met = self.labels, self.allowed, (counts > 0)[None].cpu()
+        if self.held_back:
+            met = met.index_fill(1, labels, True)
+        nodes, classes, views = scores.shape
+        most = max(MOST_SCORES // max(classes * views, 1), 1)
+        if nodes > most:
+            per_class = max(most // int(labels.unique().numel()), 1)
+            few = first_of_each(torch.arange(nodes), labels, per_class)
+            scores, labels = scores[few], labels[few]
+            allowed = None if allowed is None else allowed[few]
+        if allowed is None:
+            return scores, labels, None if bool(met.all()) else met
+        return scores, labels, allowed & met
 
 
 class Fused(NamedTuple):
@@ -193,3 +256,25 @@ class _Problem:
         gradient = self.shares @ (expected - self.right) + self.prior * (at.weights - self.start)
         there = torch.zeros_like(at.offsets).index_add_(0, self.labels, self.shares)
         return torch.cat([gradient, sums - there[kept] + self.flat * at.offsets[kept]]), hessian
+
+
+def lead_over_chance(given: Tensor, right: Tensor) -> float:
+    """Return how far the best column correlates with what is right: r √n, less for more columns.
+
+    Of K columns that know nothing the best reaches about √(2 ln K). Columns are numbers, or the
+    probability of a class and whether a node has it: a rare class, which no node is given, may well
+    be known better than by chance.  float [n, K] each; NaN for few answers
+
+    >>> right = torch.arange(100.0)[:, None]
+    >>> round(lead_over_chance(right, right), 6), lead_over_chance(-right, right) < 0
+    (10.0, True)
+    >>> round(lead_over_chance(right.expand(-1, 2), right.expand(-1, 2)), 6)  # 10 - √(2 ln 2)
+    8.82259
+    """
+    rows, columns = right.shape
+    if rows < FEWEST_ANSWERS or not columns:
+        return math.nan
+    one, other = (values.double() - values.double().mean(0) for values in (given, right))
+    lengths = (one.norm(dim=0) * other.norm(dim=0)).clamp_min(torch.finfo(torch.float64).tiny)
+    shared = (one * other).sum(0) / lengths
+    return float(shared.max()) * math.sqrt(rows) - math.sqrt(2 * math.log(columns))

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.own_words import WordProducts, Words, inner_products, word_values
+from evergraph.closed_form.own_features import WordProducts, Words, inner_products, word_values
 from evergraph.closed_form.statistics import over_few_rows
 from evergraph.closed_form.view_map import (
     BLOCK_VALUES,

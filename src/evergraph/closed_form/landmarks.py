@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.kept_nodes import NodeSample, draw_order, in_classes
 from evergraph.closed_form.kernel_map import KernelMap
-from evergraph.closed_form.node_sample import NodeSample, draw_order, in_classes
 from evergraph.closed_form.view_features import ViewFeatures
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import ViewRows

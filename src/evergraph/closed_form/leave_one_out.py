@@ -9,8 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.penalty_path import PenaltyPath, nearly_best
-from evergraph.closed_form.ridge import RidgeProblem, RidgeSolution
+from evergraph.closed_form.ridge import PenaltyPath, RidgeProblem, RidgeSolution, nearly_best
 from evergraph.closed_form.statistics import ClassStatistics
 
 # Values of φ or of scores at a time.

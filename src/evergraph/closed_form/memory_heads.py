@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.kept_nodes import NodeSample, draw_order
 from evergraph.closed_form.kernel_map import KernelMap
-from evergraph.closed_form.node_sample import NodeSample, draw_order
 from evergraph.closed_form.views import View, ViewRows
 
 if TYPE_CHECKING:
-    from evergraph.closed_form.answers import Answers
     from evergraph.closed_form.engine import ViewEngine
+    from evergraph.closed_form.fusing import Answers
 
 # λ in question, relative to the kernel of a node with itself.
 LADDER = (5.0, 1.0, 0.2, 0.04, 0.008, 0.0016)

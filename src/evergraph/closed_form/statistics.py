@@ -1,16 +1,18 @@
-"""Sufficient statistics of a linear head: the sums that least squares needs."""
+"""Sufficient statistics of a linear head: the sums that least squares needs, and counting them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.views import ViewRows
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.resources import fixed_sums
+from evergraph.core.resources import Resources, fixed_sums
 from evergraph.graphs.kernels.row_ranges import row_tiles, spread
 from evergraph.memory.budget import MemoryUsage
 
@@ -20,9 +22,11 @@ PANEL = 512
 CORNER = 128
 # Rows multiplied at a time: rounding grows with the number of blocks, not of rows.
 ROWS_PER_BLOCK = 4096
-
 # Values of a row-wise computation of many passes that stay in a CPU's cache between two of them.
 CACHED = 1 << 16
+# Nodes counted by a worker. The size does not depend on the number of workers, so the sums do not
+# either. At a width of 4,096 a block is seconds of work for 34 MB of statistics.
+BLOCK_ROWS = 1 << 15
 
 Features = Tensor | Iterable[Tensor]
 
@@ -289,3 +293,109 @@ def unpacked(triangle: Tensor, width: int) -> Tensor:
         row[: place + 1] = values[start : start + place + 1]
         start += place + 1
     return matrix
+
+
+class FeatureMap(Protocol):
+    """φ of some nodes, without trained parameters: of every view, or of embeddings."""
+
+    def blocks(self, rows: Any, /) -> Iterable[Any]:
+        """Return rows in blocks of an efficient size."""
+
+    def __call__(self, rows: Any, /) -> Any:
+        """Return features, [n, m], or yield those of every view."""
+
+
+class Sums(Protocol):
+    """Statistics of nodes with classes or with targets."""
+
+    width: int
+    precise: bool
+
+    def add(self, features: Features, labels: Tensor, weights: Tensor, /, sign: int) -> None:
+        """Add nodes, or remove them if the sign is -1."""
+
+    def merged(self, other: Any, /) -> Any:
+        """Return the statistics of the nodes of both."""
+
+
+Counted = TypeVar("Counted", bound=Sums)
+
+
+def count_views(
+    statistics: Sequence[Counted],
+    rows: ViewRows | Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    *,
+    expand: FeatureMap,
+    resources: Resources | None = None,
+    sign: int = 1,
+) -> list[Counted]:
+    """Return statistics of every view with more nodes added; those given may be changed.
+
+    Every node is projected once for all views. G = Σ_b G_b over blocks b of nodes, and likewise the
+    sums: a worker computes a block's features and returns their statistics, which are merged in the
+    order of the blocks. So the result is the same to the last bit for any number of workers,
+    including none, if each has as many threads. A single block, rows on a GPU, and targets instead
+    of classes are counted in this process, as is everything without ``resources``.
+
+    rows: of the views, or embeddings or whole vectors, [n, dims]; labels: int64 [n], or targets
+    [n, targets]; weights: positive [n]; expand: φ of the views, or of a single one; sign: -1
+    removes.
+    """
+    many = rows.device.type == "cpu" and len(labels) > BLOCK_ROWS
+    if resources is None or not many or not isinstance(statistics[0], ClassStatistics):
+        _count(statistics, rows, labels, weights, expand, sign)
+        return list(statistics)
+    sizes = [(each.width, each.precise) for each in statistics]
+    given: dict[str, Any] = {"rows": rows, "labels": labels, "weights": weights}
+    given |= {"expand": expand, "sign": sign, "sizes": sizes}
+    blocks = [(start, start + BLOCK_ROWS) for start in range(0, len(labels), BLOCK_ROWS)]
+    totals = _empty(sizes)
+    for states in resources.engine.map(count_block, blocks, shared=given):
+        for place, (counted, state) in enumerate(zip(_empty(sizes), states, strict=True)):
+            counted.restore(state)
+            totals[place] = totals[place].merged(counted)
+    return [each.merged(total) for each, total in zip(statistics, totals, strict=True)]
+
+
+def count_block(
+    part: tuple[int, int],
+    *,
+    rows: ViewRows | Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    expand: FeatureMap,
+    sign: int,
+    sizes: Sequence[tuple[int, bool]],
+) -> list[dict[str, Tensor]]:
+    """Return the state of the statistics of some nodes, one for each size; a pure function.
+
+    sizes: width, and whether sums are in float64
+    """
+    some, counted = slice(*part), _empty(sizes)
+    _count(counted, rows[some], labels[some], weights[some], expand, sign)
+    return [each.state() for each in counted]
+
+
+def _empty(sizes: Sequence[tuple[int, bool]]) -> list[ClassStatistics]:
+    return [ClassStatistics(width, precise=precise) for width, precise in sizes]
+
+
+def _count(
+    statistics: Sequence[Sums],
+    rows: Any,
+    labels: Tensor,
+    weights: Tensor,
+    expand: FeatureMap,
+    sign: int,
+) -> None:
+    start = 0
+    for block in expand.blocks(rows):
+        part, features = slice(start, start + len(block)), expand(block)
+        # The features of one map are counted as they come, those of views a few rows at a time.
+        if isinstance(features, Tensor):
+            features = [[features[:, : statistics[0].width]]]
+        for each, some in zip(statistics, features, strict=True):
+            each.add(some, labels[part], weights[part], sign)
+        start = part.stop

@@ -1,14 +1,13 @@
-"""Linear heads for multi-label and regression targets with missing values, from sums."""
+"""Sums for several labels or numbers of a node, of which some may be missing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.penalty_path import nearly_best
 from evergraph.closed_form.ridge import RidgeProblem
 from evergraph.closed_form.statistics import ClassStatistics, Features, row_blocks
 from evergraph.core.errors import ConfigurationError, DataError
@@ -287,93 +286,3 @@ class TargetStatistics:
             statistics, _ = self._of(pattern)
             self.cross_[pattern] = own.pop("cross").to(self.device)
             statistics.restore(own)
-
-
-@dataclass(frozen=True, eq=False)
-class TargetWeights:
-    """A linear head with offsets: ŷ = Vᵀφ + b.
-
-    Attributes:
-        weights: V.  float64 [m, targets]
-        offsets: b.  float64 [targets]
-    """
-
-    weights: Tensor
-    offsets: Tensor
-
-
-def target_ridge(
-    statistics: TargetStatistics, regularisation: float, *, centred: bool
-) -> TargetWeights:
-    """Return argmin Σ_i (y_it - v_tᵀφ_i - b_t)² + λ ‖v_t‖² for every target t, where it is known.
-
-    v_t = (G + λ I)⁻¹ M_t, λ = ``regularisation`` x the mean of G's diagonal. ``centred``: G and M
-    are those of centred features and values, see ``TargetMoments.problem``,
-    and b_t = ȳ_t - v_tᵀφ̄ is not penalised; otherwise b is 0. A target that is unknown for all nodes
-    is predicted as 0.
-
-    Without centring, for labels of which every node has exactly one, with n nodes per class, this
-    equals the head of classes (``balanced_ridge``) with either of its weights: there A is G / n and
-    its right side M / n. In general the head of classes weighs all classes equally, this one all
-    nodes.
-    """
-    weights = torch.zeros(
-        statistics.width, statistics.targets, dtype=torch.float64, device=statistics.device
-    )
-    offsets = weights.new_zeros(statistics.targets)
-    for group in statistics.groups():
-        part = statistics.moments(group)
-        found = part.problem(centred=centred).solution(regularisation).weights
-        weights[:, group] = found
-        if centred:
-            offsets[group] = part.level - part.mean @ found
-    return TargetWeights(weights, offsets)
-
-
-def choose_target_regularisation(
-    training: TargetStatistics,
-    validation: TargetStatistics,
-    ladder: Sequence[float],
-    *,
-    centred: bool,
-) -> float:
-    """Return the least regularisation whose error on validation nodes is nearly the smallest.
-
-    The error is the squared one in closed form, see ``squared_errors``. For regression
-    (``centred``) each target's error is relative to its variance, so that units do not matter.
-    """
-    training = training.narrowed(validation.width)
-    errors = []
-    for regularisation in ladder:
-        head = target_ridge(training, regularisation, centred=centred)
-        errors.append(float(squared_errors(validation, head, relative=centred).sum()))
-    return nearly_best(ladder, errors)
-
-
-def squared_errors(
-    statistics: TargetStatistics, head: TargetWeights, *, relative: bool = False
-) -> Tensor:
-    """Return Σ_i (y_it - v_tᵀφ_i - b_t)² of every target, over nodes that have it.  -> [targets]
-
-    = Σ y² + n b² + vᵀ G v - 2 b Σ y - 2 vᵀ M + 2 b vᵀ Σφ, computed from sums without the nodes.
-    relative: divided by Σ (y - ȳ)².
-    """
-    errors = torch.zeros_like(head.offsets)
-    for group in statistics.groups():
-        part = statistics.moments(group)
-        v, b = head.weights[:, group], head.offsets[group]
-        error = part.squares + part.count * b.square() + quadratic(part.gram, v)
-        error += 2 * (b * (part.sums @ v) - b * part.totals - (v * part.cross).sum(0))
-        if relative:
-            error /= part.spread
-        errors[group] = error.clamp_min(0.0)
-    return errors
-
-
-def quadratic(gram: Tensor, vectors: Tensor) -> Tensor:
-    """Return vᵀ G v of every column.  lower triangle [m, m], float64 [m, k] -> [k]"""
-    lower = gram.double().tril()
-    diagonal = lower.diagonal()
-    # Twice the lower triangle counts the diagonal once too often.
-    twice = 2 * (vectors * (lower @ vectors)).sum(0)
-    return twice - (vectors.square() * diagonal[:, None]).sum(0)

@@ -12,13 +12,11 @@ import scipy
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.codes import ClassCodes
+from evergraph.closed_form.codes import ClassCodes, RelationCodes, RelationHops
+from evergraph.closed_form.codes import related as relations_of
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.memory_heads import MemoryHeads, memory_views
-from evergraph.closed_form.own_words import Words
-from evergraph.closed_form.relations import RelationCodes, RelationHops
-from evergraph.closed_form.relations import related as relations_of
-from evergraph.closed_form.shape import SHAPE_WIDTH, shape_of
+from evergraph.closed_form.own_features import SHAPE_WIDTH, Words, shape_of
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import (
     CODES,

@@ -11,7 +11,7 @@ import scipy
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.own_words import (
+from evergraph.closed_form.own_features import (
     MOST_WORDS,
     WORD_BYTES,
     Words,
@@ -163,6 +163,11 @@ class ViewRows:
             return None if rows is None else change(rows)
 
         return ViewRows(**{name: changed(name) for name in STORED})
+
+    @property
+    def device(self) -> torch.device:
+        """Where the rows are."""
+        return self.hops.device
 
     def of(self, nodes: Tensor) -> ViewRows:
         """Return a selection of nodes."""

@@ -25,8 +25,7 @@ from evergraph.evaluation import (
     average_accuracy_curve,
     average_forgetting,
 )
-from evergraph.evaluation.accuracy_matrix import matrix_of, spread
-from evergraph.evaluation.evaluator import AccuracyRows
+from evergraph.evaluation.evaluator import AccuracyRows, matrix_of, spread
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.presets import read_protocol
 from evergraph.experiments.protocol import TaskReport

@@ -10,16 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form.counting import FeatureMap, Statistics, count_views
-from evergraph.closed_form.label_sigmoid import fitted_sigmoid
-from evergraph.closed_form.ledger import LearnedNodes, ids_holding
-from evergraph.closed_form.penalty_path import choose_regularisation
-from evergraph.closed_form.ridge import balanced_ridge
-from evergraph.closed_form.targets import (
-    TargetStatistics,
+from evergraph.closed_form.kept_nodes import LearnedNodes, ids_holding
+from evergraph.closed_form.ridge import balanced_ridge, choose_regularisation
+from evergraph.closed_form.statistics import FeatureMap, count_views
+from evergraph.closed_form.target_heads import (
     choose_target_regularisation,
+    fitted_sigmoid,
     target_ridge,
 )
+from evergraph.closed_form.targets import TargetStatistics
 from evergraph.core.component import Made, choice
 from evergraph.core.errors import ConfigurationError, check_number
 from evergraph.core.label_space import LabelSpace
@@ -39,6 +38,7 @@ from evergraph.nn import Backbone, RandomFeatures
 from evergraph.streams import Task
 from evergraph.training.learner import part_of
 
+Statistics = ClassStatistics | TargetStatistics
 Weights = Literal["class-sizes", "equal"]
 WEIGHTS: tuple[str, ...] = get_args(Weights)
 LADDER = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)

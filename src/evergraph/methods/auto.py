@@ -10,20 +10,20 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form import LandmarkFeatures, ViewFeatures
-from evergraph.closed_form.answers import Answers
 from evergraph.closed_form.byte_budget import KeptNodes, fit_into
 from evergraph.closed_form.engine import ViewEngine
-from evergraph.closed_form.landmarks import Landmarks, column_weights
-from evergraph.closed_form.ledger import (
+from evergraph.closed_form.fusing import Answers
+from evergraph.closed_form.kept_nodes import (
     PARTS,
     PLENTY,
     LearnedNodes,
     LedgerEntries,
+    NodeSample,
     guessed,
     ids_holding,
 )
+from evergraph.closed_form.landmarks import Landmarks, column_weights
 from evergraph.closed_form.memory_heads import NodeMemory
-from evergraph.closed_form.node_sample import NodeSample
 from evergraph.closed_form.views import ViewRows
 from evergraph.core.component import Made, choice, integer
 from evergraph.core.errors import ConfigurationError

@@ -13,7 +13,7 @@ from evergraph.core.errors import ConfigurationError, DataError, say
 from evergraph.core.targets import target_of
 from evergraph.datasets.adapters import holds_graph, named_graph
 from evergraph.graphs.pyg import is_hetero
-from evergraph.graphs.repeats import say_repeated
+from evergraph.graphs.validation import say_repeated
 from evergraph.online import conversion
 from evergraph.online.checking import FEATURELESS, without_repeats, without_unknown
 from evergraph.online.codecs.tables import features_with_words, read_rows, word_columns

@@ -25,8 +25,7 @@ from evergraph.core.errors import (
     UnknownNodeError,
 )
 from evergraph.core.targets import OneClass, Target
-from evergraph.graphs.repeats import combined, edge_names
-from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE
+from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE, combined, edge_names
 from evergraph.online.delta import Delta, EdgeColumns, NodeId, edge_numbers, listed
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.identifiers import IdTable, check_ids, first_repeated
@@ -356,7 +355,7 @@ def without_unknown(
 def without_repeats(delta: Delta, repeated: str, *, both_ways: bool) -> tuple[Delta, int]:
     """Return a delta whose rows for the same edge are combined, and how many repeat one.
 
-    repeated, both_ways: as in ``graphs.repeats.combined``. With ``last`` the delta stays as it is,
+    repeated, both_ways: as in ``graphs.validation.combined``. With ``last`` the delta stays as it is,
     since a learner keeps the last weight. An edge of an earlier delta gets the new weight.
 
     >>> delta = Delta(edges=[("a", "c"), ("c", "a")], weights=[100.0, 250.0])

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.own_words import NO_WORDS
+from evergraph.closed_form.own_features import NO_WORDS
 from evergraph.core.errors import TooMuchError, check_integer, say_once
 from evergraph.core.sizes import free_memory, shown
 from evergraph.core.targets.one_class import alike

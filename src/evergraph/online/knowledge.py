@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.own_words import NO_WORDS, WordColumns
+from evergraph.closed_form.own_features import NO_WORDS, WordColumns
 from evergraph.closed_form.views import WORDS
 from evergraph.core.mapped import in_memory
 from evergraph.core.targets import Tallies

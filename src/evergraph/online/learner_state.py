@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.own_words import NO_WORDS, WordColumns
+from evergraph.closed_form.own_features import NO_WORDS, WordColumns
 from evergraph.core.component import Resolver
 from evergraph.core.errors import (
     ConfigurationError,
@@ -154,7 +154,7 @@ class LearnerState(LearnerView):
             relations=self.head.takes_relations and (known is None or known.relations is not None),
             solved=self._solved,
             undirected=self.undirected,
-            better_than_chance=self.head.better_than_chance,
+            better_than_chance=self.head.engine.better_than_chance,
         )
         if known is None:
             return Page(status, (), torch.zeros(0, dtype=torch.bool), None, 0, target)

@@ -25,7 +25,7 @@ from evergraph.core.errors import (
     check_number,
     say_once,
 )
-from evergraph.graphs.repeats import ONCE, REPEATED, combined_weight, say_repeated
+from evergraph.graphs.validation import ONCE, REPEATED, combined_weight, say_repeated
 from evergraph.online.checking import FEATURELESS, without_repeats
 from evergraph.online.codecs.json_lines import (
     Line,

@@ -14,7 +14,7 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.targets import Target
 from evergraph.graphs import UNLABELLED
-from evergraph.graphs.repeats import edge_names
+from evergraph.graphs.validation import edge_names
 from evergraph.online.checking import CLASSES, check_parts, pairs_of, with_ones
 from evergraph.online.delta import Delta, DeltaResult, NodeId, listed, with_fitting_words
 from evergraph.online.graph.live_relations import LiveRelations

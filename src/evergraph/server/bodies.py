@@ -27,7 +27,7 @@ from pydantic import (
 
 from evergraph.core.errors import DataError, say
 from evergraph.core.packages import installed
-from evergraph.graphs.repeats import say_repeated
+from evergraph.graphs.validation import say_repeated
 from evergraph.online.checking import LONGEST_ID, LONGEST_KEY, LONGEST_NAME, without_repeats
 from evergraph.online.codecs.tables import features_with_words, read_rows, word_columns
 from evergraph.online.delta import Delta, is_empty

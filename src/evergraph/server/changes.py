@@ -18,7 +18,7 @@ from starlette.responses import FileResponse, Response
 
 from evergraph.core.errors import KeyReusedError, UnknownNodeError
 from evergraph.core.safe_files import scratch_beside
-from evergraph.graphs.repeats import REPEATED
+from evergraph.graphs.validation import REPEATED
 from evergraph.online.delta import Delta
 from evergraph.online.folder.backup import BackedUp, backup
 from evergraph.online.folder.markers import Purged

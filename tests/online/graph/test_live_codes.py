@@ -10,7 +10,7 @@ from torch import Tensor
 
 from evergraph.closed_form import ClassCodes
 from evergraph.closed_form.codes import class_codes
-from evergraph.closed_form.shape import shape_of
+from evergraph.closed_form.own_features import shape_of
 from evergraph.graphs import UNLABELLED
 from evergraph.online.graph import live_embeddings
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evergraph.evaluation.accuracy_matrix import spread
+from evergraph.evaluation.evaluator import spread
 from evergraph.reports.page.page import sections_of
 from evergraph.reports.report import tables_of
 from evergraph.reports.run_tables import headline_table, labels_shown

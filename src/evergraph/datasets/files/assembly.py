@@ -10,7 +10,7 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.graphs import Graph, Targets
 from evergraph.graphs.csr import as_csr, csr_tensor
-from evergraph.graphs.masks import Masks
+from evergraph.graphs.targets import Masks
 from evergraph.graphs.validation import MOST_NODES, check_csr, check_real, check_whole
 from evergraph.tables.columns import column_peaks, say_dominant_column
 

@@ -26,8 +26,7 @@ from evergraph.core.errors import DataError, say_ignored
 from evergraph.core.safe_files import written_aside
 from evergraph.datasets.files.assembly import assemble, checked_csr
 from evergraph.graphs import Graph
-from evergraph.graphs.masks import MASKS, PLURALS, names_of_masks, read_masks
-from evergraph.graphs.targets import read_y
+from evergraph.graphs.targets import MASKS, PLURALS, names_of_masks, read_masks, read_y
 from evergraph.tables.sources import naming, reason
 
 KEYS = (

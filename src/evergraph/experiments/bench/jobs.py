@@ -23,12 +23,11 @@ from evergraph.core.errors import (
 )
 from evergraph.datasets import datasets
 from evergraph.datasets.loading import READERS, is_registered, looks_like_path
-from evergraph.evaluation.accuracy_matrix import main_key
+from evergraph.evaluation.evaluator import main_key
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig, short_text
 from evergraph.experiments.build import check
-from evergraph.experiments.config import Component, RunConfig, flat, merged, nested
+from evergraph.experiments.config import SEEDING, Component, RunConfig, flat, merged, nested
 from evergraph.experiments.presets import layered, read_preset, shipped_grid
-from evergraph.experiments.seeds import SEEDING
 from evergraph.experiments.store import SEARCH
 from evergraph.streams.stream import EDGES
 from evergraph.streams.ways import check_way

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.own_words import WordColumns
+from evergraph.closed_form.own_features import WordColumns
 from evergraph.core.errors import DataError
 from evergraph.online.checking import check_weights, pairs_of, row_by_row, weight_values
 from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, as_numbers, chunks, listed

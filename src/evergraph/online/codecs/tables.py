@@ -15,7 +15,7 @@ import scipy
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.own_words import NO_WORDS, PAIRS, WordColumns, packed_words
+from evergraph.closed_form.own_features import NO_WORDS, PAIRS, WordColumns, packed_words
 from evergraph.core.errors import DataError, say_ignored
 from evergraph.core.packages import require
 from evergraph.core.targets import target_of

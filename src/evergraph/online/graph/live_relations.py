@@ -11,8 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evergraph.closed_form.codes import class_codes
-from evergraph.closed_form.relations import WIDTH, kind_signs
+from evergraph.closed_form.codes import WIDTH, class_codes, kind_signs
 from evergraph.core.seeding import seeded
 from evergraph.graphs.propagation import ordered_product
 from evergraph.online.graph.growing_array import GrowingArray, VectorPart, blocks

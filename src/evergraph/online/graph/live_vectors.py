@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.shape import SHAPE_WIDTH, shape_rows
+from evergraph.closed_form.own_features import SHAPE_WIDTH, shape_rows
 from evergraph.closed_form.views import CODE_HOPS
 from evergraph.online.delta import Label
 from evergraph.online.graph.growing_array import Array, GrowingArray, VectorPart

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.node_sample import in_classes
+from evergraph.closed_form.kept_nodes import in_classes
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import NodeId
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays

@@ -8,14 +8,12 @@ from typing import ClassVar, Literal
 import torch
 from torch import Generator, Tensor
 
-from evergraph.closed_form.answers import Answers
-from evergraph.closed_form.chance import is_better
+from evergraph.closed_form.codes import WIDTH
 from evergraph.closed_form.engine import ViewEngine
+from evergraph.closed_form.fusing import Answers
 from evergraph.closed_form.kernel_map import KernelMap, beside_constant, level_of
 from evergraph.closed_form.landmarks import FEW_COLUMNS
-from evergraph.closed_form.own_words import NO_WORDS, WordColumns
-from evergraph.closed_form.relations import WIDTH
-from evergraph.closed_form.shape import SHAPE_WIDTH
+from evergraph.closed_form.own_features import NO_WORDS, SHAPE_WIDTH, WordColumns
 from evergraph.closed_form.view_map import BLOCK_VALUES, Parts, RandomMap
 from evergraph.closed_form.views import (
     CODE_HOPS,
@@ -313,11 +311,6 @@ class FusedHead:
     def sizes(self) -> Tensor:
         """Return Σ ‖φ_v‖² of every view, for ``Wear``; if it is worn, everything is learned anew."""
         return torch.stack([each.gram_.diagonal().sum() for each in self.engine.sums_])
-
-    @property
-    def better_than_chance(self) -> bool | None:
-        """Whether nodes left out are predicted better than by chance; None if that is not known."""
-        return is_better(self.engine.lead_)
 
     @property
     def most_weighed(self) -> int:

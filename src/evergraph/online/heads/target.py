@@ -7,8 +7,7 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.label_sigmoid import STEEPNESS
-from evergraph.closed_form.value_engine import ValueEngine
+from evergraph.closed_form.target_heads import STEEPNESS, ValueEngine
 from evergraph.core.errors import check_choice
 from evergraph.core.targets import Key, Label, target_kinds, target_of
 from evergraph.online.heads.fused import Basis, FusedHead, heads

@@ -1,26 +1,144 @@
-"""The engine for numbers and for several labels of a node: ridge regression of every value."""
+"""Heads for numbers and for several labels of a node: ridge regression of every value."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import scipy
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.answers import Answers
-from evergraph.closed_form.chance import lead_over_chance
 from evergraph.closed_form.engine import ViewEngine
-from evergraph.closed_form.fusing import PRIOR, Fused
+from evergraph.closed_form.fusing import PRIOR, Answers, Fused, lead_over_chance
 from evergraph.closed_form.leave_one_out import Halves, Sample
-from evergraph.closed_form.penalty_path import LADDER, PenaltyPath, nearly_best
-from evergraph.closed_form.ridge import RidgeSolution
+from evergraph.closed_form.ridge import LADDER, PenaltyPath, RidgeSolution, nearly_best
 from evergraph.closed_form.targets import TargetMoments, TargetStatistics
 
 # With fewer nodes none is left out: what is left of so few says nothing about penalties.
 FEWEST = 8
+# Scores of a least-squares head lie between 0 and 1; a sigmoid needs them multiplied by this.
+STEEPNESS = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class TargetWeights:
+    """A linear head with offsets: ŷ = Vᵀφ + b.
+
+    Attributes:
+        weights: V.  float64 [m, targets]
+        offsets: b.  float64 [targets]
+    """
+
+    weights: Tensor
+    offsets: Tensor
+
+
+def target_ridge(
+    statistics: TargetStatistics, regularisation: float, *, centred: bool
+) -> TargetWeights:
+    """Return argmin Σ_i (y_it - v_tᵀφ_i - b_t)² + λ ‖v_t‖² for every target t, where it is known.
+
+    v_t = (G + λ I)⁻¹ M_t, λ = ``regularisation`` x the mean of G's diagonal. ``centred``: G and M
+    are those of centred features and values, see ``TargetMoments.problem``,
+    and b_t = ȳ_t - v_tᵀφ̄ is not penalised; otherwise b is 0. A target that is unknown for all nodes
+    is predicted as 0.
+
+    Without centring, for labels of which every node has exactly one, with n nodes per class, this
+    equals the head of classes (``balanced_ridge``) with either of its weights: there A is G / n and
+    its right side M / n. In general the head of classes weighs all classes equally, this one all
+    nodes.
+    """
+    weights = torch.zeros(
+        statistics.width, statistics.targets, dtype=torch.float64, device=statistics.device
+    )
+    offsets = weights.new_zeros(statistics.targets)
+    for group in statistics.groups():
+        part = statistics.moments(group)
+        found = part.problem(centred=centred).solution(regularisation).weights
+        weights[:, group] = found
+        if centred:
+            offsets[group] = part.level - part.mean @ found
+    return TargetWeights(weights, offsets)
+
+
+def choose_target_regularisation(
+    training: TargetStatistics,
+    validation: TargetStatistics,
+    ladder: Sequence[float],
+    *,
+    centred: bool,
+) -> float:
+    """Return the least regularisation whose error on validation nodes is nearly the smallest.
+
+    The error is the squared one in closed form, see ``squared_errors``. For regression
+    (``centred``) each target's error is relative to its variance, so that units do not matter.
+    """
+    training = training.narrowed(validation.width)
+    errors = []
+    for regularisation in ladder:
+        head = target_ridge(training, regularisation, centred=centred)
+        errors.append(float(squared_errors(validation, head, relative=centred).sum()))
+    return nearly_best(ladder, errors)
+
+
+def squared_errors(
+    statistics: TargetStatistics, head: TargetWeights, *, relative: bool = False
+) -> Tensor:
+    """Return Σ_i (y_it - v_tᵀφ_i - b_t)² of every target, over nodes that have it.  -> [targets]
+
+    = Σ y² + n b² + vᵀ G v - 2 b Σ y - 2 vᵀ M + 2 b vᵀ Σφ, computed from sums without the nodes.
+    relative: divided by Σ (y - ȳ)².
+    """
+    errors = torch.zeros_like(head.offsets)
+    for group in statistics.groups():
+        part = statistics.moments(group)
+        v, b = head.weights[:, group], head.offsets[group]
+        error = part.squares + part.count * b.square() + quadratic(part.gram, v)
+        error += 2 * (b * (part.sums @ v) - b * part.totals - (v * part.cross).sum(0))
+        if relative:
+            error /= part.spread
+        errors[group] = error.clamp_min(0.0)
+    return errors
+
+
+def quadratic(gram: Tensor, vectors: Tensor) -> Tensor:
+    """Return vᵀ G v of every column.  lower triangle [m, m], float64 [m, k] -> [k]"""
+    lower = gram.double().tril()
+    diagonal = lower.diagonal()
+    # Twice the lower triangle counts the diagonal once too often.
+    twice = 2 * (vectors * (lower @ vectors)).sum(0)
+    return twice - (vectors.square() * diagonal[:, None]).sum(0)
+
+
+def fitted_sigmoid(statistics: TargetStatistics, head: TargetWeights) -> tuple[Tensor, Tensor]:
+    """Return a and c of p_t = σ(a_t s_t + c_t), the probability of a label with score s_t.
+
+    Scores of nodes with and without a label are assumed normal with one variance, so that
+    a = (μ₊ - μ₋) / σ² and c = log(n₊ / n₋) - a (μ₊ + μ₋) / 2, with means and variance from
+    sums over held-back nodes: μ₊ = vᵀM / n₊, μ₋ = vᵀ(Σφ - M) / n₋, σ² = (vᵀGv - n₊μ₊² - n₋μ₋²) / n.
+    A label that all of them have, or none, or with μ₊ not above μ₋, gets the fixed
+    a = 10, c = -5.  -> float64 [targets] each
+    """
+    slope = torch.full_like(head.offsets, STEEPNESS)
+    shift = -slope / 2
+    for group in statistics.groups():
+        part = statistics.moments(group)
+        v = head.weights[:, group]
+        having, lacking = part.totals, part.count - part.totals
+        some = (having > 0.5) & (lacking > 0.5)
+        high = (v * part.cross).sum(0) / having.clamp_min(1)
+        low = (part.sums @ v - (v * part.cross).sum(0)) / lacking.clamp_min(1)
+        within = quadratic(part.gram, v) - having * high.square() - lacking * low.square()
+        variance = (within / part.count).clamp_min(1e-6)  # as if scores differed by 0.001
+        a = (high - low) / variance
+        c = (having.clamp_min(1) / lacking.clamp_min(1)).log() - a * (high + low) / 2
+        sound = some & (a > 0)
+        slope[group] = a.where(sound, slope[group])
+        shift[group] = c.where(sound, shift[group])
+    return slope, shift
 
 
 class ValueEngine(ViewEngine):
@@ -32,7 +150,7 @@ class ValueEngine(ViewEngine):
 
     >>> from evergraph.closed_form.view_map import RandomMap
     >>> from evergraph.closed_form.views import View
-    >>> from evergraph.closed_form.answers import Answers
+    >>> from evergraph.closed_form.fusing import Answers
     >>> engine, rows = ValueEngine(targets=1), torch.arange(1.0, 9.0)[:, None]
     >>> engine.begin(RandomMap((View((0,)),), {0: torch.ones(1, 1)}))
     >>> engine.count(rows, 3 * rows + 7)
