@@ -20,7 +20,7 @@ from evergraph.core.sizes import parse_size, return_freed_memory
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from evergraph.online.folder.status import Progress
+    from evergraph.online.folder.recovery import Progress
 
 TYPED_ONLY = ("config", "check_config", "help")  # not meaningful in a file
 

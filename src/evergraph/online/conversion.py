@@ -26,7 +26,7 @@ from evergraph.online.checking import LARGEST_FEATURE
 from evergraph.online.codecs.tables import TOMORROW
 from evergraph.online.delta import Delta, EdgeColumns, Label, NodeId, NodeTarget
 from evergraph.online.identifiers import check_ids
-from evergraph.online.labels import as_labels, graph_targets, plain_values, targets_of_y
+from evergraph.online.rows import as_labels, graph_targets, plain_values, targets_of_y
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.columns import RELATION, WEIGHT

@@ -24,9 +24,9 @@ from evergraph.core.errors import (
 )
 from evergraph.core.safe_files import LOCK_FILE
 from evergraph.online.delta import Delta, DeltaResult
+from evergraph.online.estimator import InMemoryLearner
 from evergraph.online.folder import in_memory
 from evergraph.online.folder.checkup import check_journal
-from evergraph.online.folder.in_memory import InMemoryLearner
 from evergraph.online.folder.journal import JOURNAL_FILE as JOURNAL
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.learner_folder import DAY, LearnerFolder

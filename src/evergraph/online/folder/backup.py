@@ -27,10 +27,14 @@ from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.checkup import OnProgress, check_journal
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.learner_folder import LearnerFolder, maker_of
-from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, COLUMNS_FILE, FORMAT_FILE
+from evergraph.online.folder.markers import (
+    ACKNOWLEDGED_FILE,
+    COLUMNS_FILE,
+    FORMAT_FILE,
+    folder_bytes,
+)
 from evergraph.online.folder.snapshot import ABOUT, MANIFEST, STATE, snapshots_in
 from evergraph.online.folder.sqlite_file import open_for_reading, sound
-from evergraph.online.folder.status import folder_bytes
 
 TRIES = 20  # attempts, if the writer replaces snapshots while they are being opened
 PIECE = 1 << 20

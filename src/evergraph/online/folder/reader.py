@@ -9,10 +9,9 @@ from pathlib import Path
 
 from evergraph.core.errors import DataError
 from evergraph.online.folder.journal import Journal
-from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
-from evergraph.online.folder.recovery import UnappliedError, open_journal, recover, replay
+from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, FolderStatus, acknowledged_in
+from evergraph.online.folder.recovery import Progress, UnappliedError, open_journal, recover, replay
 from evergraph.online.folder.snapshot import snapshots_in, taken_at
-from evergraph.online.folder.status import FolderStatus, Progress
 from evergraph.online.learner import OnlineLearner
 
 

@@ -16,13 +16,24 @@ from evergraph.online.folder import markers
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal, JournalEntry, named
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, FORMAT_FILE
 from evergraph.online.folder.snapshot import STATE, read_snapshot, snapshots_in
-from evergraph.online.folder.status import Progress, Replaying
 from evergraph.online.learner import OnlineLearner
 
 REPORTED = 0.5  # seconds between two progress reports
 # Files that a process killed while creating the folder may leave.
 _BEGUN = (LOCK_FILE, JOURNAL_FILE, ACKNOWLEDGED_FILE, f".{FORMAT_FILE}-")
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Replaying:
+    """Progress of a recovery."""
+
+    done: int  # deltas replayed
+    of: int  # deltas to replay
+    seconds: float  # estimated time left; 0 before the first delta, and at the end
+
+
+Progress = Callable[[Replaying], None]
 
 
 def make_folder(path: Path) -> None:
