@@ -34,8 +34,7 @@ from evergraph.core.errors import (
     check_directory,
 )
 from evergraph.experiments.bench.benchmark import Bench, Row, claim, run_bench
-from evergraph.experiments.bench.config import SearchConfig
-from evergraph.experiments.bench.jobs import Job, check_jobs
+from evergraph.experiments.bench.jobs import Job, SearchConfig, check_jobs
 from evergraph.experiments.bench.pool import default_workers, run_work
 from evergraph.experiments.bench.worker import Event
 from evergraph.experiments.build import parts_used, resolved

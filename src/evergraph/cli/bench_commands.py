@@ -36,7 +36,7 @@ from evergraph.core.sizes import check_room
 
 if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench, Row
-    from evergraph.experiments.bench.config import BenchConfig
+    from evergraph.experiments.bench.jobs import BenchConfig
 
 PROCESS_BYTES = 400_000_000  # memory of Python with torch
 RESULT_BYTES = 1_000_000_000  # disk space per parallel run: two copies of its learner

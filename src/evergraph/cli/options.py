@@ -18,7 +18,7 @@ from evergraph.core.sizes import parse_size
 # Modules that need pydantic are imported where they are used, to keep ``--help`` quick.
 if TYPE_CHECKING:
     from evergraph.core.resources import Resources
-    from evergraph.experiments.bench.config import BenchConfig
+    from evergraph.experiments.bench.jobs import BenchConfig
     from evergraph.experiments.config import RunConfig
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -172,7 +172,7 @@ def bench_of(
 
     ``plugins`` are added to those of the file.
     """
-    from evergraph.experiments.bench.config import BenchConfig
+    from evergraph.experiments.bench.jobs import BenchConfig
     from evergraph.experiments.config import merged
     from evergraph.experiments.presets import read_bench
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from evergraph.core.display import Shown
+from evergraph.core.component import Shown
 from evergraph.core.errors import ConfigurationError, check_choice
 from evergraph.core.packages import installed, installed_version, require
 from evergraph.core.resources import choose_device, cpu_count

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from evergraph.core.display import Shown
+from evergraph.core.component import Shown
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import in_memory, is_mapped
 from evergraph.core.resources import Resources

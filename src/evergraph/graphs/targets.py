@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evergraph.core.display import Shown
+from evergraph.core.component import Shown
 from evergraph.core.errors import ConfigurationError, DataError, check_choice, check_once
 from evergraph.core.mapped import is_mapped
 from evergraph.core.targets import Target, target_kinds, target_of

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from evergraph.core.display import Shown
+from evergraph.core.component import Shown
 from evergraph.core.errors import ConfigurationError, check_choice
 from evergraph.core.label_space import LabelSpace, Setting
 from evergraph.core.resources import Resources

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from evergraph.core.display import listed
+from evergraph.core.component import listed
 from evergraph.core.errors import (
     ConfigurationError,
     DataError,

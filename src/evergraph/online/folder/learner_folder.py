@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evergraph.core.display import Shown
+from evergraph.core.component import Shown
 from evergraph.core.errors import (
     ConfigurationError,
     DataError,
