@@ -11,7 +11,7 @@ from typing import Any
 
 from book_rows import BookPlan, BookRow
 
-from evergraph.evaluation.accuracy_matrix import spread
+from evergraph.evaluation.evaluator import spread
 from evergraph.reports.runs import ALL, percent, size
 
 AVERAGE = "balanced"  # the one that the page shows; rows have the plain one too

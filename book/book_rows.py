@@ -21,8 +21,7 @@ import numpy as np
 from pydantic import Field
 
 from evergraph.core.errors import ResultsError
-from evergraph.experiments.bench.config import BenchConfig, MethodEntry, Values
-from evergraph.experiments.bench.jobs import Job, expand
+from evergraph.experiments.bench.jobs import BenchConfig, Job, MethodEntry, Values, expand
 from evergraph.experiments.config import (
     RunConfig,
     Section,
@@ -30,8 +29,8 @@ from evergraph.experiments.config import (
     merged,
     read_toml,
     validated,
+    with_seeds,
 )
-from evergraph.experiments.seeds import with_seeds
 from evergraph.experiments.store import write_whole
 from evergraph.methods import methods
 

@@ -24,8 +24,7 @@ from book_page import book_page
 from book_rows import BookPlan, BookRow, read_plan, read_row, rows_in
 from submission import command_of, commit_here, in_words, placeless, row_of, told
 
-from evergraph.cli.output import print_table, say
-from evergraph.cli.progress import BenchProgress
+from evergraph.cli.output import BenchProgress, print_table, say
 from evergraph.core.errors import (
     EXIT_CODE,
     ConfigurationError,
@@ -35,8 +34,7 @@ from evergraph.core.errors import (
     check_directory,
 )
 from evergraph.experiments.bench.benchmark import Bench, Row, claim, run_bench
-from evergraph.experiments.bench.config import SearchConfig
-from evergraph.experiments.bench.jobs import Job, check_jobs
+from evergraph.experiments.bench.jobs import Job, SearchConfig, check_jobs
 from evergraph.experiments.bench.pool import default_workers, run_work
 from evergraph.experiments.bench.worker import Event
 from evergraph.experiments.build import parts_used, resolved

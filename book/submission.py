@@ -24,7 +24,7 @@ from book_rows import BookPlan, BookRow
 
 from evergraph.core.errors import EvergraphError, ResultsError
 from evergraph.core.packages import is_file_plugin, load_plugins
-from evergraph.evaluation.accuracy_matrix import average_accuracy_curve, matrix_of
+from evergraph.evaluation.evaluator import average_accuracy_curve, matrix_of
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig, differences, flat, nested
 from evergraph.experiments.store import CONFIG, RESULT, ResultStore

@@ -9,8 +9,7 @@ import torch
 
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
-from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.jobs import expand
+from evergraph.experiments.bench.jobs import BenchConfig, expand
 from evergraph.experiments.config import RunConfig, merged
 from evergraph.experiments.presets import read_bench, read_preset
 from evergraph.experiments.runner import run

@@ -16,7 +16,7 @@ import torch
 
 import evergraph
 import evergraph as eg
-from evergraph.core import errors, plugins
+from evergraph.core import errors, packages
 from evergraph.core.component import Resolver
 from evergraph.datasets import datasets
 from evergraph.memory.samplers import samplers
@@ -83,10 +83,10 @@ def test_a_name_is_imported_on_first_use():
 @pytest.mark.usefixtures("own_parts")
 def test_entry_points_are_imported_for_what_nothing_has():
     methods.make("finetune", generator=eg.seeded(0))
-    assert not plugins._installed_loaded
+    assert not packages._installed_loaded
     with pytest.raises(errors.UnknownNameError):
         methods.resolve("nobody")
-    assert plugins._installed_loaded
+    assert packages._installed_loaded
 
 
 def test_every_public_method_is_described_here_or_by_a_parent():

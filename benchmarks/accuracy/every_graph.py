@@ -36,7 +36,7 @@ from evergraph.evaluation import (
     evaluate,
     rejection_auroc,
 )
-from evergraph.evaluation.accuracy_matrix import matrix_of
+from evergraph.evaluation.evaluator import matrix_of
 from evergraph.experiments.build import build_learner, build_stream, resolved
 from evergraph.experiments.config import RunConfig, merged
 from evergraph.graphs import UNLABELLED

@@ -22,8 +22,7 @@ from benchmarks.measure import Options, Table, interleaved, ms, run, seconds_of,
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.statistics import BLOCK_ROWS, count_views
 from evergraph.cluster.ray_engine import RayEngine
-from evergraph.core.engine import Engine, LocalEngine
-from evergraph.core.resources import Resources
+from evergraph.core.resources import Engine, LocalEngine, Resources
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.graphs import Graph

@@ -6,11 +6,10 @@ import signal
 import psutil
 import pytest
 
-from evergraph.cli.progress import BenchProgress
+from evergraph.cli.output import BenchProgress
 from evergraph.experiments.bench import benchmark
 from evergraph.experiments.bench.benchmark import Bench
-from evergraph.experiments.bench.config import BenchConfig, SearchConfig
-from evergraph.experiments.bench.jobs import expand, trials
+from evergraph.experiments.bench.jobs import BenchConfig, SearchConfig, expand, trials
 from evergraph.experiments.bench.pool import run_work
 from evergraph.experiments.bench.worker import Event, Failure, SeedProgress
 from forked_command import Forked

@@ -12,7 +12,7 @@ import pytest
 from evergraph.core import packages
 from evergraph.experiments.bench import benchmark
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
-from evergraph.experiments.bench.config import BenchConfig
+from evergraph.experiments.bench.jobs import BenchConfig
 from evergraph.experiments.bench.pool import run_work
 from evergraph.experiments.config import read_toml
 from evergraph.memory import samplers

@@ -12,8 +12,7 @@ from evergraph.closed_form import ClassStatistics, statistics
 from evergraph.closed_form.statistics import count_views
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES, ViewRows, parse_views
-from evergraph.core.engine import LocalEngine
-from evergraph.core.resources import Resources
+from evergraph.core.resources import LocalEngine, Resources
 from evergraph.nn.random_features import Expansion
 
 WIDTH = 12

@@ -27,8 +27,7 @@ import benchmarks.speed.twin_graphs  # noqa: F401 (registers products-twin and i
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.statistics import BLOCK_ROWS, count_views
 from evergraph.cluster.ray_engine import RayEngine
-from evergraph.core.engine import Engine, LocalEngine
-from evergraph.core.resources import Resources
+from evergraph.core.resources import Engine, LocalEngine, Resources
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.graphs import Graph, estimate_reach_sizes

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.cluster.ray_engine import IN_FLIGHT, RayEngine, make_engine, pack, unpack
-from evergraph.core.engine import ColumnSlice, LocalEngine
 from evergraph.core.errors import ConfigurationError, ResourceError, UnknownNameError
 from evergraph.core.mapped import MappedTensor, map_array
+from evergraph.core.resources import ColumnSlice, LocalEngine
 
 
 @dataclass(frozen=True, eq=False)

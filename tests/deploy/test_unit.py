@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from evergraph.online.delta import Delta
-from evergraph.online.folder.status import Replaying
+from evergraph.online.folder.recovery import Replaying
 from evergraph.server.client import Client
 from evergraph.server.startup import Notifier, Starting
 from forked_command import Forked

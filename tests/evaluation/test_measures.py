@@ -22,7 +22,7 @@ from evergraph.evaluation import (
     plain_accuracy,
     r2,
 )
-from evergraph.evaluation.accuracy_matrix import matrix_of
+from evergraph.evaluation.evaluator import matrix_of
 
 
 def both(predicted: list[int], labels: list[int]) -> tuple[float, float]:

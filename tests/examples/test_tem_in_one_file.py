@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from evergraph.core.seeding import seeded
-from evergraph.evaluation.accuracy_matrix import average_accuracy, matrix_of
+from evergraph.evaluation.evaluator import average_accuracy, matrix_of
 from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph, normalised, reach_sizes
 from evergraph.memory import EmbeddingMemory

@@ -9,7 +9,7 @@ import pytest
 
 from evergraph.experiments.bench import pool
 from evergraph.experiments.bench.benchmark import Row, open_bench, run_bench
-from evergraph.experiments.bench.config import BenchConfig
+from evergraph.experiments.bench.jobs import BenchConfig
 from evergraph.experiments.bench.worker import Event
 
 SMALL: dict[str, Any] = {

@@ -17,7 +17,7 @@ from evergraph.core.resources import exactly_threads
 from evergraph.experiments import runner
 from evergraph.experiments.bench import pool
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
-from evergraph.experiments.bench.config import BenchConfig
+from evergraph.experiments.bench.jobs import BenchConfig
 from evergraph.experiments.bench.pool import default_workers, environment_of_workers, threads_of
 from evergraph.experiments.bench.worker import learn, prepare
 from evergraph.experiments.build import resolved

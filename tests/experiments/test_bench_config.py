@@ -7,8 +7,14 @@ import pytest
 
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.experiments.bench.benchmark import open_bench
-from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.jobs import BENCH, Job, check_dataset, check_jobs, expand
+from evergraph.experiments.bench.jobs import (
+    BENCH,
+    BenchConfig,
+    Job,
+    check_dataset,
+    check_jobs,
+    expand,
+)
 from evergraph.experiments.config import RunConfig, tomllib
 from evergraph.experiments.presets import benches, read_bench
 from evergraph.experiments.store import check_free

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 import evergraph as eg
-from evergraph.evaluation.accuracy_matrix import average_accuracy, matrix_of, spread
+from evergraph.evaluation.evaluator import average_accuracy, matrix_of, spread
 from evergraph.experiments import progress as notebook_bar
 from evergraph.experiments.progress import ProgressLine, in_notebook
 from evergraph.experiments.protocol import TaskReport

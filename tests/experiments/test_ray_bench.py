@@ -16,7 +16,7 @@ from evergraph.closed_form import statistics
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.resources import Resources
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
-from evergraph.experiments.bench.config import BenchConfig
+from evergraph.experiments.bench.jobs import BenchConfig
 from evergraph.experiments.bench.pool import run_work
 from evergraph.experiments.bench.worker import Event
 from evergraph.experiments.config import RunConfig

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from evergraph.experiments.bench.config import BenchConfig, SearchConfig
-from evergraph.experiments.bench.jobs import Job, choose, expand, trials
+from evergraph.experiments.bench.jobs import BenchConfig, Job, SearchConfig, choose, expand, trials
 from evergraph.experiments.build import check
 from evergraph.experiments.config import RunConfig, read_toml
 from evergraph.experiments.presets import grids

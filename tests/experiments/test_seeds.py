@@ -7,7 +7,7 @@ from book_rows import rows_in, seeds_in
 
 import evergraph as eg
 from evergraph.core.errors import ConfigurationError
-from evergraph.experiments.bench.config import BenchConfig
+from evergraph.experiments.bench.jobs import BenchConfig
 from evergraph.experiments.presets import read_bench, read_preset
 from evergraph.experiments.settings import configured
 

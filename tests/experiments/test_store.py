@@ -15,7 +15,7 @@ import pytest
 from evergraph.core.errors import LockedError, ResultsError
 from evergraph.experiments import runner, store
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
-from evergraph.experiments.bench.config import BenchConfig
+from evergraph.experiments.bench.jobs import BenchConfig
 from evergraph.experiments.bench.worker import learn
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig

@@ -17,8 +17,7 @@ from evergraph.core.mapped import is_mapped, map_array
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph, csr, normalised, smoother
 from evergraph.graphs.kernels import row_ranges, scaled_rows
-from evergraph.graphs.kernels.scaled_rows import Kernel
-from evergraph.graphs.normalisation import Normalisation, row_sums
+from evergraph.graphs.kernels.scaled_rows import Kernel, Normalisation, row_sums
 from graphs_to_draw import Pairs, edge_index, path_pairs
 from pyg import pyg_data
 

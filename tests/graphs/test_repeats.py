@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError, UnknownNameError
 from evergraph.graphs import Graph
-from evergraph.graphs.repeats import combined
+from evergraph.graphs.validation import combined
 
 RULES = {
     "sum": sum,

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
-from evergraph.graphs import Graph, Smoother, normalisation, normalised, propagate, smoother
-from evergraph.graphs.normalisation import graph_scalings
+from evergraph.graphs import Graph, Smoother, normalised, propagate, smoother
+from evergraph.graphs.kernels import scaled_rows
+from evergraph.graphs.kernels.scaled_rows import graph_scalings
 from evergraph.topology import SGC, topologies
 from graphs_to_draw import few_each, graph_of, path_pairs
 
@@ -170,6 +171,6 @@ def test_on_a_gpu_as_on_a_cpu():
 def test_scalings_are_the_same_some_rows_at_a_time(scheme, self_loops, monkeypatch):
     graph = random_graph(3)
     whole = graph_scalings(graph, self_loops=self_loops, scheme=scheme)
-    monkeypatch.setattr(normalisation, "BLOCK_NODES", 16)
+    monkeypatch.setattr(scaled_rows, "BLOCK_NODES", 16)
     parts = graph_scalings(graph, self_loops=self_loops, scheme=scheme)
     assert all(one.equal(other) for one, other in zip(whole, parts, strict=True))

@@ -7,7 +7,7 @@ import torch
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.evaluation import average_accuracy, average_forgetting
-from evergraph.evaluation.accuracy_matrix import AccuracyMatrix, matrix_of
+from evergraph.evaluation.evaluator import AccuracyMatrix, matrix_of
 from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph, covered_nodes, reach
 from evergraph.graphs.disjoint import disjoint_union

@@ -11,7 +11,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.core.seeding import seeded
 from evergraph.evaluation import average_accuracy, average_forgetting
-from evergraph.evaluation.accuracy_matrix import AccuracyMatrix, matrix_of
+from evergraph.evaluation.evaluator import AccuracyMatrix, matrix_of
 from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph
 from evergraph.memory import EmbeddingMemory, coverage_ratio

@@ -17,8 +17,8 @@ from evergraph.online.classifier import ContinualNodeClassifier
 from evergraph.online.conversion import as_edges, as_features, as_ids
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead
-from evergraph.online.labels import as_labels
 from evergraph.online.learner import OnlineLearner
+from evergraph.online.rows import as_labels
 from evergraph.topology import S2GC, SGC
 from pyg import pyg_data, pyg_hetero
 

@@ -10,7 +10,7 @@ import pytest
 
 from evergraph.core.resources import exactly_threads
 from evergraph.online.classifier import ContinualNodeClassifier
-from evergraph.online.folder.in_memory import InMemoryLearner
+from evergraph.online.estimator import InMemoryLearner
 from forked import in_a_child
 
 X = np.eye(4, dtype=np.float32)

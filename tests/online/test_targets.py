@@ -11,7 +11,7 @@ import evergraph
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.targets import Numbers, Target, target_kinds, target_of
 from evergraph.online import ContinualNodeClassifier
-from evergraph.online.labels import target_table
+from evergraph.online.identifiers import target_table
 
 SOURCES = Path(evergraph.__file__).parent
 EXAMPLES = {

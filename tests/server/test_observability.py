@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from evergraph import __version__
-from evergraph.online.folder.status import FolderStatus
+from evergraph.online.folder.markers import FolderStatus
 from evergraph.server.auth import Tokens
 from evergraph.server.observability import folder_gauges
 

@@ -11,7 +11,7 @@ import pytest
 
 from evergraph.online.intake import Bounds
 from evergraph.server.auth import Tokens
-from evergraph.server.deltas import DeltaReader
+from evergraph.server.bodies import DeltaReader
 from evergraph.server.http import ARROW, RefusedError, failure
 from waiting import until
 

@@ -14,8 +14,8 @@ from arrow_bytes import delta_from_arrow, stream
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
+from evergraph.server.bodies import DeltaReader
 from evergraph.server.client import arrow_from_delta
-from evergraph.server.deltas import DeltaReader
 from evergraph.server.http import ARROW
 from evergraph.tables.measured import NumberEncoder
 from evergraph.tables.scheme import Column, Scheme

@@ -13,7 +13,7 @@ import pytest
 
 from evergraph.core.errors import DataError
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.status import Replaying
+from evergraph.online.folder.recovery import Replaying
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.app import create_app
 from evergraph.server.bodies import DeltaBody

@@ -20,7 +20,8 @@ from evergraph.online.view import NODES_PER_PART, Answer, Page
 from evergraph.server.http import CALLER, RefusedError
 from evergraph.server.routes import after_in
 from evergraph.server.schema import to_json
-from evergraph.server.workers import NODES_AT_ONCE, Pool, PredictionBatches, Writer
+from evergraph.server.service import NODES_AT_ONCE, PredictionBatches
+from evergraph.server.workers import Pool, Writer
 from stand_in import delta, opened
 
 

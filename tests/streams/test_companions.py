@@ -10,8 +10,8 @@ from torch import Tensor
 
 from evergraph.graphs import UNLABELLED, Graph, Targets, csr
 from evergraph.graphs.relations import NodeTypes
-from evergraph.streams import GraphStream, classless
-from evergraph.streams.classless import with_companions
+from evergraph.streams import GraphStream, arrival
+from evergraph.streams.arrival import with_companions
 
 
 def authors() -> Graph:
@@ -74,7 +74,7 @@ def over_all_edges(graph: Graph, owner: Tensor) -> Tensor:
     free = graph.labels == UNLABELLED
     one, other = graph.edge_rows(), graph.indices.long()
     when = owner.where(owner >= 0, never)
-    for _ in range(classless.ROUNDS):
+    for _ in range(arrival.ROUNDS):
         near = when.clone()
         near.scatter_reduce_(0, one, when[other], "amin")
         near.scatter_reduce_(0, other, when[one], "amin")

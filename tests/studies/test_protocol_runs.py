@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from evergraph.experiments.bench.benchmark import Row
-from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.jobs import expand
+from evergraph.experiments.bench.jobs import BenchConfig, expand
 from evergraph.experiments.build import resolved
 from evergraph.studies import Options
 from evergraph.studies.protocols import ORDER, _line, _spread, headline, learned

@@ -12,8 +12,7 @@ import torch
 from evergraph.core.errors import ResultsError
 from evergraph.datasets import load
 from evergraph.experiments.bench.benchmark import Row
-from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.jobs import expand
+from evergraph.experiments.bench.jobs import BenchConfig, expand
 from evergraph.experiments.presets import presets, published, read_preset
 from evergraph.experiments.runner import run
 from evergraph.graphs import Graph, reach

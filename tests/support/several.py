@@ -1,6 +1,6 @@
 """One process that says it is three workers."""
 
-from evergraph.core.engine import LocalEngine
+from evergraph.core.resources import LocalEngine
 
 
 class Several(LocalEngine):

@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from evergraph.evaluation.accuracy_matrix import spread
+from evergraph.evaluation.evaluator import spread
 
 
 def result_of(

@@ -21,16 +21,22 @@ from evergraph.cli.options import (
     option,
     parse_settings,
 )
-from evergraph.cli.output import print_json, print_table, say, stops_with
-from evergraph.cli.progress import BenchProgress, StageProgress, spinner
-from evergraph.core.engine import check_engine
+from evergraph.cli.output import (
+    BenchProgress,
+    StageProgress,
+    print_json,
+    print_table,
+    say,
+    spinner,
+    stops_with,
+)
 from evergraph.core.errors import ConfigurationError, EvergraphError, check_directory
 from evergraph.core.safe_files import check_writable
 from evergraph.core.sizes import check_room
 
 if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench, Row
-    from evergraph.experiments.bench.config import BenchConfig
+    from evergraph.experiments.bench.jobs import BenchConfig
 
 PROCESS_BYTES = 400_000_000  # memory of Python with torch
 RESULT_BYTES = 1_000_000_000  # disk space per parallel run: two copies of its learner
@@ -59,6 +65,8 @@ def bench_command(
 
     A failed run is listed with its error; --resume retries it and skips finished runs.
     """
+    from evergraph.core.resources import check_engine
+
     config = bench_of(bench, datasets=datasets, seeds=seeds.chosen, plugins=plugins)
     check_engine(engine, address)
     given = {"device": device, "protocol": protocol}

@@ -16,8 +16,7 @@ from evergraph.cli import inputs, options
 from evergraph.cli.inputs import ColumnOptions, TableOptions, parse_columns, with_shared_options
 from evergraph.cli.learner_target import is_learner
 from evergraph.cli.options import argument, flag, option, parse_settings, resources_of
-from evergraph.cli.output import print_json, print_table, stops_with
-from evergraph.cli.progress import StageProgress, spinner
+from evergraph.cli.output import StageProgress, print_json, print_table, spinner, stops_with
 from evergraph.cli.results_commands import show_learner
 from evergraph.core.component import declared_parts
 from evergraph.core.errors import ConfigurationError, check_choice

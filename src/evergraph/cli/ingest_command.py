@@ -20,8 +20,7 @@ from evergraph.cli.inputs import (
 )
 from evergraph.cli.learner_target import Access
 from evergraph.cli.options import argument, flag, option
-from evergraph.cli.output import print_json, print_table, stops_with
-from evergraph.cli.progress import StageProgress, spinner
+from evergraph.cli.output import StageProgress, print_json, print_table, spinner, stops_with
 from evergraph.core.errors import ConfigurationError, check_choice, say
 from evergraph.core.packages import load_plugins
 from evergraph.server.client import is_url

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, cast
 
 import typer
 
-from evergraph.cli.progress import spinner
+from evergraph.cli.output import spinner
 from evergraph.core.errors import ConfigurationError, DataError, LockedError
 from evergraph.core.packages import load_plugins, require
 from evergraph.server.client import Client, is_url

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evergraph.core.engine import check_engine
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.packages import tomllib
 from evergraph.core.sizes import parse_size
@@ -19,7 +18,7 @@ from evergraph.core.sizes import parse_size
 # Modules that need pydantic are imported where they are used, to keep ``--help`` quick.
 if TYPE_CHECKING:
     from evergraph.core.resources import Resources
-    from evergraph.experiments.bench.config import BenchConfig
+    from evergraph.experiments.bench.jobs import BenchConfig
     from evergraph.experiments.config import RunConfig
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -173,7 +172,7 @@ def bench_of(
 
     ``plugins`` are added to those of the file.
     """
-    from evergraph.experiments.bench.config import BenchConfig
+    from evergraph.experiments.bench.jobs import BenchConfig
     from evergraph.experiments.config import merged
     from evergraph.experiments.presets import read_bench
 
@@ -210,6 +209,8 @@ def resources_of(
     threads: int | None = None,
 ) -> Callable[[], Resources]:
     """Check the options, and return a function that makes the resources, which imports torch."""
+    from evergraph.core.resources import check_engine
+
     check_engine(engine, address, threads)
     memory = None if memory_limit is None else parse_size(memory_limit)
     if scratch is not None and not scratch.is_dir():
@@ -284,7 +285,7 @@ class SeedOptions:
     @property
     def chosen(self) -> list[int] | None:
         """The seeds, None if none are given."""
-        from evergraph.experiments.seeds import with_seeds
+        from evergraph.experiments.config import with_seeds
 
         listed = None if self.seeds is None else self.seeds.removesuffix(",").split(",")
         try:
@@ -299,8 +300,7 @@ class SeedOptions:
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     """Parse ``--set`` options: dotted keys and TOML values (a bare word is text)."""
-    from evergraph.experiments.config import merged, nested
-    from evergraph.experiments.seeds import with_seeds
+    from evergraph.experiments.config import merged, nested, with_seeds
 
     values: dict[str, Any] = {}
     for setting in settings:

@@ -13,8 +13,7 @@ from evergraph.cli import inputs, options
 from evergraph.cli.inputs import TableOptions, with_shared_options
 from evergraph.cli.learner_target import LOADING, Access, is_learner
 from evergraph.cli.options import argument, flag, option
-from evergraph.cli.output import print_json, print_table, say
-from evergraph.cli.progress import spinner
+from evergraph.cli.output import print_json, print_table, say, spinner
 from evergraph.core.errors import (
     ConfigurationError,
     DataError,

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from evergraph.cli import inputs, options
 from evergraph.cli.inputs import ColumnOptions, with_shared_options
 from evergraph.cli.options import SeedOptions, argument, flag, option
-from evergraph.cli.output import print_json, print_table, say, stops_with
-from evergraph.cli.progress import span, spinner
+from evergraph.cli.output import print_json, print_table, say, span, spinner, stops_with
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.core.packages import require
 from evergraph.core.safe_files import check_writable
@@ -190,7 +189,7 @@ def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
 
 
 def _print_result(result: RunResult, folder: Path) -> None:
-    from evergraph.evaluation.accuracy_matrix import NAMES
+    from evergraph.evaluation.evaluator import NAMES
     from evergraph.reports.runs import ALL, percent, size
 
     values = result.to_dict()

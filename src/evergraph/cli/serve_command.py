@@ -12,8 +12,7 @@ import typer
 
 from evergraph.cli.learner_target import advising
 from evergraph.cli.options import Plugins, argument, flag, option, parse_settings
-from evergraph.cli.output import say
-from evergraph.cli.progress import spinner
+from evergraph.cli.output import say, spinner
 from evergraph.core.errors import ConfigurationError, UnknownNameError, check_choice
 from evergraph.core.packages import load_plugins, require, tomllib
 from evergraph.core.sizes import parse_size, return_freed_memory
@@ -21,7 +20,7 @@ from evergraph.core.sizes import parse_size, return_freed_memory
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from evergraph.online.folder.status import Progress
+    from evergraph.online.folder.recovery import Progress
 
 TYPED_ONLY = ("config", "check_config", "help")  # not meaningful in a file
 

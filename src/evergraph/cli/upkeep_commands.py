@@ -13,8 +13,7 @@ from evergraph.cli import options
 from evergraph.cli.inputs import with_shared_options
 from evergraph.cli.learner_target import Access
 from evergraph.cli.options import argument, flag, option
-from evergraph.cli.output import print_json, print_table, say
-from evergraph.cli.progress import StageProgress, spinner
+from evergraph.cli.output import StageProgress, print_json, print_table, say, spinner
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.packages import load_plugins
 from evergraph.core.sizes import shown

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from evergraph.cluster import ray_cluster
-from evergraph.core.engine import ColumnSlice, Engine, LocalEngine, Work, check_engine
 from evergraph.core.errors import EvergraphError, ResourceError, check_integer
 from evergraph.core.mapped import MappedTensor, map_array
 from evergraph.core.packages import file_plugins
+from evergraph.core.resources import ColumnSlice, Engine, LocalEngine, Work, check_engine
 from evergraph.core.safe_files import Closing
 from evergraph.core.sizes import shown
 

@@ -24,9 +24,10 @@ from evergraph.core.errors import ConfigurationError, EvergraphError, say
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-
 if sys.version_info >= (3, 11):  # part of Python since then, a package before
     import tomllib as tomllib
+else:
+    import tomli as tomllib  # noqa: F401
 
 UNKNOWN = "0+unknown"
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.display import Shown, listed
+from evergraph.core.component import Shown, listed
 from evergraph.core.errors import ConfigurationError, DataError, say, say_ignored
 from evergraph.core.packages import require
 from evergraph.datasets.files.table_folder import graph_of_tables

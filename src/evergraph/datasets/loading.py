@@ -11,9 +11,7 @@ from typing import Any
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError, say
 from evergraph.datasets.adapters import as_graph
 from evergraph.datasets.base import catalogue, check_facts, datasets, default_cache
-from evergraph.datasets.files.assembly import fitting_layout
-from evergraph.datasets.files.npz import read_npz
-from evergraph.datasets.files.pt import read_pt
+from evergraph.datasets.files.arrays import fitting_layout, read_npz, read_pt
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import (

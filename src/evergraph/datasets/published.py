@@ -12,8 +12,7 @@ from evergraph.core.packages import require
 from evergraph.core.safe_files import disk_is_enough
 from evergraph.datasets.base import Dataset, catalogue, check_facts, datasets
 from evergraph.datasets.fetching import FAILURES, Fetch, RawFiles, not_readable, record
-from evergraph.datasets.files.assembly import fitting_layout
-from evergraph.datasets.files.npz import read_npz, write_npz
+from evergraph.datasets.files.arrays import fitting_layout, read_npz, write_npz
 from evergraph.graphs import Graph
 
 KEPT = "graph.npz"

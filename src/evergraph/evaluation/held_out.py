@@ -11,16 +11,9 @@ import torch
 from torch import Tensor
 
 from evergraph.core.targets import Label, Target
-from evergraph.core.targets.measures import (
-    THRESHOLD,
-    average_precision,
-    balanced_accuracy,
-    macro_f1,
-    mean_absolute_error,
-    micro_f1,
-    plain_accuracy,
-    r2,
-)
+from evergraph.core.targets.labels import THRESHOLD, average_precision, macro_f1, micro_f1
+from evergraph.core.targets.numbers import mean_absolute_error, r2
+from evergraph.core.targets.one_class import balanced_accuracy, plain_accuracy
 from evergraph.evaluation.evaluator import expected_calibration_error
 
 CONFIDENCE_BINS = 10  # of confidence

@@ -29,7 +29,7 @@ from evergraph.experiments.config import (
 )
 from evergraph.experiments.presets import POOLED, read_protocol
 from evergraph.graphs import Graph
-from evergraph.graphs.masks import MASKS
+from evergraph.graphs.targets import MASKS
 from evergraph.memory import samplers
 from evergraph.methods import methods
 from evergraph.methods.backbone_learner import BackboneLearner, WholeTaskLearner

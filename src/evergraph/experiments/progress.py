@@ -81,7 +81,7 @@ class RunProgress(Progress):
 
     def on_task(self, name: str, seed: int, report: TaskReport) -> None:
         """Show the accuracy after a task of a run."""
-        from evergraph.evaluation.accuracy_matrix import average_accuracy, matrix_of
+        from evergraph.evaluation.evaluator import average_accuracy, matrix_of
 
         # The main measure comes first. Summed as in the result: another order of summation may
         # end on the other side of a half, and so in another digit than that of the table.

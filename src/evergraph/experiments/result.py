@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from evergraph.core.display import Shown
+from evergraph.core.component import Shown
 from evergraph.core.errors import ConfigurationError, check_choice
 from evergraph.core.packages import installed, installed_version, require
 from evergraph.core.resources import choose_device, cpu_count
@@ -25,8 +25,7 @@ from evergraph.evaluation import (
     average_accuracy_curve,
     average_forgetting,
 )
-from evergraph.evaluation.accuracy_matrix import matrix_of, spread
-from evergraph.evaluation.evaluator import AccuracyRows
+from evergraph.evaluation.evaluator import AccuracyRows, matrix_of, spread
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.presets import read_protocol
 from evergraph.experiments.protocol import TaskReport

@@ -10,9 +10,8 @@ from typing import Any
 from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError, UnknownNameError
 from evergraph.experiments.build import unused
-from evergraph.experiments.config import RunConfig, Section, merged
+from evergraph.experiments.config import SEEDING, RunConfig, Section, merged, with_seeds
 from evergraph.experiments.presets import layered
-from evergraph.experiments.seeds import SEEDING, with_seeds
 from evergraph.graphs import Graph
 
 IN_MEMORY = "in memory"

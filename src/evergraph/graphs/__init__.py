@@ -2,7 +2,7 @@
 
 from evergraph.graphs.edge_measures import forman_curvature, homophily
 from evergraph.graphs.graph import Graph
-from evergraph.graphs.normalisation import normalised
+from evergraph.graphs.kernels.scaled_rows import normalised
 from evergraph.graphs.propagation import Smoother, propagate, smoother, walk
 from evergraph.graphs.reach.hyperloglog import estimate_reach_sizes
 from evergraph.graphs.reach.reach import covered_nodes, reach, reach_sizes

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from evergraph.core.display import Shown
+from evergraph.core.component import Shown
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import in_memory, is_mapped
 from evergraph.core.resources import Resources
@@ -23,11 +23,9 @@ from evergraph.graphs.csr import (
     repeat,
     take_rows,
 )
-from evergraph.graphs.masks import Masks
 from evergraph.graphs.pyg import read_pyg, write_data, write_hetero
 from evergraph.graphs.relations import NodeTypes, Relations
-from evergraph.graphs.repeats import combined, say_repeated
-from evergraph.graphs.targets import Targets, labels_beside
+from evergraph.graphs.targets import Masks, Targets, labels_beside
 from evergraph.graphs.validation import (
     UNLABELLED,
     check_count,
@@ -35,6 +33,8 @@ from evergraph.graphs.validation import (
     check_labels,
     check_whole,
     checked_weights,
+    combined,
+    say_repeated,
 )
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ class Graph(Shown):
         edge_index: integer [2, edges]; features: [nodes, dims]; labels: integer [nodes]; time:
         integer [nodes]; weights: non-negative numbers [edges], 1 by default; targets: instead of
         labels, see ``Targets``; masks: published splits; repeated: what becomes of duplicates, see
-        ``evergraph.graphs.repeats``, said with ``where`` they are from; silently ``last`` if None.
+        ``evergraph.graphs.validation``, said with ``where`` they are from; silently ``last`` if None.
 
         >>> graph = Graph.from_edges(torch.tensor([[0, 1, 1], [1, 0, 2]]), features=torch.eye(3),
         ...                          labels=torch.tensor([0, 0, 1]), undirected=True,

@@ -17,9 +17,8 @@ from evergraph.core.mapped import create_array, is_mapped, map_array, page_out, 
 from evergraph.core.safe_files import disk_is_enough, written_aside
 from evergraph.graphs.csr import take_rows
 from evergraph.graphs.graph import Graph
-from evergraph.graphs.masks import MASKS, Masks
 from evergraph.graphs.relations import NodeTypes, Relations
-from evergraph.graphs.targets import Targets
+from evergraph.graphs.targets import MASKS, Masks, Targets
 from evergraph.graphs.validation import check_csr, check_labels
 
 FACTS = "graph.json"

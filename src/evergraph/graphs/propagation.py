@@ -27,14 +27,15 @@ from evergraph.graphs.kernels.scaled_rows import (
     ROW_TYPES,
     Affine,
     Kernel,
+    Normalisation,
     RowType,
     ScaledRows,
     choose_kernel,
+    graph_scalings,
     held_rows,
     room,
     triton_works,
 )
-from evergraph.graphs.normalisation import Normalisation, graph_scalings
 
 if TYPE_CHECKING:
     from typing_extensions import Self

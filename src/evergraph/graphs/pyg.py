@@ -13,11 +13,16 @@ from torch import Tensor
 from evergraph.core.errors import DataError, say_ignored
 from evergraph.core.packages import require
 from evergraph.graphs.csr import densify
-from evergraph.graphs.masks import MASKS, Masks, names_of_masks, read_masks
 from evergraph.graphs.relations import NodeTypes, Relations
-from evergraph.graphs.repeats import combined, say_repeated
-from evergraph.graphs.targets import one_column, read_y
-from evergraph.graphs.validation import TIME, UNLABELLED, given_weights, say_unread
+from evergraph.graphs.targets import MASKS, Masks, names_of_masks, one_column, read_masks, read_y
+from evergraph.graphs.validation import (
+    TIME,
+    UNLABELLED,
+    combined,
+    given_weights,
+    say_repeated,
+    say_unread,
+)
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData

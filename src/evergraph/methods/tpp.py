@@ -13,7 +13,7 @@ from evergraph.core.component import Made, choice, integer, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph, propagate
-from evergraph.graphs.normalisation import row_sums
+from evergraph.graphs.kernels.scaled_rows import row_sums
 from evergraph.memory import MemoryUsage
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods

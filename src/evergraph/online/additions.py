@@ -13,16 +13,14 @@ from evergraph.core.errors import ConfigurationError, DataError, say
 from evergraph.core.targets import target_of
 from evergraph.datasets.adapters import holds_graph, named_graph
 from evergraph.graphs.pyg import is_hetero
-from evergraph.graphs.repeats import say_repeated
+from evergraph.graphs.validation import say_repeated
 from evergraph.online import conversion
-from evergraph.online.checking import FEATURELESS
+from evergraph.online.checking import FEATURELESS, without_repeats, without_unknown
 from evergraph.online.codecs.tables import features_with_words, read_rows, word_columns
 from evergraph.online.conversion import is_numbered, read_frame
 from evergraph.online.delta import Delta, NodeId, NodeTarget
-from evergraph.online.labels import as_targets
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.rows import checked_rows, is_rows, names_of_rows, row_ids
-from evergraph.online.upsert import without_repeats, without_unknown
+from evergraph.online.rows import as_targets, checked_rows, is_rows, names_of_rows, row_ids
 from evergraph.tables import Columns, Scheme
 from evergraph.tables.columns import RELATION, WEIGHT
 from evergraph.tables.edges import say_skipped

@@ -7,7 +7,7 @@ for an error that names the first mistake.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -25,9 +25,8 @@ from evergraph.core.errors import (
     UnknownNodeError,
 )
 from evergraph.core.targets import OneClass, Target
-from evergraph.graphs.repeats import edge_names
-from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE
-from evergraph.online.delta import Delta, EdgeColumns, NodeId
+from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE, combined, edge_names
+from evergraph.online.delta import Delta, EdgeColumns, NodeId, edge_numbers, listed
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.identifiers import IdTable, check_ids, first_repeated
 
@@ -321,3 +320,69 @@ def _each_once(what: str, nodes: Sequence[NodeId]) -> None:
     if len(set(nodes)) < len(nodes):
         twice = first_repeated(nodes)
         raise DuplicateNodeError(f"{what} must name every node once, but {twice!r} comes twice")
+
+
+def without_unknown(
+    delta: Delta, knows: Callable[[Sequence[NodeId]], Sequence[bool]]
+) -> tuple[Delta, int]:
+    """Return a delta without edges to nodes that are neither new nor known, and their number.
+
+    knows: returns which ids are known.
+
+    >>> delta = Delta(nodes="ab", edges=[("a", "b"), ("b", "x")], weights=[1.0, 2.0])
+    >>> reduced, skipped = without_unknown(delta, lambda ids: [False for _ in ids])
+    >>> list(reduced.edges), reduced.weights, skipped
+    ([('a', 'b')], [1.0], 1)
+    """
+    edges = delta.edges
+    beside = (delta.weights, delta.relations)
+    if not isinstance(edges, EdgeColumns) or any(
+        len(part) not in (0, len(edges)) for part in beside
+    ):
+        return delta, 0  # rejected when the delta is checked
+    ends = list({*listed(edges.sources), *listed(edges.targets)}.difference(delta.nodes))
+    strange = {node for node, known in zip(ends, knows(ends), strict=True) if not known}
+    kept = [row for row, pair in enumerate(edges) if strange.isdisjoint(pair)]
+    reduced = replace(
+        delta,
+        edges=edges.take(np.array(kept, dtype=np.int64)),
+        weights=[delta.weights[row] for row in kept] if len(delta.weights) else (),
+        relations=[delta.relations[row] for row in kept] if len(delta.relations) else (),
+    )
+    return reduced, len(edges) - len(kept)
+
+
+def without_repeats(delta: Delta, repeated: str, *, both_ways: bool) -> tuple[Delta, int]:
+    """Return a delta whose rows for the same edge are combined, and how many repeat one.
+
+    repeated, both_ways: as in ``graphs.validation.combined``. With ``last`` the delta stays as it is,
+    since a learner keeps the last weight. An edge of an earlier delta gets the new weight.
+
+    >>> delta = Delta(edges=[("a", "c"), ("c", "a")], weights=[100.0, 250.0])
+    >>> combined, repeats = without_repeats(delta, "sum", both_ways=True)
+    >>> list(combined.edges), combined.weights, repeats
+    ([('a', 'c')], [350.0], 1)
+    """
+    edges, weights = delta.edges, None
+    beside = (delta.weights, delta.relations)
+    if not isinstance(edges, EdgeColumns) or any(len(p) not in (0, len(edges)) for p in beside):
+        return delta, 0  # rejected when the delta is checked
+    if not edges:
+        return delta, 0
+    if len(delta.weights):
+        check_weights(delta.weights, len(edges))
+        weights = torch.tensor(delta.weights, dtype=torch.float64)
+    names = {name: number for number, name in enumerate(dict.fromkeys(delta.relations))}
+    kinds = torch.tensor([names[name] for name in delta.relations]) if names else None
+    numbers = edge_numbers(edges)
+    found = combined(numbers, weights, kinds, repeated=repeated, both_ways=both_ways)
+    if len(found.rows) == len(edges) and found.weights is weights:
+        return delta, found.repeats
+    rows = found.rows.tolist()
+    reduced = replace(
+        delta,
+        edges=edges.take(found.rows.numpy()),
+        weights=() if found.weights is None else found.weights.tolist(),
+        relations=[delta.relations[row] for row in rows] if names else (),
+    )
+    return reduced, found.repeats

@@ -20,11 +20,10 @@ from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.estimator import Estimator
 from evergraph.online.folder.markers import check_chosen
 from evergraph.online.heads import FusedHead
-from evergraph.online.labels import as_targets
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.learner_state import PATIENCE, PLAIN, TOLERANCE
 from evergraph.online.monitor import OnAlarm, report
-from evergraph.online.rows import are_rows_with_targets, is_rows
+from evergraph.online.rows import are_rows_with_targets, as_targets, is_rows
 from evergraph.online.view.page import CHANCE
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of

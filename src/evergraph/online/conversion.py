@@ -14,13 +14,19 @@ from evergraph.core.targets import target_of
 from evergraph.datasets.adapters import NamedGraph
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import densify
-from evergraph.graphs.repeats import combined, say_repeated
-from evergraph.graphs.validation import check_edges, checked_weights, given_weights, say_unread
+from evergraph.graphs.validation import (
+    check_edges,
+    checked_weights,
+    combined,
+    given_weights,
+    say_repeated,
+    say_unread,
+)
 from evergraph.online.checking import LARGEST_FEATURE
 from evergraph.online.codecs.tables import TOMORROW
 from evergraph.online.delta import Delta, EdgeColumns, Label, NodeId, NodeTarget
 from evergraph.online.identifiers import check_ids
-from evergraph.online.labels import as_labels, graph_targets, plain_values, targets_of_y
+from evergraph.online.rows import as_labels, graph_targets, plain_values, targets_of_y
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.columns import RELATION, WEIGHT

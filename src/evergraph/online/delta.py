@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from evergraph.closed_form.own_features import NO_WORDS, WordColumns
-from evergraph.core.display import ShownRecord
+from evergraph.core.component import ShownRecord
 from evergraph.core.targets import Label as Label
 from evergraph.core.targets import NodeTarget as NodeTarget
 

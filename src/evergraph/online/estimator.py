@@ -1,9 +1,14 @@
-"""What scikit-learn's tools and people ask of an estimator, for a model of a growing graph."""
+"""What scikit-learn's tools and people ask of an estimator, for a model of a growing graph.
+
+Until it is saved, or opened in a folder, the model is kept in memory (``InMemoryLearner``).
+"""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,13 +27,28 @@ from evergraph.core.targets import OneClass, target_of
 from evergraph.datasets.adapters import holds_graph
 from evergraph.online import conversion
 from evergraph.online.additions import AdditionReader
-from evergraph.online.delta import Delta
-from evergraph.online.folder.in_memory import InMemoryLearner, save_learner
-from evergraph.online.labels import as_targets, target_score
+from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of
+from evergraph.online.delta import Delta, DeltaResult
+from evergraph.online.folder.journal import JOURNAL_FILE, Journal, key_reused
+from evergraph.online.folder.markers import (
+    ACKNOWLEDGED_FILE,
+    acknowledgement,
+    make_folder,
+    store_columns,
+    store_parameters,
+)
+from evergraph.online.folder.snapshot import publish, write_aside
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.monitor import Alarm
 from evergraph.online.plotting import plot
-from evergraph.online.rows import checked_rows, is_rows, row_targets, sorted_by_class
+from evergraph.online.rows import (
+    as_targets,
+    checked_rows,
+    is_rows,
+    row_targets,
+    sorted_by_class,
+    target_score,
+)
 from evergraph.online.view import Explanation, Status, Suggestion
 from evergraph.tables.frames import is_a
 from evergraph.tables.names import ColumnNames
@@ -39,6 +59,80 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from evergraph.online.folder.learner_folder import LearnerFolder
+
+
+KEY_AGE, KEYS_KEPT = 7 * 24 * 60 * 60.0, 10_000  # seconds; as those of a folder
+
+
+class InMemoryLearner:
+    """``LearnerFolder`` without the folder: the same interface, in memory only.
+
+    >>> kept = InMemoryLearner(OnlineLearner())
+    >>> kept.submit(Delta(key="first")) == kept.submit(Delta(key="first"))
+    True
+    """
+
+    def __init__(self, learner: OnlineLearner) -> None:
+        self.learner = learner
+        self.columns: Scheme | None = None
+        # Digest, result and time of deltas with keys, the oldest first.
+        self._keys: dict[str, tuple[bytes, DeltaResult, float]] = {}
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """What is held while the learner changes."""
+        return self.learner.writing
+
+    def submit(self, delta: Delta) -> DeltaResult:
+        """Apply a delta, unless one with its key was applied before."""
+        if delta.key is None:
+            return self.learner.apply(delta)
+        with self.lock:
+            return self._applied_once(delta, delta.key)
+
+    def _applied_once(self, delta: Delta, key: str) -> DeltaResult:
+        digest = digest_of(delta_to_bytes(delta))
+        if key not in self._keys:
+            result = self.learner.apply(delta)
+            self._keys[key] = digest, result, time.time()
+            while len(self._keys) > KEYS_KEPT:
+                oldest = next(iter(self._keys))
+                if time.time() - self._keys[oldest][2] <= KEY_AGE:
+                    break
+                del self._keys[oldest]
+        known, result, _ = self._keys[key]
+        if digest != known:
+            raise key_reused(key, result.seq)
+        return result
+
+    def keep_columns(self, scheme: Scheme | None) -> None:
+        """Keep how columns are read, before the first nodes; None for plain numbers."""
+        self.columns = scheme
+
+    def refresh(self) -> int:
+        """Do nothing: there is no other writer."""
+        return 0
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def save_learner(path: Path, learner: OnlineLearner, columns: Scheme | None) -> None:
+    """Write a learner to a new folder, as if it had been there all the time and was purged."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ConfigurationError(f"{path} must be a new or empty folder to save a model in")
+    make_folder(path)
+    with learner.writing:
+        seq, about = learner.status().seq, learner.about() | {"threads": learner.threads}
+        store_columns(path, columns)
+        if seq:
+            publish(write_aside(path, seq, learner.state(), about), seq)
+            (path / ACKNOWLEDGED_FILE).write_bytes(acknowledgement(seq))
+    with closing(Journal(path / JOURNAL_FILE)) as journal:
+        if seq:
+            journal.begin_anew(seq, keys=True)
+    # Last: a folder with parameters is whole.
+    store_parameters(path, learner.parameters)
 
 
 class Estimator(Part, Closing):

@@ -1,9 +1,9 @@
-"""Tables of the user's ids and the positions they have in arrays."""
+"""Tables of the user's ids, and of targets, and the positions they have in arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import compress, repeat
+from itertools import accumulate, compress, repeat
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,12 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError, DuplicateNodeError, UnknownNodeError
 from evergraph.core.targets import LARGEST as LARGEST
+from evergraph.core.targets import Key, Target
 from evergraph.core.targets import check_id as check_id
 from evergraph.core.targets.base import are_names
 from evergraph.online.delta import CHUNK, Column, NodeId, chunks, listed
 from evergraph.online.state_arrays import Packing, Saved, check_kind, check_values, must
+from evergraph.training.learner import part_of
 
 CODED_FROM = 10_000  # ids, of which each distinct one is then looked up once
 _GONE, _TEXT, _NUMBER = 0, 1, 2
@@ -209,3 +211,77 @@ def _looked_up(names: list[NodeId], known: Mapping[NodeId, int]) -> NDArray[np.i
         at = map(known.get, part, repeat(-1))  # a chunk at a time: other threads may run
         found[start : start + len(part)] = np.fromiter(at, np.int64, len(part))
     return found
+
+
+def target_table(target: Target) -> IdTable | TargetTable:
+    """Return an empty table of the distinct targets that a learner has met."""
+    return IdTable() if target.is_class else TargetTable(target)
+
+
+class TargetTable:
+    """Distinct sets of labels, or numbers, with positions in order of arrival.
+
+    What ``IdTable`` is for classes; ``Target.key`` tells what is equal.
+
+    >>> from evergraph.core.targets import target_of
+    >>> table = target_table(target_of("labels"))
+    >>> table.add([("art", "law"), ()])
+    >>> table.positions([(), ("art", "law")]), table.at(0)
+    (tensor([1, 0]), ('art', 'law'))
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._positions: dict[Key, int] = {}
+        self._keys: list[Key] = []
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._keys)
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self._positions
+
+    def at(self, position: int) -> Any:
+        """Return the target at a position."""
+        return self._keys[position]
+
+    def positions(self, keys: Sequence[Any]) -> Tensor:
+        """Return the positions of known targets.  -> int64 [keys]"""
+        return torch.tensor([self._positions[key] for key in keys], dtype=torch.int64)
+
+    def add(self, keys: Sequence[Any]) -> None:
+        """Add new targets at the next positions."""
+        for key in keys:
+            self._positions[key] = len(self._keys)
+            self._keys.append(key)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the targets as arrays: numbers, or the names of labels and each set of them."""
+        if not self.target.is_named:
+            return {"numbers": torch.tensor(self._keys, dtype=torch.float64)}
+        sets = [list(self.target.names(key)) for key in self._keys]
+        names = dict.fromkeys(label for labels in sets for label in labels)
+        table = IdTable()
+        table.add(list(names))
+        members = table.positions([label for labels in sets for label in labels])
+        sizes = torch.tensor([*map(len, sets)], dtype=torch.int64)
+        named = {f"names.{name}": value for name, value in table.state().items()}
+        return {"set_sizes": sizes, "members": members, **named}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Restore what ``state`` returned."""
+        self._positions, self._keys = {}, []
+        if not self.target.is_named:
+            self.add(state["numbers"].tolist())
+            return
+        names = IdTable()
+        names.restore(part_of(state, "names."))
+        check_values("members", state["members"], 0, below=len(names))
+        members = [names.at(place) for place in state["members"].tolist()]
+        ends = [*accumulate(state["set_sizes"].tolist())]
+        must("set_sizes", (ends or [0])[-1] == len(members), f"add up to {len(members):,} members")
+        starts = [0, *ends]
+        self.add([tuple(members[a:b]) for a, b in zip(starts, ends, strict=False)])

@@ -24,7 +24,7 @@ from evergraph.online.heads import FusedHead
 from evergraph.online.heads.chosen_nodes import HeldBack
 from evergraph.online.heads.scorer import row_blocks
 from evergraph.online.heads.solving import Solving, Wear
-from evergraph.online.labels import target_table
+from evergraph.online.identifiers import target_table
 from evergraph.online.learned_nodes import Counted, NodeLabels
 from evergraph.online.state_arrays import (
     Packing,

@@ -25,8 +25,8 @@ from evergraph.core.errors import (
     check_number,
     say_once,
 )
-from evergraph.graphs.repeats import ONCE, REPEATED, combined_weight, say_repeated
-from evergraph.online.checking import FEATURELESS
+from evergraph.graphs.validation import ONCE, REPEATED, combined_weight, say_repeated
+from evergraph.online.checking import FEATURELESS, without_repeats
 from evergraph.online.codecs.json_lines import (
     Line,
     LineBatch,
@@ -36,7 +36,6 @@ from evergraph.online.codecs.json_lines import (
 )
 from evergraph.online.conversion import read_columns
 from evergraph.online.delta import Delta, NodeId
-from evergraph.online.upsert import without_repeats
 from evergraph.tables.choices import Columns
 from evergraph.tables.labels import say_unlabelled
 from evergraph.tables.scheme import Scheme

@@ -1,21 +1,103 @@
-"""Rows of features and their targets, as scikit-learn's callers give them."""
+"""Targets of nodes as users hold them, and rows of features as scikit-learn's callers give them."""
 
 from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from evergraph.core.errors import DataError, InvalidRowsError
-from evergraph.core.targets import Target, target_of
+from evergraph.core.errors import ConfigurationError, DataError, InvalidRowsError
+from evergraph.core.targets import Label, Target, target_of
+from evergraph.graphs.targets import Targets, read_targets
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.identifiers import are_ids
-from evergraph.online.labels import as_targets, plain_values
 from evergraph.tables.frames import column_names, is_a, is_sparse, is_table
+
+
+def as_labels(values: Any, count: int) -> list[Label | None]:
+    """Return classes as a list, like ``as_targets``."""
+    return as_targets("class", values, count)  # type: ignore[return-value]
+
+
+def as_targets(kind: str, values: Any, count: int) -> list[NodeTarget | None]:
+    """Return the targets of nodes as a list, None for those without one.
+
+    values: a class per node, None or NaN (in a tensor -1) for none; a list of labels per node,
+    empty for a node that has none of them, or a matrix of 0 and 1; or numbers, None or NaN for
+    unknown. None for no targets at all.
+
+    >>> import torch
+    >>> as_targets("labels", [["art", "law"], [], None], 3)
+    [['art', 'law'], [], None]
+    >>> as_targets("numbers", torch.tensor([1.5, float("nan")]), 2)
+    [1.5, None]
+    """
+    if values is None:
+        return [None] * count
+    target = target_of(kind)
+    if isinstance(values, Tensor | np.ndarray) and values.ndim:
+        values = target.of_array(values)
+    targets = [target.read(value) for value in plain_values(values, "labels")]
+    if len(targets) != count:
+        raise DataError(f"labels must be as many as nodes, not {len(targets)} for {count} nodes")
+    return targets
+
+
+def graph_targets(kind: str, targets: Targets) -> list[NodeTarget | None]:
+    """Return the targets of a graph for a model of this kind; raise if it cannot learn them."""
+    if targets.kind != kind:
+        raise DataError(f"nodes have {targets.kind}, but the model was made with targets={kind!r}")
+    return targets.target.of_matrix(targets.values, targets.names)
+
+
+def targets_of_y(kind: str, y: Tensor | None, count: int) -> list[NodeTarget | None]:
+    """Return the targets in ``y`` of a PyG ``Data``."""
+    if y is not None and y.dim() == 2 and y.shape[1] > 1 and not target_of(kind).is_class:
+        return graph_targets(kind, read_targets(y))
+    return as_targets(kind, y, count)
+
+
+def target_score(
+    kind: str, predicted: Sequence[Any], right: Sequence[Any], *, balanced: bool = False
+) -> float:
+    """Return accuracy, micro F1 of labels or R² of numbers.
+
+    balanced: average over classes or labels, each counting alike.
+
+    Two of three true labels are predicted, and one that is not true: 4 / (4 + 1 + 1).
+
+    >>> round(target_score("labels", [["a"], ["b", "c"]], [["a", "c"], ["b"]]), 4)
+    0.6667
+    """
+    target = target_of(kind)
+    measure = target.balanced_score if balanced else target.score
+    if not measure:
+        raise ConfigurationError(f"balanced is for classes and labels, not for {target.plural}")
+    return target.rows[measure](*target.compared(predicted, right))
+
+
+def plain_values(values: Any, name: str) -> list[Any]:
+    """Return values as a list of plain Python objects; name: of the parameter, for errors."""
+    if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
+        hint = ""
+        if isinstance(values, str):
+            is_file = values.endswith((".csv", ".parquet"))
+            hint = (
+                ": pandas.read_csv reads a file" if is_file else f": a single one is [{values!r}]"
+            )
+        raise DataError(f"{name} must be a list or an array, not {values!r}{hint}")
+    if isinstance(values, Tensor | np.ndarray) and values.ndim == 0:
+        raise DataError(f"{name} must be a list or an array, not a single {values.item()!r}")
+    if is_a(values, "pyarrow"):
+        listed: list[Any] = values.to_pylist()
+        return listed
+    listed = values.tolist() if hasattr(values, "tolist") else list(values)
+    return [value.item() if isinstance(value, np.generic) else value for value in listed]
 
 
 def is_rows(values: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress, count
 
@@ -14,17 +14,9 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.targets import Target
 from evergraph.graphs import UNLABELLED
-from evergraph.graphs.repeats import combined, edge_names
-from evergraph.online.checking import CLASSES, check_parts, check_weights, pairs_of, with_ones
-from evergraph.online.delta import (
-    Delta,
-    DeltaResult,
-    EdgeColumns,
-    NodeId,
-    edge_numbers,
-    listed,
-    with_fitting_words,
-)
+from evergraph.graphs.validation import edge_names
+from evergraph.online.checking import CLASSES, check_parts, pairs_of, with_ones
+from evergraph.online.delta import Delta, DeltaResult, NodeId, listed, with_fitting_words
 from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
@@ -176,72 +168,6 @@ def _other(
         return []
     known = knowledge.features_of(ids.positions([nodes[row] for row in rows]))
     return list(compress(rows, (known != features[rows]).any(1).tolist()))
-
-
-def without_unknown(
-    delta: Delta, knows: Callable[[Sequence[NodeId]], Sequence[bool]]
-) -> tuple[Delta, int]:
-    """Return a delta without edges to nodes that are neither new nor known, and their number.
-
-    knows: returns which ids are known.
-
-    >>> delta = Delta(nodes="ab", edges=[("a", "b"), ("b", "x")], weights=[1.0, 2.0])
-    >>> reduced, skipped = without_unknown(delta, lambda ids: [False for _ in ids])
-    >>> list(reduced.edges), reduced.weights, skipped
-    ([('a', 'b')], [1.0], 1)
-    """
-    edges = delta.edges
-    beside = (delta.weights, delta.relations)
-    if not isinstance(edges, EdgeColumns) or any(
-        len(part) not in (0, len(edges)) for part in beside
-    ):
-        return delta, 0  # rejected when the delta is checked
-    ends = list({*listed(edges.sources), *listed(edges.targets)}.difference(delta.nodes))
-    strange = {node for node, known in zip(ends, knows(ends), strict=True) if not known}
-    kept = [row for row, pair in enumerate(edges) if strange.isdisjoint(pair)]
-    reduced = replace(
-        delta,
-        edges=edges.take(np.array(kept, dtype=np.int64)),
-        weights=[delta.weights[row] for row in kept] if len(delta.weights) else (),
-        relations=[delta.relations[row] for row in kept] if len(delta.relations) else (),
-    )
-    return reduced, len(edges) - len(kept)
-
-
-def without_repeats(delta: Delta, repeated: str, *, both_ways: bool) -> tuple[Delta, int]:
-    """Return a delta whose rows for the same edge are combined, and how many repeat one.
-
-    repeated, both_ways: as in ``graphs.repeats.combined``. With ``last`` the delta stays as it is,
-    since a learner keeps the last weight. An edge of an earlier delta gets the new weight.
-
-    >>> delta = Delta(edges=[("a", "c"), ("c", "a")], weights=[100.0, 250.0])
-    >>> combined, repeats = without_repeats(delta, "sum", both_ways=True)
-    >>> list(combined.edges), combined.weights, repeats
-    ([('a', 'c')], [350.0], 1)
-    """
-    edges, weights = delta.edges, None
-    beside = (delta.weights, delta.relations)
-    if not isinstance(edges, EdgeColumns) or any(len(p) not in (0, len(edges)) for p in beside):
-        return delta, 0  # rejected when the delta is checked
-    if not edges:
-        return delta, 0
-    if len(delta.weights):
-        check_weights(delta.weights, len(edges))
-        weights = torch.tensor(delta.weights, dtype=torch.float64)
-    names = {name: number for number, name in enumerate(dict.fromkeys(delta.relations))}
-    kinds = torch.tensor([names[name] for name in delta.relations]) if names else None
-    numbers = edge_numbers(edges)
-    found = combined(numbers, weights, kinds, repeated=repeated, both_ways=both_ways)
-    if len(found.rows) == len(edges) and found.weights is weights:
-        return delta, found.repeats
-    rows = found.rows.tolist()
-    reduced = replace(
-        delta,
-        edges=edges.take(found.rows.numpy()),
-        weights=() if found.weights is None else found.weights.tolist(),
-        relations=[delta.relations[row] for row in rows] if names else (),
-    )
-    return reduced, found.repeats
 
 
 def new_edges(

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from evergraph.core.errors import ResultsError
-from evergraph.evaluation.accuracy_matrix import main_key
+from evergraph.evaluation.evaluator import main_key
 from evergraph.evaluation.statistics import (
     CONFIDENCE,
     LEAST_DATASETS,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evergraph.core.packages import require
-from evergraph.evaluation.accuracy_matrix import AccuracyMatrix, main_key, matrix_of
+from evergraph.evaluation.evaluator import AccuracyMatrix, main_key, matrix_of
 from evergraph.reports.runs import Entry, Group, p_text, slugs_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import ResultsError
-from evergraph.evaluation.accuracy_matrix import main_key
+from evergraph.evaluation.evaluator import main_key
 
 RESULT, PROGRESS, SEARCH = "result.json", "progress.json", "search"
 TESTINGS = ("local", "global")

@@ -18,13 +18,14 @@ from starlette.responses import FileResponse, Response
 
 from evergraph.core.errors import KeyReusedError, UnknownNodeError
 from evergraph.core.safe_files import scratch_beside
-from evergraph.graphs.repeats import REPEATED
+from evergraph.graphs.validation import REPEATED
 from evergraph.online.delta import Delta
 from evergraph.online.folder.backup import BackedUp, backup
-from evergraph.online.folder.status import Purged
+from evergraph.online.folder.markers import Purged
 from evergraph.online.upsert import Upserted
 from evergraph.server import http, schema
 from evergraph.server.bodies import (
+    ColumnsOfBody,
     DeltaBody,
     ForgetBody,
     LabelsBody,
@@ -33,7 +34,6 @@ from evergraph.server.bodies import (
     UpsertBody,
     parse,
 )
-from evergraph.server.deltas import ColumnsOfBody
 from evergraph.server.http import (
     ARROW,
     JSON,

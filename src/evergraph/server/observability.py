@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from evergraph.online.delta import Delta
-    from evergraph.online.folder.status import FolderStatus
+    from evergraph.online.folder.markers import FolderStatus
     from evergraph.server.service import Service
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

@@ -14,8 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from evergraph.online.identifiers import LARGEST
 from evergraph.server import http, schema
-from evergraph.server.bodies import PredictionsBody, read_question
-from evergraph.server.deltas import ColumnsOfBody
+from evergraph.server.bodies import ColumnsOfBody, PredictionsBody, read_question
 from evergraph.server.http import (
     JSON,
     LeanRoute,

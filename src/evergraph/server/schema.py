@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, create_model
 
 from evergraph.core.targets import target_kinds, target_of
 from evergraph.online.delta import DeltaResult, Label, NodeId
-from evergraph.online.folder.status import FolderStatus
+from evergraph.online.folder.markers import FolderStatus
 from evergraph.online.monitor import Alarm
 from evergraph.online.upsert import News
 from evergraph.online.view import Answer, History, Status

@@ -1,4 +1,7 @@
-"""The learner as the routes see it: one writer, and readers that never wait for it."""
+"""The learner as the routes see it: one writer, and readers that never wait for it.
+
+Small predictions run on the event loop itself, those that wait at the same moment in one call.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,12 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 import orjson
@@ -19,23 +23,82 @@ import orjson
 from evergraph.core.errors import EvergraphError, UnknownNodeError
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 from evergraph.online.identifiers import LARGEST
+from evergraph.online.view import Answer
 from evergraph.server import schema
-from evergraph.server.deltas import DeltaReader
+from evergraph.server.bodies import DeltaReader
 from evergraph.server.http import Bodies, Limits, RefusedError, without_paths
-from evergraph.server.workers import NODES_AT_ONCE, PredictionBatches, Writer, pools
+from evergraph.server.workers import Writer, pools
 
 if TYPE_CHECKING:
     from evergraph.online.delta import Delta, DeltaResult, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import Upserted
-    from evergraph.online.view import Answer
     from evergraph.tables.scheme import Scheme
 
+NODES_AT_ONCE = 16  # nodes of a batch of predictions, which nobody else is answered during
 NUMBERS_AT_ONCE = 1 << 10  # that are serialised on the event loop
 SEQ_CHECK_SECONDS = 0.002  # between two looks for a delta that a request waits for
 POLL_SECONDS = 0.01  # between two polls of the journal
 LAST_POLL_SECONDS = 1.0  # that closing waits for the last poll
 log = logging.getLogger(__name__)
+
+
+class _Question(NamedTuple):
+    ids: Sequence[NodeId]
+    every_class: bool
+    answer: asyncio.Future[Answer]
+
+
+class PredictionBatches:
+    """Answers small questions on the event loop, batching those that wait at the same moment.
+
+    No question is delayed to wait for others: a batch is what has arrived when the loop gets to it.
+
+    Questions about more than ``NODES_AT_ONCE`` nodes are for a thread. answer: returns the answer for
+    ids, with ``True`` including all probabilities.
+    """
+
+    def __init__(self, answer: Callable[[Sequence[NodeId], bool], Answer]) -> None:
+        self._answer = answer
+        self._waiting: deque[_Question] = deque()
+
+    def ask(self, ids: Sequence[NodeId], every_class: bool) -> asyncio.Future[Answer]:
+        """Return a future for the answer, or for the error."""
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self._answer_batch)
+        question = _Question(ids, every_class, loop.create_future())
+        self._waiting.append(question)
+        return question.answer
+
+    def _answer_batch(self) -> None:
+        """Answer the questions that wait, at most ``NODES_AT_ONCE`` nodes at a time."""
+        batch: list[_Question] = []
+        count = 0
+        while self._waiting and (not batch or count + len(self._waiting[0].ids) <= NODES_AT_ONCE):
+            batch.append(self._waiting.popleft())
+            count += len(batch[-1].ids)
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._answer_batch)
+        for every_class in (False, True):
+            alike = [q for q in batch if q.every_class == every_class and not q.answer.done()]
+            if alike:
+                self._answer_alike(alike, every_class)
+
+    def _answer_alike(self, questions: Sequence[_Question], every_class: bool) -> None:
+        try:
+            found = self._answer([node for q in questions for node in q.ids], every_class)
+        except Exception as error:
+            if len(questions) == 1:
+                questions[0].answer.set_exception(error)
+                return
+            for question in questions:  # one of them is invalid: answer each by itself
+                self._answer_alike([question], every_class)
+            return
+        start = 0
+        for question in questions:
+            part = found.predictions[start : (start := start + len(question.ids))]
+            question.answer.set_result(Answer(found.seq, part, found.classes))
 
 
 class Service:

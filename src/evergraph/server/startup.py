@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.types import Receive, Scope, Send
 
-    from evergraph.online.folder.status import Replaying
+    from evergraph.online.folder.recovery import Replaying
 
 SHUTDOWN_SECONDS = 1.0  # to wait for a recovery on shutdown, or for the service manager's socket
 BEAT_SECONDS = 5.0  # between two notifications if no watchdog needs more

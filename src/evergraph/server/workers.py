@@ -1,6 +1,5 @@
 """Threads of the service: one that changes the learner, and a pool for each kind of slow work.
 
-Small predictions run on the event loop itself, those that wait at the same moment in one call.
 Wherever work waits for a thread, callers take turns, and none takes more than half of the places.
 """
 
@@ -8,18 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
 
-from evergraph.online.delta import NodeId
-from evergraph.online.view import Answer
 from evergraph.server.http import CALLER, RefusedError, clear_frames
 
 if TYPE_CHECKING:
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
 
 T = TypeVar("T")
-NODES_AT_ONCE = 16  # nodes of a batch of predictions, which nobody else is answered during
 
 
 class Writer:
@@ -190,61 +186,3 @@ def pools(seconds: float) -> dict[str, Pool]:
         for what, (places, threads) in KINDS.items()
     }
     return found | {"backups": Pool("backups", places=2, seconds=3600.0)}
-
-
-class _Question(NamedTuple):
-    ids: Sequence[NodeId]
-    every_class: bool
-    answer: asyncio.Future[Answer]
-
-
-class PredictionBatches:
-    """Answers small questions on the event loop, batching those that wait at the same moment.
-
-    No question is delayed to wait for others: a batch is what has arrived when the loop gets to it.
-
-    Questions about more than ``NODES_AT_ONCE`` nodes are for a thread. answer: returns the answer for
-    ids, with ``True`` including all probabilities.
-    """
-
-    def __init__(self, answer: Callable[[Sequence[NodeId], bool], Answer]) -> None:
-        self._answer = answer
-        self._waiting: deque[_Question] = deque()
-
-    def ask(self, ids: Sequence[NodeId], every_class: bool) -> asyncio.Future[Answer]:
-        """Return a future for the answer, or for the error."""
-        loop = asyncio.get_running_loop()
-        if not self._waiting:
-            loop.call_soon(self._answer_batch)
-        question = _Question(ids, every_class, loop.create_future())
-        self._waiting.append(question)
-        return question.answer
-
-    def _answer_batch(self) -> None:
-        """Answer the questions that wait, at most ``NODES_AT_ONCE`` nodes at a time."""
-        batch: list[_Question] = []
-        count = 0
-        while self._waiting and (not batch or count + len(self._waiting[0].ids) <= NODES_AT_ONCE):
-            batch.append(self._waiting.popleft())
-            count += len(batch[-1].ids)
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._answer_batch)
-        for every_class in (False, True):
-            alike = [q for q in batch if q.every_class == every_class and not q.answer.done()]
-            if alike:
-                self._answer_alike(alike, every_class)
-
-    def _answer_alike(self, questions: Sequence[_Question], every_class: bool) -> None:
-        try:
-            found = self._answer([node for q in questions for node in q.ids], every_class)
-        except Exception as error:
-            if len(questions) == 1:
-                questions[0].answer.set_exception(error)
-                return
-            for question in questions:  # one of them is invalid: answer each by itself
-                self._answer_alike([question], every_class)
-            return
-        start = 0
-        for question in questions:
-            part = found.predictions[start : (start := start + len(question.ids))]
-            question.answer.set_result(Answer(found.seq, part, found.classes))

@@ -16,7 +16,8 @@ from evergraph.core.errors import (
     check_number,
 )
 from evergraph.core.seeding import seeded
-from evergraph.graphs.masks import MASKS, Masks
+from evergraph.graphs import UNLABELLED, Graph
+from evergraph.graphs.targets import MASKS, Masks
 from evergraph.streams.arrival import Arrival
 
 Shares = tuple[float, float, float]
@@ -124,6 +125,36 @@ def split_tasks(
     whole = split_classes(labels, arrival.classes, shares=shares, labelled=labelled, seed=seed)
     more = "" if labelled is None else f", or label more than {labelled:g} (parameter labelled)"
     return _shared_out(whole, arrival, more)
+
+
+def stand_in_labels(graph: Graph) -> Tensor:
+    """Return the labels for cutting and splitting: one class for all nodes with known targets.
+
+    If the graph has classes, these are returned; -> int64 [nodes], on the CPU.
+    """
+    if graph.targets is None:
+        return graph.labels.cpu()
+    here = graph.targets.known.any(dim=1).cpu()
+    if int(here.sum()) < LEAST_NODES:
+        raise DataError(
+            f"targets are known of {int(here.sum())} nodes, too few to split into training, "
+            f"validation and test: at least {LEAST_NODES} are needed"
+        )
+    return torch.where(here, 0, UNLABELLED)
+
+
+def split_each(
+    arrival: Arrival, *, shares: Shares = SHARES, labelled: float | None = None, seed: int = 0
+) -> list[Split]:
+    """Split the nodes of every task at random in the same shares, without regard to classes."""
+    counts = torch.bincount(arrival.owner[arrival.owner >= 0], minlength=len(arrival)).tolist()
+    if min(counts) < LEAST_NODES:
+        raise DataError(
+            f"task {counts.index(min(counts))} has {min(counts)} nodes, too few to split into "
+            f"training, validation and test: make fewer tasks than {len(arrival)} (parameter tasks)"
+        )
+    tasks = Arrival(arrival.owner, [(index,) for index in range(len(arrival))])
+    return split_tasks(arrival.owner, tasks, shares=shares, labelled=labelled, seed=seed)
 
 
 def split_by_masks(arrival: Arrival, masks: Masks | None, split: int) -> list[Split]:

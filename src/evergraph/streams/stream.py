@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from evergraph.core.display import Shown
+from evergraph.core.component import Shown
 from evergraph.core.errors import ConfigurationError, check_choice
 from evergraph.core.label_space import LabelSpace, Setting
 from evergraph.core.resources import Resources
@@ -18,14 +18,16 @@ from evergraph.core.targets import Target
 from evergraph.datasets.adapters import as_graph
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.reach.reach import nodes_around
-from evergraph.streams import classless
+from evergraph.streams.arrival import UNLABELLED_WAYS, Unlabelled, fitting_way, with_companions
 from evergraph.streams.splits import (
     LEAST_NODES,
     SHARES,
     Shares,
     check_shares,
     split_by_masks,
+    split_each,
     split_tasks,
+    stand_in_labels,
 )
 from evergraph.streams.task import ClassSizes, Exam, Lease, Task, TaskMembers
 from evergraph.streams.ways import (
@@ -125,7 +127,7 @@ class GraphStream(Shown):
         labelled: float | None = None,
         min_class_size: int = LEAST_NODES,
         known_labels: KnownLabels = "global",
-        unlabelled: classless.Unlabelled | None = None,
+        unlabelled: Unlabelled | None = None,
         seed: int = 0,
         device: torch.device | str | None = None,
         resources: Resources | None = None,
@@ -133,11 +135,11 @@ class GraphStream(Shown):
         whole = as_graph(graph)
         check_choice("edges", edges, EDGES)
         check_choice("known_labels", known_labels, KNOWN_LABELS)
-        labels = classless.stand_in_labels(whole)
+        labels = stand_in_labels(whole)
         if unlabelled is None:
-            unlabelled = classless.fitting_way(whole, labels != UNLABELLED)
-        check_choice("unlabelled", unlabelled, classless.UNLABELLED_WAYS)
-        self.unlabelled: classless.Unlabelled = unlabelled
+            unlabelled = fitting_way(whole, labels != UNLABELLED)
+        check_choice("unlabelled", unlabelled, UNLABELLED_WAYS)
+        self.unlabelled: Unlabelled = unlabelled
         self.known_labels: KnownLabels = known_labels
         self.resources = resources
         self._label_space = LabelSpace(setting, names=whole.class_names)
@@ -166,18 +168,18 @@ class GraphStream(Shown):
         elif targets is None:
             self.splits = split_tasks(labels, arrival, shares=split, labelled=labelled, seed=seed)
         else:
-            self.splits = classless.split_each(arrival, shares=split, labelled=labelled, seed=seed)
+            self.splits = split_each(arrival, shares=split, labelled=labelled, seed=seed)
         if by == "online":
             arrival, self.splits = in_batches(
                 arrival, self.splits, batch=BATCH if batch is None else batch, seed=seed
             )
         self._batched = arrival.tasks is not None
         self._task_of = arrival.task_of.int()  # [steps]
-        counts = torch.bincount(self._task_of).tolist()
-        self._begins = [0, *accumulate(counts)]  # the first step of each task, and the end
+        # The first step of each task, and the end.
+        self._begins = [0, *accumulate(torch.bincount(self._task_of).tolist())]
         owner = arrival.owner
         if unlabelled == "along":
-            owner = classless.with_companions(shown, owner)
+            owner = with_companions(shown, owner)
         self._owner = owner.int()  # the step of every node, of which there may be 10^8
         # Each node's class by arrival; the last entry is for unlabelled nodes, numbered -1.
         numbers = torch.full((int(labels.max()) + 2,), UNLABELLED)
@@ -260,9 +262,8 @@ class GraphStream(Shown):
         with the nodes within that distance and their neighbours, which give them the right degrees.
         """
         if not 0 <= index < len(self):
-            raise ConfigurationError(
-                f"task must be a number from 0 to {len(self) - 1}, not {index!r}"
-            )
+            said = f"task must be a number from 0 to {len(self) - 1}, not {index!r}"
+            raise ConfigurationError(said)
         if self._lease is not None:
             self._lease.close()
         ids, graph = self._given(index, cumulative, sight)

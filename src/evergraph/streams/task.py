@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.core.display import Shown
+from evergraph.core.component import Shown
 from evergraph.core.errors import TaskClosedError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph

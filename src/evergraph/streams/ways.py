@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from evergraph.core.display import listed
+from evergraph.core.component import listed
 from evergraph.core.errors import (
     ConfigurationError,
     DataError,
@@ -27,10 +27,12 @@ from evergraph.streams.splits import LEAST_NODES, Split
 
 logger = logging.getLogger(__name__)
 By = Literal["class", "time", "blurred", "drifting", "random", "online"]
+ClassOrder = Literal["label", "size", "shuffled"] | Sequence[int]
 WAYS: tuple[str, ...] = get_args(By)
 WHOLE = ("class", "online")  # every task has its own classes, whole
 RANDOM_TASKS = 5  # default number of tasks in random order, and for nodes with targets
 DRIFTING_TASKS = 20  # default number of tasks of a drift
+BATCH = 10  # default number of training nodes per batch, as in OCGL's benchmark
 
 
 def check_way(
@@ -261,9 +263,6 @@ def _uniform(count: int, generator: torch.Generator) -> Tensor:
     return draws.clamp_min_(2.0**-54)
 
 
-BATCH = 10  # default number of training nodes per batch, as in OCGL's benchmark
-
-
 def in_batches(
     arrival: Arrival, splits: Sequence[Split], *, batch: int = BATCH, seed: int = 0
 ) -> tuple[Arrival, list[Split]]:
@@ -296,9 +295,6 @@ def in_batches(
             held_out = split.validation[:0], split.test[:0]
             task_of.append(task)
     return Arrival(owner, arrival.new_classes, torch.tensor(task_of)), steps
-
-
-ClassOrder = Literal["label", "size", "shuffled"] | Sequence[int]
 
 
 def order_classes(

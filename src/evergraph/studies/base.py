@@ -16,7 +16,7 @@ from evergraph.core.packages import require
 from evergraph.core.safe_files import results_written, written_aside
 from evergraph.datasets import load
 from evergraph.experiments.bench.benchmark import Row
-from evergraph.experiments.bench.config import BenchConfig
+from evergraph.experiments.bench.jobs import BenchConfig
 from evergraph.experiments.config import read_toml
 from evergraph.graphs import Graph
 from evergraph.reports.figures import Picture

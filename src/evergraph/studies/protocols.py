@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.jobs import check_jobs, expand
+from evergraph.experiments.bench.jobs import BenchConfig, check_jobs, expand
 from evergraph.experiments.build import parts_used, resolved
 from evergraph.experiments.config import MemoryConfig
 from evergraph.experiments.presets import POOLED, read_protocol

@@ -13,7 +13,7 @@ import torch
 from evergraph.core.errors import ResultsError
 from evergraph.core.safe_files import results_written, written_aside
 from evergraph.core.seeding import seeded
-from evergraph.evaluation.accuracy_matrix import spread as spread_of
+from evergraph.evaluation.evaluator import spread as spread_of
 from evergraph.experiments.presets import presets, published, read_preset
 from evergraph.graphs import Graph
 from evergraph.memory import Candidates, EmbeddingMemory, samplers

@@ -1,7 +1,7 @@
 """The reader of edge tables from every source.
 
 Columns: ``source`` and ``target``, node ids; optionally ``weight``, a non-negative number (see
-``graphs.repeats`` for an edge that is listed twice), and ``relation``, the type of the edge. Other
+``graphs.validation`` for an edge that is listed twice), and ``relation``, the type of the edge. Other
 columns are ignored with a warning.
 """
 

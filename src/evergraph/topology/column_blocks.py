@@ -10,9 +10,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from evergraph.core.engine import ColumnSlice, LocalEngine
 from evergraph.core.mapped import fetch, is_mapped, page_out, put
-from evergraph.core.resources import Resources
+from evergraph.core.resources import ColumnSlice, LocalEngine, Resources
 from evergraph.core.sizes import shown
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import ROWS_AT_A_TIME, as_scipy

@@ -10,8 +10,7 @@ import torch
 
 from evergraph.core.errors import DataError
 from evergraph.datasets import load
-from evergraph.datasets.files.npz import read_npz, write_npz
-from evergraph.datasets.files.pt import read_pt
+from evergraph.datasets.files.arrays import read_npz, read_pt, write_npz
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.datasets.joined import join

@@ -62,7 +62,7 @@ def test_a_path_by_hand(kernel, held):
 
 @pytest.mark.parametrize("held", HALVES)
 def test_half_floats_are_widened_as_they_are_read(held):
-    from evergraph.graphs.kernels.lanes import load, store
+    from evergraph.graphs.kernels.numba_sum import load, store
 
     @numba.njit
     def widen(bits, out):

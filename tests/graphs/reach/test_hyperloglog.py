@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.core.engine import Work
 from evergraph.core.errors import ConfigurationError, ResourceError
-from evergraph.core.resources import Resources
+from evergraph.core.resources import Resources, Work
 from evergraph.graphs import Graph, csr, estimate_reach_sizes, reach
 from evergraph.graphs.reach import hyperloglog
 from evergraph.graphs.reach.hyperloglog import SEED, TOP, distinct_count, hashed, splitmix64

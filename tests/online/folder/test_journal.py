@@ -18,9 +18,9 @@ from evergraph.online.folder import recovery, snapshot
 from evergraph.online.folder.journal import JOURNAL_FILE, STEP, Journal, JournalEntry
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import with_check
+from evergraph.online.folder.recovery import Replaying
 from evergraph.online.folder.snapshot import Compactor, JournalLoad, read_snapshot, snapshots_in
 from evergraph.online.folder.sqlite_file import empty_wal, open_for_reading, open_for_writing
-from evergraph.online.folder.status import Replaying
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
 from stand_in import (

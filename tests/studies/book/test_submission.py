@@ -14,7 +14,7 @@ from submission import submitted
 
 from evergraph.core.errors import EvergraphError
 from evergraph.evaluation import anytime_accuracy, average_accuracy, average_forgetting
-from evergraph.evaluation.accuracy_matrix import matrix_of
+from evergraph.evaluation.evaluator import matrix_of
 from evergraph.experiments.config import RunConfig, read_toml
 from evergraph.experiments.runner import run
 

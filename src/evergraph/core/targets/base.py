@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from evergraph.core.component import Resolver
 from evergraph.core.errors import DataError
-from evergraph.core.targets.measures import Metric
 
+Metric = Callable[[Tensor, Tensor], float]
 Matrix = npt.NDArray[np.float32]
 Rows = TypeVar("Rows", Tensor, Matrix)
 Label = str | int

@@ -16,13 +16,41 @@ from evergraph.core.targets.base import (
     Key,
     Label,
     Matrix,
+    Metric,
     NodeTarget,
     Rows,
     Tallies,
     Target,
     target_kinds,
 )
-from evergraph.core.targets.measures import Metric, mean_absolute_error, r2
+
+
+def r2(predicted: Tensor, right: Tensor) -> float:
+    """Return the mean over targets of R² = 1 - Σ (y - ŷ)² / Σ (y - ȳ)².
+
+    1 is perfect, 0 is as good as the mean, below 0 is worse. For a target that is the same for all
+    nodes it is 1 if predicted exactly and 0 otherwise, as in scikit-learn; a target without known
+    values is left out.
+
+    >>> r2(torch.tensor([[1.], [2.], [3.]]), torch.tensor([[1.], [2.], [6.]]))  # 1 - 9 / 14
+    0.3571428571428571
+    """
+    known = ~right.isnan()
+    right = right.double()
+    error = (predicted.double() - right).square().nansum(0)
+    spread = (right - right.nanmean(0)).square().nansum(0)
+    share = torch.where(spread > 0, error / spread.clamp_min(1e-300), (error > 0).double())
+    met = known.any(0)
+    return float((1 - share)[met].mean()) if bool(met.any()) else 0.0
+
+
+def mean_absolute_error(predicted: Tensor, right: Tensor) -> float:
+    """Return the mean of |y - ŷ| over all known values, in their own units.
+
+    >>> mean_absolute_error(torch.tensor([[1.], [2.]]), torch.tensor([[1.5], [float("nan")]]))
+    0.5
+    """
+    return float((predicted.double() - right.double()).abs().nanmean())
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ import torch
 
 from evergraph.core.errors import DataError, check_choice
 from evergraph.core.packages import require
-from evergraph.datasets.files.assembly import assemble
+from evergraph.datasets.files.arrays import assemble
 from evergraph.graphs import UNLABELLED, Graph, Targets
 from evergraph.graphs.relations import NodeTypes, Relations
-from evergraph.graphs.repeats import combined, say_repeated
+from evergraph.graphs.validation import combined, say_repeated
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import read_table

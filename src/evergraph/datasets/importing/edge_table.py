@@ -19,8 +19,7 @@ from evergraph.core.packages import require
 from evergraph.core.safe_files import disk_is_enough
 from evergraph.graphs.csr import pointer_type
 from evergraph.graphs.graph_folder import GraphFolderWriter
-from evergraph.graphs.repeats import ONCE
-from evergraph.graphs.validation import MOST_WEIGHT, WEIGHT_RULE, check_count
+from evergraph.graphs.validation import MOST_WEIGHT, ONCE, WEIGHT_RULE, check_count
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.edges import EdgeRows, numeric_places, places_of, unknown_end
 from evergraph.tables.names import ENDS
@@ -60,7 +59,7 @@ _TYPES = {
     "relation": "VARCHAR",
 }
 _UNWEIGHED = "SELECT key FROM ({ways}) ORDER BY key"  # duplicates are dropped while writing
-# The weight of an edge that is listed several times, as in ``graphs.repeats``.
+# The weight of an edge that is listed several times, as in ``graphs.validation``.
 _TOTAL, _ROWS = "sum(weight::DOUBLE ORDER BY row)", "count(*) FILTER (weight > 0)"
 _COMBINED = {"sum": _TOTAL, "count": _ROWS, "mean": f"{_TOTAL} / greatest({_ROWS}, 1)"}
 
@@ -200,7 +199,7 @@ class EdgeTable:
     def combine(self, repeated: str) -> int:
         """Keep one row of each edge that is listed several times; return the number of others.
 
-        It is ``graphs.repeats.combined`` in the words of the database, but with ``last`` all rows
+        It is ``graphs.validation.combined`` in the words of the database, but with ``last`` all rows
         stay until they are sorted.
         """
         related, weighed = "relation" in self._kept, "weight" in self._kept

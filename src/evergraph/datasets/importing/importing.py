@@ -30,7 +30,7 @@ from evergraph.graphs.graph_folder import (
     read_facts,
 )
 from evergraph.graphs.relations import MOST_RELATIONS, Relations
-from evergraph.graphs.repeats import REPEATED, say_repeated
+from evergraph.graphs.validation import REPEATED, say_repeated
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import InputFile, columns_of, read_chunks

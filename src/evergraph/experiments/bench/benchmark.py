@@ -12,8 +12,16 @@ from typing import Any
 from evergraph.core.errors import EvergraphError, ResultsError
 from evergraph.core.packages import load_plugins
 from evergraph.core.safe_files import FileLock, results_written
-from evergraph.experiments.bench.config import BenchConfig, SearchConfig
-from evergraph.experiments.bench.jobs import BENCH, Job, check_jobs, choose, expand, trials
+from evergraph.experiments.bench.jobs import (
+    BENCH,
+    BenchConfig,
+    Job,
+    SearchConfig,
+    check_jobs,
+    choose,
+    expand,
+    trials,
+)
 from evergraph.experiments.bench.pool import Work, WorkerPool, run_work
 from evergraph.experiments.bench.worker import Event, Failure, read_progress
 from evergraph.experiments.build import resolved

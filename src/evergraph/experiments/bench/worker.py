@@ -22,7 +22,7 @@ from evergraph.core.errors import EvergraphError, say
 from evergraph.core.resources import Resources, choose_device
 from evergraph.core.sizes import free_memory, shown
 from evergraph.evaluation import average_accuracy, average_forgetting
-from evergraph.evaluation.accuracy_matrix import matrix_of
+from evergraph.evaluation.evaluator import matrix_of
 from evergraph.experiments import runner
 from evergraph.experiments.bench.jobs import Job
 from evergraph.experiments.build import load_graph

@@ -22,7 +22,6 @@ from typing import Any, Literal
 
 from evergraph.core.component import declared_parts
 from evergraph.core.errors import UnknownNameError, did_you_mean
-from evergraph.experiments.seeds import with_seeds
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +39,7 @@ def read_preset(name: str, method: str | None = None) -> dict[str, Any]:
 
     method: include the preset's values for this method.
     """
-    from evergraph.experiments.config import merged  # imports pydantic
+    from evergraph.experiments.config import merged, with_seeds  # imports pydantic
 
     values = _read("preset", name, presets())
     values.pop("published", None)
@@ -173,7 +172,7 @@ def layered(base: Mapping[str, Any], *layers: Mapping[str, Any]) -> dict[str, An
 
     If a layer names a protocol, its values are applied before all layers, which override them.
     """
-    from evergraph.experiments.config import Component, merged
+    from evergraph.experiments.config import Component, merged, with_seeds
 
     layers = tuple(map(with_seeds, layers))  # each separately: one may replace another's
     named = [layer["protocol"] for layer in layers if layer.get("protocol") is not None]

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError, UnknownNodeError, check_integer, say_ignored
 from evergraph.core.targets import NodeTarget
-from evergraph.graphs.repeats import say_repeated
-from evergraph.online.checking import pairs_of
+from evergraph.graphs.validation import say_repeated
+from evergraph.online.checking import pairs_of, without_repeats, without_unknown
 from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, listed
-from evergraph.online.upsert import EdgesBeyond, without_repeats, without_unknown
+from evergraph.online.upsert import EdgesBeyond
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import RELATION, TYPE
 from evergraph.tables.names import ENDS

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evergraph.core.display import Shown
+from evergraph.core.component import Shown
 from evergraph.core.errors import (
     ConfigurationError,
     DataError,
@@ -29,11 +29,17 @@ from evergraph.core.safe_files import Closing
 from evergraph.core.targets import target_of
 from evergraph.online.delta import Delta, DeltaResult, is_empty
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
-from evergraph.online.folder.markers import store_columns, stored_columns, stored_parameters
+from evergraph.online.folder.markers import (
+    FolderStatus,
+    Purged,
+    folder_bytes,
+    store_columns,
+    stored_columns,
+    stored_parameters,
+)
 from evergraph.online.folder.queue import DeltaQueue
-from evergraph.online.folder.reader import FolderReader
+from evergraph.online.folder.recovery import FolderReader, Progress
 from evergraph.online.folder.snapshot import JournalLoad
-from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
 from evergraph.online.folder.writer import FolderWriter
 from evergraph.online.heads import FusedHead, heads
 from evergraph.online.intake import Bounds

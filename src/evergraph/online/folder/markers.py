@@ -1,4 +1,4 @@
-"""The small files of a learner's folder: format, columns, lock, acknowledged number.
+"""The folder of a learner, its status, and its small files: format, columns, lock, acknowledged number.
 
 JSON objects carry their own checksum. The field ``sha256`` is computed from the other fields,
 written without spaces and sorted by name, so that spaces and the order of fields do not matter.
@@ -13,12 +13,20 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import ConfigurationError, DataError, LockedError, ResourceError
 from evergraph.core.packages import own_version
-from evergraph.core.safe_files import LOCK_FILE, FileLock, disk_is_enough, written_aside
+from evergraph.core.safe_files import (
+    LOCK_FILE,
+    FileLock,
+    disk_is_enough,
+    make_folders,
+    written_aside,
+)
+from evergraph.online.folder.journal import JOURNAL_FILE
 from evergraph.tables.choices import OTHERS, Columns, Encoder, registered
 from evergraph.tables.scheme import Scheme
 
@@ -236,3 +244,66 @@ def check_chosen(where: object, scheme: Scheme | None, choices: Columns) -> None
         value, there = getattr(choices, option), getattr(scheme, option)
         if value not in (getattr(Columns(), option), there):
             raise refusal(f"{option} cannot be {value!r}: it has", repr(there))
+
+
+# Files that a process killed while creating the folder may leave.
+_BEGUN = (LOCK_FILE, JOURNAL_FILE, ACKNOWLEDGED_FILE, f".{FORMAT_FILE}-")
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder for a learner; reject one that holds anything else."""
+    if path.exists() and not path.is_dir():
+        raise ConfigurationError(f"{path} must be a folder, but is a file")
+    with disk_is_enough(path):
+        make_folders(path)
+    if not (path / FORMAT_FILE).exists():
+        others = sorted(p.name for p in path.iterdir() if not p.name.startswith(_BEGUN))
+        if others:
+            raise ConfigurationError(
+                f"{path} must be empty or a learner's folder, but it holds {others[0]!r} and no "
+                f"{FORMAT_FILE}"
+            )
+
+
+@dataclass(frozen=True)
+class FolderStatus:
+    """Status of a folder, for its operator."""
+
+    path: str  # the folder
+    readonly: bool  # whether it was opened read-only
+    seq: int  # deltas applied
+    snapshot: int  # number of the newest snapshot: the last delta it includes
+    deltas_since: int  # deltas after it, which a recovery replays
+    bytes_since: int  # their size in the journal
+    keys: int = 0  # delta keys kept
+    stopped: str | None = None  # why writes have stopped; None while they are accepted
+    snapshot_error: str | None = None  # why the last snapshot failed; None if it did not
+    replay_seconds: float = 0.0  # estimated time that a restart would spend on replaying
+    # when the newest snapshot was taken, in Unix seconds; None if there is none
+    snapshot_time: float | None = None
+    # how long it took, if it was taken since the folder was opened
+    snapshot_seconds: float | None = None
+    # when writes stopped, in Unix seconds; None while they are accepted
+    stopped_since: float | None = None
+    set_aside: int = 0  # deltas set aside so far
+
+
+@dataclass(frozen=True)
+class Purged:
+    """Result of a compaction or purge."""
+
+    seq: int  # the number of the newest snapshot
+    bytes_before: int  # size of the folder before
+    bytes_after: int  # size of the folder now
+    places: int = 0  # positions of forgotten nodes that were dropped, from memory too
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return the total size of the files in a folder."""
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except FileNotFoundError:  # SQLite's files come and go
+            continue
+    return total

@@ -22,9 +22,10 @@ from evergraph.core.safe_files import sync
 from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.journal import JournalEntry, named
+from evergraph.online.folder.markers import FolderStatus, Purged, folder_bytes
 from evergraph.online.folder.queue import DeltaQueue, Gathered, Waiting, is_of_disk
+from evergraph.online.folder.recovery import Progress
 from evergraph.online.folder.snapshot import JournalLoad
-from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.monitor import report, warn
 from evergraph.online.state_arrays import PackedState
@@ -64,7 +65,7 @@ class FolderWriter:
         self._snapshot_seconds: float | None = None
         self._stopped: str | None = None
         self._stopped_since: float | None = None
-        recovery.make_folder(path)
+        markers.make_folder(path)
         with ExitStack() as opened:  # closed again if the learner cannot be recovered
             opened.enter_context(markers.lock_folder(path))
             snapshot.remove_leftovers(path)

@@ -14,7 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.graphs.kernels.lanes import (
+from evergraph.graphs.kernels.numba_sum import (
+    WIDEST,
+    Flat,
+    ListedRows,
+    inner,
     larger,
     load,
     minus,
@@ -24,9 +28,9 @@ from evergraph.graphs.kernels.lanes import (
     store,
     times,
     times_plus,
+    weighted_sums,
     zeros,
 )
-from evergraph.graphs.kernels.numba_sum import WIDEST, Flat, ListedRows, inner, weighted_sums
 from evergraph.graphs.kernels.row_ranges import compiled
 
 Code = Callable[..., Any]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.display import ShownRecord
+from evergraph.core.component import ShownRecord
 from evergraph.graphs.csr import repeat
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_graph import GrowingGraph

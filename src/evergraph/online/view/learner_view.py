@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.display import Shown
+from evergraph.core.component import Shown
 from evergraph.core.errors import StoppedError, check_integer
 from evergraph.core.sizes import shown
 from evergraph.core.targets import Target

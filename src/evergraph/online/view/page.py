@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 import torch
 from torch import Tensor
 
-from evergraph.core.display import ShownRecord
+from evergraph.core.component import ShownRecord
 from evergraph.core.errors import NothingLearnedError
 from evergraph.core.targets import OneClass, Target
 from evergraph.online.delta import Label, NodeId
