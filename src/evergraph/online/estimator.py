@@ -33,10 +33,10 @@ from evergraph.online.folder.journal import JOURNAL_FILE, Journal, key_reused
 from evergraph.online.folder.markers import (
     ACKNOWLEDGED_FILE,
     acknowledgement,
+    make_folder,
     store_columns,
     store_parameters,
 )
-from evergraph.online.folder.recovery import make_folder
 from evergraph.online.folder.snapshot import publish, write_aside
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.monitor import Alarm

@@ -13,7 +13,7 @@ from evergraph.core.safe_files import results_written, written_aside
 from evergraph.evaluation.held_out import ClassScore, HeldOutScores
 from evergraph.online.plotting import SHOWN, LearnerHistory, draw_confusion, pictures_of
 from evergraph.reports.figures import Inches, Picture, drawn
-from evergraph.reports.page.page import PageSection, figures_html, page
+from evergraph.reports.report import PageSection, figures_html, page
 from evergraph.reports.runs import size, slugs_of
 from evergraph.reports.tables import Cell, Table, TableColumn, html_table, numbers
 

@@ -9,8 +9,12 @@ import pytest
 from evergraph.core import safe_files
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.folder.journal import JOURNAL_FILE as JOURNAL
-from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, FORMAT_FILE, Acknowledged
-from evergraph.online.folder.recovery import make_folder
+from evergraph.online.folder.markers import (
+    ACKNOWLEDGED_FILE,
+    FORMAT_FILE,
+    Acknowledged,
+    make_folder,
+)
 from planted import CHANGED, flip, gone, other, sql
 from stand_in import bits, filled, holds, opened, twin
 

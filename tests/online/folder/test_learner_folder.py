@@ -26,11 +26,11 @@ from evergraph.core.safe_files import LOCK_FILE
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.estimator import InMemoryLearner
 from evergraph.online.folder import in_memory
-from evergraph.online.folder.checkup import check_journal
 from evergraph.online.folder.journal import JOURNAL_FILE as JOURNAL
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.learner_folder import DAY, LearnerFolder
 from evergraph.online.folder.markers import stored_parameters
+from evergraph.online.folder.sqlite_file import check_journal
 from evergraph.online.learner import OnlineLearner
 from forked import in_a_child
 from stand_in import StandIn, bits, delta, filled, holds, opened, twin

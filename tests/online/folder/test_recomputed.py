@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from evergraph.online.delta import Delta
-from evergraph.online.folder.recomputed import differing
+from evergraph.online.folder.checkup import differing
 from evergraph.online.heads import TargetHead
 from evergraph.online.learner import OnlineLearner
 

@@ -16,10 +16,10 @@ from evergraph.core.errors import DataError, ResourceError, StoppedError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes
 from evergraph.online.delta import Delta
 from evergraph.online.folder import snapshot, sqlite_file
-from evergraph.online.folder.checkup import check_journal, listed
+from evergraph.online.folder.checkup import listed
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal, JournalEntry, JournalKeys
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, Acknowledged
-from evergraph.online.folder.sqlite_file import sound
+from evergraph.online.folder.sqlite_file import check_journal, sound
 from evergraph.online.knowledge import Knowledge
 from stand_in import StandIn, bits, delta, failing, filled, holds, opened, twin
 

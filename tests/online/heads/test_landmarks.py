@@ -8,7 +8,7 @@ from torch import Tensor
 
 from evergraph.closed_form.kernel_map import LEAST
 from evergraph.online.delta import Delta
-from evergraph.online.folder.recomputed import differing
+from evergraph.online.folder.checkup import differing
 from evergraph.online.heads import FusedHead, chosen_nodes
 from evergraph.online.learner import OnlineLearner
 from growth import restored

@@ -10,8 +10,8 @@ import torch
 from evergraph.core.errors import ConfigurationError, DataError, NothingLearnedError
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
 from evergraph.online.delta import Delta
+from evergraph.online.folder.checkup import differing
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.recomputed import differing
 from evergraph.online.heads import FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
 

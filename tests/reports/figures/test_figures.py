@@ -10,7 +10,7 @@ import pytest
 from evergraph.evaluation.statistics import nemenyi
 from evergraph.reports.comparing import Standing
 from evergraph.reports.figures import Picture, critical_difference, looks_of, mean_matrix
-from evergraph.reports.page.page import inline_svg
+from evergraph.reports.report import inline_svg
 from evergraph.reports.runs import collect, grouped
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from evergraph.evaluation.evaluator import spread
-from evergraph.reports.page.page import sections_of
-from evergraph.reports.report import tables_of
+from evergraph.reports.report import sections_of, tables_of
 from evergraph.reports.run_tables import headline_table, labels_shown
 from evergraph.reports.runs import Finished, alone, collect, grouped
 from evergraph.reports.tables import csv_text, html_table

@@ -14,8 +14,7 @@ from evergraph.core.errors import UnknownNameError
 from evergraph.evaluation.statistics import paired_difference
 from evergraph.reports.comparing import differences_in, standings
 from evergraph.reports.figures import Picture, critical_difference
-from evergraph.reports.page.page import PageSection, sections_of
-from evergraph.reports.report import tables_of, write_report
+from evergraph.reports.report import PageSection, sections_of, tables_of, write_report
 from evergraph.reports.runs import Group, collect, grouped
 from evergraph.reports.tables import Table, csv_text, latex, markdown
 

@@ -24,7 +24,7 @@ from typing import IO
 from evergraph.core.errors import ConfigurationError, DataError, ResourceError
 from evergraph.core.safe_files import disk_is_enough, scratch_beside, sync
 from evergraph.online.folder import markers, recovery, snapshot
-from evergraph.online.folder.checkup import OnProgress, check_journal
+from evergraph.online.folder.checkup import OnProgress
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.learner_folder import LearnerFolder, maker_of
 from evergraph.online.folder.markers import (
@@ -34,7 +34,7 @@ from evergraph.online.folder.markers import (
     folder_bytes,
 )
 from evergraph.online.folder.snapshot import ABOUT, MANIFEST, STATE, snapshots_in
-from evergraph.online.folder.sqlite_file import open_for_reading, sound
+from evergraph.online.folder.sqlite_file import check_journal, open_for_reading, sound
 
 TRIES = 20  # attempts, if the writer replaces snapshots while they are being opened
 PIECE = 1 << 20

@@ -1,4 +1,4 @@
-"""Verification of a learner's folder: every file, and that its deltas give its snapshots.
+"""Verification of a learner's folder: every file, and that deltas and graphs give its snapshots.
 
 ``skip`` leaves out deltas by hand if a folder cannot be opened because of them.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import stat
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
@@ -15,36 +14,34 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
 from evergraph.core.safe_files import LOCK_FILE, is_held, left_beside, sync
-from evergraph.online.codecs.delta_bytes import delta_from_bytes, digest_of
+from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import DeltaResult
-from evergraph.online.folder import markers, recovery, snapshot, sqlite_file
-from evergraph.online.folder.journal import (
-    JOURNAL_FILE,
-    NOTHING,
-    Journal,
-    JournalEntry,
-    SetAside,
-    decoded,
-)
+from evergraph.online.folder import markers, recovery, snapshot
+from evergraph.online.folder.journal import JOURNAL_FILE, NOTHING, Journal, JournalEntry, SetAside
 from evergraph.online.folder.learner_folder import LearnerFolder, maker_of
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, COLUMNS_FILE, FORMAT_FILE
-from evergraph.online.folder.recomputed import differing
 from evergraph.online.folder.snapshot import ABOUT, MANIFEST, STATE, Snapshot, snapshots_in
+from evergraph.online.folder.sqlite_file import check_journal
+from evergraph.online.graph.growing_array import KeptArrays
+from evergraph.online.graph.growing_graph import GraphChange
+from evergraph.online.graph.live_codes import LiveCodes
+from evergraph.online.graph.live_embeddings import ROWS
+from evergraph.online.heads import FusedHead
+from evergraph.online.knowledge import Knowledge
 from evergraph.online.learner import OnlineLearner
 
 KNOWN = {FORMAT_FILE, COLUMNS_FILE, JOURNAL_FILE, ACKNOWLEDGED_FILE, LOCK_FILE}
 KNOWN |= {f"{JOURNAL_FILE}-wal", f"{JOURNAL_FILE}-shm"}
 IN_SNAPSHOT = {STATE, ABOUT, MANIFEST}
-STAGE = "verify"
 OnProgress = Callable[[str, int, int], None]
 Make = Callable[[], OnlineLearner]
-OnDelta = Callable[[int, int], None]  # deltas done, and how many there are
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ def checkup(
         acknowledged = markers.acknowledged_in(folder / ACKNOWLEDGED_FILE)
     except DataError as error:
         found.append(_finding(folder, error, ACKNOWLEDGED_FILE))
-    on_delta = None if on_progress is None else partial(on_progress, STAGE)
+    on_delta = None if on_progress is None else partial(on_progress, "verify")
     faults = check_journal(folder / JOURNAL_FILE, on_delta)
     found += [Finding(JOURNAL_FILE, what) for what in faults]
     snapshots = []
@@ -236,67 +233,6 @@ def _results(
             yield Finding(JOURNAL_FILE, what)
 
 
-def check_journal(path: Path, on_delta: OnDelta | None = None) -> Iterator[str]:
-    """Yield the faults of a journal, a sentence each; on_delta: called after every delta."""
-    if not path.exists():
-        yield "is missing"
-        return
-    try:
-        with closing(sqlite_file.open_for_reading(path)) as connection:
-            connection.execute("BEGIN")
-            for (fault,) in connection.execute("PRAGMA integrity_check(3)"):
-                if fault != "ok":
-                    yield f"SQLite finds it damaged ({fault})"
-            for kind, name in sqlite_file.foreign(connection):
-                yield f"has a {kind} {name!r}, which evergraph never writes"
-            yield from _deltas(connection, on_delta)
-            yield from _keys(connection)
-    except (sqlite3.Error, DataError) as error:
-        yield f"cannot be read ({error})"
-
-
-def _deltas(connection: sqlite3.Connection, on_delta: OnDelta | None) -> Iterator[str]:
-    # There must be no gap: the number of a delta that was set aside is given to the next one, or to
-    # an empty delta. ``_ends`` checks that snapshots hold all deltas before the first one.
-    count = int(connection.execute("SELECT count(*) FROM deltas").fetchone()[0])
-    before = batch = 0
-    rows = connection.execute("SELECT seq, bytes, batch FROM deltas ORDER BY seq")
-    for done, (seq, data, of) in enumerate(rows, 1):
-        if before and seq != before + 1:
-            yield f"delta {before + 1} is missing, the next one is {seq}"
-        if of not in (seq, batch):
-            yield f"delta {seq} belongs to batch {of}, and the one before it to {batch or 'none'}"
-        try:
-            delta_from_bytes(data)
-        except DataError as error:
-            yield f"delta {seq} cannot be read ({error})"
-        before, batch = seq, of
-        if on_delta is not None:
-            on_delta(done, count)
-
-
-def _keys(connection: sqlite3.Connection) -> Iterator[str]:
-    query = "SELECT coalesce(max(seq), 0) FROM (SELECT seq FROM deltas UNION SELECT seq FROM start)"
-    last = int(connection.execute(query).fetchone()[0])
-    rows = connection.execute(
-        "SELECT k.key, k.seq, k.digest, k.result, d.bytes FROM keys AS k "
-        "LEFT JOIN deltas AS d ON d.seq = k.seq ORDER BY k.seq"
-    )
-    for key, seq, digest, result, data in rows:
-        name = repr(decoded(key))
-        if not 0 < seq <= last:
-            yield f"key {name} is that of delta {seq}, and the journal ends with {last}"
-            continue
-        if data is not None and digest_of(data) != digest:
-            yield f"key {name} is that of delta {seq}, which has other contents"
-        try:
-            right = result is None or json.loads(result)["seq"] == seq
-        except (ValueError, KeyError, TypeError):
-            right = False
-        if not right:
-            yield f"the result of key {name} is not that of delta {seq}"
-
-
 def skip(folder: Path, *seqs: int, why: str) -> list[SetAside]:
     """Set deltas aside, as if they had been empty; why: a sentence that is kept with them.
 
@@ -365,3 +301,100 @@ def _check_without(folder: Path, make: Make, seqs: Collection[int]) -> None:
                 f"cannot be applied ({error.why}): leave that out as well with {words}, or restore "
                 "the folder from a backup; nothing was changed"
             ) from error
+
+
+# Shares of a row's largest value, and of the largest of all: what rounding may differ by.
+CLOSE, FLOOR = 1e-4, 1e-6
+# How far rows may have been corrected, and which rows of codes are sums without a node's own, depend
+# on the order in which a graph came.
+OF_ORDER = ("drift", "subtracted")
+SUMS = ("sums", "mass", "counts", "gram", "cross")
+
+
+def differing(learner: OnlineLearner) -> Iterator[str]:
+    """Yield the names of arrays that graph, labels, landmarks and penalties do not give.
+
+    Embeddings, class codes and shapes are computed from the graph, sums from the vectors that
+    labelled nodes are counted as, and weights from the sums, unless these wait to be solved. What
+    is kept along relations, and the landmarks, are taken as they are.
+
+    >>> from evergraph.online.delta import Delta
+    >>> learner = OnlineLearner()
+    >>> _ = learner.apply(Delta(nodes="ab", features=torch.eye(2), labels="xy", edges=["ab"]))
+    >>> list(differing(learner))
+    []
+    >>> learner.knowledge.embeddings.kept["state_1"].tensor[0, 0] += 0.01
+    >>> list(differing(learner))
+    ['embeddings.state_1']
+    """
+    known = learner.knowledge
+    if known is None:
+        return
+    twin = OnlineLearner.from_parameters(learner.parameters)
+    shown: dict[str, Any] = {"related": known.relations is not None, "words": known.word_columns}
+    fresh = twin._begun(known.graph.num_features, **shown)
+    yield from _vectors(known, fresh)
+    labelled = (known.labels.every != UNLABELLED).nonzero().flatten()
+    counts = torch.bincount(known.labels.of(labelled), minlength=len(known.labels.counts_))
+    if not counts.equal(known.labels.counts_):
+        yield "labels.counts"
+    if not (isinstance(learner.head, FusedHead) and isinstance(twin.head, FusedHead)):
+        return
+    twin.head.meet(list(known.classes))
+    twin.head.grow(len(known.classes))
+    twin.head.stand_as(learner.head)
+    moved = 0
+    for nodes in labelled.split(ROWS):
+        moved += len(known.counted.moved(nodes, known.of(nodes)).places)
+        twin.head.learn(known.counted.of(nodes), known.labels.of(nodes))
+    if moved:
+        yield "counted.rows"
+    kept, anew = learner.head.state(), twin.head.state()
+    sums = sorted(name for name in kept.keys() | anew.keys() if name.split(".")[-1] in SUMS)
+    wrong = [f"head.{name}" for name in sums if not _close(kept.get(name), anew.get(name))]
+    yield from wrong
+    engine = learner.head.engine
+    if not wrong and engine.solved and len(engine.strengths_):
+        for place, share in enumerate(engine.fused_.weights):
+            if not _close(engine.heads_[place], engine.solution(place).weights * share):
+                yield f"head.view_{place}.weights"
+
+
+def _vectors(known: Knowledge, fresh: Knowledge) -> Iterator[str]:
+    """Compute what the vectors of nodes are made of from the graph, and compare it."""
+    graph, labels = known.graph, known.labels
+    nodes, gone = (mask.nonzero().flatten() for mask in (graph.alive, ~graph.alive))
+    change = GraphChange(new=nodes, removed=gone, entries=None)
+    pairs: list[tuple[str, KeptArrays, KeptArrays]] = []
+    fresh.embeddings.update(graph, change)
+    pairs.append(("embeddings", known.embeddings, fresh.embeddings))
+    if known.shape is not None and fresh.shape is not None:
+        fresh.shape.update(graph, change)
+        pairs.append(("shape", known.shape, fresh.shape))
+    if known.codes is not None and fresh.codes is not None:
+        fresh.codes.relations = known.relations
+        fresh.codes.name(list(known.classes))
+        fresh.codes.update(graph, change, nodes, labels.of(nodes))
+        pairs.append(("codes", known.codes, fresh.codes))
+    for name, own, others in pairs:
+        kept, anew = _arrays(own), _arrays(others)
+        yield from (f"{name}.{key}" for key in kept if not _close(kept[key], anew[key]))
+
+
+def _arrays(part: KeptArrays) -> dict[str, Tensor]:
+    kept = part.kept.items()
+    found = {key: array.tensor for key, array in kept if not key.startswith(OF_ORDER)}
+    if isinstance(part, LiveCodes):
+        found["state_2"] = part.of(torch.arange(len(found["state_2"])))
+    return found
+
+
+def _close(kept: Tensor | None, anew: Tensor | None) -> bool:
+    """Whether two arrays have the same shape, and rows that differ by rounding; never with NaN."""
+    if kept is None or anew is None or kept.shape != anew.shape:
+        return False
+    if not kept.numel():
+        return True
+    rows, others = (array.double().reshape(len(array), -1) for array in (kept, anew))
+    allowed = CLOSE * others.abs().amax(1, keepdim=True) + FLOOR * others.abs().max()
+    return bool(((rows - others).abs() <= allowed).all())

@@ -20,7 +20,7 @@ from evergraph.core.errors import DataError, KeyReusedError, ResourceError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder import sqlite_file
-from evergraph.online.folder.sqlite_file import SqliteFile, sound
+from evergraph.online.folder.sqlite_file import SqliteFile, decoded, encoded, sound
 
 JOURNAL_FILE = "journal.sqlite"
 STEP = 1 << 22  # bytes of deltas dropped in one transaction, while others wait
@@ -313,16 +313,6 @@ def key_reused(key: str, seq: int) -> KeyReusedError:
         f"the key {key!r} belongs to delta {seq}, which had other contents: "
         "give every delta its own key"
     )
-
-
-def encoded(key: str) -> bytes:
-    """Return a key as bytes, since SQLite's text cannot hold a lone surrogate and JSON can."""
-    return key.encode("utf-8", "surrogatepass")
-
-
-def decoded(key: bytes | None) -> str | None:
-    """Return the key that ``encoded`` was given; None for none."""
-    return None if key is None else bytes(key).decode("utf-8", "surrogatepass")
 
 
 @dataclass(frozen=True)

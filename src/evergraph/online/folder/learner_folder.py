@@ -38,8 +38,7 @@ from evergraph.online.folder.markers import (
     stored_parameters,
 )
 from evergraph.online.folder.queue import DeltaQueue
-from evergraph.online.folder.reader import FolderReader
-from evergraph.online.folder.recovery import Progress
+from evergraph.online.folder.recovery import FolderReader, Progress
 from evergraph.online.folder.snapshot import JournalLoad
 from evergraph.online.folder.writer import FolderWriter
 from evergraph.online.heads import FusedHead, heads

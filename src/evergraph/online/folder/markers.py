@@ -1,4 +1,4 @@
-"""The small files of a learner's folder (format, columns, lock, acknowledged number), its status.
+"""The folder of a learner, its status, and its small files: format, columns, lock, acknowledged number.
 
 JSON objects carry their own checksum. The field ``sha256`` is computed from the other fields,
 written without spaces and sorted by name, so that spaces and the order of fields do not matter.
@@ -19,7 +19,14 @@ from typing import Any
 
 from evergraph.core.errors import ConfigurationError, DataError, LockedError, ResourceError
 from evergraph.core.packages import own_version
-from evergraph.core.safe_files import LOCK_FILE, FileLock, disk_is_enough, written_aside
+from evergraph.core.safe_files import (
+    LOCK_FILE,
+    FileLock,
+    disk_is_enough,
+    make_folders,
+    written_aside,
+)
+from evergraph.online.folder.journal import JOURNAL_FILE
 from evergraph.tables.choices import OTHERS, Columns, Encoder, registered
 from evergraph.tables.scheme import Scheme
 
@@ -237,6 +244,25 @@ def check_chosen(where: object, scheme: Scheme | None, choices: Columns) -> None
         value, there = getattr(choices, option), getattr(scheme, option)
         if value not in (getattr(Columns(), option), there):
             raise refusal(f"{option} cannot be {value!r}: it has", repr(there))
+
+
+# Files that a process killed while creating the folder may leave.
+_BEGUN = (LOCK_FILE, JOURNAL_FILE, ACKNOWLEDGED_FILE, f".{FORMAT_FILE}-")
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder for a learner; reject one that holds anything else."""
+    if path.exists() and not path.is_dir():
+        raise ConfigurationError(f"{path} must be a folder, but is a file")
+    with disk_is_enough(path):
+        make_folders(path)
+    if not (path / FORMAT_FILE).exists():
+        others = sorted(p.name for p in path.iterdir() if not p.name.startswith(_BEGUN))
+        if others:
+            raise ConfigurationError(
+                f"{path} must be empty or a learner's folder, but it holds {others[0]!r} and no "
+                f"{FORMAT_FILE}"
+            )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The SQLite file of a journal: its tables, opening it, and transactions.
+"""The SQLite file of a journal: its tables, opening it, transactions, and what may be wrong with it.
 
 ``deltas`` has a row per delta, with ``batch``, the number of the first delta that it was applied
 together with. ``keys`` has delta keys, results and times of writing. ``start`` holds the number of
@@ -13,22 +13,25 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import DataError, ResourceError
+from evergraph.online.codecs.delta_bytes import delta_from_bytes, digest_of
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 MOST_TRIED = 1 << 26  # bytes written to find out whether there is space
 _FULL = "database or disk is full"  # SQLite's sentence for SQLITE_FULL
 _WAIT = 10.0  # seconds to wait for another process, which may be reading the WAL
 COPY = "copy-of-a-journal.sqlite"  # name of the copy that a reader may need
+OnDelta = Callable[[int, int], None]  # deltas done, and how many there are
 LAYOUT = 5  # 1 to 4 were never released
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS deltas (
@@ -241,3 +244,74 @@ def create_tables(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {LAYOUT}")
     connection.execute("COMMIT")
+
+
+def encoded(key: str) -> bytes:
+    """Return a key as bytes, since SQLite's text cannot hold a lone surrogate and JSON can."""
+    return key.encode("utf-8", "surrogatepass")
+
+
+def decoded(key: bytes | None) -> str | None:
+    """Return the key that ``encoded`` was given; None for none."""
+    return None if key is None else bytes(key).decode("utf-8", "surrogatepass")
+
+
+def check_journal(path: Path, on_delta: OnDelta | None = None) -> Iterator[str]:
+    """Yield the faults of a journal, a sentence each; on_delta: called after every delta."""
+    if not path.exists():
+        yield "is missing"
+        return
+    try:
+        with closing(open_for_reading(path)) as connection:
+            connection.execute("BEGIN")
+            for (fault,) in connection.execute("PRAGMA integrity_check(3)"):
+                if fault != "ok":
+                    yield f"SQLite finds it damaged ({fault})"
+            for kind, name in foreign(connection):
+                yield f"has a {kind} {name!r}, which evergraph never writes"
+            yield from _deltas(connection, on_delta)
+            yield from _keys(connection)
+    except (sqlite3.Error, DataError) as error:
+        yield f"cannot be read ({error})"
+
+
+def _deltas(connection: sqlite3.Connection, on_delta: OnDelta | None) -> Iterator[str]:
+    # There must be no gap: the number of a delta that was set aside is given to the next one, or to
+    # an empty delta. ``checkup`` sees that snapshots hold all deltas before the first one.
+    count = int(connection.execute("SELECT count(*) FROM deltas").fetchone()[0])
+    before = batch = 0
+    rows = connection.execute("SELECT seq, bytes, batch FROM deltas ORDER BY seq")
+    for done, (seq, data, of) in enumerate(rows, 1):
+        if before and seq != before + 1:
+            yield f"delta {before + 1} is missing, the next one is {seq}"
+        if of not in (seq, batch):
+            yield f"delta {seq} belongs to batch {of}, and the one before it to {batch or 'none'}"
+        try:
+            delta_from_bytes(data)
+        except DataError as error:
+            yield f"delta {seq} cannot be read ({error})"
+        before, batch = seq, of
+        if on_delta is not None:
+            on_delta(done, count)
+
+
+def _keys(connection: sqlite3.Connection) -> Iterator[str]:
+    query = "SELECT coalesce(max(seq), 0) FROM (SELECT seq FROM deltas UNION SELECT seq FROM start)"
+    last = int(connection.execute(query).fetchone()[0])
+    rows = connection.execute(
+        "SELECT k.key, k.seq, k.digest, k.result, d.bytes FROM keys AS k "
+        "LEFT JOIN deltas AS d ON d.seq = k.seq ORDER BY k.seq"
+    )
+    for key, seq, digest, result, data in rows:
+        name = repr(decoded(key))
+        if not 0 < seq <= last:
+            yield f"key {name} is that of delta {seq}, and the journal ends with {last}"
+            continue
+        if data is not None and digest_of(data) != digest:
+            yield f"key {name} is that of delta {seq}, which has other contents"
+        try:
+            right = result is None or json.loads(result)["seq"] == seq
+        except (ValueError, KeyError, TypeError):
+            right = False
+        if not right:
+            yield f"the result of key {name} is not that of delta {seq}"

@@ -65,7 +65,7 @@ class FolderWriter:
         self._snapshot_seconds: float | None = None
         self._stopped: str | None = None
         self._stopped_since: float | None = None
-        recovery.make_folder(path)
+        markers.make_folder(path)
         with ExitStack() as opened:  # closed again if the learner cannot be recovered
             opened.enter_context(markers.lock_folder(path))
             snapshot.remove_leftovers(path)
