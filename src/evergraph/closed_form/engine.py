@@ -116,6 +116,11 @@ class ViewEngine:
         return self.sums_[0].num_classes
 
     @property
+    def values_of_each(self) -> int:
+        """Number of values that are counted for a node."""
+        return 1
+
+    @property
     def nodes(self) -> int:
         """Number of nodes counted."""
         return int(self.sums_[0].counts_.sum())
@@ -205,13 +210,11 @@ class ViewEngine:
             sums.erase(places)
         self.changed_map()
 
-    def solve(self, answers: Answers) -> tuple[list[Tensor], Tensor] | None:
-        """Set λ, a, b and a_v V_v from the sums and the answers, if anything has changed.
+    def solve(self, answers: Answers) -> tuple[list[Tensor], Tensor]:
+        """Set λ, a, b and a_v V_v from the sums and the answers.
 
         -> V of every view, [m, classes] each, and their scores of answers, [n, classes, views]
         """
-        if self.solved:
-            return None
         learn = self._solved_by if answers.held_back else self._solved_without
         heads, scores = learn(answers)
         # A far view says which subgraph a node is in: useful where no labels are shown, misleading
@@ -270,12 +273,8 @@ class ViewEngine:
             chosen = [self._strength(place, sample) for place, sample in enumerate(samples)]
             self.strengths_ = torch.tensor(chosen, dtype=torch.float64)
             self._chosen_for = known
-        heads, scores = [], []
-        for place, sample in enumerate(samples):
-            head, left_out_scores = self._solved(place, sample)
-            heads.append(head)
-            scores.append(left_out_scores)
-        return heads, torch.stack(scores, 2)
+        solved = [self._solved(place, sample) for place, sample in enumerate(samples)]
+        return [head for head, _ in solved], torch.stack([scores for _, scores in solved], 2)
 
     def _solved(self, place: int, sample: Sample) -> tuple[Tensor, Tensor]:
         """Return V of a view, and the scores of nodes left out.  -> [m, classes], [n, classes]"""
