@@ -82,6 +82,7 @@ class ViewEngine:
     ) -> None:
         self.balanced, self.regularisation = balanced, regularisation
         self.precise, self.resources = precise, resources
+        self.targets = 1  # values that are counted for a node
         self.sums_: list[ClassStatistics] = []
         self.solved, self.lead_ = True, math.nan
 
@@ -114,11 +115,6 @@ class ViewEngine:
     def num_classes(self) -> int:
         """Number of classes there is room for."""
         return self.sums_[0].num_classes
-
-    @property
-    def values_of_each(self) -> int:
-        """Number of values that are counted for a node."""
-        return 1
 
     @property
     def nodes(self) -> int:
