@@ -157,10 +157,8 @@ class ViewEngine:
         if not len(labels):
             return
         weights = self._weights(labels) if weights is None else weights
-        given = rows, labels, weights
-        self.sums_ = count_views(
-            self.sums_, *given, expand=self.map, resources=self.resources, sign=sign
-        )
+        given = self.sums_, rows, labels, weights
+        self.sums_ = count_views(*given, expand=self.map, resources=self.resources, sign=sign)
         if sign < 0:
             self.strengths_ = self.strengths_[:0]
             self._tidy()
@@ -246,8 +244,8 @@ class ViewEngine:
         sizes = torch.bincount(labels).float()[labels]
         weights = sizes.reciprocal() if self.balanced else torch.ones_like(sizes)
         asked = [self._empty(first.width) for _ in self.sums_]
-        given = answers.rows, labels, weights
-        asked = count_views(asked, *given, expand=first, resources=self.resources)
+        given = asked, answers.rows, labels, weights
+        asked = count_views(*given, expand=first, resources=self.resources)
         strengths, heads = [], []
         for view, sums, validation in zip(self.map.views, self.sums_, asked, strict=True):
             options: dict[str, Any] = {"balanced": self.balanced, "penalty": self.penalty(view)}

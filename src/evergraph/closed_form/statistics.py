@@ -323,9 +323,9 @@ def count_views(
     including none, if each has as many threads. A single block, rows on a GPU, and targets instead
     of classes are counted in this process, as is everything without ``resources``.
 
-    statistics: of classes or of targets; rows: of the views, or embeddings or whole vectors, [n, dims]; labels: int64 [n], or targets
-    [n, targets]; weights: positive [n]; expand: φ of the views, or of a single one; sign: -1
-    removes.
+    statistics: of classes, or of targets; rows: of the views, or embeddings or whole vectors,
+    [n, dims]; labels: int64 [n], or targets [n, targets]; weights: positive [n]; expand: φ of the
+    views, or of a single one; sign: -1 removes.
     """
     many = rows.device.type == "cpu" and len(labels) > BLOCK_ROWS
     if resources is None or not many or not isinstance(statistics[0], ClassStatistics):
