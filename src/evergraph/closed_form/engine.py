@@ -227,7 +227,7 @@ class ViewEngine:
         return None if math.isnan(self.lead_) else self.lead_ > LEAD
 
     def _lead(self, scores: Tensor, answers: Answers) -> float:
-        """Return by how much nodes left out are predicted better than by chance, see ``chance``."""
+        """Return by how much nodes left out are predicted better than by chance."""
         scores, labels, allowed = answers.asked(scores, self.sums_[0].counts_)
         mixed = scores @ self.fused_.weights + self.fused_.offsets
         if allowed is not None:
