@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from auto_learners import auto, close, final_graph, learned, never_labelled, scores_of
-from evergraph.closed_form.byte_budget import KeptNodes
+from evergraph.closed_form.kept_nodes import KeptNodes
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.view_features import ViewFeatures
 from evergraph.closed_form.views import View
@@ -182,16 +182,17 @@ def test_a_dense_graph_is_answered_as_a_sparse_one(texts):
 
 
 def test_a_limit_is_divided_among_sums_memory_and_probes():
+    usual = ViewFeatures()
+    given = {"classes": 10, "dims": 3_000, "views": len(usual.parsed)}
     small, large = (
-        KeptNodes.within(size, ViewFeatures(), classes=10, dims=3_000, landmarks=0)
-        for size in (42_000_000, 60_000_000)
+        KeptNodes.within(size, **given, width=usual.width) for size in (42_000_000, 60_000_000)
     )
     assert 0 < small.probes < large.probes
     assert small.embeddings == large.embeddings == 102  # all that is worth its time
-    few = KeptNodes.within(3_000_000, ViewFeatures(width=64), classes=10, dims=3_000, landmarks=0)
+    few = KeptNodes.within(3_000_000, **given, width=64)
     assert 8 <= few.embeddings < 102
-    fewer = KeptNodes.within(1_000_000, ViewFeatures(width=64), classes=10, dims=3_000, landmarks=0)
+    fewer = KeptNodes.within(1_000_000, **given, width=64)
     assert fewer.embeddings == 0  # three of a class say less than as many probes
     assert fewer.probes > 3
-    free = KeptNodes.within(None, ViewFeatures(), classes=2_000, dims=3_000, landmarks=0)
+    free = KeptNodes.within(None, **given | {"classes": 2_000}, width=usual.width)
     assert free.embeddings == 1

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evergraph.online.delta import Delta
-from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead, solving
+from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead, staleness
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import MixHop
 from growth import bits, restored
@@ -27,8 +27,8 @@ HEADS: dict[str, Callable[..., FusedHead]] = {
 @pytest.fixture(params=HEADS)
 def learner(request, monkeypatch) -> Callable[..., OnlineLearner]:
     """Makes learners."""
-    monkeypatch.setattr(solving, "SMALL", 0)  # so few would be solved for at once
-    monkeypatch.setattr(solving, "SHARE", 10.0)
+    monkeypatch.setattr(staleness, "SMALL", 0)  # so few would be solved for at once
+    monkeypatch.setattr(staleness, "SHARE", 10.0)
 
     def make(history, tolerance=0.0, patience=1) -> OnlineLearner:
         return OnlineLearner(

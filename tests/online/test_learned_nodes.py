@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.online.delta import Delta
-from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead, chosen_nodes, solving
-from evergraph.online.heads.chosen_nodes import HeldBack, lot
-from evergraph.online.heads.solving import Solving
-from evergraph.online.learned_nodes import Counted
+from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead, staleness
+from evergraph.online.heads.staleness import Solving
+from evergraph.online.learned_nodes import Counted, HeldBack, lot
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC
 from growth import restored
@@ -213,7 +212,7 @@ HEADS = {"analytic": AnalyticHead, "auto": partial(FusedHead, basis="random")}
 
 def test_when_scores_are_due():
     one = Solving(patience=3)
-    assert one.due(1, known=solving.SMALL - 1)  # few are known
+    assert one.due(1, known=staleness.SMALL - 1)  # few are known
     known = 16_000
     assert [one.due(n, known=known) for n in (1000, 1)] == [False, True]  # 1,000 are a sixteenth
     assert [one.due(1, known=known) for _ in range(3)] == [False, False, True]
@@ -225,8 +224,8 @@ def test_when_scores_are_due():
 @pytest.fixture(params=HEADS)
 def learner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> OnlineLearner:
     """Twelve nodes in two classes; so few would be solved for at once."""
-    monkeypatch.setattr(solving, "SMALL", 0)
-    monkeypatch.setattr(solving, "SHARE", 1.0)
+    monkeypatch.setattr(staleness, "SMALL", 0)
+    monkeypatch.setattr(staleness, "SHARE", 1.0)
     one = OnlineLearner(head=HEADS[request.param](width=16), patience=3)
     features = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
     features[5:10, 0] += 3.0
@@ -280,9 +279,9 @@ def test_predictions_look_at_nodes_as_they_are(learner):
 
 
 def test_a_number_that_is_new_is_no_new_class(monkeypatch):
-    monkeypatch.setattr(solving, "SMALL", 0)
-    monkeypatch.setattr(solving, "SHARE", 1.0)
-    monkeypatch.setattr(chosen_nodes, "FEW", 0)  # other landmarks do not wait
+    monkeypatch.setattr(staleness, "SMALL", 0)
+    monkeypatch.setattr(staleness, "SHARE", 1.0)
+    monkeypatch.setattr(staleness, "FEW", 0)  # other landmarks do not wait
     one = OnlineLearner(head=TargetHead(kind="numbers", width=8), patience=2)
     one.apply(Delta(nodes=(1, 2, 3), features=torch.eye(3), labels=(0.5, 1.5, None)))
     assert solved(one, Delta(late=((3, 2.5),))) == 1

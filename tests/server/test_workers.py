@@ -17,8 +17,8 @@ from evergraph.core.errors import UnknownNodeError
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.view import NODES_PER_PART, Answer, Page
+from evergraph.server.app import after_in
 from evergraph.server.http import CALLER, RefusedError
-from evergraph.server.routes import after_in
 from evergraph.server.schema import to_json
 from evergraph.server.service import NODES_AT_ONCE, PredictionBatches
 from evergraph.server.workers import Pool, Writer

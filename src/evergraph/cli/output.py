@@ -24,6 +24,18 @@ if TYPE_CHECKING:
 
 WORDS = ("all data", "failed")  # that may occur in a column of numbers
 MIN_PROSE_WIDTH = 24  # characters; sentences are hard to read in a narrower column
+STAGES = {
+    "nodes": "reading nodes",
+    "edges": "reading edges",
+    "sort": "sorting edges",
+    "checksum": "computing checksums",
+    "ingest": "learning",
+    "copy": "copying",
+    "verify": "verifying",
+    "split": "splitting",
+    "embed": "embedding",
+}
+UNITS = {"sort": "pairs", "checksum": ""}  # for stages without a unit of their own
 
 
 def never_fail() -> None:
@@ -117,20 +129,6 @@ def _parts(least: Sequence[int], keys: int, room: int) -> list[list[int]]:
             parts.append([*first])
         parts[-1].append(place)
     return parts
-
-
-STAGES = {
-    "nodes": "reading nodes",
-    "edges": "reading edges",
-    "sort": "sorting edges",
-    "checksum": "computing checksums",
-    "ingest": "learning",
-    "copy": "copying",
-    "verify": "verifying",
-    "split": "splitting",
-    "embed": "embedding",
-}
-UNITS = {"sort": "pairs", "checksum": ""}  # for stages without a unit of their own
 
 
 @contextmanager

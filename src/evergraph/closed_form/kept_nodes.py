@@ -1,7 +1,8 @@
-"""Nodes that are kept: some of every class with rows of the views, and a record of all."""
+"""Nodes that are kept: how many, some of every class with their rows, and a record of all."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +12,55 @@ from evergraph.closed_form.views import ViewRows
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 
+# Training nodes kept in all, where embeddings are narrow and where they are wide: random features
+# estimate wide kernels worse. And what nodes may take of ``memory``.
+EMBEDDINGS, WIDE_EMBEDDINGS, EMBEDDING_SHARE = 1024, 2048, 0.2
+LEAST_EMBEDDINGS = 8  # of a class: fewer say less than as many probes
+WIDE = 8192  # values of a node
 MIX = (-7046029254386353131, -4658895280553007687, -7723592293110705685)  # constants of splitmix64
+
+
+@dataclass(frozen=True)
+class KeptNodes:
+    """How many nodes of every class may be kept.
+
+    It depends on the number of classes, not on their order: nodes of known classes are dropped when
+    others arrive.
+    """
+
+    embeddings: int
+    probes: int
+
+    @classmethod
+    def within(
+        cls,
+        memory: int | None,
+        *,
+        classes: int,
+        dims: int,
+        views: int,
+        width: int,
+        landmarks: int | None = None,
+    ) -> KeptNodes:
+        """Return what fits beside the statistics, at least one of every class; without a limit,
+        what is worth its time.
+
+        dims: values per node over all views, two bytes each; views, width: of statistics;
+        landmarks: nodes kept besides, in place of embeddings; None where features are random
+
+        >>> KeptNodes.within(5_000_000, classes=10, dims=767, views=1, width=1216)
+        KeptNodes(embeddings=64, probes=61)
+        """
+        most = (WIDE_EMBEDDINGS if dims >= WIDE else EMBEDDINGS) // classes
+        most = max(most, 1) if landmarks is None else 0
+        if memory is None:
+            return cls(most, sys.maxsize)
+        node = 2 * dims + 16
+        embeddings = min(most, int(EMBEDDING_SHARE * memory) // node // classes)
+        embeddings = embeddings if embeddings >= LEAST_EMBEDDINGS else 0
+        sums = views * (2 * width * (width + 1) + classes * (8 * width + 16))
+        nodes = (memory - sums) // node - (landmarks or 0)
+        return cls(embeddings, max(nodes // classes - embeddings, 1))
 
 
 def draw_order(ids: Tensor) -> Tensor:
@@ -166,7 +215,8 @@ class LearnedNodes:
     """The nodes behind statistics, recorded so that single ones can be removed again.
 
     >>> ledger = LearnedNodes()
-    >>> ledger.enter(torch.tensor([7, 9]), torch.tensor([0, 1]), torch.ones(2), "train")
+    >>> some = LedgerEntries(torch.tensor([7, 9]), torch.tensor([0, 1]), torch.ones(2))
+    >>> ledger.enter(some, "train")
     >>> ledger.strike(torch.tensor([9]))["train"].labels, len(ledger.part("train"))
     (tensor([1]), 1)
     """
@@ -179,22 +229,32 @@ class LearnedNodes:
         """Return the training or the validation nodes."""
         return self._parts[part]
 
-    def enter(self, ids: Tensor, labels: Tensor, weights: Tensor, part: str) -> None:
+    @property
+    def ids(self) -> Tensor:
+        """Ids of all of them.  int64 [n]"""
+        return torch.cat([entries.ids for entries in self._parts.values()])
+
+    def among(self, ids: Tensor) -> dict[str, LedgerEntries]:
+        """Return the recorded nodes with these ids."""
+        return {
+            part: entries.take(torch.isin(entries.ids, ids.cpu()))
+            for part, entries in self._parts.items()
+        }
+
+    def enter(self, entries: LedgerEntries, part: str) -> None:
         """Add nodes."""
         old = self._parts[part]
         self._parts[part] = LedgerEntries(
-            torch.cat([old.ids, ids.cpu()]),
-            torch.cat([old.labels, labels.cpu()]),
-            torch.cat([old.weights, weights.cpu().float()]),
+            torch.cat([old.ids, entries.ids.cpu()]),
+            torch.cat([old.labels, entries.labels.cpu()]),
+            torch.cat([old.weights, entries.weights.cpu().float()]),
         )
 
     def strike(self, ids: Tensor) -> dict[str, LedgerEntries]:
         """Remove nodes; return those that were recorded."""
-        struck = {}
+        struck = self.among(ids)
         for part, entries in self._parts.items():
-            named = torch.isin(entries.ids, ids.cpu())
-            struck[part] = entries.take(named)
-            self._parts[part] = entries.take(~named)
+            self._parts[part] = entries.take(~torch.isin(entries.ids, ids.cpu()))
         return struck
 
     def copy_from(self, other: LearnedNodes, classes: Tensor | None = None) -> None:
@@ -202,7 +262,7 @@ class LearnedNodes:
         for part in PARTS:
             theirs = other.part(part)
             labels = theirs.labels if classes is None else classes.cpu()[theirs.labels]
-            self.enter(theirs.ids, labels, theirs.weights, part)
+            self.enter(LedgerEntries(theirs.ids, labels, theirs.weights), part)
 
     @property
     def nbytes(self) -> int:

@@ -31,7 +31,9 @@ from evergraph.closed_form.views import (
     parse_views,
 )
 from evergraph.core.component import integer, number
+from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
+from evergraph.core.sizes import shown
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_scipy
 from evergraph.graphs.kernels.scaled_rows import RowType
@@ -43,12 +45,13 @@ from evergraph.topology.mixhop import WIDEST as WIDEST_HOP
 from evergraph.topology.mixhop import EndOfHops, ViewHops
 
 VIEWS = ("0|1|2|4|r+y", "0|1|2|4|r", "0|s", "32", "c")
-"""Near and far, with a node's own features or without; the most useful views come first.
-
-Relations are used if the graph has them."""
+"""Near and far, the most useful views first; relations are used if the graph has them."""
 # Maximum width of a far hop: neighbourhoods of many hops differ in few directions, and 32 hops of
 # this width take less time than eight of wide features.
 FAR_WIDTH = 128
+# Narrower than this, another view is worth less than the width that the others lose.
+LEAST_WIDTH, LEAST_LANDMARKS = 256, 512
+NARROWEST, WIDEST, STEP = 64, 8192, 64
 # Values of all hops of a graph from which on rows that are not needed again are not kept.
 LARGE = 1 << 22
 
@@ -87,7 +90,7 @@ class ViewFeatures(Backbone):
     recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
     widest: ClassVar[int | None] = WIDEST_HOP  # wider features are projected
     on_landmarks: ClassVar[bool] = False  # whether features are kernel values to landmark nodes
-    statistics_share: ClassVar[float] = 0.6  # of ``memory``, see ``fit_into``
+    statistics_share: ClassVar[float] = 0.6  # of ``memory``, see ``within``
     views: Sequence[str] = VIEWS
     width: int = integer(1984, least=1)
     code_width: int = 64
@@ -125,6 +128,39 @@ class ViewFeatures(Backbone):
         self.head: Linear | None = None
         self.memory_heads: MemoryHeads | None = None  # on nodes that are kept, beside ``head``
         self.place(self.device)
+
+    def within(self, memory: int) -> ViewFeatures:
+        """Return similar features whose statistics take at most a share of ``memory`` bytes.
+
+        A view of width m takes 2 m² bytes. The first views, as many as can be ``LEAST_WIDTH`` wide,
+        are kept: at least one, including one without class codes. They are made as wide as
+        possible. Random features are for graphs that may show no labels: views with class codes
+        come last there.
+
+        >>> fitted = ViewFeatures().within(50_000_000)
+        >>> len(fitted.views), fitted.width
+        (5, 1728)
+        >>> ViewFeatures().within(1_000_000).views
+        ('0|1|2|4|r', '0|s', '32', 'c')
+        """
+        views, room = self.parsed, int(memory * self.statistics_share)
+        least = LEAST_LANDMARKS if self.on_landmarks else LEAST_WIDTH
+        ranked = sorted(views, key=lambda view: view.codes and not self.on_landmarks)
+        widths = [int((room / (2 * n)) ** 0.5) // STEP * STEP for n in range(1, len(views) + 1)]
+        count = max((n for n, width in enumerate(widths, 1) if width >= least), default=1)
+        width = widths[count - 1]
+        if width < NARROWEST:
+            least = int(2 * NARROWEST**2 / self.statistics_share)
+            raise ConfigurationError(
+                f"memory must leave room for a view of width {NARROWEST}, {least:,} bytes, not "
+                f"{shown(memory)}"
+            )
+        chosen = tuple(view for view in views if view in ranked[:count])
+        plain = [view for view in views if not view.codes]
+        if plain and all(view.codes for view in chosen):
+            chosen = (*chosen[:-1], plain[0])
+        changed = {"views": [str(view) for view in chosen], "width": min(width, WIDEST)}
+        return type(self)(**self.get_params(deep=False) | changed)
 
     def place(self, device: torch.device, resources: Resources | None = None) -> None:
         super().place(device, resources)
@@ -251,8 +287,8 @@ class ViewFeatures(Backbone):
 
     def _far(self, graph: Graph) -> Tensor:
         *_, beyond, ends = self._caches
-        endless = ENDLESS in self.far
-        used = [beyond] * (len(self.far) > endless) + [ends] * endless
+        counted = self.far != (ENDLESS,)
+        used = [beyond] * counted + [ends] * (ENDLESS in self.far)
         return torch.cat([cache(graph) for cache in used], dim=1)
 
     def _words(self, graph: Graph, nodes: Tensor | None) -> Words | None:
@@ -278,10 +314,7 @@ class ViewFeatures(Backbone):
         return inputs.hops.shape[1] // len(self.near)
 
     def expansion(self) -> RandomMap | KernelMap:
-        """Return φ of all views, the same numbers on every device.
-
-        ``LandmarkFeatures`` has another map.
-        """
+        """Return φ of all views, the same numbers on every device."""
         seed = int(self.seed)
         if self._drawn is not None and self._drawn[0] == seed:
             return self._drawn[1]

@@ -186,20 +186,19 @@ def make_engine(
     name: str = "local",
     *,
     address: str | None = None,
-    workers: int | None = None,
     threads: int | None = None,
     memory: int | None = None,
 ) -> Engine:
     """Return the engine called ``name``.
 
-    address, workers, threads: see ``RayEngine``; memory: limit on this machine, in bytes, of which
+    address, threads: see ``RayEngine``; memory: limit on this machine, in bytes, of which
     Ray's object store gets a share if Ray is started here.
     """
     check_engine(name, address, threads)
     if name == "local":
         return LocalEngine()
     store = None if memory is None else max(int(STORE_SHARE * memory), RAYS_LEAST)
-    return RayEngine(address, workers, threads=threads, store=store)
+    return RayEngine(address, threads=threads, store=store)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from functools import cache
 from numbers import Integral, Real
-from pathlib import Path
 
+logger = logging.getLogger("evergraph.notices")  # what it logs are no errors
 EXIT_CODE = 2
 MOST_NAMED = 40  # most names in one sentence
 
@@ -166,15 +166,6 @@ def check_once(name: str, values: Iterable[object], *, remedy: str = "") -> None
     for value, count in Counter(values).items():
         if count > 1:
             raise ConfigurationError(f"{name} must differ, not have {value!r} twice{remedy}")
-
-
-def check_directory(name: str, path: Path | None) -> None:
-    """Raise if a folder is given that does not exist."""
-    if path is not None and not path.is_dir():
-        raise ConfigurationError(f"{name} must be an existing folder, not {path}")
-
-
-logger = logging.getLogger(__name__)
 
 
 def say(where: object, sentence: str) -> None:

@@ -309,9 +309,9 @@ def _in_turn(learning: Sequence[Learning]) -> list[Learned]:
     return [results[place] for place in range(len(learning))]
 
 
-def learn_seed(opened: OpenedRun, seed: int, *, observer: Observer | None = None) -> SeedResult:
+def learn_seed(opened: OpenedRun, seed: int) -> SeedResult:
     """Learn the remaining tasks of one repeat of an opened run."""
-    return _in_turn([learn_seed_by_task(opened, seed, observer=observer)])[0][0]
+    return _in_turn([learn_seed_by_task(opened, seed)])[0][0]
 
 
 def learn_seed_by_task(

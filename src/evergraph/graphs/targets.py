@@ -15,6 +15,10 @@ from evergraph.core.mapped import is_mapped
 from evergraph.core.targets import Target, target_kinds, target_of
 from evergraph.graphs.validation import UNLABELLED
 
+MASKS = ("train_mask", "val_mask", "test_mask")
+"""Attributes of PyG's ``Data``; files may also have them in the plural."""
+PLURALS = {f"{name}s": name for name in MASKS}
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Targets(Shown):
@@ -182,11 +186,6 @@ def _checked(values: Tensor, target: Target, names: Sequence[str]) -> Tensor:
             f"expected {rule}, or NaN if it is not known"
         )
     return found
-
-
-MASKS = ("train_mask", "val_mask", "test_mask")
-"""Attributes of PyG's ``Data``; files may also have them in the plural."""
-PLURALS = {f"{name}s": name for name in MASKS}
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,17 @@ READ = ("x", "edge_index", "y", "num_nodes", "ptr", "batch")
 TIME = ("time", "node_year")
 WEIGHTS = ("edge_weight", "edge_attr")
 _VALUES_PER_BLOCK = 1 << 22  # values processed together
+# What becomes of an edge that one table or delta lists several times: ``last`` keeps the last weight,
+# ``sum``, ``mean`` and ``count`` combine the rows, ``refuse`` raises. A row without a weight counts
+# as 1, and a row of weight 0, which is no edge, adds nothing.
+REPEATED = ("last", "sum", "mean", "count", "refuse")
+ONCE = "expected each edge once, since repeated is 'refuse'"
+_SAID = {
+    "last": "the last weight counts, unless repeated is sum, mean or count",
+    "sum": "the weights of an edge are added",
+    "mean": "the weights of an edge are averaged",
+    "count": "an edge weighs as much as it has rows",
+}
 
 
 def check_whole(name: str, values: Tensor, *, verb: str = "holds") -> None:
@@ -181,19 +192,6 @@ def say_unread(
         used = used.replace("edge_index", f"edge_index, {weights}")
     unread = sorted(name for name in names if name not in read)  # PyG's own order varies
     say_ignored(where, "attribute", unread, f"only {used} are used")
-
-
-# What becomes of an edge that one table or delta lists several times: ``last`` keeps the last weight,
-# ``sum``, ``mean`` and ``count`` combine the rows, ``refuse`` raises. A row without a weight counts
-# as 1, and a row of weight 0, which is no edge, adds nothing.
-REPEATED = ("last", "sum", "mean", "count", "refuse")
-ONCE = "expected each edge once, since repeated is 'refuse'"
-_SAID = {
-    "last": "the last weight counts, unless repeated is sum, mean or count",
-    "sum": "the weights of an edge are added",
-    "mean": "the weights of an edge are averaged",
-    "count": "an edge weighs as much as it has rows",
-}
 
 
 @dataclass(frozen=True, eq=False)

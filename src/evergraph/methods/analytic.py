@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form.kept_nodes import LearnedNodes, ids_holding
+from evergraph.closed_form.kept_nodes import LearnedNodes, LedgerEntries, ids_holding
 from evergraph.closed_form.ridge import balanced_ridge, choose_regularisation
 from evergraph.closed_form.statistics import FeatureMap, count_views
 from evergraph.closed_form.target_heads import (
@@ -24,7 +24,7 @@ from evergraph.core.errors import ConfigurationError, check_number
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
 from evergraph.memory import MemoryUsage
-from evergraph.methods.backbone_learner import WholeTaskLearner
+from evergraph.methods.backbone_learner import WEIGHTS, Weights, WholeTaskLearner, class_weights
 from evergraph.methods.base import methods
 from evergraph.methods.refresh import (
     REFRESHES,
@@ -39,8 +39,6 @@ from evergraph.streams import Task
 from evergraph.training.learner import part_of
 
 Statistics = ClassStatistics | TargetStatistics
-Weights = Literal["class-sizes", "equal"]
-WEIGHTS: tuple[str, ...] = get_args(Weights)
 LADDER = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 # λ is chosen on the first features alone: a thousandth of the cost of the full width.
 CHOICE_WIDTH = 1024
@@ -212,7 +210,7 @@ class Analytic(WholeTaskLearner):
             weights = torch.ones(len(answers))
         self._count(part, self.backbone.taken(embeddings, nodes), answers, weights)
         if self.ledger:
-            self.ledger_.enter(task.ids[nodes], answers, weights, part)
+            self.ledger_.enter(LedgerEntries(task.ids[nodes], answers, weights), part)
 
     def _count(
         self, part: str, rows: Tensor, labels: Tensor, weights: Tensor, *, sign: int = 1
@@ -370,12 +368,3 @@ class Analytic(WholeTaskLearner):
         if self.regularisation == "validation":
             self.validation_.restore(part_of(state, "validation."))
         self._solved = True
-
-
-def class_weights(task: Task, *, sized: bool) -> Tensor:
-    """Return one over the labelled nodes of each class if ``sized``, else 1.  -> [classes]"""
-    sizes = torch.ones(task.label_space.num_classes)
-    if sized:
-        for label, size in task.known_sizes.items():
-            sizes[label] = size
-    return sizes.reciprocal()

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from evergraph.closed_form import LandmarkFeatures, ViewFeatures
-from evergraph.closed_form.byte_budget import KeptNodes, fit_into
 from evergraph.closed_form.engine import ViewEngine
 from evergraph.closed_form.fusing import Answers
 from evergraph.closed_form.kept_nodes import (
     PARTS,
     PLENTY,
+    KeptNodes,
     LearnedNodes,
     LedgerEntries,
     NodeSample,
@@ -31,15 +31,24 @@ from evergraph.core.label_space import LabelSpace
 from evergraph.core.sizes import parse_size
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.memory import MemoryUsage
-from evergraph.methods.analytic import WEIGHTS, Weights, class_weights
-from evergraph.methods.backbone_learner import WholeTaskLearner
+from evergraph.methods.backbone_learner import WEIGHTS, Weights, WholeTaskLearner, class_weights
 from evergraph.methods.base import methods
 from evergraph.methods.refresh import NEEDS_ALL_EDGES
 from evergraph.streams import Task
 from evergraph.training.learner import part_of
 
 LANDMARK_SHARE = 0.4  # of ``memory``
-Seen = tuple[ViewRows, dict[str, tuple[LedgerEntries, Tensor]]]
+
+
+class Seen(NamedTuple):
+    """A graph as the views show it."""
+
+    rows: ViewRows  # of all of its nodes
+    ids: Tensor  # their ids in the dataset, ascending.  int64 [nodes]
+
+    def of(self, entries: LedgerEntries) -> ViewRows:
+        """Return the rows of some of its nodes."""
+        return self.rows.of(torch.searchsorted(self.ids, entries.ids))
 
 
 @methods.register
@@ -67,8 +76,8 @@ class Auto(WholeTaskLearner):
 
     Args:
         memory: bytes for statistics, kept nodes and probes, such as ``50MB``. It sets the number of
-            views and their width, and reduces nodes and probes if there are many classes. The
-            backbone's own size by default. A ledger comes on top.
+            views and their width, and of nodes and probes if there are many classes. By default
+            the backbone's own size. A ledger comes on top.
         probes: maximum number of validation nodes kept per class.
         budget: maximum number of training nodes kept per class where old graphs are gone, drawn
             uniformly; at most 1,024 in all, or 2,048 if features are wide.
@@ -102,7 +111,7 @@ class Auto(WholeTaskLearner):
     def __post_init__(self) -> None:
         backbone = self.backbone or self._parameter_default("backbone")
         if self.memory is not None and isinstance(backbone, ViewFeatures):
-            self.backbone = fit_into(parse_size(self.memory), backbone)
+            self.backbone = backbone.within(parse_size(self.memory))
         super().__post_init__()
         if self.backbone.on_landmarks and self.refresh != "embeddings":
             raise ConfigurationError(
@@ -137,33 +146,31 @@ class Auto(WholeTaskLearner):
 
     @torch.no_grad()
     def fit_task(self, task: Task) -> None:
-        """Add the task's training nodes to the statistics, and keep some validation nodes."""
+        """Count the task's training nodes, and keep some validation nodes."""
         self.label_space_ = task.label_space
         graph = task.graph
         if graph.bare is None and self.backbone.coded:  # training labels are shown to class codes
             graph = self._shown(graph, task.ids, task.ids[task.train], task.train_labels)
-        seen = self.backbone.prepare(graph)
-        self._make_room(self.backbone.width_of(seen), task.label_space.num_classes)
-        if self.refresh == "embeddings":
-            learned = self._learned_ids()
-            if not bool(torch.isin(learned, task.ids).all()):  # they could not be counted again
-                raise ConfigurationError(NEEDS_ALL_EDGES)
-            if len(learned) and not self.backbone.on_landmarks:
-                self._recount(seen, task.ids)
-        if not self.engine_.sums_ and not self.backbone.on_landmarks:
-            self.engine_.begin(self.backbone.expansion())
+        seen = Seen(self.backbone.prepare(graph), task.ids)
+        self._make_room(self.backbone.width_of(seen.rows), task.label_space.num_classes)
+        if self.refresh == "none":
+            if not self.engine_.sums_:
+                self.engine_.begin(self.backbone.expansion())
+        elif not bool(torch.isin(self.ledger_.ids, task.ids).all()):
+            raise ConfigurationError(NEEDS_ALL_EDGES)
+        elif not self.backbone.on_landmarks:
+            self._count_recorded(seen)  # earlier nodes, as they are now
         sized = self.weights == "class-sizes" and self.objective == "balanced"
         weights = class_weights(task, sized=sized)
         for part in PARTS:
-            nodes, labels = getattr(task, part), getattr(task, f"{part}_labels")
-            entries = LedgerEntries(task.ids[nodes], labels, weights[labels])
+            labels = getattr(task, f"{part}_labels")
+            entries = LedgerEntries(task.ids[getattr(task, part)], labels, weights[labels])
             if self.ledger:
-                self.ledger_.enter(entries.ids, entries.labels, entries.weights, part)
+                self.ledger_.enter(entries, part)
             if not self.backbone.on_landmarks:
-                self._take_in(part, entries, seen.of(nodes))
-        self.engine_.solved = False
-        if self.backbone.on_landmarks:  # chosen among all nodes before any is counted
-            self._learn_anew(seen, task.ids)
+                self._take_in(part, entries, seen)
+        if self.backbone.on_landmarks:
+            self._learn_on_landmarks(seen)
 
     def _shown(self, graph: Graph, ids: Tensor, known: Tensor, classes: Tensor) -> Graph:
         """Return a graph that shows the classes of those known nodes that it holds."""
@@ -172,66 +179,82 @@ class Auto(WholeTaskLearner):
         labels[torch.searchsorted(ids, known[there])] = names
         return graph.structure.showing(labels)
 
-    def _learned_ids(self) -> Tensor:
-        return torch.cat([self.ledger_.part(part).ids for part in PARTS])
+    def _learn_on_landmarks(self, seen: Seen) -> None:
+        """Choose landmarks, count all recorded nodes on them, and solve for the heads.
 
-    def _take_in(self, part: str, entries: LedgerEntries, rows: ViewRows) -> None:
-        """Add training nodes to the statistics; consider validation nodes as probes."""
-        if part == "train":
-            self._count(entries, rows)
-        rows = self._with_codes(rows)
-        self._limit(rows.dims)
-        sample = self.embeddings_ if part == "train" else self.probes_
-        sample.keep(rows, labels=entries.labels, nodes=entries.ids)
-
-    def _learn_anew(self, seen: ViewRows, ids: Tensor) -> None:
-        """Choose landmarks, count and solve; the sums are not needed afterwards."""
-        self._recount(seen, ids)
+        Landmarks are chosen anew for every graph, so the sums are of no use afterwards.
+        """
+        self._count_recorded(seen)
         train = self.ledger_.part("train")
-        others = (~torch.isin(ids, self._learned_ids())).nonzero().flatten()
+        others = (~torch.isin(seen.ids, self.ledger_.ids)).nonzero().flatten()
         if self.self_training and len(self.probes_) and len(others) >= PLENTY * len(train):
             self.solve()
             before = self.error_
-            scores = self.backbone.eval()(seen, others.to(seen.hops.device))
-            self._recount(seen, ids, guessed(scores, ids[others], train))
+            scores = self.backbone.eval()(seen.rows, others.to(seen.rows.device))
+            self._count_recorded(seen, guessed(scores, seen.ids[others], train))
             self.solve()
             if self.error_ >= before:  # confident predictions do not help
-                self._recount(seen, ids)
+                self._count_recorded(seen)
         self.solve()
         self.engine_ = self._new_engine()
         self.probes_.clear()
 
-    def _choose_landmarks(self, seen: ViewRows, ids: Tensor, guesses: LedgerEntries) -> None:
-        """Choose landmarks among all learned nodes, before any of them is counted."""
+    def _count_recorded(self, seen: Seen, guesses: LedgerEntries | None = None) -> None:
+        """Count all recorded nodes, and guesses, as they are in a graph that holds them."""
+        train, held_back = (self.ledger_.part(part) for part in PARTS)
+        guesses = train.take(torch.arange(0)) if guesses is None else guesses
+        if self.backbone.on_landmarks:  # chosen before any node is counted
+            self._choose_landmarks(seen, train, guesses)
+        self.engine_.begin(self.backbone.expansion())
+        self.probes_.clear()
+        self.embeddings_.clear()
+        self._take_in("train", train, seen)
+        self._take_in("train", guesses, seen)
+        self._take_in("validation", held_back, seen)
+
+    def _choose_landmarks(self, seen: Seen, train: LedgerEntries, guesses: LedgerEntries) -> None:
+        """Choose landmarks among training nodes, then among guesses if there is room."""
         assert isinstance(self.backbone, LandmarkFeatures)
-        seen, entries = self._with_codes(seen), self.ledger_.part("train")
+        rows, others = (self._with_codes(seen.of(each)) for each in (train, guesses))
         if self.memory is not None:
-            dims = 2 * (seen.dims + self.backbone.code_dims * self.backbone.coded)
-            most = max(int(LANDMARK_SHARE * parse_size(self.memory)) // dims, 1)
-            self.landmarks_.most = min(self.backbone.width, most)
-        rows = seen.of(torch.searchsorted(ids, entries.ids))
+            most = int(LANDMARK_SHARE * parse_size(self.memory)) // (2 * self._dims_of(rows))
+            self.landmarks_.most = min(self.backbone.width, max(most, 1))
         self.landmarks_.clear()
-        self.landmarks_.keep(rows, labels=entries.labels, nodes=entries.ids)
-        others = seen.of(torch.searchsorted(ids, guesses.ids))
+        self.landmarks_.keep(rows, labels=train.labels, nodes=train.ids)
         self.landmarks_.fill(others, labels=guesses.labels, nodes=guesses.ids)
-        columns = column_weights(rows, entries.labels, dims=self._dims)
+        columns = column_weights(rows, train.labels, dims=self._dims)
         self.backbone.stand_on(self.landmarks_.rows_, columns)
 
-    def _limit(self, hop_dims: int) -> None:
-        """Set how many nodes of a class may be kept."""
+    def _take_in(self, part: str, entries: LedgerEntries, seen: Seen) -> None:
+        """Count training nodes and keep some; keep some validation nodes as probes."""
+        rows = self._with_codes(seen.of(entries))
+        if part == "train":
+            self._count(entries, rows)
+        self._limit(self._dims_of(rows))
+        sample = self.embeddings_ if part == "train" else self.probes_
+        sample.keep(rows, labels=entries.labels, nodes=entries.ids)
+        self.engine_.solved = False
+
+    def _count(self, entries: LedgerEntries, rows: ViewRows, *, sign: int = 1) -> None:
+        labels, weights = entries.labels.to(self.device), entries.weights.to(self.device)
+        self.engine_.count(rows, labels, sign, weights=weights)
+
+    def _limit(self, dims: int) -> None:
+        """Set how many nodes of a class may be kept.  dims: of a node, see ``_dims_of``"""
         kept = KeptNodes.within(
             None if self.memory is None else parse_size(self.memory),
-            self.backbone,
             classes=self._check_learned().num_classes,
-            dims=hop_dims + self.backbone.code_dims * self.backbone.coded,
-            landmarks=len(self.landmarks_),
+            dims=dims,
+            views=len(self.backbone.parsed),
+            width=self.backbone.width,
+            landmarks=len(self.landmarks_) if self.backbone.on_landmarks else None,
         )
         self.embeddings_.per_class = min(self.budget, kept.embeddings)
         self.probes_.per_class = min(self.probes, kept.probes)
 
-    def _count(self, entries: LedgerEntries, rows: ViewRows, *, sign: int = 1) -> None:
-        labels, weights = entries.labels.to(self.device), entries.weights.to(self.device)
-        self.engine_.count(self._with_codes(rows), labels, sign, weights=weights)
+    def _dims_of(self, rows: ViewRows) -> int:
+        """Return how many values of two bytes a node has, with class codes if a view has them."""
+        return rows.dims + self.backbone.code_dims * self.backbone.coded
 
     def _with_codes(self, rows: ViewRows) -> ViewRows:
         """Return rows that every view can use: without labels nearby, the code is zeros."""
@@ -239,18 +262,6 @@ class Auto(WholeTaskLearner):
             return rows
         codes = rows.hops.new_zeros(1, self.backbone.code_dims)
         return replace(rows, codes=codes.expand(len(rows.hops), -1))
-
-    def _recount(self, seen: ViewRows, ids: Tensor, guesses: LedgerEntries | None = None) -> None:
-        """Count all learned nodes and the guesses as they are in a graph that holds them."""
-        train, held_back = (self.ledger_.part(part) for part in PARTS)
-        guesses = train.take(torch.arange(0)) if guesses is None else guesses
-        if self.backbone.on_landmarks:
-            self._choose_landmarks(seen, ids, guesses)
-        self.engine_.begin(self.backbone.expansion())
-        self.probes_.clear()
-        self.embeddings_.clear()
-        for part, entries in (("train", train), ("train", guesses), ("validation", held_back)):
-            self._take_in(part, entries, seen.of(torch.searchsorted(ids, entries.ids)))
 
     def solve(self) -> None:
         """Set heads and mixture from statistics and probes, if these have changed."""
@@ -286,43 +297,35 @@ class Auto(WholeTaskLearner):
             raise ConfigurationError("forget() needs ledger=True")
         self._check_learned()
         known_as = ids_holding(ids, graph, known_as)
-        before = self._seen(graph, known_as)
-        learned = self._learned_ids()
-        self.ledger_.strike(ids)
-        after = self._seen(graph, known_as)
-        if bool(torch.isin(learned, known_as).all()):
-            again = self._learn_anew if self.backbone.on_landmarks else self._recount
-            again(after[0], known_as)
-        elif self.backbone.on_landmarks:
+        if bool(torch.isin(self.ledger_.ids, known_as).all()):
+            self.ledger_.strike(ids)
+            again = self._learn_on_landmarks if self.backbone.on_landmarks else self._count_recorded
+            again(self._seen(graph, known_as))
+            return
+        if self.backbone.on_landmarks:
             raise ConfigurationError(
                 "graph must hold all learned nodes, so that they can be counted on new landmarks"
             )
-        else:
-            entries, places = before[1]["train"]  # with the rows that they had
-            self._count(entries, before[0].of(places), sign=-1)
-            self.embeddings_.drop(entries.ids)
-            self.probes_.drop(before[1]["validation"][0].ids)
-            for part, (entries, places) in after[1].items():
-                self._take_in(part, entries, after[0].of(places))
-            self.engine_.solved = False
+        # All nodes of this graph are taken out as they were counted, and in as they are now.
+        seen, learned = self._seen(graph, known_as), self.ledger_.among(known_as)
+        self._count(learned["train"], self._with_codes(seen.of(learned["train"])), sign=-1)
+        self.embeddings_.drop(learned["train"].ids)
+        self.probes_.drop(learned["validation"].ids)
+        self.ledger_.strike(ids)
+        seen = self._seen(graph, known_as)
+        for part, entries in self.ledger_.among(known_as).items():
+            self._take_in(part, entries, seen)
 
     def _seen(self, graph: Graph, ids: Tensor) -> Seen:
-        """Return the views of a graph, and the learned nodes in it with their positions."""
+        """Return a graph as it shows the classes of recorded training nodes."""
         train = self.ledger_.part("train")
-        seen = self.backbone.prepare(self._shown(graph, ids, train.ids, train.labels))
-        held = {}
-        for part in PARTS:
-            entries = self.ledger_.part(part)
-            entries = entries.take(torch.isin(entries.ids, ids))
-            held[part] = entries, torch.searchsorted(ids, entries.ids)
-        return seen, held
+        return Seen(self.backbone.prepare(self._shown(graph, ids, train.ids, train.labels)), ids)
 
     @torch.no_grad()
     def merge(self, other: Auto, *, classes: Tensor | None = None) -> None:
         """Add everything that another learner has learned, without its data.
 
         Both must compute the same random features, with the same views, width and seed.
-
         classes: this learner's class for each class of the other; the same numbers by default.
         """
         space, theirs = self._check_learned(), other._check_learned()
@@ -336,7 +339,7 @@ class Auto(WholeTaskLearner):
         self.label_space_ = space.joined(theirs, classes, total=total)
         self._make_room(self._dims, self.label_space_.num_classes)
         self.ledger_.copy_from(other.ledger_, classes)
-        self._limit(max(self.embeddings_.rows_.dims, self.probes_.rows_.dims))
+        self._limit(max(self._dims_of(kept.rows_) for kept in (self.embeddings_, self.probes_)))
         self.embeddings_.copy_from(other.embeddings_, classes)
         self.probes_.copy_from(other.probes_, classes)
 
@@ -356,7 +359,7 @@ class Auto(WholeTaskLearner):
         """With refresh, all learned nodes; None without."""
         if self.refresh == "none":
             return None
-        known = len(self._learned_ids())
+        known = len(self.ledger_.ids)
         return known, known
 
     @property

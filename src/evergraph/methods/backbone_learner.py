@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,10 @@ from evergraph.nn import PDGNN, Backbone, backbones, masked_cross_entropy
 from evergraph.streams import Task
 from evergraph.training import Batch, Learner, Trainer
 from evergraph.training.learner import part_of
+
+# How ``class_weights`` weighs nodes.
+Weights = Literal["class-sizes", "equal"]
+WEIGHTS: tuple[str, ...] = get_args(Weights)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -242,3 +246,12 @@ class WholeTaskLearner(BackboneLearner):
     def loss(self, batch: Batch) -> Tensor:
         """Raise, see ``begin_task``."""
         raise ConfigurationError(f"{self.name} learns a task as a whole: call fit_task")
+
+
+def class_weights(task: Task, *, sized: bool) -> Tensor:
+    """Return one over the labelled nodes of each class if ``sized``, else 1.  -> [classes]"""
+    sizes = torch.ones(task.label_space.num_classes)
+    if sized:
+        for label, size in task.known_sizes.items():
+            sizes[label] = size
+    return sizes.reciprocal()

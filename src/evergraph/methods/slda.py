@@ -12,8 +12,8 @@ from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.ridge import RidgeProblem
 from evergraph.core.component import Made, choice, number
 from evergraph.graphs import Graph
-from evergraph.methods.analytic import WEIGHTS, Analytic, Weights
-from evergraph.methods.backbone_learner import WholeTaskLearner
+from evergraph.methods.analytic import Analytic
+from evergraph.methods.backbone_learner import WEIGHTS, Weights, WholeTaskLearner
 from evergraph.methods.base import methods
 from evergraph.methods.refresh import Refresh
 from evergraph.nn import Backbone, LinearHead

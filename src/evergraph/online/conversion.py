@@ -33,7 +33,7 @@ from evergraph.tables.columns import RELATION, WEIGHT
 from evergraph.tables.fitting import say_few
 from evergraph.tables.frames import arrow_table, column_names, is_a, is_table
 from evergraph.tables.names import of_nodes, renamed
-from evergraph.tables.nodes import is_index, read_features, say_by_position, say_index
+from evergraph.tables.nodes import fit_first, is_index, read_features, say_by_position, say_index
 from evergraph.tables.scheme import NodeFeatures, Scheme
 
 
@@ -377,15 +377,14 @@ def read_columns(
     say_ignored(where, "column", given, "ids and labels are given beside the features")
     names = [name for name in table.column_names if not (name in given or is_index(name))]
     try:
-        read = read_features(
-            table,
-            columns,
-            names,
-            where=where,
-            labels=known if len(known) == table.num_rows else None,
-            most=LARGEST_FEATURE,
-            position_said=noted,
-        )
+        if columns is None and not noted:
+            say_by_position(where, names)
+        if isinstance(columns, Columns):
+            told = known if len(known) == table.num_rows else None
+            scheme, table = fit_first(table, names, columns, where=where, labels=told)
+        else:
+            scheme = columns
+        read = read_features(table, scheme, names, where=where, most=LARGEST_FEATURE)
         if isinstance(columns, Columns) and not (read.scheme and read.scheme.width):
             raise DataError("have no usable column: expected features beside id and label")
     except DataError as error:

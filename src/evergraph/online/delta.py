@@ -174,9 +174,9 @@ def column_of_ids(values: pyarrow.Array) -> Column:
     return values if values.type in ("string", "large_string") else values.to_numpy()
 
 
-def chunks(column: Sequence[Any], size: int = CHUNK) -> Iterator[Sequence[Any]]:
-    """Yield a column in parts, by default small enough for the processor's cache."""
-    return (column[start : start + size] for start in range(0, len(column), size))
+def chunks(column: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Yield a column in parts that are small enough for the processor's cache."""
+    return (column[start : start + CHUNK] for start in range(0, len(column), CHUNK))
 
 
 def as_numbers(column: Column) -> NDArray[np.int64] | None:

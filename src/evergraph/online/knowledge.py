@@ -21,11 +21,10 @@ from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.graph.live_vectors import LiveShape, LiveVectors, LiveWords
 from evergraph.online.heads import FusedHead
-from evergraph.online.heads.chosen_nodes import HeldBack
 from evergraph.online.heads.scorer import row_blocks
-from evergraph.online.heads.solving import Solving, Wear
+from evergraph.online.heads.staleness import Solving, Wear
 from evergraph.online.identifiers import target_table
-from evergraph.online.learned_nodes import Counted, NodeLabels
+from evergraph.online.learned_nodes import Counted, HeldBack, NodeLabels
 from evergraph.online.state_arrays import (
     Packing,
     check_of_classes,

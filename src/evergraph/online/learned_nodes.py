@@ -1,8 +1,9 @@
-"""What is learned of nodes: the class of each, and the vector it is counted as."""
+"""What is learned of nodes: the class of each, who is left out, and what it is counted as."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from hashlib import blake2b
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -11,7 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evergraph.closed_form.kept_nodes import in_classes
 from evergraph.graphs import UNLABELLED
+from evergraph.online.delta import NodeId
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, blocks
 from evergraph.online.state_arrays import Packing, check_kind, check_values, must
 
@@ -76,6 +79,63 @@ class NodeLabels(KeptArrays):
         super().restore(state)
         check_kind("counts", state["counts"], self.counts_)
         self.counts_ = state["counts"]
+
+
+def lot(node: NodeId) -> int:
+    """Return a pseudo-random number that depends only on a node's id.  64 bits, signed"""
+    drawn = blake2b(repr(node).encode(), digest_size=8).digest()
+    return int.from_bytes(drawn, "big", signed=True)
+
+
+class HeldBack(KeptArrays):
+    """A number for every node, by which nodes are chosen: those left out in turn, and landmarks.
+
+    All of them are learned from; the prediction for one that is left out is made as if it alone had
+    not been (leave-one-out in closed form). A choice depends only on the ids and classes of all
+    labelled nodes, not on the order in which they came.
+
+    >>> held = HeldBack()
+    >>> held.extend(range(32))
+    >>> len(held.first(torch.zeros(32).long(), 64)), len(held.first(torch.arange(32), 64, least=2))
+    (32, 0)
+    """
+
+    def __init__(self) -> None:
+        self._lots = GrowingArray(dtype=np.int64)
+        self.kept = {"lots": self._lots}
+
+    def extend(self, ids: Sequence[NodeId]) -> None:
+        """Add nodes."""
+        start = len(self._lots)
+        self._lots.extend(len(ids))
+        self._lots.array[start:] = [lot(node) for node in ids]
+
+    def first(self, labels: Tensor, most: int, *, least: int = 1, balanced: bool = True) -> Tensor:
+        """Return at most ``most`` nodes: the first by ``lot`` of every class, then the second, ...
+
+        They come in the order of lots, so that the first few are of all classes. The last round, if
+        it has too many, is cut by ``lot`` too. Unless ``balanced``, the first by lot overall are
+        returned: classes have their shares in the graph.
+
+        labels: of all positions, int64 [positions]; least: nodes of a class before any is chosen
+        -> int64 [most or fewer]
+        """
+        known = (labels != UNLABELLED).nonzero().flatten()
+        nodes = known[torch.bincount(labels[known])[labels[known]] >= least]
+        if len(nodes) > most:
+            turns = self._lots.tensor[nodes]
+            if balanced:
+                order, turns = in_classes(labels[nodes], turns.argsort())
+                nodes = nodes[order]
+            early = turns <= turns.kthvalue(most).values
+            nodes, turns = nodes[early], turns[early]
+            drawn = self._lots.array[nodes.numpy()]
+            nodes = nodes[torch.from_numpy(np.lexsort((nodes, drawn, turns))[:most])]
+        return nodes[torch.from_numpy(np.lexsort((nodes, self._lots.array[nodes.numpy()])))]
+
+    def wipe(self, nodes: Tensor) -> None:
+        """Erase the lots of removed nodes."""
+        self._lots.array[nodes.numpy()] = 0
 
 
 class Moved(NamedTuple):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 WINDOW = 100  # predictions behind a point of the curve, at least
 SHOWN = 12  # classes in a picture
+LONGEST_NAME = 18  # characters of a class that are written
 WRITTEN = 8  # classes up to which counts fit into the cells of a confusion matrix
 FIRST, SECOND, ALARM = "C0", "C1", "#b3261e"
 
@@ -166,15 +167,13 @@ def draw_drift(axes: Any, history: LearnerHistory) -> None:
     axes.legend(loc="best", frameon=False)
 
 
-def draw_confusion(
-    axes: Any, names: Sequence[Label], counts: Sequence[Sequence[int]], *, limit: int = SHOWN
-) -> None:
-    """Draw a square confusion matrix of the ``limit`` most frequent classes, which come first."""
+def draw_confusion(axes: Any, names: Sequence[Label], counts: Sequence[Sequence[int]]) -> None:
+    """Draw a square confusion matrix of the most frequent classes, which come first."""
     import numpy as np
 
     whole = np.array(counts, dtype=float).reshape(len(names), -1)
-    table, called = whole[:limit, :limit], [str(name) for name in names[:limit]]
-    shares = 100 * table / np.maximum(whole[:limit].sum(1, keepdims=True), 1)
+    table, called = whole[:SHOWN, :SHOWN], [str(name) for name in names[:SHOWN]]
+    shares = 100 * table / np.maximum(whole[:SHOWN].sum(1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=100, aspect="auto")
     if len(called) <= WRITTEN:
         for row, column in np.argwhere(table > 0).tolist():
@@ -233,5 +232,5 @@ def _name_rows(axes: Any, names: Sequence[Label]) -> None:
     axes.grid(visible=False, axis="y")
 
 
-def _short(name: str, most: int = 18) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"

@@ -14,6 +14,12 @@ from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import RowSweep, row_entries
 
 NOWHERE = -1
+Unlabelled = Literal["leave-out", "along"]
+UNLABELLED_WAYS: tuple[str, ...] = get_args(Unlabelled)
+ROUNDS = 2  # longest path of unlabelled nodes from a task to one that arrives with it
+_NEVER = 2**31 - 1
+# Share of unlabelled nodes above which leaving them out would change the graph too much.
+MAX_UNLABELLED = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,15 +79,6 @@ def arrival_of(
     for label, task in zip(classes, met, strict=True):
         new[task].append(label)
     return Arrival(owner, [tuple(labels) for labels in new])
-
-
-Unlabelled = Literal["leave-out", "along"]
-UNLABELLED_WAYS: tuple[str, ...] = get_args(Unlabelled)
-ROUNDS = 2  # longest path of unlabelled nodes from a task to one that arrives with it
-_NEVER = 2**31 - 1
-MAX_UNLABELLED = (
-    0.5  # share of unlabelled nodes above which leaving them out would change the graph too much
-)
 
 
 def fitting_way(graph: Graph, classified: Tensor) -> Unlabelled:

@@ -280,14 +280,12 @@ def _read_parquet(
         written = file.schema_arrow.names
         ours = in_our_words([name.strip() for name in written], called)
 
-        def sample() -> pa.Table:
-            return next(map(as_ours, file.iter_batches(_SAMPLED)), as_ours(None))
+        empty = renamed(stripped(file.schema_arrow.empty_table()), called)
 
-        def as_ours(batch: pa.RecordBatch | None) -> pa.Table:
-            table = file.schema_arrow.empty_table()
-            return renamed(
-                stripped(table if batch is None else pa.Table.from_batches([batch])), called
-            )
+        def sample() -> pa.Table:
+            for batch in file.iter_batches(_SAMPLED):
+                return renamed(stripped(pa.Table.from_batches([batch])), called)
+            return empty
 
         check_columns(ours, needed, sample)
         kept = without_replaced(ours) if kept is None else kept
@@ -295,7 +293,7 @@ def _read_parquet(
         total, before, groups = file.metadata.num_rows, 0, range(file.num_row_groups)
         unpacked = sum(file.metadata.row_group(index).total_byte_size for index in groups)
         rows = max(1, size * total // max(unpacked, 1))
-        yield Chunk(renamed(stripped(file.schema_arrow.empty_table()), called), 0, 0, total)
+        yield Chunk(empty, 0, 0, total)
         for index in groups:  # a batch across groups would hold both of them
             for batch in file.iter_batches(rows, row_groups=[index], columns=columns):
                 table = stripped(pa.Table.from_batches([batch])).rename_columns(kept)

@@ -46,7 +46,6 @@ from evergraph.tables.labels import (
 from evergraph.tables.scheme import NodeFeatures, Scheme
 from evergraph.tables.sources import Source
 
-RESERVED = ("id", "label", "time")
 # The names that pandas gives to the nameless index of a data frame.
 is_index = re.compile(r"(Unnamed: \d+)?|__index_level_\d+__").fullmatch
 
@@ -56,12 +55,13 @@ class NodeRoles:
     """The roles of the columns of a node table.
 
     >>> NodeRoles.of(["id", "size", "type", "target_age"], types=True)
-    NodeRoles(targets=['target_age'], types=True, features=['size'], unused=[])
+    NodeRoles(targets=['target_age'], types=True, times=False, features=['size'], unused=[])
     """
 
     targets: list[str]  # columns that take the place of a label
     types: bool  # whether ``type`` is the type of a node
-    features: list[str]  # all other columns except ids, labels and times
+    times: bool  # whether ``time`` is the time of a node
+    features: list[str]  # columns that describe a node
     unused: list[str]  # columns that are not read
 
     @classmethod
@@ -79,11 +79,16 @@ class NodeRoles:
         takes nodes in the order of their rows: ``time`` is one of these or not read.
         """
         targets = target_names(names)
-        others = {*targets, *apart, *([TYPE] if types else [])}
-        found = [name for name in names if name in (known or ()) or name in feature_names([name])]
-        features = [name for name in found if name not in others]
-        untimed = {"time"} - {*features, *others} if known is not None else ()
-        return cls(targets, types, features, [name for name in names if name in untimed])
+        taken = {"id", "label", *targets, *apart, *([TYPE] if types else [])}
+        others = [name for name in names if name not in taken and not is_index(name)]
+        features = [name for name in others if name != "time"]
+        if "time" not in others:
+            return cls(targets, types, False, features, [])
+        if known is None:
+            return cls(targets, types, True, features, [])
+        if "time" in known:
+            return cls(targets, types, False, others, [])
+        return cls(targets, types, False, features, ["time"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,21 +169,19 @@ def read_nodes(
         missing = spelled_missing(given)
     elif isinstance(columns, Columns):
         say_unlabelled(where, roles.features)
-    timed = "time" in {*table.column_names} - {*roles.features, *roles.unused}
-    when, dated = times(table, before=before) if timed else (None, False)
+    when, dated = times(table, before=before) if roles.times else (None, False)
     known_labels = labels
     if labels is not None and pa.types.is_union(labels.type):
         known_labels = pa.array([v if v is None else str(v) for v in labels.to_pylist()])
+    if columns is None and not piece:
+        say_by_position(where, roles.features)
+    shown = table
+    if isinstance(columns, Columns):
+        columns, shown = fit_first(
+            table, roles.features, columns, where=where, written=written, labels=known_labels
+        )
     read = read_features(
-        table,
-        columns,
-        roles.features,
-        where=where,
-        written=written,
-        labels=known_labels,
-        before=before,
-        piece=piece,
-        most=most,
+        shown, columns, roles.features, where=where, before=before, piece=piece, most=most
     )
     if not piece:
         say_missing(where, missing)
@@ -186,42 +189,51 @@ def read_nodes(
     return NodeTable(known, read, roles, labels, missing, lists, goals, types, when, dated)
 
 
-def read_features(  # noqa: PLR0913
+def fit_first(
     table: pa.Table,
-    columns: Columns | Scheme | None,
-    names: list[str] | None = None,
+    names: list[str],
+    choices: Columns,
     *,
     where: object,
     written: Source | None = None,
     labels: pa.Array | None = None,
-    before: int = 0,
-    most: float = np.inf,
-    piece: bool = False,
-    position_said: bool = False,
-) -> NodeFeatures:
-    """Return the features of named columns; for the arguments see ``read_nodes``.
+) -> tuple[Scheme | None, pa.Table]:
+    """Return the scheme that choices give a first table, and the table as it is read by it.
 
-    labels: labels of the rows, null if missing, to warn about a column that reveals them;
-    position_said: whether the user was already warned that columns are matched by position.
+    Without feature columns or rows there is no scheme. labels: labels of the rows, null if missing,
+    to warn about a column that reveals them; for the other arguments see ``read_nodes``.
     """
-    names = feature_names(table.column_names) if names is None else names
-    if columns is None and not (position_said or piece):
-        say_by_position(where, names)
-    if isinstance(columns, Columns):
-        columns.check_names(names)
-    if columns is None or not names or not table.num_rows:
+    choices.check_names(names)
+    if not names or not table.num_rows:
+        return None, table
+    plain = all(is_number(table.schema.field(name).type) for name in names)
+    if written is not None and (choices.reads_texts or not plain):
+        table = read_table(written, (), text=names)
+    typed = written is None
+    scheme = fit_scheme(table, names, choices, typed=typed, labels=labels, where=where)
+    if written is not None:
+        say_zeros(where, written, scheme, choices)
+    return scheme, table
+
+
+def read_features(
+    table: pa.Table,
+    scheme: Scheme | None,
+    names: list[str],
+    *,
+    where: object,
+    before: int = 0,
+    piece: bool = False,
+    most: float = np.inf,
+) -> NodeFeatures:
+    """Return the features of named columns, by a scheme, or as the numbers that they are.
+
+    For the arguments see ``read_nodes``.
+    """
+    if scheme is None or not names or not table.num_rows:
         return NodeFeatures(features(table, names, before=before, most=most), None)
-    if isinstance(columns, Columns):
-        plain = all(is_number(table.schema.field(name).type) for name in names)
-        if written is not None and (columns.reads_texts or not plain):
-            table = read_table(written, (), text=names)
-        typed = written is None
-        scheme = fit_scheme(table, names, columns, typed=typed, labels=labels, where=where)
-        if written is not None:
-            say_zeros(where, written, scheme, columns)
-        columns = scheme
-    columns.check_names(names)
-    read = columns.read(table, before=before)
+    scheme.check_names(names)
+    read = scheme.read(table, before=before)
     if not piece:
         read.say_new(where)
     return read
@@ -248,7 +260,7 @@ def feature_names(columns: Iterable[str]) -> list[str]:
     >>> feature_names(["Unnamed: 0", "id", "age", "label"])
     ['age']
     """
-    return [name for name in columns if name not in RESERVED and not is_index(name)]
+    return [n for n in columns if n not in ("id", "label", "time") and not is_index(n)]
 
 
 def say_index(where: object, columns: Iterable[str]) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from evergraph.closed_form.kernel_map import LEAST
 from evergraph.online.delta import Delta
 from evergraph.online.folder.checkup import differing
-from evergraph.online.heads import FusedHead, chosen_nodes
+from evergraph.online.heads import FusedHead, staleness
 from evergraph.online.learner import OnlineLearner
 from growth import restored
 from live_auto import (
@@ -205,7 +205,7 @@ def counted_anew(one: OnlineLearner) -> OnlineLearner:
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chosen_nodes, "FEW", 4)
+    monkeypatch.setattr(staleness, "FEW", 4)
 
 
 @pytest.mark.parametrize("seed", range(2))

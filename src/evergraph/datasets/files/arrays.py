@@ -1,11 +1,11 @@
 """Graphs of arrays, as ``.npz`` and ``.pt`` files hold them, read without unsafe pickles.
 
-Arrays of ``.npz``: ``edge_index`` integer [2, edges]; ``y`` integer [nodes], or [nodes, targets] for several
-labels (0 and 1) or numbers per node, NaN if unknown, with optional names in ``y_names`` (text
-[targets]); features as ``x`` [nodes, dims], or as CSR in ``x_indptr``, ``x_indices``, ``x_shape``
-and, unless all values are 1, ``x_data``, or none; optionally ``year`` integer [nodes], which
-becomes ``Graph.time`` (``datetime64`` becomes seconds since 1970), ``edge_weight`` [edges], not
-negative, and ``train_mask``, ``val_mask`` and ``test_mask``, see ``Masks``. Other arrays are
+Arrays of ``.npz``: ``edge_index`` integer [2, edges]; ``y`` integer [nodes], or [nodes, targets]
+for several labels (0 and 1) or numbers per node, NaN if unknown, with optional names in ``y_names``
+(text [targets]); features as ``x`` [nodes, dims], or as CSR in ``x_indptr``, ``x_indices``,
+``x_shape`` and, unless all values are 1, ``x_data``, or none; optionally ``year`` integer [nodes],
+which becomes ``Graph.time`` (``datetime64`` becomes seconds since 1970), ``edge_weight`` [edges],
+not negative, and ``train_mask``, ``val_mask`` and ``test_mask``, see ``Masks``. Other arrays are
 ignored with a warning. A ``.pt`` file holds a PyG ``Data`` or a dict of tensors.
 """
 

@@ -291,9 +291,8 @@ class GrowingGraph(KeptArrays):
         wanted = nodes.numpy()
         indptr, columns = self.rows(nodes)
         owners = np.repeat(np.arange(len(nodes)), np.diff(indptr))
-        places = np.searchsorted(wanted, columns)
-        inside = places < len(nodes)
-        inside[inside] = wanted[places[inside]] == columns[inside]
+        places = index_in(wanted, columns)
+        inside = places >= 0
         counts = np.bincount(owners[inside], minlength=len(nodes))
         return Graph(
             pointers_of(torch.from_numpy(counts)),
@@ -341,3 +340,12 @@ def transposed(state: dict[str, Tensor]) -> dict[str, Tensor]:
     indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     kept = {"indptr": indptr, "indices": torch.from_numpy(owners)[order]}
     return kept | {"weights": state["weights"][order]} if "weights" in state else kept
+
+
+def index_in(known: Array, nodes: Array) -> Array:
+    """Return the index of nodes among known ones, which ascend, -1 for others.  int64 [nodes]"""
+    where = np.searchsorted(known, nodes)
+    there = where < len(known)
+    there[there] = known[where[there]] == nodes[there]
+    where[~there] = -1
+    return where

@@ -47,7 +47,7 @@ class HopStates(KeptArrays):
     H_{l+1} of a node changes if H_l of the node or of an in-neighbour changed; H_1 also if the
     degree of an in-neighbour changed, as degrees are part of Â. So a change costs its frontier. A
     row of the frontier is corrected by the differences that reach it, or recomputed from all its
-    in-neighbours, whichever is cheaper; ``correcting`` tells why rounding does not accumulate.
+    in-neighbours, whichever is cheaper; ``live_smoother`` tells why rounding does not accumulate.
     If nodes or edges go, all affected rows are recomputed, so that no trace of them stays. If a
     change affects most of the graph, all rows are recomputed without looking for a frontier.
 

@@ -28,7 +28,7 @@ from evergraph.graphs.kernels.row_ranges import in_parts
 from evergraph.graphs.kernels.scaled_rows import room
 from evergraph.graphs.propagation import ordered_product
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, blocks, taken
-from evergraph.online.graph.growing_graph import GrowingGraph
+from evergraph.online.graph.growing_graph import GrowingGraph, index_in
 from evergraph.online.graph.neighbour_lists import Entries, distinct
 
 Array = npt.NDArray[Any]
@@ -142,15 +142,6 @@ class LiveSmoother(KeptArrays):
         if len(nodes):
             found = ordered_product(*self.rows(graph, nodes), values)
         return found if out is None else out.copy_(found)
-
-
-def index_in(known: Array, nodes: Array) -> Array:
-    """Return the index of nodes among known ones, which ascend, -1 for others.  int64 [nodes]"""
-    where = np.searchsorted(known, nodes)
-    there = where < len(known)
-    there[there] = known[where[there]] == nodes[there]
-    where[~there] = -1
-    return where
 
 
 class ChangedRows:

@@ -272,9 +272,8 @@ class NeighbourLists(KeptArrays):
             return
         if self._end + int(rooms[tight].sum()) > len(self._pool):
             self._repack(int(rooms.sum()))
-            tight = (
-                counts > self._rooms.array[rows]
-            )  # packing takes spare capacity from shrunk lists
+            # Packing takes spare capacity from shrunk lists.
+            tight = counts > self._rooms.array[rows]
         moved, rooms = rows[tight], rooms[tight]
         lengths, old = self.lengths(moved), self._starts.array[moved]
         self._starts.array[moved] = self._end + np.cumsum(rooms) - rooms
