@@ -82,6 +82,7 @@ class ViewEngine:
     ) -> None:
         self.balanced, self.regularisation = balanced, regularisation
         self.precise, self.resources = precise, resources
+        self.targets = 1  # values that are counted for a node
         self.sums_: list[ClassStatistics] = []
         self.solved, self.lead_ = True, math.nan
 
@@ -114,11 +115,6 @@ class ViewEngine:
     def num_classes(self) -> int:
         """Number of classes there is room for."""
         return self.sums_[0].num_classes
-
-    @property
-    def values_of_each(self) -> int:
-        """Number of values that are counted for a node."""
-        return 1
 
     @property
     def nodes(self) -> int:
@@ -161,10 +157,8 @@ class ViewEngine:
         if not len(labels):
             return
         weights = self._weights(labels) if weights is None else weights
-        given = rows, labels, weights
-        self.sums_ = count_views(
-            self.sums_, *given, expand=self.map, resources=self.resources, sign=sign
-        )
+        given = self.sums_, rows, labels, weights
+        self.sums_ = count_views(*given, expand=self.map, resources=self.resources, sign=sign)
         if sign < 0:
             self.strengths_ = self.strengths_[:0]
             self._tidy()
@@ -250,8 +244,8 @@ class ViewEngine:
         sizes = torch.bincount(labels).float()[labels]
         weights = sizes.reciprocal() if self.balanced else torch.ones_like(sizes)
         asked = [self._empty(first.width) for _ in self.sums_]
-        given = answers.rows, labels, weights
-        asked = count_views(asked, *given, expand=first, resources=self.resources)
+        given = asked, answers.rows, labels, weights
+        asked = count_views(*given, expand=first, resources=self.resources)
         strengths, heads = [], []
         for view, sums, validation in zip(self.map.views, self.sums_, asked, strict=True):
             options: dict[str, Any] = {"balanced": self.balanced, "penalty": self.penalty(view)}

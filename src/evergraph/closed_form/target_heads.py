@@ -170,10 +170,6 @@ class ValueEngine(ViewEngine):
         return TargetStatistics(width, targets=self.targets)
 
     @property
-    def values_of_each(self) -> int:
-        return self.targets
-
-    @property
     def nodes(self) -> int:
         return int(self.sums_[0].mass_.max()) if len(self.sums_[0].mass_) else 0
 

@@ -228,7 +228,7 @@ class FusedHead:
 
     def learn(self, vectors: Tensor, labels: Tensor, sign: int = 1) -> None:
         """Add nodes to the sums.  float32 [n, dims]; int64 [n]"""
-        for rows in row_blocks(len(labels), self.engine.values_of_each):
+        for rows in row_blocks(len(labels), self.engine.targets):
             self.engine.count(vectors[rows], self._counted(labels[rows]), sign)
 
     def forget(self, vectors: Tensor, labels: Tensor) -> None:
@@ -237,7 +237,7 @@ class FusedHead:
 
     def move(self, before: Tensor, after: Tensor, labels: Tensor) -> None:
         """Replace nodes in the sums of the views in which their vectors differ."""
-        for rows in row_blocks(len(labels), self.engine.values_of_each):
+        for rows in row_blocks(len(labels), self.engine.targets):
             self.engine.exchange(before[rows], after[rows], self._counted(labels[rows]))
 
     def _counted(self, labels: Tensor) -> Tensor:
