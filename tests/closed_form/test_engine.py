@@ -194,7 +194,8 @@ def test_the_weight_of_a_view_of_numbers_by_hand():
     made.begin(RandomMap.drawn([OWN], {0: 3}, width=8, seed=0))
     values = torch.arange(8.0)[:, None].double()
     made.grow(1)  # there is room, and still all to be solved for, though from nothing
-    assert made.solve(Answers(torch.zeros(0, 3), values[:0], torch.zeros(0).long())) is not None
+    assert not made.solved
+    made.solve(Answers(torch.zeros(0, 3), values[:0], torch.zeros(0).long()))
     weight, offset = made.mixture(2 * values[:, :, None] + 5, Answers(values[:, :0], values), [0])
     share = PRIOR / 8
     assert weight.item() == pytest.approx((2 + share) / (4 + share), rel=1e-9)
@@ -215,4 +216,4 @@ def test_engines_of_other_nodes_merge_into_one_of_all(seed):
     (found, _), (expected, _) = first.solve(asked), whole.solve(asked)
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
     assert not first.fused_.offsets.any()  # of nodes that were held back
-    assert first.solve(asked) is None  # nothing has changed
+    assert first.solved  # nothing has changed

@@ -1,6 +1,7 @@
 """Kernel values by NumPy and by torch against the definition, and without some landmarks."""
 
 import math
+from dataclasses import replace
 
 import hypothesis.strategies as st
 import numpy as np
@@ -60,7 +61,7 @@ def test_rows_by_numpy_are_the_definition(seed, rows, removed):
 @pytest.mark.parametrize(("count", "added"), [(6, 1e-4), (1500, 1.5e-4)])
 def test_the_penalty_is_the_kernel_and_a_little_on_its_diagonal(count, added):
     """Relative to the mean diagonal, and more of it for many landmarks; a removed one has 1."""
-    one = landmarks(0, count).only([VIEWS[0]]).without(torch.tensor([1]))
+    one = replace(landmarks(0, count), views=(VIEWS[0],)).without(torch.tensor([1]))
     (view,) = one.views
     kernel = one.features(view, one.projected(one.landmarks, torch.matmul)).double()
     kernel[1, 1] = 1.0
@@ -72,7 +73,7 @@ def test_the_penalty_is_the_kernel_and_a_little_on_its_diagonal(count, added):
 @pytest.mark.parametrize("view", VIEWS, ids=str)
 def test_features_are_the_definition_however_few_rows_a_thread_takes(monkeypatch, view):
     monkeypatch.setattr(statistics, "CACHED", 12)  # two rows of six values
-    one = landmarks(3).only([view])
+    one = replace(landmarks(3), views=(view,))
     vectors = torch.randn(5, sum(SIZES.values()), generator=torch.Generator().manual_seed(4))
     with exactly_threads(2):
         features = one.features(view, one.projected(one.cut(vectors), torch.matmul))

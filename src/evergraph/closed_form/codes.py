@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from copy import copy
 from functools import partial
 from typing import Any, ClassVar
 
@@ -237,7 +236,6 @@ class RelationHops(TopologyEncoder):
         super().__init__(hops=FURTHEST, self_loops=False)
         check_integer("width", width, least=1)
         self.width = width
-        self._first = 0
 
     @property
     def parts(self) -> int:
@@ -259,15 +257,9 @@ class RelationHops(TopologyEncoder):
             features += type_codes(graph, self.width)
         return graph.with_features(features)
 
-    def from_column(self, first: int) -> RelationHops:
-        """Return the encoder of features that begin at another column of ``inputs``."""
-        part = copy(self)
-        part._first = first
-        return part
-
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
         relations = related(graph)
-        columns = slice(self._first, self._first + graph.num_features)
+        columns = slice(self.first_column, self.first_column + graph.num_features)
         states = [graph.features]
         for hop in range(1, FURTHEST + 1):
             signs = kind_signs(relations.kind_names(), hop=hop, width=self.width)[:, columns]
@@ -290,20 +282,10 @@ class RelationCodes(ClassCodes):
     name = "relation-codes"
     furthest = 1
 
-    def __init__(self, *, width: int = 64) -> None:
-        super().__init__(width=width)
-        self._first = 0
-
-    def from_column(self, first: int) -> RelationCodes:
-        """Return the encoder of codes that begin at another column."""
-        part = copy(self)
-        part._first = first
-        return part
-
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
         relations = related(graph)
         signs = kind_signs(relations.kind_names(), hop=1, width=self.width)
-        columns = slice(self._first, self._first + graph.num_features)
+        columns = slice(self.first_column, self.first_column + graph.num_features)
         return bound_means(relations, graph.features, signs[:, columns].to(graph.features.device))
 
 

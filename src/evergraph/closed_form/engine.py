@@ -82,6 +82,7 @@ class ViewEngine:
     ) -> None:
         self.balanced, self.regularisation = balanced, regularisation
         self.precise, self.resources = precise, resources
+        self.targets = 1  # values that are counted for a node
         self.sums_: list[ClassStatistics] = []
         self.solved, self.lead_ = True, math.nan
 
@@ -156,10 +157,8 @@ class ViewEngine:
         if not len(labels):
             return
         weights = self._weights(labels) if weights is None else weights
-        given = rows, labels, weights
-        self.sums_ = count_views(
-            self.sums_, *given, expand=self.map, resources=self.resources, sign=sign
-        )
+        given = self.sums_, rows, labels, weights
+        self.sums_ = count_views(*given, expand=self.map, resources=self.resources, sign=sign)
         if sign < 0:
             self.strengths_ = self.strengths_[:0]
             self._tidy()
@@ -205,13 +204,11 @@ class ViewEngine:
             sums.erase(places)
         self.changed_map()
 
-    def solve(self, answers: Answers) -> tuple[list[Tensor], Tensor] | None:
-        """Set λ, a, b and a_v V_v from the sums and the answers, if anything has changed.
+    def solve(self, answers: Answers) -> tuple[list[Tensor], Tensor]:
+        """Set λ, a, b and a_v V_v from the sums and the answers.
 
         -> V of every view, [m, classes] each, and their scores of answers, [n, classes, views]
         """
-        if self.solved:
-            return None
         learn = self._solved_by if answers.held_back else self._solved_without
         heads, scores = learn(answers)
         # A far view says which subgraph a node is in: useful where no labels are shown, misleading
@@ -247,8 +244,8 @@ class ViewEngine:
         sizes = torch.bincount(labels).float()[labels]
         weights = sizes.reciprocal() if self.balanced else torch.ones_like(sizes)
         asked = [self._empty(first.width) for _ in self.sums_]
-        given = answers.rows, labels, weights
-        asked = count_views(asked, *given, expand=first, resources=self.resources)
+        given = asked, answers.rows, labels, weights
+        asked = count_views(*given, expand=first, resources=self.resources)
         strengths, heads = [], []
         for view, sums, validation in zip(self.map.views, self.sums_, asked, strict=True):
             options: dict[str, Any] = {"balanced": self.balanced, "penalty": self.penalty(view)}
@@ -270,12 +267,8 @@ class ViewEngine:
             chosen = [self._strength(place, sample) for place, sample in enumerate(samples)]
             self.strengths_ = torch.tensor(chosen, dtype=torch.float64)
             self._chosen_for = known
-        heads, scores = [], []
-        for place, sample in enumerate(samples):
-            head, left_out_scores = self._solved(place, sample)
-            heads.append(head)
-            scores.append(left_out_scores)
-        return heads, torch.stack(scores, 2)
+        solved = [self._solved(place, sample) for place, sample in enumerate(samples)]
+        return [head for head, _ in solved], torch.stack([scores for _, scores in solved], 2)
 
     def _solved(self, place: int, sample: Sample) -> tuple[Tensor, Tensor]:
         """Return V of a view, and the scores of nodes left out.  -> [m, classes], [n, classes]"""

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.own_features import WordProducts, Words, inner_products, word_values
+from evergraph.closed_form.own_features import WordProducts, Words, word_values
 from evergraph.closed_form.statistics import over_few_rows
 from evergraph.closed_form.view_map import (
     BLOCK_VALUES,
@@ -149,7 +149,7 @@ class KernelMap(ViewMap):
             elif isinstance(rows, Tensor):
                 products = torch.from_numpy(self._words(rows.numpy()))
             else:
-                products = inner_products(rows, landmarks)
+                products = torch.from_numpy((rows @ landmarks.T).toarray())
             found[part] = torch.cat([products, _squared(part, rows)[:, None]], 1).to(self.device)
         return found
 

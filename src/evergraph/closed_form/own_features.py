@@ -75,11 +75,6 @@ def unit_words(words: Words, most: int = MOST_WORDS) -> Words:
     return scipy.sparse.csr_matrix((values, (owners, words.indices[largest])), shape=words.shape)
 
 
-def inner_products(words: Words, others: Words) -> Tensor:
-    """Return the inner product of every two rows.  -> float32 [rows, others]"""
-    return torch.from_numpy((words @ others.T).toarray())
-
-
 def stored_words(words: Words) -> dict[str, Tensor]:
     """Return the arrays that ``restored_words`` takes."""
     arrays = {"values": words.data, "columns": words.indices, "pointers": words.indptr}

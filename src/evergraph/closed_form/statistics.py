@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -305,24 +305,8 @@ class FeatureMap(Protocol):
         """Return features, [n, m], or yield those of every view."""
 
 
-class Sums(Protocol):
-    """Statistics of nodes with classes or with targets."""
-
-    width: int
-    precise: bool
-
-    def add(self, features: Features, labels: Tensor, weights: Tensor, /, sign: int) -> None:
-        """Add nodes, or remove them if the sign is -1."""
-
-    def merged(self, other: Any, /) -> Any:
-        """Return the statistics of the nodes of both."""
-
-
-Counted = TypeVar("Counted", bound=Sums)
-
-
 def count_views(
-    statistics: Sequence[Counted],
+    statistics: Sequence[Any],
     rows: ViewRows | Tensor,
     labels: Tensor,
     weights: Tensor,
@@ -330,7 +314,7 @@ def count_views(
     expand: FeatureMap,
     resources: Resources | None = None,
     sign: int = 1,
-) -> list[Counted]:
+) -> list[Any]:
     """Return statistics of every view with more nodes added; those given may be changed.
 
     Every node is projected once for all views. G = Σ_b G_b over blocks b of nodes, and likewise the
@@ -339,9 +323,9 @@ def count_views(
     including none, if each has as many threads. A single block, rows on a GPU, and targets instead
     of classes are counted in this process, as is everything without ``resources``.
 
-    rows: of the views, or embeddings or whole vectors, [n, dims]; labels: int64 [n], or targets
-    [n, targets]; weights: positive [n]; expand: φ of the views, or of a single one; sign: -1
-    removes.
+    statistics: of classes, or of targets; rows: of the views, or embeddings or whole vectors,
+    [n, dims]; labels: int64 [n], or targets [n, targets]; weights: positive [n]; expand: φ of the
+    views, or of a single one; sign: -1 removes.
     """
     many = rows.device.type == "cpu" and len(labels) > BLOCK_ROWS
     if resources is None or not many or not isinstance(statistics[0], ClassStatistics):
@@ -383,7 +367,7 @@ def _empty(sizes: Sequence[tuple[int, bool]]) -> list[ClassStatistics]:
 
 
 def _count(
-    statistics: Sequence[Sums],
+    statistics: Sequence[Any],
     rows: Any,
     labels: Tensor,
     weights: Tensor,

@@ -206,7 +206,7 @@ class ValueEngine(ViewEngine):
         halves = Halves(*(solution.half(each) for each in rows))
         return solution.weights, left_out_values(halves, sample, part)
 
-    def solve(self, answers: Answers) -> tuple[list[Tensor], Tensor] | None:
+    def solve(self, answers: Answers) -> tuple[list[Tensor], Tensor]:
         """Set λ, a, b and a_v V_v from the sums and the nodes that are left out in turn."""
         self._levels = [torch.zeros(self.targets).double() for _ in self.sums_]
         if len(answers.labels) < FEWEST:

@@ -366,10 +366,9 @@ class ViewFeatures(Backbone):
         self, rows: ViewRows, weights: dict[View, Tensor], generator: torch.Generator | None
     ) -> Tensor:
         assert self.head is not None
-        expansion = self.expansion().only(weights)
+        expansion = replace(self.expansion(), views=tuple(weights))
         scores = torch.zeros(len(rows), len(self.head.weight), device=self.device)
         if self.training and self.dropout:
-            assert generator is not None, "dropout needs a generator"
             for features, part in zip(expansion(rows), weights.values(), strict=True):
                 mask = dropout_mask(features.shape, self.dropout, generator=generator)
                 scores = scores + (features * mask) @ part.t()

@@ -140,20 +140,12 @@ class ViewMap(ABC):
 
         [n, dims] -> [n, views, m]
         """
-        found = np.zeros((len(vectors), *self._shape), np.float32)
+        found = np.zeros((len(vectors), len(self.views), self.width), np.float32)
         for place, times, views in self._groups:
             products = times(vectors[:, place])
             for at in views:
                 found[:, at] += products
         return found
-
-    @cached_property
-    def _shape(self) -> tuple[int, int]:
-        return len(self.views), self.width
-
-    def only(self, views: Iterable[View]) -> Self:
-        """Return the map of some of the views."""
-        return replace(self, views=tuple(views))
 
     def needed(self, *views: View) -> tuple[int, ...]:
         """Return the existing parts that some views need, each once."""

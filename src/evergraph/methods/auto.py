@@ -272,17 +272,14 @@ class Auto(WholeTaskLearner):
         engine.grow(space.num_classes)
         allowed = space.allowed(space.task_of(labels))
         answers = Answers(self._with_codes(self.probes_.rows_), labels, allowed=allowed)
-        solved = engine.solve(answers)
-        assert solved is not None
+        heads, scores = engine.solve(answers)
         plain = [place for place, view in enumerate(backbone.parsed) if not view.codes]
-        mixtures = [engine.mixture(solved[1], answers, plain).weights, engine.fused_.weights]
-        bare, weights = self.embeddings_.solve(
-            backbone.kernels, engine, answers, solved[1], mixtures
-        )
+        mixtures = [engine.mixture(scores, answers, plain).weights, engine.fused_.weights]
+        bare, weights = self.embeddings_.solve(backbone.kernels, engine, answers, scores, mixtures)
         backbone.memory_heads = self.embeddings_.heads
-        backbone.set_heads(solved[0], weights, bare=bare)
+        backbone.set_heads(heads, weights, bare=bare)
         self.sharpness_ = self.embeddings_.sharpness + torch.stack([bare, weights]).sum(1).cpu()
-        self.error_ = engine.loss(solved[1], answers)
+        self.error_ = engine.loss(scores, answers)
 
     @torch.no_grad()
     def forget(self, ids: Tensor, graph: Graph, *, known_as: Tensor | None = None) -> None:

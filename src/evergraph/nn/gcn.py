@@ -15,7 +15,7 @@ from evergraph.graphs import Graph, normalised
 from evergraph.graphs.operator import SparseOperator
 from evergraph.nn.backbone import backbones
 from evergraph.nn.gnn import GNN, Convolution, Features, gather, times
-from evergraph.nn.linear import Linear
+from evergraph.nn.linear import Linear, uniform
 
 AGGREGATIONS = {"normalised": "symmetric", "sum": "none"}
 
@@ -166,8 +166,8 @@ class HeadAttention(Convolution):
         self.heads = heads
         self.linear = Linear(inputs, outputs, generator=generator)
         width = outputs // heads
-        self.query = nn.Parameter(_vectors(heads, width, generator=generator))
-        self.key = nn.Parameter(_vectors(heads, width, generator=generator))
+        self.query = nn.Parameter(uniform(heads, width, inputs=width, generator=generator))
+        self.key = nn.Parameter(uniform(heads, width, inputs=width, generator=generator))
 
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
         mapped = times(state, self.linear.weight)
@@ -193,8 +193,8 @@ class OutputAttention(Convolution):
     def __init__(self, inputs: int, outputs: int, *, generator: Generator) -> None:
         super().__init__()
         self.linear = Linear(inputs, outputs, generator=generator)
-        self.query = nn.Parameter(_vectors(1, inputs, generator=generator))
-        self.key = nn.Parameter(_vectors(1, inputs, generator=generator))
+        self.query = nn.Parameter(uniform(1, inputs, inputs=inputs, generator=generator))
+        self.key = nn.Parameter(uniform(1, inputs, inputs=inputs, generator=generator))
 
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
         maps = torch.cat([self.query, self.key, self.linear.weight])  # one product for all three
@@ -206,11 +206,6 @@ class OutputAttention(Convolution):
         """Return the attention of every edge, before the softmax.  -> [entries, 1]"""
         queries, keys = times(state, torch.cat([self.query, self.key])).unbind(1)
         return _edge_scores(adjacency, queries, keys).unsqueeze(1)
-
-
-def _vectors(heads: int, width: int, *, generator: Generator) -> Tensor:
-    bound = width**-0.5
-    return torch.empty(heads, width).uniform_(-bound, bound, generator=generator)
 
 
 def _edge_scores(adjacency: SparseOperator, queries: Tensor, keys: Tensor) -> Tensor:

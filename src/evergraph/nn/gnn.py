@@ -174,7 +174,6 @@ class GNN(Backbone):
         state = torch.relu(state) if state._is_view() else torch.relu_(state)
         if not (self.training and self.dropout):
             return state
-        assert generator is not None, "dropout needs a generator"
         return state * dropout_mask(state.shape, self.dropout, generator=generator)
 
     def hidden_states(self, inputs: Any, rows: Tensor | None = None) -> Tensor:

@@ -27,20 +27,20 @@ class Linear(nn.Module):
         self, inputs: int, outputs: int, *, bias: bool = True, generator: torch.Generator
     ) -> None:
         super().__init__()
-        self.weight = nn.Parameter(_uniform(outputs, inputs, inputs=inputs, generator=generator))
+        self.weight = nn.Parameter(uniform(outputs, inputs, inputs=inputs, generator=generator))
         self.bias = (
-            nn.Parameter(_uniform(outputs, inputs=inputs, generator=generator)) if bias else None
+            nn.Parameter(uniform(outputs, inputs=inputs, generator=generator)) if bias else None
         )
 
     def grow(self, outputs: int, *, generator: torch.Generator) -> None:
         """Add outputs; the others keep their weights."""
         known, inputs = self.weight.shape
-        weight = _uniform(outputs, inputs, inputs=inputs, generator=generator)
+        weight = uniform(outputs, inputs, inputs=inputs, generator=generator)
         weight = weight.to(self.weight.device)
         weight[:known] = self.weight.detach()
         self.weight = nn.Parameter(weight)
         if self.bias is not None:
-            bias = _uniform(outputs, inputs=inputs, generator=generator).to(self.bias.device)
+            bias = uniform(outputs, inputs=inputs, generator=generator).to(self.bias.device)
             bias[:known] = self.bias.detach()
             self.bias = nn.Parameter(bias)
 
@@ -102,7 +102,8 @@ class _Tiled(torch.autograd.Function):
         )
 
 
-def _uniform(*shape: int, inputs: int, generator: torch.Generator) -> Tensor:
+def uniform(*shape: int, inputs: int, generator: torch.Generator) -> Tensor:
+    """Draw initial weights, uniform in ±1/√inputs.  -> float32 [*shape]"""
     bound = inputs**-0.5
     return torch.empty(*shape).uniform_(-bound, bound, generator=generator)
 
@@ -114,13 +115,14 @@ def padded(values: Tensor, like: Tensor) -> Tensor:
     return result
 
 
-def dropout_mask(shape: torch.Size, rate: float, *, generator: torch.Generator) -> Tensor:
+def dropout_mask(shape: torch.Size, rate: float, *, generator: torch.Generator | None) -> Tensor:
     """Draw a dropout mask, scaled to preserve the mean.  -> float32 [n, width]
 
     A random byte decides for each unit, so the rate is rounded to a 256th. Bytes are drawn eight
     at a time as one integer: twenty times as fast on a CPU as ``bernoulli_``, which would take
     longer than the matrix products around it.
     """
+    assert generator is not None, "dropout needs a generator"
     dropped = round(256 * rate)
     words = -(-shape.numel() // 8)
     noise = torch.empty(words, dtype=torch.int64, device=generator.device)

@@ -147,7 +147,6 @@ class RandomFeatures(PDGNN):
             return torch.cat([self.head(part) for part in self._parts(inputs, rows)])
         features = self.expand(self.taken(inputs, rows))
         if self.dropout:
-            assert generator is not None, "dropout needs a generator"
             features *= dropout_mask(features.shape, self.dropout, generator=generator)
         scores: Tensor = self.head(features)
         return scores
@@ -263,7 +262,6 @@ class LinearHead(PDGNN):
     ) -> Tensor:
         if not (self.training and self.dropout):
             return super().forward(inputs, rows, generator=generator)
-        assert generator is not None, "dropout needs a generator"
         embeddings = self.taken(inputs, rows)
         mask = dropout_mask(embeddings.shape, self.dropout, generator=generator)
         return super().forward(embeddings * mask, generator=generator)

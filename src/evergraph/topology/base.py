@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -16,6 +17,9 @@ from evergraph.graphs import Graph, Smoother, smoother
 from evergraph.graphs.csr import densify
 from evergraph.graphs.kernels.scaled_rows import ROW_TYPES, RowType
 from evergraph.topology.rowwise import unit_parts, unit_rows
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Stepwise(ABC):
@@ -99,6 +103,7 @@ class TopologyEncoder(Part, ABC):
     name: ClassVar[str]
     reads_labels: ClassVar[bool] = False  # whether embeddings depend on the labels a graph shows
     sees_weights: ClassVar[bool] = True  # whether embeddings depend on edge weights
+    first_column = 0  # of ``inputs`` that it is given, if columns are smoothed differently
 
     hops: int = integer(2, least=0)
     self_loops: bool = True
@@ -132,12 +137,11 @@ class TopologyEncoder(Part, ABC):
         apart = rows.reshape(len(rows) * self.units, rows.shape[1] // self.units)
         return unit_rows(apart, together=True).reshape(rows.shape)
 
-    def from_column(self, first: int) -> TopologyEncoder:
-        """Return the encoder for columns of ``inputs`` from the given one on.
-
-        It is the encoder itself unless columns are smoothed differently.
-        """
-        return self
+    def from_column(self, first: int) -> Self:
+        """Return the encoder for columns of ``inputs`` from the given one on."""
+        part = copy(self)
+        part.first_column = first
+        return part
 
     @property
     def separable(self) -> bool:

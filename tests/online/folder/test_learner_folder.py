@@ -23,9 +23,9 @@ from evergraph.core.errors import (
     UnknownNodeError,
 )
 from evergraph.core.safe_files import LOCK_FILE
+from evergraph.online import estimator
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.estimator import InMemoryLearner
-from evergraph.online.folder import in_memory
 from evergraph.online.folder.journal import JOURNAL_FILE as JOURNAL
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.learner_folder import DAY, LearnerFolder
@@ -217,7 +217,7 @@ def test_old_keys_go_with_a_snapshot_and_count_as_new(tmp_path, clock, monkeypat
 
 
 def test_in_memory_too(clock, monkeypatch):
-    monkeypatch.setattr(in_memory, "KEYS_KEPT", 1)
+    monkeypatch.setattr(estimator, "KEYS_KEPT", 1)
     kept = InMemoryLearner(OnlineLearner())
     for place in range(3):
         clock["now"] = 5.0 * place

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.resources import exactly_threads
 from evergraph.online.delta import Delta
-from evergraph.online.folder import reader as reader_module
+from evergraph.online.folder import recovery
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import FORMAT_FILE, with_check
 from evergraph.online.heads import AnalyticHead
@@ -57,14 +57,14 @@ def test_the_same_bits_wherever_the_batches_are_applied(tmp_path_factory, sizes,
 
 
 def test_a_reader_that_polls_does_not_read_what_it_knows(tmp_path, monkeypatch):
-    asked, replay = [], reader_module.replay
+    asked, replay = [], recovery.replay
 
     def counted(*given):
         asked.append(given)
         return replay(*given)
 
     with opened(tmp_path) as writer, opened(tmp_path, readonly=True) as reader:
-        monkeypatch.setattr(reader_module, "replay", counted)
+        monkeypatch.setattr(recovery, "replay", counted)
         reader.refresh()
         before = len(asked)
         assert [reader.refresh() for _ in range(5)] == [0] * 5

@@ -228,7 +228,7 @@ class FusedHead:
 
     def learn(self, vectors: Tensor, labels: Tensor, sign: int = 1) -> None:
         """Add nodes to the sums.  float32 [n, dims]; int64 [n]"""
-        for rows in row_blocks(len(labels), self._values_of_each):
+        for rows in row_blocks(len(labels), self.engine.targets):
             self.engine.count(vectors[rows], self._counted(labels[rows]), sign)
 
     def forget(self, vectors: Tensor, labels: Tensor) -> None:
@@ -237,10 +237,8 @@ class FusedHead:
 
     def move(self, before: Tensor, after: Tensor, labels: Tensor) -> None:
         """Replace nodes in the sums of the views in which their vectors differ."""
-        for rows in row_blocks(len(labels), self._values_of_each):
+        for rows in row_blocks(len(labels), self.engine.targets):
             self.engine.exchange(before[rows], after[rows], self._counted(labels[rows]))
-
-    _values_of_each = 1  # values that are counted for a node
 
     def _counted(self, labels: Tensor) -> Tensor:
         """Return what is counted of nodes with these class numbers."""
@@ -323,7 +321,8 @@ class FusedHead:
 
     def settle(self) -> None:
         """Solve for every V, then for a and b."""
-        self.engine.solve(self._answers)
+        if not self.engine.solved:
+            self.engine.solve(self._answers)
 
     def scorer(self, met: Tensor | None = None) -> Scorer:
         """Return φ, a_v V_v and b, which are only ever replaced, not written to.

@@ -85,10 +85,6 @@ class TargetHead(FusedHead):
     def names(self) -> Collection[Label]:
         return self.names_.keys()
 
-    @property
-    def _values_of_each(self) -> int:  # type: ignore[override]
-        return self.engine.targets
-
     def sizes(self) -> Tensor:
         sizes = []
         for sums in self.engine.sums_:
