@@ -313,7 +313,6 @@ class LearnerFolder(Closing, Shown):
         return self._files.status()
 
     def close(self) -> None:
-        """Finish and release the lock; closing twice does nothing."""
         if not self._closed:
             self._closed = True
             self._files.close()
