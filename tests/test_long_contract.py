@@ -30,13 +30,13 @@ from evergraph.graphs import (
     reach,
     smoother,
 )
+from evergraph.graphs import reach as search
 from evergraph.graphs.disjoint import disjoint_union
 from evergraph.graphs.graph_folder import GraphFolderWriter, open_graph_folder
+from evergraph.graphs.hyperloglog import estimate_reach_sizes
 from evergraph.graphs.kernels import scaled_rows
 from evergraph.graphs.operator import SparseOperator
-from evergraph.graphs.reach import reach as search
-from evergraph.graphs.reach.hyperloglog import estimate_reach_sizes
-from evergraph.graphs.reach.reach import reach_sizes
+from evergraph.graphs.reachability import reach_sizes
 from evergraph.memory import Candidates, samplers
 from evergraph.memory.embedding_memory import first_coverers
 from evergraph.memory.subgraph_memory import ego_networks

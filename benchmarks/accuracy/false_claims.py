@@ -22,7 +22,7 @@ from evergraph.core.seeding import seeded
 from evergraph.evaluation.statistics import paired_difference
 from evergraph.reports.comparing import compare_trials
 from evergraph.reports.trials import Trials
-from evergraph.streams.splits import split_classes
+from evergraph.streams.arrival import split_classes
 
 DATASETS, NODES, FEATURES, SIGNAL = 1000, 1000, 16, 0.3
 SEEDS = (3, 5, 10)

@@ -31,7 +31,7 @@ from evergraph.core.resources import Engine, LocalEngine, Resources
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.graphs import Graph, estimate_reach_sizes
-from evergraph.graphs.reach.reach import search_costs, searched_sizes
+from evergraph.graphs.reachability import search_costs, searched_sizes
 from evergraph.nn.random_features import Expansion
 from evergraph.topology import SGC
 from evergraph.topology.column_blocks import encode_within

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import evergraph as eg
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.datasets import join, load
-from evergraph.datasets.files.arrays import write_npz
+from evergraph.datasets.arrays import write_npz
 from evergraph.datasets.joined import aligned, join_domains, projection
 from evergraph.graphs import Graph
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
+from evergraph.datasets.arrays import read_npz, write_npz
 from evergraph.datasets.base import Facts, catalogue, check_facts
-from evergraph.datasets.files.arrays import read_npz, write_npz
 from evergraph.datasets.loading import load
 from evergraph.graphs import Graph
 

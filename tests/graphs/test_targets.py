@@ -8,7 +8,7 @@ import torch
 
 from evergraph.core.errors import DataError
 from evergraph.datasets import load
-from evergraph.datasets.files.arrays import write_npz
+from evergraph.datasets.arrays import write_npz
 from evergraph.graphs import UNLABELLED, Graph, Targets
 from evergraph.graphs.disjoint import disjoint_union
 

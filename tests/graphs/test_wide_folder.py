@@ -23,13 +23,13 @@ from evergraph.graphs import (
     reach_sizes,
     smoother,
 )
+from evergraph.graphs import reachability as search
 from evergraph.graphs.disjoint import disjoint_union
 from evergraph.graphs.graph_folder import FACTS, GraphFolderWriter, open_graph_folder
+from evergraph.graphs.hyperloglog import fill_first, fill_maxima, hashed
 from evergraph.graphs.kernels.row_ranges import compiled, unsigned
 from evergraph.graphs.kernels.scaled_rows import KERNELS
-from evergraph.graphs.reach import reach as search
-from evergraph.graphs.reach.hyperloglog import fill_first, fill_maxima, hashed
-from evergraph.graphs.reach.reach import walk_counts
+from evergraph.graphs.reachability import walk_counts
 from evergraph.memory.embedding_memory import first_coverers
 from evergraph.streams import GraphStream
 from evergraph.topology.column_blocks import encode_within

@@ -50,6 +50,19 @@ def test_nodes_beside_the_sums_answer_where_random_features_are_few():
     assert right[1] > right[0] + 0.05
 
 
+@pytest.mark.parametrize(("width", "asked"), [(16, True), (512, False)])
+def test_a_memory_that_spares_no_loss_is_not_asked(width, asked):
+    """Two nodes of a class say nothing that sums over all of them do not, if these are wide."""
+    graph = load("synthetic", nodes=600, classes=4, homophily=0.5, noise=0.7, features=8)
+    stream = GraphStream(graph, known_labels="nowhere")
+    learner = learned(stream, "0|1|2+y", "0|2", width=width, budget=2 if width == 512 else 60)
+    learner.solve()
+    weights = learner.backbone.memory_heads.weights
+    assert bool(weights[0].any()) == asked
+    assert learner.backbone.memory_heads.used(coded=False) == [] or asked
+    assert learner.embeddings_.sharpness.equal(weights.sum(1))
+
+
 @pytest.mark.parametrize("objective", ["balanced", "plain"])
 def test_a_learner_with_a_memory_is_saved_and_loaded(objective, small_graph, tmp_path):
     stream = GraphStream(small_graph, known_labels="everywhere")

@@ -11,8 +11,8 @@ import torch
 
 from evergraph import ContinualNodeClassifier, Graph, load
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.datasets.importing.importing import import_graph
+from evergraph.datasets.table_folder import read_table_folder
 from evergraph.online.conversion import as_edges
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import store_columns, stored_columns

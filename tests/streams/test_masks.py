@@ -13,7 +13,7 @@ from torch_geometric.data import Data, HeteroData
 import evergraph as eg
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.datasets import load, named_graph
-from evergraph.datasets.files.arrays import write_npz
+from evergraph.datasets.arrays import write_npz
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import GraphFolderWriter, arrays_of, open_graph_folder
 from evergraph.graphs.targets import MASKS, Masks

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.graphs import Graph
-from evergraph.graphs.reach.reach import covered_nodes, nodes_around
+from evergraph.graphs.reachability import covered_nodes, nodes_around
 from evergraph.streams import GraphStream
 from evergraph.streams.task import ClassSizes
 from evergraph.topology import SGC

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from evergraph.cli.inputs import ColumnKinds
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.datasets.files.table_folder import read_table_folder
+from evergraph.datasets.table_folder import read_table_folder
 from evergraph.tables import Columns, Scheme
 from evergraph.tables.fitting import fit_scheme
 from evergraph.tables.measured import BooleanEncoder

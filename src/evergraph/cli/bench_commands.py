@@ -30,7 +30,7 @@ from evergraph.cli.output import (
     spinner,
     stops_with,
 )
-from evergraph.core.errors import ConfigurationError, EvergraphError
+from evergraph.core.errors import ConfigurationError, EvergraphError, check_directory
 from evergraph.core.safe_files import check_writable
 from evergraph.core.sizes import check_room
 
@@ -199,8 +199,7 @@ def reproduce_command(
     )
     for study in chosen:
         study.check()
-    if source is not None and not source.is_dir():
-        raise ConfigurationError(f"--from must be an existing folder, not {source}")
+    check_directory("--from", source)
     choose_device("auto" if device is None else device)
     check_writable(folder)
     unmade: dict[str, None] = {}

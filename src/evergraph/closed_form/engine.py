@@ -300,12 +300,14 @@ class ViewEngine:
         weights[places] = fitted.weights
         return Fused(weights, fitted.offsets)
 
-    def loss(self, scores: Tensor, answers: Answers) -> float:
-        """Return the loss of the mixture on the answers; infinite without any."""
+    def loss(self, scores: Tensor, answers: Answers, fused: Fused | None = None) -> float:
+        """Return the loss of a mixture on the answers, its own by default; infinite without any."""
         if not len(answers.labels):
             return math.inf
         scores, labels, allowed = answers.asked(scores, self.sums_[0].counts_)
-        return mixture_loss(scores, labels, self.fused_, allowed=allowed, balanced=self.balanced)
+        return mixture_loss(
+            scores, labels, fused or self.fused_, allowed=allowed, balanced=self.balanced
+        )
 
     def solution(self, place: int) -> RidgeSolution:
         """Return V of a view with what leaving nodes out needs."""

@@ -25,6 +25,9 @@ LADDER = (5.0, 1.0, 0.2, 0.04, 0.008, 0.0016)
 CHOICE_NODES, STRONGER = 512, 2.0
 # λ without any answer held back.
 UNKNOWN = 0.1
+# Share of the loss on nodes held back that a memory must spare, or it is not asked: where many
+# small classes leave a few nodes each, sums say all that it does, and it costs as much as they.
+LEAST_GAIN = 0.01
 # Added to K's diagonal, since two nodes may be equal up to rounding.
 JITTER = 1e-6
 
@@ -189,7 +192,9 @@ class NodeMemory(NodeSample):
             shares = [each / each.sum().clamp_min(1e-12) for each in groups]
             pairs = zip((scores, own), shares, strict=True)
             joint = torch.stack([each.double() @ share for each, share in pairs], 2)
-            top = engine.mixture(joint, answers, [0, 1]).weights
+            alone, both = (engine.mixture(joint, answers, used) for used in ([0], [0, 1]))
+            most = (1 - LEAST_GAIN) * engine.loss(joint, answers, alone)
+            top = (alone if engine.loss(joint, answers, both) > most else both).weights
             theirs.append(shares[0] * top[0])
             mine.append(shares[1] * top[1])
         self.heads = replace(heads, weights=torch.stack(mine).cpu())

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from functools import cache
 from numbers import Integral, Real
+from pathlib import Path
 
 logger = logging.getLogger("evergraph.notices")  # what it logs are no errors
 EXIT_CODE = 2
@@ -166,6 +167,12 @@ def check_once(name: str, values: Iterable[object], *, remedy: str = "") -> None
     for value, count in Counter(values).items():
         if count > 1:
             raise ConfigurationError(f"{name} must differ, not have {value!r} twice{remedy}")
+
+
+def check_directory(name: str, path: Path | None) -> None:
+    """Raise if a folder is given that does not exist."""
+    if path is not None and not path.is_dir():
+        raise ConfigurationError(f"{name} must be an existing folder, not {path}")
 
 
 def say(where: object, sentence: str) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 from evergraph.core.component import Shown, listed
 from evergraph.core.errors import ConfigurationError, DataError, say, say_ignored
 from evergraph.core.packages import require
-from evergraph.datasets.files.table_folder import graph_of_tables
+from evergraph.datasets.table_folder import graph_of_tables
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import csr_tensor
 from evergraph.tables import Columns, Encoder, Scheme

@@ -10,9 +10,9 @@ from typing import Any
 
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError, say
 from evergraph.datasets.adapters import as_graph
+from evergraph.datasets.arrays import fitting_layout, read_npz, read_pt
 from evergraph.datasets.base import catalogue, check_facts, datasets, default_cache
-from evergraph.datasets.files.arrays import fitting_layout, read_npz, read_pt
-from evergraph.datasets.files.table_folder import read_table_folder
+from evergraph.datasets.table_folder import read_table_folder
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import (
     check_numbers,

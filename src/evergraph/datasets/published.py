@@ -10,9 +10,9 @@ from typing import ClassVar
 from evergraph.core.errors import ResourceError
 from evergraph.core.packages import require
 from evergraph.core.safe_files import disk_is_enough
+from evergraph.datasets.arrays import fitting_layout, read_npz, write_npz
 from evergraph.datasets.base import Dataset, catalogue, check_facts, datasets
 from evergraph.datasets.fetching import FAILURES, Fetch, RawFiles, not_readable, record
-from evergraph.datasets.files.arrays import fitting_layout, read_npz, write_npz
 from evergraph.graphs import Graph
 
 KEPT = "graph.npz"

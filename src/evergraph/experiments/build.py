@@ -36,7 +36,7 @@ from evergraph.methods.backbone_learner import BackboneLearner, WholeTaskLearner
 from evergraph.methods.refresh import NEEDS_ALL_EDGES
 from evergraph.nn import Backbone, Recipe, backbones
 from evergraph.streams import GraphStream
-from evergraph.streams.splits import SHARES
+from evergraph.streams.arrival import SHARES
 from evergraph.streams.ways import without_classes
 from evergraph.topology import topologies
 from evergraph.topology.embedding_folder import embedding_in

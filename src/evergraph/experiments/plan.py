@@ -45,7 +45,7 @@ from evergraph.experiments.runner import learn_seed_by_task, open_run
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import row_entries, take_rows
 from evergraph.graphs.relations import Relations
-from evergraph.streams.splits import BY_MASKS, SHARES
+from evergraph.streams.arrival import BY_MASKS, SHARES
 
 FIRST_NODES = 2_000  # nodes of the first copy
 LEAST_GROWTH, MOST_GROWTH = 4, 16  # of the next one

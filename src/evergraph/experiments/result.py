@@ -32,7 +32,7 @@ from evergraph.experiments.protocol import TaskReport
 from evergraph.graphs import Graph, homophily
 from evergraph.memory import MemoryUsage
 from evergraph.streams import GraphStream
-from evergraph.streams.splits import BY_MASKS
+from evergraph.streams.arrival import BY_MASKS
 from evergraph.streams.stream import TESTINGS
 from evergraph.training import Learner
 

@@ -119,7 +119,6 @@ class Prequential(Saved):
         return [[*row, totals[right] - sum(row)] for right, row in zip(classes, rows, strict=True)]
 
     def state(self) -> dict[str, Tensor]:
-        """Return everything recorded, by name."""
         return {"curve": self.curve_, "pairs": self.pairs_, "totals": self.totals_}
 
     def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:

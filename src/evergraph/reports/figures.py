@@ -115,13 +115,7 @@ class Picture:
 
 
 def drawn(
-    name: str,
-    title: str,
-    size: Inches,
-    draw: Callable[[Any, Any], None],
-    *,
-    rows: int = 1,
-    columns: int = 1,
+    name: str, title: str, size: Inches, draw: Callable[[Any, Any], None], *, columns: int = 1
 ) -> Picture:
     """Return the picture drawn by ``draw(figure, axes)``; the same input gives the same bytes."""
     require("matplotlib", extra="report", why=f"drawing {name}")
@@ -132,7 +126,7 @@ def drawn(
     with style.context(STYLE, after_reset=True):
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
-        draw(figure, figure.subplots(rows, columns))
+        draw(figure, figure.subplots(1, columns))
         svg, png = io.StringIO(), io.BytesIO()
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
         figure.savefig(png, format="png", dpi=DPI, metadata={"Software": None})

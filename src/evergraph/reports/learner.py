@@ -9,11 +9,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from evergraph.core.safe_files import results_written, written_aside
 from evergraph.evaluation.held_out import ClassScore, HeldOutScores
 from evergraph.online.plotting import SHOWN, LearnerHistory, draw_confusion, pictures_of
 from evergraph.reports.figures import Inches, Picture, drawn
-from evergraph.reports.report import PageSection, figures_html, page
+from evergraph.reports.report import PageSection, figures_html, page, write_page
 from evergraph.reports.runs import size, slugs_of
 from evergraph.reports.tables import Cell, Table, TableColumn, html_table, numbers
 
@@ -59,10 +58,10 @@ def count(value: int) -> Cell:
     return Cell(f"{value:,}", (value,))
 
 
-def facts_table(name: str, facts: Mapping[str, str], caption: str = "") -> Table:
+def facts_table(facts: Mapping[str, str]) -> Table:
     """Return facts as a table of two columns."""
     rows = tuple((Cell(fact), Cell(value)) for fact, value in facts.items())
-    return Table(name, caption, (TableColumn("fact"), TableColumn("value")), (rows,))
+    return Table("facts", "", (TableColumn("fact"), TableColumn("value")), (rows,))
 
 
 def learner_facts(status: Mapping[str, Any]) -> dict[str, str]:
@@ -196,7 +195,7 @@ def write_learner_report(
     """
     facts = learner_facts(status)
     alarms = "".join(f"<p><b>Alarm:</b> {escape(each.message)}.</p>" for each in history.alarms)
-    glance = alarms + html_table(facts_table("facts", facts))
+    glance = alarms + html_table(facts_table(facts))
     content: dict[str, list[Picture]] = {}
     for title, draw in pictures_of(history).items():
         section = SECTION_OF.get(title, title)
@@ -216,7 +215,7 @@ def write_learner_report(
         (anchor,) = slugs_of([heading])
         sections.append(PageSection(anchor, heading, LEADS[heading], body))
     about = " · ".join(f"{facts[what]} {what}" for what in ("nodes", "classes", "deltas"))
-    return _written(path, page(name, about, sections, command="evergraph report"))
+    return write_page(path, page(name, about, sections, command="evergraph report"))
 
 
 def _scores_of(history: LearnerHistory) -> list[ClassScore]:
@@ -252,7 +251,7 @@ def write_evaluation(name: str, about: str, scores: HeldOutScores, path: Path) -
         )
         (anchor,) = slugs_of([key])
         sections.append(PageSection(anchor, headings.get(key, key.capitalize()), "", body))
-    return _written(path, page(name, about, sections, command="evergraph evaluate"))
+    return write_page(path, page(name, about, sections, command="evergraph evaluate"))
 
 
 def _calibration_of(scores: HeldOutScores) -> Callable[[Any], None]:
@@ -287,12 +286,6 @@ def _picture(title: str, size: Inches, draw: Callable[[Any], None]) -> Picture:
         axes.set_title(title)
 
     return drawn(slugs_of([title])[0], title, size, on_one)
-
-
-def _written(path: Path, text: str) -> Path:
-    with results_written(path), written_aside(path) as file:
-        file.write(text.encode())
-    return path
 
 
 def plain(scores: HeldOutScores) -> dict[str, Any]:

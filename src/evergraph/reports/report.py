@@ -77,9 +77,7 @@ def write_report(runs: Sequence[Finished], folder: Path, *, against: str | None 
         for old in (path for pattern in patterns for path in (folder / FOLDER).glob(pattern)):
             if old.relative_to(folder / FOLDER).as_posix() not in files:
                 old.unlink()
-    with results_written(folder / PAGE), written_aside(folder / PAGE) as file:
-        file.write(text.encode())
-    return folder / PAGE
+    return write_page(folder / PAGE, text)
 
 
 def tables_of(groups: Sequence[Group], against: str | None = None) -> dict[str, Table]:
@@ -157,6 +155,13 @@ def inline_svg(picture: Picture, prefix: str) -> str:
     )
     text = REFERENCE.sub(lambda found: found[1] + ids[found[2]], text)
     return re.sub(r"\s*\n\s*", "\n", text).strip()
+
+
+def write_page(path: Path, text: str) -> Path:
+    """Write a page, all or nothing, and return its path."""
+    with results_written(path), written_aside(path) as file:
+        file.write(text.encode())
+    return path
 
 
 def page(title: str, about: str, sections: Sequence[PageSection], *, command: str) -> str:

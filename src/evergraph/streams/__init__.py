@@ -1,7 +1,6 @@
 """A graph as a sequence of tasks."""
 
-from evergraph.streams.arrival import Arrival
-from evergraph.streams.splits import Split, split_classes
+from evergraph.streams.arrival import Arrival, Split, split_classes
 from evergraph.streams.stream import GraphStream
 from evergraph.streams.task import Exam, Task
 from evergraph.streams.ways import order_classes

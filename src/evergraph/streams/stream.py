@@ -17,17 +17,20 @@ from evergraph.core.resources import Resources
 from evergraph.core.targets import Target
 from evergraph.datasets.adapters import as_graph
 from evergraph.graphs import UNLABELLED, Graph
-from evergraph.graphs.reach.reach import nodes_around
-from evergraph.streams.arrival import UNLABELLED_WAYS, Unlabelled, fitting_way, with_companions
-from evergraph.streams.splits import (
+from evergraph.graphs.reachability import nodes_around
+from evergraph.streams.arrival import (
     LEAST_NODES,
     SHARES,
+    UNLABELLED_WAYS,
     Shares,
+    Unlabelled,
     check_shares,
+    fitting_way,
     split_by_masks,
     split_each,
     split_tasks,
     stand_in_labels,
+    with_companions,
 )
 from evergraph.streams.task import ClassSizes, Exam, Lease, Task, TaskMembers
 from evergraph.streams.ways import (

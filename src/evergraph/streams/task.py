@@ -12,7 +12,7 @@ from evergraph.core.component import Shown
 from evergraph.core.errors import TaskClosedError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
-from evergraph.streams.splits import Split
+from evergraph.streams.arrival import Split
 
 
 class Lease:

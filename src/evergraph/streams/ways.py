@@ -22,8 +22,7 @@ from evergraph.core.errors import (
 from evergraph.core.label_space import Setting
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
-from evergraph.streams.arrival import NOWHERE, Arrival, arrival_of
-from evergraph.streams.splits import LEAST_NODES, Split
+from evergraph.streams.arrival import LEAST_NODES, NOWHERE, Arrival, Split, arrival_of
 
 logger = logging.getLogger(__name__)
 By = Literal["class", "time", "blurred", "drifting", "random", "online"]

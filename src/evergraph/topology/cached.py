@@ -15,7 +15,7 @@ from evergraph.core.mapped import fetch, put
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import ROWS_AT_A_TIME
-from evergraph.graphs.reach.reach import covered_nodes, reaching_nodes
+from evergraph.graphs.reachability import covered_nodes, reaching_nodes
 from evergraph.topology.base import TopologyEncoder
 from evergraph.topology.column_blocks import columns_of, encode_within
 from evergraph.topology.mixhop import MixHop

@@ -18,7 +18,7 @@ from evergraph.graphs import Graph, Smoother, propagate, smoother, walk
 from evergraph.graphs.csr import csr_tensor, densify
 from evergraph.graphs.kernels.row_ranges import range_count, row_ranges
 from evergraph.graphs.kernels.scaled_rows import RowType
-from evergraph.graphs.reach.reach import ball_blocks
+from evergraph.graphs.reachability import ball_blocks
 from evergraph.topology.base import Stepwise, TopologyEncoder, topologies
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
-from evergraph.datasets.files.arrays import read_npz, write_npz
+from evergraph.datasets.arrays import read_npz, write_npz
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
 

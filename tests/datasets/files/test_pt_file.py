@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from evergraph.core.errors import DataError
-from evergraph.datasets.files.arrays import read_pt
+from evergraph.datasets.arrays import read_pt
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
 from pyg import pyg_data

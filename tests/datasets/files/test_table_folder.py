@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
-from evergraph.datasets.files.table_folder import read_table_folder
+from evergraph.datasets.table_folder import read_table_folder
 from evergraph.graphs import Graph
 from evergraph.tables import Columns
 

@@ -10,10 +10,10 @@ import torch
 
 from evergraph.core.errors import DataError
 from evergraph.datasets import load
-from evergraph.datasets.files.arrays import read_npz, read_pt, write_npz
-from evergraph.datasets.files.table_folder import read_table_folder
+from evergraph.datasets.arrays import read_npz, read_pt, write_npz
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.datasets.joined import join
+from evergraph.datasets.table_folder import read_table_folder
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import FACTS, open_graph_folder
 from tables_to_import import tables

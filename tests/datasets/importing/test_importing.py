@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError, ResourceError
 from evergraph.core.resources import Resources
-from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.datasets.importing.importing import import_graph
+from evergraph.datasets.table_folder import read_table_folder
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import open_graph_folder, read_facts
 from evergraph.tables import Columns

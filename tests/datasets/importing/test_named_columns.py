@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from evergraph.core.errors import ResourceError
-from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.datasets.importing import importing
 from evergraph.datasets.importing.importing import import_graph
+from evergraph.datasets.table_folder import read_table_folder
 from evergraph.graphs.graph_folder import open_graph_folder, read_facts
 from evergraph.tables import Columns
 from tables_to_import import StopError, long_tables, tables

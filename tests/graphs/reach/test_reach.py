@@ -13,8 +13,8 @@ from torch import Tensor
 from evergraph.core.errors import ResourceError, UnknownNameError
 from evergraph.core.resources import Resources
 from evergraph.graphs import covered_nodes, csr, estimate_reach_sizes, reach, reach_sizes
-from evergraph.graphs.reach import reach as searched_reach
-from evergraph.graphs.reach.reach import (
+from evergraph.graphs import reachability as searched_reach
+from evergraph.graphs.reachability import (
     choose,
     predicted_seconds,
     reach_blocks,
@@ -173,7 +173,7 @@ def test_the_choice_is_made_from_the_cost_and_said(monkeypatch, caplog):
     exact = reach_sizes(graph, nodes, hops=2, method="exact")
     rounded = estimate_reach_sizes(graph, nodes, hops=2).round().long()
     assert not exact.equal(rounded)
-    with caplog.at_level(logging.DEBUG, logger="evergraph.graphs.reach.reach"):
+    with caplog.at_level(logging.DEBUG, logger="evergraph.graphs.reachability"):
         assert reach_sizes(graph, nodes, hops=2).equal(exact)
         monkeypatch.setattr(searched_reach, "WALK_SECONDS", 1.0)
         assert reach_sizes(graph, nodes, hops=2).equal(rounded)

@@ -18,7 +18,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import exponential
 from evergraph.graphs import Graph, reach_sizes
-from evergraph.graphs.reach.reach import METHODS
+from evergraph.graphs.reachability import METHODS
 
 Budgets = Mapping[int, int]
 """Number of nodes to keep of each class."""

@@ -27,6 +27,7 @@ from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.journal import JOURNAL_FILE, NOTHING, Journal, JournalEntry, SetAside
 from evergraph.online.folder.learner_folder import LearnerFolder, maker_of
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, COLUMNS_FILE, FORMAT_FILE
+from evergraph.online.folder.recovery import Make
 from evergraph.online.folder.snapshot import ABOUT, MANIFEST, STATE, Snapshot, snapshots_in
 from evergraph.online.folder.sqlite_file import check_journal
 from evergraph.online.graph.growing_array import KeptArrays
@@ -41,7 +42,6 @@ KNOWN = {FORMAT_FILE, COLUMNS_FILE, JOURNAL_FILE, ACKNOWLEDGED_FILE, LOCK_FILE}
 KNOWN |= {f"{JOURNAL_FILE}-wal", f"{JOURNAL_FILE}-shm"}
 IN_SNAPSHOT = {STATE, ABOUT, MANIFEST}
 OnProgress = Callable[[str, int, int], None]
-Make = Callable[[], OnlineLearner]
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from evergraph.online.folder.markers import (
     stored_parameters,
 )
 from evergraph.online.folder.queue import DeltaQueue
-from evergraph.online.folder.recovery import FolderReader, Progress
+from evergraph.online.folder.recovery import FolderReader, Make, Progress
 from evergraph.online.folder.snapshot import JournalLoad
 from evergraph.online.folder.writer import FolderWriter
 from evergraph.online.heads import FusedHead, heads
@@ -100,7 +100,7 @@ class LearnerFolder(Closing, Shown):
         path: Path | str,
         given: Mapping[str, Any] | None = None,
         *,
-        make: Callable[[], OnlineLearner] | None = None,
+        make: Make | None = None,
         readonly: bool = False,
         encoders: Iterable[Encoder] = (),
         snapshot_every: int = 1000,
@@ -313,7 +313,6 @@ class LearnerFolder(Closing, Shown):
         return self._files.status()
 
     def close(self) -> None:
-        """Finish and release the lock; closing twice does nothing."""
         if not self._closed:
             self._closed = True
             self._files.close()
@@ -331,7 +330,7 @@ class LearnerFolder(Closing, Shown):
         return self._files
 
 
-def maker_of(folder: Path, given: Mapping[str, Any] | None = None) -> Callable[[], OnlineLearner]:
+def maker_of(folder: Path, given: Mapping[str, Any] | None = None) -> Make:
     """Return what makes the learner of a folder; given: some parameters, which must match it."""
     given, known = given or {}, stored_parameters(folder)
     if known is None:  # with the default f_topo of the given head

@@ -17,17 +17,13 @@ from evergraph.online.codecs.delta_bytes import delta_from_bytes
 from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal, JournalEntry, named
-from evergraph.online.folder.markers import (
-    ACKNOWLEDGED_FILE,
-    FORMAT_FILE,
-    FolderStatus,
-    acknowledged_in,
-)
+from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, FORMAT_FILE, FolderStatus
 from evergraph.online.folder.snapshot import STATE, read_snapshot, snapshots_in, taken_at
 from evergraph.online.learner import OnlineLearner
 
 REPORTED = 0.5  # seconds between two progress reports
 logger = logging.getLogger(__name__)
+Make = Callable[[], OnlineLearner]
 
 
 @dataclass(frozen=True)
@@ -42,9 +38,7 @@ class Replaying:
 Progress = Callable[[Replaying], None]
 
 
-def open_journal(
-    path: Path, make: Callable[[], OnlineLearner], *, readonly: bool = False
-) -> Journal:
+def open_journal(path: Path, make: Make, *, readonly: bool = False) -> Journal:
     """Return the journal of a folder, whose parameters must match those of ``make``."""
     # The journal of a new folder is created before its format file, so that a folder with a format
     # file but no journal has lost it.
@@ -93,12 +87,7 @@ class UnappliedError(DataError):
 
 
 def recover(
-    folder: Path,
-    make: Callable[[], OnlineLearner],
-    journal: Journal,
-    *,
-    known: int = 0,
-    progress: Progress | None = None,
+    folder: Path, make: Make, journal: Journal, *, known: int = 0, progress: Progress | None = None
 ) -> Recovered:
     """Return the learner of a folder.
 
@@ -149,7 +138,7 @@ def _is_unacknowledged(journal: Journal, first: int, acknowledged: int) -> bool:
 
 def _recovered(
     folder: Path,
-    make: Callable[[], OnlineLearner],
+    make: Make,
     journal: Journal,
     acknowledged: int,
     until: int | None,
@@ -220,11 +209,7 @@ def _reporter(
 
 
 def restore_newest(
-    folder: Path,
-    make: Callable[[], OnlineLearner],
-    *,
-    before: int | None = None,
-    damaged: list[DataError],
+    folder: Path, make: Make, *, before: int | None = None, damaged: list[DataError]
 ) -> tuple[OnlineLearner, int]:
     """Return the learner of the newest intact snapshot and its number; an empty one and 0 if none.
 
@@ -240,7 +225,7 @@ def restore_newest(
     return make(), 0
 
 
-def restored(path: Path, make: Callable[[], OnlineLearner]) -> OnlineLearner:
+def restored(path: Path, make: Make) -> OnlineLearner:
     """Return the learner of a snapshot; raise ``DataError``, naming the file, if it is damaged."""
     snapshot, learner = read_snapshot(path), make()
     try:
@@ -287,9 +272,7 @@ def reason(error: Exception) -> str:
 class FolderReader:
     """The learner of a folder, without locking or writing anything; see ``LearnerFolder``."""
 
-    def __init__(
-        self, path: Path, make: Callable[[], OnlineLearner], *, progress: Progress | None = None
-    ) -> None:
+    def __init__(self, path: Path, make: Make, *, progress: Progress | None = None) -> None:
         self.path, self.make = path, make
         self.lock = threading.RLock()
         self.on_change: Callable[[], object] = lambda: None
@@ -333,7 +316,7 @@ class FolderReader:
             before, version = self.seq, self._journal.version()
             outdated = self._journal.is_outdated()
             # A delta that could not be applied here may have been acknowledged since.
-            late = self._short and acknowledged_in(self.path / ACKNOWLEDGED_FILE) > before
+            late = self._short and markers.acknowledged_in(self.path / ACKNOWLEDGED_FILE) > before
             if version == self._seen and not late and not outdated:
                 return 0
             if outdated:

@@ -26,7 +26,6 @@ from evergraph.online.folder.markers import FolderStatus, Purged, folder_bytes
 from evergraph.online.folder.queue import DeltaQueue, Gathered, Waiting, is_of_disk
 from evergraph.online.folder.recovery import Progress
 from evergraph.online.folder.snapshot import JournalLoad
-from evergraph.online.learner import OnlineLearner
 from evergraph.online.monitor import report, warn
 from evergraph.online.state_arrays import PackedState
 
@@ -43,7 +42,7 @@ class FolderWriter:
     def __init__(
         self,
         path: Path,
-        make: Callable[[], OnlineLearner],
+        make: recovery.Make,
         most: JournalLoad,
         *,
         close_seconds: float,

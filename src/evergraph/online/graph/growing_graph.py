@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -15,11 +14,9 @@ from evergraph.core.errors import check_integer
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import pointers_of
 from evergraph.online.graph import neighbour_lists
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
+from evergraph.online.graph.growing_array import Array, GrowingArray, KeptArrays
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct, no_entries
 from evergraph.online.state_arrays import Packing, must
-
-Array = npt.NDArray[Any]
 
 
 def no_nodes() -> Tensor:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.closed_form.codes import WIDTH, class_codes, kind_signs
 from evergraph.core.seeding import seeded
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.growing_array import GrowingArray, VectorPart, blocks
+from evergraph.online.graph.growing_array import Array, GrowingArray, VectorPart, blocks
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import ROWS
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct
@@ -23,7 +21,6 @@ from evergraph.online.state_arrays import Packing, check_values, joined, part_na
 from evergraph.topology.rowwise import block_product, unit_rows
 from evergraph.training.learner import part_of
 
-Array = NDArray[Any]
 UNTYPED = -1
 PARTS = 3  # types, one hop, two hops
 PLAIN = "edge"  # the relation of edges without one

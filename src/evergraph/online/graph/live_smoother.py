@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 import torch
 from torch import Tensor
@@ -27,11 +26,10 @@ from evergraph.graphs.kernels.products import listed_product
 from evergraph.graphs.kernels.row_ranges import in_parts
 from evergraph.graphs.kernels.scaled_rows import room
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, blocks, taken
+from evergraph.online.graph.growing_array import Array, GrowingArray, KeptArrays, blocks, taken
 from evergraph.online.graph.growing_graph import GrowingGraph, index_in
 from evergraph.online.graph.neighbour_lists import Entries, distinct
 
-Array = npt.NDArray[Any]
 ROUNDING = 2.0**-24  # largest relative error of rounding to float32
 # Relative to a row's largest value; above it a row is recomputed. Errors that all have the same
 # sign need 64 corrections to reach it.

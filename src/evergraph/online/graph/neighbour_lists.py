@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
+from evergraph.online.graph.growing_array import Array, GrowingArray, KeptArrays
 from evergraph.online.state_arrays import Packing, check_kind, check_values, must
-
-Array = npt.NDArray[Any]
 
 _ROW = 32  # bits by which an entry's row is shifted, so that row and column make one sortable key
 _COLUMN = 2**_ROW - 1

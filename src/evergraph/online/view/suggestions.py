@@ -5,20 +5,18 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 import torch
 from torch import Tensor
 
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label, NodeId
+from evergraph.online.graph.growing_array import Array
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.view.page import Reading
 
-Array = npt.NDArray[Any]
 CANDIDATES_PER_BLOCK = 512  # whose neighbourhoods are scored together
 NODES_PER_BLOCK = 4096  # that are scored at once
 COVERED = 0.5  # share of a node's doubt that is settled once a neighbour is chosen

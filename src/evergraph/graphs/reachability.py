@@ -18,9 +18,9 @@ from evergraph.core.mapped import page_out
 from evergraph.core.resources import Resources
 from evergraph.graphs.csr import RowSweep, cut, neighbour_sums, pointer_type, row_entries
 from evergraph.graphs.graph import Graph
+from evergraph.graphs.hyperloglog import REGISTERS, estimate_reach_sizes
 from evergraph.graphs.kernels.row_ranges import compiled, in_parts, unsigned
 from evergraph.graphs.propagation import pattern
-from evergraph.graphs.reach.hyperloglog import REGISTERS, estimate_reach_sizes
 
 # Walks expanded at a time; about 200 MB per block, whatever the graph.
 BLOCK_WALKS = 1 << 24

@@ -13,7 +13,7 @@ import torch
 
 from evergraph.core.errors import DataError, check_choice
 from evergraph.core.packages import require
-from evergraph.datasets.files.arrays import assemble
+from evergraph.datasets.arrays import assemble
 from evergraph.graphs import UNLABELLED, Graph, Targets
 from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.validation import combined, say_repeated

@@ -1,1 +1,0 @@
-"""Graphs in files: .npz, .pt and folders of tables."""

@@ -1,1 +1,0 @@
-"""The nodes within L hops, and their number, exact and estimated."""
