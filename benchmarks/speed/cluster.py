@@ -72,7 +72,8 @@ def statistics(rows: int, width: int, engine: Engine) -> Callable[[], ClassStati
 
     def count() -> ClassStatistics:
         counted = [ClassStatistics(width)], *given, torch.ones(rows)
-        return count_views(*counted, expand=expand, resources=resources)[0]
+        whole: ClassStatistics = count_views(*counted, expand=expand, resources=resources)[0]
+        return whole
 
     return count
 

@@ -32,7 +32,7 @@ def test_a_change_fits_the_tree_and_touches_three_files(change):
 @pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.stem)
 def test_the_tests_of_a_change_pass_where_it_is_applied(change, tmp_path):
-    for name in ("src", "tests", "docs", "scripts"):
+    for name in ("src", "tests", "docs", "scripts", "book"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
     for name in ("pyproject.toml", "conftest.py", "README.md"):
