@@ -27,7 +27,8 @@ CHOICE_NODES, STRONGER = 512, 2.0
 UNKNOWN = 0.1
 # Share of the loss on nodes held back that a memory must spare, or it is not asked: where many
 # small classes leave a few nodes each, sums say all that it does, and it costs as much as they.
-LEAST_GAIN = 0.01
+# Fewer nodes held back are no evidence of that, and mixing is the safer choice.
+LEAST_GAIN, ENOUGH_ANSWERS = 0.01, 1024
 # Added to K's diagonal, since two nodes may be equal up to rounding.
 JITTER = 1e-6
 
@@ -192,9 +193,12 @@ class NodeMemory(NodeSample):
             shares = [each / each.sum().clamp_min(1e-12) for each in groups]
             pairs = zip((scores, own), shares, strict=True)
             joint = torch.stack([each.double() @ share for each, share in pairs], 2)
-            alone, both = (engine.mixture(joint, answers, used) for used in ([0], [0, 1]))
-            most = (1 - LEAST_GAIN) * engine.loss(joint, answers, alone)
-            top = (alone if engine.loss(joint, answers, both) > most else both).weights
+            mixed = engine.mixture(joint, answers, [0, 1])
+            if len(answers.labels) >= ENOUGH_ANSWERS:
+                alone = engine.mixture(joint, answers, [0])
+                most = (1 - LEAST_GAIN) * engine.loss(joint, answers, alone)
+                mixed = alone if engine.loss(joint, answers, mixed) > most else mixed
+            top = mixed.weights
             theirs.append(shares[0] * top[0])
             mine.append(shares[1] * top[1])
         self.heads = replace(heads, weights=torch.stack(mine).cpu())
