@@ -30,7 +30,7 @@ from evergraph.graphs import (
     reach,
     smoother,
 )
-from evergraph.graphs import reach as search
+from evergraph.graphs import reachability as search
 from evergraph.graphs.disjoint import disjoint_union
 from evergraph.graphs.graph_folder import GraphFolderWriter, open_graph_folder
 from evergraph.graphs.hyperloglog import estimate_reach_sizes
