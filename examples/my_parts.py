@@ -17,8 +17,7 @@ from evergraph.core.errors import check_number
 from evergraph.graphs import Graph, Smoother, walk
 from evergraph.graphs.csr import densify
 from evergraph.memory.samplers.base import Candidates, WeightedSampler, samplers
-from evergraph.methods.backbone_learner import BackboneLearner
-from evergraph.methods.base import methods
+from evergraph.methods.base import BackboneLearner, methods
 from evergraph.nn import Backbone
 from evergraph.streams import Task
 from evergraph.topology.base import TopologyEncoder, topologies

@@ -26,7 +26,7 @@ from evergraph.experiments.config import RunConfig
 from evergraph.graphs import Graph
 from evergraph.memory import MemoryUsage
 from evergraph.methods import BackboneLearner, methods
-from evergraph.methods.backbone_learner import WholeTaskLearner
+from evergraph.methods.base import WholeTaskLearner
 from evergraph.nn import backbones
 from evergraph.streams import GraphStream, Task
 

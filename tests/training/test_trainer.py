@@ -12,7 +12,7 @@ from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.graphs import Graph
 from evergraph.methods import EWC, TEM, Finetune, methods
-from evergraph.methods.backbone_learner import BackboneLearner
+from evergraph.methods.base import BackboneLearner
 from evergraph.nn import GCN, PDGNN
 from evergraph.streams import GraphStream, Task
 from evergraph.training import Batch, Learner, Trainer, batches

@@ -32,7 +32,7 @@ from evergraph.graphs import Graph
 from evergraph.graphs.targets import MASKS
 from evergraph.memory import samplers
 from evergraph.methods import methods
-from evergraph.methods.backbone_learner import BackboneLearner, WholeTaskLearner
+from evergraph.methods.base import BackboneLearner, WholeTaskLearner
 from evergraph.methods.refresh import NEEDS_ALL_EDGES
 from evergraph.nn import Backbone, Recipe, backbones
 from evergraph.streams import GraphStream

@@ -3,8 +3,7 @@
 from evergraph.methods.adr import ADR
 from evergraph.methods.analytic import Analytic
 from evergraph.methods.auto import Auto
-from evergraph.methods.backbone_learner import BackboneLearner
-from evergraph.methods.base import load_learner, methods
+from evergraph.methods.base import BackboneLearner, load_learner, methods
 from evergraph.methods.bounds import Finetune, Joint
 from evergraph.methods.consolidation import EWC, MAS, TWP, LwF
 from evergraph.methods.hpn import HPN

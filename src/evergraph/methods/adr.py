@@ -18,8 +18,7 @@ from evergraph.graphs.csr import densify, take_rows
 from evergraph.graphs.propagation import propagate
 from evergraph.memory import MemoryUsage
 from evergraph.methods.analytic import SHARPNESS
-from evergraph.methods.backbone_learner import BackboneLearner
-from evergraph.methods.base import methods
+from evergraph.methods.base import BackboneLearner, methods
 from evergraph.nn import GCN
 from evergraph.nn.gcn import GraphConvolution
 from evergraph.nn.gnn import Features, GraphInputs

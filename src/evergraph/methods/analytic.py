@@ -24,8 +24,7 @@ from evergraph.core.errors import ConfigurationError, check_number
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
 from evergraph.memory import MemoryUsage
-from evergraph.methods.backbone_learner import WEIGHTS, Weights, WholeTaskLearner, class_weights
-from evergraph.methods.base import methods
+from evergraph.methods.base import WEIGHTS, Weights, WholeTaskLearner, class_weights, methods
 from evergraph.methods.refresh import (
     REFRESHES,
     Drift,

@@ -31,8 +31,7 @@ from evergraph.core.label_space import LabelSpace
 from evergraph.core.sizes import parse_size
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.memory import MemoryUsage
-from evergraph.methods.backbone_learner import WEIGHTS, Weights, WholeTaskLearner, class_weights
-from evergraph.methods.base import methods
+from evergraph.methods.base import WEIGHTS, Weights, WholeTaskLearner, class_weights, methods
 from evergraph.methods.refresh import NEEDS_ALL_EDGES
 from evergraph.streams import Task
 from evergraph.training.learner import part_of

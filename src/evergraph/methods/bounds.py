@@ -10,8 +10,7 @@ from torch import Tensor
 
 from evergraph.core.component import number
 from evergraph.core.label_space import LabelSpace
-from evergraph.methods.backbone_learner import BackboneLearner
-from evergraph.methods.base import methods
+from evergraph.methods.base import BackboneLearner, methods
 from evergraph.nn import Tuned
 from evergraph.streams import Task
 

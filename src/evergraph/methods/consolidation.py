@@ -15,8 +15,7 @@ from evergraph.core.component import choice, integer, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.memory import MemoryUsage
-from evergraph.methods.backbone_learner import BackboneLearner
-from evergraph.methods.base import methods
+from evergraph.methods.base import BackboneLearner, methods
 from evergraph.nn.linear import padded
 from evergraph.nn.losses import masked_losses
 from evergraph.streams import Task

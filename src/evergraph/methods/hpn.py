@@ -10,8 +10,7 @@ from torch import Tensor
 
 from evergraph.core.component import Made, choice, integer, number
 from evergraph.memory import MemoryUsage
-from evergraph.methods.backbone_learner import BackboneLearner
-from evergraph.methods.base import methods
+from evergraph.methods.base import BackboneLearner, methods
 from evergraph.nn.prototype_network import PrototypeHead, PrototypeNetwork
 from evergraph.streams import Task
 from evergraph.training import Batch

@@ -27,8 +27,7 @@ from evergraph.memory import (
     isolated,
 )
 from evergraph.memory.samplers import EmbeddingCoverageSampler
-from evergraph.methods.backbone_learner import MemoryLearner
-from evergraph.methods.base import methods
+from evergraph.methods.base import MemoryLearner, methods
 from evergraph.methods.examples import Examples, make_examples
 from evergraph.nn import masked_cross_entropy
 from evergraph.streams import Task

@@ -13,8 +13,7 @@ from evergraph.closed_form.ridge import RidgeProblem
 from evergraph.core.component import Made, choice, number
 from evergraph.graphs import Graph
 from evergraph.methods.analytic import Analytic
-from evergraph.methods.backbone_learner import WEIGHTS, Weights, WholeTaskLearner
-from evergraph.methods.base import methods
+from evergraph.methods.base import WEIGHTS, Weights, WholeTaskLearner, methods
 from evergraph.methods.refresh import Refresh
 from evergraph.nn import Backbone, LinearHead
 from evergraph.nn.random_features import UntrainedGCN

@@ -16,8 +16,7 @@ from evergraph.graphs.csr import stacked
 from evergraph.memory import Candidates, EmbeddingMemory
 from evergraph.memory.samplers import UniformSampler
 from evergraph.memory.samplers.condensing import CondensingSampler
-from evergraph.methods.backbone_learner import MemoryLearner
-from evergraph.methods.base import methods
+from evergraph.methods.base import MemoryLearner, methods
 from evergraph.methods.examples import WEIGHTINGS, Examples, Weighting, make_examples
 from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh, drifted, seen_drift
 from evergraph.nn import PDGNN, Backbone

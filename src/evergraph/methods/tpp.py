@@ -15,8 +15,7 @@ from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph, propagate
 from evergraph.graphs.kernels.scaled_rows import row_sums
 from evergraph.memory import MemoryUsage
-from evergraph.methods.backbone_learner import BackboneLearner
-from evergraph.methods.base import methods
+from evergraph.methods.base import BackboneLearner, methods
 from evergraph.methods.examples import Examples, make_examples
 from evergraph.nn import PDGNN, Modulated
 from evergraph.nn.pdgnn import PREDICT_ROWS

@@ -8,16 +8,18 @@ from evergraph.memory.samplers.base import (
     UniformSampler,
     samplers,
 )
+from evergraph.memory.samplers.choosing import (
+    EmbeddingCoverageSampler,
+    GreedyCoverageSampler,
+    HerdingSampler,
+    InfluenceSampler,
+    KCentreSampler,
+    MeanFeatureSampler,
+)
 from evergraph.memory.samplers.condensing import (
     DistributionMatchingSampler,
     GradientMatchingSampler,
 )
-from evergraph.memory.samplers.er_gnn import (
-    EmbeddingCoverageSampler,
-    InfluenceSampler,
-    MeanFeatureSampler,
-)
-from evergraph.memory.samplers.stepwise import GreedyCoverageSampler, HerdingSampler, KCentreSampler
 
 __all__ = [
     "Candidates",
