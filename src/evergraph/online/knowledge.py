@@ -16,10 +16,9 @@ from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
-from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import LiveRelations
-from evergraph.online.graph.live_vectors import LiveShape, LiveVectors, LiveWords
+from evergraph.online.graph.live_vectors import LiveCodes, LiveShape, LiveVectors, LiveWords
 from evergraph.online.heads import FusedHead
 from evergraph.online.heads.scorer import row_blocks
 from evergraph.online.heads.staleness import Solving, Wear

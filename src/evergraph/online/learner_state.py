@@ -294,7 +294,7 @@ class LearnerState(LearnerView):
             raise DataError(f"array {name!r} is not one of this learner")
         known = self._knowledge
         nodes, classes = (0, 0) if known is None else (known.graph.num_nodes, len(known.classes))
-        must("ids.kinds", self._ids.next == nodes, f"have {nodes:,} rows, not {self._ids.next:,}")
+        must("ids.names", self._ids.next == nodes, f"be {nodes:,}, not {self._ids.next:,}")
         check_values("prequential.pairs", state["prequential.pairs"], UNLABELLED, below=classes)
 
 

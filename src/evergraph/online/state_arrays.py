@@ -47,8 +47,8 @@ def part_named(part: str) -> Iterator[None]:
 def joined(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Return the arrays of parts, each after the name of its part; see ``part_of``.
 
-    >>> joined({"ids": {"kinds": torch.zeros(1)}})
-    {'ids.kinds': tensor([0.])}
+    >>> joined({"labels": {"counts": torch.zeros(1)}})
+    {'labels.counts': tensor([0.])}
     """
     return {f"{part}.{name}": value for part, kept in parts.items() for name, value in kept.items()}
 

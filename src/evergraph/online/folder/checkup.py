@@ -32,8 +32,8 @@ from evergraph.online.folder.snapshot import ABOUT, MANIFEST, STATE, Snapshot, s
 from evergraph.online.folder.sqlite_file import check_journal
 from evergraph.online.graph.growing_array import KeptArrays
 from evergraph.online.graph.growing_graph import GraphChange
-from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS
+from evergraph.online.graph.live_vectors import LiveCodes
 from evergraph.online.heads import FusedHead
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.learner import OnlineLearner

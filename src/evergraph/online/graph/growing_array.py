@@ -88,6 +88,18 @@ class GrowingArray:
         self._room[self._length : length] = 0
         self._length = length
 
+    def append(self, rows: Any) -> None:
+        """Add rows, an array or a tensor of them."""
+        start = self._length
+        self.extend(len(rows))
+        self.array[start:] = rows
+
+    def follow(self, rows: int, removed: Tensor | None = None) -> None:
+        """Grow to so many rows, and erase those at some positions.  removed: int64 [n]"""
+        self.extend(rows - self._length)
+        if removed is not None and len(removed):
+            self.tensor[removed] = 0
+
     def replace(self) -> Tensor:
         """Take other room for the rows, all of which are to be written; return those that were."""
         former = self.tensor

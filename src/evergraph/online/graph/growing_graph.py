@@ -157,10 +157,10 @@ class GrowingGraph(KeptArrays):
         assert features.shape[1] == self.num_features, "features are as wide as those of the graph"
         old = self.num_nodes
         if len(features):
-            for array in (self._features, self._alive, *self._both):
-                array.extend(len(features))
-            self.features[old:] = features
-            self._alive.array[old:] = True
+            self._features.append(features)
+            self._alive.append(np.ones(len(features), np.bool_))
+            for lists in self._both:
+                lists.extend(len(features))
         proper = edges[0] != edges[1]
         sources, targets = pairs = self._both_ways(edges[:, proper])
         weighed = None if weights is None else weights[proper].numpy()

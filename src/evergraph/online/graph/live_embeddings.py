@@ -109,8 +109,7 @@ class HopStates(KeptArrays):
         """
         self._graph = graph
         for array in self.kept.values():
-            array.extend(graph.num_nodes - len(array))
-            array.write(change.removed, 0)
+            array.follow(graph.num_nodes, change.removed)
         new = change.new
         if former is not None and not len(new):
             moved = ChangedRows(renewed, former)
@@ -312,8 +311,7 @@ class Surroundings(KeptArrays):
         self, graph: GrowingGraph, change: GraphChange, renewed: Tensor, former: Tensor | None
     ) -> Tensor:
         """Follow a change; return the affected nodes.  int64 [n], ascending"""
-        self._embeddings.extend(graph.num_nodes - len(self._embeddings))
-        self._embeddings.write(change.removed, 0)
+        self._embeddings.follow(graph.num_nodes, change.removed)
         changed: Tensor = torch.cat([change.new, renewed]).unique()
         for hop in range(self.topology.hops):
             seeds = torch.cat([changed, change.touched]) if hop == 0 else changed

@@ -63,7 +63,7 @@ class LiveSmoother(KeptArrays):
 
     def refresh(self, graph: GrowingGraph, nodes: Tensor) -> None:
         """Update the scalings of nodes that are new or whose in-neighbours changed."""
-        self._scalings.extend(graph.num_nodes - len(self._scalings))
+        self._scalings.follow(graph.num_nodes)
         nodes = nodes.sort().values
         former = self._scalings.write(nodes, self._scalings_of(graph, nodes.numpy()))
         self._refreshed = nodes.numpy(), former.numpy()
