@@ -133,8 +133,6 @@ class PredictionRecord:
 
     def __init__(self, target: Target) -> None:
         self.prequential, self.watch = Prequential(), Watch(target)
-        self.parts: dict[str, Prequential | Watch]
-        self.parts = {"prequential": self.prequential, "alarms": self.watch}
 
     def count(
         self, guesses: Tallies | None, mine: Tensor, *, seq: int, nodes: int, classes: int
