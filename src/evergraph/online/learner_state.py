@@ -23,14 +23,8 @@ from evergraph.core.resources import exactly_threads
 from evergraph.core.seeding import seeded
 from evergraph.core.targets import target_of
 from evergraph.graphs import UNLABELLED
-from evergraph.online.graph.growing_array import LentArray
-from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings, check_whole_rows
-from evergraph.online.graph.live_smoother import DRIFT
-from evergraph.online.heads import FusedHead, TargetHead, heads
-from evergraph.online.intake import Bounds, PartsOfLearner
-from evergraph.online.knowledge import Knowledge
-from evergraph.online.state_arrays import (
+from evergraph.online.arrays import (
+    LentArray,
     PackedState,
     Packing,
     check_values,
@@ -38,6 +32,12 @@ from evergraph.online.state_arrays import (
     must,
     part_named,
 )
+from evergraph.online.graph.growing_graph import GrowingGraph
+from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings, check_whole_rows
+from evergraph.online.graph.live_smoother import DRIFT
+from evergraph.online.heads import FusedHead, TargetHead, heads
+from evergraph.online.intake import Bounds, PartsOfLearner
+from evergraph.online.knowledge import Knowledge
 from evergraph.online.view import LearnerView, Page, Status
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling

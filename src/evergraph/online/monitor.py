@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.targets import Tallies, Target
-from evergraph.online.state_arrays import Packing, Saved
+from evergraph.online.arrays import Packing, Saved
 
 log = logging.getLogger(__name__)
 
