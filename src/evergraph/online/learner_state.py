@@ -106,11 +106,6 @@ class LearnerState(LearnerView):
         copied = 0 if self._copied is None else self._copied.row_bytes
         return PartsOfLearner(self.head, self.topology, self.scaling, self._knowledge, copied)
 
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """Return an empty learner with these ``parameters``."""
-        return cls(**parameters)
-
     @property
     def parameters(self) -> dict[str, Any]:
         """Its parameters, as JSON can hold them."""
@@ -185,7 +180,7 @@ class LearnerState(LearnerView):
     def copy(self) -> Self:
         """Return a learner of its own that continues from here with the same bits."""
         with self.writing:
-            copied = type(self).from_parameters(self.parameters)
+            copied = type(self)(**self.parameters)
             copied.__setstate__(self.__getstate__())
         return copied
 

@@ -330,7 +330,7 @@ def differing(learner: OnlineLearner) -> Iterator[str]:
     known = learner.knowledge
     if known is None:
         return
-    twin = OnlineLearner.from_parameters(learner.parameters)
+    twin = OnlineLearner(**learner.parameters)
     shown: dict[str, Any] = {"related": known.relations is not None, "words": known.word_columns}
     fresh = twin._begun(known.graph.num_features, **shown)
     yield from _vectors(known, fresh)
