@@ -11,11 +11,11 @@ from safetensors.torch import load_file, save_file
 
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import MappedTensor
+from evergraph.online.arrays import GrowingArray
 from evergraph.online.delta import Delta
 from evergraph.online.folder import snapshot
 from evergraph.online.folder.snapshot import read_arrays, write_arrays
 from evergraph.online.graph import neighbour_lists
-from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.neighbour_lists import NeighbourLists
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.identifiers import IdTable

@@ -17,8 +17,8 @@ from evergraph.core.targets import LARGEST as LARGEST
 from evergraph.core.targets import Key, Target
 from evergraph.core.targets import check_id as check_id
 from evergraph.core.targets.base import are_names
+from evergraph.online.arrays import Packing, Saved, check_kind, must
 from evergraph.online.delta import CHUNK, Column, NodeId, chunks, listed
-from evergraph.online.state_arrays import Packing, Saved, check_kind, must
 
 CODED_FROM = 10_000  # ids, of which each distinct one is then looked up once
 

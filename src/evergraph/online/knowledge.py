@@ -13,8 +13,17 @@ from evergraph.closed_form.views import WORDS
 from evergraph.core.mapped import in_memory
 from evergraph.core.targets import Tallies
 from evergraph.graphs import UNLABELLED
+from evergraph.online.arrays import (
+    GrowingArray,
+    KeptArrays,
+    Packing,
+    check_of_classes,
+    check_values,
+    joined,
+    must,
+    part_named,
+)
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import LiveRelations
@@ -24,14 +33,6 @@ from evergraph.online.heads.scorer import row_blocks
 from evergraph.online.heads.staleness import Solving, Wear
 from evergraph.online.identifiers import target_table
 from evergraph.online.learned_nodes import Counted, HeldBack, NodeLabels
-from evergraph.online.state_arrays import (
-    Packing,
-    check_of_classes,
-    check_values,
-    joined,
-    must,
-    part_named,
-)
 from evergraph.training.learner import part_of
 
 

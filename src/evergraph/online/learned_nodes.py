@@ -14,9 +14,16 @@ from torch import Tensor
 
 from evergraph.closed_form.kept_nodes import in_classes
 from evergraph.graphs import UNLABELLED
+from evergraph.online.arrays import (
+    GrowingArray,
+    KeptArrays,
+    Packing,
+    blocks,
+    check_kind,
+    check_values,
+    must,
+)
 from evergraph.online.delta import NodeId
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, blocks
-from evergraph.online.state_arrays import Packing, check_kind, check_values, must
 
 ROWS = 1024  # compared at a time, so that they stay in the processor's cache
 TINY = 1e-30  # squared lengths below it have lost digits and cannot be compared

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from evergraph.core.errors import DataError, EvergraphError, ResourceError, StoppedError
 from evergraph.core.safe_files import sync
+from evergraph.online.arrays import PackedState
 from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.journal import JournalEntry, named
@@ -27,7 +28,6 @@ from evergraph.online.folder.queue import DeltaQueue, Gathered, Waiting, is_of_d
 from evergraph.online.folder.recovery import Progress
 from evergraph.online.folder.snapshot import JournalLoad
 from evergraph.online.monitor import report, warn
-from evergraph.online.state_arrays import PackedState
 
 logger = logging.getLogger(__name__)
 

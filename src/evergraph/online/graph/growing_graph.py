@@ -13,10 +13,9 @@ from torch import Tensor
 from evergraph.core.errors import check_integer
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import pointers_of
+from evergraph.online.arrays import Array, GrowingArray, KeptArrays, Packing, must
 from evergraph.online.graph import neighbour_lists
-from evergraph.online.graph.growing_array import Array, GrowingArray, KeptArrays
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct, no_entries
-from evergraph.online.state_arrays import Packing, must
 
 
 def no_nodes() -> Tensor:

@@ -8,14 +8,7 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, check_choice, check_integer
 from evergraph.graphs import Graph
-from evergraph.online.graph.growing_array import (
-    Array,
-    GrowingArray,
-    KeptArrays,
-    VectorPart,
-    blocks,
-    taken,
-)
+from evergraph.online.arrays import Array, GrowingArray, KeptArrays, VectorPart, blocks, taken
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_smoother import (
     DRIFT,

@@ -26,7 +26,7 @@ from evergraph.graphs.kernels.products import listed_product
 from evergraph.graphs.kernels.row_ranges import in_parts
 from evergraph.graphs.kernels.scaled_rows import room
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.growing_array import Array, GrowingArray, KeptArrays, blocks, taken
+from evergraph.online.arrays import Array, GrowingArray, KeptArrays, blocks, taken
 from evergraph.online.graph.growing_graph import GrowingGraph, index_in
 from evergraph.online.graph.neighbour_lists import Entries, distinct
 

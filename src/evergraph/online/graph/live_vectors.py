@@ -14,8 +14,8 @@ from evergraph.closed_form.codes import NODES_AT_A_TIME, class_codes, codes_of_o
 from evergraph.closed_form.own_features import SHAPE_WIDTH, shape_rows
 from evergraph.closed_form.views import CODE_HOPS
 from evergraph.graphs import UNLABELLED
+from evergraph.online.arrays import Array, GrowingArray, VectorPart, blocks
 from evergraph.online.delta import Label
-from evergraph.online.graph.growing_array import Array, GrowingArray, VectorPart, blocks
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph, no_nodes
 from evergraph.online.graph.live_embeddings import REPLACED, ROWS, HopStates, LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations

@@ -9,8 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.online.graph.growing_array import Array, GrowingArray, KeptArrays
-from evergraph.online.state_arrays import Packing, check_kind, check_values, must
+from evergraph.online.arrays import (
+    Array,
+    GrowingArray,
+    KeptArrays,
+    Packing,
+    check_kind,
+    check_values,
+    must,
+)
 
 _ROW = 32  # bits by which an entry's row is shifted, so that row and column make one sortable key
 _COLUMN = 2**_ROW - 1
