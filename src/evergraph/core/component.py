@@ -9,7 +9,7 @@ import ast
 import inspect
 import math
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, fields
 from functools import cache, partial
 from html import escape
@@ -27,7 +27,8 @@ from evergraph.core.errors import (
 )
 from evergraph.core.packages import PREFIX, load_installed_plugins
 
-signature_of = cache(inspect.signature)  # of a class; made anew it takes as long as the part
+# Of a class: made anew, it takes as long as the part.
+signature_of: Callable[[Any], inspect.Signature] = cache(inspect.signature)
 MAX_NAMES_LISTED = 12  # most names shown in a table; the rest are counted
 
 
