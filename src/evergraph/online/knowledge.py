@@ -31,7 +31,7 @@ from evergraph.online.graph.live_vectors import LiveCodes, LiveShape, LiveVector
 from evergraph.online.heads import FusedHead
 from evergraph.online.heads.scorer import row_blocks
 from evergraph.online.heads.staleness import Solving, Wear
-from evergraph.online.identifiers import target_table
+from evergraph.online.identifiers import TargetTable
 from evergraph.online.learned_nodes import Counted, HeldBack, NodeLabels
 from evergraph.training.learner import part_of
 
@@ -99,7 +99,7 @@ class Knowledge(LiveVectors):
             words=LiveWords(head.word_width) if head.word_width else None,
             codes=LiveCodes(width=coded, seed=seed, relations=others) if coded else None,
         )
-        self.classes = target_table(head.target)
+        self.classes = TargetTable()
         self.labels = NodeLabels()
         self.held = HeldBack()
         parts = head.engine.map.sizes
@@ -338,7 +338,7 @@ class Knowledge(LiveVectors):
         """Return the same for the nodes and classes that are left, with their new numbers."""
         parts = self._parts()
         names = parts.pop("classes")
-        left = target_table(self.head.target)
+        left = TargetTable()
         left.add([names.at(number) for number in classes.living.tolist()])
         kept = {name: part.packed(nodes, classes) for name, part in parts.items()}
         return joined(kept | {"classes": left.state()})
