@@ -24,7 +24,7 @@ from evergraph.online.arrays import (
     part_named,
 )
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
+from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph, no_nodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.graph.live_vectors import LiveCodes, LiveShape, LiveVectors, LiveWords
@@ -218,7 +218,9 @@ class Knowledge(LiveVectors):
 
     def refit(self) -> None:
         """Compute and count everything as it is now, on landmarks that ``settle`` chooses anew."""
-        self._touch_all()
+        everything = self.graph.alive.nonzero().flatten()
+        self._follow(GraphChange(touched=everything, entries=None), no_nodes(), no_nodes())
+        self._touched.append(everything)
         self._exactly = self._anew = True
 
     def settle(self, *, every: bool = False) -> Settled:
