@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -130,15 +130,6 @@ def _print_rows(rows: list[Row]) -> None:
         print_table(("method", "dataset", "setting", "error"), failures)
 
 
-@dataclass(frozen=True)
-class StudySeeds(SeedOptions):
-    """The seeds of a study."""
-
-    repeats: Annotated[
-        int | None, typer.Option(help="Number of seeds, counted from 0 (default: 3).")
-    ] = None
-
-
 @with_shared_options
 def reproduce_command(
     names: list[str] = argument(
@@ -147,7 +138,7 @@ def reproduce_command(
         metavar="STUDY...",
     ),
     datasets: str | None = option("Comma-separated names or paths (default: the study's own)."),
-    seeds: StudySeeds = StudySeeds(),
+    seeds: SeedOptions = SeedOptions(),
     tables: str | None = option(
         "For study paper: table3, table5 or both, comma-separated (default: both)."
     ),

@@ -83,16 +83,13 @@ class InMemoryLearner:
         """Apply a delta, unless one with its key was applied before."""
         if delta.key is None:
             return self.learner.apply(delta)
-        with self.lock:
-            return self._applied_once(delta, delta.key)
-
-    def _applied_once(self, delta: Delta, key: str) -> DeltaResult:
         digest = digest_of(delta_to_bytes(delta))
-        if key not in self._keys:
-            self._keys[key] = digest, self.learner.apply(delta)
-        known, result = self._keys[key]
+        with self.lock:
+            if delta.key not in self._keys:
+                self._keys[delta.key] = digest, self.learner.apply(delta)
+        known, result = self._keys[delta.key]
         if digest != known:
-            raise key_reused(key, result.seq)
+            raise key_reused(delta.key, result.seq)
         return result
 
     def keep_columns(self, scheme: Scheme | None) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError, DuplicateNodeError, UnknownNodeError
 from evergraph.core.targets import LARGEST as LARGEST
-from evergraph.core.targets import Key, Target
+from evergraph.core.targets import Key
 from evergraph.core.targets import check_id as check_id
 from evergraph.core.targets.base import are_names
 from evergraph.online.arrays import Packing, Saved, check_kind, must
@@ -209,25 +209,18 @@ def _looked_up(names: list[NodeId], known: Mapping[NodeId, int]) -> NDArray[np.i
     return found
 
 
-def target_table(target: Target) -> IdTable | TargetTable:
-    """Return an empty table of the distinct targets that a learner has met."""
-    return IdTable() if target.is_class else TargetTable(target)
-
-
 class TargetTable:
-    """Distinct sets of labels, or numbers, with positions in order of arrival.
+    """Distinct classes, sets of labels or numbers, with positions in order of arrival.
 
-    What ``IdTable`` is for classes; ``Target.key`` tells what is equal.
+    ``Target.key`` tells what is equal.
 
-    >>> from evergraph.core.targets import target_of
-    >>> table = target_table(target_of("labels"))
+    >>> table = TargetTable()
     >>> table.add([("art", "law"), ()])
     >>> table.positions([(), ("art", "law")]), table.at(0)
     (tensor([1, 0]), ('art', 'law'))
     """
 
-    def __init__(self, target: Target) -> None:
-        self.target = target
+    def __init__(self) -> None:
         self._positions: dict[Key, int] = {}
         self._keys: list[Key] = []
 
@@ -263,3 +256,4 @@ class TargetTable:
         self._positions, self._keys = {}, []
         keys = listed_in("keys", state)
         self.add([tuple(key) if isinstance(key, list) else key for key in keys])
+        must("keys", len(self._positions) == len(keys), "hold every target once")

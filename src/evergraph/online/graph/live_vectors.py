@@ -373,12 +373,6 @@ class LiveVectors:
         if self.codes is not None:
             self._touched.append(self.codes.update(self.graph, change, relabelled, classes))
 
-    def _touch_all(self) -> None:
-        """Compute all vectors anew."""
-        everything = self.graph.alive.nonzero().flatten()
-        self._follow(GraphChange(touched=everything, entries=None), no_nodes(), no_nodes())
-        self._touched.append(everything)
-
     def _all_touched(self) -> Tensor:
         """Return the nodes that changes concerned.  int64 [n], ascending"""
         return torch.from_numpy(distinct(torch.cat([no_nodes(), *self._touched]).numpy()))
