@@ -23,7 +23,7 @@ from evergraph.training import Learner, Trainer
 # Methods whose default size would only make the tests slow: a smaller backbone.
 SMALL = {
     "analytic": partial(RandomFeatures, width=128),
-    "auto": partial(ViewFeatures, width=64),
+    "auto": partial(ViewFeatures, width=48, views=("0|1|2+y", "0", "y", "2")),
     "ocgl": partial(UntrainedGCN, dims=32),
     "hpn": partial(PrototypeNetwork, extractors=8),
     "joint": partial(Tuned, hidden=64),
