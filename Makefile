@@ -39,7 +39,7 @@ check: $(STAMP)  ## lint, format, types, floors, sizes, documentation
 	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
 	$(BIN)/python scripts/ratchet.py
 	@mkdir -p build
-	@SEARCH=false $(BIN)/mkdocs build --strict >build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
+	@WHOLE_SITE=false $(BIN)/mkdocs build --strict >build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 
 # Two halves of about the same work, each with a core: what one of them imports, the other need not. The checks and the wheel
 # go on beside them, and what they find is told after the suite.

@@ -51,18 +51,34 @@ mkdir "$place/empty"
 cd "$place/empty"
 ours() { "$place/env/bin/python" "$site/bin/evergraph" "$@" 2>"$log"; }  # the console script
 
-# Commands in one process, a line each: its exit code, what it must say, its words.
+# Commands in one process, a line each: its exit code, what it must say, its words; or packages that can be imported from now on.
 cat >"$place/commands.py" <<'PYTHON'
 import contextlib
 import io
 import re
 import shlex
 import sys
+from importlib.machinery import PathFinder
+
+missing = set(sys.argv[1].split())
+
+
+class Without(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        found = name.partition(".")[0] not in missing
+        return super().find_spec(name, path, target) if found else None
+
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Without
 
 from evergraph.cli.app import main
 
 for line in sys.stdin:
     code, pattern, *words = shlex.split(line)
+    if code == "with":
+        missing -= {pattern, *words}
+        continue
     sys.argv, said, ended = ["evergraph", *words], io.StringIO(), 0
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
@@ -72,7 +88,7 @@ for line in sys.stdin:
     if ended != int(code) or not re.search(pattern, said.getvalue()):
         sys.exit(f"evergraph {shlex.join(words)}: {ended}\n{said.getvalue()}")
 PYTHON
-each() { "$place/env/bin/python" "$place/commands.py" 2>"$log"; }
+extras="torch_geometric pyarrow duckdb matplotlib ogb pandas ray fastapi starlette uvicorn orjson"
 tiny="run --method tem --dataset synthetic --set dataset.nodes=60 --set dataset.classes=4 --epochs 1"
 
 echo "using it in $place/empty"
@@ -83,42 +99,22 @@ assert evergraph.__version__[0].isdigit(), evergraph.__version__"
 ours >lesson.txt # lines of their own: what fails in front of && goes unnoticed
 grep -q "evergraph run" lesson.txt
 
-echo "using it with the plain install's packages alone"
-cat >"$site/sitecustomize.py" <<'PYTHON'
-import sys
-from importlib.machinery import PathFinder
-
-packages = "torch_geometric pyarrow duckdb matplotlib ogb pandas ray fastapi starlette uvicorn orjson"
-
-
-class Without(PathFinder):
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        found = name.partition(".")[0] not in packages.split()
-        return super().find_spec(name, path, target) if found else None
-
-
-sys.meta_path[sys.meta_path.index(PathFinder)] = Without
-PYTHON
-each <<COMMANDS
+echo "using it with the plain install's packages alone, then with the extra tables, then with all"
+printf 'id,label,size\na,x,1\nb,y,2\nc,,3\n' >nodes.csv
+printf 'source,target\na,c\n' >edges.csv
+"$place/env/bin/python" "$place/commands.py" "$extras" 2>"$log" <<COMMANDS
 0 tem list methods
 0 117,659 info wordnet
 0 "average accuracy" $tiny --out runs/tiny
 2 "pip install 'evergraph.report.'" report runs
-COMMANDS
-echo "using a live learner with the extra tables alone"
-sed -i 's/ pyarrow duckdb / /' "$site/sitecustomize.py"
-printf 'id,label,size\na,x,1\nb,y,2\nc,,3\n' >nodes.csv
-printf 'source,target\na,c\n' >edges.csv
-each <<COMMANDS
+with pyarrow duckdb
 0 "3 new nodes" ingest learner --nodes nodes.csv --edges edges.csv
 0 "\nc,[xy],0" predict learner --all
 0 x explain learner c
 2 "pip install 'evergraph.serve.'" serve learner
+with $extras
+0 report.html report runs
 COMMANDS
-echo "using it with all packages again"
-rm "$site/sitecustomize.py"
-ours report runs >report.txt
 test -s runs/report.html
 if [ -n "$keep" ]; then
     mkdir -p "$keep"

@@ -8,6 +8,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ TAG = re.compile(r"<[^>]+>")
 LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)#\s]+)\)")
 
 logger = logging.getLogger("mkdocs.hooks.evergraph")
+rows_of = cache(check_book)  # two pages show them
 
 
 def on_config(config: Any) -> Any:
@@ -116,7 +118,7 @@ def on_page_content(content: str, page: Any = None, **_: Any) -> str:
 
 def the_book() -> str:
     """Return the table of the committed rows: the page cannot say anything else than they do."""
-    return book_section(check_book(BOOK), read_plan())
+    return book_section(rows_of(BOOK), read_plan())
 
 
 def as_text(table: Table) -> str:
@@ -184,7 +186,7 @@ def typed(session: str) -> str | None:
 
 # What fills the places of each page, as Markdown.
 TEXTS: dict[str, dict[str, Callable[[], str]]] = {
-    "methods.md": {"the-methods": lambda: methods_table(check_book(BOOK))},
+    "methods.md": {"the-methods": lambda: methods_table(rows_of(BOOK))},
     "protocols.md": {
         "protocols-table": lambda: as_text(protocols_table()),
         "published-class-il": lambda: as_text(published_table("class-il")),

@@ -119,9 +119,9 @@ def stream(small_graph: Graph) -> GraphStream:
     return GraphStream(small_graph, edges="all")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ray_engine() -> Iterator[RayEngine]:
-    """Two Ray workers on this machine, started once: that takes seconds."""
+    """Two Ray workers on this machine: starting them takes seconds, and they take some idle."""
     if find_spec("ray") is None:
         pytest.skip("Ray is not installed: pip install 'evergraph[cluster]'")
     from evergraph.cluster.ray_engine import RayEngine

@@ -20,21 +20,21 @@ from evergraph.graphs.graph_folder import read_facts
 
 @pytest.fixture(scope="module")
 def products(tmp_path_factory: pytest.TempPathFactory) -> Graph:
-    return ProductsTwin(scale=0.01).load(tmp_path_factory.mktemp("cache"))
+    return ProductsTwin(scale=0.005).load(tmp_path_factory.mktemp("cache"))
 
 
 def test_facts_of_the_original_are_met(products):
     original = twin_facts()["products-twin"].original
-    assert products.num_nodes == round(0.01 * original.nodes)
+    assert products.num_nodes == round(0.005 * original.nodes)
     assert products.num_classes == original.classes
     assert homophily(products) == pytest.approx(original.homophily, abs=0.01)
     assert products.num_features == 100
-    assert products.num_edges == pytest.approx(0.01 * 123_718_024, rel=0.005)
+    assert products.num_edges == pytest.approx(0.005 * 123_718_024, rel=0.005)
 
 
 def test_class_sizes_are_exact(products):
     sizes = np.sort(np.bincount(products.labels))[::-1]
-    assert sizes.tolist() == twin_class_sizes(twin_facts()["products-twin"], 0.01).tolist()
+    assert sizes.tolist() == twin_class_sizes(twin_facts()["products-twin"], 0.005).tolist()
     assert sizes[-2:].tolist() == [20, 1]
     whole = twin_class_sizes(twin_facts()["products-twin"], 1.0)
     assert (len(whole), int(whole.sum())) == (47, 2_449_029)
@@ -58,7 +58,7 @@ def assert_same(found: Graph, expected: Graph) -> None:
 
 
 def test_a_seed_gives_one_graph(tmp_path):
-    knobs = {"scale": 0.002, "features": 8}
+    knobs = {"scale": 0.001, "features": 8}
     first = ProductsTwin(**knobs, seed=3).load(tmp_path / "a")
     assert_same(ProductsTwin(**knobs, seed=3).load(tmp_path / "b"), first)
     other = ProductsTwin(**knobs, seed=4).load(tmp_path / "a")

@@ -11,8 +11,6 @@ from unittest.mock import Mock
 import pytest
 
 import miniatures
-from evergraph.experiments.bench import benchmark
-from evergraph.experiments.bench.worker import Event, Failure, learn
 from faulty_server import FaultyServer
 
 pytestmark = pytest.mark.skipif(not find_spec("ogb"), reason="ogb is an extra")
@@ -111,24 +109,6 @@ def test_files_carried_by_hand(call, server, tmp_path):
         )
     )
     assert server.requests == []
-
-
-@pytest.mark.usefixtures("server")
-def test_killed_runs_are_tried_again_alone(call, monkeypatch):
-    seen = []
-
-    def kill(work, *, workers, on_event):
-        for job, seed in work:
-            seen.append(workers)
-            dead = Failure("the worker process was killed", "BrokenProcessPool")
-            on_event(Event("failed", job, seed, None, dead) if workers > 1 else learn(job, seed))
-
-    monkeypatch.setattr(benchmark, "run_work", kill)
-    _, err = call(
-        *COMMAND, *shlex.split("--datasets corafull --methods tem --tables table3 --workers 2")
-    )
-    assert "1 run was killed; retrying one at a time" in err
-    assert seen == [2, 1]
 
 
 @pytest.mark.slow

@@ -205,6 +205,25 @@ def test_values_of_nodes_left_out_are_those_learned_without_them(targets):
         torch.testing.assert_close(found[node], expected, atol=1e-6, rtol=1e-6)
 
 
+def test_the_penalty_of_values_is_that_of_the_least_error_of_nodes_left_out():
+    """Not the least within a tolerance: these values are noise, of which less would be more."""
+    generator = torch.Generator().manual_seed(0)
+    rows, values = (torch.rand(60, width, generator=generator) for width in (4, 1))
+    engine, none = ValueEngine(targets=1), torch.full((60,), -1)
+    engine.begin(plain_map(4))
+    engine.count(rows, values)
+    engine.solve(Answers(rows, values, none))
+    chosen = float(engine.strengths_)
+    [features] = engine.map(rows)
+    sample = Sample(features.double(), values, torch.ones(60), none)
+    errors = {}
+    for value in LADDER:
+        engine.strengths_ = torch.tensor([value])
+        _, found = engine._solved(0, sample)
+        errors[value] = float((found - values).square().sum())
+    assert chosen == min(errors, key=errors.get)
+
+
 def test_penalties_are_chosen_again_when_nodes_have_grown_by_a_quarter_or_one_has_gone():
     generator = torch.Generator().manual_seed(0)
     rows = torch.rand(600, 4, generator=generator)

@@ -1,4 +1,7 @@
-"""Work on Ray: the same results as here, in order, whoever dies on the way."""
+"""Work on Ray: the same results as here, in order, whoever dies on the way.
+
+Everything that needs Ray is in this file: starting it takes 15 s of processors, and idle it takes some too.
+"""
 
 import json
 import os
@@ -6,28 +9,36 @@ import pickle
 import signal
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from evergraph.closed_form import statistics
 from evergraph.cluster.ray_engine import IN_FLIGHT, RayEngine, make_engine, pack, unpack
 from evergraph.core.errors import ConfigurationError, ResourceError, UnknownNameError
 from evergraph.core.mapped import MappedTensor, map_array
-from evergraph.core.resources import ColumnSlice, LocalEngine
-
-
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """A record that does not change."""
-
-    array: Tensor
-    name: str
+from evergraph.core.packages import load_plugin
+from evergraph.core.resources import ColumnSlice, LocalEngine, Resources
+from evergraph.experiments.bench.benchmark import open_bench, run_bench
+from evergraph.experiments.bench.jobs import BenchConfig
+from evergraph.experiments.bench.pool import run_work
+from evergraph.experiments.bench.worker import Event
+from evergraph.experiments.config import RunConfig
+from evergraph.experiments.runner import run
+from evergraph.topology import SGC, MixHop, column_blocks, topologies
+from evergraph.topology.column_blocks import encode_within
+from graph_in_folder import written
+from small_runs import comparable, job_of
+from waiting import until
 
 
 def test_results_come_in_the_order_of_the_items(ray_engine):
@@ -89,18 +100,18 @@ def test_a_mapped_array_goes_as_its_path(ray_engine, tmp_path):
     assert list(ray_engine.map(kind, [3], shared={"array": array})) == [("Tensor", 3)]
 
 
-def test_records_are_stored_once_and_other_values_anew(ray_engine, monkeypatch):
+def test_records_are_stored_once_and_other_values_anew(ray_engine, small_graph, monkeypatch):
     stored = []
     put = ray_engine.ray.put
     monkeypatch.setattr(ray_engine.ray, "put", lambda v: (stored.append(v), put(v))[1])
+    graph, loose = small_graph.subgraph(torch.arange(3)), torch.ones(2)
 
-    def first(item, pair, loose):
-        return float(pair.array[0] + loose[0])
+    def first(item, graph, loose):
+        return graph.num_nodes + float(loose[0])
 
-    pair, loose = Pair(torch.ones(2), "x"), torch.ones(2)
-    assert list(ray_engine.map(first, [0], shared={"pair": pair, "loose": loose})) == [2.0]
+    assert list(ray_engine.map(first, [0], shared={"graph": graph, "loose": loose})) == [4.0]
     loose.numpy()[0] = 5.0  # unseen by torch
-    assert list(ray_engine.map(first, [0], shared={"pair": pair, "loose": loose})) == [6.0]
+    assert list(ray_engine.map(first, [0], shared={"graph": graph, "loose": loose})) == [8.0]
     assert len(stored) == 3
 
 
@@ -168,16 +179,6 @@ def test_work_of_a_killed_worker_is_done_again(ray_engine, tmp_path):
     assert flag.exists()
 
 
-def test_work_that_always_kills(ray_engine, monkeypatch):
-    monkeypatch.setattr("evergraph.cluster.ray_cluster.RETRIES", 0)
-
-    def work(item):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    with pytest.raises(ResourceError, match="the Ray worker of an item died 1 times"):
-        list(ray_engine.map(work, [0]))
-
-
 @pytest.mark.slow
 def test_an_engine_that_joined_leaves_ray_alone(ray_engine):
     with RayEngine(workers=1) as other:
@@ -230,3 +231,139 @@ def test_of_columns_only_these_travel(tmp_path):
     assert (opened.start, opened.stop) == (1, 3)
     sparse = unpack(pack(ColumnSlice(whole.to_sparse_csr(), 1, 3, 1)))
     assert (sparse.array.layout, sparse.start) == (torch.sparse_csr, 1)
+
+
+PARTS = Path(__file__).parents[2] / "examples" / "my_parts.py"
+
+
+@pytest.mark.parametrize("in_files", [False, True])  # which the workers open themselves
+def test_columns_are_those_of_one_process(in_files, ray_engine, small_graph, tmp_path):
+    graph = written(small_graph, tmp_path / "graph") if in_files else small_graph
+    agree(SGC() if in_files else MixHop(), graph, ray_engine)
+
+
+def test_workers_encode_with_a_topology_that_they_cannot_import(own_parts, ray_engine, small_graph):
+    load_plugin(PARTS)
+    agree(topologies.make("residual"), small_graph, ray_engine)
+
+
+def agree(topology, graph, engine):
+    found = encode_within(topology, graph, resources=Resources(engine=engine), shared=True)
+    torch.testing.assert_close(found, topology.encode(graph), rtol=0, atol=1e-6)
+
+
+SYNTHETIC = {"name": "synthetic", "nodes": 300, "classes": 6, "features": 8, "noise": 1.2}
+
+
+@pytest.fixture
+def _everything_is_shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give small graphs to workers too, and compute on as many threads here as there."""
+    monkeypatch.setattr(column_blocks, "SHARED_FROM", 0)
+    monkeypatch.setattr(statistics, "BLOCK_ROWS", 16)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Watched:
+    """Gives work to another engine, and keeps account of what was given."""
+
+    def __init__(self, engine: RayEngine) -> None:
+        self.engine = engine
+        self.workers, self.machines = engine.workers, engine.machines
+        self.given: list[str] = []
+
+    def map(self, work: Any, *items: Any, **shared: Any) -> Iterator[Any]:
+        self.given.append(work.__name__)
+        return self.engine.map(work, *items, **shared)
+
+
+@pytest.mark.usefixtures("_everything_is_shared")
+def test_a_run_learns_what_it_learns_in_one_process(ray_engine):
+    values = {"dataset": SYNTHETIC, "method": "analytic", "device": "cpu"}
+    config = RunConfig.of(values | {"backbone": {"name": "random-features", "width": 64}})
+    watched = Watched(ray_engine)
+    shared = run(config, resources=Resources(engine=watched))
+    assert [seed.rows for seed in shared.seeds] == [seed.rows for seed in run(config).seeds]
+    assert {"encode_columns", "count_block"} <= set(watched.given)
+
+
+def kill_a_worker() -> None:
+    """Kill one of Ray's workers that is at it."""
+    busy = [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if process.cmdline() and process.cmdline()[0].startswith("ray::_learn")
+    ]
+    os.kill(busy[0].pid, signal.SIGKILL)
+
+
+def test_a_bench_is_the_same_on_ray_though_a_worker_is_killed(ray_engine, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    values = {
+        "datasets": [SYNTHETIC],
+        "seeds": [0, 1],
+        "common": {"device": "cpu", "training": {"epochs": 100}},
+        "methods": [{"name": "tem", "run": {"memory": {"budget": 3}}}],
+    }
+    config, events = BenchConfig.of(values), list[Event]()
+
+    def watch(event):
+        events.append(event)
+        if event.kind == "task" and [e.kind for e in events].count("task") == 1:
+            kill_a_worker()
+
+    opened = open_bench(config, out=Path("on-ray"))  # a relative folder
+    rows = run_bench(opened, workers=2, on_event=watch, pool=partial(run_work, engine=ray_engine))
+    assert [row.failure for row in rows] == [None]
+    assert "task" in {event.kind for event in events}
+    assert [e.kind for e in events].count("done") == opened.size == 2
+    before = torch.get_num_threads()
+    torch.set_num_threads(ray_engine.threads)
+    for row in rows:
+        run(row.job.config, out=tmp_path / "here" / row.job.label)
+        both = (row.job.folder, tmp_path / "here" / row.job.label)
+        ours, theirs = (json.loads((folder / "result.json").read_text()) for folder in both)
+        assert comparable(ours) == comparable(theirs)
+    torch.set_num_threads(before)
+    again = []
+    resumed = open_bench(config, out=Path("on-ray"), resume=True)
+    run_bench(resumed, workers=2, on_event=again.append, pool=partial(run_work, engine=ray_engine))
+    assert {event.kind for event in again} == {"kept"}
+
+
+def test_a_folder_workers_cannot_see_is_a_failed_row(ray_engine, tmp_path):
+    events = []
+    work = [(job_of(RunConfig(), tmp_path / "nowhere"), 0)]
+    run_work(work, workers=1, on_event=events.append, engine=ray_engine)
+    assert [event.kind for event in events] == ["started", "failed"]
+    assert "use a folder that all machines share" in events[-1].failure.error
+
+
+def test_work_stops_when_the_bench_does(ray_engine, tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    values = {"dataset": SYNTHETIC, "method": "finetune", "device": "cpu"}
+    long = RunConfig.of(values | {"training": {"epochs": 100_000}})
+
+    def interrupt(event):
+        if event.seed == 1:
+            raise KeyboardInterrupt
+
+    work = [(job_of(long, folder), seed) for seed in (0, 1)]
+    with pytest.raises(KeyboardInterrupt):
+        run_work(work, workers=2, on_event=interrupt, engine=ray_engine)
+    # Both workers are free again, and not after minutes.
+    until(lambda: ray_engine.ray.available_resources().get("CPU") == 2)
+
+
+# The last one, since a worker that is killed is replaced when there is work, which takes seconds.
+def test_work_that_always_kills(ray_engine, monkeypatch):
+    monkeypatch.setattr("evergraph.cluster.ray_cluster.RETRIES", 0)
+
+    def work(item):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(ResourceError, match="the Ray worker of an item died 1 times"):
+        list(ray_engine.map(work, [0]))

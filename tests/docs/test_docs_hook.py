@@ -81,15 +81,21 @@ def page(name: str) -> SimpleNamespace:
     return SimpleNamespace(file=SimpleNamespace(src_uri=name))
 
 
-def test_the_results_are_made_of_the_committed_rows(hook, tmp_path, monkeypatch):
-    slot = hook.SLOT.format("the-book")
-    place = f"<p>before</p>{slot}<p>after</p>"
-    rows = sorted(hook.BOOK.glob("*/*/t*.json"))  # some of them: checking all takes seconds
-    for row in rows:
+@pytest.fixture
+def rows(hook, tmp_path, monkeypatch) -> list[Path]:
+    """Some of the committed rows: checking all of them takes seconds."""
+    chosen = sorted(hook.BOOK.glob("*/*/t*.json"))
+    for row in chosen:
         copy = tmp_path / "some" / row.relative_to(hook.BOOK)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(row.read_bytes())
     monkeypatch.setattr(hook, "BOOK", tmp_path / "some")
+    return chosen
+
+
+def test_the_results_are_made_of_the_committed_rows(hook, rows, tmp_path, monkeypatch):
+    slot = hook.SLOT.format("the-book")
+    place = f"<p>before</p>{slot}<p>after</p>"
     html = hook.on_page_content(place, page=page("results.md"))
     assert html.count("<td><details>") == len(rows) > 0
     assert html.startswith("<p>before</p><div class=")
@@ -103,7 +109,7 @@ def test_the_results_are_made_of_the_committed_rows(hook, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("name", ["methods.md", "protocols.md", "results.md", "service.md"])
-def test_every_place_of_a_page_is_filled(hook, name):
+def test_every_place_of_a_page_is_filled(hook, rows, name):
     text = (hook.DOCS / name).read_text("utf-8")
     for place in hook.TEXTS[name]:
         assert hook.SLOT.format(place) in text

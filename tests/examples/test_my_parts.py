@@ -12,14 +12,12 @@ import pytest
 import torch
 
 from evergraph.core.packages import load_plugin
-from evergraph.core.resources import Resources
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
 from evergraph.memory import Candidates, samplers
 from evergraph.methods import methods
 from evergraph.streams import GraphStream
 from evergraph.topology import topologies
-from evergraph.topology.column_blocks import encode_within
 from evergraph.training import Trainer
 from from_file import module_of
 
@@ -135,14 +133,3 @@ def test_weights_and_embeddings_by_hand(own_parts):
     half = 2**-0.5 / 2
     expected = torch.tensor([[0.5 + 2 * half], [1 + 4 * half], [1.5 + 2 * half]])
     torch.testing.assert_close(found, expected)
-
-
-def test_ray_workers_encode_with_a_topology_that_they_cannot_import(
-    own_parts, ray_engine, small_graph
-):
-    load_plugin(FILE)
-    topology = topologies.make("residual")
-    found = encode_within(
-        topology, small_graph, resources=Resources(engine=ray_engine), shared=True
-    )
-    torch.testing.assert_close(found, topology.encode(small_graph), rtol=0, atol=1e-6)

@@ -101,28 +101,10 @@ def test_a_frame_has_a_row_an_observation(learned):
     pytest.importorskip("pandas")
     frame = learned.to_frame()
     assert len(frame) == 2 * 2 * 2 * 3  # seeds, testings, averages, entries of the triangle
-    assert [*frame.columns] == [
-        "dataset",
-        "method",
-        "setting",
-        "seed",
-        "testing",
-        "average",
-        "after",
-        "task",
-        "accuracy",
-    ]
-    assert frame.iloc[0].tolist() == [
-        "wordnet",
-        "tem",
-        "class-il",
-        0,
-        "local",
-        "balanced",
-        0,
-        0,
-        1.0,
-    ]
+    columns = "dataset method setting seed testing average after task accuracy"
+    assert [*frame.columns] == columns.split()
+    first = ["wordnet", "tem", "class-il", 0, "local", "balanced", 0, 0, 1.0]
+    assert frame.iloc[0].tolist() == first
     local = frame[(frame.testing == "local") & (frame.average == "plain") & (frame.seed == 1)]
     assert local[["after", "task", "accuracy"]].to_numpy().tolist() == [
         [0, 0, 0.8],

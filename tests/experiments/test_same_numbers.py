@@ -99,8 +99,8 @@ VIEWS = {"backbone": {"name": "view-features", "width": 600, "views": ["2", "0"]
 
 @pytest.fixture(scope="module")
 def graph() -> eg.Graph:
-    """Two tasks of 2,500 nodes each."""
-    return eg.load("synthetic", nodes=5000, classes=4, features=160, noise=2.0)
+    """A task of 2,500 nodes."""
+    return eg.load("synthetic", nodes=2500, classes=2, features=160, noise=2.0)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """What every registered method must do."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from evergraph.training import Learner, Trainer
 # Methods whose default size would only make the tests slow: a smaller backbone.
 SMALL = {
     "analytic": partial(RandomFeatures, width=128),
-    "auto": partial(ViewFeatures, width=64),
+    "auto": partial(ViewFeatures, width=48, views=("0|1|2+y", "0", "y", "2")),
     "ocgl": partial(UntrainedGCN, dims=32),
     "hpn": partial(PrototypeNetwork, extractors=8),
     "joint": partial(Tuned, hidden=64),
@@ -95,10 +95,15 @@ def test_no_test_label_moves_a_logit(name, tiny_graph, monkeypatch):
     assert scores[0].equal(scores[1])
 
 
+@cache
+def stream_of(graph: Graph, way: str) -> GraphStream:
+    return GraphStream(graph, **STREAMS[way])
+
+
 @pytest.mark.parametrize("way", STREAMS)
 @pytest.mark.parametrize("name", NAMES)
 def test_learns_however_nodes_arrive(name, way, tiny_graph):
-    stream = GraphStream(tiny_graph, **STREAMS[way])
+    stream = stream_of(tiny_graph, way)
     by_class = way == "task-il"
     options = {} if by_class or name not in UNIFORM else {"memory": UNIFORM[name]()}
     epochs, every = (2, 2) if way == "online" else (3, 1)

@@ -42,7 +42,7 @@ def make_backbone(name: str) -> PDGNN:
 
 
 def learned(make: Make, name: str, stream: GraphStream, **options: Any) -> Any:
-    learner = make(name, backbone=make_backbone(name), epochs=60, lr=0.02, **options)
+    learner = make(name, backbone=make_backbone(name), epochs=20, lr=0.06, **options)
     for task in stream:
         learner.fit_task(task)
     return learner

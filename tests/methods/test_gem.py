@@ -65,7 +65,8 @@ def test_steps_harm_no_stored_task(make, small_graph, name, setting):
     learner = make(
         name,
         backbone=GCN(hidden=8),
-        epochs=20,
+        epochs=6,
+        lr=0.03,
         memory=SubgraphMemory(budget=10),
         **({"margin": 0.0} if name == "gem" else {"sample": 1000}),
     )

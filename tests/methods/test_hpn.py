@@ -77,7 +77,7 @@ def by_neighbour() -> Graph:
 
 
 def test_neighbours_attributes_are_extracted_by_the_extractors_of_structure(make):
-    learner = make("hpn", epochs=60, lr=0.02, backbone=small())
+    learner = make("hpn", epochs=25, lr=0.05, backbone=small())
     learned(learner, by_neighbour(), tasks=1)
     graph = by_neighbour()
     assert learner.predict(graph).equal(graph.labels)
@@ -115,7 +115,7 @@ def moves(learner: HPN, graph: Graph, **stream: Any) -> bool:
 def test_rehearsed_prototypes_keep_old_classes_in_class_il(make, two_pairs):
     kept = []
     for rehearse in (True, False):
-        learner = make("hpn", epochs=40, lr=0.02, backbone=small(), rehearse=rehearse)
+        learner = make("hpn", epochs=15, lr=0.05, backbone=small(), rehearse=rehearse)
         stream = learned(learner, two_pairs)
         kept.append([accuracy(learner, stream, task) for task in (0, 1)])
     assert kept[0] == [1.0, 1.0]
@@ -135,7 +135,7 @@ def test_classes_of_training_nodes_are_counted_by_prototype(make, two_pairs):
 def test_prototypes_from_before_training_are_made_anew_in_class_il_and_kept_in_task_il(
     make, small_graph, setting
 ):
-    learner = make("hpn", epochs=20, lr=0.02, backbone=small(), node_threshold=0.9)
+    learner = make("hpn", epochs=5, lr=0.05, backbone=small(), node_threshold=0.9)
     stream = learned(learner, small_graph, tasks=1, setting=setting)
     head, task = learner.head, stream.open(1)
     earlier = head.nodes, head.classes

@@ -30,10 +30,9 @@ def matrix(learner: Any, graph: Graph, **options: Any) -> AccuracyMatrix:
 )
 def test_replay_stops_forgetting(make, small_graph, name, backbone):
     def learned(budget):
-        learner = make(
-            name, epochs=25, backbone=backbones.make(backbone), memory=SubgraphMemory(budget=budget)
-        )
-        return matrix(learner, small_graph)
+        memory = SubgraphMemory(budget=budget)
+        made = make(name, epochs=10, lr=0.03, backbone=backbones.make(backbone), memory=memory)
+        return matrix(made, small_graph)
 
     with_memory, without = learned(20), learned(0)
     assert average_forgetting(without) < -0.8
@@ -191,7 +190,7 @@ def test_stored_feature_graphs_keep_old_classes(make, two_pairs):
     for budget in (10, 0):
         memory = EmbeddingMemory(budget=budget, sampler=UniformSampler())
         backbone = FeatureGraph(channels=(8,), dropout=0.0)
-        learner = make("fgn", epochs=60, lr=0.02, memory=memory, backbone=backbone)
+        learner = make("fgn", epochs=20, lr=0.06, memory=memory, backbone=backbone)
         stream = GraphStream(two_pairs)
         for task in stream:
             learner.fit_task(task)

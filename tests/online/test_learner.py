@@ -166,7 +166,7 @@ def test_directed_edges_flow_one_way():
 
 def test_parameters_make_the_same_learner():
     one = OnlineLearner(topology=SGC(hops=3), head=AnalyticHead(width=7), scaling="none", seed=5)
-    twin = OnlineLearner.from_parameters(json.loads(json.dumps(one.parameters)))
+    twin = OnlineLearner(**json.loads(json.dumps(one.parameters)))
     assert twin.parameters == one.parameters
     assert (twin.topology.hops, twin.head.width, twin.seed) == (3, 7, 5)
     with pytest.raises(ConfigurationError, match="scaling"):

@@ -11,7 +11,7 @@ import evergraph
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.targets import Numbers, Target, target_kinds, target_of
 from evergraph.online import ContinualNodeClassifier
-from evergraph.online.identifiers import target_table
+from evergraph.online.identifiers import TargetTable
 
 SOURCES = Path(evergraph.__file__).parent
 EXAMPLES = {
@@ -66,7 +66,7 @@ def test_targets_are_checked_read_and_equal_if_their_keys_are(target):
 
 
 def test_a_table_of_targets_is_the_same_after_it_was_stored(target):
-    table, again = target_table(target), target_table(target)
+    table, again = TargetTable(), TargetTable()
     keys = list(dict.fromkeys(map(target.key, EXAMPLES[target.name])))
     table.add(keys)
     again.restore(table.state())

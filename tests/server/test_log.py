@@ -18,7 +18,13 @@ from fastapi.testclient import TestClient
 from evergraph.core.errors import ConfigurationError, DataError, ResourceError, StoppedError
 from evergraph.server.app import create_app
 from evergraph.server.http import REQUEST_ID, without_paths
-from evergraph.server.log import JsonLines, TextLines, ThreadedHandler, WarningLimit, written_log
+from evergraph.server.observability import (
+    JsonLines,
+    TextLines,
+    ThreadedHandler,
+    WarningLimit,
+    written_log,
+)
 from evergraph.server.running import bind, listen
 from evergraph.server.startup import Starting
 from forked import begun, in_a_child

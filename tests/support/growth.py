@@ -66,7 +66,7 @@ def bits(learner: OnlineLearner) -> dict[str, bytes]:
 
 def restored(learner: OnlineLearner) -> OnlineLearner:
     """Return a learner that was made of another's parameters and state, as they are written."""
-    other = OnlineLearner.from_parameters(json.loads(json.dumps(learner.parameters)))
+    other = OnlineLearner(**json.loads(json.dumps(learner.parameters)))
     state = {name: value.clone() for name, value in learner.state().items()}
     other.restore(state, json.loads(json.dumps(learner.about())))
     return other

@@ -132,7 +132,7 @@ def repacked(one: OnlineLearner) -> OnlineLearner:
     found = one.packed()
     if found is None:
         return one
-    other = OnlineLearner.from_parameters(json.loads(json.dumps(one.parameters)))
+    other = OnlineLearner(**json.loads(json.dumps(one.parameters)))
     arrays = {name: value.clone() for name, value in found.arrays.items()}
     other.restore(arrays, json.loads(json.dumps(found.about)))
     return other

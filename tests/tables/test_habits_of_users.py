@@ -169,11 +169,12 @@ WAYS = {
     "lines": (lines, None),
     "json": (over_http, None),
 }
+PLAIN = [way for way in WAYS if way != "tsv"]  # a CSV but for its delimiter
 SHAPES = {
     "names": ["csv", "tsv", "parquet", "sql", "pandas", "arrow", "lines", "json"],  # have columns
-    "no features": [*WAYS],
-    "weights": [*WAYS],
-    "booleans": [*WAYS],
+    "no features": PLAIN,
+    "weights": ["lists", "networkx", "pyg"],  # where columns have names, these have weights too
+    "booleans": PLAIN,
     "masks": ["pyg"],  # a live learner needs none, and says that it ignores them
 }
 

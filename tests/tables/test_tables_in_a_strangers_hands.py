@@ -207,7 +207,8 @@ def test_classes_that_differ_in_case_are_named(tmp_path, read, caplog):
 
 
 @pytest.mark.parametrize("more", ["", ",town"], ids=["numbers alone", "beside texts"])
-def test_zeros_in_front_of_numbers_are_named(tmp_path, read, caplog, more):
+def test_zeros_in_front_of_numbers_are_named(tmp_path, read, caplog, monkeypatch, more):
+    monkeypatch.setattr(importing, "_LARGEST_PIECE", 256)  # of 1,000
     town = ",Ulm" if more else ""
     rows = "".join(f"n{n},{n % 2},0{n % 7}234,0.5,{n},00{n}{town}\n" for n in range(40, 80))
     csv_of(tmp_path, f"id,label,zip,share,size,code{more}\n{rows}")

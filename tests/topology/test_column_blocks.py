@@ -16,14 +16,6 @@ from graph_in_folder import written
 from several import Several
 
 
-@pytest.mark.parametrize("in_files", [False, True])  # which the workers open themselves
-def test_columns_over_ray_are_those_of_one_process(in_files, ray_engine, small_graph, tmp_path):
-    graph = written(small_graph, tmp_path / "graph") if in_files else small_graph
-    topology = SGC() if in_files else MixHop()
-    found = encode_within(topology, graph, resources=Resources(engine=ray_engine), shared=True)
-    torch.testing.assert_close(found, topology.encode(small_graph), rtol=0, atol=1e-6)
-
-
 def test_sparse_features_and_parts_go_where_they_belong(small_graph):
     graph = small_graph.with_features(as_csr(small_graph.features.clamp_min(0.5) - 0.5))
     topology = MixHop(hops=2, kept_hops=[0, 2])

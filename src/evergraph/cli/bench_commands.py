@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -130,15 +130,6 @@ def _print_rows(rows: list[Row]) -> None:
         print_table(("method", "dataset", "setting", "error"), failures)
 
 
-@dataclass(frozen=True)
-class StudySeeds(SeedOptions):
-    """The seeds of a study."""
-
-    repeats: Annotated[
-        int | None, typer.Option(help="Number of seeds, counted from 0 (default: 3).")
-    ] = None
-
-
 @with_shared_options
 def reproduce_command(
     names: list[str] = argument(
@@ -147,7 +138,7 @@ def reproduce_command(
         metavar="STUDY...",
     ),
     datasets: str | None = option("Comma-separated names or paths (default: the study's own)."),
-    seeds: StudySeeds = StudySeeds(),
+    seeds: SeedOptions = SeedOptions(),
     tables: str | None = option(
         "For study paper: table3, table5 or both, comma-separated (default: both)."
     ),
@@ -275,29 +266,18 @@ class StudyRuns:
         self._over = {} if device is None else {"device": device}
 
     def __call__(self, config: BenchConfig, folder: Path) -> list[Row]:
-        """Run a benchmark; runs whose process was killed are retried, one at a time."""
-        from evergraph.experiments.bench.pool import was_killed
-
-        rows, workers = self._run(config, folder, self._workers)
-        killed = [row for row in rows if row.failure is not None and was_killed(row.failure)]
-        if killed and workers > 1:
-            many = "runs were" if len(killed) > 1 else "run was"
-            say(f"{len(killed)} {many} killed; retrying one at a time", err=True)
-            rows, _ = self._run(config, folder, 1)
-        self.count += len(rows)
-        self.failed += sum(row.failure is not None for row in rows)
-        return rows
-
-    def _run(self, config: BenchConfig, folder: Path, workers: int | None) -> tuple[list[Row], int]:
+        """Run a benchmark."""
         from evergraph.experiments.bench.benchmark import open_bench, run_bench
 
         bench = open_bench(config, out=folder, resume=True, over=self._over)
-        fitting = workers or _fitting(bench)
+        fitting = self._workers or _fitting(bench)
         check_room(folder, fitting * self._room, "the intermediate state of runs")
         with BenchProgress(bench) as progress:
             rows = run_bench(bench, workers=fitting, on_event=progress.on_event)
         self.notes |= progress.notes
-        return rows, fitting
+        self.count += len(rows)
+        self.failed += sum(row.failure is not None for row in rows)
+        return rows
 
 
 def _fitting(bench: Bench) -> int:

@@ -279,7 +279,9 @@ class SeedOptions:
     ] = None
     repeats: Annotated[
         int | None,
-        typer.Option(help="Number of seeds, counted from 0 (default: 1, or the file's)."),
+        typer.Option(
+            help="Number of seeds, counted from 0 (default: 1, the file's, or 3 of a study)."
+        ),
     ] = None
 
     @property

@@ -146,7 +146,7 @@ def serve_command(
     from evergraph.server import running
     from evergraph.server.auth import read_tokens, tls_of
     from evergraph.server.http import Limits
-    from evergraph.server.log import FORMATS, written_log
+    from evergraph.server.observability import FORMATS, written_log
     from evergraph.server.startup import Starting
 
     running.outlive_hang_ups()

@@ -47,10 +47,9 @@ class ViewEngine:
 
     V_v = (A_v + λ_v P_v)⁻¹ M_v for every view v, with P = I for random features and P = K(Z, Z) for
     landmarks (``KernelMap``). λ_v is chosen from a ladder, and the weights a and intercepts b are
-    fitted, on ``Answers``: nodes held back from the sums, or nodes that are each predicted as if it
-    had been left out (see ``left_out``). All of it is a function of sums and of these nodes; λ is
-    chosen again when something was removed, when the map has changed, or when the nodes have grown
-    by a quarter.
+    fitted, on ``Answers``: nodes held back from the sums, or each predicted as if left out. All of
+    it is a function of sums and of these nodes; λ is chosen again when something was removed, when
+    the map has changed, or when the nodes have grown by a quarter.
 
     On landmarks, nodes of a live learner count with about one over the size of their class when
     landmarks were chosen, so that all classes shape A alike, unless all nodes have equal weight.
@@ -58,13 +57,11 @@ class ViewEngine:
     Args:
         balanced: whether all classes have equal weight, or all nodes.
         regularisation: λ as a share of its scale, if it is not to be chosen.
-        precise: whether sums are in float64, so that nodes can be removed and landmarks need not be
-            whitened; see ``ClassStatistics``.
+        precise: whether sums are in float64, see ``ClassStatistics``.
         resources: the workers that count many nodes.
 
     Attributes:
-        map: φ of all views.
-        sums_: of every view.
+        map, sums_: φ of all views, and the sums of each.
         strengths_: λ of every view, relative to its scale.  float64 [views]
         fused_: a and b.
         heads_: a_v V_v of every view, in float64: landmarks that are nearly alike have weights of

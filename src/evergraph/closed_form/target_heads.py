@@ -13,7 +13,7 @@ from torch import Tensor
 
 from evergraph.closed_form.engine import ViewEngine
 from evergraph.closed_form.fusing import PRIOR, Answers, Fused, lead_over_chance
-from evergraph.closed_form.leave_one_out import Halves, Sample
+from evergraph.closed_form.leave_one_out import ROUNDING, Halves, Sample
 from evergraph.closed_form.ridge import LADDER, PenaltyPath, RidgeSolution, nearly_best
 from evergraph.closed_form.targets import TargetMoments, TargetStatistics
 
@@ -228,7 +228,7 @@ class ValueEngine(ViewEngine):
             halves = Halves(nodes * shrink, cross * shrink, own * shrink)
             gaps = (left_out_values(halves, sample, part) - sample.labels).square().sum(0)
             errors.append(float((gaps / part.spread.clamp_min(1e-12)).sum()))
-        return nearly_best(LADDER, errors)
+        return nearly_best(LADDER, errors, ROUNDING)
 
     def _lead(self, scores: Tensor, answers: Answers) -> float:
         if scores.shape[:2] != answers.labels.shape:

@@ -9,7 +9,7 @@ import ast
 import inspect
 import math
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, fields
 from functools import cache, partial
 from html import escape
@@ -27,6 +27,8 @@ from evergraph.core.errors import (
 )
 from evergraph.core.packages import PREFIX, load_installed_plugins
 
+# Of a class: made anew, it takes as long as the part.
+signature_of: Callable[[Any], inspect.Signature] = cache(inspect.signature)
 MAX_NAMES_LISTED = 12  # most names shown in a table; the rest are counted
 
 
@@ -148,7 +150,7 @@ did you mean 'side'? it takes side
 
     def parameters(self, name: str) -> list[str]:
         """Return the keyword parameters that the constructor of ``name`` takes."""
-        signature = inspect.signature(self.resolve(name))
+        signature = signature_of(self.resolve(name))
         return [p.name for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
 
     def check(
@@ -366,7 +368,7 @@ class Part(Shown):
     def _parameter_names(cls) -> list[str]:
         """Return the names of the parameters, a class's own before those it inherits."""
         declared = [vars(base).get("__annotations__", {}) for base in cls.__mro__]
-        names = inspect.signature(cls).parameters
+        names = signature_of(cls).parameters
         return sorted(names, key=lambda name: [name in some for some in declared], reverse=True)
 
     def _parameter_value(self, name: str) -> Any:
@@ -374,7 +376,7 @@ class Part(Shown):
         return getattr(self, name, _MISSING)
 
     def _parameter_default(self, name: str) -> Any:
-        found = inspect.signature(type(self)).parameters.get(name)
+        found = signature_of(type(self)).parameters.get(name)
         return None if found is None else found.default
 
     def _repr_facts(self) -> Mapping[str, object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, TypeVar, cast
 import torch
 
 from evergraph.closed_form.views import View
-from evergraph.core.component import SURROUNDINGS, Resolver
+from evergraph.core.component import SURROUNDINGS, Resolver, signature_of
 from evergraph.core.errors import ConfigurationError, say
 from evergraph.core.label_space import Setting
 from evergraph.core.packages import load_plugins
@@ -221,7 +220,7 @@ def spelled_out(
     resolver: Resolver[Any], component: Component, *, leave_out: Collection[str] = ()
 ) -> Component:
     """Return a component with its constructor's defaults."""
-    signature = inspect.signature(resolver.resolve(component.name))
+    signature = signature_of(resolver.resolve(component.name))
     defaults = {
         name: parameter.default
         for name, parameter in signature.parameters.items()

@@ -59,9 +59,10 @@ class ADR(BackboneLearner):
 
     >>> from evergraph.datasets import load
     >>> from evergraph.streams import GraphStream
-    >>> graph = load("synthetic", nodes=120, classes=4, features=8, seed=0)
-    >>> learner = ADR(backbone=GCN(hidden=4), generator=torch.Generator().manual_seed(0))
-    >>> for task in GraphStream(graph):
+    >>> from evergraph.training import Trainer
+    >>> draw, trainer = torch.Generator().manual_seed(0), Trainer(epochs=2)
+    >>> learner = ADR(backbone=GCN(hidden=4), trainer=trainer, generator=draw)
+    >>> for task in GraphStream(load("synthetic", nodes=120, classes=4, features=8)):
     ...     learner.fit_task(task)
     >>> learner.layers_[0].products_.shape  # eight features and the bias, to four hidden units
     torch.Size([9, 4])

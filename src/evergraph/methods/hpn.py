@@ -57,7 +57,8 @@ class HPN(BackboneLearner):
 
     >>> from evergraph import load
     >>> from evergraph.streams import GraphStream
-    >>> learner = HPN(generator=torch.Generator().manual_seed(0))
+    >>> from evergraph.training import Trainer
+    >>> learner = HPN(trainer=Trainer(epochs=2), generator=torch.Generator().manual_seed(0))
     >>> for task in GraphStream(load("synthetic", nodes=120, classes=4), setting="task-il"):
     ...     learner.fit_task(task)
     >>> int(learner.head.counts.sum())  # every training node has a node-level prototype

@@ -6,7 +6,6 @@ Until it is saved, or opened in a folder, the model is kept in memory (``InMemor
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from html import escape
@@ -61,9 +60,6 @@ if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
 
 
-KEY_AGE, KEYS_KEPT = 7 * 24 * 60 * 60.0, 10_000  # seconds; as those of a folder
-
-
 class InMemoryLearner:
     """``LearnerFolder`` without the folder: the same interface, in memory only.
 
@@ -75,8 +71,8 @@ class InMemoryLearner:
     def __init__(self, learner: OnlineLearner) -> None:
         self.learner = learner
         self.columns: Scheme | None = None
-        # Digest, result and time of deltas with keys, the oldest first.
-        self._keys: dict[str, tuple[bytes, DeltaResult, float]] = {}
+        # Digest and result of deltas with keys, which a folder drops one day.
+        self._keys: dict[str, tuple[bytes, DeltaResult]] = {}
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
@@ -87,22 +83,13 @@ class InMemoryLearner:
         """Apply a delta, unless one with its key was applied before."""
         if delta.key is None:
             return self.learner.apply(delta)
-        with self.lock:
-            return self._applied_once(delta, delta.key)
-
-    def _applied_once(self, delta: Delta, key: str) -> DeltaResult:
         digest = digest_of(delta_to_bytes(delta))
-        if key not in self._keys:
-            result = self.learner.apply(delta)
-            self._keys[key] = digest, result, time.time()
-            while len(self._keys) > KEYS_KEPT:
-                oldest = next(iter(self._keys))
-                if time.time() - self._keys[oldest][2] <= KEY_AGE:
-                    break
-                del self._keys[oldest]
-        known, result, _ = self._keys[key]
+        with self.lock:
+            if delta.key not in self._keys:
+                self._keys[delta.key] = digest, self.learner.apply(delta)
+        known, result = self._keys[delta.key]
         if digest != known:
-            raise key_reused(key, result.seq)
+            raise key_reused(delta.key, result.seq)
         return result
 
     def keep_columns(self, scheme: Scheme | None) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, compress, repeat
+from itertools import compress, repeat
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,13 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError, DuplicateNodeError, UnknownNodeError
 from evergraph.core.targets import LARGEST as LARGEST
-from evergraph.core.targets import Key, Target
+from evergraph.core.targets import Key
 from evergraph.core.targets import check_id as check_id
 from evergraph.core.targets.base import are_names
+from evergraph.online.arrays import Packing, Saved, check_kind, must
 from evergraph.online.delta import CHUNK, Column, NodeId, chunks, listed
-from evergraph.online.state_arrays import Packing, Saved, check_kind, check_values, must
-from evergraph.training.learner import part_of
 
 CODED_FROM = 10_000  # ids, of which each distinct one is then looked up once
-_GONE, _TEXT, _NUMBER = 0, 1, 2
-_KINDS = {type(None): _GONE, str: _TEXT, int: _NUMBER}
 
 
 def check_ids(what: str, *columns: Column) -> None:
@@ -138,8 +136,6 @@ class IdTable(Saved):
         if len(values) >= CODED_FROM and hasattr(values, "dictionary_encode"):
             coded = values.dictionary_encode()
             distinct, rows = coded.dictionary, coded.indices.to_numpy(zero_copy_only=False)
-        elif len(values) >= CODED_FROM and isinstance(values, np.ndarray):
-            distinct, rows = np.unique(values, return_inverse=True)
         names = listed(distinct)
         positions = _looked_up(names, self._positions)
         for known in filter(None, others):
@@ -174,34 +170,34 @@ class IdTable(Saved):
             self._ids[self._positions.pop(value)] = None
 
     def state(self) -> dict[str, Tensor]:
-        """Return the names as arrays: kinds, lengths in bytes, and all bytes."""
-        texts = ["" if value is None else str(value) for value in self._ids]
-        joined = bytearray("".join(texts).encode())
-        return {
-            "kinds": torch.tensor([_KINDS[type(value)] for value in self._ids], dtype=torch.uint8),
-            "lengths": torch.tensor([len(text.encode()) for text in texts], dtype=torch.int64),
-            "bytes": torch.frombuffer(joined, dtype=torch.uint8)
-            if joined
-            else torch.empty(0, dtype=torch.uint8),
-        }
+        """Return the names, null for removed ones, as JSON in an array of bytes."""
+        return {"names": json_array(self._ids)}
 
     def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:
-        state = self.state()
-        return state | {name: nodes.rows(state[name]) for name in ("kinds", "lengths")}
+        return {"names": json_array([*map(self._ids.__getitem__, nodes.living.tolist())])}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        for name, value in IdTable().state().items():
-            check_kind(name, state[name], value)
-        lengths, size = state["lengths"], len(state["bytes"])
-        check_values("lengths", lengths, 0, below=size + 1)
-        fits = len(lengths) == len(state["kinds"]) and int(lengths.sum()) == size
-        must("lengths", fits, f"add up to {size:,} bytes")
-        data, ends = bytes(state["bytes"].numpy()), lengths.cumsum(0).tolist()
-        self._ids = []
-        for kind, start, end in zip(state["kinds"].tolist(), [0, *ends], ends, strict=False):
-            text = data[start:end].decode()
-            self._ids.append(None if kind == _GONE else int(text) if kind == _NUMBER else text)
-        self._positions = {v: position for position, v in enumerate(self._ids) if v is not None}
+        names = listed_in("names", state)
+        are_names = set(map(type, names)) <= {str, int, type(None)}
+        self._ids = names
+        self._positions = {v: position for position, v in enumerate(names) if v is not None}
+        once = are_names and len(self) == len(names) - names.count(None)
+        must("names", once, "hold texts and whole numbers, each once, and null")
+
+
+def json_array(values: Sequence[Any]) -> Tensor:
+    """Return values as JSON in an array of bytes, a chunk at a time: other threads may run."""
+    parts = ",".join(json.dumps(part)[1:-1] for part in chunks(values))
+    return torch.frombuffer(bytearray(f"[{parts}]".encode()), dtype=torch.uint8)
+
+
+def listed_in(name: str, state: dict[str, Tensor]) -> list[Any]:
+    """Return the values that ``json_array`` was given."""
+    check_kind(name, state[name], torch.empty(0, dtype=torch.uint8))
+    values = json.loads(state[name].numpy().tobytes())
+    must(name, isinstance(values, list), "hold a list as JSON")
+    found: list[Any] = values
+    return found
 
 
 def _looked_up(names: list[NodeId], known: Mapping[NodeId, int]) -> NDArray[np.int64]:
@@ -213,25 +209,18 @@ def _looked_up(names: list[NodeId], known: Mapping[NodeId, int]) -> NDArray[np.i
     return found
 
 
-def target_table(target: Target) -> IdTable | TargetTable:
-    """Return an empty table of the distinct targets that a learner has met."""
-    return IdTable() if target.is_class else TargetTable(target)
-
-
 class TargetTable:
-    """Distinct sets of labels, or numbers, with positions in order of arrival.
+    """Distinct classes, sets of labels or numbers, with positions in order of arrival.
 
-    What ``IdTable`` is for classes; ``Target.key`` tells what is equal.
+    ``Target.key`` tells what is equal.
 
-    >>> from evergraph.core.targets import target_of
-    >>> table = target_table(target_of("labels"))
+    >>> table = TargetTable()
     >>> table.add([("art", "law"), ()])
     >>> table.positions([(), ("art", "law")]), table.at(0)
     (tensor([1, 0]), ('art', 'law'))
     """
 
-    def __init__(self, target: Target) -> None:
-        self.target = target
+    def __init__(self) -> None:
         self._positions: dict[Key, int] = {}
         self._keys: list[Key] = []
 
@@ -259,29 +248,12 @@ class TargetTable:
             self._keys.append(key)
 
     def state(self) -> dict[str, Tensor]:
-        """Return the targets as arrays: numbers, or the names of labels and each set of them."""
-        if not self.target.is_named:
-            return {"numbers": torch.tensor(self._keys, dtype=torch.float64)}
-        sets = [list(self.target.names(key)) for key in self._keys]
-        names = dict.fromkeys(label for labels in sets for label in labels)
-        table = IdTable()
-        table.add(list(names))
-        members = table.positions([label for labels in sets for label in labels])
-        sizes = torch.tensor([*map(len, sets)], dtype=torch.int64)
-        named = {f"names.{name}": value for name, value in table.state().items()}
-        return {"set_sizes": sizes, "members": members, **named}
+        """Return the targets as JSON in an array of bytes."""
+        return {"keys": json_array(self._keys)}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
         self._positions, self._keys = {}, []
-        if not self.target.is_named:
-            self.add(state["numbers"].tolist())
-            return
-        names = IdTable()
-        names.restore(part_of(state, "names."))
-        check_values("members", state["members"], 0, below=len(names))
-        members = [names.at(place) for place in state["members"].tolist()]
-        ends = [*accumulate(state["set_sizes"].tolist())]
-        must("set_sizes", (ends or [0])[-1] == len(members), f"add up to {len(members):,} members")
-        starts = [0, *ends]
-        self.add([tuple(members[a:b]) for a, b in zip(starts, ends, strict=False)])
+        keys = listed_in("keys", state)
+        self.add([tuple(key) if isinstance(key, list) else key for key in keys])
+        must("keys", len(self._positions) == len(keys), "hold every target once")

@@ -13,19 +13,9 @@ from evergraph.closed_form.views import WORDS
 from evergraph.core.mapped import in_memory
 from evergraph.core.targets import Tallies
 from evergraph.graphs import UNLABELLED
-from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
-from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
-from evergraph.online.graph.live_codes import LiveCodes
-from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
-from evergraph.online.graph.live_relations import LiveRelations
-from evergraph.online.graph.live_vectors import LiveShape, LiveVectors, LiveWords
-from evergraph.online.heads import FusedHead
-from evergraph.online.heads.scorer import row_blocks
-from evergraph.online.heads.staleness import Solving, Wear
-from evergraph.online.identifiers import target_table
-from evergraph.online.learned_nodes import Counted, HeldBack, NodeLabels
-from evergraph.online.state_arrays import (
+from evergraph.online.arrays import (
+    GrowingArray,
+    KeptArrays,
     Packing,
     check_of_classes,
     check_values,
@@ -33,6 +23,16 @@ from evergraph.online.state_arrays import (
     must,
     part_named,
 )
+from evergraph.online.delta import Label, NodeId
+from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph, no_nodes
+from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
+from evergraph.online.graph.live_relations import LiveRelations
+from evergraph.online.graph.live_vectors import LiveCodes, LiveShape, LiveVectors, LiveWords
+from evergraph.online.heads import FusedHead
+from evergraph.online.heads.scorer import row_blocks
+from evergraph.online.heads.staleness import Solving, Wear
+from evergraph.online.identifiers import TargetTable
+from evergraph.online.learned_nodes import Counted, HeldBack, NodeLabels
 from evergraph.training.learner import part_of
 
 
@@ -99,7 +99,7 @@ class Knowledge(LiveVectors):
             words=LiveWords(head.word_width) if head.word_width else None,
             codes=LiveCodes(width=coded, seed=seed, relations=others) if coded else None,
         )
-        self.classes = target_table(head.target)
+        self.classes = TargetTable()
         self.labels = NodeLabels()
         self.held = HeldBack()
         parts = head.engine.map.sizes
@@ -218,7 +218,9 @@ class Knowledge(LiveVectors):
 
     def refit(self) -> None:
         """Compute and count everything as it is now, on landmarks that ``settle`` chooses anew."""
-        self._touch_all()
+        everything = self.graph.alive.nonzero().flatten()
+        self._follow(GraphChange(touched=everything, entries=None), no_nodes(), no_nodes())
+        self._touched.append(everything)
         self._exactly = self._anew = True
 
     def settle(self, *, every: bool = False) -> Settled:
@@ -338,7 +340,7 @@ class Knowledge(LiveVectors):
         """Return the same for the nodes and classes that are left, with their new numbers."""
         parts = self._parts()
         names = parts.pop("classes")
-        left = target_table(self.head.target)
+        left = TargetTable()
         left.add([names.at(number) for number in classes.living.tolist()])
         kept = {name: part.packed(nodes, classes) for name, part in parts.items()}
         return joined(kept | {"classes": left.state()})

@@ -14,9 +14,16 @@ from torch import Tensor
 
 from evergraph.closed_form.kept_nodes import in_classes
 from evergraph.graphs import UNLABELLED
+from evergraph.online.arrays import (
+    GrowingArray,
+    KeptArrays,
+    Packing,
+    blocks,
+    check_kind,
+    check_values,
+    must,
+)
 from evergraph.online.delta import NodeId
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, blocks
-from evergraph.online.state_arrays import Packing, check_kind, check_values, must
 
 ROWS = 1024  # compared at a time, so that they stay in the processor's cache
 TINY = 1e-30  # squared lengths below it have lost digits and cannot be compared
@@ -42,8 +49,7 @@ class NodeLabels(KeptArrays):
 
     def extend(self, nodes: int) -> None:
         """Add unlabelled nodes."""
-        self._numbers.extend(nodes)
-        self._numbers.array[len(self._numbers) - nodes :] = UNLABELLED
+        self._numbers.append(np.full(nodes, UNLABELLED))
 
     def of(self, positions: Tensor) -> Tensor:
         """Return the classes of some nodes.  int64 [n] -> int64 [n]"""
@@ -106,9 +112,7 @@ class HeldBack(KeptArrays):
 
     def extend(self, ids: Sequence[NodeId]) -> None:
         """Add nodes."""
-        start = len(self._lots)
-        self._lots.extend(len(ids))
-        self._lots.array[start:] = [lot(node) for node in ids]
+        self._lots.append([lot(node) for node in ids])
 
     def first(self, labels: Tensor, most: int, *, least: int = 1, balanced: bool = True) -> Tensor:
         """Return at most ``most`` nodes: the first by ``lot`` of every class, then the second, ...
@@ -302,7 +306,7 @@ class Counted(KeptArrays):
         check_values("slots", state["slots"], 0, below=len(self._rows) + 1)
         check_values("free", state["free"], 0, below=len(self._rows))
         rows = state["rows"].numpy()
-        self._reaches.extend(len(rows) - len(self._reaches))
+        self._reaches.follow(len(rows))
         for start in range(0, len(rows), ROWS):
             self._reaches.array[start : start + ROWS] = self._reach(rows[start : start + ROWS])
         self._free = state["free"].numpy().copy()

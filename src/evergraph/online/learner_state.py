@@ -23,14 +23,8 @@ from evergraph.core.resources import exactly_threads
 from evergraph.core.seeding import seeded
 from evergraph.core.targets import target_of
 from evergraph.graphs import UNLABELLED
-from evergraph.online.graph.growing_array import LentArray
-from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings, check_whole_rows
-from evergraph.online.graph.live_smoother import DRIFT
-from evergraph.online.heads import FusedHead, TargetHead, heads
-from evergraph.online.intake import Bounds, PartsOfLearner
-from evergraph.online.knowledge import Knowledge
-from evergraph.online.state_arrays import (
+from evergraph.online.arrays import (
+    LentArray,
     PackedState,
     Packing,
     check_values,
@@ -38,6 +32,12 @@ from evergraph.online.state_arrays import (
     must,
     part_named,
 )
+from evergraph.online.graph.growing_graph import GrowingGraph
+from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings, check_whole_rows
+from evergraph.online.graph.live_smoother import DRIFT
+from evergraph.online.heads import FusedHead, TargetHead, heads
+from evergraph.online.intake import Bounds, PartsOfLearner
+from evergraph.online.knowledge import Knowledge
 from evergraph.online.view import LearnerView, Page, Status
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
@@ -105,11 +105,6 @@ class LearnerState(LearnerView):
         """The parts on which the memory of a delta depends."""
         copied = 0 if self._copied is None else self._copied.row_bytes
         return PartsOfLearner(self.head, self.topology, self.scaling, self._knowledge, copied)
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """Return an empty learner with these ``parameters``."""
-        return cls(**parameters)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -185,7 +180,7 @@ class LearnerState(LearnerView):
     def copy(self) -> Self:
         """Return a learner of its own that continues from here with the same bits."""
         with self.writing:
-            copied = type(self).from_parameters(self.parameters)
+            copied = type(self)(**self.parameters)
             copied.__setstate__(self.__getstate__())
         return copied
 
@@ -212,7 +207,8 @@ class LearnerState(LearnerView):
 
     def _beside(self) -> dict[str, Any]:
         """Return what is saved beside the knowledge."""
-        return {"ids": self._ids} | self._record.parts
+        record = self._record
+        return {"ids": self._ids, "prequential": record.prequential, "alarms": record.watch}
 
     def packed(self) -> PackedState | None:
         """Return the state without forgotten nodes and unused classes, None if there are neither.
@@ -234,28 +230,27 @@ class LearnerState(LearnerView):
 
     def about(self) -> dict[str, Any]:
         """Return the rest of the state, as JSON can hold it."""
-        kept: dict[str, Any] = {"seq": self._seq, "solved": self._solved}
-        if self._ids.base:
-            kept["base"] = self._ids.base
-        kept["num_features"] = self.status().features
-        related = self._knowledge is not None and self._knowledge.relations is not None
-        if self._knowledge is not None and self._knowledge.word_columns.width:
-            kept["words"] = [*self._knowledge.word_columns]
-        return kept | ({"related": True} if related else {})
+        known = self._knowledge
+        return {
+            "seq": self._seq,
+            "solved": self._solved,
+            "base": self._ids.base,
+            "num_features": self.status().features,
+            "related": known is not None and known.relations is not None,
+            "words": [] if known is None else [*known.word_columns],
+        }
 
     def _empty_knowledge(
         self, state: Mapping[str, Tensor], about: Mapping[str, Any]
     ) -> Knowledge | None:
         """Return what is to be restored, still empty; raise ``DataError`` if that cannot be."""
         for name in ("seq", "num_features", "solved", "base"):
-            if name in about:
-                check_integer(name, about[name], least=0)
-        width, words = int(about["num_features"]), WordColumns.read(about.get("words", ()))
+            check_integer(name, about[name], least=0)
+        width, words = about["num_features"], WordColumns.read(about["words"])
         features = state.get("graph.features")
         if width != (0 if features is None or features.dim() < 2 else features.shape[1]):
             raise DataError(f"features are not {width} wide")
-        related = bool(about.get("related"))
-        return self._begun(width, related=related, words=words) if width else None
+        return self._begun(width, related=about["related"], words=words) if width else None
 
     def restore(self, state: dict[str, Tensor], about: dict[str, Any]) -> None:
         """Restore what ``state`` and ``about`` returned; ``DataError`` if they do not fit."""
@@ -270,8 +265,7 @@ class LearnerState(LearnerView):
                     before,
                 )
             known = self._empty_knowledge(state, about)
-            self._seq = int(about["seq"])
-            self._solved = int(about.get("solved", self._seq))
+            self._seq, self._solved = about["seq"], about["solved"]
             if known is not None:
                 self._knowledge = known
                 known.restore(state)
@@ -284,7 +278,7 @@ class LearnerState(LearnerView):
                 return self._written()
 
             self.publish(read)
-            self._ids.base = int(about.get("base", 0))
+            self._ids.base = about["base"]
             if self._shared:
                 self._copy_vectors()
 
@@ -294,7 +288,7 @@ class LearnerState(LearnerView):
             raise DataError(f"array {name!r} is not one of this learner")
         known = self._knowledge
         nodes, classes = (0, 0) if known is None else (known.graph.num_nodes, len(known.classes))
-        must("ids.kinds", self._ids.next == nodes, f"have {nodes:,} rows, not {self._ids.next:,}")
+        must("ids.names", self._ids.next == nodes, f"be {nodes:,}, not {self._ids.next:,}")
         check_values("prequential.pairs", state["prequential.pairs"], UNLABELLED, below=classes)
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.targets import Tallies, Target
-from evergraph.online.state_arrays import Packing, Saved
+from evergraph.online.arrays import Packing, Saved
 
 log = logging.getLogger(__name__)
 
@@ -133,8 +133,6 @@ class PredictionRecord:
 
     def __init__(self, target: Target) -> None:
         self.prequential, self.watch = Prequential(), Watch(target)
-        self.parts: dict[str, Prequential | Watch]
-        self.parts = {"prequential": self.prequential, "alarms": self.watch}
 
     def count(
         self, guesses: Tallies | None, mine: Tensor, *, seq: int, nodes: int, classes: int

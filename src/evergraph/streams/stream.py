@@ -57,10 +57,9 @@ class GraphStream(Shown):
     Classes are renumbered in order of arrival; ``classes`` maps back, and ``tasks`` lists the
     classes that are new with each task. Unlabelled nodes belong to no task and are left out.
 
-    A graph with ``targets``, several labels or numbers per node, has no classes to cut tasks by:
-    its nodes arrive by ``time`` or in ``random`` order, and ``class`` means the one of the two that
-    the graph allows. Nodes without known targets are left out. ``classes`` are then the numbers of
-    the targets, all present from the first task.
+    Nodes with ``targets``, several labels or numbers each, arrive by ``time`` or in ``random``
+    order, and ``class`` means the one of the two that the graph allows. Those without known targets
+    are left out. ``classes`` are then the targets' numbers, all present from the first task.
 
     A stream has ``len`` steps, and ``open`` opens one. A step is a task, except with ``online``,
     where it is a batch of one; counting and testing are by task there too.
@@ -72,15 +71,13 @@ class GraphStream(Shown):
             blurred borders between them. ``drifting``: the same with ``classes_per_task`` classes
             at a time, and time on a circle, so that the first ones return. ``random``: in random
             order. ``online``: by class, but a task's training nodes arrive in small batches.
-        tasks: number of tasks, by ``time`` (at most; by default one for each time), ``blurred`` (by
-            default as many as by ``class``), ``drifting`` (by default 20) and ``random`` (by
-            default 5).
+        tasks: their number, by ``time`` (at most; by default one for each time), ``blurred`` (as
+            many as by ``class`` by default), ``drifting`` (20) and ``random`` (5).
         blur: standard deviation of a node's arrival time, in positions: of one class each by
             ``blurred``, of ``classes_per_task`` by ``drifting``; 0 for none.
         batch: number of training nodes that arrive at a time by ``online``; 10 by default.
         classes_per_task: number of new classes in each task, by ``class`` and ``online``.
-        order: order of classes: ``label``, ``size`` (the largest first), ``shuffled``, or a list of
-            classes.
+        order: of classes: ``label``, ``size`` (largest first), ``shuffled``, or a list of classes.
         edges: ``within`` drops edges between tasks (the paper's tables); ``all`` shows a task the
             graph of everything seen so far.
         setting: ``class-il`` (any class seen so far) or ``task-il`` (the classes of the node's own
@@ -93,8 +90,8 @@ class GraphStream(Shown):
             others are for test. For multi-label and regression targets, a share of every task.
         min_class_size: smaller classes are dropped; a class of fewer than three cannot be split.
         unlabelled: whether nodes without a class are left out (``leave-out``) or come ``along``
-            with the first task that has a neighbour of them, see ``with_companions``. By default,
-            along if nodes have several types or most of them have no class.
+            with their first neighbour's task, see ``with_companions``. By default, along if nodes
+            have several types or most have no class.
         known_labels: which test graphs show the labels of their training nodes, for methods that
             use labels nearby: the ``global`` one, ``everywhere``, or ``nowhere``. A task's graph
             always shows them; no graph shows another label.

@@ -58,13 +58,13 @@ def test_round_trip(delta):
 
 def sealed(header: bytes, values: bytes) -> bytes:
     body = len(header).to_bytes(4, "little") + header + values
-    return b"\x04" + hashlib.sha256(body).digest() + body
+    return b"\x05" + hashlib.sha256(body).digest() + body
 
 
 def test_layout_by_hand():
     data = delta_to_bytes(Delta(nodes=("a",), features=torch.tensor([[1.0, -2.0]]), labels=(7,)))
-    header = b'{"ids":[["nodes","texts",1,1]],"key":null,"labels":[7],"shapes":[[1,2],[0,0],[0]]}'
-    assert data == sealed(header, bytes.fromhex("0000803f000000c0") + b"a")
+    header = b'{"ids":[["nodes","json",1,5]],"key":null,"labels":[7],"shapes":[[1,2],[0,0],[0]]}'
+    assert data == sealed(header, bytes.fromhex("0000803f000000c0") + b'["a"]')
     assert digest_of(data) == data[1:33]
 
 
@@ -80,11 +80,11 @@ CHANGES = Delta(
 
 def test_layout_of_edges_by_hand():
     header = (
-        b'{"ids":[["updated","texts",1,1],["edges from","texts",1,1],["edges to","texts",1,1],'
+        b'{"ids":[["updated","json",1,5],["edges from","json",1,5],["edges to","json",1,5],'
         b'["removed_edges from","numbers",1,8],["removed_edges to","numbers",1,8]],"key":"k",'
         b'"shapes":[[0,0],[1,1],[1]]}'
     )
-    values = bytes.fromhex("0000803f0000003f") + b"aab"
+    values = bytes.fromhex("0000803f0000003f") + b'["a"]["a"]["b"]'
     values += (7).to_bytes(8, "little") + b"\xff" * 8
     assert delta_to_bytes(CHANGES) == sealed(header, values)
 
@@ -98,8 +98,8 @@ def test_no_changed_byte_and_no_shorter_bytes_are_taken(delta, data):
     written[place] ^= data.draw(st.integers(1, 255))
     with pytest.raises(DataError, match=r"^a delta('s checksum is wrong| is written in layout)"):
         delta_from_bytes(bytes(written))
-    with pytest.raises(DataError, match=r"layout 5, this .* reads layout 4: open it with"):
-        delta_from_bytes(b"\x05" + bytes(written)[1:])
+    with pytest.raises(DataError, match=r"layout 6, this .* reads layout 5: open it with"):
+        delta_from_bytes(b"\x06" + bytes(written)[1:])
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,12 @@ def state(name: str, place: Any, value: float, seq: int = 7) -> Plant:
     return forged(lambda arrays, _: arrays[name].__setitem__(place, value), seq)
 
 
+def names(values: Any) -> Plant:
+    """Put other JSON in place of the ids."""
+    array = torch.frombuffer(bytearray(json.dumps(values).encode()), dtype=torch.uint8)
+    return forged(lambda arrays, _: arrays.update({"ids.names": array}))
+
+
 def shorter(name: str) -> Plant:
     return forged(lambda arrays, _: arrays.update({name: arrays[name][:-1].clone()}))
 
@@ -121,8 +127,13 @@ FORGED = {
         "'other' is not one of",
     ),
     "NaN": (state("graph.features", (0, 0), float("nan")), "features' must hold finite numbers"),
-    "a name": (state("ids.lengths", 0, 9), "ids.lengths' must add up to 24 bytes"),
-    "no name": (state("ids.lengths", 0, -1), "lengths' .* from 0 to 24, not -1"),
+    "a name": (names(["n10"]), "ids.names' must be 12, not 1"),
+    "a name twice": (
+        names(["n10"] * 12),
+        "ids.names' must hold texts and whole numbers, each once",
+    ),
+    "no name": (names([True] * 12), "ids.names' must hold texts and whole numbers"),
+    "no names": (names({}), "ids.names' must hold a list as JSON"),
     "other features": (
         forged(lambda _, about: about.update(num_features=10**12)),
         "features are not",
@@ -131,7 +142,7 @@ FORGED = {
         forged(lambda arrays, _: arrays.update({"head.view_0.weights": torch.zeros(9, 2)})),
         "cannot be the state of this learner",
     ),
-    "letters": (state("ids.bytes", 0, 255), "UnicodeDecodeError"),
+    "letters": (state("ids.names", 0, 255), "UnicodeDecodeError"),
 }
 
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evergraph.graphs import Graph
-from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.arrays import GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists
 from growing_paths import pairs_of, path

@@ -14,9 +14,8 @@ from evergraph.closed_form.own_features import shape_of
 from evergraph.graphs import UNLABELLED
 from evergraph.online.graph import live_embeddings
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
-from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
-from evergraph.online.graph.live_vectors import LiveShape
+from evergraph.online.graph.live_vectors import LiveCodes, LiveShape
 from evergraph.topology import EmbeddingCache, topologies
 from growing_paths import pairs_of, path
 

@@ -241,11 +241,6 @@ def _learn(job: Job, seed: int, here: Path, threads: int) -> Event:
     return worker.learn(job, seed)
 
 
-def was_killed(failure: Failure) -> bool:
-    """Return whether a run failed because its process was killed, not because of an error."""
-    return failure.type == BrokenProcessPool.__name__
-
-
 @contextmanager
 def environment_of_workers(threads: int) -> Iterator[None]:
     """Within this context, new processes have ``threads`` threads and ignore Ctrl-C.

@@ -12,8 +12,6 @@ from evergraph.memory.samplers.choosing import (
     EmbeddingCoverageSampler,
     GreedyCoverageSampler,
     HerdingSampler,
-    InfluenceSampler,
-    KCentreSampler,
     MeanFeatureSampler,
 )
 from evergraph.memory.samplers.condensing import (
@@ -30,8 +28,6 @@ __all__ = [
     "GradientMatchingSampler",
     "GreedyCoverageSampler",
     "HerdingSampler",
-    "InfluenceSampler",
-    "KCentreSampler",
     "MeanFeatureSampler",
     "Sampler",
     "UniformSampler",

@@ -11,8 +11,7 @@ ids       the columns in the order of the header; sources and targets of edges a
 Equal ids give equal bytes, whatever container held them. The kinds are
 
 ``numbers``  int64, little-endian
-``texts``    UTF-8, separated by a byte 0
-``json``     a JSON list: for mixed kinds, texts that hold a character 0, and invalid ids
+``json``     a JSON list: texts, mixed kinds, and invalid ids
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import hashlib
 import json
 import math
 import struct
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -32,13 +30,11 @@ from evergraph.closed_form.own_features import WordColumns
 from evergraph.core.errors import DataError
 from evergraph.online.checking import check_weights, pairs_of, row_by_row, weight_values
 from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, as_numbers, chunks, listed
-from evergraph.tables.arrow import pa, pc
 
-LAYOUT = 4  # 1 to 3 were never released
+LAYOUT = 5  # 1 to 4 were never released
 DIGEST = slice(1, 33)
 NAMES = ("labels", "late", "relations", "types")  # with the ids of late labels
 IDS, EDGES = ("nodes", "updated", "forgotten"), ("edges", "removed_edges")
-BETWEEN = "\0"
 _LENGTH = struct.Struct("<I")
 
 
@@ -145,24 +141,13 @@ def _column_to_bytes(column: Column) -> tuple[str, bytes]:  # how it is encoded,
     numbers = as_numbers(column)
     if numbers is not None:
         return "numbers", numbers.astype("<i8").tobytes()
-    data: bytes | None = None
-    if hasattr(column, "to_pylist"):
-        whole = pa.LargeListArray.from_arrays(pa.array([0, len(column)]), column)
-        data = pc.binary_join(whole, BETWEEN)[0].as_buffer().to_pybytes()
-    else:
-        # A chunk at a time, so that other threads can run in between.
-        with suppress(TypeError, UnicodeEncodeError):  # not all are texts that UTF-8 can write
-            joined = [BETWEEN.join(part) for part in chunks(listed(column))]
-            data = BETWEEN.join(joined).encode()
-    if data is not None and data.count(b"\0") == len(column) - 1:  # they can be split again
-        return "texts", data
-    return "json", json.dumps(listed(column), default=_refuse).encode()
+    # A chunk at a time, so that other threads can run in between.
+    parts = (json.dumps(part, default=_refuse)[1:-1] for part in chunks(listed(column)))
+    return "json", f"[{','.join(parts)}]".encode()
 
 
 def _column_from_bytes(encoding: str, data: bytes) -> Column:
     if encoding == "numbers":
         return np.frombuffer(data, "<i8").astype(np.int64)
-    if encoding == "texts":
-        return data.decode().split(BETWEEN)
     ids: list[NodeId] = json.loads(data)
     return ids

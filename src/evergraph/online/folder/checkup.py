@@ -22,6 +22,7 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
 from evergraph.core.safe_files import LOCK_FILE, is_held, left_beside, sync
 from evergraph.graphs import UNLABELLED
+from evergraph.online.arrays import KeptArrays
 from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.journal import JOURNAL_FILE, NOTHING, Journal, JournalEntry, SetAside
@@ -30,10 +31,9 @@ from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, COLUMNS_FILE, FOR
 from evergraph.online.folder.recovery import Make
 from evergraph.online.folder.snapshot import ABOUT, MANIFEST, STATE, Snapshot, snapshots_in
 from evergraph.online.folder.sqlite_file import check_journal
-from evergraph.online.graph.growing_array import KeptArrays
 from evergraph.online.graph.growing_graph import GraphChange
-from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS
+from evergraph.online.graph.live_vectors import LiveCodes
 from evergraph.online.heads import FusedHead
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.learner import OnlineLearner
@@ -330,7 +330,7 @@ def differing(learner: OnlineLearner) -> Iterator[str]:
     known = learner.knowledge
     if known is None:
         return
-    twin = OnlineLearner.from_parameters(learner.parameters)
+    twin = OnlineLearner(**learner.parameters)
     shown: dict[str, Any] = {"related": known.relations is not None, "words": known.word_columns}
     fresh = twin._begun(known.graph.num_features, **shown)
     yield from _vectors(known, fresh)

@@ -23,15 +23,9 @@ from evergraph.online.folder import sqlite_file
 from evergraph.online.folder.sqlite_file import SqliteFile, decoded, encoded, sound
 
 JOURNAL_FILE = "journal.sqlite"
-STEP = 1 << 22  # bytes of deltas dropped in one transaction, while others wait
-PAGES = STEP >> 12  # of the file that are released at a time
-AT_A_TIME = 1000  # keys dropped in one transaction
 NOTHING = delta_to_bytes(Delta())  # the empty delta, which replaces a skipped one
 _NEXT = """SELECT d.seq, d.batch, k.key, d.bytes FROM deltas AS d
     LEFT JOIN keys AS k ON k.seq = d.seq WHERE d.seq > ? ORDER BY d.seq LIMIT 1"""
-_UP_TO_A_STEP = """SELECT min(seq) FROM (
-    SELECT seq, sum(length(bytes)) OVER (ORDER BY seq) AS total FROM deltas WHERE seq <= ?)
-    WHERE total >= ?"""
 _ADD = """INSERT INTO set_aside SELECT d.seq, k.key, d.bytes, ?, ? FROM deltas AS d
     LEFT JOIN keys AS k ON k.seq = d.seq WHERE"""
 
@@ -71,16 +65,15 @@ class Journal(SqliteFile):
     def __init__(self, path: Path, *, readonly: bool = False) -> None:
         self._seen = sqlite_file.stamps(path)
         super().__init__(path, readonly=readonly)
-        _, _, opened = self.one("PRAGMA database_list")
         self._place = path.absolute()  # wherever the process goes
         self._files = sqlite_file.identities(self._place)
-        self._is_copy = Path(opened).name == sqlite_file.COPY
         self.keys = JournalKeys(self)
         self.aside = SetAsideDeltas(self)
 
     def is_outdated(self) -> bool:
-        """Whether this is a copy of a file that has changed since, and must be opened again."""
-        return self._is_copy and self._seen != sqlite_file.stamps(self.path)
+        """Whether the file was opened as one that nobody writes to, and has changed since."""
+        helped = any(name.endswith("-wal") for name in self._files)
+        return not helped and self._seen != sqlite_file.stamps(self.path)
 
     def is_gone(self) -> bool:
         """Whether the file or its WAL was removed, moved or replaced since it was opened.
@@ -200,21 +193,12 @@ class Journal(SqliteFile):
                 f"{self.path}: delta {seq + 1} is missing, a snapshot up to {self._start()} has it"
             )
 
-    def drop(self, until: int) -> bool:
-        """Drop a few of the deltas up to a number, or release the space of a few that were dropped.
-
-        Returns whether there is more to do. Releasing a large one takes longer than others should
-        wait.
-        """
-        (enough,) = self.one(_UP_TO_A_STEP, until, STEP)
-        last = until if enough is None else int(enough)
+    def drop(self, until: int) -> None:
+        """Drop the deltas up to a number, and release their space."""
         with self.change() as connection:
-            if connection.execute("DELETE FROM deltas WHERE seq <= ?", (last,)).rowcount:
-                return True
-        free = self.number("PRAGMA freelist_count")
+            connection.execute("DELETE FROM deltas WHERE seq <= ?", (until,))
         with sound(self.path):  # executescript, since execute would free a single page only
-            self.connection.executescript(f"PRAGMA incremental_vacuum({PAGES})")
-        return 0 < self.number("PRAGMA freelist_count") < free
+            self.connection.executescript("PRAGMA incremental_vacuum")
 
     def tidy(self) -> None:
         """Empty the WAL, which still holds dropped deltas; deferred while another process reads."""
@@ -293,18 +277,13 @@ class JournalKeys:
                 self.insert(connection, ())
             self.pending.clear()
 
-    def drop(self, before: float, *, keep: int) -> bool:
-        """Drop a few keys from before a time, not the newest ``keep``; return if more are left."""
+    def drop(self, before: float, *, keep: int) -> None:
+        """Drop keys from before a time, but for the newest ``keep``."""
         newest = "SELECT seq FROM keys ORDER BY seq DESC LIMIT 1 OFFSET ?"
-        old = "SELECT key FROM keys WHERE seq <= ? AND time < ? ORDER BY seq LIMIT ?"
         with self._journal.change() as connection:
-            row = connection.execute(newest, (keep,)).fetchone()
-            if row is None:
-                return False
-            gone = connection.execute(
-                f"DELETE FROM keys WHERE key IN ({old})", (row[0], before, AT_A_TIME)
+            connection.execute(
+                f"DELETE FROM keys WHERE seq <= ({newest}) AND time < ?", (keep, before)
             )
-        return gone.rowcount == AT_A_TIME
 
 
 def key_reused(key: str, seq: int) -> KeyReusedError:

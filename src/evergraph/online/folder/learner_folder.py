@@ -353,7 +353,7 @@ def maker_of(folder: Path, given: Mapping[str, Any] | None = None) -> Make:
 def made_with(folder: Path, parameters: Mapping[str, Any]) -> OnlineLearner:
     """Return an empty learner; if that fails, the error names the folder."""
     try:
-        return OnlineLearner.from_parameters(parameters)
+        return OnlineLearner(**parameters)
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RuntimeError) as error:
         raise DataError(
             f"{folder}: no learner can be made with its parameters ({error}): put its format file "

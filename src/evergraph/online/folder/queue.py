@@ -39,13 +39,6 @@ class Waiting:
             self._data = delta_to_bytes(self.delta)
         return self._data
 
-    def encode(self) -> None:
-        """Make its bytes; reject it if that fails."""
-        try:
-            _ = self.data
-        except Exception as error:
-            self.refuse(error)
-
     def refuse(self, error: Exception) -> None:
         """Answer with an error, a copy where several deltas share it: raising adds a traceback.
 
@@ -126,8 +119,6 @@ class DeltaQueue:
     def submit(self, deltas: Sequence[Delta]) -> list[DeltaResult | Exception]:
         """Queue deltas, and return the result or error of each once all are answered."""
         mine = [Waiting(delta) for delta in deltas]
-        for each in mine:
-            each.encode()  # while another caller may be applying deltas
         with self._changed:
             self._waiting += mine
         try:

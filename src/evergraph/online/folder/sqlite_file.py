@@ -15,7 +15,6 @@ import contextlib
 import errno
 import json
 import os
-import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
@@ -30,7 +29,6 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 MOST_TRIED = 1 << 26  # bytes written to find out whether there is space
 _FULL = "database or disk is full"  # SQLite's sentence for SQLITE_FULL
 _WAIT = 10.0  # seconds to wait for another process, which may be reading the WAL
-COPY = "copy-of-a-journal.sqlite"  # name of the copy that a reader may need
 OnDelta = Callable[[int, int], None]  # deltas done, and how many there are
 LAYOUT = 5  # 1 to 4 were never released
 _SCHEMA = (
@@ -90,34 +88,19 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open a file for reading that another process may write to, even on a read-only disk."""
-    connection = _connection(f"{path.absolute().as_uri()}?mode=ro")
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    connection = _connection(address)
     try:
         layout_of(connection)  # opens the file
     except sqlite3.OperationalError:
         connection.close()
         # On a read-only disk the helper files of the WAL cannot be created. While they are missing
-        # nobody writes, so the file can be copied.
-        if not path.exists() or path.with_name(f"{path.name}-shm").exists():
+        # nobody writes.
+        helpers = (path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm"))
+        if not path.exists() or any(map(Path.exists, helpers)):
             raise
-        return _copied(path)
+        connection = _connection(f"{address}&immutable=1")
     return connection
-
-
-def _copied(path: Path) -> sqlite3.Connection:
-    """Open a copy of a file and its WAL, which is already unlinked when this returns."""
-    try:
-        with tempfile.TemporaryDirectory(prefix="evergraph-") as scratch:
-            copy = Path(scratch, COPY)
-            for end in ("", "-wal"):
-                if Path(f"{path}{end}").exists():
-                    shutil.copyfile(f"{path}{end}", f"{copy}{end}")
-            with closing(_connection(f"{copy.as_uri()}?mode=rw")) as own:
-                own.execute("PRAGMA journal_mode = DELETE")  # merges the WAL into the file
-            connection = _connection(f"{copy.as_uri()}?mode=ro&immutable=1")
-            layout_of(connection)
-            return connection
-    except OSError as error:
-        raise sqlite3.OperationalError(f"it needs a temporary copy: {error}") from error
 
 
 def _connection(address: str) -> sqlite3.Connection:

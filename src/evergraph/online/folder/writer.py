@@ -19,6 +19,7 @@ from pathlib import Path
 
 from evergraph.core.errors import DataError, EvergraphError, ResourceError, StoppedError
 from evergraph.core.safe_files import sync
+from evergraph.online.arrays import PackedState
 from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.journal import JournalEntry, named
@@ -27,7 +28,6 @@ from evergraph.online.folder.queue import DeltaQueue, Gathered, Waiting, is_of_d
 from evergraph.online.folder.recovery import Progress
 from evergraph.online.folder.snapshot import JournalLoad
 from evergraph.online.monitor import report, warn
-from evergraph.online.state_arrays import PackedState
 
 logger = logging.getLogger(__name__)
 
@@ -228,8 +228,7 @@ class FolderWriter:
 
     def compact(self) -> int:
         """Take a snapshot and trim the journal; return the number of the snapshot."""
-        # Deltas wait while the state is written, but not for the disk, and briefly while rows are
-        # dropped a few at a time.
+        # Deltas wait while the state is written, but not for the disk, and while rows are dropped.
         with self._one_snapshot:
             began = time.monotonic()
             try:
@@ -263,23 +262,13 @@ class FolderWriter:
         return snapshot.write_aside(self.path, self.seq, arrays, about | {"threads": threads})
 
     def _drop(self) -> None:
-        """Drop deltas and keys that are no longer needed, a few at a time, so that writes go on."""
+        """Drop deltas and keys that are no longer needed."""
         # Both snapshots are on disk by now, so a power cut cannot bring back an older state that
         # would need these deltas.
-
-        old = time.time() - self.key_age
-        drops: tuple[Callable[[], bool], ...] = (
-            lambda: self._journal.drop(self._snapshots.safe_to_drop),
-            lambda: self._journal.keys.drop(old, keep=self.keys_kept),
-        )
-        for drop in drops:
-            more = True
-            while more:
-                with self.lock:
-                    self._check_taking()
-                    more = drop()
         with self.lock:
             self._check_taking()
+            self._journal.drop(self._snapshots.safe_to_drop)
+            self._journal.keys.drop(time.time() - self.key_age, keep=self.keys_kept)
             self._keys = self._journal.keys.count()
             self._journal.tidy()
 

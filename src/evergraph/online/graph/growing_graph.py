@@ -13,10 +13,9 @@ from torch import Tensor
 from evergraph.core.errors import check_integer
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import pointers_of
+from evergraph.online.arrays import Array, GrowingArray, KeptArrays, Packing, must
 from evergraph.online.graph import neighbour_lists
-from evergraph.online.graph.growing_array import Array, GrowingArray, KeptArrays
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct, no_entries
-from evergraph.online.state_arrays import Packing, must
 
 
 def no_nodes() -> Tensor:
@@ -157,10 +156,10 @@ class GrowingGraph(KeptArrays):
         assert features.shape[1] == self.num_features, "features are as wide as those of the graph"
         old = self.num_nodes
         if len(features):
-            for array in (self._features, self._alive, *self._both):
-                array.extend(len(features))
-            self.features[old:] = features
-            self._alive.array[old:] = True
+            self._features.append(features)
+            self._alive.append(np.ones(len(features), np.bool_))
+            for lists in self._both:
+                lists.extend(len(features))
         proper = edges[0] != edges[1]
         sources, targets = pairs = self._both_ways(edges[:, proper])
         weighed = None if weights is None else weights[proper].numpy()

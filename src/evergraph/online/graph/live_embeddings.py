@@ -8,14 +8,7 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, check_choice, check_integer
 from evergraph.graphs import Graph
-from evergraph.online.graph.growing_array import (
-    Array,
-    GrowingArray,
-    KeptArrays,
-    VectorPart,
-    blocks,
-    taken,
-)
+from evergraph.online.arrays import Array, GrowingArray, KeptArrays, VectorPart, blocks, taken
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_smoother import (
     DRIFT,
@@ -109,8 +102,7 @@ class HopStates(KeptArrays):
         """
         self._graph = graph
         for array in self.kept.values():
-            array.extend(graph.num_nodes - len(array))
-            array.write(change.removed, 0)
+            array.follow(graph.num_nodes, change.removed)
         new = change.new
         if former is not None and not len(new):
             moved = ChangedRows(renewed, former)
@@ -312,8 +304,7 @@ class Surroundings(KeptArrays):
         self, graph: GrowingGraph, change: GraphChange, renewed: Tensor, former: Tensor | None
     ) -> Tensor:
         """Follow a change; return the affected nodes.  int64 [n], ascending"""
-        self._embeddings.extend(graph.num_nodes - len(self._embeddings))
-        self._embeddings.write(change.removed, 0)
+        self._embeddings.follow(graph.num_nodes, change.removed)
         changed: Tensor = torch.cat([change.new, renewed]).unique()
         for hop in range(self.topology.hops):
             seeds = torch.cat([changed, change.touched]) if hop == 0 else changed

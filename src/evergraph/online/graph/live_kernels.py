@@ -1,9 +1,6 @@
-"""Compiled code for what NumPy and SciPy take too long for on large graphs.
+"""Compiled code that corrects rows by the differences that reach them, on large graphs.
 
-Rows are corrected by the differences that reach them: SciPy takes four to six times as long. Lists
-change in place: NumPy takes 1.1 to 1.6 times as long (``benchmarks/speed/updates.py``, decision 105).
-
-Imported on use, which takes a second.
+SciPy takes four to six times as long (decision 105). Imported on use, which takes a second.
 """
 
 from __future__ import annotations
@@ -182,60 +179,3 @@ def correct(pushed, differences, sizes, source, lists, scalings, rule, state, st
             start_row, stop_row = np.int64(0), np.int64(1)
             weighted_sums(listed, source, there, there, one, none, width, start_row, stop_row)
             drift[node] = 0
-
-
-@compiled
-def locate(starts, counts, pool, rows, columns, places, there):  # type: ignore[no-untyped-def]
-    """Find the index of each column in the list of its row, or where to insert it."""
-    for i in range(len(rows)):
-        if i + 16 < len(rows):  # lists lie anywhere; a search begins in the middle
-            prefetch(starts, rows[i + 16], 1)
-            prefetch(counts, rows[i + 16], 1)
-            prefetch(pool, starts[rows[i + 8]] + counts[rows[i + 8]] // 2, 1)
-        start, low, high = starts[rows[i]], 0, counts[rows[i]]
-        end = high
-        while low < high:
-            middle = (low + high) // 2
-            if pool[start + middle] < columns[i]:
-                low = middle + 1
-            else:
-                high = middle
-        places[i] = low
-        there[i] = low < end and pool[start + low] == columns[i]
-
-
-@compiled
-def merge(starts, counts, pool, rows, columns, places):  # type: ignore[no-untyped-def]
-    """Insert columns into lists that have the capacity. rows, columns: ascending as pairs."""
-    stop = len(rows)
-    while stop > 0:
-        row, first = rows[stop - 1], stop - 1
-        while first > 0 and rows[first - 1] == row:
-            first -= 1
-        start, end = starts[row], counts[row]
-        for i in range(stop - 1, first - 1, -1):
-            shift = i - first + 1
-            for place in range(end - 1, places[i] - 1, -1):
-                pool[start + place + shift] = pool[start + place]
-            end = places[i]
-            pool[start + end + shift - 1] = columns[i]
-        counts[row] += stop - first
-        stop = first
-
-
-@compiled
-def drop(starts, counts, pool, rows, places):  # type: ignore[no-untyped-def]
-    """Delete the entries at some indices of lists. rows, places: ascending as pairs."""
-    first = 0
-    while first < len(rows):
-        row, stop = rows[first], first + 1
-        while stop < len(rows) and rows[stop] == row:
-            stop += 1
-        start, count = starts[row], counts[row]
-        for i in range(first, stop):
-            shift = i - first + 1
-            end = places[i + 1] if i + 1 < stop else count
-            for place in range(places[i] + 1, end):
-                pool[start + place - shift] = pool[start + place]
-        counts[row] = count - (stop - first)
-        first = stop

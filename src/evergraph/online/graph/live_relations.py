@@ -12,12 +12,20 @@ from torch import Tensor
 from evergraph.closed_form.codes import WIDTH, class_codes, kind_signs
 from evergraph.core.seeding import seeded
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.growing_array import Array, GrowingArray, VectorPart, blocks
+from evergraph.online.arrays import (
+    Array,
+    GrowingArray,
+    Packing,
+    VectorPart,
+    blocks,
+    check_values,
+    joined,
+    part_named,
+)
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import ROWS
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct
 from evergraph.online.identifiers import IdTable
-from evergraph.online.state_arrays import Packing, check_values, joined, part_named
 from evergraph.topology.rowwise import block_product, unit_rows
 from evergraph.training.learner import part_of
 

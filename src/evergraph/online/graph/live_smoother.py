@@ -26,7 +26,7 @@ from evergraph.graphs.kernels.products import listed_product
 from evergraph.graphs.kernels.row_ranges import in_parts
 from evergraph.graphs.kernels.scaled_rows import room
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.growing_array import Array, GrowingArray, KeptArrays, blocks, taken
+from evergraph.online.arrays import Array, GrowingArray, KeptArrays, blocks, taken
 from evergraph.online.graph.growing_graph import GrowingGraph, index_in
 from evergraph.online.graph.neighbour_lists import Entries, distinct
 
@@ -63,7 +63,7 @@ class LiveSmoother(KeptArrays):
 
     def refresh(self, graph: GrowingGraph, nodes: Tensor) -> None:
         """Update the scalings of nodes that are new or whose in-neighbours changed."""
-        self._scalings.extend(graph.num_nodes - len(self._scalings))
+        self._scalings.follow(graph.num_nodes)
         nodes = nodes.sort().values
         former = self._scalings.write(nodes, self._scalings_of(graph, nodes.numpy()))
         self._refreshed = nodes.numpy(), former.numpy()

@@ -9,8 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.online.graph.growing_array import Array, GrowingArray, KeptArrays
-from evergraph.online.state_arrays import Packing, check_kind, check_values, must
+from evergraph.online.arrays import (
+    Array,
+    GrowingArray,
+    KeptArrays,
+    Packing,
+    check_kind,
+    check_values,
+    must,
+)
 
 _ROW = 32  # bits by which an entry's row is shifted, so that row and column make one sortable key
 _COLUMN = 2**_ROW - 1
@@ -136,8 +143,6 @@ class NeighbourLists(KeptArrays):
     def weigh(self, rows: Array, columns: Array) -> Array:
         """Return the weights of columns in rows, 0 for absent entries.  -> float32 [pairs]"""
         wanted = _keys(rows, columns)
-        if self._compiled:
-            return self._located(wanted)[1].astype(np.float32)
         owners = distinct(rows)
         known = self._listed(owners)
         places = np.searchsorted(known, wanted)
@@ -170,39 +175,11 @@ class NeighbourLists(KeptArrays):
         if weights is not None and not weights.all():
             keys, weights = _last_of_each(keys, weights)
             come, gone = keys[weights > 0], keys[weights == 0]
-            changed = self._insert_weighted(come, weights[weights > 0])
+            changed = self._insert(come, weights[weights > 0])
             return changed.and_(self.delete(gone >> _ROW, gone & _COLUMN))
-        if weights is not None or self._weights is not None:
-            return self._insert_weighted(keys, weights)
-        wanted = distinct(keys)
-        if not self._compiled:
-            return self._insert_weighted(wanted, None)
-        from evergraph.online.graph.live_kernels import merge
+        return self._insert(keys, weights)
 
-        places, there = self._located(wanted)
-        fresh, places = wanted[~there], places[~there]
-        entries = _entries(fresh, np.ones(len(fresh), np.float32))
-        first = np.flatnonzero(np.diff(entries.rows, prepend=-1))  # of each row
-        owners, more = entries.rows[first], np.diff(first, append=len(fresh))
-        self._make_room(owners, self.lengths(owners) + more)
-        merge(*self.lying()[:3], entries.rows, entries.columns, places)
-        self.num_entries += len(fresh)
-        return entries
-
-    @property
-    def _compiled(self) -> bool:
-        """Whether lists are changed by compiled code, with the same result."""
-        return self._weights is None and is_compiled(self.num_entries)
-
-    def _located(self, keys: Array) -> tuple[Array, Array]:
-        """Return the indices of entries in their lists (or where to insert), and which exist."""
-        from evergraph.online.graph.live_kernels import locate
-
-        places, there = np.empty(len(keys), np.int64), np.empty(len(keys), np.bool_)
-        locate(*self.lying()[:3], keys >> _ROW, keys & _COLUMN, places, there)
-        return places, there
-
-    def _insert_weighted(self, keys: Array, weights: Array | None) -> Entries:
+    def _insert(self, keys: Array, weights: Array | None) -> Entries:
         wanted, given = _last_of_each(keys, weights)
         owners = distinct(wanted >> _ROW)
         known, weighs = self._listed(owners), self.weights(owners)
@@ -222,17 +199,6 @@ class NeighbourLists(KeptArrays):
     def delete(self, rows: Array, columns: Array) -> Entries:
         """Delete columns from rows, and return what has changed."""
         gone = distinct(_keys(rows, columns))
-        if self._compiled:
-            from evergraph.online.graph.live_kernels import drop
-
-            places, there = self._located(gone)
-            gone = gone[there]
-            entries = _entries(gone, np.full(len(gone), -1, np.float32))
-            owners = entries.owners
-            self._make_room(owners, self.lengths(owners))
-            drop(*self.lying()[:3], entries.rows, places[there])
-            self.num_entries -= len(gone)
-            return entries
         owners = distinct(rows)
         known = self._listed(owners)
         kept = ~_among(known, gone, np.searchsorted(gone, known))

@@ -30,10 +30,10 @@ from evergraph.closed_form.views import (
 from evergraph.core.component import Resolver
 from evergraph.core.errors import ConfigurationError, check_choice, check_integer, check_number
 from evergraph.core.targets import Key, Label, Target, target_of
+from evergraph.online.arrays import Packing, of_classes
 from evergraph.online.graph.live_relations import PARTS
 from evergraph.online.heads.scorer import Scorer, row_blocks
 from evergraph.online.heads.staleness import LandmarkNodes
-from evergraph.online.state_arrays import Packing, of_classes
 from evergraph.topology import MixHop, TopologyEncoder
 from evergraph.training.trainer import Objective
 

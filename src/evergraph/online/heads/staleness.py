@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from evergraph.online.state_arrays import Saved
+from evergraph.online.arrays import Saved
 
 # Up to FEW labelled nodes are all landmarks, chosen anew with every change. Landmarks are also
 # chosen anew when less than LEFT of the chosen ones are left, or when more than LATE of the nodes

@@ -18,8 +18,8 @@ from evergraph.core.component import Shown
 from evergraph.core.errors import StoppedError, check_integer
 from evergraph.core.sizes import shown
 from evergraph.core.targets import Target
+from evergraph.online.arrays import LentArray, blocks
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.growing_array import LentArray, blocks
 from evergraph.online.identifiers import IdTable, check_id
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.monitor import Alarm, PredictionRecord

@@ -13,8 +13,8 @@ from torch import Tensor
 from evergraph.core.component import ShownRecord
 from evergraph.core.errors import NothingLearnedError
 from evergraph.core.targets import OneClass, Target
+from evergraph.online.arrays import GrowingArray
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.heads import Scorer
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from evergraph.graphs import UNLABELLED
+from evergraph.online.arrays import Array
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.growing_array import Array
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.view.page import Reading
 
