@@ -36,7 +36,9 @@ def small(**parameters) -> ContinualNodeClassifier:
 with warnings.catch_warnings():  # that the core does not inherit from scikit-learn
     warnings.simplefilter("ignore")
 
-    @parametrize_with_checks([small(topology="identity")], expected_failed_checks=lambda _: EXCEPTED)
+    @parametrize_with_checks(
+        [small(topology="identity")], expected_failed_checks=lambda _: EXCEPTED
+    )
     def test_scikit_learns_checks(estimator, check):
         check(estimator)
 
