@@ -170,12 +170,14 @@ def learned_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def narrow_heads() -> Iterator[None]:
-    """Let learners that commands make have narrow heads, unless told: wide ones take seconds."""
+    """Let learners that commands make have narrow heads of one view, unless told otherwise."""
     from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 
     with pytest.MonkeyPatch.context() as patch:
         for head in (AnalyticHead, FusedHead, TargetHead):
             patch.setitem(head.__init__.__kwdefaults__, "width", 32)
+        for head in (FusedHead, TargetHead):
+            patch.setitem(head.__init__.__kwdefaults__, "views", ("0|1|2",))
         yield
 
 

@@ -20,7 +20,7 @@ datasets = [{ name = "synthetic", nodes = 120, classes = 4, features = 16, noise
 settings = ["task-il"]
 seeds = [0, 1]
 methods = ["finetune", { name = "joint", run = { backbone = "pdgnn" } }]
-common = { training = { epochs = 60 } }
+common = { training = { epochs = 20 } }
 """
 ON_CPU = ["--device", "cpu", "--workers", "1"]
 

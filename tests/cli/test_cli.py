@@ -115,7 +115,7 @@ def test_a_preset_may_say_something_of_one_method(call):
     "blow", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
 def test_a_killed_or_interrupted_run_resumes_to_the_bit_identical_result(blow, call, tmp_path):
-    options = ["run", *SMALL, "--epochs", "40", "--seeds", "0,1", "--json"]
+    options = ["run", *SMALL, "--epochs", "20", "--seeds", "0,1", "--json"]
     whole = json.loads(call(*options, "--out", "whole")[0])
     process = Forked(*options, "--out", "killed", cwd=tmp_path)
     progress = tmp_path / "killed" / "seed-0" / "progress.json"

@@ -181,7 +181,9 @@ def test_a_learner_that_lives_on_takes_parts_too(call, files):
     from evergraph.online import LearnerFolder
 
     load_plugin(FILE)
-    LearnerFolder.open("learner", {"topology": {"name": "residual"}}).close()
+    LearnerFolder.open(
+        "learner", {"topology": {"name": "residual"}, "head": {"name": "analytic"}}
+    ).close()
     forget()
     (files / "nodes.csv").write_text("id,label,f\na,x,0\nb,y,1\nc,x,0\nd,y,1\n")
     (files / "ids").write_text("a\nd\n")

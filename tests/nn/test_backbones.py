@@ -270,7 +270,6 @@ def test_copies_share_what_was_prepared_and_no_weights(name):
 
 
 def test_a_graph_is_prepared_once_and_let_go_with_it():
-    gc.freeze()  # what is there already is not looked through
     traces = {}
     for name in NAMES:
         graph = graph_of([(0, 1)], features=X)
@@ -280,7 +279,7 @@ def test_a_graph_is_prepared_once_and_let_go_with_it():
         backbone.train()(backbone.prepare(graph), generator=generator()).sum().backward()
         assert graph.features.equal(features), name
     del graph
-    gc.collect()
+    gc.collect()  # takes long, so once for all
     assert [name for name, gone in traces.items() if gone() is not None] == []
 
 

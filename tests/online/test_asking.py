@@ -33,9 +33,9 @@ def test_an_answer_is_that_of_adding_and_asking_and_nothing_is_written(head, rel
     if related and head != "auto":
         return
     kind = HEADS[head]().target.name
-    deltas = growth(3, 5, kind=kind, related=related)
-    learner = grown(head, deltas[:6])
-    for delta in (deltas[6], deltas[10]):
+    deltas = growth(3, 4, kind=kind, related=related)
+    learner = grown(head, deltas[:4])
+    for delta in (deltas[4], deltas[7]):
         before = bits(learner)
         asked = learner.ask(delta, every_class=True)
         assert bits(learner) == before
@@ -44,7 +44,7 @@ def test_an_answer_is_that_of_adding_and_asking_and_nothing_is_written(head, rel
         added = learner.answer(delta.nodes, every_class=True)
         assert (asked.predictions, asked.classes) == (added.predictions, added.classes)
         assert (asked.seq, added.seq) == (seq, seq + 1)
-        for between in deltas[7:10] if delta is deltas[6] else ():
+        for between in deltas[5:7] if delta is deltas[4] else ():
             learner.apply(between)
 
 
@@ -73,16 +73,16 @@ def unpickled(learner: OnlineLearner) -> OnlineLearner:
 
 @pytest.mark.parametrize("head", HEADS)
 def test_a_copy_goes_on_with_the_same_bits_and_leaves_the_original_alone(head):
-    deltas = growth(2, 4, kind=HEADS[head]().target.name)
-    learner = grown(head, deltas[:5], tolerance=0.1, patience=3)
+    deltas = growth(2, 3, kind=HEADS[head]().target.name)
+    learner = grown(head, deltas[:4], tolerance=0.1, patience=3)
     before = bits(learner)
     copies = copy.deepcopy(learner), unpickled(learner)
     for copied in copies:
         assert bits(copied) == before
         assert copied.parameters == learner.parameters
-        for delta in deltas[5:]:
+        for delta in deltas[4:]:
             copied.apply(delta)
         assert bits(learner) == before
-    for delta in deltas[5:]:
+    for delta in deltas[4:]:
         learner.apply(delta)
     assert bits(copies[0]) == bits(copies[1]) == bits(learner)

@@ -144,8 +144,8 @@ def measure():
     torch.set_num_threads(1)
     few = linked("w", 40, 2, 16)
     shapes = [
-        ("auto", few, linked("n", 1200, 1200, 16)),
-        ("auto", linked("w", 1000, 0, 64), linked("n", 2000, 5, 64, 2000)),
+        ("auto", few, linked("n", 800, 800, 16)),
+        ("auto", linked("w", 500, 0, 64), linked("n", 1000, 5, 64, 1000)),
     ]
     sys.stdout.write(json.dumps([measured(*shape) for shape in shapes]))
 

@@ -17,7 +17,7 @@ X = np.eye(4, dtype=np.float32)
 
 
 def small(**parameters) -> ContinualNodeClassifier:
-    return ContinualNodeClassifier(width=48, **parameters)
+    return ContinualNodeClassifier(head="analytic", width=48, **parameters)
 
 
 def started(**parameters) -> ContinualNodeClassifier:

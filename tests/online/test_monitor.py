@@ -206,13 +206,12 @@ def make() -> OnlineLearner:
     return OnlineLearner(head=AnalyticHead(width=16))
 
 
-@pytest.mark.parametrize("compact_at", [None, 5])
-def test_a_folder_logs_alarms_once_and_never_again(tmp_path, caplog, compact_at):
+def test_a_folder_logs_alarms_once_and_never_again(tmp_path, caplog):
     caplog.set_level(logging.WARNING)
     with LearnerFolder.open(tmp_path, make=make) as folder:
         for number in range(11):
             folder.submit(Delta(**rows(number)))
-            if number + 1 == compact_at:
+            if number == 4:
                 folder.compact()
         kept, left = folder.learner.alarms(), bits(folder.learner)
     assert [r.message for r in caplog.records] == [f"alarm (accuracy): {kept[0].message}"]

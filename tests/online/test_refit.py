@@ -44,14 +44,14 @@ def test_a_refitted_learner_equals_one_given_the_same_at_once(history):
 
 
 def crowd(seed: int, *, kind: str, noise: float) -> tuple[list[Delta], Delta]:
-    """Deltas that bring 130 nodes and take 24 of them again, and what is left, in another order."""
+    """Deltas that bring 78 nodes and take 12 of them again, and what is left, in another order."""
     ledger, drawn, deltas = Ledger(undirected=True, related=False, worded=False), Random(seed), []
     generator = torch.Generator().manual_seed(seed)
 
     def told(place: int) -> object:
         return {"class": place % 3, "numbers": place / 7, "labels": [place % 3, place % 2]}[kind]
 
-    for start in range(0, 130, 26):
+    for start in range(0, 78, 26):
         new, old = [f"n{place}" for place in range(start, start + 26)], list(ledger.rows)
         met, some = old + new, drawn.sample(old, min(len(old), 6))
         edges = {ledger.name((node, drawn.choice(met))) for node in new * 3}
@@ -84,7 +84,7 @@ def crowd(seed: int, *, kind: str, noise: float) -> tuple[list[Delta], Delta]:
         (FusedHead, 0.3),
         (partial(FusedHead, objective="plain"), 0.3),
         (partial(FusedHead, width=64), 0.02),
-        (AnalyticHead, 0.02),
+        (partial(AnalyticHead, width=64), 0.02),
         (partial(TargetHead, kind="numbers"), 0.3),
         (partial(TargetHead, kind="labels"), 0.02),
     ],

@@ -171,7 +171,7 @@ every_head = pytest.mark.parametrize(
 @every_head
 def test_every_head_says_the_same_afterwards_and_after_more(head, related):
     learner = OnlineLearner(head=head, undirected=not related)
-    *first, last, gone = growth(0, 4, each=5, kind=head.kind, related=related)
+    *first, last, gone = growth(0, 3, each=5, kind=head.kind, related=related)
     for delta in first:
         learner.apply(delta)
     other, ids = repacked(learner), learner.every_id()

@@ -180,7 +180,8 @@ def told_apart(source: str) -> list[int]:
     """Return the lines of comparisons of something called kind or targets with a kind's name."""
     kinds = {"class", "labels", "numbers"}
     lines = []
-    for node in ast.walk(ast.parse(source)):
+    told = any(f'"{kind}"' in source for kind in kinds)  # else there is nothing to parse
+    for node in ast.walk(ast.parse(source if told else "")):
         if isinstance(node, ast.Compare):
             parts = [node.left, *node.comparators]
             named = {c.value for p in parts for c in ast.walk(p) if isinstance(c, ast.Constant)}

@@ -37,7 +37,7 @@ Serve = Callable[..., TestClient]
 
 
 def make() -> OnlineLearner:
-    return OnlineLearner(head=FusedHead(width=32))
+    return OnlineLearner(head=FusedHead(width=32, views=["0|1|2"]))
 
 
 def taken(client: TestClient, **headers: str) -> str:

@@ -23,7 +23,7 @@ def deltas(count: int) -> Iterator[Delta]:
     generator = np.random.default_rng(0)
     known = []
     for number in range(count):
-        fields = generator.integers(min(2 + number // 4, len(CLASSES)), size=12)
+        fields = generator.integers(min(2 + number // 2, len(CLASSES)), size=12)
         new = [(f"p{number}-{i}", int(field)) for i, field in enumerate(fields)]
         known += new
         noise = generator.normal(scale=0.6, size=(12, len(CLASSES)))
@@ -43,7 +43,7 @@ def deltas(count: int) -> Iterator[Delta]:
 @pytest.fixture(scope="module")
 def folder(learner: Any, tmp_path_factory: pytest.TempPathFactory) -> LearnerFolder:
     opened = LearnerFolder.open(tmp_path_factory.mktemp("page") / "learner", make=learner)
-    for delta in deltas(24):
+    for delta in deltas(12):
         opened.submit(delta)
     return opened
 

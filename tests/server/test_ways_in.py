@@ -24,7 +24,7 @@ import evergraph as eg
 from arrow_bytes import stream
 from evergraph.core.errors import EvergraphError
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.heads import FusedHead
+from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.app import create_app
 from evergraph.tables import Scheme
@@ -68,7 +68,7 @@ class Way:
 
     def begin(self) -> None:
         with LearnerFolder.open(
-            "learner", make=lambda: OnlineLearner(head=FusedHead(width=16), seed=0)
+            "learner", make=lambda: OnlineLearner(head=AnalyticHead(width=8), topology="identity")
         ):
             pass
 

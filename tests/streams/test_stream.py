@@ -187,7 +187,6 @@ def open_then_move_on(stream: GraphStream, *, cumulative: bool) -> tuple[Task, w
 
 @pytest.mark.parametrize(("edges", "cumulative"), [("all", False), ("all", True), ("within", True)])
 def test_an_earlier_tasks_graph_is_let_go(edges, cumulative):
-    gc.freeze()  # what is there already is not looked through
     stream = stream_of(edges=edges)
     first, trace = open_then_move_on(stream, cumulative=cumulative)
     assert trace() is None  # although both the stream and the task itself are still held

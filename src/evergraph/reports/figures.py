@@ -129,6 +129,7 @@ def drawn(
         draw(figure, figure.subplots(1, columns))
         svg, png = io.StringIO(), io.BytesIO()
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+        figure.set_layout_engine("none")  # it is laid out by now
         figure.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
         return Picture(name, title, svg.getvalue(), png.getvalue())
 

@@ -46,7 +46,8 @@ def kills(monkeypatch):
 @pytest.fixture
 def quick(kills, monkeypatch):
     """The same with a head that takes a third of the time."""
-    monkeypatch.setattr(kills, "make", lambda: OnlineLearner(head=AnalyticHead(width=16)))
+    small = {"width": 16, "regularisation": 0.1}
+    monkeypatch.setattr(kills, "make", lambda: OnlineLearner(head=AnalyticHead(**small)))
     return kills
 
 

@@ -87,7 +87,7 @@ def test_a_folder_of_another_format_is_refused_in_one_sentence(tmp_path):
 def learned(path, threads):
     """Return the bits of a learner that a process with so many threads has taught."""
     with exactly_threads(threads), LearnerFolder.open(path, make=OnlineLearner) as folder:
-        for delta in growth(0, 2, each=300, dims=32):
+        for delta in growth(0, 2, each=200, dims=32):
             folder.submit(delta)
         assert torch.get_num_threads() == threads
         return all_bits(folder.learner)

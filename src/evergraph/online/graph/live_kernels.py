@@ -175,5 +175,7 @@ def correct(pushed, differences, sizes, source, lists, scalings, rule, state, st
             listed = ListedRows(starts[here], ends, pool, mine, left, own, last, entry_weights)
             there = Flat(values[row : row + width], width)
             one, none = np.float32(1), np.float32(0)
-            weighted_sums(listed, source, there, there, one, none, width, 0, 1)
+            # Not 0 and 1: the kernel would be compiled once more, for these constants.
+            start_row, stop_row = np.int64(0), np.int64(1)
+            weighted_sums(listed, source, there, there, one, none, width, start_row, stop_row)
             drift[node] = 0
