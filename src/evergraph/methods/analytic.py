@@ -176,7 +176,6 @@ class Analytic(WholeTaskLearner):
         return not self._check_learned().target.is_named
 
     def modules(self) -> Iterator[tuple[str, nn.Module]]:
-        """Yield the model with its solved head."""
         self.solve()
         yield from super().modules()
 
@@ -337,7 +336,6 @@ class Analytic(WholeTaskLearner):
 
     @property
     def usage(self) -> MemoryUsage:
-        """Size of the statistics and the ledger."""
         usage = self.statistics_.usage + MemoryUsage(bytes=self.ledger_.nbytes)
         return usage + self.validation_.usage if self.regularisation == "validation" else usage
 

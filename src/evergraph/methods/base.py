@@ -127,7 +127,6 @@ class BackboneLearner(Learner):
         )
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the weighted cross-entropy over some of the examples."""
         return self.classification_loss(self.scores(batch), batch)
 
     def step_work(self, examples: int) -> int | None:
@@ -154,7 +153,6 @@ class BackboneLearner(Learner):
         )
 
     def end_task(self, task: Task) -> None:
-        """Release the examples."""
         self._examples = None
 
     @torch.no_grad()
@@ -165,7 +163,6 @@ class BackboneLearner(Learner):
         return scores
 
     def modules(self) -> Iterator[tuple[str, nn.Module]]:
-        """Yield the backbone, once it has weights."""
         if self.backbone.begun:
             yield "backbone", self.backbone
 
@@ -209,7 +206,6 @@ class MemoryLearner(BackboneLearner):
 
     @property
     def usage(self) -> MemoryUsage:
-        """Size of the memory."""
         usage: MemoryUsage = self.memory.usage
         return usage
 
