@@ -213,8 +213,8 @@ class ClassStatistics:
         >>> statistics.sums_.tolist(), statistics.gram_.diagonal().tolist()
         ([[2.0, 1.0]], [4.0, 1.0])
         """
-        gram = (self.gram_.tril() + self.gram_.tril(-1).t()).double()
-        self.gram_ = (matrix.t() @ gram @ matrix).to(self.gram_.dtype)
+        gram = matrix.t() @ mirrored(self.gram_).double() @ matrix
+        self.gram_ = gram.to(self.gram_.dtype)
         self.sums_ = self.sums_ @ matrix
 
     def merged(self, other: ClassStatistics, classes: Tensor | None = None) -> ClassStatistics:
@@ -282,6 +282,11 @@ class ClassStatistics:
         self.sums_ = state["sums"].to(device)
         self.mass_, self.counts_ = state["mass"].to(device), state["counts"].to(device)
         self.gram_ = unpacked(state["gram"], self.width).to(device, self.gram_.dtype)
+
+
+def mirrored(lower: Tensor) -> Tensor:
+    """Return the symmetric matrix of a lower triangle, whatever is above it.  [m, m]"""
+    return lower.tril() + lower.tril(-1).t()
 
 
 def packed(matrix: Tensor) -> Tensor:
