@@ -200,3 +200,20 @@ def test_the_weight_of_a_view_of_numbers_by_hand():
     share = PRIOR / 8
     assert weight.item() == pytest.approx((2 + share) / (4 + share), rel=1e-9)
     assert offset.item() == pytest.approx(3.5 - 12 * weight.item())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_engines_of_other_nodes_merge_into_one_of_all(seed):
+    rows, labels = told(seed, 80)
+    features = RandomMap.drawn([OWN], {0: 3}, width=8, seed=1)
+    asked = Answers(ViewRows(rows[60:], None), labels[60:])
+    whole, first, second = (
+        learned(features, rows[part], labels[part])
+        for part in (slice(60), slice(25), slice(25, 60))
+    )
+    first.merge(second)
+    first.grow(2)  # as many as there are
+    (found, _), (expected, _) = first.solve(asked), whole.solve(asked)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
+    assert not first.fused_.offsets.any()  # of nodes that were held back
+    assert first.solved  # nothing has changed

@@ -57,6 +57,25 @@ def test_neither_order_nor_batches_matter(order, cuts):
     assert_same(kept(*parts), kept(torch.arange(COUNT)))
 
 
+@given(mine=st.lists(st.booleans(), min_size=COUNT, max_size=COUNT), both=st.integers(0, COUNT))
+def test_those_of_two_are_those_of_one_that_met_all(mine, both):
+    ours = torch.tensor(mine)
+    theirs = ~ours | (torch.arange(COUNT) < both)  # some are known to both
+    one, other = kept(ours.nonzero().flatten()), kept(theirs.nonzero().flatten())
+    one.copy_from(other)
+    assert_same(one, kept(torch.arange(COUNT)))
+
+
+def test_classes_may_be_called_otherwise_there():
+    names = torch.tensor([2, 0, 1])
+    other, here = NodeSample(4), kept((labels == 0).nonzero().flatten())
+    rest = (labels != 0).nonzero().flatten()
+    called = names.argsort()[labels[rest]]  # what names turns back into labels
+    other.keep(rows_of(ids[rest]), labels=called, nodes=ids[rest])
+    here.copy_from(other, names)
+    assert_same(here, kept(torch.arange(COUNT)))
+
+
 @given(gone=st.lists(st.integers(0, COUNT - 1), max_size=12))
 def test_what_was_dropped_comes_back_where_it_was(gone):
     probes, some = kept(torch.arange(COUNT)), torch.tensor(sorted(set(gone)), dtype=torch.int64)

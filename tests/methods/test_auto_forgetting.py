@@ -104,3 +104,49 @@ def test_everything_can_be_forgotten_but_not_what_was_never_met(small_graph):
     without.fit_task(task)
     with pytest.raises(ConfigurationError, match="needs ledger=True"):
         without.forget(torch.tensor([0]), task.graph)
+
+
+# ------------------------------------------------------------------ merging
+
+
+@pytest.mark.parametrize("weights", ["class-sizes", "equal"])
+def test_learners_of_other_classes_merge(weights, small_graph):
+    stream = GraphStream(small_graph, classes_per_task=3, known_labels="everywhere")
+    other = GraphStream(small_graph, classes_per_task=3, order=[5, 3, 4, 0, 1, 2])
+    ours, theirs = (auto(ledger=True, weights=weights) for _ in range(2))
+    ours.fit_task(stream.open(0))
+    theirs.fit_task(other.open(0))  # the dataset's 5, 3 and 4 are its 0, 1 and 2
+    alone = scores_of(theirs, other.open(0).graph)
+    ours.merge(theirs, classes=torch.tensor([5, 3, 4]))
+    one = learned(stream, ledger=True, weights=weights)
+    for exam in stream.exams(1, "local"):
+        close(scores_of(ours, exam.graph), scores_of(one, exam.graph), 1e-4)
+    assert ours.classes == one.classes == [0, 1, 2, 3, 4, 5]
+    assert ours.usage == one.usage
+    assert scores_of(theirs, other.open(0).graph).equal(alone)  # who gave has lost nothing
+
+
+def test_merged_learners_part_again(small_graph):
+    stream = GraphStream(small_graph, classes_per_task=3)
+    ours, theirs, alone = (auto(ledger=True) for _ in range(3))
+    for learner in (ours, alone):
+        learner.fit_task(stream.open(0))
+    theirs.fit_task(stream.open(1))
+    ours.merge(theirs)
+    task = stream.open(1)
+    ours.forget(task.ids, task.graph, known_as=task.ids)
+    graph = stream.open(0).graph
+    found = scores_of(ours, graph)
+    assert not found[:, 3:].any()
+    close_to_scale(found[:, :3], scores_of(alone, graph), 1e-4)  # half of all is counted out
+
+
+def test_learners_of_other_features_are_not_merged(small_graph):
+    task, learner = GraphStream(small_graph).open(0), auto()
+    with pytest.raises(ConfigurationError, match="fit_task first"):
+        learner.merge(auto())
+    learner.fit_task(task)
+    for other in (auto(seed=1), auto("0", "2"), auto(width=32)):
+        other.fit_task(task)
+        with pytest.raises(ConfigurationError, match="same views, width and seed"):
+            learner.merge(other)

@@ -170,6 +170,19 @@ def test_words_are_forgotten_as_if_never_met(texts):
     close(scores_of(learner, graph), scores_of(never, graph), 1e-4)
 
 
+def test_words_of_two_learners_merge(texts):
+    stream = GraphStream(texts, classes_per_task=2, known_labels="everywhere")
+    other = GraphStream(texts, classes_per_task=2, order=[3, 2, 0, 1])
+    ours, theirs = (auto(backbone=ViewFeatures(width=48), budget=5) for _ in range(2))
+    both = learned(stream, backbone=ViewFeatures(width=48), budget=5)
+    ours.fit_task(stream.open(0))
+    theirs.fit_task(other.open(0))
+    ours.merge(theirs, classes=torch.tensor([3, 2]))
+    assert same_words(ours, both)
+    graph = stream.exams(1, "local")[0].graph
+    close(scores_of(ours, graph), scores_of(both, graph), 1e-4)
+
+
 def same_words(one, other):
     """Return whether two learners keep the same nodes with the same words."""
     words = [

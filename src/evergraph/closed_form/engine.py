@@ -180,6 +180,12 @@ class ViewEngine:
             self.sums_[place].exchange(was, now, labels[rows], self._weights(labels[rows]))
         self.solved &= not len(labels)
 
+    def merge(self, other: ViewEngine, classes: Tensor | None = None) -> None:
+        """Add the sums of another engine with the same map.  classes: see ``ClassStatistics``"""
+        pairs = zip(self.sums_, other.sums_, strict=True)
+        self.sums_ = [mine.merged(theirs, classes) for mine, theirs in pairs]
+        self.solved = False
+
     def clear(self) -> None:
         """Empty the sums."""
         for sums in self.sums_:

@@ -122,6 +122,12 @@ class NodeSample:
         """Remove some of them."""
         self._take((~torch.isin(self.nodes_, nodes.cpu())).nonzero().flatten())
 
+    def copy_from(self, other: NodeSample, classes: Tensor | None = None) -> None:
+        """Consider those of another; ``classes`` maps its classes to the classes here."""
+        labels = other.labels_ if classes is None else classes.cpu()[other.labels_]
+        new = (~torch.isin(other.nodes_, self.nodes_)).nonzero().flatten()
+        self.keep(other.rows_.of(new), labels=labels[new], nodes=other.nodes_[new])
+
     @property
     def values(self) -> int:
         """Number of values kept."""

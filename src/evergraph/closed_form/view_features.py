@@ -384,6 +384,13 @@ class ViewFeatures(Backbone):
         expand = self.expansion()
         return torch.cat([torch.cat([*expand(part)], dim=1) for part in expand.blocks(asked)])
 
+    def expands_like(self, other: ViewFeatures) -> bool:
+        """Return whether another backbone computes the same features of the same graph."""
+        mine, theirs = (
+            (int(b.seed), b.views, b.width, b.code_dims, b._dims) for b in (self, other)
+        )
+        return mine == theirs
+
     @property
     def embed_seconds(self) -> float:
         return sum(cache.seconds for cache in self._caches)

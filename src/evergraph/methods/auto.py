@@ -65,9 +65,10 @@ class Auto(WholeTaskLearner):
     of every class, the probes. No view is dropped: one that does not help now may help later.
 
     Everything is a function of sets and sums of the nodes seen. So the order of tasks does not
-    matter, and ``forget`` removes a node exactly, including as a landmark. Only the place of a
-    forgotten node among those kept, or the probes, is filled from the graph given to ``forget``:
-    exact if that graph holds all nodes of its class.
+    matter, and ``forget`` removes a node exactly, including as a landmark. With random features,
+    ``merge`` gives the learner that would have seen the data of both. Only the place of a forgotten
+    node among those kept, or the probes, is filled from the graph given to ``forget``: exact if
+    that graph holds all nodes of its class.
 
     Class codes use the labels of nearby training nodes. On a graph without labels, only the other
     views predict, with weights of their own.
@@ -314,6 +315,28 @@ class Auto(WholeTaskLearner):
         """Return a graph as it shows the classes of recorded training nodes."""
         train = self.ledger_.part("train")
         return Seen(self.backbone.prepare(self._shown(graph, ids, train.ids, train.labels)), ids)
+
+    @torch.no_grad()
+    def merge(self, other: Auto, *, classes: Tensor | None = None) -> None:
+        """Add everything that another learner has learned, without its data.
+
+        Both must compute the same random features, with the same views, width and seed.
+        classes: this learner's class for each class of the other; the same numbers by default.
+        """
+        space, theirs = self._check_learned(), other._check_learned()
+        if self.backbone.on_landmarks or not self.backbone.expands_like(other.backbone):
+            raise ConfigurationError(
+                "merge() needs learners with the same random features: give both backbone "
+                "view-features, the same views, width and seed"
+            )
+        self.engine_.merge(other.engine_, classes)
+        total = self.engine_.num_classes
+        self.label_space_ = space.joined(theirs, classes, total=total)
+        self._make_room(self._dims, self.label_space_.num_classes)
+        self.ledger_.copy_from(other.ledger_, classes)
+        self._limit(max(self._dims_of(kept.rows_) for kept in (self.embeddings_, self.probes_)))
+        self.embeddings_.copy_from(other.embeddings_, classes)
+        self.probes_.copy_from(other.probes_, classes)
 
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
         self.solve()

@@ -162,6 +162,16 @@ class BackboneLearner(Learner):
         self.backbone.train()
         return scores
 
+    @torch.no_grad()
+    def residuals(self, inputs: Any, targets: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Return the softmax of the scores minus the one-hot class.  -> [rows, classes]"""
+        self.backbone.eval()
+        probabilities: Tensor = self.backbone(inputs, rows).softmax(1)
+        self.backbone.train()
+        places = torch.arange(len(targets), device=targets.device)
+        probabilities[places, targets] -= 1.0
+        return probabilities
+
     def modules(self) -> Iterator[tuple[str, nn.Module]]:
         if self.backbone.begun:
             yield "backbone", self.backbone

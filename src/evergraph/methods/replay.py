@@ -53,13 +53,15 @@ class RememberingLearner(MemoryLearner):
 
     @torch.no_grad()
     def end_task(self, task: Task) -> None:
+        """Store some training nodes, chosen by the trained model's hidden states and residuals."""
         super().end_task(task)
         inputs, rows = self.backbone.prepare(task.graph), task.train.to(self.device)
         self.backbone.eval()
         hidden = self.backbone.hidden_states(inputs, rows)
         self.backbone.train()
+        residuals = self.residuals(inputs, task.train_labels.to(self.device), rows)
         nodes = task.graph, task.train, task.train_labels
-        candidates = Candidates(*nodes, hidden, self.backbone.hops)
+        candidates = Candidates(*nodes, hidden, self.backbone.hops, residuals)
         self.memory.store(candidates, task.met_sizes, keep=self.keep, generator=self.generator)
 
 
@@ -86,9 +88,9 @@ class ReplayingLearner(RememberingLearner):
 class ERGNN(ReplayingLearner):
     """Replays stored nodes without their neighbourhoods (Zhou and Cao 2021).
 
-    Nodes are chosen by coverage in the hidden layer (``embedding-coverage``) or by distance to the
-    mean of their class (``mean-feature``). Only edges between stored nodes are kept, as in the
-    published runs; mostly there are none.
+    Nodes are chosen by coverage in the hidden layer (``embedding-coverage``), by distance to the
+    mean of their class (``mean-feature``) or by their influence on the model (``influence``). Only
+    edges between stored nodes are kept, as in the published runs; mostly there are none.
 
     Args:
         memory: the sampler and the budget; 100 nodes per class by default.

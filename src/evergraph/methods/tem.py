@@ -178,8 +178,17 @@ class TEM(MemoryLearner):
         nodes = torch.cat([task.train, guessed])
         targets = torch.cat([task.train_labels, classes]).to(self.device)
         current, hops = self._embedded(task, nodes), self.backbone.hops
-        known = task.ids[nodes], self.resources
-        candidates = Candidates(task.graph, nodes, targets.cpu(), current, hops, *known)
+        residuals = self.residuals(current, targets)
+        candidates = Candidates(
+            task.graph,
+            nodes,
+            targets.cpu(),
+            current,
+            hops,
+            residuals,
+            task.ids[nodes],
+            self.resources,
+        )
         order = torch.arange(len(candidates))
         if self.arrivals > 1:
             order = torch.randperm(len(candidates), generator=self.generator)
