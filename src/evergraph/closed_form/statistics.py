@@ -345,7 +345,8 @@ def count_views(
     views, or of a single one; sign: -1 removes.
     """
     many = rows.device.type == "cpu" and len(labels) > BLOCK_ROWS
-    given, how = (rows, labels, weights), {"expand": expand, "sign": sign}
+    given = rows, labels, weights
+    how: dict[str, Any] = {"expand": expand, "sign": sign}
     if resources is None or not many or not isinstance(statistics[0], ClassStatistics):
         _count(statistics, *given, **how)
         return list(statistics)

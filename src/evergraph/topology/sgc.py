@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -114,7 +114,7 @@ class LazyEncoder(TeleportingEncoder):
 
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
         embeddings = features = densify(graph.features)
-        shares = {"scale": 1 - self.alpha, "add_scale": self.alpha}
+        shares: dict[str, Any] = {"scale": 1 - self.alpha, "add_scale": self.alpha}
         for _ in range(self.hops):
             own = features if self.restarts else embeddings
             embeddings = propagate(adjacency, embeddings, add=own, **shares)
