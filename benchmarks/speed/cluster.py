@@ -67,7 +67,7 @@ def statistics(rows: int, width: int, engine: Engine) -> Callable[[], ClassStati
     draw = seeded(0, "rows")
     given = torch.randn(rows, 100, generator=draw), torch.randint(10, (rows,), generator=draw)
     matrix = torch.randn(100, width, generator=draw)
-    expand = Expansion(matrix)
+    expand = Expansion(matrix, torch.zeros(width), "relu")
     resources = Resources(engine=engine)
 
     def count() -> ClassStatistics:

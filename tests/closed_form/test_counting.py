@@ -36,7 +36,7 @@ class Several(LocalEngine):
 
 def counted_by_hand(engine: LocalEngine) -> ClassStatistics:
     """Count 1, 2, 3, 4 and -5 through φ(x) = (relu(x), relu(-x)), the odd ones twice."""
-    plus_and_minus = Expansion(torch.tensor([[1.0, -1.0]]))
+    plus_and_minus = Expansion(torch.tensor([[1.0, -1.0]]), torch.zeros(2), "relu")
     statistics = ClassStatistics(2)
     statistics.add(torch.tensor([[0.0, 1.0]]), torch.tensor([2]), torch.ones(1))  # known before
     (counted,) = count_views(
@@ -70,7 +70,7 @@ def test_every_block_counts_once(rows, blocks, monkeypatch):
 )
 def test_one_process_counts_like_several(rows, block, seed, precise):
     draw = torch.Generator().manual_seed(seed)
-    expand = Expansion(torch.randn(3, 8, generator=draw))
+    expand = Expansion(torch.randn(3, 8, generator=draw), torch.zeros(8), "relu")
     given_rows = torch.randn(rows, 3, generator=draw), torch.arange(rows) % 3, torch.ones(rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(statistics, "BLOCK_ROWS", block)
@@ -88,7 +88,7 @@ def test_one_process_counts_like_several(rows, block, seed, precise):
 
 def test_what_is_counted_in_float64_stays_so(monkeypatch):
     monkeypatch.setattr(statistics, "BLOCK_ROWS", 1)
-    expand = Expansion(torch.ones(1, 1))
+    expand = Expansion(torch.ones(1, 1), torch.zeros(1), "relu")
     tiny = torch.tensor([[1.0], [1e-5]])  # whose square is below float32's rounding of 1
     for resources in (Resources(engine=Several()), None):
         (counted,) = count_views(

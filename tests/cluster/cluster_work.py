@@ -64,7 +64,7 @@ class Kinds:
         """Statistics of the closed form, of all nodes and at least of six blocks."""
         rows, width, draw = max(self.graph.num_nodes, 6 * BLOCK_ROWS), 512, seeded(0, "rows")
         given = torch.randn(rows, 100, generator=draw), torch.arange(rows) % 10, torch.ones(rows)
-        expand = Expansion(torch.randn(100, width, generator=draw))
+        expand = Expansion(torch.randn(100, width, generator=draw), torch.zeros(width), "relu")
         resources = Resources(engine=engine)
         (counted,) = count_views(
             [ClassStatistics(width)], *given, expand=expand, resources=resources

@@ -164,10 +164,11 @@ def test_random_features_take_what_they_know_of_topology_and_head():
 
 
 def test_a_backbones_own_parameters_are_given_too():
-    section = {"name": "random-features", "width": 32, "dropout": 0.1}
+    section = {"name": "random-features", "width": 32, "activation": "fourier", "dropout": 0.1}
     learner = build_learner(config_of("analytic", backbone=section, device="cpu"), seed=0)
     assert isinstance(learner, Analytic)
-    assert (learner.backbone.width, learner.backbone.dropout) == (32, 0.1)
+    assert (learner.backbone.width, learner.backbone.activation) == (32, "fourier")
+    assert learner.backbone.dropout == 0.1
     spelled = resolved(config_of("analytic")).backbone
     assert (spelled.name, spelled.parameters["width"]) == ("random-features", 4096)
 

@@ -22,7 +22,7 @@ from small_runs import job_of
 # Methods whose default size would only make the tests slow: a smaller backbone.
 SMALL = {"analytic": partial(RandomFeatures, width=128), "auto": partial(ViewFeatures, width=64)}
 # Samplers that look at the model, or break ties by chance: a GPU draws other numbers than a CPU.
-DRAWN = ("embedding-coverage",)
+DRAWN = ("embedding-coverage", "influence")
 REFRESHED = ("tem", "analytic", "auto", "slda")
 
 

@@ -295,6 +295,7 @@ def test_greedy_takes_at_every_step_what_a_search_of_all_candidates_would(
             "gradient-matching",
             {"heads": 8, "sharpness": 1.0, "start": "herding", "steps": 50, "lr": 0.03},
         ),
+        ("influence", {"damping": 0.01}),
     ],
 )
 def test_published_numbers_rest_on_these_defaults(name, expected):

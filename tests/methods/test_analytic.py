@@ -177,7 +177,7 @@ def test_merging_and_forgetting_without_what_they_need_is_refused():
     stranger.fit_task(task)
     with pytest.raises(ConfigurationError, match="fit_task first"):
         learner.merge(fresh)
-    with pytest.raises(ConfigurationError, match="the same topology, seed and width"):
+    with pytest.raises(ConfigurationError, match="the same topology, seed, width"):
         learner.merge(stranger)
     with pytest.raises(ConfigurationError, match="needs ledger=True"):
         learner.forget(torch.tensor([0]), task.graph)
@@ -334,3 +334,16 @@ def test_novelty_is_what_the_best_score_lacks():
     embeddings = learner.backbone.prepare(task.graph)[:5]
     scores = learner.backbone.expand(embeddings) @ weights_of(learner).t()
     torch.testing.assert_close(learner.novelty(task.graph, nodes), 1 - scores.amax(1))
+
+
+def test_learners_that_centre_on_their_own_first_graph_are_not_merged(small_graph):
+    stream = GraphStream(small_graph)
+    learners = []
+    for index in (0, 1):
+        backbone = RandomFeatures(width=16, centred=True)
+        trainer = Trainer(device="cpu")
+        learner = Analytic(backbone=backbone, trainer=trainer, generator=seeded(0, "learner"))
+        learner.fit_task(stream.open(index))
+        learners.append(learner)
+    with pytest.raises(ConfigurationError, match="do not centre"):
+        learners[0].merge(learners[1])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from auto_learners import auto, close, final_graph, learned, never_labelled, scores_of
+from auto_learners import VIEWS, auto, close, final_graph, learned, never_labelled, scores_of
 from evergraph.closed_form import memory_heads
 from evergraph.closed_form.kept_nodes import KeptNodes
 from evergraph.closed_form.kernel_map import KernelMap
@@ -115,10 +115,14 @@ def texts() -> Graph:
     return graph.with_features(as_csr(words))
 
 
+def of_words() -> ViewFeatures:
+    return ViewFeatures(views=VIEWS, width=48)
+
+
 def test_own_words_are_kept_as_they_are(texts, tmp_path):
     """Hops are projected; the kernel of kept nodes is of the words themselves."""
     stream = GraphStream(texts, known_labels="everywhere")
-    learner = learned(stream, backbone=ViewFeatures(width=48), budget=5)
+    learner = learned(stream, backbone=of_words(), budget=5)
     words = learner.embeddings_.rows_.words
     own = texts.features.to_dense()[learner.embeddings_.nodes_] / 12**0.5
     close(torch.from_numpy(words.toarray()), own, 1e-6)
@@ -146,7 +150,7 @@ def test_the_order_of_tasks_leaves_no_trace_in_words(texts):
     answers = []
     for order in ([0, 1, 2, 3], [2, 3, 0, 1]):
         stream = GraphStream(texts, order=order, known_labels="everywhere")
-        learner = learned(stream, backbone=ViewFeatures(width=48), budget=9)
+        learner = learned(stream, backbone=of_words(), budget=9)
         answers.append(by_label(scores_of(learner, texts.structure), stream))
     close(answers[0], answers[1], 1e-4)
 
@@ -154,8 +158,8 @@ def test_the_order_of_tasks_leaves_no_trace_in_words(texts):
 def test_words_are_forgotten_as_if_never_met(texts):
     """As in a graph of one task: the classes of the other keep their words."""
     stream = GraphStream(texts, classes_per_task=2, known_labels="everywhere")
-    learner = learned(stream, backbone=ViewFeatures(width=48), ledger=True, budget=6)
-    never, task = auto(backbone=ViewFeatures(width=48), budget=6), stream.open(0)
+    learner = learned(stream, backbone=of_words(), ledger=True, budget=6)
+    never, task = auto(backbone=of_words(), budget=6), stream.open(0)
     gone = torch.rand(task.graph.num_nodes, generator=seeded(1)) < 0.25
     assert bool(torch.isin(learner.embeddings_.nodes_, task.ids[gone]).any())
     learner.forget(task.ids[gone], task.graph, known_as=task.ids)
@@ -191,7 +195,7 @@ def same_words(one, other):
 
 def test_a_dense_graph_is_answered_as_a_sparse_one(texts):
     stream = GraphStream(texts, known_labels="everywhere")
-    learner = learned(stream, backbone=ViewFeatures(width=48), budget=5)
+    learner = learned(stream, backbone=of_words(), budget=5)
     dense = texts.with_features(texts.features.to_dense())
     close(scores_of(learner, dense.structure), scores_of(learner, texts.structure), 1e-4)
 

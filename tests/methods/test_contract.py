@@ -106,7 +106,7 @@ def test_learns_however_nodes_arrive(name, way, tiny_graph):
     stream = stream_of(tiny_graph, way)
     by_class = way == "task-il"
     options = {} if by_class or name not in UNIFORM else {"memory": UNIFORM[name]()}
-    epochs, every = (2, 2) if way == "online" else (3, 1)
+    epochs, every = {"online": (2, 3), "blurred": (3, 3)}.get(way, (3, 1))
     learner = make(name, epochs=epochs, **options)
     reports = list(learn_stream(learner, stream, test_every=every))
     assert [r.index for r in reports] == [*range(every - 1, len(stream), every)]

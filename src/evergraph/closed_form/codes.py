@@ -66,7 +66,6 @@ class ClassCodes(TopologyEncoder):
 
     @property
     def parts(self) -> int:
-        """One part per hop."""
         return self.hops
 
     @property

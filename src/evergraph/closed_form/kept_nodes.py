@@ -5,19 +5,21 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from evergraph.closed_form.views import ViewRows
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.seeding import splitmix64
 from evergraph.graphs import Graph
+from evergraph.graphs.csr import first_of_each_row, in_groups
 
 # Training nodes kept in all, where embeddings are narrow and where they are wide: random features
 # estimate wide kernels worse. And what nodes may take of ``memory``.
 EMBEDDINGS, WIDE_EMBEDDINGS, EMBEDDING_SHARE = 1024, 2048, 0.2
 LEAST_EMBEDDINGS = 8  # of a class: fewer say less than as many probes
 WIDE = 8192  # values of a node
-MIX = (-7046029254386353131, -4658895280553007687, -7723592293110705685)  # constants of splitmix64
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,7 @@ class KeptNodes:
 
 def draw_order(ids: Tensor) -> Tensor:
     """Return a pseudo-random number for each id that depends on the id alone.  int64 [n]"""
-    mixed = ids * MIX[0]
-    for factor, shift in zip(MIX[1:], (30, 27), strict=True):
-        mixed = (mixed ^ ((mixed >> shift) & ((1 << (64 - shift)) - 1))) * factor
-    return mixed ^ ((mixed >> 31) & ((1 << 33) - 1))
+    return torch.from_numpy(splitmix64(ids.numpy().view(np.uint64)).view(np.int64))
 
 
 class NodeSample:
@@ -155,21 +154,7 @@ def first_of_each(nodes: Tensor, labels: Tensor, count: int) -> Tensor:
 
     nodes: ids, int64 [n]; labels: int64 [n]; count: nodes of a class -> int64
     """
-    order, rank = in_classes(labels, draw_order(nodes).argsort())
-    return order[rank < count]
-
-
-def in_classes(labels: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
-    """Return an order class by class, and how many of its class come before each of it.
-
-    labels: int64 [n]; order: positions, int64 [n] -> int64 [n] each
-
-    >>> in_classes(torch.tensor([1, 0, 1]), torch.tensor([2, 1, 0]))
-    (tensor([1, 2, 0]), tensor([0, 0, 1]))
-    """
-    order = order[labels[order].argsort(stable=True)]
-    counts = torch.bincount(labels)
-    return order, torch.arange(len(order)) - (counts.cumsum(0) - counts)[labels[order]]
+    return first_of_each_row(labels, draw_order(nodes), count)
 
 
 PARTS = ("train", "validation")
@@ -306,7 +291,7 @@ def certain(chances: Tensor, counts: Tensor, *, times: int = TIMES) -> tuple[Ten
     (tensor([0, 1, 3]), tensor([0, 0, 1]))
     """
     sure, guessed = (found.cpu() for found in chances.max(dim=1))
-    order, rank = in_classes(guessed, sure.argsort(descending=True, stable=True))
+    order, rank = in_groups(guessed, sure.argsort(descending=True, stable=True))
     places = order[rank < times * counts.cpu()[guessed[order]]]
     return places, guessed[places]
 

@@ -108,12 +108,10 @@ class KernelMap(ViewMap):
 
     @property
     def directions(self) -> Parts:
-        """Zᵀ of every part."""
         return {part: rows.t() for part, rows in self.landmarks.items()}
 
     @property
     def device(self) -> torch.device:
-        """Device of the landmarks."""
         return next(iter(self.landmarks.values())).device
 
     @property

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.kept_nodes import NodeSample, draw_order, in_classes
+from evergraph.closed_form.kept_nodes import NodeSample, draw_order
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.view_features import ViewFeatures
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import ViewRows
 from evergraph.core.component import integer
-from evergraph.graphs.csr import ROWS_AT_A_TIME
+from evergraph.graphs.csr import ROWS_AT_A_TIME, in_groups
 from evergraph.nn.backbone import backbones
 from evergraph.topology.cached import Storage
 
@@ -90,7 +90,7 @@ class Landmarks(NodeSample):
         self._extend(rows, labels, nodes, first)
 
     def _first(self, nodes: Tensor, labels: Tensor) -> Tensor:
-        first, rank = in_classes(labels, draw_order(nodes).argsort())
+        first, rank = in_groups(labels, draw_order(nodes).argsort())
         if len(first) > self._total:  # the most of each class that fit, or one
             quota = int(rank.kthvalue(self._total + 1).values)
             first = first[rank < max(quota, 1)]

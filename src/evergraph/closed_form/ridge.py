@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.statistics import ClassStatistics
+from evergraph.closed_form.statistics import ClassStatistics, mirrored
 from evergraph.core.errors import DataError
 
 # Classes solved at a time, which bounds the temporaries however many classes there are.
@@ -186,9 +186,8 @@ class PenaltyPath:
         if penalty is None:
             values, basis = torch.linalg.eigh(matrix)
             return cls(values.clamp_min(0.0), basis)
-        matrix = matrix.tril() + matrix.tril(-1).t()
         factor = torch.linalg.cholesky(penalty.double())
-        half = torch.linalg.solve_triangular(factor, matrix, upper=False)
+        half = torch.linalg.solve_triangular(factor, mirrored(matrix), upper=False)
         whole = torch.linalg.solve_triangular(factor, half.t(), upper=False)  # L⁻¹ A L⁻ᵀ
         values, turn = torch.linalg.eigh(whole)
         basis = torch.linalg.solve_triangular(factor.t(), turn, upper=True)
@@ -220,9 +219,8 @@ def choose_regularisation(
     width = validation.width
     problem = RidgeProblem.of(training.narrowed(width), balanced=balanced)
     asked = RidgeProblem.of(validation, balanced=balanced)
-    gram, right = asked.matrix(), asked.right
+    gram, right = mirrored(asked.matrix()), asked.right
     right = torch.nn.functional.pad(right, (0, problem.right.shape[1] - right.shape[1]))
-    gram = gram.tril() + gram.tril(-1).t()
     part = None if penalty is None else penalty[:width, :width]
     path = PenaltyPath.of(problem.matrix(), part)
     scale = RidgeProblem.of(training, balanced=balanced).scale(penalty)

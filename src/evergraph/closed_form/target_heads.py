@@ -15,6 +15,7 @@ from evergraph.closed_form.engine import ViewEngine
 from evergraph.closed_form.fusing import PRIOR, Answers, Fused, lead_over_chance
 from evergraph.closed_form.leave_one_out import ROUNDING, Halves, Sample
 from evergraph.closed_form.ridge import LADDER, PenaltyPath, RidgeSolution, nearly_best
+from evergraph.closed_form.statistics import mirrored
 from evergraph.closed_form.targets import TargetMoments, TargetStatistics
 
 # With fewer nodes none is left out: what is left of so few says nothing about penalties.
@@ -106,11 +107,7 @@ def squared_errors(
 
 def quadratic(gram: Tensor, vectors: Tensor) -> Tensor:
     """Return vᵀ G v of every column.  lower triangle [m, m], float64 [m, k] -> [k]"""
-    lower = gram.double().tril()
-    diagonal = lower.diagonal()
-    # Twice the lower triangle counts the diagonal once too often.
-    twice = 2 * (vectors * (lower @ vectors)).sum(0)
-    return twice - (vectors.square() * diagonal[:, None]).sum(0)
+    return (vectors * (mirrored(gram).double() @ vectors)).sum(0)
 
 
 def fitted_sigmoid(statistics: TargetStatistics, head: TargetWeights) -> tuple[Tensor, Tensor]:

@@ -185,11 +185,9 @@ class ViewFeatures(Backbone):
 
     @property
     def begun(self) -> bool:
-        """Whether the heads exist."""
         return self.head is not None
 
     def grow(self, classes: int, *, generator: torch.Generator) -> None:
-        """Widen the heads."""
         assert self.head is not None
         self.head.grow(classes, generator=generator)
         self.bare = torch.cat(
@@ -310,7 +308,6 @@ class ViewFeatures(Backbone):
         return self.sees_relations and any(view.related for view in self.parsed)
 
     def width_of(self, inputs: ViewRows) -> int:
-        """Return the width of a hop."""
         return inputs.hops.shape[1] // len(self.near)
 
     def expansion(self) -> RandomMap | KernelMap:
@@ -396,5 +393,4 @@ class ViewFeatures(Backbone):
 
     @property
     def embed_seconds(self) -> float:
-        """Seconds spent computing hops and codes."""
         return sum(cache.seconds for cache in self._caches)

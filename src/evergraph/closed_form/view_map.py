@@ -302,12 +302,10 @@ class RandomMap(ViewMap):
 
     @property
     def directions(self) -> Parts:
-        """R of every part."""
         return self.matrices
 
     @property
     def device(self) -> torch.device:
-        """Device of R."""
         return next(iter(self.matrices.values())).device
 
     def narrowed(self, width: int) -> Self:

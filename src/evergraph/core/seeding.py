@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -29,3 +31,11 @@ def exponential(count: int, *, generator: torch.Generator) -> Tensor:
     draws = torch.empty(count, dtype=torch.float64, device=generator.device)
     draws.exponential_(generator=generator)
     return draws.clamp_min_(torch.finfo(torch.float64).tiny)
+
+
+def splitmix64(numbers: NDArray[np.uint64], seed: int = 0) -> NDArray[np.uint64]:
+    """Return pseudo-random numbers by hashing (Steele, Lea and Flood 2014)."""
+    mixed = numbers * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))

@@ -27,10 +27,10 @@ from torch import Tensor
 from evergraph.core.errors import DataError, say_ignored
 from evergraph.core.packages import require
 from evergraph.core.safe_files import written_aside
-from evergraph.graphs import Graph, Targets
+from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr, csr_tensor
 from evergraph.graphs.pyg import read_attributes
-from evergraph.graphs.targets import MASKS, PLURALS, Masks, names_of_masks, read_masks, read_y
+from evergraph.graphs.targets import MASKS, PLURALS, names_of_masks, read_masks, read_y
 from evergraph.graphs.validation import MOST_NODES, check_csr, check_real, check_whole
 from evergraph.tables.columns import column_peaks, say_dominant_column
 from evergraph.tables.sources import naming, reason
@@ -186,27 +186,17 @@ def fitting_layout(features: Tensor) -> Tensor:
     return features if dense else features.to_dense()
 
 
-def assemble(  # noqa: PLR0913
-    path: object,
-    *,
-    edge_index: Tensor,
-    features: Tensor | None,
-    labels: Tensor | None = None,
-    targets: Targets | None = None,
-    time: Tensor | None,
-    names: Sequence[str] | None = None,
-    weights: Tensor | None = None,
-    masks: Masks | None = None,
-    repeated: str | None = None,
+def assemble(
+    path: object, *, features: Tensor | None, names: Sequence[str] | None = None, **arrays: Any
 ) -> Graph:
     """Return the graph of a file's arrays; without features the width is 0.
 
     Warns about a feature column that dominates the others.
 
-    edge_index: integer [2, edges]; features: [nodes, dims], dense or CSR; labels: integer [nodes],
-    or targets instead; time: integer [nodes]; path, names: of the file and of the feature columns,
-    for messages; weights: [edges]; masks: published splits; repeated: as in ``Graph.from_edges``.
+    features: [nodes, dims], dense or CSR; path, names: of the file and of the feature columns, for
+    messages; arrays: as ``Graph.from_edges`` takes them.
     """
+    labels, targets, time = (arrays.get(name) for name in ("labels", "targets", "time"))
     if labels is not None:
         check_integers("y", labels)
     if targets is not None and features is not None and len(features) != len(targets):
@@ -214,22 +204,11 @@ def assemble(  # noqa: PLR0913
             f"y has shape {list(targets.values.shape)}: expected [nodes] or [nodes, targets], and "
             f"there are {len(features)} nodes"
         )
-    nodes = labels.numel() if labels is not None else len(targets or ())
     if features is None:
-        features = torch.zeros(nodes, 0)
+        features = torch.zeros(len(targets or ()) if labels is None else labels.numel(), 0)
     if time is not None:
         check_integers("time", time)
-    graph = Graph.from_edges(
-        edge_index,
-        features=features,
-        labels=labels,
-        time=time,
-        targets=targets,
-        weights=weights,
-        masks=masks,
-        repeated=repeated,
-        where=path,
-    )
+    graph = Graph.from_edges(features=features, where=path, **arrays)
     say_dominant_column(path, column_peaks(graph.features), names)
     return graph
 

@@ -132,20 +132,13 @@ class Predictor(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
-class Scored:
-    """Predictions for test nodes, and the true classes."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Scored(Predictions):
+    """Predictions for test nodes, and the truth: see ``Exam``."""
 
-    # classes, confidence, novelty: see ``Predictions``.  [nodes]
-    classes: Tensor
-    confidence: Tensor
-    novelty: Tensor
     labels: Tensor  # the true classes.  int64 [nodes]
     tasks: Tensor  # the task of each node.  int64 [nodes]
-    # values, targets: predicted and true multi-label or regression targets; see ``Predictions`` and
-    # ``Exam``.  [nodes, targets]
-    values: Tensor | None = None
-    targets: Tensor | None = None
+    targets: Tensor | None = None  # true multi-label or regression targets.  [nodes, targets]
 
 
 def mark(learner: Predictor, exams: Sequence[Exam]) -> Scored:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evergraph.core.targets import Label, Target
+from evergraph.core.targets import Label, Labels, Target
 from evergraph.core.targets.labels import THRESHOLD, average_precision, macro_f1, micro_f1
 from evergraph.core.targets.numbers import mean_absolute_error, r2
 from evergraph.core.targets.one_class import balanced_accuracy, plain_accuracy
@@ -139,9 +139,7 @@ def score_labels(names: Sequence[Label], found: Tensor, right: Sequence[Any]) ->
     """
     every = dict.fromkeys((*names, *(label for labels in right for label in labels)))
     columns = {label: column for column, label in enumerate(every)}
-    there = torch.zeros(len(right), len(columns))
-    for row, labels in enumerate(right):
-        there[row, [columns[label] for label in labels]] = 1.0
+    there = Labels().matrix(right, columns)
     given = torch.nn.functional.pad(found, (0, len(columns) - found.shape[1]))
     chosen = given > THRESHOLD
     counts = zip(

@@ -43,7 +43,7 @@ from evergraph.experiments.config import RunConfig
 from evergraph.experiments.protocol import steps_apart
 from evergraph.experiments.runner import learn_seed_by_task, open_run
 from evergraph.graphs import Graph
-from evergraph.graphs.csr import row_entries, take_rows
+from evergraph.graphs.csr import in_groups, row_entries, take_rows
 from evergraph.graphs.relations import Relations
 from evergraph.streams.arrival import BY_MASKS, SHARES
 
@@ -167,9 +167,7 @@ def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
     sizes = group.bincount()
     count = torch.maximum((share * sizes).round().long(), sizes.clamp(max=CLASS_NODES))
     first = count.cumsum(0) - count
-    order = torch.randperm(len(group), generator=generator)
-    order = order[group[order].argsort(stable=True)]
-    rank = torch.arange(len(group)) - (sizes.cumsum(0) - sizes)[group[order]]
+    order, rank = in_groups(group, torch.randperm(len(group), generator=generator))
     nodes = order[rank < count[group[order]]]
     # Node v is replaced by its own copy, or by one of its group, chosen by its number.
     copy = first[group] + torch.arange(graph.num_nodes) % count[group]

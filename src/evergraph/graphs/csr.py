@@ -109,16 +109,26 @@ def row_entries(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     return owners, entries
 
 
+def in_groups(groups: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+    """Return an order group by group, and how many of its group come before each of it.
+
+    groups: of all positions, int64 [n]; order: positions, int64 [n] -> int64 [n] each
+
+    >>> in_groups(torch.tensor([1, 0, 1]), torch.tensor([2, 1, 0]))
+    (tensor([1, 2, 0]), tensor([0, 0, 1]))
+    """
+    order = order[groups[order].argsort(stable=True)]
+    counts = torch.bincount(groups)
+    starts = counts.cumsum(0) - counts
+    return order, torch.arange(len(order), device=order.device) - starts[groups[order]]
+
+
 def first_of_each_row(owners: Tensor, keys: Tensor, count: int) -> Tensor:
     """Return the entries with the ``count`` smallest keys in each row, row by row.
 
-    owners: the row of every entry, ascending.  int64 [entries]; keys: [entries]; -> int64 [kept]
+    owners: the row of every entry.  int64 [entries]; keys: [entries]; -> int64 [kept]
     """
-    by_key = keys.argsort(stable=True)
-    order = by_key[owners[by_key].argsort(stable=True)]
-    lengths = torch.bincount(owners)
-    starts = lengths.cumsum(0) - lengths
-    rank = torch.arange(len(owners), device=owners.device) - starts[owners]
+    order, rank = in_groups(owners, keys.argsort(stable=True))
     return order[rank < count]
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, check_integer
 from evergraph.core.resources import Resources
+from evergraph.core.seeding import splitmix64
 from evergraph.graphs.csr import RowSweep
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.kernels.row_ranges import compiled, in_parts, unsigned
@@ -46,14 +47,6 @@ def hashed(nodes: int, registers: int, *, seed: int = SEED) -> tuple[Tensor, Ten
         column[start:stop] = torch.from_numpy(low.astype(np.int16))
         rank[start:stop] = torch.from_numpy(np.minimum(49 - bits, TOP).astype(np.uint8))
     return column, rank
-
-
-def splitmix64(numbers: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64]:
-    """Return pseudo-random numbers by hashing (Steele, Lea and Flood 2014)."""
-    mixed = numbers * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
 
 
 def distinct_count(sums: Tensor, registers: int) -> Tensor:

@@ -90,13 +90,9 @@ class EmbeddingMemory(Memory):
 
     def state(self) -> dict[str, Tensor]:
         """Return everything stored, by name."""
-        record = self.coverage_
-        return {name: getattr(self, f"{name}_") for name in _KEPT} | {
-            "coverage.met": torch.tensor(record.met),
-            "coverage.sizes": record.sizes,
-            "coverage.groups": record.groups,
-            "coverage.coverers": record.coverers,
-        }
+        covered = {f"coverage.{name}": part for name, part in vars(self.coverage_).items()}
+        covered["coverage.met"] = torch.tensor(self.coverage_.met)
+        return {name: getattr(self, f"{name}_") for name in _KEPT} | covered
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""

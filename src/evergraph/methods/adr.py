@@ -132,7 +132,6 @@ class ADR(BackboneLearner):
 
     @property
     def usage(self) -> MemoryUsage:
-        """Size of the sums."""
         return sum((sums.usage for sums in self.layers_), self.statistics_.usage)
 
     def state(self) -> dict[str, Tensor]:

@@ -124,7 +124,10 @@ class Analytic(WholeTaskLearner):
         elif self.refresh == "corrected":
             self._correct(task)
         embeddings = self.backbone.prepare(task.graph)
+        first = not self.backbone.begun
         self._make_room(embeddings.shape[1], task.label_space.num_classes)
+        if first:
+            self.backbone.settle(embeddings)
         self._learn(task, embeddings, "train")
         if self.regularisation == "validation":
             self._learn(task, embeddings, "validation")
@@ -176,7 +179,6 @@ class Analytic(WholeTaskLearner):
         return not self._check_learned().target.is_named
 
     def modules(self) -> Iterator[tuple[str, nn.Module]]:
-        """Yield the model with its solved head."""
         self.solve()
         yield from super().modules()
 
@@ -288,7 +290,8 @@ class Analytic(WholeTaskLearner):
     def merge(self, other: Analytic, *, classes: Tensor | None = None) -> None:
         """Add everything that another learner has learned, without its data.
 
-        Both must compute the same features: the same topology, seed and width.
+        Both must compute the same features: the same topology, seed, width and activation, and
+        no centring.
 
         classes: this learner's class for each class of the other; the same numbers by default.
         """
@@ -296,7 +299,7 @@ class Analytic(WholeTaskLearner):
         if type(self) is not type(other) or not self.backbone.expands_like(other.backbone):
             raise ConfigurationError(
                 "merge() needs a learner of the same method with the same features: give both the "
-                "same topology, seed and width"
+                "same topology, seed, width and activation, and do not centre them"
             )
         if (label_space.kind, label_space.names) != (theirs.kind, theirs.names):
             raise ConfigurationError(
@@ -337,7 +340,6 @@ class Analytic(WholeTaskLearner):
 
     @property
     def usage(self) -> MemoryUsage:
-        """Size of the statistics and the ledger."""
         usage = self.statistics_.usage + MemoryUsage(bytes=self.ledger_.nbytes)
         return usage + self.validation_.usage if self.regularisation == "validation" else usage
 

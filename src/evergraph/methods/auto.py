@@ -145,7 +145,6 @@ class Auto(WholeTaskLearner):
 
     @torch.no_grad()
     def fit_task(self, task: Task) -> None:
-        """Count the task's training nodes, and keep some validation nodes."""
         self.label_space_ = task.label_space
         graph = task.graph
         if graph.bare is None and self.backbone.coded:  # training labels are shown to class codes
@@ -352,7 +351,6 @@ class Auto(WholeTaskLearner):
 
     @property
     def recomputed(self) -> tuple[int, int] | None:
-        """With refresh, all learned nodes; None without."""
         if self.refresh == "none":
             return None
         known = len(self.ledger_.ids)
@@ -360,7 +358,6 @@ class Auto(WholeTaskLearner):
 
     @property
     def usage(self) -> MemoryUsage:
-        """Size of statistics, landmarks, embeddings, probes and ledger."""
         samples = self.probes_, self.landmarks_, self.embeddings_
         size = sum(kept.nbytes for kept in (*samples, self.ledger_))
         kept = MemoryUsage(samples=sum(each.values for each in samples), bytes=size)

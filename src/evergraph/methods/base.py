@@ -127,7 +127,6 @@ class BackboneLearner(Learner):
         )
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the weighted cross-entropy over some of the examples."""
         return self.classification_loss(self.scores(batch), batch)
 
     def step_work(self, examples: int) -> int | None:
@@ -154,7 +153,6 @@ class BackboneLearner(Learner):
         )
 
     def end_task(self, task: Task) -> None:
-        """Release the examples."""
         self._examples = None
 
     @torch.no_grad()
@@ -164,8 +162,17 @@ class BackboneLearner(Learner):
         self.backbone.train()
         return scores
 
+    @torch.no_grad()
+    def residuals(self, inputs: Any, targets: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Return the softmax of the scores minus the one-hot class.  -> [rows, classes]"""
+        self.backbone.eval()
+        probabilities: Tensor = self.backbone(inputs, rows).softmax(1)
+        self.backbone.train()
+        places = torch.arange(len(targets), device=targets.device)
+        probabilities[places, targets] -= 1.0
+        return probabilities
+
     def modules(self) -> Iterator[tuple[str, nn.Module]]:
-        """Yield the backbone, once it has weights."""
         if self.backbone.begun:
             yield "backbone", self.backbone
 
@@ -209,7 +216,6 @@ class MemoryLearner(BackboneLearner):
 
     @property
     def usage(self) -> MemoryUsage:
-        """Size of the memory."""
         usage: MemoryUsage = self.memory.usage
         return usage
 

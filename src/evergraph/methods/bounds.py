@@ -58,7 +58,6 @@ class Joint(BackboneLearner):
             self.backbone.candidates()  # raises if the candidates are invalid
 
     def fit_task(self, task: Task) -> None:
-        """Train on all tasks so far."""
         nodes = len(task.train)
         if not isinstance(self.backbone, Tuned) or nodes < self.again * self._choice[1]:
             super().fit_task(task)

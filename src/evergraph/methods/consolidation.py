@@ -62,7 +62,6 @@ class ConsolidatingLearner(BackboneLearner):
         return {name: p.detach().clone() for name, p in self.named_parameters().items()}
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the loss of the task plus the penalty for changing important parameters."""
         loss = super().loss(batch)
         return loss + self.strength * self.penalty() if self.anchor_ else loss
 
@@ -76,7 +75,6 @@ class ConsolidatingLearner(BackboneLearner):
         return torch.stack(terms).sum()
 
     def end_task(self, task: Task) -> None:
-        """Measure the importance on the whole task, without dropout."""
         self.backbone.eval()
         self.consolidate(self.importance())
         self.backbone.train()
@@ -93,7 +91,6 @@ class ConsolidatingLearner(BackboneLearner):
 
     @property
     def usage(self) -> MemoryUsage:
-        """Importance and anchor: one value each per parameter."""
         kept = [*self.importance_.values(), *self.anchor_.values()]
         return MemoryUsage(
             importance=sum(tensor.numel() for tensor in kept),
@@ -154,7 +151,6 @@ class EWC(ConsolidatingLearner):
     probes: int = integer(32, least=1)
 
     def importance(self) -> Values:
-        """Return the diagonal of the task's Fisher information."""
         if self.fisher == "batch":
             gradients = self.gradients(super(ConsolidatingLearner, self).loss(EVERYTHING))
             return {name: gradient**2 for name, gradient in gradients.items()}
@@ -218,7 +214,6 @@ class MAS(ConsolidatingLearner):
     strength: float = number(1e4, least=0.0)
 
     def importance(self) -> Values:
-        """Return the sensitivity of the outputs' squared length to every parameter."""
         assert self._examples is not None
         squares = self.scores(EVERYTHING) ** 2
         if self._examples.allowed is not None:
@@ -262,7 +257,6 @@ class TWP(ConsolidatingLearner):
             )
 
     def importance(self) -> Values:
-        """Return λ_l times the squared gradients of the loss plus λ_t times the topology's."""
         by_loss = self.gradients(BackboneLearner.loss(self, EVERYTHING))
         total = {name: self.loss_strength * g**2 for name, g in by_loss.items()}
         if not self.topology_strength:
@@ -278,7 +272,6 @@ class TWP(ConsolidatingLearner):
         return torch.stack([(layer**2).mean(0).sum() for layer in scores]).sum()
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the task's loss plus the penalty plus β times the norm of the loss gradient."""
         loss = BackboneLearner.loss(self, batch)
         parts = [loss]
         if self.anchor_:
@@ -315,7 +308,6 @@ class LwF(BackboneLearner):
         self._targets: list[tuple[range, Tensor]] = []  # soft targets of each old class group
 
     def begin_task(self, task: Task) -> int:
-        """Compute the old model's outputs on the new task's nodes."""
         if self.label_space_ is not None:
             old = self.logits(task.graph, task.train) / self.temperature
             groups = self.label_space_.groups()
@@ -323,7 +315,6 @@ class LwF(BackboneLearner):
         return super().begin_task(task)
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the loss of the task plus the distillation loss."""
         scores = self.scores(batch)
         loss = self.classification_loss(scores, batch)
         return loss + self.strength * self.distillation(scores, batch) if self._targets else loss
@@ -337,6 +328,5 @@ class LwF(BackboneLearner):
         return torch.stack(terms).sum()
 
     def end_task(self, task: Task) -> None:
-        """Release the old outputs."""
         self._targets = []
         super().end_task(task)

@@ -90,14 +90,12 @@ class HPN(BackboneLearner):
         return self.backbone.head
 
     def begin_task(self, task: Task) -> int:
-        """Establish prototypes for task nodes that match none."""
         count = super().begin_task(task)
         self._before, self._classes_before = self.head.counts, len(self.head.classes)
         self._establish()
         return count
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the loss of some nodes, and of rehearsed prototypes in class-IL."""
         assert self._examples is not None
         levels = self.head.levels(self.head.extracted(self._examples.inputs[batch]))
         scores = self.head.scores(levels, generator=self._noise)
@@ -117,7 +115,6 @@ class HPN(BackboneLearner):
                 extractor.weight.grad = None
 
     def end_task(self, task: Task) -> None:
-        """Establish prototypes for the trained embeddings, and count their classes."""
         assert self._examples is not None
         if self._in_class_il:
             # Prototypes from before training consist of atoms that no node uses any more, so
@@ -150,7 +147,6 @@ class HPN(BackboneLearner):
 
     @property
     def usage(self) -> MemoryUsage:
-        """Size of the prototypes and of their class counts."""
         if self.backbone.head is None:
             return MemoryUsage()
         kept = [*self.backbone.head.buffers()]

@@ -45,7 +45,6 @@ class RememberingLearner(MemoryLearner):
 
     @classmethod
     def make_memory(cls, **options: Any) -> SubgraphMemory:
-        """Return a memory of 100 nodes per class, drawn uniformly, by default."""
         return SubgraphMemory(**options)
 
     def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
@@ -54,14 +53,15 @@ class RememberingLearner(MemoryLearner):
 
     @torch.no_grad()
     def end_task(self, task: Task) -> None:
-        """Store some training nodes, chosen by the trained model's hidden states."""
+        """Store some training nodes, chosen by the trained model's hidden states and residuals."""
         super().end_task(task)
         inputs, rows = self.backbone.prepare(task.graph), task.train.to(self.device)
         self.backbone.eval()
         hidden = self.backbone.hidden_states(inputs, rows)
         self.backbone.train()
+        residuals = self.residuals(inputs, task.train_labels.to(self.device), rows)
         nodes = task.graph, task.train, task.train_labels
-        candidates = Candidates(*nodes, hidden, self.backbone.hops)
+        candidates = Candidates(*nodes, hidden, self.backbone.hops, residuals)
         self.memory.store(candidates, task.met_sizes, keep=self.keep, generator=self.generator)
 
 
@@ -88,9 +88,9 @@ class ReplayingLearner(RememberingLearner):
 class ERGNN(ReplayingLearner):
     """Replays stored nodes without their neighbourhoods (Zhou and Cao 2021).
 
-    Nodes are chosen by coverage in the hidden layer (``embedding-coverage``) or by distance to the
-    mean of their class (``mean-feature``). Only edges between stored nodes are kept, as in the
-    published runs; mostly there are none.
+    Nodes are chosen by coverage in the hidden layer (``embedding-coverage``), by distance to the
+    mean of their class (``mean-feature``) or by their influence on the model (``influence``). Only
+    edges between stored nodes are kept, as in the published runs; mostly there are none.
 
     Args:
         memory: the sampler and the budget; 100 nodes per class by default.
@@ -100,7 +100,6 @@ class ERGNN(ReplayingLearner):
 
     @classmethod
     def make_memory(cls, **options: Any) -> SubgraphMemory:
-        """Return a memory of 100 nodes per class, chosen by coverage in the hidden layer."""
         return SubgraphMemory(**{"sampler": EmbeddingCoverageSampler(), **options})
 
 
@@ -122,7 +121,6 @@ class SSM(ReplayingLearner):
     choice: Literal["random", "degree"] = choice("degree", ("random", "degree"))
 
     def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
-        """Return ego-subnetworks in which every node keeps a few random neighbours."""
 
         def rank(entries: Tensor) -> Tensor:
             times = exponential(len(entries), generator=self.generator).to(entries.device)
@@ -152,7 +150,6 @@ class SEM(ReplayingLearner):
     neighbours: int = integer(5, least=1)
 
     def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
-        """Return ego-subnetworks in which every node keeps its most curved edges."""
         curvature = forman_curvature(graph)
 
         def rank(entries: Tensor) -> Tensor:
@@ -175,7 +172,6 @@ class FullSubgraph(ReplayingLearner):
     name = "full-subgraph"
 
     def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
-        """Return all nodes within reach."""
         return ego_networks(graph, centres, hops=self.backbone.hops, rank=torch.zeros_like)
 
 
@@ -188,7 +184,6 @@ class GradientMemoryLearner(RememberingLearner):
         self._tasks = torch.empty(0, dtype=torch.int64)  # task of every stored node
 
     def begin_task(self, task: Task) -> int:
-        """Prepare the stored nodes of earlier tasks."""
         count = super().begin_task(task)
         if self.memory.graph_ is not None:
             inputs = self.backbone.prepare(self.memory.graph_)
@@ -258,7 +253,6 @@ class GEM(GradientMemoryLearner):
     margin: float = number(0.5, least=0.0)
 
     def adjust_gradients(self) -> None:
-        """Project the gradient if it would raise an earlier task's loss."""
         if self._stored is None:
             return
         old, new = self._old_gradients(), self.gradient()
@@ -277,7 +271,6 @@ class GEM(GradientMemoryLearner):
 
     @property
     def usage(self) -> MemoryUsage:
-        """Size of the memory, and of one gradient per task with stored nodes."""
         space = self.label_space_
         tasks = 0 if space is None else len(space.task_of(self.memory.labels_).unique())
         values = tasks * sum(parameter.numel() for parameter in self._parameters())
@@ -301,7 +294,6 @@ class AGEM(GradientMemoryLearner):
     sample: int = integer(256, least=1)
 
     def adjust_gradients(self) -> None:
-        """Project the gradient if it would raise the loss of the sample."""
         if self._stored is None:
             return
         rows = torch.randperm(len(self._stored), generator=self.generator)[: self.sample]

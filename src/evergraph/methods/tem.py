@@ -101,7 +101,6 @@ class TEM(MemoryLearner):
 
     @classmethod
     def make_memory(cls, **options: Any) -> EmbeddingMemory:
-        """Return a memory of embeddings, 400 per class chosen by coverage by default."""
         return EmbeddingMemory(**options)
 
     def fit_task(self, task: Task) -> None:
@@ -164,7 +163,6 @@ class TEM(MemoryLearner):
         )
 
     def end_task(self, task: Task) -> None:
-        """Store embeddings of the task's training nodes and of pseudo-labelled nodes."""
         super().end_task(task)
         if self.store == "after":
             if self.pseudo_labels is not None:
@@ -180,8 +178,17 @@ class TEM(MemoryLearner):
         nodes = torch.cat([task.train, guessed])
         targets = torch.cat([task.train_labels, classes]).to(self.device)
         current, hops = self._embedded(task, nodes), self.backbone.hops
-        known = task.ids[nodes], self.resources
-        candidates = Candidates(task.graph, nodes, targets.cpu(), current, hops, *known)
+        residuals = self.residuals(current, targets)
+        candidates = Candidates(
+            task.graph,
+            nodes,
+            targets.cpu(),
+            current,
+            hops,
+            residuals,
+            task.ids[nodes],
+            self.resources,
+        )
         order = torch.arange(len(candidates))
         if self.arrivals > 1:
             order = torch.randperm(len(candidates), generator=self.generator)
@@ -269,5 +276,4 @@ class FGN(TEM):
 
     @classmethod
     def make_memory(cls, **options: Any) -> EmbeddingMemory:
-        """Return a memory of feature-graph inputs, 100 per class drawn uniformly."""
         return EmbeddingMemory(**{"budget": 100, "sampler": UniformSampler(), **options})

@@ -109,7 +109,6 @@ class TPP(BackboneLearner):
         return max(self.backbone.hops, self.steps)
 
     def begin_task(self, task: Task) -> int:
-        """Make a new head for the task's classes."""
         if self.pooled and not self.heads_:
             log.warning(
                 "%s pools the test nodes of each task: do not compare its class-il accuracy with "
@@ -130,7 +129,6 @@ class TPP(BackboneLearner):
         return make_examples(embeddings, None, targets, label_space=space)
 
     def end_task(self, task: Task) -> None:
-        """Store the head and the profile."""
         super().end_task(task)
         self._keep_head()
         nodes = task.train.to(self.device)
@@ -206,7 +204,6 @@ class TPP(BackboneLearner):
 
     @property
     def usage(self) -> MemoryUsage:
-        """Size of the profiles and of the heads of earlier tasks."""
         old = [p for head in self.heads_[:-1] for p in head.parameters()]
         return MemoryUsage(
             samples=self.profiles_.numel(),

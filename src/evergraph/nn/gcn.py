@@ -183,7 +183,6 @@ class HeadAttention(Convolution):
         return [_edge_scores(adjacency, queries, keys) for queries, keys in pairs]
 
     def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return the attention of every edge, before the softmax.  -> [entries, heads]"""
         return torch.stack(self._scores(adjacency, times(state, self.linear.weight)), dim=1)
 
 
@@ -203,7 +202,6 @@ class OutputAttention(Convolution):
         return self.linear.plus_bias(_attend(adjacency, scores, values))
 
     def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return the attention of every edge, before the softmax.  -> [entries, 1]"""
         queries, keys = times(state, torch.cat([self.query, self.key])).unbind(1)
         return _edge_scores(adjacency, queries, keys).unsqueeze(1)
 

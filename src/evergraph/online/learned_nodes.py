@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evergraph.closed_form.kept_nodes import in_classes
 from evergraph.graphs import UNLABELLED
+from evergraph.graphs.csr import in_groups
 from evergraph.online.arrays import (
     GrowingArray,
     KeptArrays,
@@ -129,7 +129,7 @@ class HeldBack(KeptArrays):
         if len(nodes) > most:
             turns = self._lots.tensor[nodes]
             if balanced:
-                order, turns = in_classes(labels[nodes], turns.argsort())
+                order, turns = in_groups(labels[nodes], turns.argsort())
                 nodes = nodes[order]
             early = turns <= turns.kthvalue(most).values
             nodes, turns = nodes[early], turns[early]

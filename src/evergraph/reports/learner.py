@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime, timezone
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -232,15 +233,13 @@ def write_evaluation(name: str, about: str, scores: HeldOutScores, path: Path) -
     pictures: dict[str, Picture] = {}
     if scores.confusion:
         names = [each.name for each in scores.classes]
-
-        def confusion(axes: Any) -> None:
-            draw_confusion(axes, names, scores.confusion)
-
-        pictures["confusion"] = _picture("Confusion", HIGH, confusion)
+        draw = partial(draw_confusion, names=names, counts=scores.confusion)
+        pictures["confusion"] = _picture("Confusion", HIGH, draw)
     if scores.calibration:
-        pictures["calibration"] = _picture("Calibration", WIDE, _calibration_of(scores))
+        pictures["calibration"] = _picture("Calibration", WIDE, partial(_draw_calibration, scores))
     if scores.values:
-        pictures["measures"] = _picture("True and predicted values", WIDE, _values_of(scores))
+        draw = partial(_draw_values, scores)
+        pictures["measures"] = _picture("True and predicted values", WIDE, draw)
     headings = {"measures": "Scores", "per-class": "Class by class"}
     tables = {t.name: t for t in evaluation_tables(scores) if t.name != "confusion"}  # it is drawn
     sections = []
@@ -254,30 +253,24 @@ def write_evaluation(name: str, about: str, scores: HeldOutScores, path: Path) -
     return write_page(path, page(name, about, sections, command="evergraph evaluate"))
 
 
-def _calibration_of(scores: HeldOutScores) -> Callable[[Any], None]:
-    def draw(axes: Any) -> None:
-        sure, right = (
-            [100 * getattr(each, part) for each in scores.calibration]
-            for part in ("confidence", "accuracy")
-        )
-        axes.plot([0, 100], [0, 100], color="#9ca3af", linewidth=1, linestyle=":")
-        areas = [4 + 200 * each.nodes / scores.nodes for each in scores.calibration]
-        axes.plot(sure, right, linewidth=1, alpha=0.5)
-        axes.scatter(sure, right, s=areas, color="C0", zorder=3)  # larger for more nodes
-        axes.set(xlabel="confidence (%)", ylabel="accuracy (%)", xlim=(-2, 102), ylim=(-2, 102))
-
-    return draw
+def _draw_calibration(scores: HeldOutScores, axes: Any) -> None:
+    sure, right = (
+        [100 * getattr(each, part) for each in scores.calibration]
+        for part in ("confidence", "accuracy")
+    )
+    axes.plot([0, 100], [0, 100], color="#9ca3af", linewidth=1, linestyle=":")
+    areas = [4 + 200 * each.nodes / scores.nodes for each in scores.calibration]
+    axes.plot(sure, right, linewidth=1, alpha=0.5)
+    axes.scatter(sure, right, s=areas, color="C0", zorder=3)  # larger for more nodes
+    axes.set(xlabel="confidence (%)", ylabel="accuracy (%)", xlim=(-2, 102), ylim=(-2, 102))
 
 
-def _values_of(scores: HeldOutScores) -> Callable[[Any], None]:
-    def draw(axes: Any) -> None:
-        right, given = zip(*scores.values, strict=True)
-        ends = [min(right), max(right)]
-        axes.plot(ends, ends, color="#9ca3af", linewidth=1, linestyle=":")
-        axes.plot(right, given, "o", markersize=3, alpha=0.5)
-        axes.set(xlabel="true value", ylabel="predicted value")
-
-    return draw
+def _draw_values(scores: HeldOutScores, axes: Any) -> None:
+    right, given = zip(*scores.values, strict=True)
+    ends = [min(right), max(right)]
+    axes.plot(ends, ends, color="#9ca3af", linewidth=1, linestyle=":")
+    axes.plot(right, given, "o", markersize=3, alpha=0.5)
+    axes.set(xlabel="true value", ylabel="predicted value")
 
 
 def _picture(title: str, size: Inches, draw: Callable[[Any], None]) -> Picture:

@@ -78,33 +78,27 @@ def learned(
 def _learned(name: str, ratios: list[str], options: Options) -> list[Sheet]:
     stem = Path(name).stem
     results = learned(name, ratios, options)
-    accuracy: Found = {}
-    coverage: Found = {}
-    for key, found in results.items():
-        accuracy[key] = base.balanced(found, "average_accuracy")
-        # A result keeps only the mean of the coverage over seeds.
-        mean = None if found is None else {"mean": found["coverage_ratio"], "std": None}
-        coverage[key] = mean
+    accuracy = {key: base.balanced(found, "average_accuracy") for key, found in results.items()}
+    # A result keeps only the mean of the coverage over seeds.
+    coverage = {
+        key: None if found is None else {"mean": found["coverage_ratio"], "std": None}
+        for key, found in results.items()
+    }
     notes = options.differences("The paper's recipe; local testing; two hops.")
     return [
         _sheet(
-            f"table2-{stem}-aa",
-            f"Table 2, {stem}: AA, percent",
+            f"table2-{stem}-{end}",
+            f"Table 2, {stem}: {said}, percent",
             name,
-            accuracy,
+            found,
             ratios,
-            "average_accuracy",
+            metric,
             notes,
-        ),
-        _sheet(
-            f"table2-{stem}-coverage",
-            f"Table 2, {stem}: coverage ratio, percent",
-            name,
-            coverage,
-            ratios,
-            "coverage_ratio",
-            notes,
-        ),
+        )
+        for end, said, metric, found in (
+            ("aa", "AA", "average_accuracy", accuracy),
+            ("coverage", "coverage ratio", "coverage_ratio", coverage),
+        )
     ]
 
 

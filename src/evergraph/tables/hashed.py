@@ -123,7 +123,6 @@ class CategoryEncoder(_HashEncoder):
         return Block(matrix, gaps=gaps, new=new, new_rows=rows)
 
     def parts(self, values: pa.Array, name: str) -> list[dict[str, Matrix]]:
-        """Return the signs of each category by its name."""
         matrix, places, names = self._vectors(texts(values, name))
         return [{names[place]: matrix[place]} if place >= 0 else {} for place in places.tolist()]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -107,8 +107,27 @@ class S2GC(TeleportingEncoder):
         return total
 
 
+class LazyEncoder(TeleportingEncoder):
+    """Z_l = (1-α) Â Z_{l-1} + α Y, where Y are the features, or Z_{l-1} itself."""
+
+    restarts: ClassVar[bool]  # whether Y are the features
+
+    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
+        embeddings = features = densify(graph.features)
+        shares: dict[str, Any] = {"scale": 1 - self.alpha, "add_scale": self.alpha}
+        for _ in range(self.hops):
+            own = features if self.restarts else embeddings
+            embeddings = propagate(adjacency, embeddings, add=own, **shares)
+        return embeddings
+
+    def advance(self, smoothed: Tensor, state: Tensor, features: Tensor, *, hop: int) -> Tensor:
+        """Return (1-α) Â Z + α Y, each product and sum rounded by itself."""
+        own = features if self.restarts else state
+        return smoothed * (1 - self.alpha) + own * self.alpha
+
+
 @topologies.register
-class APPNP(TeleportingEncoder):
+class APPNP(LazyEncoder):
     """Propagates with restart at a node's own features (Klicpera et al. 2019).
 
     E = Z_L with Z_0 = X, Z_l = (1-α) Â Z_{l-1} + α X. The released code runs this for the paper's
@@ -116,23 +135,11 @@ class APPNP(TeleportingEncoder):
     """
 
     name = "appnp"
-
-    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
-        features = densify(graph.features)
-        embeddings = features
-        for _ in range(self.hops):
-            embeddings = propagate(
-                adjacency, embeddings, add=features, scale=1 - self.alpha, add_scale=self.alpha
-            )
-        return embeddings
-
-    def advance(self, smoothed: Tensor, state: Tensor, features: Tensor, *, hop: int) -> Tensor:
-        """Return (1-α) Â Z + α X, each product and sum rounded by itself."""
-        return smoothed * (1 - self.alpha) + features * self.alpha
+    restarts = True
 
 
 @topologies.register
-class PPR(TeleportingEncoder):
+class PPR(LazyEncoder):
     """Smooths by a lazy walk that stays at a node with probability α (S3): ((1-α) Â + α I)^L X.
 
     The released code runs APPNP's recursion under this name, which is another matrix: see
@@ -140,18 +147,7 @@ class PPR(TeleportingEncoder):
     """
 
     name = "ppr"
-
-    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
-        embeddings = densify(graph.features)
-        for _ in range(self.hops):
-            embeddings = propagate(
-                adjacency, embeddings, add=embeddings, scale=1 - self.alpha, add_scale=self.alpha
-            )
-        return embeddings
-
-    def advance(self, smoothed: Tensor, state: Tensor, features: Tensor, *, hop: int) -> Tensor:
-        """Return (1-α) Â H + α H, each product and sum rounded by itself."""
-        return smoothed * (1 - self.alpha) + state * self.alpha
+    restarts = False
 
 
 Layers = Literal["last", "all"]

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, ResourceError
 from evergraph.core.resources import Resources, Work
+from evergraph.core.seeding import splitmix64
 from evergraph.graphs import Graph, csr, estimate_reach_sizes, hyperloglog, reach
-from evergraph.graphs.hyperloglog import SEED, TOP, distinct_count, hashed, splitmix64
+from evergraph.graphs.hyperloglog import SEED, TOP, distinct_count, hashed
 from graph_in_folder import written
 from graphs_to_draw import graph_of, star_pairs
 

@@ -207,7 +207,6 @@ class Labels(Target):
         return sigmoid(scores)
 
     def decide(self, scores: Any) -> Any:
-        """Return which labels have a probability above one half."""
         return self.shares(scores) > THRESHOLD
 
     def leading(self, scores: Tensor, count: int) -> Tensor:

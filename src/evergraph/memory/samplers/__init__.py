@@ -12,6 +12,8 @@ from evergraph.memory.samplers.choosing import (
     EmbeddingCoverageSampler,
     GreedyCoverageSampler,
     HerdingSampler,
+    InfluenceSampler,
+    KCentreSampler,
     MeanFeatureSampler,
 )
 from evergraph.memory.samplers.condensing import (
@@ -28,6 +30,8 @@ __all__ = [
     "GradientMatchingSampler",
     "GreedyCoverageSampler",
     "HerdingSampler",
+    "InfluenceSampler",
+    "KCentreSampler",
     "MeanFeatureSampler",
     "Sampler",
     "UniformSampler",

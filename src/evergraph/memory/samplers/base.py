@@ -34,6 +34,8 @@ class Candidates:
         labels: their classes.  int64 [n]
         embeddings: their topology-aware embeddings.  float32 [n, dims]
         hops: radius of an embedding's ego-subnetwork.
+        residuals: softmax of the scores minus the one-hot class, if a model has been trained.
+            float32 [n, classes]
         known_as: their ids in the dataset, if these differ from the positions.  int64 [n]
         resources: memory and workers for the choice.
     """
@@ -43,6 +45,7 @@ class Candidates:
     labels: Tensor
     embeddings: Tensor
     hops: int
+    residuals: Tensor | None = None
     known_as: Tensor | None = None
     resources: Resources | None = None
 
@@ -61,6 +64,7 @@ class Candidates:
             nodes=self.nodes[rows],
             labels=self.labels[rows],
             embeddings=self.embeddings[rows],
+            residuals=None if self.residuals is None else self.residuals[rows],
             known_as=None if self.known_as is None else self.known_as[rows],
         )
 
@@ -136,6 +140,25 @@ def best_per_class(ranks: Tensor, labels: Tensor, budgets: Budgets) -> Tensor:
 
 
 samplers = Resolver[Sampler]("sampler")
+
+
+class StepwiseSampler(Sampler):
+    """Takes a class's candidates one by one, each given those taken before."""
+
+    @abstractmethod
+    def order(self, embeddings: Tensor, count: int) -> Tensor:
+        """Return the rows of one class to take, first to last.  [n, dims] -> int64 [count]"""
+
+    def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
+        ranks = torch.full((len(candidates),), torch.inf, dtype=torch.float64)
+        labels = candidates.labels.cpu()
+        for label, budget in budgets.items():
+            rows = (labels == label).nonzero().flatten()
+            count = min(budget, len(rows))
+            if count:
+                taken = rows[self.order(candidates.embeddings[rows], count).cpu()]
+                ranks[taken] = torch.arange(count, dtype=torch.float64)
+        return ranks
 
 
 @samplers.register

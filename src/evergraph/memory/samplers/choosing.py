@@ -1,4 +1,4 @@
-"""Samplers that choose nodes: one by one for herding and greedy coverage; ER-GNN's by rank."""
+"""Samplers that choose nodes: one by one for herding, k-centre and greedy coverage; ER-GNN's by rank."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Generator, Tensor
 from evergraph.core.component import number
 from evergraph.core.resources import Resources
 from evergraph.graphs import covered_nodes, reach_sizes
-from evergraph.memory.samplers.base import Budgets, Candidates, Sampler, samplers
+from evergraph.memory.samplers.base import Budgets, Candidates, Sampler, StepwiseSampler, samplers
 
 
 @samplers.register
-class HerdingSampler(Sampler):
+class HerdingSampler(StepwiseSampler):
     """Repeatedly takes the node that brings the mean of those taken closest to the class mean.
 
     Step k takes argmin_v ‖μ - (e_v + Σ_{w taken} e_w) / k‖ (Welling 2009; iCaRL, Rebuffi et al.
@@ -29,17 +29,7 @@ class HerdingSampler(Sampler):
 
     name = "herding"
 
-    def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
-        ranks = torch.full((len(candidates),), torch.inf, dtype=torch.float64)
-        labels = candidates.labels.cpu()
-        for label, budget in budgets.items():
-            rows = (labels == label).nonzero().flatten()
-            taken = self.order(candidates.embeddings[rows], min(budget, len(rows)))
-            ranks[rows[taken.cpu()]] = torch.arange(len(taken), dtype=torch.float64)
-        return ranks
-
     def order(self, embeddings: Tensor, count: int) -> Tensor:
-        """Return the rows of one class to take, first to last.  [n, dims] -> int64 [count]"""
         lengths = embeddings.square().sum(1)  # [n]
         mean = embeddings.mean(0)
         wanted = mean.clone()  # r: the ideal next row
@@ -49,6 +39,34 @@ class HerdingSampler(Sampler):
             taken[step] = best
             lengths[best] = torch.inf  # no row is taken twice
             wanted += mean - embeddings[best]
+        return taken
+
+
+@samplers.register
+class KCentreSampler(StepwiseSampler):
+    """Repeatedly takes the node farthest from all taken before (Sener and Savarese 2018).
+
+    Farthest-first traversal from the candidate nearest the class mean: the radius
+    max_v min_{w taken} ‖e_v - e_w‖ is at most twice the smallest possible (Gonzalez 1985). It
+    needs only each candidate's distance to the nearest one taken: O(budget · n · dims) for a class
+    of n. Deterministic.
+
+    >>> line = torch.tensor([[0.0], [1.0], [2.0], [7.0]])  # their mean is 2.5
+    >>> KCentreSampler().order(line, 3)
+    tensor([2, 3, 0])
+    """
+
+    name = "k-centre"
+
+    def order(self, embeddings: Tensor, count: int) -> Tensor:
+        apart = embeddings.new_full((len(embeddings),), torch.inf)  # distance to the nearest taken
+        farthest = (embeddings - embeddings.mean(0)).norm(dim=1).argmin()
+        taken = torch.empty(count, dtype=torch.int64, device=embeddings.device)
+        for step in range(count):
+            taken[step] = farthest
+            apart = torch.minimum(apart, (embeddings - embeddings[farthest]).norm(dim=1))
+            apart[farthest] = -1.0  # no row is taken twice, even if rows are equal
+            farthest = apart.argmax()
         return taken
 
 
@@ -153,3 +171,39 @@ class EmbeddingCoverageSampler(Sampler):
         ]
         ties = torch.rand(len(candidates), dtype=torch.float64, generator=generator)
         return torch.cat(counts).double().cpu() + ties if counts else ties
+
+
+@samplers.register
+@dataclass(kw_only=True, eq=False, repr=False)
+class InfluenceSampler(Sampler):
+    """Keeps the nodes of largest influence g_vᵀ H^-1 g_v (IM of ER-GNN, Zhou and Cao 2021).
+
+    An influence function measures how far the parameters move if a node's weight changes: H^-1 g_v.
+    At the last layer a node's gradient is the outer product δ_v h_vᵀ of its residual and its hidden
+    state; with H factored as E[δδᵀ] ⊗ E[hhᵀ], the influence is
+    (δᵀ (E[δδᵀ] + εI)^-1 δ) · (hᵀ (E[hhᵀ] + εI)^-1 h): two solves for all nodes together. Without
+    a model's residuals only the second factor is used: the leverage of an embedding.
+
+    Args:
+        damping: ε as a share of the mean of each factor's diagonal.
+    """
+
+    name = "influence"
+    aliases = ("im",)
+
+    damping: float = number(0.01, least=1e-8)
+
+    def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
+        influence = self._lengths(candidates.embeddings.double())
+        if candidates.residuals is not None:
+            influence = influence * self._lengths(candidates.residuals.double())
+        return -influence.cpu()
+
+    def _lengths(self, rows: Tensor) -> Tensor:
+        """Return rᵀ (E[rrᵀ] + εI)^-1 r for each row.  [n, d] -> [n]"""
+        second = rows.t() @ rows / max(len(rows), 1)
+        scale = second.diagonal().mean().clamp_min(1e-12)
+        eye = torch.eye(len(second), dtype=rows.dtype, device=rows.device)
+        solved = torch.linalg.solve(second + self.damping * scale * eye, rows.t())  # [d, n]
+        lengths: Tensor = (rows * solved.t()).sum(1)
+        return lengths

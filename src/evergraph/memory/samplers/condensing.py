@@ -114,7 +114,6 @@ class DistributionMatchingSampler(CondensingSampler):
     features: int = integer(256, least=0)
 
     def distance(self, candidates: Candidates, labels: Tensor, *, generator: Generator) -> Map:
-        """Return the squared distance of the vectors' class means from the candidates'."""
         expand = self._expansion(candidates.embeddings, generator=generator)
         classes = labels.unique()
         real = averaging(candidates.labels.to(labels.device), classes)
@@ -166,7 +165,6 @@ class GradientMatchingSampler(CondensingSampler):
     lr: float = number(0.03, least=0.0)
 
     def distance(self, candidates: Candidates, labels: Tensor, *, generator: Generator) -> Map:
-        """Return the relative squared distance of the vectors' gradients from the candidates'."""
         known = candidates.labels.to(labels.device)
         every, classes = known.unique(), labels.unique()
         heads = self._heads(candidates.embeddings, len(every), generator=generator)
