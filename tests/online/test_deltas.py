@@ -326,11 +326,12 @@ def test_a_batch_is_full():
     assert batch.takes(one.check(Delta(edges=edges[:96]), batch.ahead))
 
 
+@pytest.mark.usefixtures("patient")
 @settings(max_examples=6)
 @given(history=histories(), cuts=st.lists(st.integers(1, 3), min_size=6, max_size=6))
 def test_any_split_gives_the_same_graph_embeddings_and_counts(history, cuts):
     """One by one, or in pieces of any size, each taken in as few batches as it can be."""
-    one, other, again = (fresh(undirected=history.undirected) for _ in range(3))
+    one, other, again = (fresh(undirected=history.undirected, patience=9) for _ in range(3))
     for delta in history.deltas:
         one.apply(delta)
     left = list(history.deltas)

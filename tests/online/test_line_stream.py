@@ -38,8 +38,8 @@ class Kept:
 
     columns = None
 
-    def __init__(self, head: FusedHead | None = None) -> None:
-        self.learner = learner() if head is None else OnlineLearner(head=head)
+    def __init__(self, head: FusedHead | None = None, patience: int = 1) -> None:
+        self.learner = learner(patience=patience) if head is None else OnlineLearner(head=head)
         self.keys: dict[str, Delta] = {}
 
     def submit(self, delta: Delta) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def said(operation: tuple[Any, ...]) -> dict[str, Any]:
 
 def possible(lines: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], OnlineLearner]:
     """Return the lines that can be taken in one by one, and the learner that took them."""
-    one, reader, taken = learner(), LineReader(), []
+    one, reader, taken = learner(patience=9), LineReader(), []
     for number, line in enumerate(lines, start=1):
         try:
             one.apply(delta_of_lines([reader.read(json.dumps(line).encode(), number)]))
@@ -157,11 +157,12 @@ def possible(lines: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], OnlineL
     return taken, one
 
 
+@pytest.mark.usefixtures("patient")
 @settings(max_examples=6)
 @given(st.lists(OPERATIONS, max_size=6), st.integers(1, 9))
 def test_batches_give_what_single_lines_give(drawn, batch):
     taken, one = possible(START + [said(operation) for operation in drawn])
-    kept = Kept()
+    kept = Kept(patience=9)
     LineStream(kept, batch=batch).take_in(written(taken))
     other = kept.learner
     assert (one.status().nodes, one.status().edges) == (other.status().nodes, other.status().edges)

@@ -13,11 +13,12 @@ from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
 from histories import History, Ledger, histories
 
+pytestmark = pytest.mark.usefixtures("patient")
 KINDS: list[dict[str, bool]] = [{}, {"related": True}, {"worded": True}]
 
 
 def learner_of(history: History, head: FusedHead) -> OnlineLearner:
-    return OnlineLearner(head=head, undirected=history.undirected)
+    return OnlineLearner(head=head, undirected=history.undirected, patience=9)
 
 
 def answers(learner: OnlineLearner, rows: list[str]) -> dict[object, torch.Tensor]:
@@ -93,7 +94,7 @@ def crowd(seed: int, *, kind: str, noise: float) -> tuple[list[Delta], Delta]:
 def test_where_every_node_is_a_landmark_a_refitted_learner_equals_a_fresh_one(head, noise):
     """Little noise shows the last bit of a sum over neighbours, more that of weights of 3,000."""
     deltas, end = crowd(0, kind=head().kind, noise=noise)
-    one, other = OnlineLearner(head=head()), OnlineLearner(head=head())
+    one, other = (OnlineLearner(head=head(), patience=9) for _ in range(2))
     for delta in deltas:
         one.apply(delta)
     one.apply(Delta(refit=True))

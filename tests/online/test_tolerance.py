@@ -70,13 +70,16 @@ HEADS: dict[str, Callable[[], FusedHead]] = {
 }
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("name", HEADS)
 @settings(max_examples=4)
 @given(
     seed=st.integers(0, 50), steps=st.integers(2, 6), tolerance=st.sampled_from([0.0, 0.05, 0.3])
 )
 def test_sums_and_scores_stay_in_bounds(name, seed, steps, tolerance):
-    near, exact = (OnlineLearner(head=HEADS[name](), tolerance=t) for t in (tolerance, 0.0))
+    near, exact = (
+        OnlineLearner(head=HEADS[name](), tolerance=t, patience=9) for t in (tolerance, 0.0)
+    )
     for delta in deltas(seed, steps):
         near.apply(delta)
         exact.apply(delta)

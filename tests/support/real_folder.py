@@ -12,7 +12,7 @@ from growth import bits as bits
 
 
 def make() -> OnlineLearner:
-    return OnlineLearner(head=AnalyticHead(width=8, regularisation=0.1))
+    return OnlineLearner(head=AnalyticHead(width=8, regularisation=0.1), patience=4)
 
 
 def delta(number: int) -> Delta:

@@ -233,12 +233,12 @@ def told(learner: OnlineLearner) -> tuple[Any, ...]:
     return {node: (row, label) for node, row, label in zip(ids, rows, labels, strict=True)}, edges
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("undirected", [True, False])
 @given(first=DUMPS, second=DUMPS)
 def test_a_synced_learner_is_one_that_was_made_of_the_dump(first, second, undirected):
-    one, fresh = (
-        OnlineLearner(head=AnalyticHead(width=8), undirected=undirected) for _ in range(2)
-    )
+    given = {"topology": "identity", "patience": 9, "undirected": undirected}
+    one, fresh = (OnlineLearner(head=AnalyticHead(width=8), **given) for _ in range(2))
     take_in(one, dumped(first))
     take_in(fresh, dumped(second))
     for _ in range(2):  # the second changes nothing

@@ -21,6 +21,8 @@ from forked import in_a_child
 from real_folder import bits, delta, filled, opened, twin
 from waiting import until
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 
 def test_a_backup_under_load_is_a_twin_bit_for_bit(tmp_path):
     ending = threading.Event()

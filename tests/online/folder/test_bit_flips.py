@@ -42,6 +42,8 @@ from evergraph.tables.scheme import Column, Scheme
 from real_folder import bits, delta, opened
 from stand_in import write_snapshot
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 
 def flipped(data: bytes) -> Iterator[bytes]:
     for bit in range(8 * len(data)):

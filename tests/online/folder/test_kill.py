@@ -11,6 +11,8 @@ from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = "evergraph.online.folder"
 APPLY = "evergraph.online.learner:OnlineLearner.apply_batch"
@@ -45,9 +47,12 @@ def kills(monkeypatch):
 
 @pytest.fixture
 def quick(kills, monkeypatch):
-    """The same with a head that takes a third of the time."""
-    small = {"width": 16, "regularisation": 0.1}
-    monkeypatch.setattr(kills, "make", lambda: OnlineLearner(head=AnalyticHead(**small)))
+    """The same with a head that takes a fifth of the time."""
+
+    def make() -> OnlineLearner:
+        return OnlineLearner(head=AnalyticHead(width=16, regularisation=0.1), patience=4)
+
+    monkeypatch.setattr(kills, "make", make)
     return kills
 
 

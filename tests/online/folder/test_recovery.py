@@ -22,11 +22,15 @@ from growth import bits as all_bits
 from growth import growth
 from stand_in import bits, delta, filled, opened, twin_of
 
+pytestmark = pytest.mark.usefixtures("patient")
+
+
+def small() -> OnlineLearner:
+    return OnlineLearner(head=AnalyticHead(width=16), patience=4)
+
 
 def real(path: Path, *, readonly: bool = False) -> LearnerFolder:
-    return LearnerFolder.open(
-        path, make=lambda: OnlineLearner(head=AnalyticHead(width=16)), readonly=readonly
-    )
+    return LearnerFolder.open(path, make=small, readonly=readonly)
 
 
 @settings(max_examples=5)
