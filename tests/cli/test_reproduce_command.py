@@ -32,19 +32,8 @@ def test_studies_are_printed_and_kept(call, graph, tmp_path):
 
 @pytest.mark.usefixtures("learned_here")
 def test_a_study_that_learns_is_not_run_again(call, graph, tmp_path):
-    command = (
-        "reproduce",
-        "strategies",
-        "--quick",
-        "--datasets",
-        graph,
-        "--out",
-        "out",
-        "--workers",
-        "1",
-        "--device",
-        "cpu",
-    )
+    options = ["--quick", "--out", "out", "--workers", "1", "--device", "cpu", "--datasets"]
+    command = ("reproduce", "strategies", *options, graph)
     out, err = call(*command)
     assert "S1" in out
     assert "H2GCN" in out

@@ -194,20 +194,7 @@ def test_half_of_g_the_sums_and_the_solution():
 
 
 def test_a_learner_that_has_seen_nothing_keeps_nothing():
-    assert dataclasses.asdict(OnlineLearner().status()) == {
-        "seq": 0,
-        "nodes": 0,
-        "edges": 0,
-        "classes": 0,
-        "labelled": 0,
-        "features": 0,
-        "memory": 0,
-        "predicted": 0,
-        "accuracy": None,
-        "exact_forgetting": True,
-        "metric": "accuracy",
-        "relations": True,
-        "solved": 0,
-        "better_than_chance": None,
-        "undirected": True,
-    }
+    told = dataclasses.asdict(OnlineLearner().status())
+    said = {"exact_forgetting", "relations", "undirected"}
+    other = {"accuracy": None, "metric": "accuracy", "better_than_chance": None}
+    assert told == dict.fromkeys(told, 0) | dict.fromkeys(said, True) | other

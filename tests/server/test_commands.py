@@ -222,14 +222,8 @@ def test_all_probabilities_and_known_labels_stand_beside_the_predicted_label(cal
     import pyarrow.parquet as parquet
 
     rows = [*csv.DictReader(io.StringIO(call("predict", "learner", "--all", "--probabilities")[0]))]
-    assert list(rows[0]) == [
-        "id",
-        "label",
-        "probability",
-        "probability_x",
-        "probability_y",
-        "known",
-    ]
+    columns = ["id", "label", "probability", "probability_x", "probability_y", "known"]
+    assert list(rows[0]) == columns
     for row in rows:
         number = int(row["id"][1:])
         assert row["known"] == ("" if number % 5 == 4 else "xy"[number % 2])

@@ -23,20 +23,9 @@ from evergraph.server.client import arrow_from_delta
 from evergraph.server.http import ARROW, JSON, Limits
 
 KNOWN: tuple[str | int, ...] = ("a", "b", "c", 1, 2, 3)
-ODD: tuple[Any, ...] = (
-    None,
-    True,
-    False,
-    0,
-    -1,
-    1.5,
-    1e308,
-    2**31,
-    2**53 + 1,
-    2**63 - 1,
-    2**63,
-    -(2**63) - 1,
-    10**40,
+NUMBERS = (0, -1, 1.5, 1e308, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63) - 1, 10**40)
+NO_NUMBERS = (float("nan"), float("inf"), float("-inf"))
+TEXTS = (
     "",
     " ",
     "0",
@@ -49,28 +38,11 @@ ODD: tuple[Any, ...] = (
     "x" * 1025,
     "null",
     "NaN",
-    float("nan"),
-    float("inf"),
-    float("-inf"),
-    [],
-    {},
-    [[]],
-    [None],
-    {"": None},
-    [[[[[[]]]]]],
 )
-JUNK = (
-    b"[" * 5_000,
-    b'{"nodes":' * 500,
-    b"\xff\xfe",
-    b"null",
-    b"[]",
-    b'"a"',
-    b"1e999",
-    b"",
-    b'{"ids":[' + b"9" * 5_000 + b"]}",
-    b"ARROW1\0\0",
-)
+TREES: tuple[Any, ...] = ([], {}, [[]], [None], {"": None}, [[[[[[]]]]]])
+ODD = (None, True, False, *NUMBERS, *NO_NUMBERS, *TEXTS, *TREES)
+LONG = (b"[" * 5_000, b'{"nodes":' * 500, b'{"ids":[' + b"9" * 5_000 + b"]}")
+JUNK = (*LONG, b"\xff\xfe", b"null", b"[]", b'"a"', b"1e999", b"", b"ARROW1\0\0")
 
 
 class Grammar:

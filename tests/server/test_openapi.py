@@ -17,32 +17,16 @@ from evergraph.server.http import Limits
 ASKED = {"prefix", "start", "limit", "n", "after", "wait"}
 TOKEN = "w" * 20
 AUTHORISED = {"Authorization": f"Bearer {TOKEN}"}
-ROUTES = (
-    ("/v1/deltas", "POST"),
-    ("/v1/upsert", "POST"),
-    ("/v1/labels", "POST"),
-    ("/v1/forget", "POST"),
-    ("/v1/refit", "POST"),
-    ("/v1/compact", "POST"),
-    ("/v1/predictions", "POST"),
-    ("/v1/status", "GET"),
-    ("/v1/columns", "GET"),
-    ("/v1/history", "GET"),
-    ("/v1/alarms", "GET"),
-    ("/v1/suggestions", "GET"),
-    ("/v1/ids", "GET"),
-    ("/v1/classes", "GET"),
-    ("/v1/keys", "GET"),
-    ("/v1/nodes", "GET"),
-    ("/v1/nodes/{node}", "GET"),
-    ("/v1/predictions/{node}", "GET"),
-    ("/v1/backup", "GET"),
-    ("/healthz", "GET"),
-    ("/readyz", "GET"),
-    ("/v1/nodes/{node}", "DELETE"),
-    ("/v1/nodes", "DELETE"),
-    ("/metrics", "GET"),
-)
+ROUTES = [
+    (path, method)
+    for method, paths in {
+        "POST": "deltas upsert labels forget refit compact predictions",
+        "GET": "status columns history alarms suggestions ids classes keys nodes nodes/{node} "
+        "predictions/{node} backup ../healthz ../readyz ../metrics",
+        "DELETE": "nodes/{node} nodes",
+    }.items()
+    for path in (f"/v1/{name}".replace("/v1/..", "") for name in paths.split())
+]
 
 
 @pytest.fixture(scope="module")

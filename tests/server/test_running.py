@@ -38,16 +38,8 @@ def post(port: int, path: str, body: Any) -> tuple[int, Any]:
 
 def test_a_service_from_start_to_stop(tmp_path, learner):
     folder = tmp_path / "learner"
-    process = Forked(
-        "serve",
-        str(folder),
-        "--port",
-        "0",
-        "--set",
-        "head.width=32",
-        "--set",
-        'head.views=["0|1|2"]',
-    )
+    learned_by = ("--set", "head.width=32", "--set", 'head.views=["0|1|2"]')
+    process = Forked("serve", str(folder), "--port", "0", *learned_by)
     try:
         for line in process.stderr:
             if found := re.search(r"listening on http://127\.0\.0\.1:(\d+)/", line):

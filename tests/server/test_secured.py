@@ -37,31 +37,11 @@ READ, WRITE, OTHER = "r" * 20, "w" * 20, "o" * 20
 def certificate(folder: Path, name: str = "cert", *, password: str | None = None) -> Tls:
     """Make a certificate for this machine, signed by itself."""
     cert, key = folder / f"{name}.pem", folder / f"{name}.key"
-    locked = ["-nodes"] if password is None else ["-passout", f"pass:{password}"]
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            *locked,
-            "-keyout",
-            str(key),
-            "-out",
-            str(cert),
-            "-days",
-            "2",
-            "-subj",
-            f"/CN={name}",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1,DNS:localhost",
-        ],
-        check=True,
-        capture_output=True,
-    )
+    request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -days 2 -addext"
+    words = ["openssl", *request.split(), "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+    words += ["-nodes"] if password is None else ["-passout", f"pass:{password}"]
+    words += ["-keyout", str(key), "-out", str(cert), "-subj", f"/CN={name}"]
+    subprocess.run(words, check=True, capture_output=True)
     key.chmod(0o600)
     if password is None:
         return Tls(cert, key)

@@ -246,17 +246,8 @@ def check(whole: Whole, place: Path, count: int, seed: int) -> set[str]:
 
 def test_the_folder_has_all_kinds_of_files_and_no_flip_means_the_same(whole, tmp_path):
     names = {p.name for p in whole.path.rglob("*") if p.is_file() and p.stat().st_size}
-    wanted = {
-        "journal.sqlite",
-        "journal.sqlite-wal",
-        FORMAT_FILE,
-        "acknowledged",
-        "columns.json",
-        "lock",
-        "state.safetensors",
-        "about.json",
-        "manifest.json",
-    }
+    wanted = {JOURNAL_FILE, f"{JOURNAL_FILE}-wal", FORMAT_FILE, ACKNOWLEDGED_FILE, COLUMNS_FILE}
+    wanted |= {"lock", "state.safetensors", "about.json", MANIFEST}
     assert names >= wanted
     lock = "lock", 0, 0  # whoever comes writes it anew
     assert whole.after_a(lock, tmp_path / "flipped", readonly=False) == MARK["same"]

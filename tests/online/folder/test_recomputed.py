@@ -12,11 +12,11 @@ from evergraph.online.folder.checkup import differing
 from evergraph.online.heads import TargetHead
 from evergraph.online.learner import OnlineLearner
 
-NODES = 24
+NODES = 16
 
 
 def grown(label: Any = lambda node: "xy"[node % 2], *, named: bool = False, **parameters: Any):
-    """Return a learner of a graph that came in six deltas, of which edges and a node went."""
+    """Return a learner of a graph that came in four deltas, of which edges and a node went."""
     learner = OnlineLearner(**parameters)
     rows = torch.randn(NODES, 5, generator=torch.Generator().manual_seed(0))
     for start in range(0, NODES, 4):

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from book_rows import BookPlan
+from book_rows import BookPlan, read_plan
 
+from evergraph.experiments.bench.jobs import Job
 from evergraph.experiments.bench.worker import learn
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
@@ -38,6 +39,12 @@ def plan() -> BookPlan:
             "absent": {"large": "it is <not> at hand"},
         }
     )
+
+
+@pytest.fixture(scope="session")
+def shipped() -> list[Job]:
+    """All jobs of the shipped plan, a thousand, which take a third of a second."""
+    return read_plan().jobs()
 
 
 @pytest.fixture(scope="session")

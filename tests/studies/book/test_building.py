@@ -90,21 +90,21 @@ def test_what_is_out_of_time_is_neither_result_nor_failure(opened, tmp_path, mon
 # The shipped plan
 
 
-def test_the_plan_has_every_method_and_graph():
-    labels = {job.label for job in read_plan().jobs()}
+def test_the_plan_has_every_method_and_graph(shipped):
+    labels = {job.label for job in shipped}
     ours = [
         name for name in methods.names() if methods.resolve(name).__module__[:10] == "evergraph."
     ]
     assert labels >= set(ours)
     # Random graphs are those of the plan.
     plan = read_plan()
-    jobs = {job.dataset: job for job in plan.jobs() if job.config.dataset.name == "synthetic"}
+    jobs = {job.dataset: job for job in shipped if job.config.dataset.name == "synthetic"}
     assert len(jobs) == 14
     for name in ("homophily-0.1", "classes-40", "tasks-20"):
         graph, facts = load_graph(jobs[name].config), plan.facts[name]
         assert (graph.num_nodes, graph.num_edges) == (facts["nodes"], facts["edges"])
         assert homophily(graph) == pytest.approx(facts["homophily"], abs=1e-6)
-    assert {job.dataset for job in plan.jobs()} == set(plan.facts)
+    assert {job.dataset for job in shipped} == set(plan.facts)
 
 
 @pytest.mark.parametrize(("name", "file"), [("actor", "actor"), ("computers", "amazon_computers")])
@@ -114,8 +114,8 @@ def test_graphs_in_files_are_those_of_the_plan(real, name, file):
     assert homophily(graph) == pytest.approx(facts["homophily"], abs=1e-6)
 
 
-def test_graphs_in_files_are_left_out_where_they_are_not(tmp_path):
-    job = next(job for job in read_plan().jobs() if job.dataset == "actor")
+def test_graphs_in_files_are_left_out_where_they_are_not(shipped, tmp_path):
+    job = next(job for job in shipped if job.dataset == "actor")
     assert located(job, None) is None
     assert located(job, tmp_path) is None
     (tmp_path / "actor.npz").touch()
@@ -123,9 +123,9 @@ def test_graphs_in_files_are_left_out_where_they_are_not(tmp_path):
     assert here.config.dataset.name == str(tmp_path / "actor.npz")
 
 
-def test_an_unknown_name_is_met_with_the_nearest():
+def test_an_unknown_name_is_met_with_the_nearest(shipped):
     with pytest.raises(UnknownNameError, match="did you mean 'noise-4'"):
-        only(read_plan().jobs(), ["noise-3", "tem"])
+        only(shipped, ["noise-3", "tem"])
 
 
 def test_committed_rows_are_sound():

@@ -238,7 +238,7 @@ def weigh(rows, j, entry):  # type: ignore[no-untyped-def]
     raise NotImplementedError
 
 
-@overload(weigh, inline="always")
+@overload(weigh)
 def _weigh(rows, j, entry):  # type: ignore[no-untyped-def]
     # Chosen at compile time, so that rows without weights have no overhead.
     if isinstance(rows.types[rows.fields.index("weights")], types.Array):
