@@ -74,8 +74,7 @@ def test_weights_count_unless_all_are_one(name):
 
 
 def test_blocks_of_a_graph_in_files_give_what_the_whole_gives(tmp_path, monkeypatch):
-    monkeypatch.setattr(column_blocks, "_size", lambda *_: 1 << 40)
-    monkeypatch.setattr(column_blocks, "_column_blocks", lambda *_, **__: [(0, 1), (1, 3)])
+    monkeypatch.setattr(column_blocks, "block_count", lambda *_, **__: 2)  # [0, 1), [1, 3)
     graph = weighted_graph(1)
     for name in (name for name in topologies.names() if topologies.make(name).separable):
         topology, expected = topologies.make(name), topologies.make(name).encode(graph)

@@ -46,34 +46,6 @@ class Examples:
         return batch if isinstance(batch, Tensor) else None
 
 
-def example_weights(
-    weighting: Weighting,
-    targets: Tensor,
-    stored: Tensor,
-    terms: Tensor,
-    *,
-    replay_weight: float = 1.0,
-) -> Tensor:
-    """Return each example's weight in the loss.
-
-    class-balanced: 1/n_c, n_c counted on current and stored examples together; a weighted mean
-    per term (the paper's re-scaling by class sizes). plain: 1, and λ = ``replay_weight`` for
-    stored ones (the paper's equation with a λ chosen by hand). current-balanced: 1/n_c for the
-    current task's examples and 1 for stored ones, as the released code does in task-IL.
-    logit-adjusted: equal within a term, since the scores are shifted instead (``log_prior``).
-
-    targets, terms: int64 [n]; stored: bool [n]; -> float32 [n]
-    """
-    if weighting == "plain":
-        return torch.where(stored, replay_weight, 1.0).to(torch.float32)
-    if weighting == "logit-adjusted":
-        return term_weights(torch.ones_like(targets, dtype=torch.float32), terms)
-    weights = class_balanced(targets)
-    if weighting == "current-balanced":
-        weights = torch.where(stored, torch.ones_like(weights), weights)
-    return term_weights(weights, terms)
-
-
 def make_examples(
     inputs: Any,
     rows: Tensor | None,
@@ -84,12 +56,24 @@ def make_examples(
     weighting: Weighting = "class-balanced",
     replay_weight: float = 1.0,
 ) -> Examples:
-    """Assemble examples; the last ``stored`` of them come from memory."""
-    tasks = label_space.task_of(targets)
+    """Assemble examples; the last ``stored`` of them come from memory.
+
+    Their weights in the loss: class-balanced: 1/n_c, n_c counted on current and stored examples
+    together; a weighted mean per term (the paper's re-scaling by class sizes). plain: 1, and
+    λ = ``replay_weight`` for stored ones (the paper's equation with a λ chosen by hand).
+    current-balanced: 1/n_c for the current task's examples and 1 for stored ones, as the released
+    code does in task-IL. logit-adjusted: equal within a term, since the scores are shifted instead
+    (``log_prior``).
+    """
+    tasks, ones = label_space.task_of(targets), torch.ones_like(targets, dtype=torch.float32)
     from_memory = torch.arange(len(targets), device=targets.device) >= len(targets) - stored
-    weights = example_weights(
-        weighting, targets, from_memory, label_space.terms(tasks), replay_weight=replay_weight
-    )
     adjusted = weighting == "logit-adjusted"
+    if weighting == "plain":
+        weights = ones.masked_fill(from_memory, replay_weight)
+    else:
+        weights = ones if adjusted else class_balanced(targets)
+        if weighting == "current-balanced":
+            weights = weights.masked_fill(from_memory, 1.0)
+        weights = term_weights(weights, label_space.terms(tasks))
     offsets = log_prior(targets, label_space.num_classes) if adjusted else None
     return Examples(inputs, rows, targets, weights, label_space.allowed(tasks), offsets)

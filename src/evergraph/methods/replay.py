@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 import torch
 from torch import Tensor
@@ -310,31 +309,21 @@ class AGEM(GradientMemoryLearner):
 def project(gradient: Tensor, old: Tensor, *, margin: float = 0.0) -> Tensor:
     """Return g + Gᵀv for the v ≥ margin that makes it shortest: then G (g + Gᵀv) ≥ 0.
 
+    With u = v - margin it is argmin_{u≥0} ½ uᵀ P u + qᵀ u for P = G Gᵀ and q in the range of P, and
+    with P = R², R symmetric, min ‖R u + R^-1 q‖; directions in which P vanishes (parallel or empty
+    gradients) have no effect and are left out.
+
     gradient: [p]; old: G [tasks, p]; -> [p]
 
     >>> project(torch.tensor([1., -1.]), torch.tensor([[0., 1.]]))
     tensor([1., 0.])
     """
     products = (old @ old.t()).double().cpu().numpy()
-    slopes = (old @ gradient).double().cpu().numpy()
-    weights = margin + _least_squares(products, slopes + margin * products.sum(axis=1))
-    return gradient + torch.from_numpy(weights).to(gradient) @ old
-
-
-def _least_squares(
-    products: npt.NDArray[np.float64], slopes: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """Return argmin_{u≥0} ½ uᵀ P u + qᵀ u for P = G Gᵀ and q in the range of P.
-
-    With P = R², R symmetric, it is min ‖R u + R^-1 q‖; directions in which P vanishes (parallel
-    or empty gradients) have no effect and are left out.
-    """
+    slopes = (old @ gradient).double().cpu().numpy() + margin * products.sum(axis=1)
     values, vectors = np.linalg.eigh(products)
     kept = values > 1e-10 * max(values.max(), 1e-300)
-    roots = np.sqrt(values[kept])
-    matrix = roots[:, None] * vectors[:, kept].T
-    target = -(vectors[:, kept].T @ slopes) / roots
-    solution: npt.NDArray[np.float64] = (
-        scipy.optimize.nnls(matrix, target)[0] if kept.any() else 0.0 * slopes
-    )
-    return solution
+    roots, along = np.sqrt(values[kept]), vectors[:, kept].T
+    weights = np.full(len(slopes), margin)
+    if kept.any():
+        weights += scipy.optimize.nnls(roots[:, None] * along, -(along @ slopes) / roots)[0]
+    return gradient + torch.from_numpy(weights).to(gradient) @ old

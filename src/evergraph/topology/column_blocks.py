@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -88,19 +88,19 @@ def encoded_blocks(
     beside = -(-engine.workers // engine.machines)  # workers per machine, if all are alike
     if graph.entry_bytes > resources.left // beside:
         engine, beside = LocalEngine(), 1
-    blocks = _column_blocks(
-        topology,
-        graph,
-        embeddings,
-        resources,
-        device,
-        at_once=beside,
-        least=engine.workers,
-        first=first,
-    )
+    wide = graph.num_features - first
+    held = 0 if is_mapped(embeddings) else embeddings.nbytes
+    one = _size(topology, graph, 1, device)
+    reserve = reserve_of(graph.entry_bytes, graph.num_nodes)
+    resources.check(held + (one + reserve) * beside, "encoding a single column of the features")
+    left = resources.left_on(device) - (held if device.type == "cpu" else 0)
+    least = engine.workers
+    count = block_count(wide, one=one, left=left, reserve=reserve, at_once=beside, least=least)
+    ends = [first + wide * block // count for block in range(count + 1)] if wide else []
+    blocks = list(pairwise(ends))  # of nearly equal width
     logger.info(
         "encoding %d columns in %d blocks: %s of memory left, embeddings %s",
-        graph.num_features - first,
+        wide,
         len(blocks),
         shown(resources.left),
         "on disk" if is_mapped(embeddings) else "in memory",
@@ -182,33 +182,6 @@ def block_count(wide: int, *, one: int, left: int, reserve: int, at_once: int, l
     """
     widest = (left // at_once - reserve) // one
     return max(-(-wide // max(widest, 1)), min(least, wide))
-
-
-def _column_blocks(
-    topology: TopologyEncoder,
-    graph: Graph,
-    embeddings: Tensor,
-    resources: Resources,
-    device: torch.device | str = "cpu",
-    *,
-    at_once: int,
-    least: int = 1,
-    first: int = 0,
-) -> Sequence[tuple[int, int]]:
-    """Cut the columns from the first on into blocks of nearly equal width, as few as memory allows.
-
-    at_once: number of blocks held at a time; least: minimum number of blocks.
-    """
-    wide, device = graph.num_features - first, torch.device(device)
-    held = 0 if is_mapped(embeddings) else embeddings.nbytes
-    one = _size(topology, graph, 1, device)
-    reserve = reserve_of(graph.entry_bytes, graph.num_nodes)
-    smallest = (one + reserve) * at_once
-    resources.check(held + smallest, "encoding a single column of the features")
-    left = resources.left_on(device) - (held if device.type == "cpu" else 0)
-    count = block_count(wide, one=one, left=left, reserve=reserve, at_once=at_once, least=least)
-    ends = [first + wide * block // count for block in range(count + 1)] if wide else []
-    return list(pairwise(ends))
 
 
 def put_columns(embeddings: Tensor, part: Tensor, columns: tuple[int, int], wide: int) -> None:
