@@ -243,23 +243,11 @@ class ClassStatistics:
 
     def narrowed(self, width: int) -> ClassStatistics:
         """Return the statistics of the first features alone."""
-        return self._with(self.gram_[:width, :width], self.sums_[:, :width])
-
-    def taken(self, places: Tensor) -> ClassStatistics:
-        """Return the statistics of some features alone.  places: ascending, int64 [k]"""
-        return self._with(self.gram_[places][:, places], self.sums_[:, places])
-
-    def widened(self, more: int) -> ClassStatistics:
-        """Return the statistics with more features, which are 0 for all nodes so far."""
-        pad = torch.nn.functional.pad
-        return self._with(pad(self.gram_, (0, more, 0, more)), pad(self.sums_, (0, more)))
-
-    def _with(self, gram: Tensor, sums: Tensor) -> ClassStatistics:
-        """Return the statistics of the same nodes with other features."""
-        other = ClassStatistics(0, precise=self.precise, device=self.gram_.device)
-        other.width, other.gram_, other.sums_ = len(gram), gram, sums
-        other.mass_, other.counts_ = self.mass_, self.counts_
-        return other
+        part = ClassStatistics(width, precise=self.precise, device=self.gram_.device)
+        part.gram_ = self.gram_[:width, :width]
+        part.sums_ = self.sums_[:, :width]
+        part.mass_, part.counts_ = self.mass_, self.counts_
+        return part
 
     @property
     def usage(self) -> MemoryUsage:
@@ -345,15 +333,15 @@ def count_views(
     views, or of a single one; sign: -1 removes.
     """
     many = rows.device.type == "cpu" and len(labels) > BLOCK_ROWS
-    given = rows, labels, weights
-    how: dict[str, Any] = {"expand": expand, "sign": sign}
     if resources is None or not many or not isinstance(statistics[0], ClassStatistics):
-        _count(statistics, *given, **how)
+        _count(statistics, rows, labels, weights, expand, sign)
         return list(statistics)
     sizes = [(each.width, each.precise) for each in statistics]
+    given: dict[str, Any] = {"rows": rows, "labels": labels, "weights": weights}
+    given |= {"expand": expand, "sign": sign, "sizes": sizes}
     blocks = [(start, start + BLOCK_ROWS) for start in range(0, len(labels), BLOCK_ROWS)]
-    totals, shared = _empty(sizes), {"given": given, "sizes": sizes} | how
-    for states in resources.engine.map(count_block, blocks, shared=shared):
+    totals = _empty(sizes)
+    for states in resources.engine.map(count_block, blocks, shared=given):
         for place, (counted, state) in enumerate(zip(_empty(sizes), states, strict=True)):
             counted.restore(state)
             totals[place] = totals[place].merged(counted)
@@ -361,14 +349,21 @@ def count_views(
 
 
 def count_block(
-    part: tuple[int, int], *, given: Sequence[Any], sizes: Sequence[tuple[int, bool]], **how: Any
+    part: tuple[int, int],
+    *,
+    rows: ViewRows | Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    expand: FeatureMap,
+    sign: int,
+    sizes: Sequence[tuple[int, bool]],
 ) -> list[dict[str, Tensor]]:
     """Return the state of the statistics of some nodes, one for each size; a pure function.
 
-    given: rows, labels and weights of all nodes; sizes: width, and whether sums are in float64
+    sizes: width, and whether sums are in float64
     """
-    counted = _empty(sizes)
-    _count(counted, *(each[slice(*part)] for each in given), **how)
+    some, counted = slice(*part), _empty(sizes)
+    _count(counted, rows[some], labels[some], weights[some], expand, sign)
     return [each.state() for each in counted]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
 
 import torch
 from torch import Tensor
@@ -67,16 +66,13 @@ class TargetMoments:
         return RidgeProblem(self.gram, one, self.mean[:, None], minus, right, self.count)
 
 
-Pattern = tuple[bool, ...]
-
-
 class TargetStatistics:
     """Sums of features and targets, from which heads are solved even if some values are missing.
 
-    The sums of [φ, y] (``ClassStatistics`` of one class) for each pattern of known targets: targets
-    that are known together, the others being 0. Column t of a head needs sums over the nodes where
-    t is known: a single missing value is left out exactly, and nothing is imputed. There is one
-    Gram matrix per pattern, for at most 64 patterns.
+    G_p = Σ φφᵀ, M_p = Σ φ yᵀ, Σ φ, Σ y, Σ y² and a count for each pattern p of known targets. A
+    pattern is a set of targets that are known together. Column t of a head needs sums over the
+    nodes where t is known, Σ_{p∋t}: a single missing value is left out exactly, and nothing is
+    imputed. There is one Gram matrix per pattern, for at most 64 patterns.
 
     As with ``ClassStatistics``, statistics of two sets of nodes add up to those of both, and nodes
     can be removed with the values with which they were added.
@@ -93,10 +89,13 @@ class TargetStatistics:
     [2.0, 31.0]
     """
 
+    precise = True
+
     def __init__(self, width: int, *, targets: int, device: torch.device | str = "cpu") -> None:
         self.width, self.targets = width, targets
         self.device = torch.device(device)
-        self.patterns_: dict[Pattern, ClassStatistics] = {}
+        self.patterns_: dict[tuple[bool, ...], ClassStatistics] = {}
+        self.cross_: dict[tuple[bool, ...], Tensor] = {}  # float64 [m + 2, targets]
 
     @property
     def num_classes(self) -> int:
@@ -123,15 +122,16 @@ class TargetStatistics:
 
     def clear(self) -> None:
         """Remove all nodes."""
-        self.patterns_ = {}
+        self.patterns_, self.cross_ = {}, {}
 
     def clear_rounding(self) -> None:
         """Do nothing: patterns without nodes are gone."""
 
     def erase(self, places: Tensor) -> None:
         """Set features to 0 for all nodes."""
-        for statistics in self.patterns_.values():
+        for pattern, statistics in self.patterns_.items():
             statistics.erase(places)
+            self.cross_[pattern][places] = 0.0
 
     def add(self, features: Features, values: Tensor, weights: Tensor, sign: int = 1) -> None:
         """Add nodes, or remove them if the sign is -1, with everything as when they were added.
@@ -144,19 +144,17 @@ class TargetStatistics:
         patterns, owner = (~values.isnan()).unique(dim=0, return_inverse=True)
         met = [tuple(pattern) for pattern in patterns.tolist()]
         self._check_room(met)
-        filled = values.double().nan_to_num(0.0)
         for rows, part in row_blocks(features):
             for place, pattern in enumerate(met):
                 here = owner[part] == place
                 if any(pattern) and bool(here.any()):
-                    both = torch.cat([rows[here].double(), filled[part][here]], 1)
-                    same = torch.zeros(len(both), dtype=torch.int64, device=self.device)
-                    self._of(pattern).add(both, same, weights[part][here], sign)
+                    given = rows[here], values[part][here], weights[part][here]
+                    self._count_rows(pattern, *given, sign)
         # Patterns without nodes go, and with them any rounding left.
-        left = self.patterns_.items()
-        self.patterns_ = {p: each for p, each in left if int(each.counts_.sum())}
+        for pattern in [p for p, each in self.patterns_.items() if not int(each.counts_.sum())]:
+            del self.patterns_[pattern], self.cross_[pattern]
 
-    def _check_room(self, met: list[Pattern]) -> None:  # before anything is counted
+    def _check_room(self, met: list[tuple[bool, ...]]) -> None:  # before anything is counted
         patterns = {*self.patterns_, *(pattern for pattern in met if any(pattern))}
         if len(patterns) > MOST_PATTERNS:
             raise DataError(
@@ -165,11 +163,28 @@ class TargetStatistics:
                 "values"
             )
 
-    def _of(self, pattern: Pattern) -> ClassStatistics:
+    def _count_rows(
+        self, pattern: tuple[bool, ...], rows: Tensor, values: Tensor, weights: Tensor, sign: int
+    ) -> None:
+        """Add nodes of one pattern to its sums."""
+        statistics, cross = self._of(pattern)
+        same = torch.zeros(len(rows), dtype=torch.int64, device=self.device)
+        statistics.add(rows, same, weights, sign)
+        filled = values.double().nan_to_num(0.0)
+        weighted = filled * (sign * weights.double())[:, None]
+        cross[:-2].addmm_(rows.double().t(), weighted)
+        cross[-2] += weighted.sum(0)
+        cross[-1] += (weighted * filled).sum(0)
+
+    def _of(self, pattern: tuple[bool, ...]) -> tuple[ClassStatistics, Tensor]:
         if pattern not in self.patterns_:
-            width = self.width + self.targets
-            self.patterns_[pattern] = ClassStatistics(width, precise=True, device=self.device)
-        return self.patterns_[pattern]
+            self.patterns_[pattern] = ClassStatistics(
+                self.width, precise=self.precise, device=self.device
+            )
+            self.patterns_[pattern].grow(1)
+            shape = self.width + 2, self.targets
+            self.cross_[pattern] = torch.zeros(shape, dtype=torch.float64, device=self.device)
+        return self.patterns_[pattern], self.cross_[pattern]
 
     def groups(self) -> Iterator[list[int]]:
         """Yield groups of targets that are known for the same nodes and share a Gram matrix.
@@ -183,24 +198,21 @@ class TargetStatistics:
 
     def moments(self, group: list[int]) -> TargetMoments:
         """Return the sums over all nodes for which the targets of a group are known."""
-        first, *others = (each for pattern, each in self.patterns_.items() if pattern[group[0]])
-        whole = reduce(ClassStatistics.merged, others, first)
-        features, values = slice(self.width), [self.width + target for target in group]
-        gram, sums = whole.gram_, whole.sums_[0]
-        return TargetMoments(
-            gram=gram[features, features],
-            sums=sums[features],
-            count=float(whole.mass_.sum()),
-            cross=gram[values, features].t(),
-            totals=sums[values],
-            squares=gram.diagonal()[values],
-        )
+        here = [pattern for pattern in self.patterns_ if pattern[group[0]]]
+        parts = [self.patterns_[pattern] for pattern in here]
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = whole.merged(part)
+        cross = torch.stack([self.cross_[pattern] for pattern in here]).sum(0)[:, group]
+        count = float(whole.mass_.sum())
+        return TargetMoments(whole.gram_, whole.sums_[0], count, cross[:-2], cross[-2], cross[-1])
 
     def transform(self, matrix: Tensor) -> None:
         """Replace every φ by Wᵀφ.  matrix: W, float64 [m, m]"""
-        both = torch.block_diag(matrix, torch.eye(self.targets, dtype=matrix.dtype).to(matrix))
-        for statistics in self.patterns_.values():
-            statistics.transform(both)
+        for pattern, statistics in self.patterns_.items():
+            statistics.transform(matrix)
+            cross = self.cross_[pattern]
+            cross[:-2] = matrix.t() @ cross[:-2]
 
     def merged(self, other: TargetStatistics, classes: Tensor | None = None) -> TargetStatistics:
         """Return the statistics of the nodes of both, with the same targets."""
@@ -212,8 +224,11 @@ class TargetStatistics:
             )
         both = self._empty()
         both._check_room([*self.patterns_, *other.patterns_])
-        for pattern, statistics in (*self.patterns_.items(), *other.patterns_.items()):
-            both.patterns_[pattern] = both._of(pattern).merged(statistics)
+        for each in (self, other):
+            for pattern, statistics in each.patterns_.items():
+                known, cross = both._of(pattern)
+                both.patterns_[pattern] = known.merged(statistics)
+                cross += each.cross_[pattern].to(self.device)
         return both
 
     def widened(self, targets: int) -> TargetStatistics:
@@ -227,15 +242,18 @@ class TargetStatistics:
         more = targets - self.targets
         wide = self._empty(targets=targets)
         for pattern, statistics in self.patterns_.items():
-            wide.patterns_[pattern + (True,) * more] = statistics.widened(more)
+            known = pattern + (True,) * more
+            wide.patterns_[known] = statistics
+            wide.cross_[known] = torch.nn.functional.pad(self.cross_[pattern], (0, more))
         return wide if more else self
 
     def narrowed(self, width: int) -> TargetStatistics:
         """Return the statistics of the first features alone."""
-        places = [*range(width), *range(self.width, self.width + self.targets)]
         part = self._empty(width=width)
         for pattern, statistics in self.patterns_.items():
-            part.patterns_[pattern] = statistics.taken(torch.tensor(places))
+            part.patterns_[pattern] = statistics.narrowed(width)
+            cross = self.cross_[pattern]
+            part.cross_[pattern] = torch.cat([cross[:width], cross[-2:]])
         return part
 
     def _empty(self, **other: int) -> TargetStatistics:
@@ -245,17 +263,26 @@ class TargetStatistics:
     @property
     def usage(self) -> MemoryUsage:
         """Number of values in all sums, and their bytes."""
-        return sum((each.usage for each in self.patterns_.values()), MemoryUsage())
+        crosses = (
+            MemoryUsage(statistics=each.numel(), bytes=each.nbytes) for each in self.cross_.values()
+        )
+        return sum((each.usage for each in self.patterns_.values()), sum(crosses, MemoryUsage()))
 
     def state(self) -> dict[str, Tensor]:
         """Return everything kept, by name."""
         kept = {"patterns": torch.tensor([*self.patterns_]).reshape(-1, self.targets)}
-        for place, statistics in enumerate(self.patterns_.values()):
+        for place, (pattern, statistics) in enumerate(self.patterns_.items()):
+            kept[f"{place}.cross"] = self.cross_[pattern]
             kept |= {f"{place}.{name}": value for name, value in statistics.state().items()}
         return kept
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
-        self.patterns_, self.targets = {}, state["patterns"].shape[1]
+        self.patterns_, self.cross_ = {}, {}
+        self.targets = state["patterns"].shape[1]
         for place, row in enumerate(state["patterns"].tolist()):
-            self._of(tuple(map(bool, row))).restore(part_of(state, f"{place}."))
+            pattern = tuple(map(bool, row))
+            own = part_of(state, f"{place}.")
+            statistics, _ = self._of(pattern)
+            self.cross_[pattern] = own.pop("cross").to(self.device)
+            statistics.restore(own)

@@ -91,11 +91,9 @@ class TargetHead(FusedHead):
     def sizes(self) -> Tensor:
         sizes = []
         for sums in self.engine.sums_:
-            for each in sums.patterns_.values():
-                own = each.gram_.diagonal()
-                sizes.append(own[: sums.width].sum())
-                if not self.target.is_named:
-                    sizes.append(own[sums.width])
+            sizes += [each.gram_.diagonal().sum() for each in sums.patterns_.values()]
+            if not self.target.is_named:
+                sizes += [cross[-1, 0] for cross in sums.cross_.values()]
         return torch.stack(sizes) if sizes else torch.zeros(0, dtype=torch.float64)
 
     def scorer(self, met: Tensor | None = None) -> Scorer:
