@@ -17,16 +17,17 @@ from evergraph.server.http import Limits
 ASKED = {"prefix", "start", "limit", "n", "after", "wait"}
 TOKEN = "w" * 20
 AUTHORISED = {"Authorization": f"Bearer {TOKEN}"}
-ROUTES = [
-    (path, method)
-    for method, paths in {
-        "POST": "deltas upsert labels forget refit compact predictions",
-        "GET": "status columns history alarms suggestions ids classes keys nodes nodes/{node} "
-        "predictions/{node} backup ../healthz ../readyz ../metrics",
-        "DELETE": "nodes/{node} nodes",
-    }.items()
-    for path in (f"/v1/{name}".replace("/v1/..", "") for name in paths.split())
-]
+POSTED = ("deltas", "upsert", "labels", "forget", "refit", "compact", "predictions")
+READ = (
+    *("status", "columns", "history", "alarms", "suggestions", "ids", "classes", "keys"),
+    *("nodes", "nodes/{node}", "predictions/{node}", "backup"),
+)
+ROUTES = (
+    *((f"/v1/{name}", "POST") for name in POSTED),
+    *((f"/v1/{name}", "GET") for name in READ),
+    *((f"/v1/{name}", "DELETE") for name in ("nodes", "nodes/{node}")),
+    *((name, "GET") for name in ("/healthz", "/readyz", "/metrics")),
+)
 
 
 @pytest.fixture(scope="module")
