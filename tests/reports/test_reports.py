@@ -76,12 +76,12 @@ def test_folders_without_results_are_said(tmp_path):
     (tmp_path / "half" / "seed-0" / "progress.json").write_text("{}")
     with pytest.raises(ResultsError, match=r"no finished run \(1 unfinished: --resume continues"):
         collect(tmp_path / "half")
-    for content, message in (("{", "not a result"), ("[]", "no 'metric'")):
+    for content, message in (("{", "cannot be read"), ("{}", "has no 'average_accuracy'")):
         (tmp_path / "result.json").write_text(content)
         with pytest.raises(ResultsError, match=message):
             collect(tmp_path)
     (tmp_path / "odd" / "result.json").mkdir(parents=True)
-    with pytest.raises(ResultsError, match="is not a result of evergraph"):
+    with pytest.raises(ResultsError, match="cannot be read"):
         collect(tmp_path / "odd")
 
 

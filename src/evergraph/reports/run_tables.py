@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from evergraph.reports.runs import (
     ALL,
-    TESTINGS,
     Entry,
     Finished,
     Group,
@@ -32,6 +31,7 @@ from evergraph.reports.tables import (
     ranked,
     rows_of,
 )
+from evergraph.streams.stream import TESTINGS
 
 if TYPE_CHECKING:
     from evergraph.reports.comparing import GroupDifferences
