@@ -144,7 +144,6 @@ def test_papers_numbers_are_where_the_paper_has_them():
     assert facts()["memory"]["reddit"]["full-subgraph"] == 2184957
     cells = [name for name in presets() if published(name)]
     assert len(cells) == 2 * 11 * 4 + 15
-    assert all(published(name)["tolerance"] > 0 for name in cells)
     # A preset may extend another.
     values = read_preset("paper/table3/arxiv-tem")
     assert values["training"]["epochs"] == 200
