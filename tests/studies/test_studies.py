@@ -144,7 +144,6 @@ def test_papers_numbers_are_where_the_paper_has_them():
     assert facts()["memory"]["reddit"]["full-subgraph"] == 2184957
     cells = [name for name in presets() if published(name)]
     assert len(cells) == 2 * 11 * 4 + 15
-    assert all(published(name)["tolerance"] > 0 for name in cells)
     # A preset may extend another.
     values = read_preset("paper/table3/arxiv-tem")
     assert values["training"]["epochs"] == 200
@@ -212,7 +211,7 @@ def test_a_missing_or_tiny_graph_is_a_row_that_says_so(name, tmp_path):
     assert not any(sheet.picture for sheet in sheets)
 
 
-@pytest.mark.parametrize(("study", "file"), [("table2", "*.json"), ("fig6", "*.npz")])
+@pytest.mark.parametrize(("study", "file"), [("table2", "*-0.json"), ("fig6", "*.json")])
 def test_damaged_results_are_reported(study, file, small, tmp_path):
     path = Path(small)
     if study == "table2":  # coverage is kept in files of its own where there are no features
@@ -222,9 +221,9 @@ def test_damaged_results_are_reported(study, file, small, tmp_path):
     out = tmp_path / "out"
     if study == "fig6":  # panels are kept by method: one is enough to be damaged
         (out / "fig6").mkdir(parents=True)
-        (out / "fig6" / "small-finetune.npz").touch()
+        (out / "fig6" / "small-finetune.json").touch()
     else:
         studies.make(study).run(options(out, str(path)))
     next((out / study).rglob(file)).write_text("{")
-    with pytest.raises(ResultsError, match=r"remove it to (measure|make) them again"):
+    with pytest.raises(ResultsError, match="remove it to make its values again"):
         studies.make(study).run(options(out, str(path)))

@@ -229,12 +229,7 @@ def _sentence(event: Event) -> str:
     name, found = f"{event.job}, {what}", event.progress
     if event.failure is not None:
         return f"{name} failed: {event.failure.error}"
-    if found is None:
-        return name
-    return (
-        f"{name}: AA {100 * found.accuracy:.1f}, AF {100 * found.forgetting:.1f} local, "
-        f"{span(found.seconds)}"
-    )
+    return name if found is None else f"{name}: {found}, {span(found.seconds)}"
 
 
 def span(seconds: float) -> str:

@@ -307,7 +307,8 @@ def found_trials(
     typed: str, folder: Path | None, testing: str | None, averaging: str | None
 ) -> dict[Place, Trials]:
     """Return the trials of a folder, or of a method in it, by dataset and setting."""
-    from evergraph.reports.runs import RESULT, collect, way_of
+    from evergraph.experiments.store import RESULT
+    from evergraph.reports.runs import collect, way_of
     from evergraph.reports.trials import trials_of
 
     where = Path(typed) if folder is None else folder
