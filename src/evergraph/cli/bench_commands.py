@@ -229,8 +229,7 @@ def _choice(option: str, text: str | None, known: Collection[str] | None = None)
     If a study's own dataset is not available, its page says so; one that is given must be.
     """
     from evergraph.core.errors import UnknownNameError, check_once
-    from evergraph.experiments.bench.jobs import check_dataset
-    from evergraph.experiments.config import Component
+    from evergraph.datasets.loading import check_source
 
     names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
     if text is not None and not names:
@@ -238,7 +237,7 @@ def _choice(option: str, text: str | None, known: Collection[str] | None = None)
         raise ConfigurationError(f"{option} must be comma-separated names{or_paths}, not {text!r}")
     for name in names:
         if known is None:
-            check_dataset(Component(name=name))
+            check_source(name)
         elif name not in known:
             raise UnknownNameError(f"name in --{option}", name, known)
     if known is None:
