@@ -203,7 +203,7 @@ def reproduce_command(
         for study in chosen:
             with spinner(f"working on {study.name}"):
                 sheets = study.run(options)
-            pages = keep(study.name, sheets, folder)  # before printing, which may fail
+            page = keep(study.name, sheets, folder)  # before printing, which may fail
             for sheet in sheets:
                 if sheet.rows:
                     print_table(sheet.columns, sheet.table.texts, sheet.title)
@@ -212,8 +212,7 @@ def reproduce_command(
                 say("".join(f"  {note}\n" for note in sheet.notes))
             if study.name == "paper":
                 unmade = dict.fromkeys(f"{s.rows[0][0]}" for s in sheets if s.columns == NOT_RUN)
-            for page in pages:
-                say(f"page: {page}\n")
+            say(f"page: {page}\n")
     for note in runs.notes:
         say(f"note: {note}", err=True)
     if runs.failed or unmade:

@@ -143,7 +143,7 @@ def run_bench(
             with results_written(job.folder):
                 (job.folder / FAILURE).unlink(missing_ok=True)  # it is retried
             seeds = {seed: read_progress(job.folder, seed) for seed in job.config.seeds}
-            todo = [seed for seed, far in seeds.items() if far is None or not far.finished]
+            todo = [seed for seed, far in seeds.items() if far is None or far.result is None]
             if ResultStore(job.folder).finished() is not None:
                 todo = []
             elif not todo:  # only the result is missing, which learning a seed makes

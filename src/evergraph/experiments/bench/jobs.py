@@ -44,7 +44,7 @@ from evergraph.experiments.config import (
     nested,
     validated,
 )
-from evergraph.experiments.presets import layered, read_preset, shipped_grid
+from evergraph.experiments.presets import grids, layered, read_preset
 from evergraph.experiments.store import SEARCH
 from evergraph.streams.stream import EDGES
 from evergraph.streams.ways import check_way
@@ -230,7 +230,7 @@ def expand(
             "plugins": list(bench.plugins),
         }
         swept = {key: values[0] for key, values in method.sweep.items()}
-        grid = method.grid or (shipped_grid(method.name) if search else {})
+        grid = method.grid or (grids().get(method.name, {}) if search else {})
         grid = {key: values for key, values in grid.items() if key not in swept}
         one_setting = method.settings.get(setting, {})
         try:

@@ -26,6 +26,7 @@ from evergraph.core.resources import choose_device
 from evergraph.experiments.bench import worker
 from evergraph.experiments.bench.jobs import Job
 from evergraph.experiments.bench.worker import Event, Failure
+from evergraph.experiments.store import PROGRESS, ResultStore
 
 POLL_SECONDS = 0.25
 BYTES_A_WORKER = 1_500_000_000
@@ -131,7 +132,7 @@ class _Slot(ABC):
         if (future := self.future) is None:
             return
         job, seed = self._work
-        path = worker.progress_path(job.folder, seed)
+        path = ResultStore(job.folder).seed(seed).folder / PROGRESS
         if future.done():
             self.future = None
             error = future.exception()
