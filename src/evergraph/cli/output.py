@@ -92,7 +92,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
         least[-1] = max(least[-1], min(widest[-1], MIN_PROSE_WIDTH))
     if not (console.is_terminal or os.environ.get("COLUMNS", "").isdigit()):
         console = Console(width=_needed(widest))  # a log has no width to wrap at
-    keys = [*numeric[:-1], True].index(True) or 1  # names before the first number
+    keys = 1  # names before the first number
+    while keys < len(head) - 1 and not numeric[keys]:
+        keys += 1
     for part in _parts(least, keys, console.width):
         table = Table(title=title or None, title_justify="left")
         roomy = _needed([least[place] for place in part]) <= console.width  # else words are folded

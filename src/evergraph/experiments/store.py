@@ -45,25 +45,7 @@ from evergraph.streams.stream import TESTINGS
 
 CONFIG, RESULT, PROGRESS, ARRAYS = "config.toml", "result.json", "progress.json", "accuracy.npz"
 FAILURE, SEARCH, CHOICE = "failure.json", "search", "search.json"
-PARTS_OF_RESULT = (
-    "average_accuracy",
-    "average_forgetting",
-    "anytime_accuracy",
-    "average_accuracy_curve",
-    "accuracy_matrix",
-    "metric",
-    "protocol",
-    "headline",
-    "tested_after",
-    "measures",
-    "coverage_ratio",
-    "cumulative",
-    "memory",
-    "seconds",
-    "config",
-    "versions",
-    "machine",
-)
+PARTS_OF_RESULT = ("average_accuracy", "accuracy_matrix", "metric", "measures", "config")
 STATE = "state-{:04d}.safetensors"
 RESUMABLE = "finished work is kept, --resume continues after it"
 

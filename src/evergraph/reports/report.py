@@ -227,10 +227,6 @@ OF_TARGETS = {
 }
 # Sections in order, with their introductions; one without content is left out.
 LEADS = {
-    "glance": (
-        "At a glance",
-        "The highest average {metric} of each dataset and setting, in percent.",
-    ),
     "headline": (
         "By protocol",
         "The number of each run that its protocol's paper reports; all others follow below.",
@@ -285,16 +281,6 @@ def sections_of(
     """Return all sections, the most important first."""
     metric = metric_of(runs_of(groups))
     shown = {name: html_table(table) for name, table in tables.items()}
-    tiles = []
-    for group in groups:
-        lines = ""
-        for testing in ("local", "global"):
-            best = max(group.entries, key=lambda entry: entry.accuracy(testing))
-            lines += (
-                f"<dt>{testing}</dt><dd>{escape(best.name)}</dd>"
-                f'<dd class="value">{best.accuracy(testing):.1f}</dd>'
-            )
-        tiles.append(f'<div class="tile"><h3>{escape(group.title)}</h3><dl>{lines}</dl></div>')
     rest = iter(gallery.get("matrices", ()))
     matrices = []
     for group in groups:
@@ -302,7 +288,6 @@ def sections_of(
         matrices.append(f"<h3>{escape(group.title)}</h3>\n{figures}")
     drawn = {name: figures_html(gallery.get(name, ())) for name in ("curves", "ranks")}
     content = shown | {
-        "glance": '<div class="tiles">\n{}\n</div>'.format("\n".join(tiles)),
         "differences": _differences(groups, shown, drawn["ranks"]),
         "curves": drawn["curves"],
         "matrices": "\n".join(matrices),

@@ -194,8 +194,8 @@ def balanced(result: Mapping[str, Any] | None, metric: str, testing: str = "loca
     return None if result is None else result[metric][testing]["balanced"]
 
 
-def keep(study: str, sheets: Sequence[Sheet], out: Path) -> list[Path]:
-    """Write a study's page, its tables and figures in every format; return the pages' paths."""
+def keep(study: str, sheets: Sequence[Sheet], out: Path) -> Path:
+    """Write a study's page, its tables and figures in every format; return the page's path."""
     folder = out / study
     page = folder / f"{study}.md"
     files: dict[Path, bytes] = {}
@@ -218,7 +218,7 @@ def keep(study: str, sheets: Sequence[Sheet], out: Path) -> list[Path]:
         for path, content in files.items():
             with written_aside(path) as file:
                 file.write(content)
-    return [page]
+    return page
 
 
 def made_once(path: Path, make: Callable[[], Any]) -> Any:

@@ -87,7 +87,7 @@ def test_nothing_is_wider_than_the_window(width, show, wait):
     assert len(sizes) == 8
     assert all(w > 250 and h > 100 and right <= width for w, h, right in sizes)
     boxes = browser.execute_script(
-        "return [...document.querySelectorAll('.scroll, figure, .tile, details, p')]"
+        "return [...document.querySelectorAll('.scroll, figure, details, p')]"
         ".map(box => box.getBoundingClientRect().right)"
     )
     assert max(boxes) <= width
