@@ -116,7 +116,7 @@ class AppendedArray:
     def append(self, values: NDArray[np.number]) -> None:
         """Append values.  [rows] or [rows, width]"""
         with disk_is_enough(self.path):
-            self._file.write(np.ascontiguousarray(values, self.dtype))
+            self._file.write(np.ascontiguousarray(values, self.dtype).data)
         self.length += len(values)
 
     def _write_header(self) -> None:
