@@ -22,7 +22,7 @@ from evergraph.experiments.bench.jobs import (
     expand,
     trials,
 )
-from evergraph.experiments.bench.pool import Work, WorkerPool, run_work
+from evergraph.experiments.bench.pool import Work, WorkerPool, default_workers, run_work
 from evergraph.experiments.bench.worker import Event, Failure, read_progress
 from evergraph.experiments.build import resolved
 from evergraph.experiments.store import (
@@ -84,6 +84,11 @@ class Bench:
     def size(self) -> int:
         """Number of seeds to learn, including those of searches."""
         return sum(len(job.config.seeds) for job in self.jobs) + sum(map(len, self.trials.values()))
+
+    @property
+    def fitting(self) -> int:
+        """Number of seeds to learn at once on this machine."""
+        return max(1, min(self.size, default_workers(self.jobs)))
 
 
 def open_bench(
