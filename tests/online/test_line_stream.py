@@ -351,6 +351,9 @@ def test_types_and_relations_by_hand():
     assert delta.types == ["paper", "author", None]
     assert delta.relations == ["wrote", "cites", "cites"]
     assert reader.read(b'{"node": "d", "type": 2, "size": 1}', 7).features == (2.0, 1.0)
+    batch = LineBatch()
+    batch.add(LineReader().read(b'{"node": "e", "features": [1]}', 1))
+    assert not batch.fits(lines[3])  # a learner that began without types takes no relations
     with pytest.raises(DataError, match="line 8: relation must be a text, not 3"):
         reader.read(b'{"edge": ["a", "b"], "relation": 3}', 8)
 
