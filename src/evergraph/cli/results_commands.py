@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from evergraph.cli import inputs, options
 from evergraph.cli.inputs import TableOptions, with_shared_options
 from evergraph.cli.learner_target import LOADING, Access, is_learner
 from evergraph.cli.options import argument, flag, option
-from evergraph.cli.output import print_json, print_table, say, spinner
+from evergraph.cli.output import print_json, print_table, say, show_table, spinner
 from evergraph.core.errors import (
     ConfigurationError,
     DataError,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from evergraph.online.codecs.table_deltas import TableDeltas
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.learner import OnlineLearner
-    from evergraph.reports.tables import Table
     from evergraph.reports.trials import Trials
     from evergraph.tables.sources import Source
 
@@ -64,24 +63,23 @@ def _print(facts: dict[str, str], title: str) -> None:
     print_table(("fact", "value"), list(facts.items()), title)
 
 
-def _shown(table: Table) -> None:
-    print_table(table.headings, table.texts, table.caption)
+@contextmanager
+def _reading(folder: Path) -> Iterator[LearnerFolder]:
+    """Open a learner to be read; it may be in use."""
+    with spinner(LOADING):
+        from evergraph.online.folder.learner_folder import LearnerFolder
 
-
-def _read_only(folder: Path, stack: ExitStack) -> LearnerFolder:
-    from evergraph.online.folder.learner_folder import LearnerFolder
-
-    return stack.enter_context(LearnerFolder.open(folder, readonly=True))
+        opened = LearnerFolder.open(folder, readonly=True)
+    with opened:
+        yield opened
 
 
 def show_learner(folder: Path, as_json: bool) -> None:
     """Print what a learner is made of and what it has learned: ``evergraph info LEARNER``."""
-    with ExitStack() as stack:
-        with spinner(LOADING):
-            from evergraph.online.plotting import learner_history
-            from evergraph.reports.learner import class_sizes_table, learner_facts
+    with _reading(folder) as opened:
+        from evergraph.online.plotting import learner_history
+        from evergraph.reports.learner import class_sizes_table, learner_facts
 
-            opened = _read_only(folder, stack)
         learner, scheme = opened.learner, opened.columns
         status, parameters = asdict(learner.status()), learner.parameters
         columns = [] if scheme is None else scheme.rows()
@@ -102,19 +100,17 @@ def show_learner(folder: Path, as_json: bool) -> None:
     if columns:
         print_table(tuple(columns[0]), [tuple(row.values()) for row in columns], "columns")
     if history.class_sizes:
-        _shown(class_sizes_table(history.class_sizes, history.latest_sizes))
+        show_table(class_sizes_table(history.class_sizes, history.latest_sizes))
 
 
 def report_learner(folder: Path, out: Path | None) -> None:
     """Write the page about a learner: ``evergraph report LEARNER``."""
     require("matplotlib", extra="report", why="evergraph report")
     page = _page(out, folder, "report")
-    with ExitStack() as stack:
-        with spinner(LOADING):
-            from evergraph.online.plotting import learner_history
-            from evergraph.reports.learner import learner_facts, write_learner_report
+    with _reading(folder) as opened:
+        from evergraph.online.plotting import learner_history
+        from evergraph.reports.learner import learner_facts, write_learner_report
 
-            opened = _read_only(folder, stack)
         learner = opened.learner
         history = learner_history(learner)
         status = asdict(opened.status()) | asdict(learner.status())
@@ -162,12 +158,11 @@ def evaluate_command(
         require("matplotlib", extra="report", why="evaluate --out")
     load_plugins(plugins)
     tables = written.tables(nodes, edges, database=database)
-    with ExitStack() as stack:
+    with _reading(folder) as opened:
         with spinner(LOADING):
             from evergraph.online.codecs.tables import read_deltas
             from evergraph.reports.learner import evaluation_tables, plain, write_evaluation
 
-            opened = _read_only(folder, stack)
             deltas = read_deltas(*tables, columns=opened.columns, integers=integers)
         with spinner("predicting"):
             scores, facts = _evaluated(opened.learner, deltas, tables[0])
@@ -175,7 +170,7 @@ def evaluate_command(
         print_json(facts | plain(scores))
     else:
         for table in evaluation_tables(scores):
-            _shown(table)
+            show_table(table)
     about = f"{facts['nodes']:,} nodes of {nodes}, {facts['new']:,} of them new to the learner"
     if facts["learned"]:
         say(
@@ -250,8 +245,7 @@ def report_command(
     check_writable(folder)
     with spinner("drawing the report"):
         path = write_report(runs, folder, against=against)  # before printing, which may fail
-    table = comparison(runs)
-    print_table(table.headings, table.texts, table.caption)
+    show_table(comparison(runs))
     say(f"tables and figures: {path.with_suffix('')}")
     say(f"report: {path}")
 
@@ -307,7 +301,8 @@ def found_trials(
     typed: str, folder: Path | None, testing: str | None, averaging: str | None
 ) -> dict[Place, Trials]:
     """Return the trials of a folder, or of a method in it, by dataset and setting."""
-    from evergraph.reports.runs import RESULT, collect, way_of
+    from evergraph.experiments.store import RESULT
+    from evergraph.reports.runs import collect, way_of
     from evergraph.reports.trials import trials_of
 
     where = Path(typed) if folder is None else folder

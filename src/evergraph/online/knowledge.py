@@ -95,9 +95,9 @@ class Knowledge(LiveVectors):
             graph,
             embeddings,
             relations=others,
-            shape=LiveShape(measured=head.measured) if head.shaped else None,
+            shape=LiveShape(graph, measured=head.measured) if head.shaped else None,
             words=LiveWords(head.word_width) if head.word_width else None,
-            codes=LiveCodes(width=coded, seed=seed, relations=others) if coded else None,
+            codes=LiveCodes(graph, width=coded, seed=seed, relations=others) if coded else None,
         )
         self.classes = TargetTable()
         self.labels = NodeLabels()
@@ -219,7 +219,7 @@ class Knowledge(LiveVectors):
     def refit(self) -> None:
         """Compute and count everything as it is now, on landmarks that ``settle`` chooses anew."""
         everything = self.graph.alive.nonzero().flatten()
-        self._follow(GraphChange(touched=everything, entries=None), no_nodes(), no_nodes())
+        self._follow(GraphChange(touched=everything), no_nodes(), no_nodes())
         self._touched.append(everything)
         self._exactly = self._anew = True
 
@@ -357,7 +357,7 @@ class Knowledge(LiveVectors):
                     part.check_lengths(self.graph.num_nodes)
         self._check_fits(part_of(state, "head."))
         self.head.meet(list(self.classes))
-        self._attach(list(self.classes), self.labels.every)
+        self._restore_codes(list(self.classes), self.labels.every)
         self._present = self._classes_there()
         self.head.scores(torch.zeros(1, self.dims))  # raises unless it fits
 

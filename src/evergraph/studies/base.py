@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from evergraph.core.component import Resolver
-from evergraph.core.errors import DataError, EvergraphError
+from evergraph.core.errors import DataError, EvergraphError, ResultsError
 from evergraph.core.packages import require
 from evergraph.core.safe_files import results_written, written_aside
 from evergraph.datasets import load
@@ -193,8 +194,8 @@ def balanced(result: Mapping[str, Any] | None, metric: str, testing: str = "loca
     return None if result is None else result[metric][testing]["balanced"]
 
 
-def keep(study: str, sheets: Sequence[Sheet], out: Path) -> list[Path]:
-    """Write a study's page, its tables and figures in every format; return the pages' paths."""
+def keep(study: str, sheets: Sequence[Sheet], out: Path) -> Path:
+    """Write a study's page, its tables and figures in every format; return the page's path."""
     folder = out / study
     page = folder / f"{study}.md"
     files: dict[Path, bytes] = {}
@@ -217,7 +218,22 @@ def keep(study: str, sheets: Sequence[Sheet], out: Path) -> list[Path]:
         for path, content in files.items():
             with written_aside(path) as file:
                 file.write(content)
-    return [page]
+    return page
+
+
+def made_once(path: Path, make: Callable[[], Any]) -> Any:
+    """Return the plain values in a file; make and keep them if there is none."""
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        values = make()
+    except (OSError, ValueError) as error:
+        raise ResultsError(
+            f"{path} cannot be read ({error}): remove it to make its values again"
+        ) from None
+    with results_written(path), written_aside(path) as file:
+        file.write(json.dumps(values).encode())
+    return values
 
 
 @cache

@@ -2,7 +2,7 @@
 
 A preset may begin with ``extends``, the preset that it modifies. ``[methods.NAME]`` holds values for
 one method. The cells of the paper's tables are presets too, all in ``cells.toml``, with the published
-values. Grids follow those of CGLB (Zhang et al., NeurIPS 2022).
+values.
 
 A protocol gives the measure that a paper reports (``testing``, ``averaging``, ``pooled``), how the
 graph is cut (``[run]``, values of ``RunConfig``), and differences for one dataset
@@ -26,7 +26,8 @@ from evergraph.core.packages import tomllib
 logger = logging.getLogger(__name__)
 
 
-CELLS = Path(str(resources.files(__name__))) / "cells.toml"
+HOME = Path(str(resources.files("evergraph.experiments")))
+CELLS = HOME / "presets" / "cells.toml"
 
 
 @cache
@@ -109,8 +110,7 @@ def summary(path: Path) -> str:
 
 
 def _named(folder: str) -> dict[str, Path]:
-    home = Path(str(resources.files("evergraph.experiments"))) / folder
-    return {path.stem: path for path in sorted(home.glob("*.toml"))}
+    return {path.stem: path for path in sorted((HOME / folder).glob("*.toml"))}
 
 
 def benches() -> dict[str, Path]:
@@ -123,17 +123,13 @@ def read_bench(name: str) -> dict[str, Any]:
     return _read("bench", name, benches())
 
 
-def grids() -> dict[str, Path]:
-    """Return every shipped grid's file by method."""
-    return _named("grids")
+@cache
+def grids() -> dict[str, dict[str, list[Any]]]:
+    """Return the grid of every method that has one, by dotted key."""
+    from evergraph.experiments.config import flat
 
-
-def shipped_grid(method: str) -> dict[str, list[Any]]:
-    """Return a method's grid by dotted key; empty if there is nothing to search."""
-    from evergraph.experiments.config import flat, read_toml
-
-    known = grids()
-    return flat(read_toml(known[method])) if method in known else {}
+    text = (HOME / "grids.toml").read_text("utf-8")
+    return {method: flat(grid) for method, grid in tomllib.loads(text).items()}
 
 
 POOLED = "-per-test-set"

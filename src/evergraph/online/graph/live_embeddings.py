@@ -6,74 +6,129 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import ConfigurationError, check_choice, check_integer
+from evergraph.core.errors import ConfigurationError, check_choice
 from evergraph.graphs import Graph
-from evergraph.online.arrays import Array, GrowingArray, KeptArrays, VectorPart, blocks, taken
+from evergraph.graphs.kernels.products import listed_product
+from evergraph.graphs.kernels.scaled_rows import room
+from evergraph.graphs.propagation import ordered_product
+from evergraph.online.arrays import Array, GrowingArray, KeptArrays, VectorPart, blocks
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
-from evergraph.online.graph.live_smoother import (
-    DRIFT,
-    ChangedRows,
-    Direct,
-    LiveSmoother,
-    correct,
-    differences,
-    push,
-)
 from evergraph.online.graph.neighbour_lists import distinct
 from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
 from evergraph.topology.rowwise import unit_parts
 
 ROWS = 1 << 15  # computed at a time
-# From this share of the work on, all rows are recomputed. Adding an entry costs 1, and so does
-# pushing a difference; a row costs ROW in addition, corrected or recomputed, as it is read, kept,
-# compared and written (measured at 32 and 128 columns). If rows are not corrected, WHOLE is a share
-# of the positions instead: then most rows are affected.
-WHOLE, ROW = 0.3, 4
 PUT_SIDE_BY_SIDE = (Stepwise.assemble, MixHop.assemble)
-REPLACED = 2.0**64  # the drift of a row that is not the sum it should be
+
+
+class LiveSmoother(KeptArrays):
+    """Â = D^-1/2 (A + sI) D^-1/2 of a growing graph, multiplied some rows at a time.
+
+    A holds the weights of edges, D the sums of the rows of A + sI.
+
+    A row is summed in the order of its neighbours' positions, so that its bits depend neither on
+    the storage of the graph nor on the rows it is computed with. For the same reason the choice of
+    the kernel depends on the size of the whole graph only.  self_loops: whether s is 1, else 0
+
+    >>> pair = GrowingGraph(num_features=1)
+    >>> smoother = LiveSmoother(pair)
+    >>> smoother.update(pair.add(torch.tensor([[1.], [3.]]), torch.tensor([[0], [1]])))
+    >>> smoother.product(torch.tensor([1]), pair.features)
+    tensor([[2.0000]])
+    """
+
+    def __init__(self, graph: GrowingGraph, *, self_loops: bool = True) -> None:
+        self.graph, self.self_loops = graph, self_loops
+        self._scalings = GrowingArray()  # the diagonal of D^-1/2
+        self.kept = {"scalings": self._scalings}
+
+    def update(self, change: GraphChange) -> None:
+        """Update the scalings of nodes that are new or gone, or whose in-neighbours changed."""
+        self._scalings.follow(self.graph.num_nodes)
+        nodes = torch.cat([change.new, change.touched, change.removed])
+        self._scalings.write(nodes, self._scalings_of(nodes.numpy()))
+
+    def _scalings_of(self, nodes: Array) -> Tensor:
+        """Return D^-1/2 of some nodes.  int64 [n] -> float32 [n]"""
+        degrees = counts = self.graph.into.lengths(nodes)
+        if self.graph.weighted:
+            # One by one in the order of entries, so that bits do not depend on the other rows.
+            owners = np.repeat(np.arange(len(nodes)), counts)
+            degrees = np.bincount(owners, self.graph.into.weights(nodes), minlength=len(nodes))
+        degrees = degrees + int(self.self_loops)
+        # In float64 and by sqrt, which rounds correctly on every machine; a power need not.
+        inverse = 1 / np.sqrt(np.where(degrees > 0, degrees, 1))
+        return torch.from_numpy(np.where(degrees > 0, inverse, 0.0).astype(np.float32))
+
+    @property
+    def scalings(self) -> Array:
+        """The diagonal of D^-1/2.  float32 [positions], a view until there are more"""
+        return self._scalings.array
+
+    def rows(self, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return rows of Â as CSR.  -> int32 [nodes + 1], int32 [entries], float32 [entries]"""
+        starts, columns = self.graph.rows(nodes)
+        weights = self.graph.weights(nodes) if self.graph.weighted else None
+        if self.self_loops:  # the last entry of its row
+            columns = np.insert(columns, starts[1:], nodes.numpy())
+            weights = None if weights is None else np.insert(weights, starts[1:], 1)
+            starts = starts + np.arange(len(starts))
+        values = np.repeat(self._scalings.array[nodes.numpy()], np.diff(starts))
+        if weights is not None:
+            values = values * weights
+        values = values * self._scalings.array[columns]
+        starts = starts.astype(np.int32)
+        return torch.from_numpy(starts), torch.from_numpy(columns), torch.from_numpy(values)
+
+    def product(self, nodes: Tensor, values: Tensor) -> Tensor:
+        """Return some rows of Â V.  [positions, d] -> [nodes, d]"""
+        if not len(nodes):
+            return values[:0]
+        if self.graph.compiled:
+            from evergraph.graphs.kernels.numba_sum import ListedRows
+
+            lists, positions = self.graph.into.lying(), nodes.numpy()
+            starts = lists.starts[positions]
+            rows = ListedRows(
+                starts,
+                starts + lists.counts[positions],
+                lists.pool,
+                self._scalings.array[positions],
+                self._scalings.array,
+                positions if self.self_loops else positions[:0],
+                len(lists.pool) - 1,
+                () if lists.weights is None else lists.weights,
+            )
+            out = room(len(nodes), like=values)
+            listed_product(rows, values, out)
+            return out
+        return ordered_product(*self.rows(nodes), values)
 
 
 class HopStates(KeptArrays):
     """H_1, ..., H_L of an f_topo that is a recursion over hops, kept for all nodes.
 
     H_{l+1} of a node changes if H_l of the node or of an in-neighbour changed; H_1 also if the
-    degree of an in-neighbour changed, as degrees are part of Â. So a change costs its frontier. A
-    row of the frontier is corrected by the differences that reach it, or recomputed from all its
-    in-neighbours, whichever is cheaper; ``live_smoother`` tells why rounding does not accumulate.
-    If nodes or edges go, all affected rows are recomputed, so that no trace of them stays. If a
-    change affects most of the graph, all rows are recomputed without looking for a frontier.
+    degree of an in-neighbour changed, as degrees are part of Â. So a change costs its frontier, of
+    which every row is summed anew from all its in-neighbours: rounding does not accumulate, and no
+    trace stays of nodes and edges that go.
 
-    H_0 is the graph's features, or ``inputs`` instead. If a hop smooths something other than its
-    state, that is kept as well.
+    If a hop smooths something other than its state, that is kept as well.
 
     Args:
         topology: the f_topo.
-        smoother: Â of the graph.
-        num_features: width of H_0.
-        inputs: H_0 of every position, kept up to date by its owner; by default the graph's
-            features.
-        drift: bound on the rounding error, relative to a row's largest value, above which the row
-            is recomputed.
+        smoother: Â of the graph, kept up to date by its owner.
+        inputs: H_0 of every position, likewise.
     """
 
-    def __init__(
-        self,
-        topology: Stepwise,
-        smoother: LiveSmoother,
-        num_features: int,
-        *,
-        inputs: GrowingArray | None = None,
-        drift: float = DRIFT,
-    ) -> None:
+    def __init__(self, topology: Stepwise, smoother: LiveSmoother, inputs: GrowingArray) -> None:
         self.topology = topology
         self.smoother = smoother
-        self._graph = GrowingGraph(num_features=num_features)  # until one is attached
         self._inputs = inputs
-        self._most = drift
         self._messages: list[GrowingArray | None] = []  # starting at hop 0; None: the state itself
         # Widths are those of a graph without nodes.
-        states = [torch.empty(0, num_features)]
+        states = [inputs.tensor[:0]]
         for hop in range(topology.hops):
             message = topology.message(states[-1], hop=hop)
             own = message is not states[-1]
@@ -81,151 +136,49 @@ class HopStates(KeptArrays):
             states.append(topology.advance(message, states[-1], states[0], hop=hop))
         self.dims = topology.assemble(states).shape[1]
         self._states = [GrowingArray(state.shape[1]) for state in states[1:]]  # starting at hop 1
-        self._drifts = [GrowingArray() for _ in self._states]
         self.kept = {f"state_{hop}": array for hop, array in enumerate(self._states, 1)}
-        self.kept |= {f"drift_{hop}": array for hop, array in enumerate(self._drifts, 1)}
         sent = enumerate(self._messages)
         self.kept |= {f"message_{hop}": array for hop, array in sent if array is not None}
 
-    @property
-    def _corrects(self) -> bool:
-        """Whether a state is just the smoothed message, so that differences can correct it."""
-        return type(self.topology).advance is Stepwise.advance
-
-    def update(
-        self, graph: GrowingGraph, change: GraphChange, renewed: Tensor, former: Tensor | None
-    ) -> Tensor:
+    def update(self, change: GraphChange, renewed: Tensor) -> Tensor:
         """Follow a change; return the nodes whose embeddings changed.  int64 [n], ascending
 
-        renewed: nodes whose H_0 changed, with or without new ones, ascending, int64 [renewed];
-        former: their old H_0, None if there are none.  float32 [renewed, width]
+        renewed: older nodes whose H_0 changed.  int64 [renewed]
         """
-        self._graph = graph
+        graph = self.smoother.graph
         for array in self.kept.values():
             array.follow(graph.num_nodes, change.removed)
-        new = change.new
-        if former is not None and not len(new):
-            moved = ChangedRows(renewed, former)
-        else:  # new nodes were 0
-            moved = ChangedRows(new, torch.zeros(len(new), self._state(0).shape[1]))
-            if former is not None:
-                older = renewed < int(new[0])
-                before = torch.cat([former[older], moved.before])
-                moved = ChangedRows(torch.cat([renewed[older], new]), before)
-        if not len(moved.nodes) + len(change.touched):
-            return change.new
-        direct = None
-        if self._corrects and change.entries is not None:
-            direct = Direct.of(change.entries)
-        hops = [moved.nodes]  # not what rows were: that may be as large as the state
-        for hop in range(self.topology.hops):
-            moved = self._step(change, self._send(moved, hop), direct, hop)
-            hops.append(moved.nodes)
+        moved: Tensor = torch.cat([change.new, renewed]).unique()
+        hops = [moved]
+        for hop, message in enumerate(self._messages):
+            if message is not None:
+                for part in moved.split(ROWS):
+                    message.tensor[part] = self.topology.message(self._state(hop)[part], hop=hop)
+            moved = graph.gatherers(torch.cat([moved, change.touched]))
+            self._sum(moved, hop)
+            hops.append(moved)
         used = [hops[hop] for hop in self.topology.assembled]
-        if len(used) == 1:
-            return used[0]
         return torch.from_numpy(distinct(torch.cat(used).numpy()))
 
-    def _send(self, moved: ChangedRows, hop: int) -> ChangedRows:
-        """Recompute the messages of nodes to the next hop, and return old and new ones."""
-        messages = self._messages[hop]
-        if messages is None:
-            return moved
-        before = messages.tensor[moved.nodes]
-        for part in moved.nodes.split(ROWS):
-            messages.tensor[part] = self.topology.message(self._state(hop)[part], hop=hop)
-        return ChangedRows(moved.nodes, before)
-
-    def _step(
-        self, change: GraphChange, sent: ChangedRows, direct: Direct | None, hop: int
-    ) -> ChangedRows:
-        """Update hop + 1 wherever it may have changed, and return the rows that did."""
-        graph = self._graph
-        seeds = distinct(np.concatenate([sent.nodes.numpy(), change.touched.numpy()]))
-        pairs = int(graph.out_of.lengths(seeds).sum())  # of a difference and a row
-        if direct is None:
-            if pairs > WHOLE * graph.num_nodes:
-                return self._sum_all(change.new, hop)
-            nodes = graph.gatherers(torch.from_numpy(seeds))
-            self._sum_anew(nodes, hop)
-            return ChangedRows(nodes, self._states[hop].room(0))  # nobody corrects what comes after
-        most = WHOLE * (graph.num_edges + ROW * graph.num_nodes)
-        if pairs > most:
-            return self._sum_all(change.new, hop)
-        reach = direct.entries._replace(columns=len(seeds) + direct.entries.columns)
-        others, loops = change.touched.numpy(), self.smoother.self_loops
-        pushed = push(graph, seeds, direct=reach, others=others, loops=loops)
-        if pairs + ROW * len(pushed.rows) > most:  # rows are fewer than pairs where hubs gather
-            return self._sum_all(change.new, hop)
-        states, source = self._states[hop], self._source(hop)
-        found = differences(self.smoother, sent, seeds, source, direct)
-        nodes = torch.from_numpy(pushed.rows)
-        last = hop + 1 == self.topology.hops or self._messages[hop + 1] is not None
-        before = states.room(0) if last else taken(states.tensor, nodes)  # asked for by nobody
-        correct(
-            graph,
-            self.smoother,
-            source,
-            found,
-            pushed,
-            states,
-            self._drifts[hop].array,
-            new=change.new,
-            most=self._most,
-        )
-        return ChangedRows(nodes, before)
-
-    def _sum_anew(self, nodes: Tensor, hop: int) -> None:
+    def _sum(self, nodes: Tensor, hop: int) -> None:
         """Recompute hop + 1 of some nodes from all their in-neighbours."""
-        states = self._states[hop]
+        state = self._states[hop].tensor
         for rows in blocks(len(nodes), ROWS):
-            states.tensor[nodes[rows]] = self._next(nodes[rows], hop)
-        self._drifts[hop].array[nodes.numpy()] = 0
+            state[nodes[rows]] = self._next(nodes[rows], hop)
 
     def recompute(self, nodes: Tensor) -> None:
         """Recompute the last hop of some nodes."""
-        self._sum_anew(nodes, len(self._states) - 1)
-
-    def replace(self, nodes: Tensor, rows: Tensor) -> None:
-        """Keep other rows in the last hop of some nodes, until a change affects these.
-
-        nodes: int64 [n]; rows: float32 [n, width]
-        """
-        self._states[-1].tensor[nodes] = rows
-        self._drifts[-1].array[nodes.numpy()] = REPLACED
+        self._sum(nodes, len(self._states) - 1)
 
     @property
-    def last(self) -> tuple[Array, Array]:
-        """H_L, and the bound on the rounding error of each row.  [n, width], [n]"""
-        return self._states[-1].array, self._drifts[-1].array
+    def last(self) -> Tensor:
+        """H_L of all positions, which may be overwritten until a change affects them.  [n, width]"""
+        return self._states[-1].tensor
 
-    def _sum_all(self, new: Tensor, hop: int) -> ChangedRows:
-        """Recompute hop + 1 of all nodes, and return those that changed, including new nodes."""
-        states, alive = self._states[hop], self._graph.alive
-        full = bool(alive.all())
-        living = torch.arange(len(states)) if full else alive.nonzero().flatten()
-        other = np.zeros(len(living), np.bool_)
-        earlier = states.replace()  # no copy is needed, since every row is written again
-        state = states.tensor
-        if not full:
-            state[~alive] = 0
-        for rows in blocks(len(living), ROWS):
-            part = living[rows]
-            if full and self._corrects:
-                now, were = self._next(part, hop, state[rows]), earlier[rows]
-            else:
-                now, were = self._next(part, hop), earlier[part]
-                state[part] = now
-            other[rows] = (now.numpy().view(np.uint32) != were.numpy().view(np.uint32)).any(1)
-        other[len(other) - len(new) :] = True  # the last ones
-        self._drifts[hop].array[:] = 0
-        nodes = living[torch.from_numpy(np.flatnonzero(other))]
-        return ChangedRows(nodes, lambda: earlier[nodes])
-
-    def _next(self, nodes: Tensor, hop: int, out: Tensor | None = None) -> Tensor:
-        """Return hop + 1 of some nodes; out: where it is written if it is only smoothed."""
-        smoothed = self.smoother.product(self._graph, nodes, self._source(hop), out)
-        if self._corrects:  # ``advance`` would return it unchanged
+    def _next(self, nodes: Tensor, hop: int) -> Tensor:
+        """Return hop + 1 of some nodes."""
+        smoothed = self.smoother.product(nodes, self._source(hop))
+        if type(self.topology).advance is Stepwise.advance:  # it would return it unchanged
             return smoothed
         state, inputs = self._state(hop)[nodes], self._state(0)[nodes]
         return self.topology.advance(smoothed, state, inputs, hop=hop)
@@ -241,9 +194,7 @@ class HopStates(KeptArrays):
 
     def _rows(self, hop: int) -> Array:
         """Return the same as an array."""
-        if hop:
-            return self._states[hop - 1].array
-        return self._graph.features.numpy() if self._inputs is None else self._inputs.array
+        return self._states[hop - 1].array if hop else self._inputs.array
 
     def rows(self, nodes: Array) -> Array:
         """Return the embeddings of some nodes, unscaled.  int64 [k] -> float32 [k, dims]"""
@@ -260,10 +211,6 @@ class HopStates(KeptArrays):
         if type(self.topology).assemble not in PUT_SIDE_BY_SIDE:
             return None
         return [self._rows(hop) for hop in self.topology.assembled]
-
-    def attach(self, graph: GrowingGraph) -> None:
-        """Attach a restored graph."""
-        self._graph = graph
 
 
 def check_whole_rows(topology: TopologyEncoder) -> None:
@@ -283,27 +230,23 @@ class Surroundings(KeptArrays):
     2L + 1 hops; an f_topo that is a recursion over hops costs L (see ``HopStates``). Equal changes
     give equal bits, but the last bits of a row may depend on the rows it is computed with.
 
-    Args:
-        topology: the f_topo.
-        num_features: width of the features.
     """
 
-    def __init__(self, topology: TopologyEncoder, num_features: int) -> None:
-        self.topology = topology
+    def __init__(self, topology: TopologyEncoder, graph: GrowingGraph) -> None:
+        self.topology, self.graph = topology, graph
         # The width is found by encoding a graph of one node.
         single = Graph.from_edges(
             torch.empty(2, 0, dtype=torch.int64),
-            features=torch.zeros(1, num_features),
+            features=torch.zeros(1, graph.num_features),
             labels=torch.zeros(1).long(),
         )
         self.dims = topology.encode(single).shape[1]
         self._embeddings = GrowingArray(self.dims)
         self.kept = {"unscaled": self._embeddings}
 
-    def update(
-        self, graph: GrowingGraph, change: GraphChange, renewed: Tensor, former: Tensor | None
-    ) -> Tensor:
+    def update(self, change: GraphChange, renewed: Tensor) -> Tensor:
         """Follow a change; return the affected nodes.  int64 [n], ascending"""
+        graph = self.graph
         self._embeddings.follow(graph.num_nodes, change.removed)
         changed: Tensor = torch.cat([change.new, renewed]).unique()
         for hop in range(self.topology.hops):
@@ -322,69 +265,55 @@ class Surroundings(KeptArrays):
         """Return the embeddings of some nodes, unscaled.  int64 [k] -> float32 [k, dims]"""
         return self._embeddings.array.take(nodes, axis=0)
 
-    def attach(self, graph: GrowingGraph) -> None:
-        """Do nothing: nothing of a graph is kept."""
-
 
 class LiveEmbeddings(VectorPart):
     """f_topo of every node of a growing graph, updated only where a change affects it.
 
     A change affects new nodes, nodes with new features, nodes whose in-neighbours or weights
     changed, and all nodes within L hops of these. For an f_topo that is a recursion over hops,
-    every hop of every node is kept, and rows are corrected by the differences of the previous hop,
-    or recomputed before rounding errors could show (see ``HopStates``). Any other f_topo is
-    computed from the neighbourhood (see ``Surroundings``). Embeddings are kept unscaled, and scaled
-    when they are read.
+    every hop of every node is kept (see ``HopStates``). Any other f_topo is computed from the
+    neighbourhood (see ``Surroundings``). Embeddings are kept unscaled, and scaled when they are
+    read.
 
     Args:
         topology: the f_topo.
-        num_features: width of the features.
+        graph: it is followed from its first node on, or from where both were restored.
         scaling: ``unit`` divides every embedding by its length, ``none`` does not.
-        drift: bound on the rounding error, see ``HopStates``.
 
     >>> from evergraph.topology import SGC
-    >>> graph, live = GrowingGraph(num_features=1), LiveEmbeddings(SGC(hops=1), num_features=1,
-    ...                                                            scaling="none")
-    >>> live.update(graph, graph.add(torch.tensor([[1.]]), torch.empty(2, 0).long()))
+    >>> graph = GrowingGraph(num_features=1)
+    >>> live = LiveEmbeddings(SGC(hops=1), graph, scaling="none")
+    >>> live.update(graph.add(torch.tensor([[1.]]), torch.empty(2, 0).long()))
     tensor([0])
-    >>> live.update(graph, graph.add(torch.tensor([[3.]]), torch.tensor([[0], [1]])))
+    >>> live.update(graph.add(torch.tensor([[3.]]), torch.tensor([[0], [1]])))
     tensor([0, 1])
     >>> live.of(torch.tensor([0]))  # the mean of both
     tensor([[2.0000]])
     """
 
     def __init__(
-        self,
-        topology: TopologyEncoder,
-        *,
-        num_features: int,
-        scaling: Scaling = "unit",
-        drift: float = DRIFT,
+        self, topology: TopologyEncoder, graph: GrowingGraph, *, scaling: Scaling = "unit"
     ) -> None:
-        check_integer("num_features", num_features, least=1)
         check_choice("scaling", scaling, ("unit", "none"))
-        self.topology = topology
-        self.num_features = num_features
-        self.scaling = scaling
         check_whole_rows(topology)
-        self.smoother = LiveSmoother(self_loops=topology.self_loops)
-        self._source: HopStates | Surroundings = Surroundings(topology, num_features)
+        self.topology = topology
+        self.scaling = scaling
+        self.smoother = LiveSmoother(graph, self_loops=topology.self_loops)
+        self._source: HopStates | Surroundings
         if isinstance(topology, Stepwise):
-            self._source = HopStates(topology, self.smoother, num_features, drift=drift)
+            self._source = HopStates(topology, self.smoother, graph.kept["features"])
+        else:
+            self._source = Surroundings(topology, graph)
         self.dims = self._source.dims
         self.kept = self.smoother.kept | self._source.kept
 
-    def update(self, graph: GrowingGraph, change: GraphChange) -> Tensor:
+    def update(self, change: GraphChange) -> Tensor:
         """Follow a change of the graph, right after it was made; return the nodes whose embeddings
         changed, including new nodes but not removed ones.  int64 [n], ascending
         """
-        self.smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
-        return self._source.update(graph, change, change.renewed, change.former)
+        self.smoother.update(change)
+        return self._source.update(change, change.renewed)
 
     def rows(self, nodes: Array) -> Array:
         rows = self._source.rows(nodes)
         return unit_parts(rows, self.topology.units) if self.scaling == "unit" else rows
-
-    def attach(self, graph: GrowingGraph) -> None:
-        """Attach the graph, once both were restored and before it changes."""
-        self._source.attach(graph)
