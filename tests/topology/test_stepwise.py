@@ -115,10 +115,10 @@ def test_unit_embeddings_ignore_the_scale(topology, factor):
     wanted = EmbeddingCache(topology).encode(graph)
     torch.testing.assert_close(EmbeddingCache(topology).encode(other), wanted)
     assert float(wanted.norm(dim=1).min()) > 0.9
-    live = LiveEmbeddings(topology, num_features=3)
     grown = GrowingGraph(num_features=3)
+    live = LiveEmbeddings(topology, grown)
     rows = torch.repeat_interleave(torch.arange(12), graph.indptr.diff())
-    live.update(grown, grown.add(other.features, torch.stack([rows, graph.indices.long()])))
+    live.update(grown.add(other.features, torch.stack([rows, graph.indices.long()])))
     torch.testing.assert_close(live.of(torch.arange(12)), wanted)
 
 

@@ -30,6 +30,7 @@ from evergraph.online.rows import as_labels, graph_targets, plain_values, target
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.columns import RELATION, WEIGHT
+from evergraph.tables.edges import say_edges_unread
 from evergraph.tables.frames import arrow_table, column_names, is_a, is_table
 from evergraph.tables.names import of_nodes, renamed
 from evergraph.tables.nodes import is_index, read_features, say_by_position, say_index
@@ -123,9 +124,8 @@ def as_edges(values: Any) -> Sequence[tuple[NodeId, NodeId]]:
             found = ", ".join(map(str, columns))
             raise DataError(f"edges have columns {found}: expected source and target")
         source, target = ("source", "target") if named else columns
-        others = [name for name in columns if name not in (source, target)]
-        used = "only source, target, weight and relation of edges are used"
-        say_ignored("edges", "column", others, used)
+        if named:
+            say_edges_unread("edges", columns)
         sides = values[source], values[target]
     elif isinstance(values, np.ndarray):
         if values.ndim != 2 or values.shape[1] != 2:
@@ -331,21 +331,15 @@ def is_numbered(frame: Any) -> bool:
 
 
 def read_frame(
-    frame: Any,
-    count: int,
-    columns: Columns | Scheme | None,
-    labels: Sequence[Any] = (),
-    *,
-    noted: bool = False,
+    frame: Any, count: int, columns: Columns | Scheme | None, labels: Sequence[Any] = ()
 ) -> NodeFeatures:
     """Return the features of a table's rows.
 
     columns: the scheme of the first table, choices to fit one on this table, or None for numbers;
-    labels: of the rows, to warn of a column that gives them away; noted: whether the notice that
-    names are ignored was given before.
+    labels: of the rows, to warn of a column that gives them away.
     """
     if columns is None and is_a(frame, "pandas"):  # needs no Arrow
-        if not noted and not is_numbered(frame):
+        if not is_numbered(frame):
             say_by_position(WHERE, [str(name) for name in frame.columns])
         return NodeFeatures(as_features(frame, count))
     with naming(WHERE):
@@ -356,7 +350,7 @@ def read_frame(
         given = [name for name in table.column_names if name in ("id", "label")]
         say_ignored(WHERE, "column", given, "ids and labels are given beside the features")
         names = [name for name in table.column_names if not (name in given or is_index(name))]
-        if columns is None and not noted:
+        if columns is None:
             say_by_position(WHERE, names)
         known = pa.array([None if v is None else str(v) for v in labels]) if labels else None
         read = read_features(table, names, columns, where=WHERE, labels=known, most=LARGEST_FEATURE)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import numpy as np
 import orjson
 import torch
 
@@ -19,7 +20,6 @@ from evergraph.core.errors import DataError
 from evergraph.core.packages import installed
 from evergraph.core.sizes import shown
 from evergraph.core.targets import target_of
-from evergraph.online.checking import LONGEST_ID
 from evergraph.online.codecs.node_rows import (
     features_with_words,
     late_labels,
@@ -28,22 +28,18 @@ from evergraph.online.codecs.node_rows import (
     word_columns,
 )
 from evergraph.online.codecs.table_deltas import node_parts
-from evergraph.online.codecs.tables import EDGE_OPS, NODE_OPS, operations, says_operations
-from evergraph.online.delta import Delta, EdgeColumns, column_of_ids
+from evergraph.online.codecs.tables import (
+    NODE_OPS,
+    edge_parts,
+    operations,
+    read_edge_changes,
+    says_operations,
+)
+from evergraph.online.delta import Delta
 from evergraph.server.http import RefusedError, check_named
 from evergraph.tables.arrow import MARK, pa, pc
 from evergraph.tables.choices import Columns
-from evergraph.tables.columns import (
-    RELATION,
-    TYPE,
-    WEIGHT,
-    column,
-    ids,
-    is_text,
-    is_typed,
-    stripped,
-)
-from evergraph.tables.edges import read_edges
+from evergraph.tables.columns import RELATION, TYPE, WEIGHT, column, ids, is_typed, stripped
 from evergraph.tables.names import ENDS, check_columns, of_edges, of_nodes, renamed, worded
 from evergraph.tables.nodes import NodeRoles, NodeTable
 from evergraph.tables.scheme import NodeFeatures, Scheme
@@ -68,7 +64,6 @@ class ArrowReader:
     names: Mapping[str, str] = field(default_factory=dict)  # the user's names of columns, by ours
     nodes: int | None = None  # most nodes that a table may name
     most: int = MAX_DECODED  # bytes that all columns may take once decoded
-    said: set[str] = field(default_factory=set)  # notices that were given, once each
 
     def read(self, body: bytes) -> tuple[Delta, Scheme | None]:
         """Return the delta of a body, and the scheme by which its columns were read, if any."""
@@ -144,10 +139,7 @@ class ArrowReader:
             return NodeTable(ids(table, "id"), plain, roles, labels, types=types)
         if "label" in table.column_names:
             table = renamed(table, {"label": target_of(self.kind).column})
-        noted = WHERE in self.said
-        rows = read_listed(table, self.columns, self.kind, where=WHERE, noted=noted)
-        if self.columns is None and rows.roles.features:
-            self.said.add(WHERE)
+        rows = read_listed(table, self.columns, self.kind, where=WHERE)
         if rows.features.scheme is not None:
             self.columns = self._scheme = rows.features.scheme
         return rows
@@ -172,17 +164,8 @@ def _edge_parts(table: pa.Table) -> dict[str, Any]:
             "an Arrow table of edges must have the columns source, target and optionally weight, "
             f"relation and op, not {others[0]!r}"
         )
-    gone = table.slice(0, 0)
-    if "op" in table.column_names:
-        ops = operations(table, EDGE_OPS)
-        gone, table = table.filter(ops["remove"]), table.filter(ops["add"])
-    added, removed = read_edges(table), read_edges(gone.select(ENDS))
-    return {
-        "edges": EdgeColumns(*map(column_of_ids, added.ends)),
-        "weights": () if added.weights is None else added.weights.tolist(),
-        "relations": () if added.relations is None else added.relations.to_pylist(),
-        "removed_edges": EdgeColumns(*map(column_of_ids, removed.ends)),
-    }
+    rows, is_removed = read_edge_changes(table)
+    return edge_parts(rows, np.flatnonzero(~is_removed), np.flatnonzero(is_removed))
 
 
 def tables_in(body: bytes, *, most: int = MAX_DECODED) -> Iterator[pa.Table]:
@@ -266,10 +249,9 @@ def check_decoded(table: pa.Table, most: int) -> int:
                 "them",
             )
         for chunk in values.chunks:
-            for size in _decoded(about.name, chunk):
-                total += size
-                if total > most:
-                    raise _too_large(most, f"column {about.name!r}")
+            total += _decoded_bytes(chunk)
+            if total > most:
+                raise _too_large(most, f"column {about.name!r}")
     return total
 
 
@@ -278,26 +260,19 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
-def _decoded(name: str, values: Any) -> Iterator[int]:
-    """Yield the bytes of an array once decoded: first those given by its length, then its texts."""
-    known = values.dictionary if pa.types.is_dictionary(values.type) else values
+def _decoded_bytes(values: Any) -> int:
+    """Return the bytes of an array once decoded, of texts with an offset for each."""
     if _is_list(values.type):
-        yield MIN_VALUE_BYTES * len(values)
-        yield from _decoded(name, values.flatten())
-    elif pa.types.is_null(known.type):
-        yield MIN_VALUE_BYTES * len(values)
-    elif pa.types.is_primitive(known.type):
-        yield len(values) * max(known.type.bit_width // 8, MIN_VALUE_BYTES)
-    else:
-        yield MIN_VALUE_BYTES * len(values)
-        lengths = pc.binary_length(known)
-        if known is not values:
-            longest = pc.max(pc.utf8_length(known)).as_py() if is_text(known.type) else 0
-            if (longest or 0) > LONGEST_ID:  # too long for an id or a class
-                raise RefusedError(
-                    422,
-                    f"column {name!r} has a dictionary with a text of {longest:,} characters: "
-                    f"expected at most {LONGEST_ID}",
-                )
-            lengths = lengths.take(values.indices)
-        yield pc.sum(lengths.cast(pa.int64())).as_py() or 0
+        return MIN_VALUE_BYTES * len(values) + _decoded_bytes(values.flatten())
+    is_coded = pa.types.is_dictionary(values.type)
+    distinct = values.dictionary if is_coded else values
+    if pa.types.is_null(distinct.type):
+        return MIN_VALUE_BYTES * len(values)
+    if pa.types.is_primitive(distinct.type):
+        width: int = distinct.type.bit_width // 8
+        return len(values) * max(width, MIN_VALUE_BYTES)
+    lengths = pc.binary_length(distinct)
+    if is_coded:
+        lengths = lengths.take(values.indices)
+    texts: int | None = pc.sum(lengths.cast(pa.int64())).as_py()
+    return MIN_VALUE_BYTES * len(values) + (texts or 0)

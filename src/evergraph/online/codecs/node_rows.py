@@ -54,6 +54,17 @@ def features_with_words(read: NodeFeatures) -> Tensor:
     return torch.cat([read.features, packed_words(words)], dim=1)
 
 
+def delta_parts(rows: NodeTable) -> dict[str, Any]:
+    """Return what a delta has of new nodes."""
+    return {
+        "nodes": rows.ids.to_pylist(),
+        "features": features_with_words(rows.features),
+        "words": word_columns(rows.features.scheme),
+        "labels": rows.targets(),
+        "types": () if rows.types is None else rows.types.to_pylist(),
+    }
+
+
 def read_rows(
     table: pa.Table,
     columns: Columns | Scheme | None,
@@ -63,13 +74,11 @@ def read_rows(
     apart: Sequence[str] = (),
     written: Source | None = None,
     before: int = 0,
-    noted: bool = False,
 ) -> NodeTable:
     """Return the rows of a table of nodes for a live learner, whichever way it came in.
 
     kind: of the learner's targets, None if they are those of the table; where: origin of the table,
-    for messages; apart: columns that the caller reads; noted: whether the user knows already that
-    columns are matched by position. For the other arguments see ``read_nodes``.
+    for messages; apart: columns that the caller reads. For the other arguments see ``read_nodes``.
     """
     check_columns(table.column_names, ("id",), lambda: table)
     roles = roles_of(table, columns, apart)
@@ -89,7 +98,6 @@ def read_rows(
         written=written,
         before=before,
         most=LARGEST_FEATURE,
-        piece=noted and columns is None,
     )
     check_usable(rows.features, columns, where)
     say_ignored(where, "column", roles.unused, UNTIMED)
@@ -141,7 +149,7 @@ def table_of_json(
     first: columns that come first. A column of the scheme that no object has has a gap in each.
     """
     known = [each.name for each in columns.columns] if isinstance(columns, Scheme) else []
-    table = table_of_rows(rows, [*known, *first] if rows else ["id"])
+    table = table_of_rows(rows, [*known, *first])
     target = target_of(kind).column
     return renamed(table, {"label": target} if "label" in table.column_names else {})
 
