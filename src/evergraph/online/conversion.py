@@ -30,6 +30,7 @@ from evergraph.online.rows import as_labels, graph_targets, plain_values, target
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.columns import RELATION, WEIGHT
+from evergraph.tables.edges import say_edges_unread
 from evergraph.tables.frames import arrow_table, column_names, is_a, is_table
 from evergraph.tables.names import of_nodes, renamed
 from evergraph.tables.nodes import is_index, read_features, say_by_position, say_index
@@ -54,10 +55,10 @@ def asked_ids(values: Any) -> list[NodeId]:
     if values is None:
         raise ConfigurationError("give ids of nodes, or rows of new ones, to ask about")
     if hasattr(values, "ndim") and values.ndim == 1 and getattr(values.dtype, "kind", "") == "f":
-        wrong = [value for value in values.tolist() if not float(value).is_integer()]
-        if wrong:
+        fractions = [value for value in values.tolist() if not float(value).is_integer()]
+        if fractions:
             raise InvalidRowsError(
-                f"ids of nodes must be text or whole numbers, not {wrong[0]!r}. Reshape your data "
+                f"ids of nodes must be text or whole numbers, not {fractions[0]!r}. Reshape your data "
                 "to [1, features] if this is a row of features"
             )
     return as_ids(values, "ids")
@@ -123,9 +124,8 @@ def as_edges(values: Any) -> Sequence[tuple[NodeId, NodeId]]:
             found = ", ".join(map(str, columns))
             raise DataError(f"edges have columns {found}: expected source and target")
         source, target = ("source", "target") if named else columns
-        others = [name for name in columns if name not in (source, target)]
-        used = "only source, target, weight and relation of edges are used"
-        say_ignored("edges", "column", others, used)
+        if named:
+            say_edges_unread("edges", columns)
         sides = values[source], values[target]
     elif isinstance(values, np.ndarray):
         if values.ndim != 2 or values.shape[1] != 2:
@@ -151,7 +151,7 @@ def weighted_edges(edges: Any, weights: Any) -> tuple[Any, Any]:
     ends: Any
     triples = isinstance(edges, np.ndarray) and edges.ndim == 2 and edges.shape[1] == 3
     if triples and (edges.dtype.kind == "f" or len(edges) != 2):  # [2, edges] is meant otherwise
-        ends, own = edges[:, :2], edges[:, 2].astype(np.float64).tolist()
+        ends, edge_weights = edges[:, :2], edges[:, 2].astype(np.float64).tolist()
         if ends.dtype.kind == "f" and (ends == np.floor(ends)).all():
             ends = ends.astype(np.int64)
     elif (
@@ -159,12 +159,12 @@ def weighted_edges(edges: Any, weights: Any) -> tuple[Any, Any]:
         and edges
         and all(isinstance(edge, list | tuple) and len(edge) == 3 for edge in edges)
     ):
-        ends, own = [(edge[0], edge[1]) for edge in edges], [edge[2] for edge in edges]
+        ends, edge_weights = [(edge[0], edge[1]) for edge in edges], [edge[2] for edge in edges]
     else:
         return edges, weights
     if weights is not None:
         raise ConfigurationError("edge_weights are given, but edges hold weights as well")
-    return ends, own
+    return ends, edge_weights
 
 
 def beside_edges(values: Any, edges: Any, name: str) -> list[Any]:
@@ -255,7 +255,7 @@ def delta_of_data(
     nodes = _renamed(range(count), ids, "nodes" if features is None else "rows of x")
     rows = torch.empty(2, 0, dtype=torch.int64) if data.edge_index is None else data.edge_index
     check_edges(rows, len(nodes))
-    named, weights = given_weights(data.to_dict())
+    attribute, weights = given_weights(data.to_dict())
     if weights is not None:
         weights = checked_weights("weight", weights, rows.shape[1])
     edges = combined(rows, weights, repeated=repeated)
@@ -269,7 +269,7 @@ def delta_of_data(
         weights=[] if weights is None else weights.tolist(),
         key=key,
     )
-    say_unread("Data", data.keys(), timed=False, weights=named)
+    say_unread("Data", data.keys(), timed=False, weights=attribute)
     return delta
 
 
