@@ -16,7 +16,7 @@ from evergraph.core.targets import Target
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.validation import edge_names
 from evergraph.online.checking import CLASSES, check_parts, pairs_of, with_ones
-from evergraph.online.delta import Delta, DeltaResult, NodeId, listed, with_fitting_words
+from evergraph.online.delta import Delta, DeltaResult, NodeId, listed
 from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
@@ -103,11 +103,8 @@ def only_new(
     among the ``updated``. What is left is an ordinary delta without a key; repeated, it would be
     empty.
     """
-    width = None
     delta = with_ones(delta, None if knowledge is None else knowledge.graph)
-    if knowledge is not None:
-        width = knowledge.num_features
-        delta = with_fitting_words(delta, width, knowledge.word_columns.width)
+    width = None if knowledge is None else knowledge.num_features
     check_parts(delta, num_features=width, target=target)
     there = (ids.where(delta.nodes) >= 0).numpy()
     known, new = np.flatnonzero(there).tolist(), np.flatnonzero(~there).tolist()

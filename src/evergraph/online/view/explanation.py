@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.own_features import Words
 from evergraph.core.component import ShownRecord
 from evergraph.graphs.csr import repeat
 from evergraph.online.delta import Label, NodeId
@@ -18,6 +19,7 @@ from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_relations import PARTS
 from evergraph.online.graph.live_smoother import LiveSmoother
 from evergraph.online.view.page import Reading
+from evergraph.online.view.sparse_columns import as_long_as, sums_of_sparse, unpacked
 from evergraph.tables.scheme import NamedValue, ValuesOf
 from evergraph.topology import MixHop, Stepwise
 from evergraph.topology.base import coefficients
@@ -99,7 +101,8 @@ class Explanation(ShownRecord):
         rest: what no node contributes: the intercept, which says how likely a class is before
             anything is known of a node, and rounding.
         columns: what columns of features add, largest first, and ``words`` of the node's texts;
-            the rest of a score is due to labels, degrees, relations and the intercept.
+            the rest of a score is due to labels, degrees, relations and the intercept. Of a wide
+            sparse array, the largest values of each row.
         values: what categories and words add, of the nodes in a table that was given; None without
             one. A learner keeps hashes of them, not names.
     """
@@ -225,7 +228,7 @@ def explain(
     )
 
 
-class _Flow(NamedTuple):
+class Flow(NamedTuple):
     """A part of a vector as a sum Σ weights · rows over nodes."""
 
     nodes: Tensor  # positions
@@ -235,9 +238,10 @@ class _Flow(NamedTuple):
     of_labels: bool = False
     weighs: bool = False  # whether its weights are those of features in the embedding
     of_words: bool = False
+    sparse: Words | None = None  # what these rows are projections of, if of a sparse array
 
 
-def _flows(reading: Reading, vector: Tensor) -> list[_Flow] | None:
+def _flows(reading: Reading, vector: Tensor) -> list[Flow] | None:
     """Return the parts of the node's vector in order, or None if one is not such a sum."""
     known, node = reading.known, int(reading.positions[0])
     graph, embeddings, related = known.graph, known.embeddings, known.relations
@@ -245,16 +249,19 @@ def _flows(reading: Reading, vector: Tensor) -> list[_Flow] | None:
     if powers is None:
         return None
 
-    def own(start: int, width: int) -> _Flow:
+    def own(start: int, width: int) -> Flow:
         """Return a part of the vector that is the node's own."""
         rows = vector[None, start : start + width]
-        return _Flow(torch.tensor([node]), torch.ones(1), rows, unit=False)
+        return Flow(torch.tensor([node]), torch.ones(1), rows, unit=False)
 
     flows, end = [], reading.page.dims
     for power in powers:
         nodes, weights = contributions(graph, embeddings.smoother, node, power)
         unit = embeddings.scaling == "unit"
-        flows.append(_Flow(nodes, weights, graph.features[nodes], unit, weighs=True))
+        rows, sparse = graph.features[nodes], None
+        if known.words is not None and known.word_columns.of:
+            sparse = as_long_as(unpacked(known.words.of(nodes), known.word_columns.of), rows)
+        flows.append(Flow(nodes, weights, rows, unit, weighs=True, sparse=sparse))
     if related is not None:  # the node's type, then what reaches it along one relation and two
         width = related.sent.shape[1]
         flows.append(own(end, width))
@@ -262,31 +269,35 @@ def _flows(reading: Reading, vector: Tensor) -> list[_Flow] | None:
         for hops in range(1, PARTS):
             nodes, factors = related.flows(node, hops=hops, width=width)
             rows = factors * related.sent[nodes]
-            flows.append(_Flow(nodes, torch.ones(len(nodes)), rows))
+            flows.append(Flow(nodes, torch.ones(len(nodes)), rows))
     if known.shape is not None:
         flows.append(own(end, known.shape.dims))
         end += known.shape.dims
     if known.words is not None:
-        flows.append(own(end, known.words.dims)._replace(of_words=True))
+        part = own(end, known.words.dims)
+        sparse = unpacked(part.rows, known.word_columns.of) if known.word_columns.of else None
+        flows.append(part._replace(of_words=True, sparse=sparse))
     if known.codes is not None:
         smoother, shown = known.codes.smoother, known.codes.shown
         for power in ([0.0, 1.0], [0.0, 0.0, 1.0]):  # near and far
             nodes, weights = contributions(graph, smoother, node, power)
             if len(power) > 2:  # a node does not see its own label
                 weights = weights.where(nodes != node, 0.0)
-            flows.append(_Flow(nodes, weights, shown[nodes], of_labels=True))
+            flows.append(Flow(nodes, weights, shown[nodes], of_labels=True))
         if related is not None:
             nodes, factors = related.flows(node, hops=1, width=flows[-1].rows.shape[1])
             rows = factors * shown[nodes]
-            flows.append(_Flow(nodes, torch.ones(len(nodes)), rows, of_labels=True))
+            flows.append(Flow(nodes, torch.ones(len(nodes)), rows, of_labels=True))
     return flows
 
 
 def _column_contributions(
-    flows: Sequence[_Flow], slopes: Tensor, names: Sequence[str]
+    flows: Sequence[Flow], slopes: Tensor, names: Sequence[str]
 ) -> tuple[ColumnContribution, ...]:
     """Return what each column of features adds to the scores, the largest first."""
     parts = slopes.double().split([flow.rows.shape[1] for flow in flows], dim=1)
+    if any(flow.sparse is not None for flow in flows):
+        return _by_largest(sums_of_sparse(flows, parts))
     by_feature = torch.zeros(1)
     for flow, part in zip(flows, parts, strict=True):
         if flow.weighs:
@@ -302,12 +313,16 @@ def _column_contributions(
     for flow, part in zip(flows, parts, strict=True):
         if flow.of_words:
             sums["words"] = flow.rows[0].double() @ part.t()
+    return _by_largest(sums)
+
+
+def _by_largest(sums: Mapping[str, Tensor]) -> tuple[ColumnContribution, ...]:
     order = sorted(sums, key=lambda name: -float(sums[name].abs().max()))
     return tuple(ColumnContribution(name, tuple(sums[name].tolist())) for name in order)
 
 
 def _value_contributions(
-    reading: Reading, flows: Sequence[_Flow], slopes: Tensor, values_of: ValuesOf
+    reading: Reading, flows: Sequence[Flow], slopes: Tensor, values_of: ValuesOf
 ) -> tuple[ValueContribution, ...]:
     """Return what each category and word adds to the scores, the largest first.
 
@@ -345,7 +360,7 @@ def _of_columns(values: Sequence[NamedValue]) -> list[tuple[str, int, list[Named
 
 
 def _summed_contributions(
-    flows: Sequence[_Flow], slopes: Tensor
+    flows: Sequence[Flow], slopes: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Add up the contributions of each node in all parts.  slopes: [classes, dims]
 
