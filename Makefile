@@ -76,7 +76,6 @@ bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/service/kills.py
 	$(BIN)/python benchmarks/service/limits.py
 	$(BIN)/python benchmarks/speed/memory_limit.py
-	$(BIN)/python benchmarks/speed/methods.py
 	$(BIN)/python benchmarks/speed/reach.py
 	$(BIN)/python benchmarks/accuracy/retraining.py
 	$(BIN)/python benchmarks/service/service.py

@@ -35,7 +35,7 @@ from evergraph.core.errors import (
 )
 from evergraph.experiments.bench.benchmark import Bench, Row, claim, run_bench
 from evergraph.experiments.bench.jobs import Job, SearchConfig, check_jobs
-from evergraph.experiments.bench.pool import default_workers, run_work
+from evergraph.experiments.bench.pool import run_work
 from evergraph.experiments.bench.worker import Event
 from evergraph.experiments.build import parts_used, resolved
 from evergraph.experiments.config import RunConfig, differences
@@ -233,11 +233,9 @@ def _build(options: argparse.Namespace) -> int:
         return 0
     commit = commit_here(options.commit)
     opened = open_book(jobs, out=options.out, book=options.book, commit=commit, retry=options.retry)
-    devices = {job.config.device for job in opened.bench.jobs} or {"cpu"}
-    fitting = max(1, min(opened.bench.size, *map(default_workers, devices)))
     with BenchProgress(opened.bench) as progress:
         rows = opened.run(
-            workers=options.workers or fitting,
+            workers=options.workers or opened.bench.fitting,
             limit=options.limit or plan.limit,
             minutes=options.minutes,
             on_event=progress.on_event,

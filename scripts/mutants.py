@@ -66,11 +66,25 @@ PRELOADED = {
     "server": ("online",),
 }
 THIRD_PARTY = ("torch", "scipy.sparse", "numba", "hypothesis", "pytest", "torch_geometric")
-BOTH_WAYS = """Lt-LtE Gt-GtE Eq-NotEq Is-IsNot In-NotIn And-Or Add-Sub Mult-Div BitAnd-BitOr any-all
-    min-max argmin-argmax amin-amax minimum-maximum"""
-PAIRS = [(one, other) for one, other in (pair.split("-") for pair in BOTH_WAYS.split())]
+# Operators by the names of their classes in ``ast``, and functions, that take each other's place.
+BOTH_WAYS = {
+    "Lt": "LtE",
+    "Gt": "GtE",
+    "Eq": "NotEq",
+    "Is": "IsNot",
+    "In": "NotIn",
+    "And": "Or",
+    "Add": "Sub",
+    "Mult": "Div",
+    "BitAnd": "BitOr",
+    "any": "all",
+    "min": "max",
+    "argmin": "argmax",
+    "amin": "amax",
+    "minimum": "maximum",
+}
 ONE_WAY = {"FloorDiv": "Mult", "Mod": "FloorDiv", "Pow": "Mult", "MatMult": "Mult"}
-SWAPPED = dict(PAIRS) | {other: one for one, other in PAIRS} | ONE_WAY
+SWAPPED = BOTH_WAYS | {other: one for one, other in BOTH_WAYS.items()} | ONE_WAY
 # What is no code of its own: annotations, decorators, and where a value goes.
 UNVISITED = {"decorator_list", "annotation", "returns", "targets", "bases"}
 LOGS = ("logger.", "logging.", "_log.", "log.", "...")

@@ -9,7 +9,6 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from evergraph.methods import methods
 from evergraph.server.bodies import read_question
 from evergraph.server.http import Limits
 
@@ -86,29 +85,6 @@ ZEROS, ONES = (lambda: torch.zeros(2)), (lambda: torch.ones(2))
 def test_contenders_that_disagree_are_refused(load, name, check, given, said):
     with pytest.raises(ValueError, match=said):
         getattr(load(name), check)(*given)
-
-
-def test_methods_has_a_line_for_every_method(load):
-    lines = load("methods").lines()
-    assert {method for method, _ in lines} == set(methods.names()) - {
-        "analytic",
-        "auto",
-        "ocgl",
-        "slda",
-    }
-    assert {("finetune", "gcn"), ("joint", "pdgnn"), ("tem", "pdgnn")} <= set(lines)
-    assert ("tem", "gcn") not in lines
-
-
-def test_methods_takes_the_best_of_every_part(load):
-    bench = load("methods")
-    usage = bench.MemoryUsage(samples=7)
-    first = [bench.Seconds(1.0, (2.0, 8.0), 5.0), bench.Seconds(1.0, (4.0, 4.0), 0.0)]
-    second = [bench.Seconds(3.0, (6.0, 4.0), 1.0), bench.Seconds(1.0, (6.0, 6.0), 0.0)]
-    found = bench.cost(("finetune", "gcn"), [(first, usage), (second, usage)])
-    assert (found.before, found.after, found.train, found.epoch) == (1.0, 0.5, 7.0, 3.5)
-    assert found.whole == 1.5 + 200 * 3.5
-    assert (found.tasks, found.usage) == (2, usage)
 
 
 def test_updates_come_in_thirds_and_none_twice(load):

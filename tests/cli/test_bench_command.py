@@ -11,7 +11,9 @@ from evergraph.experiments.bench import benchmark
 from evergraph.experiments.bench.benchmark import Bench
 from evergraph.experiments.bench.jobs import BenchConfig, SearchConfig, expand, trials
 from evergraph.experiments.bench.pool import run_work
-from evergraph.experiments.bench.worker import Event, Failure, SeedProgress
+from evergraph.experiments.bench.worker import Event, Failure
+from evergraph.experiments.protocol import TaskReport
+from evergraph.experiments.store import SeedProgress
 from forked_command import Forked
 from waiting import until
 
@@ -119,8 +121,12 @@ def test_progress_counts_what_is_learned_and_what_never_will_be(capsys):
     first, second = trials(searched, SearchConfig())
     bench = Bench([plain, searched], {searched.folder: [first, second]}, SearchConfig())
     progress = BenchProgress(bench)
-    half = SeedProgress(2, 4, False, accuracy=0.5, forgetting=-0.25, seconds=90.0)
-    whole = SeedProgress(4, 4, True, accuracy=0.7, forgetting=-0.1, seconds=120.0)
+    rows = [[0.8], [0.7, 0.7], [0.7, 0.7, 0.7], [0.5, 0.8, 0.7, 0.8]]
+    reports = [
+        TaskReport(i, {"local": {"balanced": row}}, {"train": 30.0}, {})
+        for i, row in enumerate(rows)
+    ]
+    half, whole = SeedProgress(reports[:2], 4, None), SeedProgress(reports, 4, None)
     progress.on_event(Event("kept", plain, 0, whole))
     progress.on_event(Event("started", plain, 1))
     progress.on_event(Event("task", plain, 1, half))
@@ -128,7 +134,7 @@ def test_progress_counts_what_is_learned_and_what_never_will_be(capsys):
     assert sum(progress._shares.values()) == 1.5
     progress.on_event(Event("done", plain, 1, whole, notes=("note",)))
     assert capsys.readouterr().err.startswith(
-        "tem on synthetic, class-il, seed 1: AA 70.0, AF -10.0 local, 2 min; 2 of 6 done, about "
+        "tem on synthetic, class-il, seed 1: AA 70.0, AF -6.7 local, 2 min; 2 of 6 done, about "
     )
     lucky = Failure("out of luck", "LuckError")
     for trial in (first, second):

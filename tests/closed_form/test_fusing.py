@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import fusing
-from evergraph.closed_form.fusing import FLAT, PRIOR, SHARPNESS, Fused, fused_weights, mixture_loss
+from evergraph.closed_form.fusing import (
+    FEWEST_ANSWERS,
+    FLAT,
+    PRIOR,
+    SHARPNESS,
+    Fused,
+    fused_weights,
+    lead_over_chance,
+    mixture_loss,
+)
 
 seeds = st.integers(0, 10_000)
 
@@ -180,3 +189,9 @@ def test_the_loss_of_a_mixture_by_hand(barred):
     each = [math.log(1 + sum(math.exp(gap) for gap in gaps[: 2 - barred])) for gaps in others]
     found = mixture_loss(scores, torch.tensor([0, 1]), fused, allowed=allowed)
     assert found == pytest.approx(sum(each) / 2)
+
+
+def test_as_few_answers_as_say_something_about_chance():
+    right = torch.arange(float(FEWEST_ANSWERS))[:, None]
+    assert lead_over_chance(right, right) == pytest.approx(FEWEST_ANSWERS**0.5)
+    assert math.isnan(lead_over_chance(right[1:], right[1:]))

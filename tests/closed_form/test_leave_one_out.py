@@ -15,6 +15,7 @@ from evergraph.closed_form.leave_one_out import (
     choose_penalty,
     left_out,
     left_out_errors,
+    left_out_scores,
 )
 from evergraph.closed_form.ridge import LADDER, PenaltyPath, RidgeProblem, nearly_best
 from evergraph.closed_form.target_heads import ValueEngine
@@ -161,6 +162,23 @@ def test_where_features_are_weak_the_least_error_decides_without_a_tolerance():
     best = ladder[errors.index(min(errors))]
     assert choose_penalty(statistics, sample, ladder) == best
     assert nearly_best(ladder, errors) < best
+
+
+def test_without_balance_nodes_are_left_out_of_the_problem_without_balance():
+    rows, labels = drawn(10, 4)
+    rows, weights = rows + 2 * torch.nn.functional.one_hot(labels, 4), torch.ones(NODES).double()
+    statistics = counted(rows, labels, weights)
+    sample = Sample(rows, labels, weights, torch.full((NODES,), -1))
+    ladder, errors = [0.1 * 1.25**step for step in range(25)], []
+    for value in ladder:
+        problem = RidgeProblem.of(statistics, balanced=False)
+        solution = problem.solution(value / problem.scale())
+        scores = left_out_scores(solution, sample, statistics.mass_, balanced=False)
+        wanted = torch.nn.functional.one_hot(labels, CLASSES + 1)
+        errors.append(float((scores - wanted).square().sum()))
+    best = ladder[errors.index(min(errors))]
+    assert choose_penalty(statistics, sample, ladder, balanced=False) == best
+    assert choose_penalty(statistics, sample, ladder) != best
 
 
 def test_a_penalty_is_relative_to_the_mean_of_a_diagonal():

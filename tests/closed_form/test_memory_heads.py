@@ -39,6 +39,7 @@ def test_two_orthogonal_nodes_by_hand():
     across, own = 1 / torch.pi, 1 + UNKNOWN
     expected = torch.tensor([[own, -across], [-across, own]]) / (own**2 - across**2)
     torch.testing.assert_close(heads.heads[0], expected, atol=1e-4, rtol=0)
+    assert heads.weights.dtype == torch.float64
     twice = replace(heads, weights=2 * heads.weights)
     scores = twice.scores(ViewRows(torch.tensor([[0.0, 1.0]]), None))
     wanted = 2 * torch.tensor([[across, 1.0]]) @ expected

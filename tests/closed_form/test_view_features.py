@@ -67,6 +67,7 @@ def test_scores_need_far_hops_only_where_a_head_in_use_reads_them():
     shown = graph()
     asked = one.asked(shown, nodes)
     assert asked[0].far is None
+    assert asked[1].equal(nodes)  # of so small a graph all rows are kept
     assert one.asked(shown.structure, nodes)[0].far is not None  # no labels: the other head
     one.head.weight[:, 16:] = 1.0
     assert one.asked(shown, nodes)[0].far is not None
@@ -99,7 +100,18 @@ def test_scores_are_the_sum_of_the_heads_of_all_views():
     parts = one.head.weight.split(16, dim=1)
     expected = sum((f @ w.t() for f, w in zip(features, parts, strict=True)), torch.zeros(()))
     torch.testing.assert_close(one(seen, rows), expected[rows])
-    torch.testing.assert_close(one.hidden_states(seen), torch.cat(features, dim=1))
+    states = torch.cat(features, dim=1)
+    torch.testing.assert_close(one.hidden_states(seen), states)
+    torch.testing.assert_close(one.hidden_states(seen, rows), states[rows])
+
+
+def test_heads_are_set_by_hand():
+    """W = a Vᵀ; one of fewer features has zeros behind, and graphs without labels weights of their own."""
+    one = model("y", "0", width=3)
+    heads = [torch.ones(3, CLASSES), torch.full((2, CLASSES), 2.0)]
+    one.set_heads(heads, torch.tensor([0.5, 4.0]), torch.tensor([9.0, 0.25]))
+    assert one.head.weight.tolist() == [[0.5, 0.5, 0.5, 8.0, 8.0, 0.0]] * CLASSES
+    assert one.bare.tolist() == [[0.5, 0.5, 0.0]] * CLASSES
 
 
 @torch.no_grad()

@@ -14,10 +14,11 @@ import torch
 
 from evergraph.core.errors import ResultsError
 from evergraph.core.resources import exactly_threads
+from evergraph.evaluation import average_accuracy
 from evergraph.experiments import runner
 from evergraph.experiments.bench import pool
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
-from evergraph.experiments.bench.jobs import BenchConfig
+from evergraph.experiments.bench.jobs import BenchConfig, expand
 from evergraph.experiments.bench.pool import default_workers, environment_of_workers, threads_of
 from evergraph.experiments.bench.worker import learn, prepare
 from evergraph.experiments.build import resolved
@@ -58,8 +59,8 @@ def test_it_tells_what_happens(learned):
     finals = [e for e in learned.events if e.job.trial is None and e.job.label == "tem-tiny"]
     assert [e.seed for e in finals if e.kind == "started"] == [0, 1]
     ends = [e for e in finals if e.kind == "done"]
-    assert [e.progress.finished for e in ends] == [True, True]
-    mean = sum(e.progress.accuracy for e in ends) / 2
+    assert all(e.progress.result is not None for e in ends)
+    mean = sum(average_accuracy(e.progress.matrix) for e in ends) / 2
     row = next(row for row in learned.rows if row.job.label == "tem-tiny")
     assert row.result["average_accuracy"]["local"]["balanced"]["mean"] == pytest.approx(mean)
     # Reports know labels and leave searches out.
@@ -170,19 +171,18 @@ def test_several_processes_may_claim_a_folder_at_once(tmp_path):
 
 
 def test_workers_fit_the_machine(monkeypatch):
-    class Free:
-        available = 5e9
+    def fitting(free, dataset="synthetic", device="cpu"):
+        monkeypatch.setattr(pool, "free_memory", lambda: int(free))
+        values = {"datasets": [dataset], "methods": ["finetune"], "common": {"device": device}}
+        return default_workers(expand(BenchConfig.of(values)))
 
     monkeypatch.setattr("evergraph.cluster.ray_cluster.cpu_count", lambda: 16)
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: Free)
-    assert default_workers("cpu") == 3  # 1.5 GB each
-    Free.available = 1e12
-    assert default_workers("cpu") == 16
-    Free.available = 0
-    assert default_workers("cpu") == 1
+    assert fitting(5e9) == 3  # 1.5 GB each
+    assert fitting(1e12) == 16
+    assert fitting(0) == 1
+    assert fitting(100e9, "products") == 2  # its graph, its tasks and states: 34 GB each
     monkeypatch.setattr(pool, "choose_device", torch.device)
-    Free.available = 1e12
-    assert default_workers("cuda") == 4
+    assert fitting(1e12, device="cuda") == 4
     assert (threads_of(1), threads_of(3), threads_of(99)) == (16, 5, 1)
 
 

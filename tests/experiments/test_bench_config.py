@@ -7,14 +7,7 @@ import pytest
 
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.experiments.bench.benchmark import open_bench
-from evergraph.experiments.bench.jobs import (
-    BENCH,
-    BenchConfig,
-    Job,
-    check_dataset,
-    check_jobs,
-    expand,
-)
+from evergraph.experiments.bench.jobs import BENCH, BenchConfig, Job, check_jobs, expand
 from evergraph.experiments.config import RunConfig, tomllib
 from evergraph.experiments.presets import benches, read_bench
 from evergraph.experiments.store import check_free
@@ -98,10 +91,14 @@ def test_a_sweep_is_a_method_a_value_and_what_is_swept_is_not_searched():
 @pytest.mark.parametrize("name", sorted(benches()))
 def test_every_shipped_bench_can_begin(name):
     jobs = expand(BenchConfig.of(read_bench(name)))
+    # Files may not be at hand everywhere.
     named = [job for job in jobs if not job.config.dataset.name.endswith(".npz")]
-    for job in named:  # files may not be at hand everywhere
-        check_dataset(job.config.dataset)
     check_jobs({job.label: job for job in named}.values())
+
+
+def test_a_folder_of_tables_takes_names_of_columns(tmp_path):
+    values = {"datasets": [{"name": f"{tmp_path}", "id": "customer"}], "methods": ["finetune"]}
+    check_jobs(expand(BenchConfig.of(values)))
 
 
 def test_the_bench_of_the_documentation_is_one():

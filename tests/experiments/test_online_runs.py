@@ -73,7 +73,7 @@ def test_a_stopped_run_goes_on_from_its_last_test(tmp_path):
     states = [path.name for path in (tmp_path / "stopped" / "seed-0").glob("state-*")]
     assert states == ["state-0011.safetensors"]  # one learner, that of the last test
     progress = read_progress(tmp_path / "stopped", 0)
-    assert (progress.done, progress.tasks, progress.finished) == (12, 20, False)
+    assert (progress.done, progress.tasks, progress.result) == (12, 20, None)
     resumed = run(config, out=tmp_path / "stopped", resume=True)
     assert rows_of(resumed) == rows_of(run(config))
 

@@ -113,6 +113,9 @@ WRONG = [
     (Delta(late=(("nobody", "x"),)), UnknownNodeError, "late labels names node 'nobody'"),
     (Delta(late=(("a", None),)), DataError, "label must be text or an integer, not None"),
     (Delta(forgotten=("a",), key=3), DataError, "key must be text, not 3"),
+    (Delta(nodes=("",), features=E_), DataError, "id of a node must be a text of 1 to 1024 .* ''"),
+    (Delta(late=(("a", "x" * 1025),)), DataError, "label must be .* 'xxx.*'... of 1,025"),
+    (Delta(forgotten=("a",), key="k" * 201), DataError, "key must be a text of 1 to 200"),
     (Delta(removed_edges=[("a",)]), DataError, r"removed edge 0 must join two nodes, not"),
     (
         Delta(edges=[("a", "b")], weights=[0], removed_edges=[("b", "a")]),

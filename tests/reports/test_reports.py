@@ -8,7 +8,7 @@ from evergraph.core.errors import ResultsError
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
 from evergraph.reports.report import write_report
-from evergraph.reports.run_tables import comparison, memory_table
+from evergraph.reports.run_tables import comparison, costs_table
 from evergraph.reports.runs import alone, collect, grouped
 from evergraph.reports.tables import Cell, ranked
 
@@ -38,14 +38,14 @@ def test_a_row_says_what_the_result_says(runs):
     assert rows[0]["AA global"] == f"{mean:.1f}"  # a single seed has no deviation
     assert rows[0]["method"] == finished[0].method
     assert [(row["memory"], row["covered"]) for row in rows[1:]] == [("-", "-"), ("all data", "-")]
-    # The memory table counts floats, edges and all.
-    table = memory_table(alone(finished))
+    # The table of costs counts floats, edges and all.
+    table = costs_table(alone(finished))
     tem, finetune, joint = (dict(zip(table.headings, row, strict=True)) for row in table.texts)
     kept = first["memory"]
     assert kept["floats"] == kept["samples"] == 4 * 5 * 8  # classes, budget, features
     assert tem["floats"] == tem["samples"] == "160"
     assert tem["size"] == f"{kept['bytes'] / 1e3:.1f} kB"
-    assert {finetune[part] for part in table.headings[3:]} == {"-"}
+    assert {finetune[part] for part in table.headings[3:9]} == {"-"}
     assert joint["size"] == "all data"
 
 
@@ -76,12 +76,12 @@ def test_folders_without_results_are_said(tmp_path):
     (tmp_path / "half" / "seed-0" / "progress.json").write_text("{}")
     with pytest.raises(ResultsError, match=r"no finished run \(1 unfinished: --resume continues"):
         collect(tmp_path / "half")
-    for content, message in (("{", "not a result"), ("[]", "no 'metric'")):
+    for content, message in (("{", "cannot be read"), ("{}", "has no 'average_accuracy'")):
         (tmp_path / "result.json").write_text(content)
         with pytest.raises(ResultsError, match=message):
             collect(tmp_path)
     (tmp_path / "odd" / "result.json").mkdir(parents=True)
-    with pytest.raises(ResultsError, match="is not a result of evergraph"):
+    with pytest.raises(ResultsError, match="cannot be read"):
         collect(tmp_path / "odd")
 
 

@@ -20,7 +20,7 @@ from arrow_bytes import delta_from_arrow, stream
 from evergraph import ContinualNodeClassifier
 from evergraph.core.errors import DataError, EvergraphError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes
-from evergraph.online.codecs.json_lines import LineReader, delta_of_lines
+from evergraph.online.codecs.json_lines import delta_of_lines, parsed_line
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead
@@ -305,9 +305,9 @@ def test_names_of_a_length_that_is_not_taken_in_are_refused_on_every_path(lastin
             answer = lasting.post("/v1/deltas", content=arrow_from_delta(wrong), headers=headers)
             assert answer.status_code in (400, 422), answer.text
     assert fingerprint(lasting) == before
-    line = LineReader().read(json.dumps({"node": LONG, "features": [1.0]}).encode(), 1)
+    line = parsed_line(json.dumps({"node": LONG, "features": [1.0]}).encode(), 1)
     with pytest.raises(DataError, match="1 to 1024 characters"):
-        learner().apply(delta_of_lines([line]))
+        learner().apply(delta_of_lines([line])[0])
     with pytest.raises(EvergraphError, match="1 to 1024 characters"):
         ContinualNodeClassifier(width=16).partial_fit([LONG], torch.ones(1, 1), ["x"])
 

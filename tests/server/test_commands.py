@@ -96,7 +96,7 @@ def test_what_is_wrong_is_one_sentence(call, arguments, said):
     Path("nodes.csv").chmod(0o644)
     out, err = call(*arguments, expect=2)
     assert said in err
-    assert (out, err.count("\n")) == ("", 1)
+    assert (out, err.count("error: ")) == ("", 1)
 
 
 def test_how_long_keys_are_kept_reaches_the_folder(call, monkeypatch):

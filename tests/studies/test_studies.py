@@ -71,7 +71,7 @@ def test_every_study_makes_its_sheets_and_keeps_them(name, small, out):
     for sheet in sheets:
         assert sheet.picture is not None or sheet.rows
         assert all(len(row) == len(sheet.columns) for row in sheet.rows)
-    (page,) = keep(name, sheets, out)
+    page = keep(name, sheets, out)
     text = page.read_text()
     for sheet in sheets:
         assert f"## {sheet.title}" in text
@@ -144,7 +144,6 @@ def test_papers_numbers_are_where_the_paper_has_them():
     assert facts()["memory"]["reddit"]["full-subgraph"] == 2184957
     cells = [name for name in presets() if published(name)]
     assert len(cells) == 2 * 11 * 4 + 15
-    assert all(published(name)["tolerance"] > 0 for name in cells)
     # A preset may extend another.
     values = read_preset("paper/table3/arxiv-tem")
     assert values["training"]["epochs"] == 200
@@ -207,12 +206,12 @@ def test_a_missing_or_tiny_graph_is_a_row_that_says_so(name, tmp_path):
     edges, labels = np.array([[0, 1], [1, 2]], np.int32), np.array([0, 0, 1], np.int16)
     np.savez(path, edge_index=edges, y=labels, x=np.eye(3, dtype=np.float32))
     sheets = studies.make(name).run(options(tmp_path, str(path)))
-    (page,) = keep(name, sheets, tmp_path)
+    page = keep(name, sheets, tmp_path)
     assert "class" in page.read_text()
     assert not any(sheet.picture for sheet in sheets)
 
 
-@pytest.mark.parametrize(("study", "file"), [("table2", "*.json"), ("fig6", "*.npz")])
+@pytest.mark.parametrize(("study", "file"), [("table2", "*-0.json"), ("fig6", "*.json")])
 def test_damaged_results_are_reported(study, file, small, tmp_path):
     path = Path(small)
     if study == "table2":  # coverage is kept in files of its own where there are no features
@@ -222,9 +221,9 @@ def test_damaged_results_are_reported(study, file, small, tmp_path):
     out = tmp_path / "out"
     if study == "fig6":  # panels are kept by method: one is enough to be damaged
         (out / "fig6").mkdir(parents=True)
-        (out / "fig6" / "small-finetune.npz").touch()
+        (out / "fig6" / "small-finetune.json").touch()
     else:
         studies.make(study).run(options(out, str(path)))
     next((out / study).rglob(file)).write_text("{")
-    with pytest.raises(ResultsError, match=r"remove it to (measure|make) them again"):
+    with pytest.raises(ResultsError, match="remove it to make its values again"):
         studies.make(study).run(options(out, str(path)))

@@ -35,10 +35,9 @@ from evergraph.core.safe_files import check_writable
 from evergraph.core.sizes import check_room
 
 if TYPE_CHECKING:
-    from evergraph.experiments.bench.benchmark import Bench, Row
+    from evergraph.experiments.bench.benchmark import Row
     from evergraph.experiments.bench.jobs import BenchConfig
 
-PROCESS_BYTES = 400_000_000  # memory of Python with torch
 RESULT_BYTES = 1_000_000_000  # disk space per parallel run: two copies of its learner
 
 
@@ -75,11 +74,10 @@ def bench_command(
     with stops_with(f"finished tasks are kept; continue with --resume --out {folder}"):
         with spinner("loading torch and checking the benchmark"):
             from evergraph.experiments.bench.benchmark import open_bench, run_bench
-            from evergraph.experiments.bench.pool import default_workers, run_work
+            from evergraph.experiments.bench.pool import run_work
 
             opened = open_bench(config, out=folder, resume=resume, over=over, search=search)
-        devices = {job.config.device for job in opened.jobs}
-        here = workers or min(opened.size, *map(default_workers, devices))
+        here = workers or opened.fitting
         pool = None
         if engine == "ray":
             from evergraph.cluster.ray_engine import RayEngine
@@ -203,7 +201,7 @@ def reproduce_command(
         for study in chosen:
             with spinner(f"working on {study.name}"):
                 sheets = study.run(options)
-            pages = keep(study.name, sheets, folder)  # before printing, which may fail
+            page = keep(study.name, sheets, folder)  # before printing, which may fail
             for sheet in sheets:
                 if sheet.rows:
                     print_table(sheet.columns, sheet.table.texts, sheet.title)
@@ -212,8 +210,7 @@ def reproduce_command(
                 say("".join(f"  {note}\n" for note in sheet.notes))
             if study.name == "paper":
                 unmade = dict.fromkeys(f"{s.rows[0][0]}" for s in sheets if s.columns == NOT_RUN)
-            for page in pages:
-                say(f"page: {page}\n")
+            say(f"page: {page}\n")
     for note in runs.notes:
         say(f"note: {note}", err=True)
     if runs.failed or unmade:
@@ -232,8 +229,7 @@ def _choice(option: str, text: str | None, known: Collection[str] | None = None)
     If a study's own dataset is not available, its page says so; one that is given must be.
     """
     from evergraph.core.errors import UnknownNameError, check_once
-    from evergraph.experiments.bench.jobs import check_dataset
-    from evergraph.experiments.config import Component
+    from evergraph.datasets.loading import check_source
 
     names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
     if text is not None and not names:
@@ -241,7 +237,7 @@ def _choice(option: str, text: str | None, known: Collection[str] | None = None)
         raise ConfigurationError(f"{option} must be comma-separated names{or_paths}, not {text!r}")
     for name in names:
         if known is None:
-            check_dataset(Component(name=name))
+            check_source(name)
         elif name not in known:
             raise UnknownNameError(f"name in --{option}", name, known)
     if known is None:
@@ -270,7 +266,7 @@ class StudyRuns:
         from evergraph.experiments.bench.benchmark import open_bench, run_bench
 
         bench = open_bench(config, out=folder, resume=True, over=self._over)
-        fitting = self._workers or _fitting(bench)
+        fitting = self._workers or bench.fitting
         check_room(folder, fitting * self._room, "the intermediate state of runs")
         with BenchProgress(bench) as progress:
             rows = run_bench(bench, workers=fitting, on_event=progress.on_event)
@@ -278,24 +274,6 @@ class StudyRuns:
         self.count += len(rows)
         self.failed += sum(row.failure is not None for row in rows)
         return rows
-
-
-def _fitting(bench: Bench) -> int:
-    """Return how many runs on graphs of this size fit on this machine at once."""
-    from evergraph.core.sizes import free_memory
-    from evergraph.datasets.base import catalogue
-    from evergraph.experiments.bench.pool import default_workers
-
-    most = min(bench.size, *(default_workers(job.config.device) for job in bench.jobs))
-    known, each = catalogue(), 1
-    for name in {job.config.dataset.name for job in bench.jobs} & known.keys():
-        # An upper estimate for a GCN: the graph, the tasks' graphs and the graph of everything seen
-        # so far are in memory at once, and for every node a dozen states as wide as the hidden
-        # layer of 256.
-        facts = known[name]
-        held = 2 * (8 * facts.edges + 4 * facts.nodes * facts.features)
-        each = max(each, PROCESS_BYTES + held + 4 * 12 * 256 * facts.nodes)
-    return max(1, min(most, int(free_memory() // each)))
 
 
 def fetch_all(names: Sequence[str], folder: Path | None, checksums: Path | None) -> dict[str, str]:

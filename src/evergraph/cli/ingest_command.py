@@ -183,12 +183,17 @@ class _Receiver:
 def _ingest_stream(receiver: _Receiver, way: dict[str, Any], as_json: bool) -> None:
     """Ingest standard input, and print a summary.  way: arguments of ``LineStream``"""
     with spinner("loading torch"):
+        from evergraph.core.targets import target_kinds, target_of
         from evergraph.online.line_stream import LineStream
 
         way["columns"] = receiver.columns()
     with receiver.opened() as learner:
         status = learner.status()
-        way["classes"] = status.get("metric") in (None, "accuracy")
+        way["kind"] = next(
+            name
+            for name in target_kinds.names()
+            if target_of(name).running == status.get("metric", "accuracy")
+        )
         stream = LineStream(learner, **way, undirected=status["undirected"])
         with stops_with("send the same stream again to continue"):
             stream.take_in(arriving_lines())
@@ -273,7 +278,6 @@ def _ingest(
     from evergraph.online.delta import is_empty
     from evergraph.online.upsert import News
     from evergraph.online.view.page import CHANCE
-    from evergraph.tables.fitting import say_few
     from evergraph.tables.scheme import Scheme
 
     counts = dict.fromkeys(("predicted", "right", "unknown_edges", *asdict(News())), 0)
@@ -310,8 +314,6 @@ def _ingest(
         if status.get("better_than_chance") is False:
             say(tables[0] or tables[1], CHANCE)
     first = deltas.scheme is not None and not isinstance(columns, Scheme)
-    if deltas.scheme is not None and first:
-        say_few(tables[0], len(deltas.places["nodes"][1]), deltas.scheme)
     told = [] if deltas.scheme is None else deltas.scheme.rows()
     of_tables = {"deltas": len(deltas), "ignored": list(deltas.ignored), "columns": told}
     return counts | known | of_tables, first

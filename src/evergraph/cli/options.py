@@ -144,15 +144,11 @@ def check_used(
     from evergraph.core.errors import say_ignored
     from evergraph.experiments.build import unused
 
-    options = _without_gaps(given)
-    idle = {
-        config.method.name: [
-            *(f"--{key.removesuffix('.name').split('.')[-1].replace('_', '-')}" for key in typed),
-            *unused(config, settings),
-        ]
-        for config in configs
-        for typed in (unused(config, options),)
-    }
+    idle = {}
+    for config in configs:
+        keys = [key.removesuffix(".name") for key in unused(config, _without_gaps(given))]
+        typed = [f"--{key.split('.')[-1].replace('_', '-')}" for key in keys]
+        idle[config.method.name] = [*typed, *unused(config, settings)]
     everywhere = [key for key in next(iter(idle.values())) if all(key in v for v in idle.values())]
     if everywhere:
         said = f"{' and '.join(idle)} {'does' if len(idle) == 1 else 'do'} not use"

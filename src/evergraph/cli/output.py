@@ -92,7 +92,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
         least[-1] = max(least[-1], min(widest[-1], MIN_PROSE_WIDTH))
     if not (console.is_terminal or os.environ.get("COLUMNS", "").isdigit()):
         console = Console(width=_needed(widest))  # a log has no width to wrap at
-    keys = [*numeric[:-1], True].index(True) or 1  # names before the first number
+    keys = 1  # names before the first number
+    while keys < len(head) - 1 and not numeric[keys]:
+        keys += 1
     for part in _parts(least, keys, console.width):
         table = Table(title=title or None, title_justify="left")
         roomy = _needed([least[place] for place in part]) <= console.width  # else words are folded
@@ -229,12 +231,7 @@ def _sentence(event: Event) -> str:
     name, found = f"{event.job}, {what}", event.progress
     if event.failure is not None:
         return f"{name} failed: {event.failure.error}"
-    if found is None:
-        return name
-    return (
-        f"{name}: AA {100 * found.accuracy:.1f}, AF {100 * found.forgetting:.1f} local, "
-        f"{span(found.seconds)}"
-    )
+    return name if found is None else f"{name}: {found}, {span(found.seconds)}"
 
 
 def span(seconds: float) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,20 +68,23 @@ def _shown(table: Table) -> None:
     print_table(table.headings, table.texts, table.caption)
 
 
-def _read_only(folder: Path, stack: ExitStack) -> LearnerFolder:
-    from evergraph.online.folder.learner_folder import LearnerFolder
+@contextmanager
+def _reading(folder: Path) -> Iterator[LearnerFolder]:
+    """Open a learner to be read; it may be in use."""
+    with spinner(LOADING):
+        from evergraph.online.folder.learner_folder import LearnerFolder
 
-    return stack.enter_context(LearnerFolder.open(folder, readonly=True))
+        opened = LearnerFolder.open(folder, readonly=True)
+    with opened:
+        yield opened
 
 
 def show_learner(folder: Path, as_json: bool) -> None:
     """Print what a learner is made of and what it has learned: ``evergraph info LEARNER``."""
-    with ExitStack() as stack:
-        with spinner(LOADING):
-            from evergraph.online.plotting import learner_history
-            from evergraph.reports.learner import class_sizes_table, learner_facts
+    with _reading(folder) as opened:
+        from evergraph.online.plotting import learner_history
+        from evergraph.reports.learner import class_sizes_table, learner_facts
 
-            opened = _read_only(folder, stack)
         learner, scheme = opened.learner, opened.columns
         status, parameters = asdict(learner.status()), learner.parameters
         columns = [] if scheme is None else scheme.rows()
@@ -109,12 +112,10 @@ def report_learner(folder: Path, out: Path | None) -> None:
     """Write the page about a learner: ``evergraph report LEARNER``."""
     require("matplotlib", extra="report", why="evergraph report")
     page = _page(out, folder, "report")
-    with ExitStack() as stack:
-        with spinner(LOADING):
-            from evergraph.online.plotting import learner_history
-            from evergraph.reports.learner import learner_facts, write_learner_report
+    with _reading(folder) as opened:
+        from evergraph.online.plotting import learner_history
+        from evergraph.reports.learner import learner_facts, write_learner_report
 
-            opened = _read_only(folder, stack)
         learner = opened.learner
         history = learner_history(learner)
         status = asdict(opened.status()) | asdict(learner.status())
@@ -162,12 +163,11 @@ def evaluate_command(
         require("matplotlib", extra="report", why="evaluate --out")
     load_plugins(plugins)
     tables = written.tables(nodes, edges, database=database)
-    with ExitStack() as stack:
+    with _reading(folder) as opened:
         with spinner(LOADING):
             from evergraph.online.codecs.tables import read_deltas
             from evergraph.reports.learner import evaluation_tables, plain, write_evaluation
 
-            opened = _read_only(folder, stack)
             deltas = read_deltas(*tables, columns=opened.columns, integers=integers)
         with spinner("predicting"):
             scores, facts = _evaluated(opened.learner, deltas, tables[0])
@@ -307,7 +307,8 @@ def found_trials(
     typed: str, folder: Path | None, testing: str | None, averaging: str | None
 ) -> dict[Place, Trials]:
     """Return the trials of a folder, or of a method in it, by dataset and setting."""
-    from evergraph.reports.runs import RESULT, collect, way_of
+    from evergraph.experiments.store import RESULT
+    from evergraph.reports.runs import collect, way_of
     from evergraph.reports.trials import trials_of
 
     where = Path(typed) if folder is None else folder

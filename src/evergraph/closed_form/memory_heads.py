@@ -102,7 +102,7 @@ class MemoryHeads:
         labels, masses = labels.to(kernels.device), masses.to(kernels.device, torch.float64)
         few, views = order[:CHOICE_NODES].to(kernels.device), kernels.views
         parts = {part: kernels.landmarks[part] for part in kernels.needed(*views)}
-        between = replace(kernels, columns=None).projected(parts)
+        between = kernels.projected(parts)
         asked = [kernels.seen_of(block, views) for block in kernels.blocks(rows)]
         heads, scores, strengths = [], [], []
         for view in views:

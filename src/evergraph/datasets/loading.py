@@ -83,8 +83,8 @@ def load(
         return load_named(
             source, undirected=undirected, directions=directions, cache=cache, **parameters
         )
-    if isinstance(source, str) and not looks_like_path(source):
-        raise UnknownNameError("dataset, and no file or folder, called", source, datasets.names())
+    if isinstance(source, str):
+        check_source(source, **parameters)
     graph = read_path(
         Path(source), columns, unknown_edges, repeated, undirected=one_edge, names=parameters
     )
@@ -161,10 +161,7 @@ def read_path(
         chosen = columns if isinstance(columns, Scheme) else columns_of(columns)
         how = {"unknown_edges": unknown_edges, "repeated": repeated}
         return read_table_folder(path, chosen, undirected=undirected, names=names or {}, **how)
-    for name in names or ():
-        raise ConfigurationError(
-            f"parameter {name!r} was given with the path {path}, which takes none"
-        )
+    _check_file(path, names or {})
     made = "last" if path.suffix in READERS else repeated  # these take it as well
     check_no_columns(path, columns, unknown_edges, made)
     if path.is_dir():  # an imported graph
@@ -177,6 +174,28 @@ def read_path(
         if about.get("dominant") is not None:  # the import's warning about its features
             say(path, about["dominant"])
         return replace(graph, class_names=tuple(about.get("class_names", ())))
+    return READERS[path.suffix](path, repeated=repeated)
+
+
+def check_source(source: str, **parameters: Any) -> None:
+    """Raise unless there is a dataset of this name, or a file or folder; nothing is read."""
+    path = Path(source).expanduser()
+    if is_registered(source):
+        datasets.make(source, **parameters)
+    elif not looks_like_path(source):
+        raise UnknownNameError("dataset, and no file or folder, called", source, datasets.names())
+    elif not path.is_dir() or is_graph_folder(path):  # a folder of tables says more when it is read
+        _check_file(path, parameters)
+
+
+def _check_file(path: Path, parameters: Mapping[str, Any]) -> None:
+    """Raise unless a path can be read as a file, or as an imported graph, without parameters."""
+    for name in parameters:
+        raise ConfigurationError(
+            f"parameter {name!r} was given with the path {path}, which takes none"
+        )
+    if path.is_dir():
+        return
     if not path.exists():
         raise DataError(f"no such file or folder: {path}")
     if path.suffix not in READERS:
@@ -187,7 +206,6 @@ def read_path(
             f"{path}: the suffix {path.suffix!r} is not supported: expected {' or '.join(READERS)}, "
             f"or a folder with nodes and edges as .csv or .parquet{hint}"
         )
-    return READERS[path.suffix](path, repeated=repeated)
 
 
 def is_registered(name: str) -> bool:

@@ -64,11 +64,7 @@ class RunProgress(Progress):
         self._label, self._called = label, called
         self._epochs, self._tasks = epochs, tasks
         self._total = tasks * seeds * len(epochs)
-        self._done = 0
-        self._before: dict[str, tuple[int, int]] = {}  # the last test of each run: seed, task
-        self._found: dict[str, str] = {}  # accuracies of the runs that have learned ...
-        self._task = (-1, -1)  # ... this task of this seed
-        self._silent = True  # nothing has been written yet
+        self._last: dict[tuple[str, int], TaskReport] = {}  # the last test of each run and seed
         self._taken = 0.0  # seconds of all tasks so far, also those learned before an interruption
         self._said = time.monotonic()
         bar = NotebookBar if in_notebook() else progress_bar
@@ -81,35 +77,43 @@ class RunProgress(Progress):
 
     def on_task(self, name: str, seed: int, report: TaskReport) -> None:
         """Show the accuracy after a task of a run."""
-        from evergraph.evaluation.evaluator import average_accuracy, matrix_of
-
-        # The main measure comes first. Summed as in the result: another order of summation may
-        # end on the other side of a half, and so in another digit than that of the table.
-        firsts = (next(iter(report.rows[way].values())) for way in ("local", "global"))
-        local, union = (f"{100 * average_accuracy(matrix_of([row])):.1f}" for row in firsts)
-        if self._task != (seed, report.index):
-            self._task, self._found = (seed, report.index), {}
-        self._found[name] = f"{name} {local}, {union}"
-        said = f"AA {local} local, {union} global"
+        first = not self._last
+        self._last[name, seed] = report
+        self._taken += sum(report.seconds.values())
+        done = sum(last.index + 1 for last in self._last.values())
+        found = {  # accuracies of the runs that have learned this task of this seed
+            run: _accuracies(last)
+            for (run, its_seed), last in self._last.items()
+            if (its_seed, last.index) == (seed, report.index)
+        }
+        said = "AA {} local, {} global".format(*found[name])
         if len(self._epochs) > 1:
-            said = f"AA local, global: {'; '.join(self._found.values())}"
+            each = (f"{run} {local}, {union}" for run, (local, union) in found.items())
+            said = f"AA local, global: {'; '.join(each)}"
         place = f"{self._called} {report.index + 1}/{self._tasks}"
         text = f"{self._label}  seed {seed}  {place}  {said}"
-        seed_before, task_before = self._before.get(name, (seed, -1))
-        self._done += report.index - (task_before if seed_before == seed else -1)
-        self._before[name] = seed, report.index
-        self._taken += sum(report.seconds.values())
-        self._bar.update(self._row, description=text, completed=self._done)
-        now, last = time.monotonic(), self._done == self._total
-        due = now - self._said >= 10 and len(self._found) == len(self._epochs)
-        first, self._silent = self._silent, False
-        if self._moves or not (due or last or first):
+        self._bar.update(self._row, description=text, completed=done)
+        now, over = time.monotonic(), done == self._total
+        due = now - self._said >= 10 and len(found) == len(self._epochs)
+        if self._moves or not (due or over or first):
             return
         self._said = now
-        share = self._done / self._total
-        left = self._taken * (1 - share) / share
-        sys.stderr.write(f"{text}  about {left:.0f} s left\n" if not last else f"{text}\n")
+        left = self._taken * (self._total - done) / done
+        sys.stderr.write(f"{text}\n" if over else f"{text}  about {left:.0f} s left\n")
         sys.stderr.flush()
+
+
+def _accuracies(report: TaskReport) -> tuple[str, str]:
+    """Return local and global AA in percent, in the main measure, which comes first.
+
+    They are summed as in the result: another order of summation may end on the other side of a
+    half, and so in another digit than that of the table.
+    """
+    from evergraph.evaluation.evaluator import average_accuracy, matrix_of
+
+    rows = [next(iter(report.rows[way].values())) for way in ("local", "global")]
+    local, union = (f"{100 * average_accuracy(matrix_of([row])):.1f}" for row in rows)
+    return local, union
 
 
 def watched() -> bool:

@@ -321,11 +321,12 @@ def learn_seed_by_task(
     config, resources = opened.config, opened.resources
     observer = Observer() if observer is None else observer
     store = None if opened.store is None else opened.store.seed(seed)
-    reports, finished = ([], None) if store is None else store.progress()
+    stored = None if store is None else store.progress()
+    reports = [] if stored is None else stored.reports
     for report in reports:
         observer.on_task(seed, report)
-    if finished is not None:
-        return finished, None
+    if stored is not None and stored.result is not None:
+        return stored.result, None
     learner = opened.ready.pop(seed, None)
     if learner is None:
         learner = build.build_learner(config, seed, resources=resources)
@@ -388,6 +389,6 @@ def assemble_if_whole(opened: OpenedRun) -> RunResult | None:
     If repeats end at the same time, several processes may do this; they write the same bytes.
     """
     assert opened.store is not None
-    seeds = [opened.store.seed(seed).progress()[1] for seed in opened.config.seeds]
-    whole = [seed for seed in seeds if seed is not None]
-    return assemble(opened, whole) if len(whole) == len(seeds) else None
+    stored = [opened.store.seed(seed).progress() for seed in opened.config.seeds]
+    whole = [far.result for far in stored if far is not None and far.result is not None]
+    return assemble(opened, whole) if len(whole) == len(stored) else None

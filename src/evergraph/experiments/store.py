@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,12 @@ from torch import Tensor
 
 from evergraph.core.errors import LockedError, ResultsError
 from evergraph.core.safe_files import LOCK_FILE, FileLock, results_written, written_aside
+from evergraph.evaluation.evaluator import (
+    AccuracyMatrix,
+    average_accuracy,
+    average_forgetting,
+    matrix_of,
+)
 from evergraph.experiments.config import RunConfig, differences, merged, read_toml
 from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import RunResult, SeedResult
@@ -39,6 +45,7 @@ from evergraph.streams.stream import TESTINGS
 
 CONFIG, RESULT, PROGRESS, ARRAYS = "config.toml", "result.json", "progress.json", "accuracy.npz"
 FAILURE, SEARCH, CHOICE = "failure.json", "search", "search.json"
+PARTS_OF_RESULT = ("average_accuracy", "accuracy_matrix", "metric", "measures", "config")
 STATE = "state-{:04d}.safetensors"
 RESUMABLE = "finished work is kept, --resume continues after it"
 
@@ -74,13 +81,7 @@ class ResultStore:
     def finished(self) -> dict[str, Any] | None:
         """Return the stored result of a finished run."""
         path = self.folder / RESULT
-        if not path.exists():
-            return None
-        content = _read_json(path)
-        missing = [key for key in ("average_accuracy", "accuracy_matrix") if key not in content]
-        if missing:
-            raise ResultsError(f"{path} is not a result of evergraph: it has no {missing[0]!r}")
-        return content
+        return read_result(path) if path.exists() else None
 
     def keep_result(self, result: RunResult) -> None:
         """Write the result, which marks the run as finished; an existing one is kept."""
@@ -94,6 +95,37 @@ class ResultStore:
         return SeedStore(self.folder / f"seed-{seed}", seed)
 
 
+@dataclass(frozen=True)
+class SeedProgress:
+    """What is stored of a repeat: the tests so far, and the result once all are done.
+
+    tasks: how many are to be learned, or steps if tasks arrive in batches.
+    """
+
+    reports: list[TaskReport]
+    tasks: int
+    result: SeedResult | None
+
+    @property
+    def done(self) -> int:
+        """The number of tasks or steps learned."""
+        return self.reports[-1].index + 1
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent so far."""
+        return sum(sum(report.seconds.values()) for report in self.reports)
+
+    @property
+    def matrix(self) -> AccuracyMatrix:
+        """The local matrix so far, in the main measure, which comes first."""
+        return matrix_of([next(iter(report.rows["local"].values())) for report in self.reports])
+
+    def __str__(self) -> str:
+        accuracy, forgetting = average_accuracy(self.matrix), average_forgetting(self.matrix)
+        return f"AA {100 * accuracy:.1f}, AF {100 * forgetting:.1f} local"
+
+
 class SeedStore:
     """The part of a results folder that belongs to one repeat."""
 
@@ -104,18 +136,18 @@ class SeedStore:
         """Keep other processes from learning this repeat until the lock is closed."""
         return locked(self.folder, f"seed {self.seed} is being learned")
 
-    def progress(self) -> tuple[list[TaskReport], SeedResult | None]:
-        """Return the reports of the finished tasks, and the result if all are finished."""
+    def progress(self) -> SeedProgress | None:
+        """Return the progress so far; None if nothing is stored yet."""
         path = self.folder / PROGRESS
         if not path.exists():
-            return [], None
+            return None
         stored = _read_json(path)
         try:
-            reports = [TaskReport(**report) for report in stored["reports"]]
-            if (found := stored["result"]) is None:
-                return reports, None
-            usage = MemoryUsage(**found["usage"])
-            return reports, SeedResult(**found | {"reports": reports, "usage": usage})
+            reports, result = [TaskReport(**report) for report in stored["reports"]], None
+            if (found := stored["result"]) is not None:
+                usage = MemoryUsage(**found["usage"])
+                result = SeedResult(**found | {"reports": reports, "usage": usage})
+            return SeedProgress(reports, stored["tasks"], result)
         except (KeyError, TypeError) as error:
             raise ResultsError(f"{path} is not a progress file of evergraph: {error}") from None
 
@@ -199,6 +231,15 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write a file of the results folder atomically."""
     with results_written(path, remedy=RESUMABLE), written_aside(path) as file:
         file.write(content)
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """Return the content of a ``result.json``; raise unless it is one."""
+    content = _read_json(path)
+    missing = [key for key in PARTS_OF_RESULT if key not in content]
+    if missing:
+        raise ResultsError(f"{path} is not a result of evergraph: it has no {missing[0]!r}")
+    return content
 
 
 def _read_json(path: Path) -> dict[str, Any]:

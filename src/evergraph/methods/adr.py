@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -12,7 +12,6 @@ from torch import Tensor
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.ridge import RidgeProblem, balanced_ridge
 from evergraph.core.component import Made, number
-from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import densify, take_rows
 from evergraph.graphs.propagation import propagate
@@ -24,7 +23,6 @@ from evergraph.nn.gcn import GraphConvolution
 from evergraph.nn.gnn import Features, GraphInputs
 from evergraph.nn.linear import Linear
 from evergraph.streams import Task
-from evergraph.training.learner import part_of
 
 
 @methods.register
@@ -134,17 +132,10 @@ class ADR(BackboneLearner):
     def usage(self) -> MemoryUsage:
         return sum((sums.usage for sums in self.layers_), self.statistics_.usage)
 
-    def state(self) -> dict[str, Tensor]:
-        parts = {f"layers.{place}": sums.state() for place, sums in enumerate(self.layers_)}
-        parts["statistics"] = self.statistics_.state()
-        named = {f"{part}.{k}": v.cpu() for part, kept in parts.items() for k, v in kept.items()}
-        return super().state() | named
-
-    def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        super().restore(state, label_space)
-        for place, sums in enumerate(self.layers_):
-            sums.restore(part_of(state, f"layers.{place}."))
-        self.statistics_.restore(part_of(state, "statistics."))
+    @property
+    def parts(self) -> dict[str, Any]:
+        layers = {f"layers.{place}": sums for place, sums in enumerate(self.layers_)}
+        return super().parts | layers | {"statistics": self.statistics_}
 
     def _make_room(self, dims: int, classes: int) -> None:
         first = not self.backbone.begun

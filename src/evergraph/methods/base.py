@@ -219,13 +219,9 @@ class MemoryLearner(BackboneLearner):
         usage: MemoryUsage = self.memory.usage
         return usage
 
-    def state(self) -> dict[str, Tensor]:
-        kept = {f"memory.{name}": value.cpu() for name, value in self.memory.state().items()}
-        return super().state() | kept
-
-    def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        super().restore(state, label_space)
-        self.memory.restore(part_of(state, "memory."))
+    @property
+    def parts(self) -> dict[str, Any]:
+        return super().parts | {"memory": self.memory}
 
 
 class WholeTaskLearner(BackboneLearner):

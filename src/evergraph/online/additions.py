@@ -16,7 +16,7 @@ from evergraph.graphs.pyg import is_hetero
 from evergraph.graphs.validation import say_repeated
 from evergraph.online import conversion
 from evergraph.online.checking import FEATURELESS, without_repeats, without_unknown
-from evergraph.online.codecs.tables import features_with_words, read_rows, word_columns
+from evergraph.online.codecs.node_rows import features_with_words, read_rows, word_columns
 from evergraph.online.conversion import is_numbered, read_frame
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.learner import OnlineLearner
@@ -27,6 +27,7 @@ from evergraph.tables.edges import say_skipped
 from evergraph.tables.frames import arrow_table, is_pyg, is_sparse, is_table
 from evergraph.tables.names import of_edges, of_nodes, renamed, worded
 from evergraph.tables.scheme import NodeFeatures
+from evergraph.tables.sources import naming
 
 logger = logging.getLogger(__name__)
 ARRAY = (
@@ -147,7 +148,7 @@ class AdditionReader:
             raise ConfigurationError("features and labels are columns of a table of nodes")
         table = conversion.table_of_nodes(given.nodes, given.names, self.targets)
         label = target_of(self.targets).column
-        with worded(of_nodes(given.names, label=label)):
+        with worded(of_nodes(given.names, label=label)), naming("nodes"):
             told = read_rows(table, self.columns, self.targets, where="nodes", noted=self.noted)
         self.noted = self.noted or self.columns is None
         if given.types is not None and told.types is not None:

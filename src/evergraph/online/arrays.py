@@ -204,9 +204,6 @@ class GrowingArray:
         """How many bytes the rows take, without spare capacity."""
         return self._length * self.row_bytes
 
-    def _allocate(self, rows: int) -> None:
-        self._room = self._empty(rows)
-
     def _empty(self, rows: int) -> Array:
         """Return room in memory, by numpy, which takes larger pages than torch.
 
@@ -247,12 +244,6 @@ class GrowingArray:
         if removed is not None and len(removed):
             self.tensor[removed] = 0
 
-    def replace(self) -> Tensor:
-        """Take other room for the rows, all of which are to be written; return those that were."""
-        former = self.tensor
-        self._allocate(len(self._room))
-        return former
-
     def write(self, positions: Tensor, rows: Any) -> Tensor:
         """Overwrite rows at int64 [n], and return what they were."""
         former = taken(self.tensor, positions)
@@ -266,7 +257,7 @@ class GrowingArray:
 
     def restore(self, state: Tensor) -> None:
         """Copy rows into a new allocation, a block at a time."""
-        self._allocate(len(state))
+        self._room = self._empty(len(state))
         self._length = len(state)
         for part in blocks(len(state), BYTES_PER_BLOCK // max(self.row_bytes, 1)):
             self._room[part] = state[part].numpy()

@@ -15,7 +15,7 @@ from evergraph.core.errors import ConfigurationError, check_choice, say
 from evergraph.core.targets import target_kinds, target_of
 from evergraph.online import conversion
 from evergraph.online.additions import AdditionReader, addition
-from evergraph.online.codecs.tables import features_with_words
+from evergraph.online.codecs.node_rows import features_with_words
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.estimator import Estimator
 from evergraph.online.folder.markers import check_chosen

@@ -22,7 +22,7 @@ from evergraph.graphs.validation import (
     say_unread,
 )
 from evergraph.online.checking import LARGEST_FEATURE
-from evergraph.online.codecs.tables import TOMORROW
+from evergraph.online.codecs.node_rows import check_usable
 from evergraph.online.delta import Delta, EdgeColumns, Label, NodeId, NodeTarget
 from evergraph.online.identifiers import check_ids
 from evergraph.online.rows import as_labels, graph_targets, plain_values, targets_of_y
@@ -30,11 +30,11 @@ from evergraph.online.sparse_rows import csr_features, is_sparse_tensor
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.columns import RELATION, WEIGHT
-from evergraph.tables.fitting import say_few
 from evergraph.tables.frames import arrow_table, column_names, is_a, is_sparse, is_table
 from evergraph.tables.names import of_nodes, renamed
-from evergraph.tables.nodes import fit_first, is_index, read_features, say_by_position, say_index
+from evergraph.tables.nodes import is_index, read_features, say_by_position, say_index
 from evergraph.tables.scheme import NodeFeatures, Scheme
+from evergraph.tables.sources import naming
 
 
 def as_ids(values: Any, name: str = "nodes") -> list[NodeId]:
@@ -343,51 +343,22 @@ def read_frame(
     labels: of the rows, to warn of a column that gives them away; noted: whether the notice that
     names are ignored was given before.
     """
-    if isinstance(columns, Columns):
-        columns.check_fill("a learner", TOMORROW)
     if columns is None and is_a(frame, "pandas"):  # needs no Arrow
         if not noted and not is_numbered(frame):
             say_by_position(WHERE, [str(name) for name in frame.columns])
         return NodeFeatures(as_features(frame, count))
-    try:
+    with naming(WHERE):
         table = arrow_table(frame)
-    except DataError as error:
-        raise DataError(f"{WHERE}: {error}") from None
-    if table.num_rows != count:
-        raise DataError(f"features have {table.num_rows} rows: expected {count}, one per node")
-    return read_columns(table, columns, labels, noted=noted)
-
-
-def read_columns(
-    table: pa.Table,
-    columns: Columns | Scheme | None,
-    labels: Sequence[Any] = (),
-    *,
-    noted: bool = False,
-    where: str = WHERE,
-) -> NodeFeatures:
-    """Return the features of named columns; see ``read_frame``.
-
-    Columns ``id`` and ``label`` are not used; one named ``time`` is a feature as any other.
-    """
-    known = pa.array([None if label is None else str(label) for label in labels], pa.string())
-    say_index(where, table.column_names)
-    given = [name for name in table.column_names if name in ("id", "label")]
-    say_ignored(where, "column", given, "ids and labels are given beside the features")
-    names = [name for name in table.column_names if not (name in given or is_index(name))]
-    try:
+        if table.num_rows != count:
+            raise DataError(f"has {table.num_rows} rows: expected {count}, one per node")
+        say_index(WHERE, table.column_names)
+        given = [name for name in table.column_names if name in ("id", "label")]
+        say_ignored(WHERE, "column", given, "ids and labels are given beside the features")
+        names = [name for name in table.column_names if not (name in given or is_index(name))]
         if columns is None and not noted:
-            say_by_position(where, names)
-        if isinstance(columns, Columns):
-            told = known if len(known) == table.num_rows else None
-            scheme, table = fit_first(table, names, columns, where=where, labels=told)
-        else:
-            scheme = columns
-        read = read_features(table, scheme, names, where=where, most=LARGEST_FEATURE)
-        if isinstance(columns, Columns) and not (read.scheme and read.scheme.width):
-            raise DataError("have no usable column: expected features beside id and label")
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from None
-    if isinstance(columns, Columns) and read.scheme is not None:
-        say_few(where, table.num_rows, read.scheme)
+            say_by_position(WHERE, names)
+        known = pa.array([None if v is None else str(v) for v in labels]) if labels else None
+        read = read_features(table, names, columns, where=WHERE, labels=known, most=LARGEST_FEATURE)
+        read.say_new(WHERE)
+        check_usable(read, columns, WHERE)
     return read

@@ -219,7 +219,7 @@ class Knowledge(LiveVectors):
     def refit(self) -> None:
         """Compute and count everything as it is now, on landmarks that ``settle`` chooses anew."""
         everything = self.graph.alive.nonzero().flatten()
-        self._follow(GraphChange(touched=everything, entries=None), no_nodes(), no_nodes())
+        self._follow(GraphChange(touched=everything), no_nodes(), no_nodes())
         self._touched.append(everything)
         self._exactly = self._anew = True
 

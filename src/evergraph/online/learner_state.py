@@ -34,7 +34,6 @@ from evergraph.online.arrays import (
 )
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings, check_whole_rows
-from evergraph.online.graph.live_smoother import DRIFT
 from evergraph.online.heads import FusedHead, TargetHead, heads
 from evergraph.online.intake import Bounds, PartsOfLearner
 from evergraph.online.knowledge import Knowledge
@@ -119,12 +118,7 @@ class LearnerState(LearnerView):
     ) -> Knowledge:
         """Create what depends on the width of features, and on whether there are relations."""
         graph = GrowingGraph(num_features=num_features, undirected=self.undirected)
-        # Unscaled rows may have columns of very different size, and an error relative to the
-        # largest value could swamp a small one: no drift is allowed.
-        drift = DRIFT if self.scaling == "unit" else 0.0
-        live = LiveEmbeddings(
-            self.topology, num_features=num_features, scaling=self.scaling, drift=drift
-        )
+        live = LiveEmbeddings(self.topology, num_features=num_features, scaling=self.scaling)
         generator = seeded(self.seed, "head")
         shown: dict[str, Any] = {"related": related, "words": words}
         self.head.begin(live.dims, topology=self.topology, generator=generator, **shown)

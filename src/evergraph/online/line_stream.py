@@ -12,7 +12,7 @@ that the learner knows are skipped instead, and there are no keys.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, Protocol
@@ -27,17 +27,9 @@ from evergraph.core.errors import (
 )
 from evergraph.graphs.validation import ONCE, REPEATED, combined_weight, say_repeated
 from evergraph.online.checking import FEATURELESS, without_repeats
-from evergraph.online.codecs.json_lines import (
-    Line,
-    LineBatch,
-    LineReader,
-    delta_of_lines,
-    table_of_lines,
-)
-from evergraph.online.conversion import read_columns
+from evergraph.online.codecs.json_lines import Line, LineBatch, delta_of_lines, parsed_line
 from evergraph.online.delta import Delta, NodeId
 from evergraph.tables.choices import Columns
-from evergraph.tables.labels import say_unlabelled
 from evergraph.tables.scheme import Scheme
 
 LONGEST_PREFIX = 100
@@ -109,7 +101,7 @@ class LineStream:
     # how columns of lines are read: the scheme of the first table, choices for one that is fitted
     # on the first batch, or None for plain numbers
     columns: Columns | Scheme | None = None
-    classes: bool = True  # whether labels are classes, some spellings of which mean a missing label
+    kind: str = "class"  # of the learner's targets
     repeated: str = "last"  # for edges that the stream names several times
     undirected: bool = True  # whether edges of the learner are
     names: Mapping[str, str] = field(
@@ -149,7 +141,7 @@ class LineStream:
 
         An error names the line that failed; the lines before it have been applied.
         """
-        self._reader = LineReader(self.columns, classes=self.classes, names=self.names)
+        self._first: list[str] = []  # columns of the first node
         self._batch, self._began = LineBatch(), 0.0
         self._done: tuple[int, str] | None = None
         self._digests: dict[int, str] = {}
@@ -159,8 +151,10 @@ class LineStream:
                     self._take(text)
                 count = len(self._batch.lines)
                 # The lines on which columns are fitted must not depend on timing.
-                timed = not isinstance(self.columns, Columns) or not _named(self._batch.lines)
-                late = timed and self.clock() - self._began >= self.every
+                fits = isinstance(self.columns, Columns) and any(
+                    line.operation == "node" for line in self._batch.lines
+                )
+                late = not fits and self.clock() - self._began >= self.every
                 if count and (count >= self.batch or late):
                     self._flush()
         except DataError:
@@ -186,7 +180,9 @@ class LineStream:
         self._digest.update(text.rstrip(b"\r\n") + b"\n")
         if not text.strip():
             return
-        line = self._reader.read(text, self.lines)
+        line = parsed_line(text, self.lines, self.names)
+        if line.operation == "node" and not self._first:
+            self._first = [name for name in line.row if name != "features"]
         self._named_edges += line.operation == "edge"
         if self.repeated != "last":
             line = self._weights.weighed(line)
@@ -208,18 +204,6 @@ class LineStream:
 
     def _flush(self) -> None:
         lines, self._batch = self._batch.lines, LineBatch()
-        named = _named(lines)
-        if isinstance(self.columns, Columns) and any(line.columns for line in named):
-            # Fit how columns are read, and keep it.
-            labels, table = [line.label for line in named], table_of_lines(named)
-            if all(label is None for label in labels):
-                say_unlabelled("lines", table.column_names)
-            self.columns = read_columns(table, self.columns, labels, where="lines").scheme
-            assert self.columns is not None
-            self._reader.use_scheme(self.columns)
-            self.learner.keep_columns(self.columns)
-        elif isinstance(self.columns, Columns) and named:
-            say_once("lines", FEATURELESS)
         if lines:
             self._submit(lines)
         self._digests.clear()
@@ -228,10 +212,17 @@ class LineStream:
         """Apply lines as one delta; if it is rejected, bisect to find the line at fault."""
         last = lines[-1].number
         key = None if self.skip_known else f"{self.prefix}:{last}:{self._digests[last]}"
-        scheme = self.columns if isinstance(self.columns, Scheme) else None
         take = self.learner.upsert if self.skip_known else self.learner.submit
         try:
-            delta = delta_of_lines(lines, key=key, scheme=scheme)
+            delta, scheme = delta_of_lines(
+                lines, key=key, columns=self.columns, kind=self.kind, first=self._first
+            )
+            if isinstance(self.columns, Columns):
+                if scheme is not None:
+                    self.columns = scheme
+                    self.learner.keep_columns(scheme)
+                elif len(delta.nodes) and not delta.features.numel():
+                    say_once("lines", FEATURELESS)
             done = take(delta)
         except DataError as error:
             if len(lines) == 1:
@@ -245,7 +236,3 @@ class LineStream:
             self._weights.repeats += without_repeats(delta, "last", both_ways=self.undirected)[1]
         for name in ("new_nodes", "predicted", "right"):
             setattr(self, name, getattr(self, name) + done[name])
-
-
-def _named(lines: Sequence[Line]) -> list[Line]:  # those that add nodes with columns
-    return [line for line in lines if line.operation == "node" and line.columns is not None]

@@ -210,9 +210,9 @@ def write_learner_report(
             _scores_of(history), "The latest predictions, class by class."
         )
     sections = [PageSection("glance", "At a glance", "", glance)]
-    for place, (heading, pictures) in enumerate(content.items()):
+    for heading, pictures in content.items():
         below = html_table(tables[heading]) if heading in tables else ""
-        body = f"{figures_html(pictures, f'p{place}-')}\n{below}"
+        body = f"{figures_html(pictures)}\n{below}"
         (anchor,) = slugs_of([heading])
         sections.append(PageSection(anchor, heading, LEADS[heading], body))
     about = " · ".join(f"{facts[what]} {what}" for what in ("nodes", "classes", "deltas"))
@@ -243,11 +243,9 @@ def write_evaluation(name: str, about: str, scores: HeldOutScores, path: Path) -
     headings = {"measures": "Scores", "per-class": "Class by class"}
     tables = {t.name: t for t in evaluation_tables(scores) if t.name != "confusion"}  # it is drawn
     sections = []
-    for place, key in enumerate(dict.fromkeys((*tables, *pictures))):
-        shown = [pictures[key]] if key in pictures else []
-        body = figures_html(shown, f"p{place}-") + (
-            html_table(tables[key]) if key in tables else ""
-        )
+    for key in dict.fromkeys((*tables, *pictures)):
+        drawing = figures_html([pictures[key]]) if key in pictures else ""
+        body = drawing + (html_table(tables[key]) if key in tables else "")
         (anchor,) = slugs_of([key])
         sections.append(PageSection(anchor, headings.get(key, key.capitalize()), "", body))
     return write_page(path, page(name, about, sections, command="evergraph evaluate"))

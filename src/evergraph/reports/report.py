@@ -7,7 +7,7 @@ DIR/report/figures/NAME.png|svg    its figures
 
 from __future__ import annotations
 
-import re
+from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,12 +32,11 @@ from evergraph.reports.figures import (
 )
 from evergraph.reports.run_tables import (
     beyond_table,
+    costs_table,
     differences_table,
     headline_table,
-    memory_table,
     ranks_table,
     summary_table,
-    time_table,
 )
 from evergraph.reports.runs import Finished, Group, grouped, metric_of, names_of, runs_of, seeds_of
 from evergraph.reports.tables import Table, csv_text, html_table, latex, markdown
@@ -85,7 +84,7 @@ def tables_of(groups: Sequence[Group], against: str | None = None) -> dict[str, 
     made = [headline_table(groups), summary_table(groups)]
     if any(len(group.entries) > 1 for group in groups):  # else there is nothing to compare
         made += [differences_table(groups, against), ranks_table(groups)]
-    made += [beyond_table(groups), memory_table(groups), time_table(groups)]
+    made += [beyond_table(groups), costs_table(groups)]
     return {table.name: table for table in made if table is not None}
 
 
@@ -106,13 +105,6 @@ def gallery(groups: Sequence[Group]) -> dict[str, list[Picture]]:
     return drawn
 
 
-REFERENCE = re.compile(r'(href="#|url\(#)([^")]+)')
-# Parts that only a separate SVG file needs; the page has them once.
-DROPPED = re.compile(
-    r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>|<style[^>]*>.*?</style>|<!--.*?-->"
-    r'| xmlns(?::xlink)?="[^"]*"',
-    re.DOTALL,
-)
 # The page loads nothing, and this policy makes the browser enforce it.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
@@ -127,34 +119,16 @@ class PageSection:
     content: str
 
 
-def figures_html(pictures: Sequence[Picture], prefix: str, *, small: bool = False) -> str:
-    """Return pictures side by side, as many as fit; empty if there are none.
-
-    prefix: unique prefix for ids on the page.
-    """
+def figures_html(pictures: Sequence[Picture], *, small: bool = False) -> str:
+    """Return pictures side by side, as many as fit; empty if there are none."""
     if not pictures:
         return ""
     figures = "\n".join(
-        f"<figure>{inline_svg(picture, f'{prefix}{place}')}</figure>"
-        for place, picture in enumerate(pictures)
+        f'<figure><img alt="{escape(picture.title)}" src="data:image/svg+xml;base64,'
+        f'{b64encode(picture.svg.encode()).decode()}"></figure>'
+        for picture in pictures
     )
     return f'<div class="figures{" small" if small else ""}">\n{figures}\n</div>'
-
-
-def inline_svg(picture: Picture, prefix: str) -> str:
-    """Return the bare ``<svg>``, as wide as its box, with prefixed ids."""
-    text = DROPPED.sub("", picture.svg)
-    box = re.search(r'<svg[^>]*(viewBox="[^"]*")', text)
-    assert box is not None, "matplotlib gives every SVG a viewBox"
-    root = f'<svg {box[1]} role="img" aria-label="{escape(picture.title)}">'
-    text = re.sub(r"<svg[^>]*>", lambda _: root, text, count=1)
-    used = {name for _, name in REFERENCE.findall(text)}
-    ids = {name: f"{prefix}-{place}" for place, name in enumerate(sorted(used))}
-    text = re.sub(  # an id that nothing refers to goes
-        r' id="([^"]+)"', lambda f: f' id="{ids[f[1]]}"' if f[1] in ids else "", text
-    )
-    text = REFERENCE.sub(lambda found: found[1] + ids[found[2]], text)
-    return re.sub(r"\s*\n\s*", "\n", text).strip()
 
 
 def write_page(path: Path, text: str) -> Path:
@@ -253,10 +227,6 @@ OF_TARGETS = {
 }
 # Sections in order, with their introductions; one without content is left out.
 LEADS = {
-    "glance": (
-        "At a glance",
-        "The highest average {metric} of each dataset and setting, in percent.",
-    ),
     "headline": (
         "By protocol",
         "The number of each run that its protocol's paper reports; all others follow below.",
@@ -278,8 +248,11 @@ LEADS = {
         "Beyond accuracy",
         "Anytime accuracy, calibration, detection of new classes, and forward transfer.",
     ),
-    "memory": ("Memory", "The contents of the memory."),
-    "time": ("Time", "Seconds by phase. Runs that shared a machine slowed each other down."),
+    "costs": (
+        "Costs",
+        "What a run keeps, and its seconds by phase. Runs that shared a machine slowed each other "
+        "down.",
+    ),
     "matrices": (
         "Accuracy matrices",
         "{Metric} on each task (across) after learning each task (down), in percent, the mean over "
@@ -308,25 +281,13 @@ def sections_of(
     """Return all sections, the most important first."""
     metric = metric_of(runs_of(groups))
     shown = {name: html_table(table) for name, table in tables.items()}
-    tiles = []
-    for group in groups:
-        lines = ""
-        for testing in ("local", "global"):
-            best = max(group.entries, key=lambda entry: entry.accuracy(testing))
-            lines += (
-                f"<dt>{testing}</dt><dd>{escape(best.name)}</dd>"
-                f'<dd class="value">{best.accuracy(testing):.1f}</dd>'
-            )
-        tiles.append(f'<div class="tile"><h3>{escape(group.title)}</h3><dl>{lines}</dl></div>')
     rest = iter(gallery.get("matrices", ()))
     matrices = []
-    for place, group in enumerate(groups):
-        pictures = list(islice(rest, len(group.entries)))
-        figures = figures_html(pictures, f"a{place}-", small=True)
+    for group in groups:
+        figures = figures_html(list(islice(rest, len(group.entries))), small=True)
         matrices.append(f"<h3>{escape(group.title)}</h3>\n{figures}")
-    drawn = {name: figures_html(gallery.get(name, ()), name[0]) for name in ("curves", "ranks")}
+    drawn = {name: figures_html(gallery.get(name, ())) for name in ("curves", "ranks")}
     content = shown | {
-        "glance": '<div class="tiles">\n{}\n</div>'.format("\n".join(tiles)),
         "differences": _differences(groups, shown, drawn["ranks"]),
         "curves": drawn["curves"],
         "matrices": "\n".join(matrices),

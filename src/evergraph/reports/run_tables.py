@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from evergraph.reports.runs import (
     ALL,
-    TESTINGS,
     Entry,
     Finished,
     Group,
@@ -32,6 +31,7 @@ from evergraph.reports.tables import (
     ranked,
     rows_of,
 )
+from evergraph.streams.stream import TESTINGS
 
 if TYPE_CHECKING:
     from evergraph.reports.comparing import GroupDifferences
@@ -182,20 +182,25 @@ def beyond_table(groups: Sequence[Group]) -> Table:
     return Table("beyond", caption, (*NAMED, *columns), blocks)
 
 
-def memory_table(groups: Sequence[Group]) -> Table:
-    """Return one row per run: values of each kind, their sum, edges and bytes."""
+def costs_table(groups: Sequence[Group]) -> Table:
+    """Return a row per run: what it keeps by kind, and its seconds by phase."""
     caption = (
         "Kept between tasks: samples, gradients and importance are float32 values as the paper "
         "counts them, floats is their sum, edges are adjacency entries, size is in memory. "
-        "A method that receives all earlier tasks again keeps all data, which is not counted."
+        "A method that receives all earlier tasks again keeps all data, which is not counted. "
+        "Then seconds per seed, the mean over seeds; total is from start to end, including loading "
+        "if one process did it all, which counts alike for methods of one command."
     )
+    spent = (*PHASES, "total")
 
     def cells(run: Finished) -> list[Cell]:
         counts = [run.result["memory"].get(part, 0) for part in COUNTED]
-        return [*(Cell(count_of(count), (count,)) for count in counts), kept_cell(run)]
+        seconds = [seconds_a_seed(run, part) for part in spent]
+        kept = [*(Cell(count_of(count), (count,)) for count in counts), kept_cell(run)]
+        return [*kept, *(Cell(f"{each:.1f}", (each,)) for each in seconds)]
 
-    columns = (*NAMED, *numbers(COUNTED), TableColumn("size", ("bytes",)))
-    return Table("memory", caption, columns, rows_of(groups, cells))
+    columns = (*numbers(COUNTED), TableColumn("size", ("bytes",)), *numbers(spent))
+    return Table("costs", caption, (*NAMED, *columns), rows_of(groups, cells))
 
 
 def kept_cell(run: Finished) -> Cell:
@@ -204,22 +209,6 @@ def kept_cell(run: Finished) -> Cell:
         return Cell(ALL, most=True)
     kept = run.result["memory"]["bytes"]
     return Cell(size(kept), (kept,))
-
-
-def time_table(groups: Sequence[Group]) -> Table:
-    """Return a row per run: seconds by phase and in total, the mean over seeds."""
-    caption = (
-        "Seconds per seed, the mean over seeds, for embedding, training and evaluation; total is "
-        "from start to end, including loading if one process did it all, which counts alike for "
-        "methods of one command."
-    )
-    parts = (*PHASES, "total")
-
-    def cells(run: Finished) -> list[Cell]:
-        spent = [seconds_a_seed(run, part) for part in parts]
-        return [Cell(f"{seconds:.1f}", (seconds,)) for seconds in spent]
-
-    return Table("time", caption, (*NAMED, *numbers(parts)), rows_of(groups, cells))
 
 
 DIFFERENCE_COLUMNS = (

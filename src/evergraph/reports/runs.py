@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,29 +11,10 @@ from typing import Any
 
 from evergraph.core.errors import ResultsError
 from evergraph.evaluation.evaluator import main_key
+from evergraph.experiments.store import PROGRESS, RESULT, SEARCH, read_result
+from evergraph.streams.stream import TESTINGS
 
-RESULT, PROGRESS, SEARCH = "result.json", "progress.json", "search"
-TESTINGS = ("local", "global")
 ALL = "all data"  # kept by a run that receives every earlier task again
-NEEDED = (
-    "metric",
-    "protocol",
-    "headline",
-    "average_accuracy",
-    "average_forgetting",
-    "anytime_accuracy",
-    "average_accuracy_curve",
-    "tested_after",
-    "measures",
-    "accuracy_matrix",
-    "coverage_ratio",
-    "cumulative",
-    "memory",
-    "seconds",
-    "config",
-    "versions",
-    "machine",
-)
 
 
 @dataclass(frozen=True)
@@ -146,19 +126,7 @@ def collect(folder: Path) -> list[Finished]:
         hint = f" ({begun} unfinished: --resume continues them)" if begun else ""
         said = f"{folder} holds no finished run{hint}: expected a {RESULT} in it or below"
         raise ResultsError(said)
-    return [Finished(path.parent, _read(path)) for path in paths]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    wrong = f"{path} is not a result of evergraph: "
-    try:
-        content: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ResultsError(f"{wrong}{error}") from None
-    missing = [key for key in NEEDED if not isinstance(content, dict) or key not in content]
-    if missing:
-        raise ResultsError(f"{wrong}it has no {missing[0]!r}")
-    return content
+    return [Finished(path.parent, read_result(path)) for path in paths]
 
 
 @dataclass(frozen=True)

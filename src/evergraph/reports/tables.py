@@ -194,32 +194,32 @@ def html_table(table: Table) -> str:
 
     Columns with the same value in every row are listed once above, to save width.
     """
-    name = escape(table.name)
-    shared = " · ".join(
-        f"{escape(table.columns[place].name)} <b>{'none' if text == '-' else escape(text)}</b>"
-        for place in table.constants
-        for text in [table.rows[0][place].text]
-    )
-    places = [place for place in range(len(table.columns)) if place not in table.constants]
-    head = "".join(
-        f'<th scope="col"{number}><button type="button">{escape(column.name)}</button></th>'
-        for column in (table.columns[place] for place in places)
-        for number in [' class="number"' if column.numbers else ""]
-    )
-    rows = "\n".join(
-        f"<tr{'' if number else FIRST_OF_BLOCK}>"
-        + "".join(_html_cell(table.columns[place], row[place]) for place in places)
-        + "</tr>"
-        for block in table.blocks
-        for number, row in enumerate(block)
-    )
+    name, constants = escape(table.name), table.constants
+    places = [place for place in range(len(table.columns)) if place not in constants]
+    shared = []
+    for place in constants:
+        text = table.rows[0][place].text
+        value = "none" if text == "-" else escape(text)
+        shared.append(f"{escape(table.columns[place].name)} <b>{value}</b>")
+    heads = [_html_heading(table.columns[place]) for place in places]
+    rows = []
+    for block in table.blocks:
+        for number, row in enumerate(block):
+            cells = "".join(_html_cell(table.columns[place], row[place]) for place in places)
+            rows.append(f"<tr{'' if number else FIRST_OF_BLOCK}>{cells}</tr>")
+    body = "\n".join(rows)
     return (
-        (f'<p class="same">In every row: {shared}</p>\n' if shared else "")
+        (f'<p class="same">In every row: {" · ".join(shared)}</p>\n' if shared else "")
         + f'<div class="scroll" tabindex="0" role="region" aria-label="Table: {name}">'
         f'<table id="table-{name}" class="sortable">'
         + (f"<caption><span>{escape(table.caption)}</span></caption>\n" if table.caption else "\n")
-        + f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>"
+        + f"<thead><tr>{''.join(heads)}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
     )
+
+
+def _html_heading(column: TableColumn) -> str:
+    number = ' class="number"' if column.numbers else ""
+    return f'<th scope="col"{number}><button type="button">{escape(column.name)}</button></th>'
 
 
 def _html_cell(column: TableColumn, cell: Cell) -> str:

@@ -11,8 +11,9 @@ from typing import Any, Literal
 from evergraph.core.errors import ConfigurationError, ResultsError, check_choice
 from evergraph.experiments.config import StreamConfig, flat
 from evergraph.experiments.presets import POOLED
-from evergraph.reports.runs import TESTINGS, Finished
+from evergraph.reports.runs import Finished
 from evergraph.streams.arrival import BY_MASKS, SHARES, shares_of
+from evergraph.streams.stream import TESTINGS
 
 LEAST_RESOLUTION = 0.001  # 0.1 points, the last displayed digit
 Way = tuple[str, str]

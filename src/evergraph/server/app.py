@@ -48,7 +48,7 @@ NEEDED_LATER = (
     "pyarrow.compute",
     "pandas",
     "pyarrow.pandas_compat",
-    "evergraph.online.graph.live_kernels",
+    "evergraph.graphs.kernels.numba_sum",
 )
 ABOUT = """A classifier for the nodes of a growing graph.
 

@@ -12,26 +12,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-import numpy as np
 import orjson
 import torch
-from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.core.packages import installed
 from evergraph.core.sizes import shown
 from evergraph.core.targets import target_of
 from evergraph.online.checking import LONGEST_ID
-from evergraph.online.codecs.table_deltas import node_parts
-from evergraph.online.codecs.tables import (
-    EDGE_OPS,
-    NODE_OPS,
+from evergraph.online.codecs.node_rows import (
     features_with_words,
-    operations,
-    read_rows,
-    says_operations,
+    late_labels,
+    matrix_of,
+    read_listed,
     word_columns,
 )
+from evergraph.online.codecs.table_deltas import node_parts
+from evergraph.online.codecs.tables import EDGE_OPS, NODE_OPS, operations, says_operations
 from evergraph.online.delta import Delta, EdgeColumns, column_of_ids
 from evergraph.server.http import RefusedError, check_named
 from evergraph.tables.arrow import MARK, pa, pc
@@ -40,19 +37,17 @@ from evergraph.tables.columns import (
     RELATION,
     TYPE,
     WEIGHT,
-    check_filled,
     column,
     ids,
-    is_number,
     is_text,
     is_typed,
     stripped,
 )
-from evergraph.tables.columns import features as numeric_columns
 from evergraph.tables.edges import read_edges
-from evergraph.tables.names import ENDS, missing_column, of_edges, of_nodes, renamed, worded
+from evergraph.tables.names import ENDS, check_columns, of_edges, of_nodes, renamed, worded
 from evergraph.tables.nodes import NodeRoles, NodeTable
 from evergraph.tables.scheme import NodeFeatures, Scheme
+from evergraph.tables.sources import naming
 
 WHERE = "Arrow"  # prefix of messages
 MAX_DECODED = 1 << 27  # bytes of all columns of a body: four times the largest body
@@ -110,24 +105,14 @@ class ArrowReader:
         joins = all(self.names.get(end, end) in table.column_names for end in ENDS)
         called = (of_edges if joins else of_nodes)(self.names)
         called = {theirs: ours for theirs, ours in called.items() if theirs in table.column_names}
-        with worded(called):
+        with worded(called), naming(WHERE):
             table = renamed(table, called)
-            names = list(table.column_names)
-            if len(set(names)) < len(names):
-                said = f"the columns of an Arrow table must have distinct names, not {names[:8]}"
-                raise DataError(said)
+            check_columns(table.column_names, ENDS if joins else ("id",), lambda: table)
             return _edge_parts(table) if joins else self._node_parts(table)
 
     def _node_parts(self, table: pa.Table) -> dict[str, Any]:
         if self.nodes is not None:
             check_named("delta", table.num_rows, self.nodes)
-        if "id" not in table.column_names:
-            raise DataError(f"{WHERE}: {missing_column('id', table)}")
-        timed = isinstance(self.columns, Scheme) and "time" in self.columns.kinds  # as a feature
-        if "time" in table.column_names and not timed:
-            raise DataError(
-                "an Arrow table of nodes must not have the column 'time': it is not used"
-            )
         gone, updates = table.slice(0, 0), None
         if says_operations(table):
             ops = operations(table, NODE_OPS)
@@ -139,39 +124,33 @@ class ArrowReader:
         if not table.num_rows:
             return forgotten
         rows = self._rows(table)
-        known, labels = rows.ids.to_pylist(), rows.targets()
         if {*table.column_names} == {"id", "label"}:
-            if None in labels:
-                row = labels.index(None)
-                raise DataError(
-                    f"row {row + 1} has no value in column 'label': expected one, and "
-                    f"{table['label'][row].as_py()!r} stands for none"
-                )
-            return forgotten | {"late": [*zip(known, labels, strict=True)]}
+            return forgotten | {"late": late_labels(rows)}
         types = () if rows.types is None else rows.types.to_pylist()
         features = features_with_words(rows.features)
-        return forgotten | node_parts(known, features, labels, types, updates)
+        known = rows.ids.to_pylist()
+        return forgotten | node_parts(known, features, rows.targets(), types, updates)
 
     def _rows(self, table: pa.Table) -> NodeTable:
         """Return rows of nodes: features in one column of lists, or in columns with names."""
-        roles = NodeRoles.of(table.column_names, types=is_typed(table))
-        listed = roles.features == ["features"] and pa.types.is_nested(table["features"].type)
-        matrix = NodeFeatures(_matrix(column(table, "features"))) if listed else None
         if self._encoded:
+            roles = NodeRoles.of(table.column_names, types=is_typed(table))
+            features = torch.zeros(table.num_rows, 0)  # of labels that come late
+            if "features" in table.column_names:
+                features = matrix_of(column(table, "features"))
             labels = column(table, "label") if "label" in table.column_names else None
             types = column(table, TYPE) if roles.types else None
-            plain = matrix or NodeFeatures(numeric_columns(table, roles.features))
+            plain = NodeFeatures(features)
             return NodeTable(ids(table, "id"), plain, roles, labels, types=types)
-        table = table.drop_columns("features") if listed else table
-        target = target_of(self.kind).column
         if "label" in table.column_names:
-            table = renamed(table, {"label": target})
-        rows = read_rows(table, self.columns, self.kind, where=WHERE, noted=WHERE in self.said)
+            table = renamed(table, {"label": target_of(self.kind).column})
+        noted = WHERE in self.said
+        rows = read_listed(table, self.columns, self.kind, where=WHERE, noted=noted)
         if self.columns is None and rows.roles.features:
             self.said.add(WHERE)
         if rows.features.scheme is not None:
             self.columns = self._scheme = rows.features.scheme
-        return rows if matrix is None else replace(rows, features=matrix)
+        return rows
 
 
 def _sent_columns(marks: Sequence[bytes | None]) -> Mapping[str, Any] | None:
@@ -204,19 +183,6 @@ def _edge_parts(table: pa.Table) -> dict[str, Any]:
         "relations": () if added.relations is None else added.relations.to_pylist(),
         "removed_edges": EdgeColumns(*map(column_of_ids, removed.ends)),
     }
-
-
-def _matrix(values: pa.Array) -> Tensor:
-    """Return lists of numbers, all of one width, as a matrix.  -> float32 [rows, dims]"""
-    check_filled(values, "features")
-    flat = values.flatten()
-    if not is_number(flat.type) or flat.null_count:
-        raise DataError(f"column 'features' holds {values.type}: expected numbers without gaps")
-    widths = np.unique(values.value_lengths().to_numpy(zero_copy_only=False))
-    if len(widths) > 1:
-        raise DataError(f"features must be rows of one width, not of {widths[0]} and {widths[1]}")
-    numbers = flat.to_numpy(zero_copy_only=False).astype(np.float32)
-    return torch.from_numpy(numbers).reshape(len(values), -1 if len(values) else 0)
 
 
 def tables_in(body: bytes, *, most: int = MAX_DECODED) -> Iterator[pa.Table]:

@@ -29,18 +29,23 @@ from evergraph.core.errors import DataError, say
 from evergraph.core.packages import installed
 from evergraph.graphs.validation import say_repeated
 from evergraph.online.checking import LONGEST_ID, LONGEST_KEY, LONGEST_NAME, without_repeats
-from evergraph.online.codecs.tables import features_with_words, read_rows, word_columns
+from evergraph.online.codecs.node_rows import (
+    features_with_words,
+    read_rows,
+    table_of_json,
+    word_columns,
+)
 from evergraph.online.delta import Delta, is_empty
 from evergraph.online.folder.markers import check_chosen
 from evergraph.online.identifiers import LARGEST
 from evergraph.server.arrow import ArrowReader
 from evergraph.server.http import ARROW, QUOTED, RefusedError, check_named
 from evergraph.tables.choices import Columns
-from evergraph.tables.frames import table_of_rows
 from evergraph.tables.labels import boolean_name
-from evergraph.tables.names import OF_NODES, of_nodes, renamed, worded
+from evergraph.tables.names import of_nodes, worded
 from evergraph.tables.nodes import feature_names
 from evergraph.tables.scheme import Scheme
+from evergraph.tables.sources import naming
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -360,19 +365,16 @@ class DeltaReader:
             raise RefusedError(422, "a body must have nodes with features or rows, not both")
         if not installed("pyarrow"):
             raise RefusedError(422, "rows cannot be read: pyarrow is not installed in this service")
-        columns, kind = self._reading(own_columns.columns), self._folder.learner.head.target
-        # A column that is in no row has a gap in each, as one that is in some of them has.
-        known = [each.name for each in columns.columns] if isinstance(columns, Scheme) else []
+        columns, kind = self._reading(own_columns.columns), self._folder.learner.head.kind
         theirs = of_nodes(own_columns.names)
-        called = {name: name for name in OF_NODES} | theirs
-        words = {name: called.get(name.strip(), name.strip()) for row in rows for name in row}
-        ours = [{words[name]: value for name, value in row.items()} for row in rows]
-        table = table_of_rows(ours, known)
-        if columns is None and feature_names(table.column_names):
+        ours = [
+            {theirs.get(name.strip(), name.strip()): value for name, value in row.items()}
+            for row in rows
+        ]
+        if columns is None and any(feature_names(row) for row in ours):
             raise DataError("rows: the learner began with plain numbers: send nodes and features")
-        target = {"label": kind.column} if "label" in table.column_names else {}
-        with worded(theirs):
-            read = read_rows(renamed(table, target), columns, kind.name, where="rows")
+        with worded(theirs), naming("rows"):
+            read = read_rows(table_of_json(ours, columns, kind), columns, kind, where="rows")
         delta = replace(
             delta,
             nodes=read.ids.to_pylist(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from evergraph.core.component import Resolver
-from evergraph.core.errors import DataError, EvergraphError
+from evergraph.core.errors import DataError, EvergraphError, ResultsError
 from evergraph.core.packages import require
 from evergraph.core.safe_files import results_written, written_aside
 from evergraph.datasets import load
@@ -25,6 +26,7 @@ from evergraph.reports.tables import Cell, Table, TableColumn, csv_text, latex, 
 
 NOT_RUN = ("dataset", "not run")  # columns of a sheet with the reason why it was not run
 _EXTRAS = {"matplotlib": "report", "sklearn": "ogb"}  # extras of evergraph that install a package
+TOLERANCE = 5.0  # points of AA: the paper gives neither splits nor seeds
 RunBench = Callable[[BenchConfig, Path], list[Row]]
 """Runs a benchmark into a folder, resuming earlier runs."""
 # Parts of file names, with the dataset that they mean.
@@ -160,17 +162,16 @@ def difference(ours: float | None, papers: float | None) -> str:
 
 
 def within(ours: float, papers: Mapping[str, Any]) -> str:
-    """Return whether our AA is within the preset's tolerance of the paper's, with the tolerance.
+    """Return whether our AA is within ``TOLERANCE`` of the paper's, with the tolerance.
 
-    >>> papers = {"average_accuracy": {"mean": 53.2}, "tolerance": 5.0}
+    >>> papers = {"average_accuracy": {"mean": 53.2}}
     >>> within(49.0, papers), within(48.0, papers), within(49.0, {})
     ('yes (5.0)', 'no (5.0)', '-')
     """
-    if "tolerance" not in papers:
+    if not papers:
         return "-"
-    tolerance = papers["tolerance"]
-    near = abs(ours - papers["average_accuracy"]["mean"]) <= tolerance
-    return f"{'yes' if near else 'no'} ({tolerance})"
+    near = abs(ours - papers["average_accuracy"]["mean"]) <= TOLERANCE
+    return f"{'yes' if near else 'no'} ({TOLERANCE})"
 
 
 def marked(values: Sequence[Mapping[str, Any] | None], aside: Collection[int] = ()) -> list[Cell]:
@@ -193,8 +194,8 @@ def balanced(result: Mapping[str, Any] | None, metric: str, testing: str = "loca
     return None if result is None else result[metric][testing]["balanced"]
 
 
-def keep(study: str, sheets: Sequence[Sheet], out: Path) -> list[Path]:
-    """Write a study's page, its tables and figures in every format; return the pages' paths."""
+def keep(study: str, sheets: Sequence[Sheet], out: Path) -> Path:
+    """Write a study's page, its tables and figures in every format; return the page's path."""
     folder = out / study
     page = folder / f"{study}.md"
     files: dict[Path, bytes] = {}
@@ -217,7 +218,22 @@ def keep(study: str, sheets: Sequence[Sheet], out: Path) -> list[Path]:
         for path, content in files.items():
             with written_aside(path) as file:
                 file.write(content)
-    return [page]
+    return page
+
+
+def made_once(path: Path, make: Callable[[], Any]) -> Any:
+    """Return the plain values in a file; make and keep them if there is none."""
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        values = make()
+    except (OSError, ValueError) as error:
+        raise ResultsError(
+            f"{path} cannot be read ({error}): remove it to make its values again"
+        ) from None
+    with results_written(path), written_aside(path) as file:
+        file.write(json.dumps(values).encode())
+    return values
 
 
 @cache

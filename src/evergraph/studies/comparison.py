@@ -84,8 +84,7 @@ class MethodsTable(DatasetStudy):
         notes = [
             "Best bold, second underlined, upper bounds aside; tested locally, as the paper does, "
             "but for one column.",
-            "The tolerance, in points of AA, is that of the preset: the paper gives neither splits "
-            "nor seeds.",
+            "The tolerance, in points of AA, is ours: the paper gives neither splits nor seeds.",
             "Baselines run on a normalised GCN: the paper does not say, its sources sum.",
         ]
         if base.papers_name(dataset) is None:

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
-from evergraph.core.errors import DataError, ResultsError
-from evergraph.core.safe_files import results_written, written_aside
+from evergraph.core.errors import DataError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
 from evergraph.methods import methods
 from evergraph.nn import backbones
 from evergraph.reports.figures import Picture, drawn
 from evergraph.streams import GraphStream
-from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
+from evergraph.studies.base import DatasetStudy, Options, Sheet, made_once, studies
 from evergraph.training import Trainer
 
 MIN_POINTS = 8  # fewest points for t-SNE with a perplexity of 2 or more
 SHOWN = {"finetune": "Fine-tune", "er-gnn": "ER-GNN", "tem": "PDGNNs-TEM"}
 MAX_POINTS = 1500
-Points = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]
-"""Positions on the plane, and the class of each.  [n, 2], [n]"""
+Panel = dict[str, Any]
+"""A ``title``, ``points`` on the plane and the ``classes`` of each.  [n, 2], [n]"""
 
 
 @studies.register
@@ -44,8 +41,12 @@ class Fig6(DatasetStudy):
             raise DataError(said)
         title = f"Figure 6, {stem}: hidden states of test nodes, a colour a class"
         folder = options.out / "fig6"
-        paths = {method: folder / f"{stem}-{method}.npz" for method in SHOWN}
-        found = {m: _kept(path, m, graph, options.quick) for m, path in paths.items()}
+        found = {
+            method: made_once(
+                folder / f"{stem}-{method}.json", partial(_panels, method, graph, options.quick)
+            )
+            for method in SHOWN
+        }
         notes = options.differences(
             f"t-SNE of at most {MAX_POINTS} test nodes of all tasks so far, one seed, tested locally; "
             "ER-GNN on a normalised GCN, the others on PDGNN."
@@ -54,26 +55,7 @@ class Fig6(DatasetStudy):
         return [Sheet(f"fig6-{stem}", title, notes=notes, picture=picture)]
 
 
-def _kept(path: Path, method: str, graph: Graph, quick: bool) -> list[tuple[str, Points]]:
-    """Return a method's panels, from the file if they were made before."""
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            names = [key.removeprefix("points ") for key in stored if key.startswith("points ")]
-            return [(name, (stored[f"points {name}"], stored[f"labels {name}"])) for name in names]
-    except FileNotFoundError:
-        panels = _panels(method, graph, quick)
-    except (OSError, ValueError, EOFError, KeyError, BadZipFile) as error:
-        said = f"{path} holds no panels of fig6 ({error}): remove it to make them again"
-        raise ResultsError(said) from None
-    arrays: dict[str, npt.NDArray[Any]] = {}
-    for name, (points, labels) in panels:
-        arrays |= {f"points {name}": points, f"labels {name}": labels}
-    with results_written(path), written_aside(path) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-    return panels
-
-
-def _panels(method: str, graph: Graph, quick: bool) -> list[tuple[str, Points]]:
+def _panels(method: str, graph: Graph, quick: bool) -> list[Panel]:
     """Learn a stream and return the points after one, half and all tasks."""
     from sklearn.manifold import TSNE
 
@@ -101,13 +83,18 @@ def _panels(method: str, graph: Graph, quick: bool) -> list[tuple[str, Points]]:
         rows = torch.randperm(sum(map(len, labels)), generator=seeded(0, "points"))[:MAX_POINTS]
         perplexity = min(30.0, max(2.0, (len(rows) - 1) / 4))
         tsne = TSNE(random_state=0, init="pca", perplexity=perplexity)
-        places: npt.NDArray[np.float64] = tsne.fit_transform(torch.cat(states)[rows].numpy())
-        found = places, torch.cat(labels)[rows].numpy()
-        panels.append((f"after {index + 1} of {len(stream)}", found))
+        places = tsne.fit_transform(torch.cat(states)[rows].numpy())
+        panels.append(
+            {
+                "title": f"after {index + 1} of {len(stream)}",
+                "points": places.tolist(),
+                "classes": torch.cat(labels)[rows].tolist(),
+            }
+        )
     return panels
 
 
-def _draw(name: str, title: str, found: dict[str, list[tuple[str, Points]]]) -> Picture:
+def _draw(name: str, title: str, found: dict[str, list[Panel]]) -> Picture:
     columns = max(len(panels) for panels in found.values())
 
     def draw(figure: Any, axes: Any) -> None:
@@ -115,9 +102,10 @@ def _draw(name: str, title: str, found: dict[str, list[tuple[str, Points]]]) -> 
         grid = figure.subplots(len(found), columns, squeeze=False)
         for row, (method, panels) in zip(grid, found.items(), strict=True):
             row[0].set_ylabel(SHOWN[method])
-            for place, (when, (points, labels)) in zip(row, panels, strict=False):
-                place.scatter(points[:, 0], points[:, 1], c=labels, s=3, cmap="turbo", linewidths=0)
+            for place, panel in zip(row, panels, strict=False):
+                across, up = zip(*panel["points"], strict=True)
+                place.scatter(across, up, c=panel["classes"], s=3, cmap="turbo", linewidths=0)
                 place.set(xticks=[], yticks=[])
-                place.set_title(when, fontsize=8, fontweight="normal")
+                place.set_title(panel["title"], fontsize=8, fontweight="normal")
 
     return drawn(name, title, (2.6 * columns, 2.4 * len(found)), draw)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from evergraph.core.errors import ResultsError
-from evergraph.core.safe_files import results_written, written_aside
 from evergraph.core.seeding import seeded
 from evergraph.evaluation.evaluator import spread as spread_of
 from evergraph.experiments.presets import presets, published, read_preset
@@ -110,11 +108,15 @@ def _covered(name: str, undirected: bool, ratios: list[str], options: Options) -
     stream = GraphStream(graph)
     found: Found = {}
     for sampler, ratio in product(SAMPLERS, ratios):
-        path = options.out / "table2" / f"{stem}-{way}" / f"{sampler}-{ratio}.json"
-        seeds = options.repeats()[: 1 if sampler == DETERMINISTIC else None]
-        featureless = sampler == "mean-feature"  # of which it needs some
-        kept = None if featureless else _kept(path, stream, sampler, ratio, seeds)
-        found[sampler, ratio] = kept
+        if sampler == "mean-feature":  # of which it needs some
+            found[sampler, ratio] = None
+            continue
+        measured = []
+        for seed in options.repeats()[: 1 if sampler == DETERMINISTIC else None]:
+            path = options.out / "table2" / f"{stem}-{way}" / f"{sampler}-{ratio}-{seed}.json"
+            measure = partial(coverage_of, stream, sampler, RATIOS[ratio], seed=seed)
+            measured.append(base.made_once(path, measure))
+        found[sampler, ratio] = spread_of(measured)
     notes = options.differences(
         f"Edges {'both ways' if undirected else 'as listed'}, within tasks, two hops, exact; the "
         "structure alone, so no accuracy and no mean of features.",
@@ -122,24 +124,6 @@ def _covered(name: str, undirected: bool, ratios: list[str], options: Options) -
     )
     title = f"Table 2, {stem}, edges {way.replace('-', ' ')}: coverage ratio, percent"
     return _sheet(f"table2-{stem}-{way}", title, name, found, ratios, "coverage_ratio", notes)
-
-
-def _kept(
-    path: Path, stream: GraphStream, sampler: str, ratio: str, seeds: list[int]
-) -> dict[str, Any]:
-    """Return coverage over seeds, from the file if it was measured before."""
-    values: list[float] = []
-    if path.exists():
-        try:
-            values = [float(value) for value in json.loads(path.read_text("utf-8"))]
-        except (OSError, ValueError, TypeError) as error:
-            said = f"{path} holds no coverage ratios ({error}): remove it to measure them again"
-            raise ResultsError(said) from None
-    for seed in seeds[len(values) :]:
-        values.append(coverage_of(stream, sampler, RATIOS[ratio], seed=seed))
-        with results_written(path), written_aside(path) as file:
-            file.write(json.dumps(values).encode())
-    return spread_of(values[: len(seeds)])
 
 
 def coverage_of(stream: GraphStream, sampler: str, budget: float, *, seed: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypedDict
@@ -161,9 +162,9 @@ def check_columns(
         if name not in found:
             table = pa.table({each: pa.nulls(0) for each in found}) if sample is None else sample()
             raise missing_column(name, table)
-    for name in found:
-        if found.count(name) > 1:
-            raise DataError(f"has {found.count(name)} columns named {name!r}: expected one")
+    for name, count in Counter(found).items():
+        if count > 1:
+            raise DataError(f"has {count} columns named {name!r}: expected one")
 
 
 def delimiter_hint(columns: Sequence[str]) -> str:

@@ -175,68 +175,55 @@ def read_nodes(
         known_labels = pa.array([v if v is None else str(v) for v in labels.to_pylist()])
     if columns is None and not piece:
         say_by_position(where, roles.features)
-    shown = table
-    if isinstance(columns, Columns):
-        columns, shown = fit_first(
-            table, roles.features, columns, where=where, written=written, labels=known_labels
-        )
     read = read_features(
-        shown, columns, roles.features, where=where, before=before, piece=piece, most=most
+        table,
+        roles.features,
+        columns,
+        where=where,
+        written=written,
+        labels=known_labels,
+        before=before,
+        most=most,
     )
     if not piece:
+        read.say_new(where)
         say_missing(where, missing)
     types = filled_texts(table, TYPE, before=before) if roles.types else None
     return NodeTable(known, read, roles, labels, missing, lists, goals, types, when, dated)
 
 
-def fit_first(
+def read_features(
     table: pa.Table,
     names: list[str],
-    choices: Columns,
+    columns: Columns | Scheme | None,
     *,
     where: object,
     written: Source | None = None,
     labels: pa.Array | None = None,
-) -> tuple[Scheme | None, pa.Table]:
-    """Return the scheme that choices give a first table, and the table as it is read by it.
-
-    Without feature columns or rows there is no scheme. labels: labels of the rows, null if missing,
-    to warn about a column that reveals them; for the other arguments see ``read_nodes``.
-    """
-    choices.check_names(names)
-    if not names or not table.num_rows:
-        return None, table
-    plain = all(is_number(table.schema.field(name).type) for name in names)
-    if written is not None and (choices.reads_texts or not plain):
-        table = read_table(written, (), text=names)
-    typed = written is None
-    scheme = fit_scheme(table, names, choices, typed=typed, labels=labels, where=where)
-    if written is not None:
-        say_zeros(where, written, scheme, choices)
-    return scheme, table
-
-
-def read_features(
-    table: pa.Table,
-    scheme: Scheme | None,
-    names: list[str],
-    *,
-    where: object,
     before: int = 0,
-    piece: bool = False,
     most: float = np.inf,
 ) -> NodeFeatures:
     """Return the features of named columns, by a scheme, or as the numbers that they are.
 
-    For the arguments see ``read_nodes``.
+    Without columns or rows there is no scheme. labels: of the rows, null if missing, to warn about
+    a column that reveals them; for the other arguments see ``read_nodes``.
     """
-    if scheme is None or not names or not table.num_rows:
+    if isinstance(columns, Columns):
+        columns.check_names(names)
+    if columns is None or not names or not table.num_rows:
         return NodeFeatures(features(table, names, before=before, most=most), None)
+    if isinstance(columns, Scheme):
+        scheme = columns
+    else:
+        plain = all(is_number(table.schema.field(name).type) for name in names)
+        if written is not None and (columns.reads_texts or not plain):
+            table = read_table(written, (), text=names)
+        typed = written is None
+        scheme = fit_scheme(table, names, columns, typed=typed, labels=labels, where=where)
+        if written is not None:
+            say_zeros(where, written, scheme, columns)
     scheme.check_names(names)
-    read = scheme.read(table, before=before)
-    if not piece:
-        read.say_new(where)
-    return read
+    return scheme.read(table, before=before)
 
 
 def say_by_position(where: object, names: Sequence[str]) -> None:

@@ -314,6 +314,11 @@ class Learner(Part, ABC):
         """Seconds spent computing embeddings so far."""
         return 0.0
 
+    @property
+    def parts(self) -> dict[str, Any]:
+        """The parts that have a ``state`` of their own and ``restore`` it, by name."""
+        return {"adam": self.trainer}
+
     def state(self) -> dict[str, Tensor]:
         """Return everything that later tasks depend on, as named CPU tensors."""
         state = {f"model.{name}": p.detach().cpu() for name, p in self.named_parameters().items()}
@@ -322,7 +327,8 @@ class Learner(Part, ABC):
             for part, module in self.modules()
             for name, buffer in module.named_buffers()
         }
-        state |= {f"adam.{name}": value for name, value in self.trainer.state().items()}
+        for part, kept in self.parts.items():
+            state |= {f"{part}.{name}": value.cpu() for name, value in kept.state().items()}
         state["generator"] = self.generator.get_state()
         return state
 
@@ -350,7 +356,8 @@ class Learner(Part, ABC):
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
         """Restore what ``state`` returned."""
         self.label_space_ = label_space
-        self.trainer.restore(part_of(state, "adam."))
+        for part, kept in self.parts.items():
+            kept.restore(part_of(state, f"{part}."))
         self.generator.set_state(state["generator"])
 
 

@@ -35,6 +35,7 @@ def deltas(draw: st.DrawFn) -> Delta:
         late=draw(st.lists(st.tuples(IDS, IDS), max_size=3)),
         forgotten=draw(st.lists(IDS, max_size=3)),
         key=draw(st.none() | TEXT),
+        refit=draw(st.booleans()),
     )
 
 
@@ -49,7 +50,7 @@ def test_round_trip(delta):
         assert list(getattr(back, name)) == list(getattr(delta, name))
         # 1 and True, or 1 and "1", are not one id.
         assert repr(list(getattr(back, name))) == repr(list(getattr(delta, name)))
-    assert back.key == delta.key
+    assert (back.key, back.refit) == (delta.key, delta.refit)
     assert back.features.dtype == torch.float32
     assert back.features.shape == delta.features.shape
     assert back.features.numpy().tobytes() == delta.features.numpy().tobytes()

@@ -106,6 +106,10 @@ FORGED = {
     "a start": (state("graph.indptr", 0, 1), "indptr' must ascend from 0"),
     "rows": (shorter("graph.indptr"), "indptr' must have 13 rows, not 12"),
     "an order": (state("graph.indices", 0, 9), "indptr' must be of rows that ascend"),
+    "a weight": (
+        forged(lambda arrays, _: arrays.update({"graph.weights": -torch.ones(18)})),
+        "weights' must hold a finite number of 0 or more",
+    ),
     "a class": (state("labels.numbers", 0, 2**40), "numbers' .* from -1 to 1, not 1099511"),
     "a slot": (state("counted.slots", 0, 99), "counted.slots' .* from 0 to 12, not 99"),
     "no slot": (state("counted.slots", 0, 0), "counted.slots' must be above 0 for labelled"),

@@ -82,9 +82,9 @@ def test_a_reader_that_polls_does_not_read_what_it_knows(tmp_path, monkeypatch):
 def test_a_folder_of_another_format_is_refused_in_one_sentence(tmp_path):
     filled(tmp_path, 1)
     content = json.loads((tmp_path / FORMAT_FILE).read_text())
-    for other in (3, 5):
+    for other in (4, 6):
         (tmp_path / FORMAT_FILE).write_text(json.dumps(with_check(content | {"format": other})))
-        with pytest.raises(DataError, match=f"is of format {other}, .* reads format 4: install"):
+        with pytest.raises(DataError, match=f"is of format {other}, .* reads format 5: install"):
             LearnerFolder.open(tmp_path)
 
 

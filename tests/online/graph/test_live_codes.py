@@ -12,7 +12,6 @@ from evergraph.closed_form import ClassCodes
 from evergraph.closed_form.codes import class_codes
 from evergraph.closed_form.own_features import shape_of
 from evergraph.graphs import UNLABELLED
-from evergraph.online.graph import live_embeddings
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_vectors import LiveCodes, LiveShape
@@ -206,21 +205,18 @@ class Followed:
     undirected=st.booleans(),
     hops=st.sampled_from([2, 0, 1, 3]),
     self_loops=st.booleans(),
-    whole=st.booleans(),
 )
 def test_any_history_comes_to_the_final_graph(
-    kernel, names, data, steps, undirected, hops, self_loops, whole
+    kernel, names, data, steps, undirected, hops, self_loops
 ):
     """Features that differ by a million: a row is exact beside its own largest value."""
     name = data.draw(st.sampled_from(names))
     topology = topologies.make(name, hops=hops, self_loops=self_loops)
     one = Followed(topology, undirected=undirected)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(live_embeddings, "WHOLE", 0.3 if whole else 9.0)
-        for step in steps:
-            one.step(step)
-            if step["restore"]:
-                one.restart()
+    for step in steps:
+        one.step(step)
+        if step["restore"]:
+            one.restart()
     positions, codes = codes_from_scratch(one.graph, one.labels)
     if len(positions):
         expected = EmbeddingCache(topology, scaling="none").encode(one.graph.to_graph()[0])

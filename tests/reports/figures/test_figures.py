@@ -1,6 +1,5 @@
 """Figures: drawn for any shape of results, and fit to stand in one page."""
 
-import re
 from importlib import import_module
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 from evergraph.evaluation.statistics import nemenyi
 from evergraph.reports.comparing import Standing
 from evergraph.reports.figures import Picture, critical_difference, looks_of, mean_matrix
-from evergraph.reports.report import inline_svg
 from evergraph.reports.runs import collect, grouped
 
 
@@ -25,18 +23,6 @@ def test_every_group_and_every_run_is_drawn(all_figures):
     for picture in pictures:
         assert picture.png.startswith(b"\x89PNG")
         assert picture.svg.startswith("<?xml")
-
-
-def test_inline_figures_share_no_id_and_fetch_nothing(all_figures):
-    pictures = [picture for kind in all_figures.values() for picture in kind]
-    texts = [inline_svg(picture, f"f{i}-") for i, picture in enumerate(pictures)]
-    ids = [name for text in texts for name in re.findall(r' id="([^"]+)"', text)]
-    assert len(set(ids)) == len(ids)
-    for text in texts:
-        used = set(re.findall(r'(?:href="|url\()#([^")]+)', text))
-        assert used <= set(re.findall(r' id="([^"]+)"', text))
-        assert "http" not in text
-        assert text.startswith("<svg viewBox=")
 
 
 def test_looks_and_matrices(bench):

@@ -22,7 +22,7 @@ from evergraph.experiments.bench.jobs import (
     expand,
     trials,
 )
-from evergraph.experiments.bench.pool import Work, WorkerPool, run_work
+from evergraph.experiments.bench.pool import Work, WorkerPool, default_workers, run_work
 from evergraph.experiments.bench.worker import Event, Failure, read_progress
 from evergraph.experiments.build import resolved
 from evergraph.experiments.store import (
@@ -85,6 +85,11 @@ class Bench:
         """Number of seeds to learn, including those of searches."""
         return sum(len(job.config.seeds) for job in self.jobs) + sum(map(len, self.trials.values()))
 
+    @property
+    def fitting(self) -> int:
+        """Number of seeds to learn at once on this machine."""
+        return max(1, min(self.size, default_workers(self.jobs)))
+
 
 def open_bench(
     config: BenchConfig,
@@ -143,7 +148,7 @@ def run_bench(
             with results_written(job.folder):
                 (job.folder / FAILURE).unlink(missing_ok=True)  # it is retried
             seeds = {seed: read_progress(job.folder, seed) for seed in job.config.seeds}
-            todo = [seed for seed, far in seeds.items() if far is None or not far.finished]
+            todo = [seed for seed, far in seeds.items() if far is None or far.result is None]
             if ResultStore(job.folder).finished() is not None:
                 todo = []
             elif not todo:  # only the result is missing, which learning a seed makes

@@ -20,15 +20,12 @@ from pydantic import Field, field_validator
 
 from evergraph.core.errors import (
     ConfigurationError,
-    DataError,
     EvergraphError,
-    UnknownNameError,
     check_choice,
     check_integer,
     check_once,
 )
-from evergraph.datasets import datasets
-from evergraph.datasets.loading import READERS, is_registered, looks_like_path
+from evergraph.datasets.loading import check_source
 from evergraph.evaluation.evaluator import main_key
 from evergraph.experiments.build import check
 from evergraph.experiments.config import (
@@ -44,7 +41,7 @@ from evergraph.experiments.config import (
     nested,
     validated,
 )
-from evergraph.experiments.presets import layered, read_preset, shipped_grid
+from evergraph.experiments.presets import grids, layered, read_preset
 from evergraph.experiments.store import SEARCH
 from evergraph.streams.stream import EDGES
 from evergraph.streams.ways import check_way
@@ -230,7 +227,7 @@ def expand(
             "plugins": list(bench.plugins),
         }
         swept = {key: values[0] for key, values in method.sweep.items()}
-        grid = method.grid or (shipped_grid(method.name) if search else {})
+        grid = method.grid or (grids().get(method.name, {}) if search else {})
         grid = {key: values for key, values in grid.items() if key not in swept}
         one_setting = method.settings.get(setting, {})
         try:
@@ -315,7 +312,7 @@ def check_jobs(jobs: Iterable[Job]) -> None:
     for job in jobs:
         try:
             check(job.config)
-            check_dataset(job.config.dataset)
+            check_source(job.config.dataset.name, **job.config.dataset.parameters)
             # Whether tasks can be cut this way, as far as can be checked without the graph.
             stream = job.config.stream
             check_choice("edges", stream.edges, EDGES)
@@ -323,21 +320,3 @@ def check_jobs(jobs: Iterable[Job]) -> None:
             check_way(**stream.model_dump(include={"by", "tasks", "blur", "setting", "batch"}))
         except EvergraphError as error:
             raise ConfigurationError(f"{job}: {error}") from None
-
-
-def check_dataset(dataset: Component) -> None:
-    """Raise unless a dataset has a name or path that can be loaded, without loading it."""
-    name, path = dataset.name, Path(dataset.name).expanduser()
-    if is_registered(name):
-        datasets.make(name, **dataset.parameters)
-    elif not looks_like_path(name):
-        raise UnknownNameError("dataset, and no file or folder, called", name, datasets.names())
-    elif dataset.parameters:
-        raise ConfigurationError(
-            f"parameter {next(iter(dataset.parameters))!r} was given with the path {name}: "
-            "a path takes no parameters"
-        )
-    elif not path.exists():
-        raise DataError(f"no such file or folder: {name}")
-    elif path.is_file() and path.suffix not in READERS:
-        raise DataError(f"{name} must be a folder of tables or end in {' or '.join(READERS)}")

@@ -18,32 +18,42 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from evergraph.cluster import ray_cluster
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.resources import choose_device
+from evergraph.core.sizes import free_memory
+from evergraph.datasets.base import catalogue
 from evergraph.experiments.bench import worker
 from evergraph.experiments.bench.jobs import Job
 from evergraph.experiments.bench.worker import Event, Failure
+from evergraph.experiments.store import PROGRESS, ResultStore
 
 POLL_SECONDS = 0.25
 BYTES_A_WORKER = 1_500_000_000
+PROCESS_BYTES = 400_000_000  # memory of Python with torch
 WORKERS_A_GPU = 4
 TIME_LIMIT = "TimeLimit"  # type of a failure by time-out
 Work = tuple[Job, int]  # a job and one of its seeds
 WorkerPool = Callable[..., None]  # does work, as ``run_work`` does
 
 
-def default_workers(device: str) -> int:
-    """Return a suitable number of workers for this machine.
+def default_workers(jobs: Sequence[Job]) -> int:
+    """Return how many runs fit on this machine at once.
 
-    One per processor, as long as ``BYTES_A_WORKER`` of memory are free for each; at most
-    ``WORKERS_A_GPU`` if they share a GPU.
+    One per processor, as long as memory is free for each: ``BYTES_A_WORKER``, or what a GCN holds
+    on the largest of the catalogue's graphs; at most ``WORKERS_A_GPU`` if they share a GPU.
     """
-    room = int(psutil.virtual_memory().available // BYTES_A_WORKER)
-    most = WORKERS_A_GPU if choose_device(device).type == "cuda" else ray_cluster.cpu_count()
-    return max(1, min(ray_cluster.cpu_count(), room, most))
+    known, each = catalogue(), BYTES_A_WORKER
+    for name in {job.config.dataset.name for job in jobs} & known.keys():
+        # The graph, the tasks' graphs and the graph of everything seen so far are in memory at
+        # once, and for every node a dozen states as wide as the hidden layer of 256.
+        facts = known[name]
+        graph = 8 * facts.edges + 4 * facts.nodes * facts.features
+        each = max(each, PROCESS_BYTES + 2 * graph + 4 * 12 * 256 * facts.nodes)
+    most = ray_cluster.cpu_count()
+    if any(choose_device(job.config.device).type == "cuda" for job in jobs):
+        most = min(most, WORKERS_A_GPU)
+    return max(1, min(most, free_memory() // each))
 
 
 def threads_of(workers: int) -> int:
@@ -131,7 +141,7 @@ class _Slot(ABC):
         if (future := self.future) is None:
             return
         job, seed = self._work
-        path = worker.progress_path(job.folder, seed)
+        path = ResultStore(job.folder).seed(seed).folder / PROGRESS
         if future.done():
             self.future = None
             error = future.exception()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import multiprocessing
 import os
@@ -13,21 +12,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import psutil
 import torch
 
-from evergraph.core.errors import EvergraphError, say
+from evergraph.core.errors import EvergraphError, ResultsError, say
 from evergraph.core.resources import Resources, choose_device
 from evergraph.core.sizes import free_memory, shown
-from evergraph.evaluation import average_accuracy, average_forgetting
-from evergraph.evaluation.evaluator import matrix_of
 from evergraph.experiments import runner
 from evergraph.experiments.bench.jobs import Job
 from evergraph.experiments.build import load_graph
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.store import PROGRESS, ResultStore
+from evergraph.experiments.store import ResultStore, SeedProgress
 from evergraph.graphs import Graph
 
 _SIGNS = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
@@ -51,18 +48,6 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class SeedProgress:
-    """Progress of a repeat: learned tasks, or steps if tasks arrive in batches, of how many."""
-
-    done: int
-    tasks: int
-    finished: bool  # whether its result exists
-    accuracy: float  # this and the next: local and class-balanced
-    forgetting: float
-    seconds: float
-
-
-@dataclass(frozen=True)
 class Event:
     """Event of one seed of a job."""
 
@@ -75,32 +60,15 @@ class Event:
     notes: tuple[str, ...] = ()  # the log messages of a seed that has ended
 
 
-def progress_path(folder: Path, seed: int) -> Path:
-    """Return the path of a repeat's progress file."""
-    return ResultStore(folder).seed(seed).folder / PROGRESS
-
-
 def read_progress(folder: Path, seed: int) -> SeedProgress | None:
     """Return the progress of a repeat; None if its file is missing or damaged.
 
     It is read from the results folder: no messages between processes are needed, a killed process
     corrupts nothing, and a repeat on another machine is followed in the same way.
     """
-    try:
-        stored: dict[str, Any] = json.loads(progress_path(folder, seed).read_text("utf-8"))
-        reports = stored["reports"]
-        # The main measure comes first.
-        matrix = matrix_of([next(iter(report["rows"]["local"].values())) for report in reports])
-        return SeedProgress(
-            done=reports[-1]["index"] + 1,
-            tasks=stored["tasks"],
-            finished=stored["result"] is not None,
-            accuracy=average_accuracy(matrix),
-            forgetting=average_forgetting(matrix),
-            seconds=sum(sum(report["seconds"].values()) for report in reports),
-        )
-    except (OSError, ValueError, KeyError, IndexError):
-        return None  # resuming the repeat will report the damage
+    with suppress(ResultsError):  # resuming the repeat will report the damage
+        return ResultStore(folder).seed(seed).progress()
+    return None
 
 
 def prepare(threads: int) -> None:

@@ -1,9 +1,8 @@
 """Named TOML files: configurations (presets), protocols of papers, benchmarks and search grids.
 
-A preset may begin with ``extends``, the preset that it modifies, and end with ``[published]``: the
-table of the paper that it reproduces, the published values in percent and the tolerance in points.
-``[methods.NAME]`` holds values for one method. Grids follow those of CGLB (Zhang et al., NeurIPS
-2022).
+A preset may begin with ``extends``, the preset that it modifies. ``[methods.NAME]`` holds values for
+one method. The cells of the paper's tables are presets too, all in ``cells.toml``, with the published
+values.
 
 A protocol gives the measure that a paper reports (``testing``, ``averaging``, ``pooled``), how the
 graph is cut (``[run]``, values of ``RunConfig``), and differences for one dataset
@@ -22,16 +21,35 @@ from typing import Any, Literal
 
 from evergraph.core.component import declared_parts
 from evergraph.core.errors import UnknownNameError, did_you_mean
+from evergraph.core.packages import tomllib
 
 logger = logging.getLogger(__name__)
 
 
+HOME = Path(str(resources.files("evergraph.experiments")))
+CELLS = HOME / "presets" / "cells.toml"
+
+
 @cache
 def presets() -> Mapping[str, Path]:
-    """Return every preset's file by name."""
-    folder = Path(str(resources.files(__name__)))
-    files = sorted(folder.rglob("*.toml"), key=lambda path: (len(path.parts), path))
-    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in files}
+    """Return every preset's file by name; cells of the paper's tables share one."""
+    files = {path.stem: path for path in sorted(CELLS.parent.glob("*.toml")) if path != CELLS}
+    return files | dict.fromkeys(_cells(), CELLS)
+
+
+@cache
+def _cells() -> Mapping[str, tuple[list[dict[str, Any]], list[float]]]:
+    """Return the values of each cell, one overriding the other, and its published numbers."""
+    stored = tomllib.loads(CELLS.read_text("utf-8"))
+    return {
+        f"{table}/{row}-{column}": (
+            [stored["values"].get(of, {}) for of in (table, row, column, f"{row}-{column}")],
+            numbers,
+        )
+        for table, rows in stored["cells"].items()
+        for row, columns in rows.items()
+        for column, numbers in columns.items()
+    }
 
 
 def read_preset(name: str, method: str | None = None) -> dict[str, Any]:
@@ -41,8 +59,11 @@ def read_preset(name: str, method: str | None = None) -> dict[str, Any]:
     """
     from evergraph.experiments.config import merged, with_seeds  # imports pydantic
 
-    values = _read("preset", name, presets())
-    values.pop("published", None)
+    if name in _cells():
+        values: dict[str, Any] = reduce(merged, _cells()[name][0], {})
+    else:
+        values = _read("preset", name, presets())
+        values.pop("published", None)  # in files of earlier versions
     tables = values.pop("methods", {})
     others = set(tables) - {method}
     known = declared_parts("methods", "methods") if others else {}
@@ -60,9 +81,18 @@ def read_preset(name: str, method: str | None = None) -> dict[str, Any]:
 
 
 def published(name: str) -> dict[str, Any]:
-    """Return the published values of a preset; empty if there are none."""
-    found: dict[str, Any] = _read("preset", name, presets()).get("published", {})
-    return found
+    """Return the published values of a preset in percent; empty if there are none.
+
+    >>> published("paper/table3/corafull-tem")["average_accuracy"]
+    {'mean': 81.9, 'std': 0.1}
+    """
+    numbers = _cells()[name][1] if name in _cells() else []
+    if not numbers:
+        return {}
+    second = "coverage_ratio" if name.startswith("paper/table2") else "average_forgetting"
+    pairs = zip(numbers[::2], numbers[1::2], strict=True)
+    found = zip(("average_accuracy", second), pairs, strict=False)  # ``joint`` has the first only
+    return {key: {"mean": mean, "std": std} for key, (mean, std) in found}
 
 
 def _read(kind: str, name: str, known: Mapping[str, Path]) -> dict[str, Any]:
@@ -80,8 +110,7 @@ def summary(path: Path) -> str:
 
 
 def _named(folder: str) -> dict[str, Path]:
-    home = Path(str(resources.files("evergraph.experiments"))) / folder
-    return {path.stem: path for path in sorted(home.glob("*.toml"))}
+    return {path.stem: path for path in sorted((HOME / folder).glob("*.toml"))}
 
 
 def benches() -> dict[str, Path]:
@@ -94,17 +123,13 @@ def read_bench(name: str) -> dict[str, Any]:
     return _read("bench", name, benches())
 
 
-def grids() -> dict[str, Path]:
-    """Return every shipped grid's file by method."""
-    return _named("grids")
+@cache
+def grids() -> dict[str, dict[str, list[Any]]]:
+    """Return the grid of every method that has one, by dotted key."""
+    from evergraph.experiments.config import flat
 
-
-def shipped_grid(method: str) -> dict[str, list[Any]]:
-    """Return a method's grid by dotted key; empty if there is nothing to search."""
-    from evergraph.experiments.config import flat, read_toml
-
-    known = grids()
-    return flat(read_toml(known[method])) if method in known else {}
+    text = (HOME / "grids.toml").read_text("utf-8")
+    return {method: flat(grid) for method, grid in tomllib.loads(text).items()}
 
 
 POOLED = "-per-test-set"

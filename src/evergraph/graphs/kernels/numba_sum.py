@@ -2,12 +2,10 @@
 
 numba supports only arrays and numbers, and compiles a loop over columns to sums in memory. A value
 of ``Lanes`` is an LLVM vector of floats: a sum in it stays in registers. As plain loops over
-columns, sums of neighbours took 2.25 times as long (torch's product 1.2 to 1.3 times) and
-corrections of a growing graph 1.65 times: measure with ``benchmarks/speed/kernels.py`` and
-``benchmarks/speed/updates.py`` before you do without them.
+columns, sums of neighbours took 2.25 times as long (torch's product 1.2 to 1.3 times): measure with
+``benchmarks/speed/kernels.py`` before you do without them.
 
-Imported on use, which takes a second. After a change here, touch ``online/graph/live_kernels.py``:
-numba's cache of its compiled code depends on the age of that file.
+Imported on use, which takes a second.
 """
 
 from __future__ import annotations
@@ -140,30 +138,6 @@ def times_plus(typing: Any, number: Any, lanes: Any, more: Any) -> Any:
     return lanes(number, lanes, more), code
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def plus(typing: Any, lanes: Any, more: Any) -> Any:
-    """Return lanes + more."""
-    return lanes(lanes, more), lambda _, builder, __, given: builder.fadd(*given)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def minus(typing: Any, lanes: Any, less: Any) -> Any:
-    """Return lanes - less."""
-    return lanes(lanes, less), lambda _, builder, __, given: builder.fsub(*given)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def peak(typing: Any, lanes: Any) -> Any:
-    """Return the largest absolute value."""
-
-    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        kind = f"v{lanes.count}f32"
-        sizes = _called(builder, f"llvm.fabs.{kind}", lanes.vector, given)
-        return _called(builder, f"llvm.vector.reduce.fmax.{kind}", ir.FloatType(), [sizes])
-
-    return types.float32(lanes), code
-
-
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
 def prefetch(typing: Any, array: Any, place: Any, count: Any) -> Any:
     """Prefetch ``count`` values of a flat array that will be loaded soon."""
@@ -178,18 +152,6 @@ def prefetch(typing: Any, array: Any, place: Any, count: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, place, count), code
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def larger(typing: Any, lanes: Any, more: Any) -> Any:
-    """Return the larger of every number and the size of another; none may be NaN."""
-
-    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        kind = f"v{lanes.count}f32"
-        sizes = _called(builder, f"llvm.fabs.{kind}", lanes.vector, given[1:])
-        return _called(builder, f"llvm.maxnum.{kind}", lanes.vector, [given[0], sizes], "nnan")
-
-    return lanes(lanes, more), code
 
 
 Code = Callable[..., Any]

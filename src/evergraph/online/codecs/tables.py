@@ -6,20 +6,14 @@ They are meant for ``LearnerFolder.upsert``, as tables may repeat what the learn
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import scipy
-import torch
-from torch import Tensor
 
-from evergraph.closed_form.own_features import NO_WORDS, PAIRS, WordColumns, packed_words
-from evergraph.core.errors import DataError, say_ignored
+from evergraph.core.errors import DataError
 from evergraph.core.packages import require
-from evergraph.core.targets import target_of
-from evergraph.online.checking import LARGEST_FEATURE
+from evergraph.online.codecs.node_rows import features_with_words, read_rows, roles_of, word_columns
 from evergraph.online.codecs.table_deltas import Rows, TableDeltas, node_parts
 from evergraph.online.delta import Delta, EdgeColumns, NodeId, column_of_ids
 from evergraph.tables.arrow import pa, pc
@@ -27,7 +21,6 @@ from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import read_table
 from evergraph.tables.columns import (
     RELATION,
-    TYPE,
     WEIGHT,
     as_whole,
     column,
@@ -35,80 +28,19 @@ from evergraph.tables.columns import (
     ids,
     is_number,
     is_text,
-    is_typed,
     say_dominant_column,
 )
 from evergraph.tables.edges import EdgeRows, read_edges, say_edges_unread
-from evergraph.tables.fitting import say_few
-from evergraph.tables.hashed import BUCKETS, TextEncoder
-from evergraph.tables.names import ENDS, ColumnNames, check_columns, of_edges, of_nodes
-from evergraph.tables.nodes import NodeRoles, NodeTable, read_nodes, texts_of
-from evergraph.tables.scheme import NodeFeatures, Scheme
+from evergraph.tables.names import ENDS, ColumnNames, of_edges, of_nodes
+from evergraph.tables.nodes import NodeTable, read_nodes, texts_of
+from evergraph.tables.scheme import Scheme
 from evergraph.tables.sources import Source, named, naming
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-TOMORROW = "later neighbours are not known yet"  # why gaps cannot be filled from neighbours
 NODE_OPS = ("add", "update", "forget")
 EDGE_OPS = ("add", "remove")
-UNTIMED = "a learner takes nodes in the order of their rows; rename it if it is a feature"
-
-
-def word_columns(scheme: Scheme | None) -> WordColumns:
-    """Return the columns of words that tables with this scheme have."""
-    encoders = [] if scheme is None else [each.encoder for each in scheme.columns]
-    texts = [isinstance(encoder, TextEncoder) for encoder in encoders if encoder.width]
-    return WordColumns(2 * PAIRS, all(texts)) if any(texts) else NO_WORDS
-
-
-def features_with_words(read: NodeFeatures) -> Tensor:
-    """Return the features of a table's rows with the words of their texts.  -> [rows, columns]"""
-    if not word_columns(read.scheme).width:
-        return read.features
-    assert read.scheme is not None
-    names = [e.name for e in read.scheme.columns if isinstance(e.encoder, TextEncoder)]
-    empty = scipy.sparse.csr_matrix((len(read.features), BUCKETS), dtype="float32")
-    found = (read.blocks[name].words for name in names)
-    words = scipy.sparse.hstack([empty if each is None else each for each in found], "csr")
-    return torch.cat([read.features, packed_words(words)], dim=1)
-
-
-def read_rows(
-    table: pa.Table, columns: Columns | Scheme | None, kind: str, *, where: str, noted: bool = False
-) -> NodeTable:
-    """Return the rows of a table of nodes for a live learner, from a frame, JSON or lines.
-
-    kind: of the learner's targets; where: origin of the table, for messages; noted: whether the
-    user knows already that columns are matched by position.
-    """
-    if isinstance(columns, Columns):
-        columns.check_fill("a learner", TOMORROW)
-    with naming(where):
-        check_columns(table.column_names, ("id",), lambda: table)
-        roles = _roles(table, columns)
-        targets = ["label"] if "label" in table.column_names else roles.targets
-        if len(targets) > 1:
-            raise DataError(f"has columns {', '.join(targets)}: expected one number to predict")
-        for name in targets:
-            if name.partition("_")[0] != target_of(kind).column:
-                raise DataError(
-                    f"has a column {name!r}, but the model was made with targets={kind!r}"
-                )
-        untyped = replace(roles, types=False)
-        if not roles.features:
-            columns = None
-        noted = noted and columns is None
-        rows = read_nodes(
-            table, columns, where=where, roles=untyped, most=LARGEST_FEATURE, piece=noted
-        )
-        scheme = rows.features.scheme
-        if isinstance(columns, Columns) and not (scheme and scheme.width):
-            raise DataError("has no usable column: expected features beside id and label")
-    say_ignored(where, "column", roles.unused, UNTIMED)
-    if isinstance(columns, Columns) and scheme is not None:
-        say_few(where, table.num_rows, scheme)
-    return replace(rows, types=column(table, TYPE)) if roles.types else rows
 
 
 def read_deltas(
@@ -134,8 +66,6 @@ def read_deltas(
     nodes = None if nodes is None else named(nodes, of_nodes(names))
     edges = None if edges is None else named(edges, of_edges(names))
     require("pyarrow", extra="tables", why=f"reading {nodes or edges}")
-    if isinstance(columns, Columns):
-        columns.check_fill("a learner", TOMORROW)
     if nodes is None and isinstance(forget, str):
         raise DataError(f"{forget}: no such file, and no table of nodes with such a column")
     nothing = pa.table({name: pa.array([], pa.string()) for name in ("id", *ENDS)})
@@ -202,19 +132,10 @@ def _pairs(rows: EdgeRows, kept: npt.NDArray[np.int64]) -> EdgeColumns:
     return EdgeColumns(*(column_of_ids(side.take(kept)) for side in rows.ends))
 
 
-def _roles(
-    table: pa.Table, columns: Columns | Scheme | None, apart: Sequence[str] = ()
-) -> NodeRoles:
-    """Return the roles of a table's columns for a learner that reads columns in this way."""
-    known = columns.kinds if isinstance(columns, Scheme) else ()
-    return NodeRoles.of(table.column_names, types=is_typed(table), apart=apart, known=known)
-
-
 def _read_nodes(
     path: Source, integers: bool, forget: str | Sequence[NodeId], columns: Columns | Scheme | None
 ) -> tuple[NodeTable, list[NodeId], Rows | None]:
     """Return a table of nodes, the ids of those it marks to forget, and rows that are updates."""
-    written = path.suffix != ".parquet"
     with naming(path):
         table = read_table(path, ("id",), text=texts_of(columns))
         known = ids(table, "id")
@@ -229,24 +150,14 @@ def _read_nodes(
         if says_operations(table):
             ops, apart = operations(table, NODE_OPS), [*apart, "op"]
             marked += known.filter(pa.array(ops["forget"])).to_pylist()
-        roles = _roles(table, columns, apart)
-        if len(roles.targets) > 1:
-            targets = ", ".join(roles.targets)
-            raise DataError(f"has columns {targets}: expected one number to predict")
-        if ops and ops["forget"].any():
-            table = _filled(table, roles.features, ops["forget"], gaps=True)
-        rows = read_nodes(
-            table,
-            columns,
-            where=path,
-            roles=roles,
-            written=path if written else None,
-            most=LARGEST_FEATURE,
-        )
-    say_ignored(path, "column", roles.unused, UNTIMED)
-    if roles.features:
+            if ops["forget"].any():
+                features = roles_of(table, columns, apart).features
+                table = _filled(table, features, ops["forget"], gaps=True)
+        written = None if path.suffix == ".parquet" else path
+        rows = read_rows(table, columns, None, where=path, apart=apart, written=written)
+    if names := rows.roles.features:
         scheme = rows.features.scheme
-        called = roles.features if scheme is None else scheme.names
+        called = names if scheme is None else scheme.names
         say_dominant_column(path, column_peaks(rows.features.features), called)
     return rows, marked, ops.get("update")
 

@@ -305,9 +305,8 @@ def _check_without(folder: Path, make: Make, seqs: Collection[int]) -> None:
 
 # Shares of a row's largest value, and of the largest of all: what rounding may differ by.
 CLOSE, FLOOR = 1e-4, 1e-6
-# How far rows may have been corrected, and which rows of codes are sums without a node's own, depend
-# on the order in which a graph came.
-OF_ORDER = ("drift", "subtracted")
+# Which rows of codes are sums without a node's own depends on the order in which a graph came.
+OF_ORDER = ("subtracted", "bare")
 SUMS = ("sums", "mass", "counts", "gram", "cross")
 
 
@@ -364,7 +363,7 @@ def _vectors(known: Knowledge, fresh: Knowledge) -> Iterator[str]:
     """Compute what the vectors of nodes are made of from the graph, and compare it."""
     graph, labels = known.graph, known.labels
     nodes, gone = (mask.nonzero().flatten() for mask in (graph.alive, ~graph.alive))
-    change = GraphChange(new=nodes, removed=gone, entries=None)
+    change = GraphChange(new=nodes, removed=gone)
     pairs: list[tuple[str, KeptArrays, KeptArrays]] = []
     fresh.embeddings.update(graph, change)
     pairs.append(("embeddings", known.embeddings, fresh.embeddings))
@@ -383,7 +382,7 @@ def _vectors(known: Knowledge, fresh: Knowledge) -> Iterator[str]:
 
 def _arrays(part: KeptArrays) -> dict[str, Tensor]:
     kept = part.kept.items()
-    found = {key: array.tensor for key, array in kept if not key.startswith(OF_ORDER)}
+    found = {key: array.tensor for key, array in kept if key not in OF_ORDER}
     if isinstance(part, LiveCodes):
         found["state_2"] = part.of(torch.arange(len(found["state_2"])))
     return found

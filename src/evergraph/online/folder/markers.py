@@ -86,7 +86,7 @@ def lock_folder(folder: Path) -> FileLock:
 
 
 FORMAT_FILE = "evergraph-learner.json"
-FORMAT = 4
+FORMAT = 5  # 1 to 4 were never released
 
 
 def stored_parameters(folder: Path) -> dict[str, Any] | None:

@@ -25,7 +25,7 @@ from evergraph.graphs.graph_folder import checksum
 from evergraph.online.folder.markers import read_checked, read_object, with_check
 
 STATE, ABOUT, MANIFEST = "state.safetensors", "about.json", "manifest.json"
-FORMAT = 3  # 1 and 2 were never released
+FORMAT = 4  # 1 to 3 were never released
 _NAME = re.compile(r"snapshot-(\d+)")
 ASIDE = ".aside-"
 KEPT = 2

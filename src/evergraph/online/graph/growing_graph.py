@@ -15,7 +15,7 @@ from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import pointers_of
 from evergraph.online.arrays import Array, GrowingArray, KeptArrays, Packing, must
 from evergraph.online.graph import neighbour_lists
-from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct, no_entries
+from evergraph.online.graph.neighbour_lists import NeighbourLists, distinct
 
 
 def no_nodes() -> Tensor:
@@ -31,36 +31,18 @@ class GraphChange:
     touched: Tensor = field(default_factory=no_nodes)  # older: in-neighbours or weights changed
     removed: Tensor = field(default_factory=no_nodes)
     renewed: Tensor = field(default_factory=no_nodes)  # older nodes whose features changed
-    # Changed entries in the rows of touched nodes, without those of new nodes; None if not known.
-    entries: Entries | None = field(default_factory=no_entries)
-    former: Tensor | None = None  # old features of renewed nodes.  float32 [renewed, d]
 
     def then(self, later: GraphChange) -> GraphChange:
         """Return this change and the next, which added no nodes, as one."""
         assert not len(later.new) + len(self.removed) + len(later.removed)
-        assert self.entries is not None
-        assert later.entries is not None
-        touched = distinct(np.concatenate([self.touched, later.touched]))
-        entries, renewed, former = later.entries, later.renewed, later.former
-        if self.former is not None:
-            # Nodes renewed by either, with their features before both: the first of each counts.
-            both = torch.cat([self.renewed, later.renewed]).numpy()
-            nodes, places = np.unique(both, return_index=True)
-            parts = [part for part in (self.former, later.former) if part is not None]
-            renewed = torch.from_numpy(nodes)
-            former = torch.cat(parts)[torch.from_numpy(places)]
-        if len(self.new):
-            first = int(self.new[0])
-            touched, entries = touched[touched < first], entries.below(first)
-            old = renewed < first
-            renewed, former = renewed[old], None if former is None else former[old]
-        return GraphChange(
-            self.new,
-            torch.from_numpy(touched),
-            renewed=renewed,
-            entries=self.entries.and_(entries),
-            former=former,
+        first = int(self.new[0]) if len(self.new) else None  # what is new is not told twice
+        touched, renewed = (
+            torch.cat(both).unique()
+            for both in ((self.touched, later.touched), (self.renewed, later.renewed))
         )
+        if first is not None:
+            touched, renewed = touched[touched < first], renewed[renewed < first]
+        return GraphChange(self.new, touched, renewed=renewed)
 
 
 class Ego(NamedTuple):
@@ -122,7 +104,7 @@ class GrowingGraph(KeptArrays):
 
     @property
     def compiled(self) -> bool:
-        """Whether updates use compiled code; see ``neighbour_lists.is_compiled``."""
+        """Whether rows are summed by compiled code; see ``neighbour_lists.is_compiled``."""
         return neighbour_lists.is_compiled(self.num_edges)
 
     @property
@@ -170,11 +152,9 @@ class GrowingGraph(KeptArrays):
         if not self.undirected:
             self.out_of.insert(sources, targets, weighed)
         changed = self.into.insert(targets, sources, weighed)
-        touched = changed.owners
-        if len(features):  # entries of new nodes are no changes
-            touched, changed = touched[touched < old], changed.below(old)
-        new = torch.arange(old, self.num_nodes)
-        return GraphChange(new, torch.from_numpy(touched), entries=changed)
+        return GraphChange(
+            new=torch.arange(old, self.num_nodes), touched=torch.from_numpy(changed[changed < old])
+        )
 
     def _both_ways(self, edges: Tensor) -> Array:
         """Return edges, followed by all reversed edges if the graph is undirected.  [2, n]"""
@@ -186,19 +166,12 @@ class GrowingGraph(KeptArrays):
         sources, targets = self._both_ways(edges)
         if not self.undirected:
             self.out_of.delete(sources, targets)
-        entries = self.into.delete(targets, sources)
-        return GraphChange(touched=torch.from_numpy(entries.owners), entries=entries)
+        return GraphChange(touched=torch.from_numpy(self.into.delete(targets, sources)))
 
     def renew(self, nodes: Tensor, features: Tensor) -> GraphChange:
         """Replace the features of nodes.  int64 [n], each once; [n, d]"""
-        if bool((nodes[1:] < nodes[:-1]).any()):
-            nodes, order = nodes.sort()
-            features = features[order]
         former = self._features.write(nodes, features)
-        other = torch.from_numpy((former.numpy() != features.numpy()).any(1))
-        if not bool(other.all()):
-            nodes, former = nodes[other], former[other]
-        return GraphChange(renewed=nodes, former=former)
+        return GraphChange(renewed=nodes[(former != features).any(1)].sort().values)
 
     def remove(self, nodes: Tensor) -> GraphChange:
         """Remove nodes with all their edges, and erase their features."""
@@ -214,7 +187,7 @@ class GrowingGraph(KeptArrays):
         self._features.write(nodes, 0)
         self._alive.write(nodes, False)
         touched = torch.from_numpy(np.setdiff1d(changed, gone))
-        return GraphChange(touched=touched, removed=nodes, entries=None)
+        return GraphChange(touched=touched, removed=nodes)
 
     def rows(self, nodes: Tensor) -> tuple[Array, Array]:
         """Return in-neighbours of nodes as CSR.  -> int64 [nodes + 1], int32 [entries]"""
@@ -244,7 +217,11 @@ class GrowingGraph(KeptArrays):
     def gatherers(self, nodes: Tensor) -> Tensor:
         """Return nodes and their out-neighbours, ascending, each once.  int64 [found]"""
         _, near = self.out_of.rows(nodes.numpy())
-        return torch.from_numpy(distinct(np.concatenate([nodes.numpy(), near])))
+        if len(near) < self.num_nodes:
+            return torch.from_numpy(distinct(np.concatenate([nodes.numpy(), near])))
+        met = np.zeros(self.num_nodes, np.bool_)  # less work than sorting as many
+        met[nodes.numpy()] = met[near] = True
+        return torch.from_numpy(np.flatnonzero(met))
 
     def ego(self, node: int, *, hops: int, limit: int) -> Ego:
         """Return at most ``limit`` nodes whose features reach a node within ``hops``.

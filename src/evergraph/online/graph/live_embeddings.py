@@ -8,41 +8,25 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, check_choice, check_integer
 from evergraph.graphs import Graph
-from evergraph.online.arrays import Array, GrowingArray, KeptArrays, VectorPart, blocks, taken
+from evergraph.online.arrays import Array, GrowingArray, KeptArrays, VectorPart, blocks
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
-from evergraph.online.graph.live_smoother import (
-    DRIFT,
-    ChangedRows,
-    Direct,
-    LiveSmoother,
-    correct,
-    differences,
-    push,
-)
+from evergraph.online.graph.live_smoother import LiveSmoother
 from evergraph.online.graph.neighbour_lists import distinct
 from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
 from evergraph.topology.rowwise import unit_parts
 
 ROWS = 1 << 15  # computed at a time
-# From this share of the work on, all rows are recomputed. Adding an entry costs 1, and so does
-# pushing a difference; a row costs ROW in addition, corrected or recomputed, as it is read, kept,
-# compared and written (measured at 32 and 128 columns). If rows are not corrected, WHOLE is a share
-# of the positions instead: then most rows are affected.
-WHOLE, ROW = 0.3, 4
 PUT_SIDE_BY_SIDE = (Stepwise.assemble, MixHop.assemble)
-REPLACED = 2.0**64  # the drift of a row that is not the sum it should be
 
 
 class HopStates(KeptArrays):
     """H_1, ..., H_L of an f_topo that is a recursion over hops, kept for all nodes.
 
     H_{l+1} of a node changes if H_l of the node or of an in-neighbour changed; H_1 also if the
-    degree of an in-neighbour changed, as degrees are part of Â. So a change costs its frontier. A
-    row of the frontier is corrected by the differences that reach it, or recomputed from all its
-    in-neighbours, whichever is cheaper; ``live_smoother`` tells why rounding does not accumulate.
-    If nodes or edges go, all affected rows are recomputed, so that no trace of them stays. If a
-    change affects most of the graph, all rows are recomputed without looking for a frontier.
+    degree of an in-neighbour changed, as degrees are part of Â. So a change costs its frontier, of
+    which every row is summed anew from all its in-neighbours: rounding does not accumulate, and no
+    trace stays of nodes and edges that go.
 
     H_0 is the graph's features, or ``inputs`` instead. If a hop smooths something other than its
     state, that is kept as well.
@@ -53,8 +37,6 @@ class HopStates(KeptArrays):
         num_features: width of H_0.
         inputs: H_0 of every position, kept up to date by its owner; by default the graph's
             features.
-        drift: bound on the rounding error, relative to a row's largest value, above which the row
-            is recomputed.
     """
 
     def __init__(
@@ -64,13 +46,11 @@ class HopStates(KeptArrays):
         num_features: int,
         *,
         inputs: GrowingArray | None = None,
-        drift: float = DRIFT,
     ) -> None:
         self.topology = topology
         self.smoother = smoother
         self._graph = GrowingGraph(num_features=num_features)  # until one is attached
         self._inputs = inputs
-        self._most = drift
         self._messages: list[GrowingArray | None] = []  # starting at hop 0; None: the state itself
         # Widths are those of a graph without nodes.
         states = [torch.empty(0, num_features)]
@@ -81,151 +61,49 @@ class HopStates(KeptArrays):
             states.append(topology.advance(message, states[-1], states[0], hop=hop))
         self.dims = topology.assemble(states).shape[1]
         self._states = [GrowingArray(state.shape[1]) for state in states[1:]]  # starting at hop 1
-        self._drifts = [GrowingArray() for _ in self._states]
         self.kept = {f"state_{hop}": array for hop, array in enumerate(self._states, 1)}
-        self.kept |= {f"drift_{hop}": array for hop, array in enumerate(self._drifts, 1)}
         sent = enumerate(self._messages)
         self.kept |= {f"message_{hop}": array for hop, array in sent if array is not None}
 
-    @property
-    def _corrects(self) -> bool:
-        """Whether a state is just the smoothed message, so that differences can correct it."""
-        return type(self.topology).advance is Stepwise.advance
-
-    def update(
-        self, graph: GrowingGraph, change: GraphChange, renewed: Tensor, former: Tensor | None
-    ) -> Tensor:
+    def update(self, graph: GrowingGraph, change: GraphChange, renewed: Tensor) -> Tensor:
         """Follow a change; return the nodes whose embeddings changed.  int64 [n], ascending
 
-        renewed: nodes whose H_0 changed, with or without new ones, ascending, int64 [renewed];
-        former: their old H_0, None if there are none.  float32 [renewed, width]
+        renewed: older nodes whose H_0 changed.  int64 [renewed]
         """
         self._graph = graph
         for array in self.kept.values():
             array.follow(graph.num_nodes, change.removed)
-        new = change.new
-        if former is not None and not len(new):
-            moved = ChangedRows(renewed, former)
-        else:  # new nodes were 0
-            moved = ChangedRows(new, torch.zeros(len(new), self._state(0).shape[1]))
-            if former is not None:
-                older = renewed < int(new[0])
-                before = torch.cat([former[older], moved.before])
-                moved = ChangedRows(torch.cat([renewed[older], new]), before)
-        if not len(moved.nodes) + len(change.touched):
-            return change.new
-        direct = None
-        if self._corrects and change.entries is not None:
-            direct = Direct.of(change.entries)
-        hops = [moved.nodes]  # not what rows were: that may be as large as the state
-        for hop in range(self.topology.hops):
-            moved = self._step(change, self._send(moved, hop), direct, hop)
-            hops.append(moved.nodes)
+        moved: Tensor = torch.cat([change.new, renewed]).unique()
+        hops = [moved]
+        for hop, message in enumerate(self._messages):
+            if message is not None:
+                for part in moved.split(ROWS):
+                    message.tensor[part] = self.topology.message(self._state(hop)[part], hop=hop)
+            moved = graph.gatherers(torch.cat([moved, change.touched]))
+            self._sum(moved, hop)
+            hops.append(moved)
         used = [hops[hop] for hop in self.topology.assembled]
-        if len(used) == 1:
-            return used[0]
         return torch.from_numpy(distinct(torch.cat(used).numpy()))
 
-    def _send(self, moved: ChangedRows, hop: int) -> ChangedRows:
-        """Recompute the messages of nodes to the next hop, and return old and new ones."""
-        messages = self._messages[hop]
-        if messages is None:
-            return moved
-        before = messages.tensor[moved.nodes]
-        for part in moved.nodes.split(ROWS):
-            messages.tensor[part] = self.topology.message(self._state(hop)[part], hop=hop)
-        return ChangedRows(moved.nodes, before)
-
-    def _step(
-        self, change: GraphChange, sent: ChangedRows, direct: Direct | None, hop: int
-    ) -> ChangedRows:
-        """Update hop + 1 wherever it may have changed, and return the rows that did."""
-        graph = self._graph
-        seeds = distinct(np.concatenate([sent.nodes.numpy(), change.touched.numpy()]))
-        pairs = int(graph.out_of.lengths(seeds).sum())  # of a difference and a row
-        if direct is None:
-            if pairs > WHOLE * graph.num_nodes:
-                return self._sum_all(change.new, hop)
-            nodes = graph.gatherers(torch.from_numpy(seeds))
-            self._sum_anew(nodes, hop)
-            return ChangedRows(nodes, self._states[hop].room(0))  # nobody corrects what comes after
-        most = WHOLE * (graph.num_edges + ROW * graph.num_nodes)
-        if pairs > most:
-            return self._sum_all(change.new, hop)
-        reach = direct.entries._replace(columns=len(seeds) + direct.entries.columns)
-        others, loops = change.touched.numpy(), self.smoother.self_loops
-        pushed = push(graph, seeds, direct=reach, others=others, loops=loops)
-        if pairs + ROW * len(pushed.rows) > most:  # rows are fewer than pairs where hubs gather
-            return self._sum_all(change.new, hop)
-        states, source = self._states[hop], self._source(hop)
-        found = differences(self.smoother, sent, seeds, source, direct)
-        nodes = torch.from_numpy(pushed.rows)
-        last = hop + 1 == self.topology.hops or self._messages[hop + 1] is not None
-        before = states.room(0) if last else taken(states.tensor, nodes)  # asked for by nobody
-        correct(
-            graph,
-            self.smoother,
-            source,
-            found,
-            pushed,
-            states,
-            self._drifts[hop].array,
-            new=change.new,
-            most=self._most,
-        )
-        return ChangedRows(nodes, before)
-
-    def _sum_anew(self, nodes: Tensor, hop: int) -> None:
+    def _sum(self, nodes: Tensor, hop: int) -> None:
         """Recompute hop + 1 of some nodes from all their in-neighbours."""
-        states = self._states[hop]
+        state = self._states[hop].tensor
         for rows in blocks(len(nodes), ROWS):
-            states.tensor[nodes[rows]] = self._next(nodes[rows], hop)
-        self._drifts[hop].array[nodes.numpy()] = 0
+            state[nodes[rows]] = self._next(nodes[rows], hop)
 
     def recompute(self, nodes: Tensor) -> None:
         """Recompute the last hop of some nodes."""
-        self._sum_anew(nodes, len(self._states) - 1)
-
-    def replace(self, nodes: Tensor, rows: Tensor) -> None:
-        """Keep other rows in the last hop of some nodes, until a change affects these.
-
-        nodes: int64 [n]; rows: float32 [n, width]
-        """
-        self._states[-1].tensor[nodes] = rows
-        self._drifts[-1].array[nodes.numpy()] = REPLACED
+        self._sum(nodes, len(self._states) - 1)
 
     @property
-    def last(self) -> tuple[Array, Array]:
-        """H_L, and the bound on the rounding error of each row.  [n, width], [n]"""
-        return self._states[-1].array, self._drifts[-1].array
+    def last(self) -> Tensor:
+        """H_L of all positions, which may be overwritten until a change affects them.  [n, width]"""
+        return self._states[-1].tensor
 
-    def _sum_all(self, new: Tensor, hop: int) -> ChangedRows:
-        """Recompute hop + 1 of all nodes, and return those that changed, including new nodes."""
-        states, alive = self._states[hop], self._graph.alive
-        full = bool(alive.all())
-        living = torch.arange(len(states)) if full else alive.nonzero().flatten()
-        other = np.zeros(len(living), np.bool_)
-        earlier = states.replace()  # no copy is needed, since every row is written again
-        state = states.tensor
-        if not full:
-            state[~alive] = 0
-        for rows in blocks(len(living), ROWS):
-            part = living[rows]
-            if full and self._corrects:
-                now, were = self._next(part, hop, state[rows]), earlier[rows]
-            else:
-                now, were = self._next(part, hop), earlier[part]
-                state[part] = now
-            other[rows] = (now.numpy().view(np.uint32) != were.numpy().view(np.uint32)).any(1)
-        other[len(other) - len(new) :] = True  # the last ones
-        self._drifts[hop].array[:] = 0
-        nodes = living[torch.from_numpy(np.flatnonzero(other))]
-        return ChangedRows(nodes, lambda: earlier[nodes])
-
-    def _next(self, nodes: Tensor, hop: int, out: Tensor | None = None) -> Tensor:
-        """Return hop + 1 of some nodes; out: where it is written if it is only smoothed."""
-        smoothed = self.smoother.product(self._graph, nodes, self._source(hop), out)
-        if self._corrects:  # ``advance`` would return it unchanged
+    def _next(self, nodes: Tensor, hop: int) -> Tensor:
+        """Return hop + 1 of some nodes."""
+        smoothed = self.smoother.product(self._graph, nodes, self._source(hop))
+        if type(self.topology).advance is Stepwise.advance:  # it would return it unchanged
             return smoothed
         state, inputs = self._state(hop)[nodes], self._state(0)[nodes]
         return self.topology.advance(smoothed, state, inputs, hop=hop)
@@ -300,9 +178,7 @@ class Surroundings(KeptArrays):
         self._embeddings = GrowingArray(self.dims)
         self.kept = {"unscaled": self._embeddings}
 
-    def update(
-        self, graph: GrowingGraph, change: GraphChange, renewed: Tensor, former: Tensor | None
-    ) -> Tensor:
+    def update(self, graph: GrowingGraph, change: GraphChange, renewed: Tensor) -> Tensor:
         """Follow a change; return the affected nodes.  int64 [n], ascending"""
         self._embeddings.follow(graph.num_nodes, change.removed)
         changed: Tensor = torch.cat([change.new, renewed]).unique()
@@ -331,16 +207,14 @@ class LiveEmbeddings(VectorPart):
 
     A change affects new nodes, nodes with new features, nodes whose in-neighbours or weights
     changed, and all nodes within L hops of these. For an f_topo that is a recursion over hops,
-    every hop of every node is kept, and rows are corrected by the differences of the previous hop,
-    or recomputed before rounding errors could show (see ``HopStates``). Any other f_topo is
-    computed from the neighbourhood (see ``Surroundings``). Embeddings are kept unscaled, and scaled
-    when they are read.
+    every hop of every node is kept (see ``HopStates``). Any other f_topo is computed from the
+    neighbourhood (see ``Surroundings``). Embeddings are kept unscaled, and scaled when they are
+    read.
 
     Args:
         topology: the f_topo.
         num_features: width of the features.
         scaling: ``unit`` divides every embedding by its length, ``none`` does not.
-        drift: bound on the rounding error, see ``HopStates``.
 
     >>> from evergraph.topology import SGC
     >>> graph, live = GrowingGraph(num_features=1), LiveEmbeddings(SGC(hops=1), num_features=1,
@@ -354,12 +228,7 @@ class LiveEmbeddings(VectorPart):
     """
 
     def __init__(
-        self,
-        topology: TopologyEncoder,
-        *,
-        num_features: int,
-        scaling: Scaling = "unit",
-        drift: float = DRIFT,
+        self, topology: TopologyEncoder, *, num_features: int, scaling: Scaling = "unit"
     ) -> None:
         check_integer("num_features", num_features, least=1)
         check_choice("scaling", scaling, ("unit", "none"))
@@ -370,7 +239,7 @@ class LiveEmbeddings(VectorPart):
         self.smoother = LiveSmoother(self_loops=topology.self_loops)
         self._source: HopStates | Surroundings = Surroundings(topology, num_features)
         if isinstance(topology, Stepwise):
-            self._source = HopStates(topology, self.smoother, num_features, drift=drift)
+            self._source = HopStates(topology, self.smoother, num_features)
         self.dims = self._source.dims
         self.kept = self.smoother.kept | self._source.kept
 
@@ -379,7 +248,7 @@ class LiveEmbeddings(VectorPart):
         changed, including new nodes but not removed ones.  int64 [n], ascending
         """
         self.smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
-        return self._source.update(graph, change, change.renewed, change.former)
+        return self._source.update(graph, change, change.renewed)
 
     def rows(self, nodes: Array) -> Array:
         rows = self._source.rows(nodes)

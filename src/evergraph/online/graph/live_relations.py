@@ -24,7 +24,7 @@ from evergraph.online.arrays import (
 )
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import ROWS
-from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, distinct
+from evergraph.online.graph.neighbour_lists import NeighbourLists, distinct
 from evergraph.online.identifiers import IdTable
 from evergraph.topology.rowwise import block_product, unit_rows
 from evergraph.training.learner import part_of
@@ -168,8 +168,8 @@ class LiveRelations(VectorPart):
         self.touched = self.touched[~torch.isin(self.touched, nodes)]
         self._other = self._other[~torch.isin(self._other, nodes)]
 
-    def _touch(self, *changed: Entries) -> None:
-        found = [torch.from_numpy(part.owners) for part in changed]
+    def _touch(self, *changed: Array) -> None:
+        found = map(torch.from_numpy, changed)
         self.touched = torch.cat([self.touched, *found]).unique()
 
     def gatherers(self, nodes: Tensor) -> Tensor:

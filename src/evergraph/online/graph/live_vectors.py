@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -17,17 +16,15 @@ from evergraph.graphs import UNLABELLED
 from evergraph.online.arrays import Array, GrowingArray, VectorPart, blocks
 from evergraph.online.delta import Label
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph, no_nodes
-from evergraph.online.graph.live_embeddings import REPLACED, ROWS, HopStates, LiveEmbeddings
+from evergraph.online.graph.live_embeddings import ROWS, HopStates, LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
-from evergraph.online.graph.live_smoother import ROUNDING, LiveSmoother
+from evergraph.online.graph.live_smoother import LiveSmoother
 from evergraph.online.graph.neighbour_lists import distinct
 from evergraph.topology import MixHop
 from evergraph.topology.rowwise import unit_parts, unit_rows
 
 ROWS_PER_BLOCK = 512  # of features, which may be wide
 NEAR, FAR = 1, 2  # hops of N
-# Of class codes. Tighter than elsewhere: little may be left after a node's own is subtracted.
-DRIFT = 8 * ROUNDING
 
 
 class LiveRows(VectorPart):
@@ -125,15 +122,15 @@ class LiveCodes(VectorPart):
         self._table = GrowingArray(width)  # the code of every class
         self._shown = GrowingArray(width)  # C
         self._coded = GrowingArray(dtype=np.bool_)  # whose row of it is not 0
-        # What is subtracted from N² C: its diagonal, 0 for rows that were summed without it.
+        # What is subtracted from N² C: its diagonal, 0 for bare rows, which are summed without it.
         self._own = GrowingArray()
+        self._bare = GrowingArray(dtype=np.bool_)
         self._along = GrowingArray(width)  # B₁C, of unit length; empty without relations
         self._topology = MixHop(hops=FAR, self_loops=False, kept_hops=(NEAR, FAR), unit=True)
-        self._hops = HopStates(
-            self._topology, self.smoother, width, inputs=self._shown, drift=DRIFT
-        )
+        self._hops = HopStates(self._topology, self.smoother, width, inputs=self._shown)
         # What does not follow from labels and names of classes.
-        self.kept = {"subtracted": self._own} | self.smoother.kept | self._hops.kept
+        self.kept = {"subtracted": self._own, "bare": self._bare}
+        self.kept |= self.smoother.kept | self._hops.kept
         if relations is not None:
             self.kept["along"] = self._along
 
@@ -150,16 +147,13 @@ class LiveCodes(VectorPart):
         nodes: whose visible labels changed, int64 [n]; classes: their new numbers, ``UNLABELLED``
         if hidden, int64 [n] -> nodes whose codes changed, int64 [m], ascending
         """
-        for array in (self._shown, self._coded, self._own):
+        for array in (self._shown, self._coded, self._own, self._bare):
             array.follow(graph.num_nodes, change.removed)
-        nodes, order = nodes.sort()
-        former = self._shown.tensor[nodes]
-        self.show(nodes, classes[order])
+        self.show(nodes, classes)
         self.smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
-        alive = graph.alive[nodes]
-        nodes = nodes[alive]
+        nodes = nodes[graph.alive[nodes]]
         near = graph.gatherers(torch.cat([change.new, change.touched]))  # diag(N²) changed
-        affected = [self._hops.update(graph, change, nodes, former[alive]), nodes, near]
+        affected = [self._hops.update(graph, change, nodes), nodes, near]
         if self.relations is not None:
             affected.append(self._gather_along(self.relations, change, nodes))
         felt = torch.from_numpy(distinct(torch.cat(affected).numpy()))
@@ -181,33 +175,27 @@ class LiveCodes(VectorPart):
 
         felt: nodes whose codes changed; near: those whose share in their own code changed
         """
-        own, (_, drift) = self._own.array, self._hops.last
-        bare = felt.numpy()[own[felt.numpy()] == 0]  # among them those that were replaced
-        if len(bare):
-            self._hops.recompute(torch.from_numpy(bare[drift[bare] == REPLACED]))
-            near = torch.from_numpy(distinct(np.concatenate([near.numpy(), bare])))
-        own[near.numpy()] = self._own_share(graph, near)
-        unclear, drifted = self._unclear(felt[self._coded.tensor[felt]])
-        self._hops.recompute(drifted)
-        own[unclear.numpy()] = 0
+        bare = felt[self._bare.tensor[felt]]
+        self._hops.recompute(bare)
+        self._bare.write(bare, False)
+        near = torch.from_numpy(distinct(torch.cat([near, bare]).numpy()))
+        self._own.write(near, self._own_share(graph, near))
+        unclear = self._unclear(felt[self._coded.tensor[felt]])
+        self._bare.write(unclear, True)
+        self._own.write(unclear, 0)
         for part in blocks(len(unclear), NODES_AT_A_TIME):
             rows = partial(self.smoother.rows, graph)
             given = (unclear[part], rows, self._shown.tensor, self._coded.array)
-            self._hops.replace(unclear[part], codes_of_others(*given))
+            self._hops.last[unclear[part]] = codes_of_others(*given)
 
-    def _unclear(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        """Return labelled nodes of whose sums too little is left without their own code.
-
-        And others in which rounding errors since the last recomputation show beside what is left.
-        """
-        unclear, due = [nodes[:0]], [nodes[:0]]
+    def _unclear(self, nodes: Tensor) -> Tensor:
+        """Return labelled nodes of whose sums too little is left without their own code."""
+        unclear = [nodes[:0]]
         for rows in blocks(len(nodes), ROWS):
             some = nodes[rows][self._own.tensor[nodes[rows]] != 0]
-            sums, drifts = (torch.from_numpy(kept)[some] for kept in self._hops.last)
-            others, little = without_own(sums, self._own.tensor[some], self._shown.tensor[some])
-            unclear.append(some[little])
-            due.append(some[~little & (drifts > DRIFT * others.abs().amax(1))])
-        return torch.cat(unclear), torch.cat(due)
+            given = (self._hops.last[some], self._own.tensor[some], self._shown.tensor[some])
+            unclear.append(some[without_own(*given)[1]])
+        return torch.cat(unclear)
 
     def show(self, nodes: Tensor, classes: Tensor) -> None:
         """Set rows of C: the codes of classes, 0 for ``UNLABELLED``.  int64 [n], int64 [n]"""
@@ -333,8 +321,7 @@ class LiveVectors:
             self.words.add(words)
         if cut is not None:
             change = change.then(self.graph.disconnect(cut))
-        # An edge of weight 0 is removed. Rows that have lost a neighbour are summed anew, since the
-        # rounding of a correction would still tell of it once it is forgotten.
+        # An edge of weight 0 is removed.
         self._cut |= cut is not None or (weights is not None and bool((weights == 0).any()))
         if renewed is not None:
             nodes, (values, words) = renewed[0], self._parted(renewed[1])
@@ -342,8 +329,6 @@ class LiveVectors:
             change = change.then(self.graph.renew(nodes, values))
             if self.words is not None:
                 self._touched.append(self.words.renew(nodes, words))
-        if self._cut:
-            change = replace(change, entries=None)
         if self.relations is not None:
             self.relations.extend(rows, types)
             named = relations or [PLAIN] * edges.shape[1]

@@ -34,34 +34,6 @@ def is_compiled(entries: int) -> bool:
     return entries >= COMPILED_FROM
 
 
-class Entries(NamedTuple):
-    """Changed entries of an adjacency."""
-
-    rows: Array  # targets of the edges.  int64 [entries]
-    columns: Array  # sources of the edges.  int64 [entries]
-    differences: Array  # new weight minus old weight; absent entries weigh 0.  float32 [entries]
-
-    @property
-    def owners(self) -> Array:
-        """The changed rows, ascending, each once.  int64 [owners]"""
-        return distinct(self.rows)
-
-    def and_(self, *later: Entries) -> Entries:
-        """Return these and further changes; differences of an entry that comes twice add up."""
-        return Entries(*(np.concatenate(parts) for parts in zip(self, *later, strict=True)))
-
-    def below(self, position: int) -> Entries:
-        """Return the entries whose row and column are below a position."""
-        kept = (self.rows < position) & (self.columns < position)
-        return Entries(*(part[kept] for part in self))
-
-
-def no_entries() -> Entries:
-    """Return an empty ``Entries``."""
-    none = np.empty(0, np.int64)
-    return Entries(none, none, np.empty(0, np.float32))
-
-
 class Lists(NamedTuple):
     """The storage of neighbour lists."""
 
@@ -82,13 +54,13 @@ class NeighbourLists(KeptArrays):
 
     >>> lists = NeighbourLists()
     >>> lists.extend(3)
-    >>> lists.insert(np.array([1, 1, 2]), np.array([2, 0, 1])).owners  # with something new
+    >>> lists.insert(np.array([1, 1, 2]), np.array([2, 0, 1]))  # rows with something new
     array([1, 2])
     >>> indptr, indices = lists.rows(np.array([2, 1]))
     >>> indptr.tolist(), indices.tolist()
     ([0, 1, 3], [1, 0, 2])
-    >>> lists.insert(np.array([1]), np.array([2]), np.array([0.5], np.float32)).differences
-    array([-0.5], dtype=float32)
+    >>> lists.insert(np.array([1]), np.array([2]), np.array([0.5], np.float32))
+    array([1])
     >>> lists.weights(np.array([2, 1]))
     array([1. , 1. , 0.5], dtype=float32)
     """
@@ -165,8 +137,8 @@ class NeighbourLists(KeptArrays):
         keys, products = keys[there], weights[there] * other.weights(rows)[places[there]]
         return keys >> _ROW, keys & _COLUMN, products
 
-    def insert(self, rows: Array, columns: Array, weights: Array | None = None) -> Entries:
-        """Insert columns into rows, and return what has changed.
+    def insert(self, rows: Array, columns: Array, weights: Array | None = None) -> Array:
+        """Insert columns into rows, and return the rows that changed, ascending.  int64 [changed]
 
         weights: the last of a repeated entry counts, and 0 deletes it. If None, new entries weigh 1
         and known ones keep their weight.  float32 [pairs]
@@ -176,10 +148,10 @@ class NeighbourLists(KeptArrays):
             keys, weights = _last_of_each(keys, weights)
             come, gone = keys[weights > 0], keys[weights == 0]
             changed = self._insert(come, weights[weights > 0])
-            return changed.and_(self.delete(gone >> _ROW, gone & _COLUMN))
+            return np.union1d(changed, self.delete(gone >> _ROW, gone & _COLUMN))
         return self._insert(keys, weights)
 
-    def _insert(self, keys: Array, weights: Array | None) -> Entries:
+    def _insert(self, keys: Array, weights: Array | None) -> Array:
         wanted, given = _last_of_each(keys, weights)
         owners = distinct(wanted >> _ROW)
         known, weighs = self._listed(owners), self.weights(owners)
@@ -187,24 +159,21 @@ class NeighbourLists(KeptArrays):
         there = _among(wanted, known, places)
         fresh, other = ~there, there.copy()
         other[there] = False if weights is None else weighs[places[there]] != given[there]
-        differences = given.copy()
-        differences[other] -= weighs[places[other]]
         weighs[places[other]] = given[other]
         if self._weights is None and ((weighs != 1).any() or (given[fresh] != 1).any()):
             self._weights = np.ones(len(self._pool), np.float32)
         merged = np.insert(weighs, places[fresh], given[fresh])
         self._rewrite(owners, np.insert(known, places[fresh], wanted[fresh]), merged)
-        return _entries(wanted[fresh | other], differences[fresh | other])
+        return distinct(wanted[fresh | other] >> _ROW)
 
-    def delete(self, rows: Array, columns: Array) -> Entries:
-        """Delete columns from rows, and return what has changed."""
+    def delete(self, rows: Array, columns: Array) -> Array:
+        """Delete columns from rows, and return the rows that changed, ascending."""
         gone = distinct(_keys(rows, columns))
         owners = distinct(rows)
         known = self._listed(owners)
         kept = ~_among(known, gone, np.searchsorted(gone, known))
-        weights = self.weights(owners)
-        self._rewrite(owners, known[kept], weights[kept])
-        return _entries(known[~kept], -weights[~kept])
+        self._rewrite(owners, known[kept], self.weights(owners)[kept])
+        return distinct(known[~kept] >> _ROW)
 
     def clear(self, rows: Array) -> None:
         """Empty some rows for good."""
@@ -336,10 +305,6 @@ def _blocks(indptr: Array) -> Iterator[Array]:
     """Yield all rows in order, in blocks of about ``_PER_PASS`` entries."""
     ends = np.searchsorted(indptr, np.arange(_PER_PASS, indptr[-1], _PER_PASS), side="right")
     yield from np.split(np.arange(len(indptr) - 1), np.unique(ends))
-
-
-def _entries(keys: Array, differences: Array) -> Entries:
-    return Entries(keys >> _ROW, keys & _COLUMN, differences)
 
 
 def _keys(rows: Array, columns: Array) -> Array:
