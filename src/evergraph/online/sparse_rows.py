@@ -123,7 +123,7 @@ def _as_words(rows: Tensor, name: str, columns: int) -> Tensor:
     )
     if counts.max() > PAIRS:
         say_once(
-            name,
+            "features",
             f"rows of a sparse array may have more than {PAIRS} values: the {PAIRS} largest of a "
             "row stand for the node itself, and all of them count in what reaches its neighbours",
         )
