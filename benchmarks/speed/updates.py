@@ -147,8 +147,8 @@ class Engine:
 
     def __init__(self, stream: Stream, topology: SGC) -> None:
         self.graph = GrowingGraph(num_features=stream.width, undirected=stream.undirected)
-        self.live = LiveEmbeddings(topology, num_features=stream.width, scaling="none")
-        self.live.update(self.graph, self.graph.add(stream.features, stream.loaded))
+        self.live = LiveEmbeddings(topology, self.graph, scaling="none")
+        self.live.update(self.graph.add(stream.features, stream.loaded))
         self.moved = 0
 
     def apply(self, batch: Batch) -> None:
@@ -156,7 +156,7 @@ class Engine:
         change = self.graph.add(batch.features[:0], batch.added)
         change = change.then(self.graph.disconnect(batch.cut))
         change = change.then(self.graph.renew(batch.nodes, batch.features))
-        self.moved = len(self.live.update(self.graph, change))
+        self.moved = len(self.live.update(change))
 
     def off(self) -> float:
         """Return how far embeddings are from those from scratch, or raise if that is too far."""

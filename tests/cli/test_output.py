@@ -67,7 +67,7 @@ def test_a_report_on_an_ascii_terminal(tmp_path, monkeypatch):
 def test_a_report_is_written_before_anything_is_printed(call, tmp_path, monkeypatch):
     fail = Mock(side_effect=OSError(28, "No space left on device"))
     write(tmp_path / "runs" / "tem", result_of([0.5]))
-    monkeypatch.setattr(results_commands, "print_table", fail)
+    monkeypatch.setattr(results_commands, "show_table", fail)
     _, err = call("report", "runs", expect=2)
     assert err == "error: No space left on device\n"
     assert (tmp_path / "runs" / "report.html").exists()

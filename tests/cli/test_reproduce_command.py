@@ -86,7 +86,7 @@ def test_pages_are_written_before_anything_is_printed(call, graph, tmp_path, mon
     from evergraph.cli import bench_commands
 
     fail = Mock(side_effect=OSError(28, "No space left on device"))
-    monkeypatch.setattr(bench_commands, "print_table", fail)
+    monkeypatch.setattr(bench_commands, "show_table", fail)
     _, err = call("reproduce", "homophily", "--datasets", graph, "--out", "out", expect=2)
     assert err == "error: No space left on device\n"
     assert (tmp_path / "out" / "homophily" / "homophily.md").exists()

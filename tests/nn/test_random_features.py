@@ -112,37 +112,6 @@ def test_the_work_of_a_step_is_counted_by_hand():
     assert GCN().step_work(10) is None  # it goes over the whole graph, whatever the rows
 
 
-def test_rows_asked_for_again_are_expanded_once(monkeypatch):
-    model = model_of(6, dims=3)
-    expanded = []
-    expand = RandomFeatures.expand
-
-    def counted(self, embeddings):
-        expanded.append(len(embeddings))
-        return expand(self, embeddings)
-
-    monkeypatch.setattr(RandomFeatures, "expand", counted)
-    inputs, rows = torch.eye(3), torch.tensor([2, 0])
-    before = model(inputs, rows)
-    model.head.weight.data *= 2  # V may change, φ does not
-    torch.testing.assert_close(model(inputs, rows), 2 * before)
-    assert expanded == [2]
-    rows[1] = 1  # written to: not what was asked for before
-    torch.testing.assert_close(model(inputs, rows)[1], model(inputs, torch.tensor([1]))[0])
-    inputs *= 3
-    torch.testing.assert_close(model(inputs, rows)[0], 6 * before[0])
-    other = torch.ones(3, 3)
-    torch.testing.assert_close(model(other, rows)[0], model(other, torch.tensor([0]))[0])
-    assert expanded == [2, 2, 1, 2, 2, 1]
-    monkeypatch.setattr(random_features, "KEPT_BYTES", 47)  # two rows of six float32 are 48
-    for _ in range(2):
-        model(other, rows)
-    assert expanded[6:] == [2, 2]
-    assert len(model._kept) == 1
-    del rows  # what was kept goes with the rows
-    assert len(model._kept) == 0
-
-
 @pytest.mark.parametrize("activation", ["relu", "fourier"])
 @pytest.mark.parametrize("centred", [False, True])
 def test_the_first_features_are_the_same_alone(activation, centred):

@@ -181,9 +181,9 @@ def test_memory_counts_graph_embeddings_and_head():
     learner.apply(Delta(nodes=(1, 2), features=torch.ones(2, 8), labels=("a", "b")))
     before = learner.status().memory
     learner.apply(Delta(nodes=(3,), features=torch.ones(1, 8), labels=(None,), edges=((1, 3),)))
-    # features, two hops and their rounding; alive; three numbers for its list, and a label;
+    # features and two hops; alive; three numbers for its list, and a label;
     # its factor; an entry each way; its place in the order in which nodes are left out
-    assert learner.status().memory - before == 3 * 8 * 4 + 2 * 4 + 1 + 4 * 8 + 4 + 2 * 4 + 8
+    assert learner.status().memory - before == 3 * 8 * 4 + 1 + 4 * 8 + 4 + 2 * 4 + 8
 
 
 def test_half_of_g_the_sums_and_the_solution():

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from evergraph import ContinualNodeClassifier, Graph, load
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.errors import ConfigurationError, DataError, say_once
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.datasets.table_folder import read_table_folder
 from evergraph.online.conversion import as_edges
@@ -241,6 +241,7 @@ def numbers(start: int, stop: int) -> pd.DataFrame:
 
 
 def test_arrays_are_taken_by_position_with_one_note(caplog):
+    say_once.cache_clear()
     one = model().partial_fit([*range(40)], numbers(0, 40), ["x", "y"] * 20)
     for node in (40, 41):
         one.partial_fit([node], numbers(node, node + 1).to_numpy())

@@ -15,11 +15,9 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.online import ContinualNodeClassifier
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import AnalyticHead, FusedHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.monitor import Prequential
-from evergraph.topology import SGC
 
 LEAST: list[tuple[Callable[..., Any], str, float, float]] = [
     (AnalyticHead, "regularisation", 0.0, -0.01),
@@ -27,7 +25,6 @@ LEAST: list[tuple[Callable[..., Any], str, float, float]] = [
     (FusedHead, "regularisation", 0.0, -0.01),
     (FusedHead, "width", 1, 0),
     (GrowingGraph, "num_features", 1, 0),
-    (lambda **given: LiveEmbeddings(SGC(), **given), "num_features", 1, 0),
     (OnlineLearner, "patience", 1, 0),
     (OnlineLearner, "seed", 0, -1),
     (OnlineLearner, "tolerance", 0.0, -0.1),

@@ -25,6 +25,6 @@ def path(*features: float, weights: list[float] | None = None, **given: Any) -> 
 
 def followed(graph: GrowingGraph, topology: Any = None, **given: Any) -> LiveEmbeddings:
     given = {"scaling": "none", **given}
-    live = LiveEmbeddings(topology or SGC(hops=1), num_features=graph.num_features, **given)
-    live.update(graph, GraphChange(new=torch.arange(graph.num_nodes)))
+    live = LiveEmbeddings(topology or SGC(hops=1), graph, **given)
+    live.update(GraphChange(new=torch.arange(graph.num_nodes)))
     return live

@@ -9,6 +9,7 @@ from evergraph.experiments.build import build_learner
 from evergraph.experiments.config import RunConfig
 from evergraph.graphs.csr import as_csr
 from evergraph.graphs.kernels.scaled_rows import RowType
+from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC, column_blocks, topologies
@@ -72,7 +73,7 @@ def test_sparse_features_are_not_rounded_while_they_stay_sparse():
 
 def test_a_growing_graph_is_embedded_in_whole_numbers():
     with pytest.raises(ConfigurationError, match="dtype must be 'float32' for embeddings of"):
-        LiveEmbeddings(SGC(dtype="float16"), num_features=3)
+        LiveEmbeddings(SGC(dtype="float16"), GrowingGraph(num_features=3))
     with pytest.raises(ConfigurationError, match="not 'bfloat16'"):  # before the first node
         OnlineLearner(topology=SGC(dtype="bfloat16"))
 

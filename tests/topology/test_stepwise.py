@@ -18,7 +18,7 @@ from evergraph.topology import SGC, EmbeddingCache, MixHop, Stepwise, topologies
 from evergraph.topology.base import coefficients
 from evergraph.topology.rowwise import (
     ROWS_PER_PRODUCT,
-    VALUES_PER_PIECE,
+    VALUES_PER_PANEL,
     RowProduct,
     block_product,
     tanh,
@@ -115,10 +115,10 @@ def test_unit_embeddings_ignore_the_scale(topology, factor):
     wanted = EmbeddingCache(topology).encode(graph)
     torch.testing.assert_close(EmbeddingCache(topology).encode(other), wanted)
     assert float(wanted.norm(dim=1).min()) > 0.9
-    live = LiveEmbeddings(topology, num_features=3)
     grown = GrowingGraph(num_features=3)
+    live = LiveEmbeddings(topology, grown)
     rows = torch.repeat_interleave(torch.arange(12), graph.indptr.diff())
-    live.update(grown, grown.add(other.features, torch.stack([rows, graph.indices.long()])))
+    live.update(grown.add(other.features, torch.stack([rows, graph.indices.long()])))
     torch.testing.assert_close(live.of(torch.arange(12)), wanted)
 
 
@@ -168,7 +168,7 @@ def test_bits_of_a_step_do_not_depend_on_other_rows(name, parameters, chosen):
     columns=st.sampled_from([0, 1, 10, 64, 65, 130]),
     rows=st.lists(st.integers(0, 69), max_size=70),
 )
-@example(height=VALUES_PER_PIECE + 1, columns=2, rows=[3, 3, 69])
+@example(height=VALUES_PER_PANEL + 1, columns=2, rows=[3, 3, 69])
 def test_a_product_row_by_row_of_some_rows_is_that_of_each(height, columns, rows):
     generator = torch.Generator().manual_seed(0)
     matrix = torch.randn(height, columns, generator=generator)

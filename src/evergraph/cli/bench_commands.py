@@ -27,6 +27,8 @@ from evergraph.cli.output import (
     print_json,
     print_table,
     say,
+    show_runs,
+    show_table,
     spinner,
     stops_with,
 )
@@ -102,8 +104,7 @@ def bench_command(
 
 
 def _print_rows(rows: list[Row]) -> None:
-    from evergraph.reports.run_tables import comparison, failed, headline_table
-    from evergraph.reports.runs import Finished, alone
+    from evergraph.reports.runs import Finished
 
     searches = []
     for row in rows:
@@ -117,15 +118,11 @@ def _print_rows(rows: list[Row]) -> None:
         columns = ("method", "dataset", "setting", "combination", "AA", "AF", "chosen")
         print_table(columns, searches, "searched on validation nodes, percent")
     runs = [Finished(row.job.folder, row.result) for row in rows if row.result is not None]
-    if (first := headline_table(alone(runs))) is not None:
-        print_table(first.headings, first.texts, first.caption)
-    table = comparison(runs)
-    told = iter(table.texts)
-    lines = [failed(*row.job.names) if row.result is None else next(told) for row in rows]
-    print_table(table.headings, lines, table.caption)
+    if runs:
+        show_runs(runs)
     failures = [(*row.job.names, row.failure.error) for row in rows if row.failure is not None]
     if failures:
-        print_table(("method", "dataset", "setting", "error"), failures)
+        print_table(("method", "dataset", "setting", "error"), failures, "failed")
 
 
 @with_shared_options
@@ -204,7 +201,7 @@ def reproduce_command(
             page = keep(study.name, sheets, folder)  # before printing, which may fail
             for sheet in sheets:
                 if sheet.rows:
-                    print_table(sheet.columns, sheet.table.texts, sheet.title)
+                    show_table(sheet.table)
                 if sheet.picture is not None:
                     say(f"{sheet.title}: {folder / study.name / sheet.name}.png")
                 say("".join(f"  {note}\n" for note in sheet.notes))

@@ -21,8 +21,10 @@ from evergraph.experiments.progress import Progress, progress_bar
 if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench
     from evergraph.experiments.bench.worker import Event
+    from evergraph.reports.runs import Finished
+    from evergraph.reports.tables import Table
 
-WORDS = ("all data", "failed")  # that may occur in a column of numbers
+ALL_DATA = "all data"  # which may occur in a column of numbers
 MIN_PROSE_WIDTH = 24  # characters; sentences are hard to read in a narrower column
 STAGES = {
     "nodes": "reading nodes",
@@ -74,13 +76,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
     wide as it needs to be. Words are not cut: columns that do not fit go into a second table below,
     which repeats the first columns.
     """
+    import rich.table
     from rich.console import Console
-    from rich.table import Table
 
     console = Console()
     head, body = list(columns), [list(row) for row in rows]
     numeric = [
-        place > 0 and all(row[place][:1] in "-0123456789" or row[place] in WORDS for row in body)
+        place > 0 and all(row[place][:1] in "-0123456789" or row[place] == ALL_DATA for row in body)
         for place in range(len(head))
     ]
     widest = [_widest(cells) for cells in zip(head, *body, strict=True)]
@@ -96,7 +98,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
     while keys < len(head) - 1 and not numeric[keys]:
         keys += 1
     for part in _parts(least, keys, console.width):
-        table = Table(title=title or None, title_justify="left")
+        table = rich.table.Table(title=title or None, title_justify="left")
         roomy = _needed([least[place] for place in part]) <= console.width  # else words are folded
         for place in part:
             side: Literal["right", "left"] = "right" if numeric[place] else "left"
@@ -106,6 +108,21 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
             table.add_row(*(row[place] for place in part))
         console.print(table)
         title = ""
+
+
+def show_table(table: Table) -> None:
+    """Print a table of a report, with its caption above it."""
+    print_table(table.headings, table.texts, table.caption)
+
+
+def show_runs(runs: Sequence[Finished]) -> None:
+    """Print what runs found: as their protocols report it, if they have any, and in full."""
+    from evergraph.reports.run_tables import comparison, headline_table
+    from evergraph.reports.runs import alone
+
+    for table in (headline_table(alone(runs)), comparison(runs)):
+        if table is not None:
+            show_table(table)
 
 
 def _widest(texts: Iterable[str]) -> int:

@@ -13,7 +13,7 @@ from evergraph.cli import inputs, options
 from evergraph.cli.inputs import TableOptions, with_shared_options
 from evergraph.cli.learner_target import LOADING, Access, is_learner
 from evergraph.cli.options import argument, flag, option
-from evergraph.cli.output import print_json, print_table, say, spinner
+from evergraph.cli.output import print_json, print_table, say, show_table, spinner
 from evergraph.core.errors import (
     ConfigurationError,
     DataError,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from evergraph.online.codecs.table_deltas import TableDeltas
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.learner import OnlineLearner
-    from evergraph.reports.tables import Table
     from evergraph.reports.trials import Trials
     from evergraph.tables.sources import Source
 
@@ -62,10 +61,6 @@ def status_command(
 
 def _print(facts: dict[str, str], title: str) -> None:
     print_table(("fact", "value"), list(facts.items()), title)
-
-
-def _shown(table: Table) -> None:
-    print_table(table.headings, table.texts, table.caption)
 
 
 @contextmanager
@@ -105,7 +100,7 @@ def show_learner(folder: Path, as_json: bool) -> None:
     if columns:
         print_table(tuple(columns[0]), [tuple(row.values()) for row in columns], "columns")
     if history.class_sizes:
-        _shown(class_sizes_table(history.class_sizes, history.latest_sizes))
+        show_table(class_sizes_table(history.class_sizes, history.latest_sizes))
 
 
 def report_learner(folder: Path, out: Path | None) -> None:
@@ -175,7 +170,7 @@ def evaluate_command(
         print_json(facts | plain(scores))
     else:
         for table in evaluation_tables(scores):
-            _shown(table)
+            show_table(table)
     about = f"{facts['nodes']:,} nodes of {nodes}, {facts['new']:,} of them new to the learner"
     if facts["learned"]:
         say(
@@ -250,8 +245,7 @@ def report_command(
     check_writable(folder)
     with spinner("drawing the report"):
         path = write_report(runs, folder, against=against)  # before printing, which may fail
-    table = comparison(runs)
-    print_table(table.headings, table.texts, table.caption)
+    show_table(comparison(runs))
     say(f"tables and figures: {path.with_suffix('')}")
     say(f"report: {path}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evergraph.cli import inputs, options
 from evergraph.cli.inputs import ColumnOptions, with_shared_options
 from evergraph.cli.options import SeedOptions, argument, flag, option
-from evergraph.cli.output import print_json, print_table, say, span, spinner, stops_with
+from evergraph.cli.output import print_json, print_table, say, show_runs, span, spinner, stops_with
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.core.packages import require
 from evergraph.core.safe_files import check_writable
@@ -167,7 +166,9 @@ def run_command(
     if len(results) == 1:
         _print_result(results[0], folder)
     else:
-        _print_comparison(results, folder)
+        from evergraph.reports.runs import Finished
+
+        show_runs([Finished(folder / r.config.method.name, r.to_dict()) for r in results])
     if report:
         say(f"open {page} in a browser for all tables and figures")
     elif len(results) > 1:
@@ -176,16 +177,6 @@ def run_command(
 
 # Accuracy in the whole graph this far below local accuracy is worth a word.
 FAR_BELOW = 0.05
-
-
-def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
-    from evergraph.reports.run_tables import comparison, headline_table
-    from evergraph.reports.runs import Finished, alone
-
-    runs = [Finished(folder / r.config.method.name, r.to_dict()) for r in results]
-    for table in (headline_table(alone(runs)), comparison(runs)):
-        if table is not None:
-            print_table(table.headings, table.texts, table.caption)
 
 
 def _print_result(result: RunResult, folder: Path) -> None:

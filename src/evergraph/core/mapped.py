@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import io
 import mmap
 import os
 import sys
@@ -100,7 +99,7 @@ class AppendedArray:
         self.path, self.dtype, self.width = path, np.dtype(dtype), width
         self.length = 0
         with disk_is_enough(path):
-            self._file = path.open("wb", buffering=0)
+            self._file = path.open("wb")
             self._write_header()
 
     def __enter__(self) -> AppendedArray:
@@ -117,20 +116,14 @@ class AppendedArray:
     def append(self, values: NDArray[np.number]) -> None:
         """Append values.  [rows] or [rows, width]"""
         with disk_is_enough(self.path):
-            self._write(np.ascontiguousarray(values, self.dtype).reshape(-1).view(np.uint8).data)
+            self._file.write(np.ascontiguousarray(values, self.dtype).data)
         self.length += len(values)
-
-    def _write(self, data: bytes | memoryview) -> None:
-        rest = memoryview(data)
-        while rest.nbytes:  # the system may write less than it is given
-            rest = rest[self._file.write(rest) :]
 
     def _write_header(self) -> None:
         shape = (self.length,) if self.width is None else (self.length, self.width)
         about = {"descr": npy.dtype_to_descr(self.dtype), "fortran_order": False, "shape": shape}
-        held = io.BytesIO()
-        npy.write_array_header_1_0(held, about)
-        self._write(held.getvalue())
+        npy.write_array_header_1_0(self._file, about)
+        self._file.flush()
 
 
 def map_array(path: Path, *, writable: bool = False) -> MappedTensor:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import put
 from evergraph.core.packages import require
+from evergraph.core.safe_files import scratch_beside
 from evergraph.datasets.base import datasets
 from evergraph.datasets.fetching import FAILURES, Fetch, Pace, not_readable, record
 from evergraph.datasets.importing.edge_table import EdgeTable
@@ -130,25 +131,18 @@ def kept_graph(folder: Path, write: Callable[[GraphFolderWriter], None]) -> Grap
     It is made in a folder of this process and renamed when complete. A killed process leaves
     nothing that could be taken for a graph, and the next one removes its remains.
     """
-    import psutil
-
     if is_graph_folder(folder):
         try:
             return open_graph_folder(folder)
         except DataError as error:
             log.warning("%s is rebuilt: %s", folder, error)
             shutil.rmtree(folder)
-    for left in folder.parent.glob(f".{folder.name}-*"):  # the remains of killed processes
-        if not psutil.pid_exists(int(left.name.rpartition("-")[2])):
-            shutil.rmtree(left, ignore_errors=True)
-    writer = GraphFolderWriter(folder.with_name(f".{folder.name}-{os.getpid()}"))
-    try:
+    with scratch_beside(folder) as aside:
+        writer = GraphFolderWriter(aside / folder.name)
         write(writer)
         if not is_graph_folder(folder):  # else another process was faster
             shutil.rmtree(folder, ignore_errors=True)
             writer.folder.replace(folder)
-    finally:
-        writer.discard()
     return open_graph_folder(folder)
 
 

@@ -3,8 +3,7 @@
 from evergraph.graphs.edge_measures import forman_curvature, homophily
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.hyperloglog import estimate_reach_sizes
-from evergraph.graphs.kernels.scaled_rows import normalised
-from evergraph.graphs.propagation import Smoother, propagate, smoother, walk
+from evergraph.graphs.propagation import Smoother, normalised, propagate, smoother, walk
 from evergraph.graphs.reachability import covered_nodes, reach, reach_sizes
 from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.targets import Targets

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -262,7 +261,3 @@ class GraphFolderWriter:
         with disk_is_enough(self.folder), written_aside(self.folder / FACTS) as file:
             file.write(json.dumps(facts, indent=2).encode())
         return total
-
-    def discard(self) -> None:
-        """Remove the folder with its contents."""
-        shutil.rmtree(self.folder, ignore_errors=True)

@@ -156,6 +156,24 @@ def smoother(
     )
 
 
+def normalised(
+    graph: Graph, *, self_loops: bool = True, scheme: Normalisation = "symmetric"
+) -> Tensor:
+    """Return the graph's adjacency as a weighted ``torch.sparse_csr`` matrix  [nodes, nodes].
+
+    symmetric: Â = D^-1/2 (A + I) D^-1/2, the paper's; D holds the sums of weights in the rows of
+    A + I, which are 1 without weights, also on a directed graph. row: D^-1 (A + I), a mean.
+    none: A + I. ``self_loops=False`` omits I. Nodes without neighbours get weight 0.
+
+    >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
+    ...                         labels=torch.tensor([0, 0]), undirected=True)
+    >>> normalised(pair).to_dense()
+    tensor([[0.5000, 0.5000],
+            [0.5000, 0.5000]])
+    """
+    return smoother(graph, self_loops=self_loops, scheme=scheme, kernel="torch").matrix
+
+
 def _with_whole_rows(matrix: Tensor) -> Tensor:
     """Return a matrix with contiguous rows (itself if they are)."""
     return matrix if matrix.stride(1) == 1 or matrix.shape[1] == 1 else matrix.contiguous()

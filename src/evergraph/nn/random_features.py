@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
-from weakref import ref
 
 import torch
 from torch import Generator, Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
 from evergraph.core.component import choice, integer
 from evergraph.graphs.kernels.row_ranges import tiled_product
@@ -73,11 +71,6 @@ class Expansion:
         return parts
 
 
-# Features of rows requested repeatedly as the same tensor, as a test set is after every task, are
-# computed once and kept if they are no larger than this.
-KEPT_BYTES = 1 << 26
-
-
 @backbones.register
 @dataclass(kw_only=True, eq=False, repr=False)
 class RandomFeatures(PDGNN):
@@ -118,7 +111,6 @@ class RandomFeatures(PDGNN):
         super().__post_init__()
         self._dims = 0
         self._drawn: tuple[int, Tensor, Tensor] | None = None  # seed, R, b
-        self._kept = WeakIdKeyDictionary()  # rows -> the whole tensor, and their features
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
         """Draw the seed of R and create V."""
@@ -144,26 +136,13 @@ class RandomFeatures(PDGNN):
     ) -> Tensor:
         assert self.head is not None
         if not self.training:
-            return torch.cat([self.head(part) for part in self._parts(inputs, rows)])
+            parts = self.blocks(self.taken(inputs, rows))
+            return torch.cat([self.head(self.expand(part)) for part in parts])
         features = self.expand(self.taken(inputs, rows))
         if self.dropout:
             features *= dropout_mask(features.shape, self.dropout, generator=generator)
         scores: Tensor = self.head(features)
         return scores
-
-    def _parts(self, inputs: Tensor, rows: Tensor | None) -> Iterable[Tensor]:
-        """Return φ(e) of some embeddings in blocks, from the cache if possible."""
-        if rows is None or 4 * self.width * len(rows) > KEPT_BYTES:
-            return map(self.expand, self.blocks(self.taken(inputs, rows)))
-        # A tensor's version shows whether it has been written to since.
-        state = rows._version, inputs._version, int(self.seed), self.centre._version
-        whole, known, parts = self._kept.get(rows, (lambda: None, None, []))
-        if whole() is not inputs or known != state:
-            parts = [*map(self.expand, self.blocks(self.taken(inputs, rows)))]
-            if self.embeddings.resources.fits(sum(part.nbytes for part in parts)):
-                self._kept[rows] = ref(inputs), state, parts
-        found: list[Tensor] = parts
-        return found
 
     def step_work(self, rows: int) -> int | None:
         of_head = super().step_work(rows)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from torch import Tensor
 
-from evergraph.core.errors import ConfigurationError, DataError, say
+from evergraph.core.errors import ConfigurationError, DataError, say, say_once
 from evergraph.core.targets import target_of
 from evergraph.datasets.adapters import holds_graph, named_graph
 from evergraph.graphs.pyg import is_hetero
@@ -29,7 +28,6 @@ from evergraph.tables.names import of_edges, of_nodes, renamed, worded
 from evergraph.tables.scheme import NodeFeatures
 from evergraph.tables.sources import naming
 
-logger = logging.getLogger(__name__)
 ARRAY = (
     "an array has no column names: its columns are matched by position and not scaled, unlike the "
     "columns of a table"
@@ -70,7 +68,6 @@ class AdditionReader:
     learner: OnlineLearner  # that they are for
     columns: Columns | Scheme | None  # None for plain numbers; choices before the first nodes
     targets: str  # kind of the model's targets
-    noted: bool  # whether the notice about columns by position was given
 
     @property
     def begun(self) -> bool:
@@ -149,8 +146,7 @@ class AdditionReader:
         table = conversion.table_of_nodes(given.nodes, given.names, self.targets)
         label = target_of(self.targets).column
         with worded(of_nodes(given.names, label=label)), naming("nodes"):
-            told = read_rows(table, self.columns, self.targets, where="nodes", noted=self.noted)
-        self.noted = self.noted or self.columns is None
+            told = read_rows(table, self.columns, self.targets, where="nodes")
         if given.types is not None and told.types is not None:
             raise ConfigurationError("types are given, but nodes have a column 'type' as well")
         types = given.types if told.types is None else told.types.to_pylist()
@@ -240,12 +236,7 @@ class AdditionReader:
         columns = self.columns
         free = isinstance(columns, Columns) and not columns.kinds
         if is_table(features) and not (free and is_numbered(features)):
-            noted, self.noted = self.noted, self.noted or columns is None
-            return read_frame(features, count, columns, labels, noted=noted)
-        if count and features is not None and not self.noted:
-            self.noted = True
-            if isinstance(columns, Scheme):
-                say("features", ARRAY)
-            else:
-                logger.info("features: %s", ARRAY)
+            return read_frame(features, count, columns, labels)
+        if count and features is not None and isinstance(columns, Scheme):
+            say_once("features", ARRAY)
         return NodeFeatures(conversion.as_features(features, count), None)

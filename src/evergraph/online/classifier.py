@@ -90,7 +90,6 @@ class ContinualNodeClassifier(Estimator):
     """
 
     _chance_said = False  # whether it was said that nothing is better than chance
-    _noted_positions = False  # whether the notice that names are ignored was given
 
     def __init__(  # noqa: PLR0913
         self,
@@ -250,15 +249,12 @@ class ContinualNodeClassifier(Estimator):
         with nullcontext() if self._begun else self._home.lock:
             if labels is None and are_rows_with_targets(nodes, features):
                 return self._learn_rows(nodes, features, **options, **names)
-            reader = self._reader()
             given = {"nodes": nodes, "features": features, "labels": labels, "ids": ids}
-            delta, scheme = reader.delta(addition(**given, **options, **names))
-            self._noted_positions = reader.noted
-            return self._add(delta, scheme)
+            return self._add(*self._reader().delta(addition(**given, **options, **names)))
 
     def _reader(self) -> AdditionReader:
         columns = self._home.columns if self._begun else columns_of(self.columns)
-        return AdditionReader(self.learner_, columns, self.targets, self._noted_positions)
+        return AdditionReader(self.learner_, columns, self.targets)
 
     def _add(self, delta: Delta, scheme: Scheme | None) -> ContinualNodeClassifier:
         """Apply a delta; how columns are read is stored once the first one is known to be valid."""

@@ -330,21 +330,15 @@ def is_numbered(frame: Any) -> bool:
 
 
 def read_frame(
-    frame: Any,
-    count: int,
-    columns: Columns | Scheme | None,
-    labels: Sequence[Any] = (),
-    *,
-    noted: bool = False,
+    frame: Any, count: int, columns: Columns | Scheme | None, labels: Sequence[Any] = ()
 ) -> NodeFeatures:
     """Return the features of a table's rows.
 
     columns: the scheme of the first table, choices to fit one on this table, or None for numbers;
-    labels: of the rows, to warn of a column that gives them away; noted: whether the notice that
-    names are ignored was given before.
+    labels: of the rows, to warn of a column that gives them away.
     """
     if columns is None and is_a(frame, "pandas"):  # needs no Arrow
-        if not noted and not is_numbered(frame):
+        if not is_numbered(frame):
             say_by_position(WHERE, [str(name) for name in frame.columns])
         return NodeFeatures(as_features(frame, count))
     with naming(WHERE):
@@ -355,7 +349,7 @@ def read_frame(
         given = [name for name in table.column_names if name in ("id", "label")]
         say_ignored(WHERE, "column", given, "ids and labels are given beside the features")
         names = [name for name in table.column_names if not (name in given or is_index(name))]
-        if columns is None and not noted:
+        if columns is None:
             say_by_position(WHERE, names)
         known = pa.array([None if v is None else str(v) for v in labels]) if labels else None
         read = read_features(table, names, columns, where=WHERE, labels=known, most=LARGEST_FEATURE)

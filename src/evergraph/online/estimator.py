@@ -191,7 +191,7 @@ class Estimator(Part, Closing):
                 "fit begins anew, which a model in a folder cannot: use partial_fit, or another "
                 "folder"
             )
-        for name in ("_kept", "applied_", "_reading", "_noted_positions", "_chance_said"):
+        for name in ("_kept", "applied_", "_reading", "_chance_said"):
             vars(self).pop(name, None)
         by_node = y is None or isinstance(y, Mapping)
         if by_node and X is not None and (holds_graph(X) or edges is not None):

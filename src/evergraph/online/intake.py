@@ -26,6 +26,7 @@ from evergraph.core.sizes import free_memory, shown
 from evergraph.core.targets.one_class import alike
 from evergraph.online.checking import CheckedDelta
 from evergraph.online.delta import Delta, Label, NodeId, NodeTarget
+from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import FusedHead
 from evergraph.online.knowledge import Knowledge
@@ -133,7 +134,8 @@ def estimate(
             there = len(knowledge.reached_by(ends[ends < there]))
     elif nodes:  # the first ones: the learner has no widths of its own yet
         width = delta.features.shape[1] - delta.words.width
-        live = LiveEmbeddings(held.topology, num_features=width, scaling=held.scaling)
+        graph = GrowingGraph(num_features=width)
+        live = LiveEmbeddings(held.topology, graph, scaling=held.scaling)
         vector = live.dims + CODE_WIDTH + delta.words.width
         rows = nodes * 4 * (width * (2 + held.topology.hops) + 3 * vector)
     computed = 4 * vector * (nodes + there)

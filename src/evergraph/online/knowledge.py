@@ -95,9 +95,9 @@ class Knowledge(LiveVectors):
             graph,
             embeddings,
             relations=others,
-            shape=LiveShape(measured=head.measured) if head.shaped else None,
+            shape=LiveShape(graph, measured=head.measured) if head.shaped else None,
             words=LiveWords(head.word_width) if head.word_width else None,
-            codes=LiveCodes(width=coded, seed=seed, relations=others) if coded else None,
+            codes=LiveCodes(graph, width=coded, seed=seed, relations=others) if coded else None,
         )
         self.classes = TargetTable()
         self.labels = NodeLabels()
@@ -357,7 +357,7 @@ class Knowledge(LiveVectors):
                     part.check_lengths(self.graph.num_nodes)
         self._check_fits(part_of(state, "head."))
         self.head.meet(list(self.classes))
-        self._attach(list(self.classes), self.labels.every)
+        self._restore_codes(list(self.classes), self.labels.every)
         self._present = self._classes_there()
         self.head.scores(torch.zeros(1, self.dims))  # raises unless it fits
 

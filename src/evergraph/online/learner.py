@@ -14,13 +14,13 @@ from evergraph.core.resources import exactly_threads
 from evergraph.core.targets import Tallies
 from evergraph.graphs import UNLABELLED
 from evergraph.online.checking import CheckedDelta, check_delta
-from evergraph.online.delta import Delta, DeltaResult, NodeId
+from evergraph.online.delta import Delta, DeltaResult, EdgeColumns, NodeId
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.intake import Batch, merged, owners
 from evergraph.online.knowledge import Settled
 from evergraph.online.learner_state import LearnerState
 from evergraph.online.sparse_rows import fitting
-from evergraph.online.upsert import EdgesBeyond, News, edges_beyond, only_new
+from evergraph.online.upsert import News, edges_beyond, only_new
 from evergraph.online.view import Answer, Page
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class OnlineLearner(LearnerState):
 
     def edges_beyond(
         self, edges: tuple[pyarrow.Array, pyarrow.Array], without: Sequence[NodeId]
-    ) -> EdgesBeyond:
+    ) -> tuple[EdgeColumns, int]:
         """Return known edges that are not among the given ones; see ``upsert.edges_beyond``."""
         with self.writing:
             known = (self._ids, self._knowledge)

@@ -118,7 +118,7 @@ class LearnerState(LearnerView):
     ) -> Knowledge:
         """Create what depends on the width of features, and on whether there are relations."""
         graph = GrowingGraph(num_features=num_features, undirected=self.undirected)
-        live = LiveEmbeddings(self.topology, num_features=num_features, scaling=self.scaling)
+        live = LiveEmbeddings(self.topology, graph, scaling=self.scaling)
         generator = seeded(self.seed, "head")
         shown: dict[str, Any] = {"related": related, "words": words}
         self.head.begin(live.dims, topology=self.topology, generator=generator, **shown)

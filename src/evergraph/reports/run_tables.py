@@ -143,12 +143,6 @@ def labels_shown(runs: Sequence[Finished]) -> str:
     return " Where known_labels is everywhere, local test graphs show labels of training nodes."
 
 
-def failed(method: str, dataset: str, setting: str) -> list[str]:
-    """Return the row of a run without a result."""
-    known = (method, dataset, setting, "failed")
-    return [*known, *("-" for _ in SUMMARY_COLUMNS[len(known) :])]
-
-
 def beyond_table(groups: Sequence[Group]) -> Table:
     """Return a row for each run and a column for each measure that any run has."""
 

@@ -68,7 +68,6 @@ class ArrowReader:
     names: Mapping[str, str] = field(default_factory=dict)  # the user's names of columns, by ours
     nodes: int | None = None  # most nodes that a table may name
     most: int = MAX_DECODED  # bytes that all columns may take once decoded
-    said: set[str] = field(default_factory=set)  # notices that were given, once each
 
     def read(self, body: bytes) -> tuple[Delta, Scheme | None]:
         """Return the delta of a body, and the scheme by which its columns were read, if any."""
@@ -144,10 +143,7 @@ class ArrowReader:
             return NodeTable(ids(table, "id"), plain, roles, labels, types=types)
         if "label" in table.column_names:
             table = renamed(table, {"label": target_of(self.kind).column})
-        noted = WHERE in self.said
-        rows = read_listed(table, self.columns, self.kind, where=WHERE, noted=noted)
-        if self.columns is None and rows.roles.features:
-            self.said.add(WHERE)
+        rows = read_listed(table, self.columns, self.kind, where=WHERE)
         if rows.features.scheme is not None:
             self.columns = self._scheme = rows.features.scheme
         return rows

@@ -25,7 +25,7 @@ from pydantic import (
     ValidationError,
 )
 
-from evergraph.core.errors import DataError, say
+from evergraph.core.errors import DataError, say_once
 from evergraph.core.packages import installed
 from evergraph.graphs.validation import say_repeated
 from evergraph.online.checking import LONGEST_ID, LONGEST_KEY, LONGEST_NAME, without_repeats
@@ -303,7 +303,6 @@ class DeltaReader:
     def __init__(self, folder: LearnerFolder, *, most: int) -> None:
         self._folder = folder
         self._most = most
-        self._said: set[str] = set()  # notices that were given, once each
 
     def read(
         self,
@@ -324,9 +323,7 @@ class DeltaReader:
         )
         rows, both_ways = len(delta.edges), self._folder.learner.undirected
         delta, again = without_repeats(delta, repeated, both_ways=both_ways)
-        if again and repeated not in self._said:
-            self._said.add(repeated)
-            say_repeated("a delta", again, rows, repeated)
+        say_repeated("a delta", again, rows, repeated)
         return delta, scheme
 
     def _read(self, body: bytes, *, model: str, kind: str, own_columns: ColumnsOfBody) -> Read:
@@ -338,7 +335,6 @@ class DeltaReader:
                 kind=self._folder.learner.head.target.name,
                 names=own_columns.names,
                 nodes=self._most,
-                said=self._said,
             )
             delta, scheme = reader.read(body)
         else:
@@ -353,9 +349,8 @@ class DeltaReader:
         if rows:
             return self._with_rows(delta, rows, own_columns)
         raw = kind != ARROW and (len(delta.features) or len(delta.updated_features))
-        if raw and RAW not in self._said and self._folder.columns is not None:
-            self._said.add(RAW)
-            say("features", RAW)
+        if raw and self._folder.columns is not None:
+            say_once("features", RAW)
         return delta, scheme
 
     def _with_rows(

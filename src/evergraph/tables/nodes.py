@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evergraph.core.errors import DataError, say, say_ignored
+from evergraph.core.errors import DataError, say_ignored, say_once
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import read_table
@@ -227,10 +227,10 @@ def read_features(
 
 
 def say_by_position(where: object, names: Sequence[str]) -> None:
-    """Warn that columns are matched by position, since the learner started with unnamed arrays."""
+    """Warn once that columns are matched by position: the learner started with unnamed arrays."""
     if names:
-        say(
-            where,
+        say_once(
+            str(where),
             "the learner started with unnamed features: columns are matched by position and not "
             "encoded",
         )

@@ -109,22 +109,20 @@ class TopologyEncoder(Part, ABC):
     self_loops: bool = True
     dtype: RowType = choice("float32", ROW_TYPES)
 
-    def encode(self, graph: Any, *, adjacency: Smoother | None = None) -> Tensor:
+    def encode(self, graph: Any) -> Tensor:
         """Return the topology-aware embeddings of all nodes.  -> float32 [nodes, dims]
 
-        graph: a ``Graph``, or anything that ``as_graph`` accepts; adjacency: the graph's Â, if its
-        products are to be computed in another way.
+        graph: a ``Graph``, or anything that ``as_graph`` accepts.
         """
-        return self.smooth(self.inputs(as_graph(graph)), adjacency=adjacency)
+        return self.smooth(self.inputs(as_graph(graph)))
 
     def inputs(self, graph: Graph) -> Graph:
         """Return the graph whose features are smoothed; the graph itself by default."""
         return graph
 
-    def smooth(self, inputs: Graph, *, adjacency: Smoother | None = None) -> Tensor:
+    def smooth(self, inputs: Graph) -> Tensor:
         """Return the embeddings of prepared ``inputs``, or of some of their columns."""
-        if adjacency is None:
-            adjacency = smoother(inputs, self_loops=self.self_loops, held=self.dtype)
+        adjacency = smoother(inputs, self_loops=self.self_loops, held=self.dtype)
         return densify(self._embed(inputs, adjacency))
 
     def scaled(self, rows: Tensor, *, together: bool = False) -> Tensor:

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.graph.live_embeddings import LiveEmbeddings
-from evergraph.online.graph.live_smoother import LiveSmoother
+from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
+from evergraph.online.graph.live_embeddings import LiveEmbeddings, LiveSmoother
 from evergraph.online.view.explanation import contributions, powers_of
 from evergraph.topology import SGC, EmbeddingCache, topologies
 from growing_paths import followed, pairs_of, path
@@ -26,9 +25,9 @@ def test_a_node_that_comes_by_hand():
     live, s6 = followed(graph), 6**-0.5
     before = [1 / 2 + 2 * s6, 1 * s6 + 2 / 3 + 4 * s6, 2 * s6 + 4 / 2]
     assert all_of(live, 3) == pytest.approx(before)
-    nodes, weights = contributions(graph, live.smoother, 1, [0, 1])
+    nodes, weights = contributions(live.smoother, 1, [0, 1])
     assert (nodes.tolist(), weights.tolist()) == ([0, 1, 2], pytest.approx([s6, 1 / 3, s6]))
-    moved = live.update(graph, graph.add(torch.tensor([[8.0]]), pairs_of((2, 3))))
+    moved = live.update(graph.add(torch.tensor([[8.0]]), pairs_of((2, 3))))
     assert moved.tolist() == [1, 2, 3]  # 1 because 2 counts for less: degree 3, not 2
     after = [before[0], 1 * s6 + 2 / 3 + 4 / 3, 2 / 3 + 4 / 3 + 8 * s6, 4 * s6 + 8 / 2]
     assert all_of(live, 4) == pytest.approx(after)
@@ -46,15 +45,15 @@ def test_weights_that_change_an_edge_that_goes_and_other_features_by_hand():
     assert all_of(live, 3) == pytest.approx(expected)
     change = graph.add(NO_ROWS, pairs_of((1, 0)), torch.tensor([1.0]))
     assert (change.touched.tolist(), len(change.new)) == ([0, 1], 0)
-    assert live.update(graph, change).tolist() == [0, 1, 2]
+    assert live.update(change).tolist() == [0, 1, 2]
     assert float(live.of(torch.tensor([0]))) == pytest.approx(1 / 2 + 2 / (2 * 2.5) ** 0.5)
     change = graph.disconnect(pairs_of((2, 1)))
     assert change.touched.tolist() == [1, 2]
-    live.update(graph, change)
+    live.update(change)
     assert all_of(live, 3) == pytest.approx([1.5, 1.5, 4.0])
     change = graph.renew(torch.tensor([2, 0]), torch.tensor([[4.0], [6.0]]))
     assert (len(change.touched), change.renewed.tolist()) == (0, [0])  # 2 has the same
-    assert live.update(graph, change).tolist() == [0, 1]
+    assert live.update(change).tolist() == [0, 1]
     assert all_of(live, 3) == pytest.approx([4.0, 4.0, 4.0])
 
 
@@ -65,8 +64,8 @@ def test_what_is_large_comes_and_goes_and_leaves_nothing(kernel):
     graph.add(torch.cat([leaves, torch.tensor([[1e6]])]), pairs_of(*((0, v) for v in range(1, 40))))
     live = followed(graph)
     for _ in range(3):
-        live.update(graph, graph.add(NO_ROWS, pairs_of((0, 40))))
-        live.update(graph, graph.disconnect(pairs_of((40, 0))))
+        live.update(graph.add(NO_ROWS, pairs_of((0, 40))))
+        live.update(graph.disconnect(pairs_of((40, 0))))
     assert live.of(torch.tensor([0])).equal(followed(graph).of(torch.tensor([0])))
 
 
@@ -76,7 +75,7 @@ def test_hubs_that_reach_many_nodes_over_and_over_tell_each_once(kernel):
     edges = torch.cartesian_prod(torch.arange(10), torch.arange(10, 18)).T
     graph.add(torch.arange(50.0)[:, None], edges)
     live = followed(graph, SGC(hops=3))
-    moved = live.update(graph, graph.renew(torch.arange(10), torch.full((10, 1), 70.0)))
+    moved = live.update(graph.renew(torch.arange(10), torch.full((10, 1), 70.0)))
     assert moved.tolist() == list(range(18))
     everyone = torch.arange(50)
     assert live.of(everyone).equal(followed(graph, SGC(hops=3)).of(everyone))
@@ -87,16 +86,16 @@ def test_hubs_that_reach_many_nodes_over_and_over_tell_each_once(kernel):
 def test_only_who_feels_a_change_is_computed(name, hops, expected):
     graph = path(*range(1, 10))
     live = followed(graph, topologies.make(name, hops=hops))
-    assert live.update(graph, graph.add(torch.ones(1, 1), pairs_of((8, 9)))).tolist() == expected
+    assert live.update(graph.add(torch.ones(1, 1), pairs_of((8, 9)))).tolist() == expected
 
 
 def test_what_is_read_does_not_grow_with_the_graph(monkeypatch):
     read = []
     product = LiveSmoother.product
 
-    def counted(self, graph, nodes, *given):
+    def counted(self, nodes, values):
         read.append(len(nodes))
-        return product(self, graph, nodes, *given)
+        return product(self, nodes, values)
 
     monkeypatch.setattr(LiveSmoother, "product", counted)
     costs = []
@@ -104,7 +103,7 @@ def test_what_is_read_does_not_grow_with_the_graph(monkeypatch):
         graph = path(*range(nodes))
         live = followed(graph, SGC(hops=2))
         read.clear()
-        live.update(graph, graph.add(torch.ones(1, 1), pairs_of((10, nodes))))
+        live.update(graph.add(torch.ones(1, 1), pairs_of((10, nodes))))
         costs.append(list(read))
     # 10 and the new one give otherwise, to themselves, 9 and 11; then 8 and 12 feel it too.
     assert costs == [[4, 6], [4, 6]]
@@ -113,14 +112,14 @@ def test_what_is_read_does_not_grow_with_the_graph(monkeypatch):
 def test_a_removed_node_leaves_nothing_and_the_last_one_may_go():
     graph = path(*range(1, 7))
     live = followed(graph, topologies.make("reservoir"), scaling="unit")
-    assert live.update(graph, graph.remove(torch.tensor([2]))).tolist() == [0, 1, 3, 4, 5]
+    assert live.update(graph.remove(torch.tensor([2]))).tolist() == [0, 1, 3, 4, 5]
     assert not live.of(torch.tensor([2])).any()
     kept = {n: t for n, t in live.state().items() if n.startswith(("state", "message"))}
     assert set(kept) == {"state_1", "state_2", "message_0", "message_1"}
     assert not any(tensor[2].any() for tensor in kept.values())
-    assert len(live.update(graph, graph.remove(torch.tensor([0, 1, 3, 4, 5])))) == 0
-    assert len(live.update(graph, graph.add(NO_ROWS, pairs_of()))) == 0
-    live.update(graph, graph.add(torch.ones(2, 1), pairs_of((6, 7))))
+    assert len(live.update(graph.remove(torch.tensor([0, 1, 3, 4, 5])))) == 0
+    assert len(live.update(graph.add(NO_ROWS, pairs_of()))) == 0
+    live.update(graph.add(torch.ones(2, 1), pairs_of((6, 7))))
     expected = EmbeddingCache(live.topology).encode(graph.to_graph()[0])
     torch.testing.assert_close(live.of(torch.tensor([6, 7])), expected)
 
@@ -129,21 +128,22 @@ def test_a_removed_node_leaves_nothing_and_the_last_one_may_go():
 def test_a_row_has_the_same_bits_in_any_company(kernel, weighted):
     self_loops = weighted
     draw = torch.Generator().manual_seed(1)
-    graph, live = GrowingGraph(num_features=19), LiveSmoother(self_loops=self_loops)
+    graph = GrowingGraph(num_features=19)
+    live = LiveSmoother(graph, self_loops=self_loops)
     edges = torch.randint(200, (2, 800), generator=draw)
     edges[0, :150] = 0  # a hub
     weights = torch.rand(800, generator=draw) + 0.1 if weighted else None
     graph.add(torch.randn(200, 19, generator=draw), edges, weights)
-    live.refresh(graph, torch.arange(200))
-    whole = live.product(graph, torch.arange(200), graph.features)
+    live.update(GraphChange(new=torch.arange(200)))
+    whole = live.product(torch.arange(200), graph.features)
     for size in (1, 7, 199):
         some = torch.randperm(200, generator=draw)[:size]
-        assert live.product(graph, some, graph.features).equal(whole[some])
+        assert live.product(some, graph.features).equal(whole[some])
         few = graph.features[:, :3].contiguous()
-        assert live.product(graph, some, few).equal(whole[some][:, :3])
-    other = LiveSmoother(self_loops=self_loops)
+        assert live.product(some, few).equal(whole[some][:, :3])
+    other = LiveSmoother(graph, self_loops=self_loops)
     for part in torch.arange(200).split(50):
-        other.refresh(graph, part)
+        other.update(GraphChange(touched=part))
     assert other.state()["scalings"].equal(live.state()["scalings"])
 
 
@@ -152,11 +152,11 @@ def test_a_row_has_the_same_bits_in_any_company(kernel, weighted):
 def test_weights_tell_whose_features_an_embedding_is_made_of(name, undirected):
     graph = path(*range(8), undirected=undirected)
     live = followed(graph, topologies.make(name))
-    live.update(graph, graph.remove(torch.tensor([6])))
-    live.update(graph, graph.add(torch.ones(2, 1), pairs_of((8, 3), (9, 3), (8, 9))))
+    live.update(graph.remove(torch.tensor([6])))
+    live.update(graph.add(torch.ones(2, 1), pairs_of((8, 3), (9, 3), (8, 9))))
     (powers,) = powers_of(live) or ([],)
     for node in (0, 3, 5, 9):
-        positions, weights = contributions(graph, live.smoother, node, powers)
+        positions, weights = contributions(live.smoother, node, powers)
         total = weights @ graph.features[positions].double()
         torch.testing.assert_close(total.float(), live.of(torch.tensor([node]))[0])
         reached = graph.ego(node, hops=live.topology.hops, limit=99).nodes

@@ -25,10 +25,10 @@ NAMES = [3, 1, 2]  # of the classes 0, 1 and 2
 
 
 def coded(graph: GrowingGraph, labels: dict[int, int]) -> LiveCodes:
-    codes = LiveCodes(width=WIDTH)
+    codes = LiveCodes(graph, width=WIDTH)
     codes.name(NAMES)
     everyone = GraphChange(new=torch.arange(graph.num_nodes))
-    codes.update(graph, everyone, torch.tensor([*labels]), torch.tensor([*labels.values()]))
+    codes.update(everyone, torch.tensor([*labels]), torch.tensor([*labels.values()]))
     return codes
 
 
@@ -73,7 +73,7 @@ def test_a_heavy_edge_does_not_show_a_node_its_own_label(weight):
     codes = coded(graph, {0: 0, 1: 1, 2: 2, 3: 0})
     other = class_codes(NAMES, width=WIDTH)[2]
     for label in (0, 1, 2, UNLABELLED):
-        codes.update(graph, GraphChange(), torch.tensor([0]), torch.tensor([label]))
+        codes.update(GraphChange(), torch.tensor([0]), torch.tensor([label]))
         torch.testing.assert_close(codes.of(torch.tensor([0]))[0, WIDTH:], other)
 
 
@@ -81,11 +81,11 @@ def test_a_label_moves_what_is_within_two_hops_and_nobody_else():
     graph = path(*[0.0] * 9)
     codes = coded(graph, {0: 0, 8: 1})
     before = codes.of(torch.arange(9))
-    moved = codes.update(graph, GraphChange(), torch.tensor([4]), torch.tensor([2]))
+    moved = codes.update(GraphChange(), torch.tensor([4]), torch.tensor([2]))
     assert {2, 3, 4, 5, 6} <= set(moved.tolist())
     changed = (codes.of(torch.arange(9)) != before).any(1)
     assert changed.nonzero().flatten().tolist() == [2, 3, 5, 6]  # its own code does not show it
-    codes.update(graph, GraphChange(), torch.tensor([4]), torch.tensor([UNLABELLED]))
+    codes.update(GraphChange(), torch.tensor([4]), torch.tensor([UNLABELLED]))
     torch.testing.assert_close(codes.of(torch.arange(9)), before, atol=1e-6, rtol=0)
 
 
@@ -120,10 +120,10 @@ class Followed:
     def __init__(self, topology: Any, *, undirected: bool) -> None:
         self.undirected = undirected
         self.graph = GrowingGraph(num_features=2, undirected=undirected)
-        self.live = LiveEmbeddings(topology, num_features=2, scaling="none")
-        self.codes = LiveCodes(width=WIDTH)
+        self.live = LiveEmbeddings(topology, self.graph, scaling="none")
+        self.codes = LiveCodes(self.graph, width=WIDTH)
         self.codes.name(NAMES)
-        self.shape = LiveShape()
+        self.shape = LiveShape(self.graph)
         self.labels: dict[int, int] = {}
         self.shadows = [torch.zeros(0, p.dims) for p in (self.live, self.codes, self.shape)]
         self.draw = torch.Generator().manual_seed(0)
@@ -131,10 +131,10 @@ class Followed:
     def follow(self, change: GraphChange, told: dict[int, int]) -> None:
         self.labels = {n: c for n, c in (self.labels | told).items() if c >= 0}
         nodes, classes = torch.tensor([*told]).long(), torch.tensor([*told.values()]).long()
-        moved = self.live.update(self.graph, change)
+        moved = self.live.update(change)
         assert set(change.new.tolist()) <= set(moved.tolist())
-        felt = [moved, self.codes.update(self.graph, change, nodes, classes)]
-        felt.append(self.shape.update(self.graph, change))
+        felt = [moved, self.codes.update(change, nodes, classes)]
+        felt.append(self.shape.update(change))
         parts = (self.live, self.codes, self.shape)
         for number, (part, moved) in enumerate(zip(parts, felt, strict=True)):
             shadow = self.shadows[number]
@@ -185,8 +185,6 @@ class Followed:
             part.restore(state)
         nodes, classes = torch.tensor([*self.labels]), torch.tensor([*self.labels.values()])
         other.codes.show(nodes.long(), classes.long())
-        for part in (other.live, other.codes):
-            part.attach(other.graph)
         self.graph, self.live, self.codes, self.shape = others
         for part, state in zip(others, kept, strict=True):
             assert state.keys() == part.state().keys()

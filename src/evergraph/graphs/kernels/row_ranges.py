@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise, starmap
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -58,24 +58,15 @@ def spread(work: Callable[[slice], object], ranges: Iterable[slice]) -> None:
     is raised here.
     """
     parts = tuple(ranges)
-    left, failed = iter(parts), []
-
-    def take() -> None:
-        torch.get_num_threads()  # without this call, BLAS in a new thread uses all threads
-        try:
-            for part in left:  # each is taken once: advancing this iterator is atomic
-                work(part)
-        except BaseException as error:
-            failed.append(error)
-
-    helpers = [Thread(target=take) for _ in range(min(available_threads(), len(parts)) - 1)]
-    for helper in helpers:
-        helper.start()
-    take()
-    for helper in helpers:
-        helper.join()
-    if failed:
-        raise failed[0]
+    threads = min(available_threads(), len(parts))
+    if threads < 2:
+        for part in parts:
+            work(part)
+        return
+    # Without this call, BLAS in a new thread uses all threads.
+    with ThreadPoolExecutor(threads, initializer=torch.get_num_threads) as pool:
+        for _ in pool.map(work, parts):
+            pass  # raises what was raised in a thread
 
 
 def in_parts(work: Callable[[slice], object], costs: npt.NDArray[Any], *, each: int) -> None:

@@ -52,29 +52,6 @@ VECTOR = 16  # bytes that a GPU thread reads at once; rows begin at multiples of
 LINE = 128  # bytes of a GPU cache line; a slice that straddles two lines costs both
 
 
-def normalised(
-    graph: Graph, *, self_loops: bool = True, scheme: Normalisation = "symmetric"
-) -> Tensor:
-    """Return the graph's adjacency as a weighted ``torch.sparse_csr`` matrix  [nodes, nodes].
-
-    symmetric: Â = D^-1/2 (A + I) D^-1/2, the paper's; D holds the sums of weights in the rows of
-    A + I, which are 1 without weights, also on a directed graph. row: D^-1 (A + I), a mean.
-    none: A + I. ``self_loops=False`` omits I. Nodes without neighbours get weight 0.
-
-    >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
-    ...                         labels=torch.tensor([0, 0]), undirected=True)
-    >>> normalised(pair).to_dense()
-    tensor([[0.5000, 0.5000],
-            [0.5000, 0.5000]])
-    """
-    left, right = graph_scalings(graph, self_loops=self_loops, scheme=scheme)
-    every = torch.arange(graph.num_nodes, dtype=torch.int32, device=graph.device)
-    own, weights = every if self_loops else None, graph.weights
-    return written_out(
-        graph.indptr, graph.indices, left=left, right=right, own=own, weights=weights
-    )
-
-
 def row_sums(graph: Graph) -> Tensor:
     """Return the sum of the weights in each row of A, or the number of entries without weights.
 
@@ -135,33 +112,6 @@ def scalings(degrees: Tensor, scheme: Normalisation) -> tuple[Tensor, Tensor]:
     inverse = degrees.to(torch.float32, copy=True).pow_(-0.5 if scheme == "symmetric" else -1.0)
     inverse.masked_fill_(degrees <= 0, 0.0)  # isolated nodes get weight 0
     return inverse, inverse if scheme == "symmetric" else ones
-
-
-def written_out(
-    indptr: Tensor,
-    indices: Tensor,
-    *,
-    left: Tensor,
-    right: Tensor,
-    own: Tensor | None,
-    weights: Tensor | None = None,
-) -> Tensor:
-    """Return L (A + sI) R as ``torch.sparse_csr``  [rows, columns].
-
-    indptr: [rows + 1], from 0; indices: int32 [entries]; left: float32 [rows]; right:
-    float32 [columns]; own: every row's own column, None if s is 0.  int32 [rows]; weights: weights
-    of A's entries, if any.  float32 [entries]
-    """
-    if own is not None:  # appended to each row, as its last entry
-        kind = pointer_type(len(indices) + len(own))
-        indptr = indptr.to(kind) + torch.arange(len(own) + 1, dtype=kind, device=indices.device)
-        indices = with_last(indptr, indices, own)
-        if weights is not None:
-            weights = with_last(indptr, weights, torch.ones_like(left))
-    values = repeat(left, indptr.diff()).mul_(right.index_select(0, indices))
-    if weights is not None:
-        values.mul_(weights)
-    return csr_tensor(indptr, indices, values, (len(left), len(right)))
 
 
 def with_last(indptr: Tensor, values: Tensor, last: Tensor) -> Tensor:
@@ -266,18 +216,24 @@ class ScaledRows:
 
         Without R if the features include it.
         """
-        own, every = None, slice(0, len(self.left))
-        if self.self_loops:
-            last = self.first + len(self.left)
-            own = torch.arange(self.first, last, dtype=torch.int32, device=self.device)
-        return written_out(
-            self.indptr - self.indptr[0],
-            self.entries(every),
-            left=self.left,
-            right=torch.ones_like(self.right) if self.scaled else self.right,
-            own=own,
-            weights=self.entry_weights(every),
-        )
+        every = slice(0, len(self.left))
+        indptr, indices = self.indptr - self.indptr[0], self.entries(every)
+        weights = self.entry_weights(every)
+        if self.self_loops:  # the last entry of each row
+            own = torch.arange(
+                self.first, self.first + len(self.left), dtype=torch.int32, device=self.device
+            )
+            kind = pointer_type(len(indices) + len(own))
+            indptr = indptr.to(kind) + torch.arange(len(own) + 1, dtype=kind, device=self.device)
+            indices = with_last(indptr, indices, own)
+            if weights is not None:
+                weights = with_last(indptr, weights, torch.ones_like(self.left))
+        values = repeat(self.left, indptr.diff())
+        if not self.scaled:
+            values.mul_(self.right.index_select(0, indices))
+        if weights is not None:
+            values.mul_(weights)
+        return csr_tensor(indptr, indices, values, self.shape)
 
     def rows(self, part: slice) -> Self:
         """Return Â of some rows as views, without copying."""

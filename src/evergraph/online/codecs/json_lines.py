@@ -209,7 +209,7 @@ def delta_of_lines(
         table = table_of_json(rows, columns, kind, first=first)
         # Errors give the number of a single line: several lines are split when one is rejected.
         before = lines[0].number - 1
-        return read_listed(table, columns, kind, where="lines", before=before, noted=True)
+        return read_listed(table, columns, kind, where="lines", before=before)
 
     new = read("node", columns, first)
     scheme = columns if isinstance(columns, Scheme) else new.features.scheme

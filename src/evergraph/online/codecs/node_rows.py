@@ -63,13 +63,11 @@ def read_rows(
     apart: Sequence[str] = (),
     written: Source | None = None,
     before: int = 0,
-    noted: bool = False,
 ) -> NodeTable:
     """Return the rows of a table of nodes for a live learner, whichever way it came in.
 
     kind: of the learner's targets, None if they are those of the table; where: origin of the table,
-    for messages; apart: columns that the caller reads; noted: whether the user knows already that
-    columns are matched by position. For the other arguments see ``read_nodes``.
+    for messages; apart: columns that the caller reads. For the other arguments see ``read_nodes``.
     """
     check_columns(table.column_names, ("id",), lambda: table)
     roles = roles_of(table, columns, apart)
@@ -89,7 +87,6 @@ def read_rows(
         written=written,
         before=before,
         most=LARGEST_FEATURE,
-        piece=noted and columns is None,
     )
     check_usable(rows.features, columns, where)
     say_ignored(where, "column", roles.unused, UNTIMED)

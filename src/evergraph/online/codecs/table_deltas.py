@@ -17,7 +17,6 @@ from evergraph.core.targets import NodeTarget
 from evergraph.graphs.validation import say_repeated
 from evergraph.online.checking import pairs_of, without_repeats, without_unknown
 from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, listed
-from evergraph.online.upsert import EdgesBeyond
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import RELATION, TYPE
 from evergraph.tables.names import ENDS
@@ -27,7 +26,7 @@ from evergraph.tables.sources import Source, naming
 EDGES = 10_000  # in a delta that holds nothing else
 Rows = npt.NDArray[np.bool_]
 KnowsNodes = Callable[[Sequence[NodeId]], Sequence[bool]]
-GoneEdges = Callable[[tuple[Column, Column], Sequence[NodeId]], EdgesBeyond]
+GoneEdges = Callable[[tuple[Column, Column], Sequence[NodeId]], tuple[EdgeColumns, int]]
 
 
 def node_parts(
@@ -231,9 +230,8 @@ class TableDeltas:
 
         gone: returns known edges, between nodes that stay, that are not among the given ones.
         """
-        found = gone(self._edges.sides, self.whole.forgotten)
-        self._check_emptying("edge", len(found.sources), found.known, allowed=emptying)
-        removed = EdgeColumns(found.sources, found.targets)
+        removed, known = gone(self._edges.sides, self.whole.forgotten)
+        self._check_emptying("edge", len(removed), known, allowed=emptying)
         return replace(self, whole=replace(self.whole, removed_edges=removed))
 
     def _check_emptying(self, what: str, gone: int, known: int, *, allowed: bool) -> None:

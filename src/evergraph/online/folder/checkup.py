@@ -365,15 +365,16 @@ def _vectors(known: Knowledge, fresh: Knowledge) -> Iterator[str]:
     nodes, gone = (mask.nonzero().flatten() for mask in (graph.alive, ~graph.alive))
     change = GraphChange(new=nodes, removed=gone)
     pairs: list[tuple[str, KeptArrays, KeptArrays]] = []
-    fresh.embeddings.update(graph, change)
+    fresh.graph.restore(graph.state())
+    fresh.embeddings.update(change)
     pairs.append(("embeddings", known.embeddings, fresh.embeddings))
     if known.shape is not None and fresh.shape is not None:
-        fresh.shape.update(graph, change)
+        fresh.shape.update(change)
         pairs.append(("shape", known.shape, fresh.shape))
     if known.codes is not None and fresh.codes is not None:
         fresh.codes.relations = known.relations
         fresh.codes.name(list(known.classes))
-        fresh.codes.update(graph, change, nodes, labels.of(nodes))
+        fresh.codes.update(change, nodes, labels.of(nodes))
         pairs.append(("codes", known.codes, fresh.codes))
     for name, own, others in pairs:
         kept, anew = _arrays(own), _arrays(others)

@@ -6,11 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import ConfigurationError, check_choice, check_integer
+from evergraph.core.errors import ConfigurationError, check_choice
 from evergraph.graphs import Graph
+from evergraph.graphs.kernels.products import listed_product
+from evergraph.graphs.kernels.scaled_rows import room
+from evergraph.graphs.propagation import ordered_product
 from evergraph.online.arrays import Array, GrowingArray, KeptArrays, VectorPart, blocks
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
-from evergraph.online.graph.live_smoother import LiveSmoother
 from evergraph.online.graph.neighbour_lists import distinct
 from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
@@ -18,6 +20,90 @@ from evergraph.topology.rowwise import unit_parts
 
 ROWS = 1 << 15  # computed at a time
 PUT_SIDE_BY_SIDE = (Stepwise.assemble, MixHop.assemble)
+
+
+class LiveSmoother(KeptArrays):
+    """Â = D^-1/2 (A + sI) D^-1/2 of a growing graph, multiplied some rows at a time.
+
+    A holds the weights of edges, D the sums of the rows of A + sI.
+
+    A row is summed in the order of its neighbours' positions, so that its bits depend neither on
+    the storage of the graph nor on the rows it is computed with. For the same reason the choice of
+    the kernel depends on the size of the whole graph only.  self_loops: whether s is 1, else 0
+
+    >>> pair = GrowingGraph(num_features=1)
+    >>> smoother = LiveSmoother(pair)
+    >>> smoother.update(pair.add(torch.tensor([[1.], [3.]]), torch.tensor([[0], [1]])))
+    >>> smoother.product(torch.tensor([1]), pair.features)
+    tensor([[2.0000]])
+    """
+
+    def __init__(self, graph: GrowingGraph, *, self_loops: bool = True) -> None:
+        self.graph, self.self_loops = graph, self_loops
+        self._scalings = GrowingArray()  # the diagonal of D^-1/2
+        self.kept = {"scalings": self._scalings}
+
+    def update(self, change: GraphChange) -> None:
+        """Update the scalings of nodes that are new or gone, or whose in-neighbours changed."""
+        self._scalings.follow(self.graph.num_nodes)
+        nodes = torch.cat([change.new, change.touched, change.removed])
+        self._scalings.write(nodes, self._scalings_of(nodes.numpy()))
+
+    def _scalings_of(self, nodes: Array) -> Tensor:
+        """Return D^-1/2 of some nodes.  int64 [n] -> float32 [n]"""
+        degrees = counts = self.graph.into.lengths(nodes)
+        if self.graph.weighted:
+            # One by one in the order of entries, so that bits do not depend on the other rows.
+            owners = np.repeat(np.arange(len(nodes)), counts)
+            degrees = np.bincount(owners, self.graph.into.weights(nodes), minlength=len(nodes))
+        degrees = degrees + int(self.self_loops)
+        # In float64 and by sqrt, which rounds correctly on every machine; a power need not.
+        inverse = 1 / np.sqrt(np.where(degrees > 0, degrees, 1))
+        return torch.from_numpy(np.where(degrees > 0, inverse, 0.0).astype(np.float32))
+
+    @property
+    def scalings(self) -> Array:
+        """The diagonal of D^-1/2.  float32 [positions], a view until there are more"""
+        return self._scalings.array
+
+    def rows(self, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return rows of Â as CSR.  -> int32 [nodes + 1], int32 [entries], float32 [entries]"""
+        starts, columns = self.graph.rows(nodes)
+        weights = self.graph.weights(nodes) if self.graph.weighted else None
+        if self.self_loops:  # the last entry of its row
+            columns = np.insert(columns, starts[1:], nodes.numpy())
+            weights = None if weights is None else np.insert(weights, starts[1:], 1)
+            starts = starts + np.arange(len(starts))
+        values = np.repeat(self._scalings.array[nodes.numpy()], np.diff(starts))
+        if weights is not None:
+            values = values * weights
+        values = values * self._scalings.array[columns]
+        starts = starts.astype(np.int32)
+        return torch.from_numpy(starts), torch.from_numpy(columns), torch.from_numpy(values)
+
+    def product(self, nodes: Tensor, values: Tensor) -> Tensor:
+        """Return some rows of Â V.  [positions, d] -> [nodes, d]"""
+        if not len(nodes):
+            return values[:0]
+        if self.graph.compiled:
+            from evergraph.graphs.kernels.numba_sum import ListedRows
+
+            lists, positions = self.graph.into.lying(), nodes.numpy()
+            starts = lists.starts[positions]
+            rows = ListedRows(
+                starts,
+                starts + lists.counts[positions],
+                lists.pool,
+                self._scalings.array[positions],
+                self._scalings.array,
+                positions if self.self_loops else positions[:0],
+                len(lists.pool) - 1,
+                () if lists.weights is None else lists.weights,
+            )
+            out = room(len(nodes), like=values)
+            listed_product(rows, values, out)
+            return out
+        return ordered_product(*self.rows(nodes), values)
 
 
 class HopStates(KeptArrays):
@@ -28,32 +114,21 @@ class HopStates(KeptArrays):
     which every row is summed anew from all its in-neighbours: rounding does not accumulate, and no
     trace stays of nodes and edges that go.
 
-    H_0 is the graph's features, or ``inputs`` instead. If a hop smooths something other than its
-    state, that is kept as well.
+    If a hop smooths something other than its state, that is kept as well.
 
     Args:
         topology: the f_topo.
-        smoother: Â of the graph.
-        num_features: width of H_0.
-        inputs: H_0 of every position, kept up to date by its owner; by default the graph's
-            features.
+        smoother: Â of the graph, kept up to date by its owner.
+        inputs: H_0 of every position, likewise.
     """
 
-    def __init__(
-        self,
-        topology: Stepwise,
-        smoother: LiveSmoother,
-        num_features: int,
-        *,
-        inputs: GrowingArray | None = None,
-    ) -> None:
+    def __init__(self, topology: Stepwise, smoother: LiveSmoother, inputs: GrowingArray) -> None:
         self.topology = topology
         self.smoother = smoother
-        self._graph = GrowingGraph(num_features=num_features)  # until one is attached
         self._inputs = inputs
         self._messages: list[GrowingArray | None] = []  # starting at hop 0; None: the state itself
         # Widths are those of a graph without nodes.
-        states = [torch.empty(0, num_features)]
+        states = [inputs.tensor[:0]]
         for hop in range(topology.hops):
             message = topology.message(states[-1], hop=hop)
             own = message is not states[-1]
@@ -65,12 +140,12 @@ class HopStates(KeptArrays):
         sent = enumerate(self._messages)
         self.kept |= {f"message_{hop}": array for hop, array in sent if array is not None}
 
-    def update(self, graph: GrowingGraph, change: GraphChange, renewed: Tensor) -> Tensor:
+    def update(self, change: GraphChange, renewed: Tensor) -> Tensor:
         """Follow a change; return the nodes whose embeddings changed.  int64 [n], ascending
 
         renewed: older nodes whose H_0 changed.  int64 [renewed]
         """
-        self._graph = graph
+        graph = self.smoother.graph
         for array in self.kept.values():
             array.follow(graph.num_nodes, change.removed)
         moved: Tensor = torch.cat([change.new, renewed]).unique()
@@ -102,7 +177,7 @@ class HopStates(KeptArrays):
 
     def _next(self, nodes: Tensor, hop: int) -> Tensor:
         """Return hop + 1 of some nodes."""
-        smoothed = self.smoother.product(self._graph, nodes, self._source(hop))
+        smoothed = self.smoother.product(nodes, self._source(hop))
         if type(self.topology).advance is Stepwise.advance:  # it would return it unchanged
             return smoothed
         state, inputs = self._state(hop)[nodes], self._state(0)[nodes]
@@ -119,9 +194,7 @@ class HopStates(KeptArrays):
 
     def _rows(self, hop: int) -> Array:
         """Return the same as an array."""
-        if hop:
-            return self._states[hop - 1].array
-        return self._graph.features.numpy() if self._inputs is None else self._inputs.array
+        return self._states[hop - 1].array if hop else self._inputs.array
 
     def rows(self, nodes: Array) -> Array:
         """Return the embeddings of some nodes, unscaled.  int64 [k] -> float32 [k, dims]"""
@@ -138,10 +211,6 @@ class HopStates(KeptArrays):
         if type(self.topology).assemble not in PUT_SIDE_BY_SIDE:
             return None
         return [self._rows(hop) for hop in self.topology.assembled]
-
-    def attach(self, graph: GrowingGraph) -> None:
-        """Attach a restored graph."""
-        self._graph = graph
 
 
 def check_whole_rows(topology: TopologyEncoder) -> None:
@@ -161,25 +230,23 @@ class Surroundings(KeptArrays):
     2L + 1 hops; an f_topo that is a recursion over hops costs L (see ``HopStates``). Equal changes
     give equal bits, but the last bits of a row may depend on the rows it is computed with.
 
-    Args:
-        topology: the f_topo.
-        num_features: width of the features.
     """
 
-    def __init__(self, topology: TopologyEncoder, num_features: int) -> None:
-        self.topology = topology
+    def __init__(self, topology: TopologyEncoder, graph: GrowingGraph) -> None:
+        self.topology, self.graph = topology, graph
         # The width is found by encoding a graph of one node.
         single = Graph.from_edges(
             torch.empty(2, 0, dtype=torch.int64),
-            features=torch.zeros(1, num_features),
+            features=torch.zeros(1, graph.num_features),
             labels=torch.zeros(1).long(),
         )
         self.dims = topology.encode(single).shape[1]
         self._embeddings = GrowingArray(self.dims)
         self.kept = {"unscaled": self._embeddings}
 
-    def update(self, graph: GrowingGraph, change: GraphChange, renewed: Tensor) -> Tensor:
+    def update(self, change: GraphChange, renewed: Tensor) -> Tensor:
         """Follow a change; return the affected nodes.  int64 [n], ascending"""
+        graph = self.graph
         self._embeddings.follow(graph.num_nodes, change.removed)
         changed: Tensor = torch.cat([change.new, renewed]).unique()
         for hop in range(self.topology.hops):
@@ -198,9 +265,6 @@ class Surroundings(KeptArrays):
         """Return the embeddings of some nodes, unscaled.  int64 [k] -> float32 [k, dims]"""
         return self._embeddings.array.take(nodes, axis=0)
 
-    def attach(self, graph: GrowingGraph) -> None:
-        """Do nothing: nothing of a graph is kept."""
-
 
 class LiveEmbeddings(VectorPart):
     """f_topo of every node of a growing graph, updated only where a change affects it.
@@ -213,47 +277,43 @@ class LiveEmbeddings(VectorPart):
 
     Args:
         topology: the f_topo.
-        num_features: width of the features.
+        graph: it is followed from its first node on, or from where both were restored.
         scaling: ``unit`` divides every embedding by its length, ``none`` does not.
 
     >>> from evergraph.topology import SGC
-    >>> graph, live = GrowingGraph(num_features=1), LiveEmbeddings(SGC(hops=1), num_features=1,
-    ...                                                            scaling="none")
-    >>> live.update(graph, graph.add(torch.tensor([[1.]]), torch.empty(2, 0).long()))
+    >>> graph = GrowingGraph(num_features=1)
+    >>> live = LiveEmbeddings(SGC(hops=1), graph, scaling="none")
+    >>> live.update(graph.add(torch.tensor([[1.]]), torch.empty(2, 0).long()))
     tensor([0])
-    >>> live.update(graph, graph.add(torch.tensor([[3.]]), torch.tensor([[0], [1]])))
+    >>> live.update(graph.add(torch.tensor([[3.]]), torch.tensor([[0], [1]])))
     tensor([0, 1])
     >>> live.of(torch.tensor([0]))  # the mean of both
     tensor([[2.0000]])
     """
 
     def __init__(
-        self, topology: TopologyEncoder, *, num_features: int, scaling: Scaling = "unit"
+        self, topology: TopologyEncoder, graph: GrowingGraph, *, scaling: Scaling = "unit"
     ) -> None:
-        check_integer("num_features", num_features, least=1)
         check_choice("scaling", scaling, ("unit", "none"))
-        self.topology = topology
-        self.num_features = num_features
-        self.scaling = scaling
         check_whole_rows(topology)
-        self.smoother = LiveSmoother(self_loops=topology.self_loops)
-        self._source: HopStates | Surroundings = Surroundings(topology, num_features)
+        self.topology = topology
+        self.scaling = scaling
+        self.smoother = LiveSmoother(graph, self_loops=topology.self_loops)
+        self._source: HopStates | Surroundings
         if isinstance(topology, Stepwise):
-            self._source = HopStates(topology, self.smoother, num_features)
+            self._source = HopStates(topology, self.smoother, graph.kept["features"])
+        else:
+            self._source = Surroundings(topology, graph)
         self.dims = self._source.dims
         self.kept = self.smoother.kept | self._source.kept
 
-    def update(self, graph: GrowingGraph, change: GraphChange) -> Tensor:
+    def update(self, change: GraphChange) -> Tensor:
         """Follow a change of the graph, right after it was made; return the nodes whose embeddings
         changed, including new nodes but not removed ones.  int64 [n], ascending
         """
-        self.smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
-        return self._source.update(graph, change, change.renewed)
+        self.smoother.update(change)
+        return self._source.update(change, change.renewed)
 
     def rows(self, nodes: Array) -> Array:
         rows = self._source.rows(nodes)
         return unit_parts(rows, self.topology.units) if self.scaling == "unit" else rows
-
-    def attach(self, graph: GrowingGraph) -> None:
-        """Attach the graph, once both were restored and before it changes."""
-        self._source.attach(graph)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import numpy as np
 import torch
@@ -16,9 +15,8 @@ from evergraph.graphs import UNLABELLED
 from evergraph.online.arrays import Array, GrowingArray, VectorPart, blocks
 from evergraph.online.delta import Label
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph, no_nodes
-from evergraph.online.graph.live_embeddings import ROWS, HopStates, LiveEmbeddings
+from evergraph.online.graph.live_embeddings import ROWS, HopStates, LiveEmbeddings, LiveSmoother
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
-from evergraph.online.graph.live_smoother import LiveSmoother
 from evergraph.online.graph.neighbour_lists import distinct
 from evergraph.topology import MixHop
 from evergraph.topology.rowwise import unit_parts, unit_rows
@@ -44,18 +42,21 @@ class LiveShape(LiveRows):
 
     measured: whether the plain length of a node's features stands beside it.
 
-    >>> graph, shape = GrowingGraph(num_features=1), LiveShape()
-    >>> shape.update(graph, graph.add(torch.ones(2, 1), torch.tensor([[0], [1]])))
+    >>> graph = GrowingGraph(num_features=1)
+    >>> shape = LiveShape(graph)
+    >>> shape.update(graph.add(torch.ones(2, 1), torch.tensor([[0], [1]])))
     tensor([0, 1])
     >>> bool((shape.of(torch.tensor([0])) == shape.of(torch.tensor([1]))).all())
     True
     """
 
-    def __init__(self, *, measured: bool = False) -> None:
+    def __init__(self, graph: GrowingGraph, *, measured: bool = False) -> None:
         super().__init__(SHAPE_WIDTH + measured)
+        self.graph = graph
 
-    def update(self, graph: GrowingGraph, change: GraphChange) -> Tensor:
+    def update(self, change: GraphChange) -> Tensor:
         """Follow a change of the graph, right after it was made; return the nodes it concerns."""
+        graph = self.graph
         self._rows.follow(graph.num_nodes, change.removed)
         nodes: Tensor = torch.cat([change.new, change.touched, change.renewed]).unique()
         for some in nodes.split(ROWS_PER_BLOCK):
@@ -100,10 +101,11 @@ class LiveCodes(VectorPart):
     With relations, which the caller has updated before, a third part holds the classes of
     neighbours by relation, B₁C: see ``RelationCodes``. Each part is as wide as a code.
 
-    >>> graph, codes = GrowingGraph(num_features=1), LiveCodes(width=4)
+    >>> graph = GrowingGraph(num_features=1)
+    >>> codes = LiveCodes(graph, width=4)
     >>> codes.name(["x"])
     >>> pair = graph.add(torch.zeros(2, 1), torch.tensor([[0], [1]]))
-    >>> codes.update(graph, pair, torch.tensor([0]), torch.tensor([0]))
+    >>> codes.update(pair, torch.tensor([0]), torch.tensor([0]))
     tensor([0, 1])
     >>> torch.allclose(codes.of(torch.tensor([1]))[0, :4], class_codes(["x"], width=4)[0])
     True
@@ -112,13 +114,19 @@ class LiveCodes(VectorPart):
     """
 
     def __init__(
-        self, *, width: int, seed: int = 0, relations: LiveRelations | None = None
+        self,
+        graph: GrowingGraph,
+        *,
+        width: int,
+        seed: int = 0,
+        relations: LiveRelations | None = None,
     ) -> None:
+        self.graph = graph
         self.width = width
         self.seed = seed
         self.relations = relations
         self.dims = (FAR + (relations is not None)) * width
-        self.smoother = LiveSmoother(self_loops=False)
+        self.smoother = LiveSmoother(graph, self_loops=False)
         self._table = GrowingArray(width)  # the code of every class
         self._shown = GrowingArray(width)  # C
         self._coded = GrowingArray(dtype=np.bool_)  # whose row of it is not 0
@@ -127,7 +135,7 @@ class LiveCodes(VectorPart):
         self._bare = GrowingArray(dtype=np.bool_)
         self._along = GrowingArray(width)  # B₁C, of unit length; empty without relations
         self._topology = MixHop(hops=FAR, self_loops=False, kept_hops=(NEAR, FAR), unit=True)
-        self._hops = HopStates(self._topology, self.smoother, width, inputs=self._shown)
+        self._hops = HopStates(self._topology, self.smoother, self._shown)
         # What does not follow from labels and names of classes.
         self.kept = {"subtracted": self._own, "bare": self._bare}
         self.kept |= self.smoother.kept | self._hops.kept
@@ -139,25 +147,23 @@ class LiveCodes(VectorPart):
         if labels:
             self._table.append(class_codes(labels, width=self.width, seed=self.seed))
 
-    def update(
-        self, graph: GrowingGraph, change: GraphChange, nodes: Tensor, classes: Tensor
-    ) -> Tensor:
+    def update(self, change: GraphChange, nodes: Tensor, classes: Tensor) -> Tensor:
         """Follow a change of the graph, right after it was made, and of labels.
 
         nodes: whose visible labels changed, int64 [n]; classes: their new numbers, ``UNLABELLED``
         if hidden, int64 [n] -> nodes whose codes changed, int64 [m], ascending
         """
         for array in (self._shown, self._coded, self._own, self._bare):
-            array.follow(graph.num_nodes, change.removed)
+            array.follow(self.graph.num_nodes, change.removed)
         self.show(nodes, classes)
-        self.smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
-        nodes = nodes[graph.alive[nodes]]
-        near = graph.gatherers(torch.cat([change.new, change.touched]))  # diag(N²) changed
-        affected = [self._hops.update(graph, change, nodes), nodes, near]
+        self.smoother.update(change)
+        nodes = nodes[self.graph.alive[nodes]]
+        near = self.graph.gatherers(torch.cat([change.new, change.touched]))  # diag(N²) changed
+        affected = [self._hops.update(change, nodes), nodes, near]
         if self.relations is not None:
             affected.append(self._gather_along(self.relations, change, nodes))
         felt = torch.from_numpy(distinct(torch.cat(affected).numpy()))
-        self._remove_own(graph, felt, near)
+        self._remove_own(felt, near)
         return felt
 
     def _gather_along(self, relations: LiveRelations, change: GraphChange, nodes: Tensor) -> Tensor:
@@ -170,7 +176,7 @@ class LiveCodes(VectorPart):
             self._along.tensor[felt[rows]] = unit_rows(sums)
         return felt
 
-    def _remove_own(self, graph: GrowingGraph, felt: Tensor, near: Tensor) -> None:
+    def _remove_own(self, felt: Tensor, near: Tensor) -> None:
         """Update what is subtracted, and sum rows without it in which rounding would show.
 
         felt: nodes whose codes changed; near: those whose share in their own code changed
@@ -179,13 +185,12 @@ class LiveCodes(VectorPart):
         self._hops.recompute(bare)
         self._bare.write(bare, False)
         near = torch.from_numpy(distinct(torch.cat([near, bare]).numpy()))
-        self._own.write(near, self._own_share(graph, near))
+        self._own.write(near, self._own_share(near))
         unclear = self._unclear(felt[self._coded.tensor[felt]])
         self._bare.write(unclear, True)
         self._own.write(unclear, 0)
         for part in blocks(len(unclear), NODES_AT_A_TIME):
-            rows = partial(self.smoother.rows, graph)
-            given = (unclear[part], rows, self._shown.tensor, self._coded.array)
+            given = (unclear[part], self.smoother.rows, self._shown.tensor, self._coded.array)
             self._hops.last[unclear[part]] = codes_of_others(*given)
 
     def _unclear(self, nodes: Tensor) -> Tensor:
@@ -206,9 +211,9 @@ class LiveCodes(VectorPart):
         self._shown.write(nodes, codes)
         self._coded.array[nodes.numpy()] = (classes != UNLABELLED).numpy()
 
-    def _own_share(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
+    def _own_share(self, nodes: Tensor) -> Tensor:
         """Return the diagonal of N², s_v² Σ_u w_vu w_uv s_u²: see ``own_share``.  -> float32 [nodes]"""
-        rows, columns, weights = graph.into.mutual(graph.out_of, nodes.numpy())
+        rows, columns, weights = self.graph.into.mutual(self.graph.out_of, nodes.numpy())
         shares = weights * self.smoother.scalings[columns].astype(np.float64) ** 2
         sums = np.bincount(np.searchsorted(nodes.numpy(), rows), shares, minlength=len(nodes))
         own = self.smoother.scalings[nodes.numpy()].astype(np.float64) ** 2 * sums
@@ -223,10 +228,6 @@ class LiveCodes(VectorPart):
             return scaled
         return np.concatenate([scaled, self._along.array.take(nodes, axis=0)], axis=1)
 
-    def attach(self, graph: GrowingGraph) -> None:
-        """Attach the graph, once both were restored and before it changes."""
-        self._hops.attach(graph)
-
     @property
     def shown(self) -> Tensor:
         """C.  float32 [positions, width], a view until there are more"""
@@ -236,7 +237,7 @@ class LiveCodes(VectorPart):
         yield from (*super().arrays(), self._shown, self._coded)
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned; ``name``, ``show`` and ``attach`` restore the rest."""
+        """Restore what ``state`` returned; ``name`` and ``show`` restore the rest."""
         super().restore(state)
         for array in (self._shown, self._coded):
             array.follow(len(state["scalings"]))
@@ -341,12 +342,12 @@ class LiveVectors:
 
     def _follow(self, change: GraphChange, relabelled: Tensor, classes: Tensor) -> None:
         """Update vectors to a change of the graph and of labels, see ``recode``."""
-        self._touched += [change.removed, self.embeddings.update(self.graph, change)]
+        self._touched += [change.removed, self.embeddings.update(change)]
         self._recomputed += len(self._touched[-1])
         if self.relations is not None:
             self._touched.append(self.relations.update())
         if self.shape is not None:
-            self._touched.append(self.shape.update(self.graph, change))
+            self._touched.append(self.shape.update(change))
         if self.words is not None:
             self.words.kept["rows"].write(change.removed, 0)
         self._recode(change, relabelled, classes)
@@ -356,7 +357,7 @@ class LiveVectors:
     def _recode(self, change: GraphChange, relabelled: Tensor, classes: Tensor) -> None:
         """Update class codes.  relabelled: nodes, int64 [n]; classes: theirs by now, int64 [n]"""
         if self.codes is not None:
-            self._touched.append(self.codes.update(self.graph, change, relabelled, classes))
+            self._touched.append(self.codes.update(change, relabelled, classes))
 
     def _all_touched(self) -> Tensor:
         """Return the nodes that changes concerned.  int64 [n], ascending"""
@@ -369,11 +370,9 @@ class LiveVectors:
             nodes = self.graph.gatherers(nodes)
         return nodes
 
-    def _attach(self, classes: Sequence[Label], labels: Tensor) -> None:
-        """Attach the graph to its parts, once all of them were restored.  labels: of all nodes"""
-        self.embeddings.attach(self.graph)
+    def _restore_codes(self, classes: Sequence[Label], labels: Tensor) -> None:
+        """Show codes again, once everything else was restored.  labels: of all nodes"""
         if self.codes is not None:
             self.codes.name(classes)
             for rows in torch.arange(len(labels)).split(ROWS):
                 self.codes.show(rows, labels[rows])
-            self.codes.attach(self.graph)

@@ -41,7 +41,7 @@ class Scorer:
         for start in range(0, len(vectors), ROWS_PER_BLOCK):
             rows = slice(start, start + ROWS_PER_BLOCK)
             features = self.map.rowwise(vectors[rows])
-            scores[rows] = product(features.reshape(len(features), -1).astype(np.float64))
+            scores[rows] = product(features.reshape(len(features), -1))
         scores += offsets
         return scores
 

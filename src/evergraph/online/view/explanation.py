@@ -14,10 +14,8 @@ from evergraph.closed_form.own_features import Words
 from evergraph.core.component import ShownRecord
 from evergraph.graphs.csr import repeat
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.graph.live_embeddings import LiveEmbeddings
+from evergraph.online.graph.live_embeddings import LiveEmbeddings, LiveSmoother
 from evergraph.online.graph.live_relations import PARTS
-from evergraph.online.graph.live_smoother import LiveSmoother
 from evergraph.online.view.page import Reading
 from evergraph.online.view.sparse_columns import as_long_as, sums_of_sparse, unpacked
 from evergraph.tables.scheme import NamedValue, ValuesOf
@@ -139,7 +137,7 @@ def said(weights: Tensor, features: Tensor, slopes: Tensor, *, unit: bool) -> Te
 
 
 def contributions(
-    graph: GrowingGraph, smoother: LiveSmoother, node: int, powers: Sequence[float]
+    smoother: LiveSmoother, node: int, powers: Sequence[float]
 ) -> tuple[Tensor, Tensor]:
     """Return the positions that e_v = Σ_u w_u x_u sums over, and the weights.
 
@@ -151,7 +149,7 @@ def contributions(
     nodes, row = torch.tensor([node]), torch.ones(1, dtype=torch.float64)
     met, parts = [nodes], [row * powers[0]]
     for share in powers[1:]:
-        indptr, columns, weights = smoother.rows(graph, nodes)
+        indptr, columns, weights = smoother.rows(nodes)
         nodes, row = _summed(columns, weights.double() * repeat(row, indptr.diff()))
         met.append(nodes)
         parts.append(row * share)
@@ -256,7 +254,7 @@ def _flows(reading: Reading, vector: Tensor) -> list[Flow] | None:
 
     flows, end = [], reading.page.dims
     for power in powers:
-        nodes, weights = contributions(graph, embeddings.smoother, node, power)
+        nodes, weights = contributions(embeddings.smoother, node, power)
         unit = embeddings.scaling == "unit"
         rows, sparse = graph.features[nodes], None
         if known.words is not None and known.word_columns.of:
@@ -280,7 +278,7 @@ def _flows(reading: Reading, vector: Tensor) -> list[Flow] | None:
     if known.codes is not None:
         smoother, shown = known.codes.smoother, known.codes.shown
         for power in ([0.0, 1.0], [0.0, 0.0, 1.0]):  # near and far
-            nodes, weights = contributions(graph, smoother, node, power)
+            nodes, weights = contributions(smoother, node, power)
             if len(power) > 2:  # a node does not see its own label
                 weights = weights.where(nodes != node, 0.0)
             flows.append(Flow(nodes, weights, shown[nodes], of_labels=True))
