@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.own_features import Words
 from evergraph.core.component import ShownRecord
 from evergraph.graphs.csr import repeat
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.live_embeddings import LiveEmbeddings, LiveSmoother
 from evergraph.online.graph.live_relations import PARTS
+from evergraph.online.view.flows import Flow, as_long_as, sums_of_sparse, unpacked
 from evergraph.online.view.page import Reading
-from evergraph.online.view.sparse_columns import as_long_as, sums_of_sparse, unpacked
 from evergraph.tables.scheme import NamedValue, ValuesOf
 from evergraph.topology import MixHop, Stepwise
 from evergraph.topology.base import coefficients
@@ -224,19 +223,6 @@ def explain(
         if values is None
         else _value_contributions(reading, flows, slopes[best], values)[:limit],
     )
-
-
-class Flow(NamedTuple):
-    """A part of a vector as a sum Σ weights · rows over nodes."""
-
-    nodes: Tensor  # positions
-    weights: Tensor
-    rows: Tensor
-    unit: bool = True  # whether the sum is divided by its length
-    of_labels: bool = False
-    weighs: bool = False  # whether its weights are those of features in the embedding
-    of_words: bool = False
-    sparse: Words | None = None  # what these rows are projections of, if of a sparse array
 
 
 def _flows(reading: Reading, vector: Tensor) -> list[Flow] | None:

@@ -1,10 +1,10 @@
-"""What the columns of a wide sparse array add to scores, though a learner keeps them as words."""
+"""Parts of a vector as sums over nodes, also where these have words of a wide sparse array."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -14,8 +14,18 @@ from torch import Tensor
 from evergraph.closed_form.own_features import Words
 from evergraph.online.sparse_rows import SIGNS, projected, signs_of
 
-if TYPE_CHECKING:
-    from evergraph.online.view.explanation import Flow
+
+class Flow(NamedTuple):
+    """A part of a vector as a sum Σ weights · rows over nodes."""
+
+    nodes: Tensor  # positions
+    weights: Tensor
+    rows: Tensor
+    unit: bool = True  # whether the sum is divided by its length
+    of_labels: bool = False
+    weighs: bool = False  # whether its weights are those of features in the embedding
+    of_words: bool = False
+    sparse: Words | None = None  # what these rows are projections of, if of a sparse array
 
 
 def unpacked(packed: Tensor, columns: int) -> Words:
