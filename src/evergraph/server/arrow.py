@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import numpy as np
 import orjson
 import torch
 
@@ -28,8 +29,14 @@ from evergraph.online.codecs.node_rows import (
     word_columns,
 )
 from evergraph.online.codecs.table_deltas import node_parts
-from evergraph.online.codecs.tables import EDGE_OPS, NODE_OPS, operations, says_operations
-from evergraph.online.delta import Delta, EdgeColumns, column_of_ids
+from evergraph.online.codecs.tables import (
+    NODE_OPS,
+    edge_parts,
+    operations,
+    read_edge_changes,
+    says_operations,
+)
+from evergraph.online.delta import Delta
 from evergraph.server.http import RefusedError, check_named
 from evergraph.tables.arrow import MARK, pa, pc
 from evergraph.tables.choices import Columns
@@ -43,7 +50,6 @@ from evergraph.tables.columns import (
     is_typed,
     stripped,
 )
-from evergraph.tables.edges import read_edges
 from evergraph.tables.names import ENDS, check_columns, of_edges, of_nodes, renamed, worded
 from evergraph.tables.nodes import NodeRoles, NodeTable
 from evergraph.tables.scheme import NodeFeatures, Scheme
@@ -168,17 +174,8 @@ def _edge_parts(table: pa.Table) -> dict[str, Any]:
             "an Arrow table of edges must have the columns source, target and optionally weight, "
             f"relation and op, not {others[0]!r}"
         )
-    gone = table.slice(0, 0)
-    if "op" in table.column_names:
-        ops = operations(table, EDGE_OPS)
-        gone, table = table.filter(ops["remove"]), table.filter(ops["add"])
-    added, removed = read_edges(table), read_edges(gone.select(ENDS))
-    return {
-        "edges": EdgeColumns(*map(column_of_ids, added.ends)),
-        "weights": () if added.weights is None else added.weights.tolist(),
-        "relations": () if added.relations is None else added.relations.to_pylist(),
-        "removed_edges": EdgeColumns(*map(column_of_ids, removed.ends)),
-    }
+    rows, is_removed = read_edge_changes(table)
+    return edge_parts(rows, np.flatnonzero(~is_removed), np.flatnonzero(is_removed))
 
 
 def tables_in(body: bytes, *, most: int = MAX_DECODED) -> Iterator[pa.Table]:
