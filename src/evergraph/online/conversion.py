@@ -30,6 +30,7 @@ from evergraph.online.sparse_rows import csr_features, is_sparse_tensor
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.columns import RELATION, WEIGHT
+from evergraph.tables.edges import say_edges_unread
 from evergraph.tables.frames import arrow_table, column_names, is_a, is_sparse, is_table
 from evergraph.tables.names import of_nodes, renamed
 from evergraph.tables.nodes import is_index, read_features, say_by_position, say_index
@@ -122,9 +123,8 @@ def as_edges(values: Any) -> Sequence[tuple[NodeId, NodeId]]:
             found = ", ".join(map(str, columns))
             raise DataError(f"edges have columns {found}: expected source and target")
         source, target = ("source", "target") if named else columns
-        others = [name for name in columns if name not in (source, target)]
-        used = "only source, target, weight and relation of edges are used"
-        say_ignored("edges", "column", others, used)
+        if named:
+            say_edges_unread("edges", columns)
         sides = values[source], values[target]
     elif isinstance(values, np.ndarray):
         if values.ndim != 2 or values.shape[1] != 2:

@@ -20,7 +20,6 @@ from evergraph.core.errors import DataError
 from evergraph.core.packages import installed
 from evergraph.core.sizes import shown
 from evergraph.core.targets import target_of
-from evergraph.online.checking import LONGEST_ID
 from evergraph.online.codecs.node_rows import (
     features_with_words,
     late_labels,
@@ -40,16 +39,7 @@ from evergraph.online.delta import Delta
 from evergraph.server.http import RefusedError, check_named
 from evergraph.tables.arrow import MARK, pa, pc
 from evergraph.tables.choices import Columns
-from evergraph.tables.columns import (
-    RELATION,
-    TYPE,
-    WEIGHT,
-    column,
-    ids,
-    is_text,
-    is_typed,
-    stripped,
-)
+from evergraph.tables.columns import RELATION, TYPE, WEIGHT, column, ids, is_typed, stripped
 from evergraph.tables.names import ENDS, check_columns, of_edges, of_nodes, renamed, worded
 from evergraph.tables.nodes import NodeRoles, NodeTable
 from evergraph.tables.scheme import NodeFeatures, Scheme
@@ -259,10 +249,9 @@ def check_decoded(table: pa.Table, most: int) -> int:
                 "them",
             )
         for chunk in values.chunks:
-            for size in _decoded(about.name, chunk):
-                total += size
-                if total > most:
-                    raise _too_large(most, f"column {about.name!r}")
+            total += _decoded_bytes(chunk)
+            if total > most:
+                raise _too_large(most, f"column {about.name!r}")
     return total
 
 
@@ -271,26 +260,19 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
-def _decoded(name: str, values: Any) -> Iterator[int]:
-    """Yield the bytes of an array once decoded: first those given by its length, then its texts."""
-    known = values.dictionary if pa.types.is_dictionary(values.type) else values
+def _decoded_bytes(values: Any) -> int:
+    """Return the bytes of an array once decoded, of texts with an offset for each."""
     if _is_list(values.type):
-        yield MIN_VALUE_BYTES * len(values)
-        yield from _decoded(name, values.flatten())
-    elif pa.types.is_null(known.type):
-        yield MIN_VALUE_BYTES * len(values)
-    elif pa.types.is_primitive(known.type):
-        yield len(values) * max(known.type.bit_width // 8, MIN_VALUE_BYTES)
-    else:
-        yield MIN_VALUE_BYTES * len(values)
-        lengths = pc.binary_length(known)
-        if known is not values:
-            longest = pc.max(pc.utf8_length(known)).as_py() if is_text(known.type) else 0
-            if (longest or 0) > LONGEST_ID:  # too long for an id or a class
-                raise RefusedError(
-                    422,
-                    f"column {name!r} has a dictionary with a text of {longest:,} characters: "
-                    f"expected at most {LONGEST_ID}",
-                )
-            lengths = lengths.take(values.indices)
-        yield pc.sum(lengths.cast(pa.int64())).as_py() or 0
+        return MIN_VALUE_BYTES * len(values) + _decoded_bytes(values.flatten())
+    is_coded = pa.types.is_dictionary(values.type)
+    distinct = values.dictionary if is_coded else values
+    if pa.types.is_null(distinct.type):
+        return MIN_VALUE_BYTES * len(values)
+    if pa.types.is_primitive(distinct.type):
+        width: int = distinct.type.bit_width // 8
+        return len(values) * max(width, MIN_VALUE_BYTES)
+    lengths = pc.binary_length(distinct)
+    if is_coded:
+        lengths = lengths.take(values.indices)
+    texts: int | None = pc.sum(lengths.cast(pa.int64())).as_py()
+    return MIN_VALUE_BYTES * len(values) + (texts or 0)
