@@ -55,10 +55,10 @@ def asked_ids(values: Any) -> list[NodeId]:
     if values is None:
         raise ConfigurationError("give ids of nodes, or rows of new ones, to ask about")
     if hasattr(values, "ndim") and values.ndim == 1 and getattr(values.dtype, "kind", "") == "f":
-        wrong = [value for value in values.tolist() if not float(value).is_integer()]
-        if wrong:
+        fractions = [value for value in values.tolist() if not float(value).is_integer()]
+        if fractions:
             raise InvalidRowsError(
-                f"ids of nodes must be text or whole numbers, not {wrong[0]!r}. Reshape your data "
+                f"ids of nodes must be text or whole numbers, not {fractions[0]!r}. Reshape your data "
                 "to [1, features] if this is a row of features"
             )
     return as_ids(values, "ids")
@@ -150,7 +150,7 @@ def weighted_edges(edges: Any, weights: Any) -> tuple[Any, Any]:
     ends: Any
     triples = isinstance(edges, np.ndarray) and edges.ndim == 2 and edges.shape[1] == 3
     if triples and (edges.dtype.kind == "f" or len(edges) != 2):  # [2, edges] is meant otherwise
-        ends, own = edges[:, :2], edges[:, 2].astype(np.float64).tolist()
+        ends, edge_weights = edges[:, :2], edges[:, 2].astype(np.float64).tolist()
         if ends.dtype.kind == "f" and (ends == np.floor(ends)).all():
             ends = ends.astype(np.int64)
     elif (
@@ -158,12 +158,12 @@ def weighted_edges(edges: Any, weights: Any) -> tuple[Any, Any]:
         and edges
         and all(isinstance(edge, list | tuple) and len(edge) == 3 for edge in edges)
     ):
-        ends, own = [(edge[0], edge[1]) for edge in edges], [edge[2] for edge in edges]
+        ends, edge_weights = [(edge[0], edge[1]) for edge in edges], [edge[2] for edge in edges]
     else:
         return edges, weights
     if weights is not None:
         raise ConfigurationError("edge_weights are given, but edges hold weights as well")
-    return ends, own
+    return ends, edge_weights
 
 
 def beside_edges(values: Any, edges: Any, name: str) -> list[Any]:
@@ -254,7 +254,7 @@ def delta_of_data(
     nodes = _renamed(range(count), ids, "nodes" if features is None else "rows of x")
     rows = torch.empty(2, 0, dtype=torch.int64) if data.edge_index is None else data.edge_index
     check_edges(rows, len(nodes))
-    named, weights = given_weights(data.to_dict())
+    attribute, weights = given_weights(data.to_dict())
     if weights is not None:
         weights = checked_weights("weight", weights, rows.shape[1])
     edges = combined(rows, weights, repeated=repeated)
@@ -268,7 +268,7 @@ def delta_of_data(
         weights=[] if weights is None else weights.tolist(),
         key=key,
     )
-    say_unread("Data", data.keys(), timed=False, weights=named)
+    say_unread("Data", data.keys(), timed=False, weights=attribute)
     return delta
 
 
