@@ -262,3 +262,7 @@ def test_penalties_are_chosen_again_when_nodes_have_grown_by_a_quarter_or_one_ha
     assert engine.strengths_.tolist() == [5.0]
     solve(376, 377, -1)
     assert engine.strengths_.tolist() != [5.0]
+    engine.strengths_ = engine.strengths_ * 0 + 5.0
+    engine.clear()
+    solve(0, 300)
+    assert engine.strengths_.tolist() != [5.0]

@@ -5,16 +5,21 @@ from dataclasses import replace
 import pytest
 import torch
 
+from evergraph.closed_form.engine import ViewEngine
+from evergraph.closed_form.fusing import Answers
+from evergraph.closed_form.kept_nodes import draw_order
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.memory_heads import (
     LADDER,
     UNKNOWN,
     MemoryHeads,
+    NodeMemory,
     kernel_ridge,
     memory_views,
 )
 from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.closed_form.statistics import ClassStatistics
+from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import View, ViewRows, parse_views
 from evergraph.core.seeding import seeded
 
@@ -24,6 +29,10 @@ NO_ROWS, NO_ANSWERS = ViewRows(torch.empty(0, 2), None), torch.empty(0, dtype=to
 
 def unit(*shape: int, seed: int) -> torch.Tensor:
     return torch.nn.functional.normalize(torch.randn(*shape, generator=seeded(seed)), dim=-1)
+
+
+def kernels_of(rows: ViewRows) -> KernelMap:
+    return KernelMap.of(ONE, rows.taken(torch.device("cpu")).parts((0,)))
 
 
 def fitted(rows, labels, *, held_back=NO_ROWS, answers=NO_ANSWERS, masses=None, views=ONE):
@@ -86,6 +95,28 @@ def test_views_of_weight_nothing_are_not_computed():
     assert heads.used(coded=False) == [views[1]]
     assert heads.scores(ViewRows(rows.hops, None)).any()
     assert not heads.scores(rows).any()
+
+
+@pytest.mark.parametrize("balanced", [True, False])
+def test_kept_nodes_stand_for_as_many_as_the_engine_counts_them(balanced):
+    """A class weighs what any other does, or as many nodes as it has, however few are kept."""
+    rows, labels = ViewRows(unit(40, 4, seed=7), None), (torch.arange(40) % 5 == 0).long()
+    engine, memory = ViewEngine(balanced=balanced), NodeMemory(4)
+    engine.begin(RandomMap.drawn(ONE, {0: 4}, width=8, seed=0))
+    engine.count(rows[:30], labels[:30])
+    memory.keep(rows[:30], labels=labels[:30], nodes=torch.arange(30))
+    answers = Answers(rows[30:], labels[30:])
+    _, scores = engine.solve(answers)
+    memory.solve(kernels_of, engine, answers, scores, [engine.fused_.weights] * 2)
+    expected, _ = MemoryHeads.fitted(
+        kernels_of(memory.rows_),
+        memory.labels_,
+        answers.rows,
+        answers.labels,
+        masses=torch.tensor([1, 1] if balanced else [24, 6]),
+        order=draw_order(memory.nodes_).argsort(),
+    )
+    torch.testing.assert_close(memory.heads.heads[0], expected.heads[0])
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES, RELATIONS, View, ViewRows, hops_of, parse_views
@@ -132,6 +133,16 @@ def test_parts_that_are_not_there_are_not_needed():
     related = RandomMap.drawn([view], {0: 2, 2: 2, CODES: 2, RELATIONS: 4}, width=4, seed=0)
     assert related.needed(view) == (0, 2, RELATIONS, CODES)
     assert related.scale(view) == pytest.approx(math.sqrt(2 / (4 * 7)))  # 2 hops, 3, and 2 codes
+
+
+def test_rows_are_joined_with_the_words_that_both_have():
+    one, two = (
+        ViewRows(torch.tensor([[value]]), words=csr_matrix([[0.0, value]])) for value in (1.0, 2.0)
+    )
+    both = one.joined(two)
+    assert both.hops.tolist() == [[1.0], [2.0]]
+    assert both.words.toarray().tolist() == [[0.0, 1.0], [0.0, 2.0]]
+    assert one.joined(ViewRows(torch.ones(1, 1))).words is None
 
 
 hops = st.lists(st.integers(0, 99), max_size=5).map(tuple)

@@ -62,9 +62,9 @@ def test_a_column_of_ids_sent_as_labels_is_refused_before_it_is_written_down(tmp
 
 def test_classes_that_come_by_and_by_are_refused_before_memory_runs_out():
     learner = small()
-    learner.bounds = Bounds(memory=24 * MEGABYTE)
+    learner.bounds = Bounds(memory=21 * MEGABYTE)
     bring = partial(bring_classes, learner, 300)
-    with pytest.raises(TooMuchError, match="at most 24 MB of memory"):
+    with pytest.raises(TooMuchError, match="at most 21 MB of memory"):
         deque(map(bring, range(100)))
     assert 600 <= learner.status().classes < 30_000
     assert learner.predict(["s0-0"])

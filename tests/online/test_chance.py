@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from evergraph import ContinualNodeClassifier
+from growth import restored
 
 NODES = 120
 
@@ -42,6 +43,7 @@ def test_a_rare_class_that_no_node_is_given_may_be_known_better_than_by_chance()
     model = ContinualNodeClassifier(objective="plain")
     model.partial_fit(list(range(400)), rows, rare.tolist())
     assert model.status().better_than_chance
+    assert restored(model.learner_).status().better_than_chance
 
 
 def test_few_labels_say_nothing_about_chance(caplog):

@@ -13,6 +13,7 @@ from evergraph.core.errors import (
     KeyReusedError,
     UnknownNodeError,
 )
+from evergraph.graphs.csr import densify
 from evergraph.online.classifier import ContinualNodeClassifier
 from evergraph.online.conversion import as_edges, as_features, as_ids
 from evergraph.online.folder.learner_folder import LearnerFolder
@@ -174,7 +175,7 @@ def test_a_part_is_taken_by_name_as_a_table_and_as_an_object(tmp_path):
 
 READ = {
     "ids": as_ids,
-    "features": lambda values: as_features(values, 2),
+    "features": lambda values: densify(as_features(values, 2)),
     "labels": lambda values: as_labels(values, 2),
     "edges": as_edges,
 }
@@ -323,6 +324,8 @@ def test_a_folder_takes_some_parameters_and_keeps_the_rest(tmp_path):
         assert folder.learner.parameters == made
     with ContinualNodeClassifier.open(tmp_path / "f") as model:
         assert model.learner_.parameters == made
+    with LearnerFolder.open(tmp_path / "g", {"head": {"name": "analytic"}}) as folder:
+        assert folder.learner.parameters == OnlineLearner(head="analytic").parameters
     for other in ({"seed": 4}, {"head": {"name": "analytic"}}):
         with pytest.raises(ConfigurationError):
             LearnerFolder.open(tmp_path / "f", other)
@@ -341,6 +344,9 @@ def test_an_id_that_is_not_there_names_the_one_that_was_meant():
             ask([1])
         with pytest.raises(UnknownNodeError, match="'customer/0' or 'shop/0'"):
             ask([0])
+    hetero["customer", "visits", "shop"].edge_index = torch.zeros(2, 2, dtype=torch.int64)
+    with pytest.raises(DataError, match="expected each edge once"):
+        ContinualNodeClassifier(width=16).partial_fit(hetero, repeated="refuse")
     model = ContinualNodeClassifier(width=16).partial_fit([1, 2], torch.eye(2), ["x", "y"])
     with pytest.raises(UnknownNodeError, match=r"node '1' is not in the graph: did you mean 1\?"):
         model.predict(["1"])

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -55,7 +56,6 @@ def test_numbers_in_and_out():
 
 
 def test_answers_have_the_type_of_the_question():
-    pd = pytest.importorskip("pandas")
     asked = pd.Series(["a", "c"], index=["first", "second"])
     found = model("labels").partial_fit(IDS, ROWS, pd.Series(LABELS), EDGES)
     assert found.predict(asked).to_dict() == {"first": ["x", "y"], "second": ["z"]}
@@ -97,6 +97,9 @@ def test_what_does_not_apply_is_said():
         numbers.predict_proba(["a"])
     with pytest.raises(ConfigurationError, match="balanced is for classes and labels"):
         numbers.score(["a"], [1.0], balanced=True)
+    table = pd.DataFrame({"id": ["e"], "label": ["x"], "f": [1.0]})
+    with pytest.raises(DataError, match="'label', but the model was made with targets='numbers'"):
+        model("numbers").partial_fit(table)
     with pytest.raises(DataError, match="label of node 'b' is missing"):
         numbers.label(["a", "b"], [1.0, None])
     with pytest.raises(ConfigurationError, match="targets"):

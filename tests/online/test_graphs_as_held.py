@@ -88,11 +88,6 @@ def test_ids_that_pandas_made_floats_are_whole_again(caplog):
         model.predict([58.5])
 
 
-def test_booleans_are_classes():
-    model = small().partial_fit(["a", "b"], np.eye(2), [True, False])
-    assert model.predict(["a", "b"]).tolist() == ["true", "false"]
-
-
 def test_several_rows_by_id_are_asked_about_without_adding_them():
     model = small().partial_fit(["a", "b"], np.eye(2), ["x", "y"])
     rows, edges = {"c": [0.0, 1.0], "d": [1.0, 0.0]}, [("c", "b", 1.0), ("c", "d", 0.5)]

@@ -351,6 +351,9 @@ def test_types_and_relations_by_hand():
     assert delta.relations == ["wrote", "cites", "cites"]
     number = parsed_line(b'{"node": "d", "type": 2, "size": 1}', 7)
     assert delta_of_lines([number])[0].features.tolist() == [[2, 1]]
+    batch = LineBatch()
+    batch.add(parsed_line(b'{"node": "e", "features": [1]}', 1))
+    assert not batch.fits(lines[3])  # a learner that began without types takes no relations
     with pytest.raises(DataError, match="line 8: relation must be a text, not 3"):
         parsed_line(b'{"edge": ["a", "b"], "relation": 3}', 8)
 

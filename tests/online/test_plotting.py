@@ -56,6 +56,7 @@ def test_a_model_draws_what_there_is_to_draw():
     assert "Drift of the classes" in drawn
     confusion, growth = drawn["Confusion of the latest predictions"], drawn["Growth"]
     assert (confusion.get_xlabel(), confusion.get_ylabel()) == ("predicted", "true class")
+    assert not any(line.get_visible() for line in confusion.get_xgridlines())
     (classes,) = [axes for axes in growth.figure.axes if axes.get_ylabel() == "classes"]
     assert growth.get_ylim()[0] == classes.get_ylim()[0] == 0  # both count from nothing
 

@@ -43,20 +43,6 @@ FIRST = Delta(
 )
 
 
-def test_a_folder_brings_relations_back(tmp_path):
-    with LearnerFolder.open(tmp_path, make=learner_of) as folder:
-        folder.submit(FIRST)
-        before = folder.learner.predict_proba(["c"])[1]
-        folder.compact()
-        folder.submit(Delta(edges=(("a", "b"),), relations=("cites",)))
-        after = folder.learner.predict_proba(["c"])[1]
-    with LearnerFolder.open(tmp_path, make=learner_of) as folder:
-        assert folder.learner.predict_proba(["c"])[1].equal(after)
-        news = folder.upsert(Delta(edges=(("a", "b"), ("b", "a")), relations=("cites", "cites")))
-        assert (news.news.new_edges, news.news.known_edges) == (1, 1)
-    assert not before.equal(after)
-
-
 def test_what_is_new_of_edges_is_told_relation_by_relation():
     learner = learner_of()
     learner.apply(FIRST)
@@ -122,13 +108,6 @@ def test_what_nodes_say_adds_up_to_the_score(name, seed, undirected, weighted, n
     assert len(why.voices) <= limit
     shares = learner.predict_proba([f"0.{node}"])[1][0]
     assert float(shares[places[0]]) == pytest.approx(float(shares.max()))
-
-
-def test_an_explanation_names_who_speaks_against_an_edge():
-    learner = learner_of(undirected=False)
-    learner.apply(FIRST)
-    voices = learner.explain("c").voices
-    assert {voice.node for voice in voices} == {"a", "b", "c"}  # c is nobody's target
 
 
 def test_tables_bring_relations_and_types(tmp_path):

@@ -16,17 +16,18 @@ from evergraph.tables.fitting import fit_scheme
 
 NAMES = st.lists(st.text(min_size=1, max_size=8), unique=True, min_size=1, max_size=5)
 ENCODED = pa.table({"name": ["a"]}).replace_schema_metadata({b"evergraph": b"{}"})
+TOLD = st.sampled_from([["x", "y"], [["x", "z"], ["y"], []], [1.5, 7.0]])
 NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, min_size=1, max_size=5)
 
 
-@given(st.one_of(NAMES, NUMBERS), st.integers(1, 4), st.booleans(), st.randoms())
-def test_what_is_written_is_read(ids, width, forget, random):
+@given(st.one_of(NAMES, NUMBERS), TOLD, st.integers(1, 4), st.booleans(), st.randoms())
+def test_what_is_written_is_read(ids, told, width, forget, random):
     delta = Delta(
         nodes=tuple(ids),
         features=torch.rand(len(ids), width, generator=torch.Generator().manual_seed(len(ids))),
-        labels=tuple(random.choice([None, "x", "y"]) for _ in ids),
+        labels=tuple(random.choice([None, *told]) for _ in ids),
         edges=tuple((random.choice(ids), random.choice(ids)) for _ in range(3)),
-        late=tuple((node, "z") for node in ids[:2]),
+        late=tuple((node, random.choice(told)) for node in ids[:2]),
         forgotten=tuple(ids[:1]) if forget else (),
         weights=(0.5, 0.0, 3.0) if forget else (),
         removed_edges=((ids[0], ids[-1]),) if forget else (),

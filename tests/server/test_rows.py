@@ -10,12 +10,10 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 
-from arrow_bytes import delta_from_arrow, stream
-from evergraph.online.delta import Delta
+from arrow_bytes import stream
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.bodies import DeltaReader
-from evergraph.server.client import arrow_from_delta
 from evergraph.server.http import ARROW
 from evergraph.tables.measured import NumberEncoder
 from evergraph.tables.scheme import Column, Scheme
@@ -168,22 +166,6 @@ def test_they_are_told_and_predicted(kind, tmp_path):
         assert status["metric"] == {"labels": "micro F1", "numbers": "mean absolute error"}[kind]
         assert status["names"] == (["x", "z", "y"] if kind == "labels" else [])
         assert asked.get("/v1/history").json()["curve"][0]["seq"] == 3
-
-
-@pytest.mark.parametrize("kind", ["labels", "numbers"])
-def test_they_may_be_sent_as_arrow(kind):
-    pytest.importorskip("pyarrow")
-    told = tuple(tuple(label) if isinstance(label, list) else label for label in TOLD[kind])
-    sent = Delta(
-        nodes=("a", "b", "c", "d", "e"),
-        features=torch.ones(5, 2),
-        labels=(*told, None),
-        late=(("w", told[0]), ("z", told[1])),
-    )
-    again = delta_from_arrow(arrow_from_delta(sent))
-    for one, other in zip(again.labels, sent.labels, strict=True):
-        assert one == (list(other) if isinstance(other, tuple) else other)
-    assert [node for node, _ in again.late] == ["w", "z"]
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,8 @@ from evergraph.server.client import Client, is_url
 
 if TYPE_CHECKING:
     from evergraph.online.codecs.table_deltas import TableDeltas
-    from evergraph.online.delta import Delta, Label, NodeId
+    from evergraph.online.delta import Delta, EdgeColumns, Label, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
-    from evergraph.online.upsert import EdgesBeyond
     from evergraph.server.auth import Scope
     from evergraph.tables import Scheme
     from evergraph.tables.sources import Source
@@ -124,7 +123,7 @@ class _InFolder:
     def knows_nodes(self, ids: Sequence[NodeId]) -> Sequence[bool]:
         return self._folder.learner.knows_nodes(ids)
 
-    def edges_beyond(self, *dump: Any) -> EdgesBeyond:
+    def edges_beyond(self, *dump: Any) -> tuple[EdgeColumns, int]:
         return self._folder.learner.edges_beyond(*dump)
 
     def check(self, deltas: TableDeltas) -> None:

@@ -42,12 +42,14 @@ class Answers:
         labels: int64 [n]; of those that were counted, of classes with two nodes or more
         landmarks: the landmark that a node is, or -1.  int64 [n]; None if they are held back
         allowed: the classes that each may have; None for all that there are.  bool [n, classes]
+        weights: with which those that were counted are; 1 by default.  float32 [n]
     """
 
     rows: Tensor | ViewRows
     labels: Tensor
     landmarks: Tensor | None = None
     allowed: Tensor | None = None
+    weights: Tensor | None = None
 
     @classmethod
     def none(cls) -> Answers:

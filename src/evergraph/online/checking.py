@@ -184,12 +184,19 @@ def _check_features(what: str, features: Tensor, nodes: int, width: int | None) 
         )
     if features.dtype != torch.float32:
         raise DataError(f"{what} hold {features.dtype}: expected torch.float32")
-    within = features.abs() <= LARGEST_FEATURE  # False for NaN
+    columns = features.shape[1]
+    check_sizes(what, features.flatten(), lambda at: divmod(at, columns))
+
+
+def check_sizes(what: str, values: Tensor, place: Callable[[int], tuple[int, int]]) -> None:
+    """Raise unless values are finite and not too large; place: row and column of one of them."""
+    within = values.abs() <= LARGEST_FEATURE  # False for NaN
     if not bool(within.all()):
-        row, column = (~within).nonzero()[0].tolist()
+        at = int((~within).nonzero()[0])
+        row, column = place(at)
         raise DataError(
             f"{what} must be finite numbers of at most {LARGEST_FEATURE:g}, but row {row}, "
-            f"column {column} holds {features[row, column].item()!r}"
+            f"column {column} holds {values[at].item()!r}"
         )
 
 

@@ -274,7 +274,8 @@ class ContinualNodeClassifier(Estimator):
         """Replace the features of known nodes, as if they had always had these."""
         nodes = conversion.as_ids(ids, "ids")
         rows = features_with_words(self._reader().read(features, len(nodes)))
-        return self._submit(Delta(updated=nodes, updated_features=rows, key=key))
+        delta = Delta(updated=nodes, updated_features=rows, key=key)
+        return self._submit(self.learner_.fitting(delta))
 
     def label(
         self, ids: Any, labels: Any = None, *, key: str | None = None

@@ -7,7 +7,7 @@ of them are read, checked and written without a Python step for each.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import pad
 
 from evergraph.closed_form.own_features import NO_WORDS, WordColumns
 from evergraph.core.component import ShownRecord
@@ -40,7 +39,8 @@ class Delta:
 
     Attributes:
         nodes: ids of new nodes.
-        features: of the new nodes.  float32 [nodes, dims]
+        features: of the new nodes, dense or sparse; a wide sparse array is kept as words, see
+            ``sparse_rows``.  float32 [nodes, dims]
         labels: of the new nodes, None if not known (yet): a class; a list for a learner of several
             labels per node; a number for a learner of numbers.
         edges: pairs of ids, known or new in this delta.
@@ -57,7 +57,7 @@ class Delta:
         types: one per new node, None if unknown; or empty.
         refit: whether landmarks, penalties and mixture are then chosen anew and everything is
             learned again, so that the learner is that of one who was given all of it at once.
-        words: which of the last columns of features, and of new ones, are words of texts as
+        words: which of the last columns of features, and of new ones, are words as
             ``packed_words`` has them; it counts for a learner's first nodes, and then for all.
         key: identifies the delta; a delta with a known key is not applied again.
 
@@ -86,6 +86,12 @@ class Delta:
             columns = edge_columns(edges := getattr(self, name))
             object.__setattr__(self, name, edges if columns is None else columns)
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether features are a sparse array, as they were given."""
+        both = (self.features, self.updated_features)
+        return any(rows.layout != torch.strided for rows in both)
+
     def __repr__(self) -> str:
         counts = {name: len(getattr(self, name)) for name in PARTS}
         said = [f"{count} {PARTS[name]}" for name, count in counts.items() if count]
@@ -107,30 +113,6 @@ PARTS = {
 def is_empty(delta: Delta) -> bool:
     """Whether a delta changes nothing."""
     return not delta.refit and not any(len(getattr(delta, name)) for name in PARTS)
-
-
-def with_fitting_words(delta: Delta, columns: int, words: int) -> Delta:
-    """Return a delta for a learner with so many columns of words among its features.
-
-    Rows without words, such as those of an array, get none; where the learner has none, as after
-    a graph of its own, they are left out.
-
-    >>> told = Delta(nodes=("a",), features=torch.ones(1, 2), words=WordColumns(1))
-    >>> with_fitting_words(told, 1, 0).features.shape, with_fitting_words(told, 4, 2).features
-    (torch.Size([1, 1]), tensor([[1., 1., 0., 0.]]))
-    """
-
-    def fitting(rows: Tensor) -> Tensor:
-        wide = rows.shape[1] if rows.dim() == 2 and len(rows) else columns
-        if words and wide == columns - words:
-            return pad(rows, (0, words))
-        left_out = delta.words.width if not words and wide == columns + delta.words.width else 0
-        return rows[:, : wide - left_out] if left_out else rows
-
-    features, updated = fitting(delta.features), fitting(delta.updated_features)
-    if features is delta.features and updated is delta.updated_features:
-        return delta
-    return replace(delta, features=features, updated_features=updated)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from evergraph.online.delta import Delta, Label, NodeId, NodeTarget
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import FusedHead
+from evergraph.online.heads.room import bytes_for
 from evergraph.online.knowledge import Knowledge
 from evergraph.topology import TopologyEncoder
 from evergraph.topology.cached import Scaling
@@ -139,7 +140,8 @@ def estimate(
         vector = live.dims + CODE_WIDTH + delta.words.width
         rows = nodes * 4 * (width * (2 + held.topology.hops) + 3 * vector)
     computed = 4 * vector * (nodes + there)
-    head = held.head.bytes_for(
+    head = bytes_for(
+        held.head,
         nodes=learned + labelled,
         counted=labelled + min(there, learned),
         classes=known + new,

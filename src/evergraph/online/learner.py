@@ -14,12 +14,13 @@ from evergraph.core.resources import exactly_threads
 from evergraph.core.targets import Tallies
 from evergraph.graphs import UNLABELLED
 from evergraph.online.checking import CheckedDelta, check_delta
-from evergraph.online.delta import Delta, DeltaResult, NodeId, with_fitting_words
+from evergraph.online.delta import Delta, DeltaResult, EdgeColumns, NodeId
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.intake import Batch, merged, owners
 from evergraph.online.knowledge import Settled
 from evergraph.online.learner_state import LearnerState
-from evergraph.online.upsert import EdgesBeyond, News, edges_beyond, only_new
+from evergraph.online.sparse_rows import fitting
+from evergraph.online.upsert import News, edges_beyond, only_new
 from evergraph.online.view import Answer, Page
 
 if TYPE_CHECKING:
@@ -83,10 +84,8 @@ class OnlineLearner(LearnerState):
                 "a delta must not have relations or types if the learner began without them: its "
                 "first nodes must have them"
             )
-        if known is not None:
-            delta = with_fitting_words(delta, known.num_features, known.word_columns.width)
         return check_delta(
-            delta,
+            self.fitting(delta),
             self._ids,
             num_features=None if known is None else known.num_features,
             graph=None if known is None else known.graph,
@@ -96,11 +95,17 @@ class OnlineLearner(LearnerState):
             fresh=fresh,
         )
 
+    def fitting(self, delta: Delta) -> Delta:
+        """Return a delta with its features as the learner keeps them: dense, and as wide."""
+        reads_words = self.head.reads_own(self.topology)
+        with self.writing:
+            return fitting(delta, self._knowledge, reads_words=reads_words)
+
     def only_new(self, delta: Delta) -> tuple[Delta, News]:
         """Return a delta without what is known already, and the counts of what is new."""
         with self.writing:
             return only_new(
-                delta,
+                self.fitting(delta),
                 self._ids,
                 self._knowledge,
                 target=self.head.target,
@@ -135,7 +140,7 @@ class OnlineLearner(LearnerState):
 
     def edges_beyond(
         self, edges: tuple[pyarrow.Array, pyarrow.Array], without: Sequence[NodeId]
-    ) -> EdgesBeyond:
+    ) -> tuple[EdgeColumns, int]:
         """Return known edges that are not among the given ones; see ``upsert.edges_beyond``."""
         with self.writing:
             known = (self._ids, self._knowledge)

@@ -134,7 +134,7 @@ class LearnerState(LearnerView):
             edges=0 if known is None else known.graph.num_edges // (1 + self.undirected),
             classes=0 if known is None else len(known.names),
             labelled=0 if known is None else int(known.labels.counts_.sum()),
-            features=0 if known is None else known.graph.num_features,
+            features=0 if known is None else known.word_columns.of or known.graph.num_features,
             memory=0 if known is None else known.nbytes,
             predicted=record.prequential.asked,
             accuracy=record.prequential.accuracy,
@@ -229,7 +229,7 @@ class LearnerState(LearnerView):
             "seq": self._seq,
             "solved": self._solved,
             "base": self._ids.base,
-            "num_features": self.status().features,
+            "num_features": 0 if known is None else known.graph.num_features,
             "related": known is not None and known.relations is not None,
             "words": [] if known is None else [*known.word_columns],
         }

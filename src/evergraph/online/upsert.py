@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, compress, count
+from itertools import compress
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,20 +17,11 @@ from evergraph.core.targets import Target
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.validation import edge_names
 from evergraph.online.checking import CLASSES, check_parts, pairs_of, with_ones
-from evergraph.online.delta import Delta, DeltaResult, NodeId, listed, with_fitting_words
+from evergraph.online.delta import Delta, DeltaResult, EdgeColumns, NodeId, listed
 from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
 from evergraph.tables.arrow import pa
-
-
-@dataclass(frozen=True)
-class EdgesBeyond:
-    """Known edges that a table does not have."""
-
-    sources: list[NodeId]  # ids of their sources
-    targets: list[NodeId]  # ids of their targets
-    known: int  # how many edges were compared
 
 
 def edges_beyond(
@@ -39,13 +31,13 @@ def edges_beyond(
     without: Sequence[NodeId],
     *,
     both_ways: bool,
-) -> EdgesBeyond:
-    """Return known edges that are not among the given ones, to be removed.
+) -> tuple[EdgeColumns, int]:
+    """Return known edges that are not among the given ones, and how many were compared.
 
     edges: of a table, ids as strings or int64; without: nodes whose edges are left out
     """
     if knowledge is None:
-        return EdgesBeyond([], [], 0)
+        return EdgeColumns([], []), 0
     if knowledge.relations is not None:
         raise ConfigurationError(
             "--sync must not be given with --edges if edges have relations: one of several between "
@@ -56,9 +48,9 @@ def edges_beyond(
     known = known[:, ~torch.isin(known, ids.where(list(without))).any(0)]
     names = edge_names(torch.cat([known, given], dim=1), both_ways=both_ways)
     distinct, first = np.unique(names[: known.shape[1]], return_index=True)
-    gone = np.sort(first[~np.isin(distinct, names[known.shape[1] :])])
-    sources, targets = ([ids.at(position) for position in side[gone].tolist()] for side in known)
-    return EdgesBeyond(sources, targets, len(distinct))
+    rows = np.sort(first[~np.isin(distinct, names[known.shape[1] :])])
+    sources, targets = ([ids.at(position) for position in side[rows].tolist()] for side in known)
+    return EdgeColumns(sources, targets), len(distinct)
 
 
 @dataclass(frozen=True)
@@ -103,40 +95,32 @@ def only_new(
     among the ``updated``. What is left is an ordinary delta without a key; repeated, it would be
     empty.
     """
-    width = None
     delta = with_ones(delta, None if knowledge is None else knowledge.graph)
-    if knowledge is not None:
-        width = knowledge.num_features
-        delta = with_fitting_words(delta, width, knowledge.word_columns.width)
+    width = None if knowledge is None else knowledge.num_features
     check_parts(delta, num_features=width, target=target)
-    there = (ids.where(delta.nodes) >= 0).numpy()
-    known, new = np.flatnonzero(there).tolist(), np.flatnonzero(~there).tolist()
+    is_known = (ids.where(delta.nodes) >= 0).numpy()
+    known_rows = np.flatnonzero(is_known).tolist()
+    new_rows = np.flatnonzero(~is_known).tolist()
     labels = delta.labels or (None,) * len(delta.nodes)
-    labelled = [(delta.nodes[row], label) for row in known if (label := labels[row]) is not None]
-    to_update = np.flatnonzero(ids.where(delta.updated).numpy() >= 0).tolist()
-    updated = _other(delta.updated, delta.updated_features, to_update, ids, knowledge)
-    nowhere = {node for node in delta.updated if node not in ids}
-    later = [pair for pair in delta.late if pair[0] not in nowhere]
-    late, changed = [*labelled, *later], 0
-    if knowledge is not None:  # labels that differ from those of the graph
-        positions = ids.where([node for node, _ in late])
-        numbers = torch.full_like(positions, UNLABELLED)
-        numbers[positions >= 0] = knowledge.labels.of(positions[positions >= 0])
-        pairs, late = zip(late, numbers.tolist(), strict=True), []
-        for (node, label), number in pairs:
-            had = number != UNLABELLED
-            if not had or knowledge.classes.at(number) != target.key(label):
-                late.append((node, label))
-                changed += had
-    joined, counts = new_edges(delta, ids, knowledge, both_ways=undirected)
-    first = [labels[row] for row in new]
+    new_labels = [labels[row] for row in new_rows]
+    late, changed_labels = _late_labels(
+        [*((delta.nodes[row], labels[row]) for row in known_rows), *delta.late],
+        frozenset(node for node in delta.updated if node not in ids),
+        ids,
+        knowledge,
+        target,
+    )
+    update_rows = np.flatnonzero(ids.where(delta.updated).numpy() >= 0).tolist()
+    updated = _changed_rows(delta.updated, delta.updated_features, update_rows, ids, knowledge)
+    other_features = _changed_rows(delta.nodes, delta.features, known_rows, ids, knowledge)
     forgotten = [node for node in delta.forgotten if node in ids]
+    with_new_edges, edge_counts = new_edges(delta, ids, knowledge, both_ways=undirected)
     reduced = replace(
-        joined,
-        nodes=[delta.nodes[row] for row in new],
-        features=delta.features[new] if new else torch.zeros(0, 0),
-        labels=first,
-        types=[delta.types[row] for row in new] if len(delta.types) else [],
+        with_new_edges,
+        nodes=[delta.nodes[row] for row in new_rows],
+        features=delta.features[new_rows] if new_rows else torch.zeros(0, 0),
+        labels=new_labels,
+        types=[delta.types[row] for row in new_rows] if len(delta.types) else [],
         updated=[delta.updated[row] for row in updated],
         updated_features=delta.updated_features[updated] if updated else torch.zeros(0, 0),
         late=late,
@@ -144,19 +128,46 @@ def only_new(
         key=None,
     )
     return reduced, News(
-        **counts,
-        new_nodes=len(new),
-        known_nodes=len(known),
-        other_features=len(_other(delta.nodes, delta.features, known, ids, knowledge)),
-        new_labels=len(first) - first.count(None) + len(late) - changed,
-        changed_labels=changed,
+        **edge_counts,
+        new_nodes=len(new_rows),
+        known_nodes=len(known_rows),
+        other_features=len(other_features),
+        new_labels=len(new_labels) - new_labels.count(None) + len(late) - changed_labels,
+        changed_labels=changed_labels,
         forgotten=len(forgotten),
         updated_nodes=len(updated),
-        missing_nodes=len(delta.updated) - len(to_update),
+        missing_nodes=len(delta.updated) - len(update_rows),
     )
 
 
-def _other(
+def _late_labels(
+    pairs: Sequence[tuple[NodeId, Any]],
+    missing: frozenset[NodeId],
+    ids: IdTable,
+    knowledge: Knowledge | None,
+    target: Target,
+) -> tuple[list[tuple[NodeId, Any]], int]:
+    """Return the pairs whose label is not that of the graph, and how many replace another.
+
+    pairs: nodes and their labels, None if unknown; missing: nodes to update that do not exist
+    """
+    given = [(node, label) for node, label in pairs if label is not None and node not in missing]
+    if knowledge is None:
+        return given, 0
+    positions = ids.where([node for node, _ in given])
+    classes = torch.full_like(positions, UNLABELLED)
+    classes[positions >= 0] = knowledge.labels.of(positions[positions >= 0])
+    late, changed = [], 0
+    for (node, label), number in zip(given, classes.tolist(), strict=True):
+        if number == UNLABELLED:
+            late.append((node, label))
+        elif knowledge.classes.at(number) != target.key(label):
+            late.append((node, label))
+            changed += 1
+    return late, changed
+
+
+def _changed_rows(
     nodes: Sequence[NodeId],
     features: Tensor,
     rows: list[int],
@@ -178,58 +189,75 @@ def new_edges(
     An edge that is both added and removed is not added; edges of different relations are different
     edges, which have a direction. Counts are as in ``News``.
     """
-    edges, cut = pairs_of(delta)
-    # Positions of their ends; unknown ids get further numbers.
-    sides = (*edges.sides, *cut.sides)
-    found = [ids.where(side) for side in sides]
-    strange = (
-        compress(listed(side), (positions < 0).tolist())
-        for side, positions in zip(sides, found, strict=True)
-        if bool((positions < 0).any())
-    )
-    numbers = dict(zip(dict.fromkeys(chain.from_iterable(strange)), count(ids.next), strict=False))
-    if numbers:
-        found = [ids.where(side, numbers) for side in sides]
-    ends = torch.stack(found[:2]), torch.stack(found[2:])
-    names = edge_names(torch.cat([*ends], dim=1), both_ways=both_ways)
-    come, go = names[: len(edges)], names[len(edges) :]
-    loops = (ends[0][0] == ends[0][1]).numpy()
-    if loops.any():  # those of unknown nodes stay
-        new_nodes = frozenset(delta.nodes)
-        for row in np.flatnonzero(loops).tolist():
-            loops[row] = int(ends[0][0, row]) < ids.next or delta.edges[row][0] in new_nodes
-    kept = np.flatnonzero(~loops & ~np.isin(come, go))
-    if related := len(delta.relations) > 0:
+    edges, removed = pairs_of(delta)
+    ends, removed_ends = _numbered_ends(edges, removed, ids)
+    names = edge_names(torch.cat([ends, removed_ends], dim=1), both_ways=both_ways)
+    added_names, removed_names = names[: len(edges)], names[len(edges) :]
+    kept = np.flatnonzero(~_known_loops(delta, ends, ids) & ~np.isin(added_names, removed_names))
+    if len(delta.relations):
         kinds = np.unique(delta.relations, return_inverse=True)[1]
-        named = np.stack([edge_names(ends[0], both_ways=False), kinds])
-        come = np.unique(named, axis=1, return_inverse=True)[1].reshape(-1)
-    first, last = _each_once(come[kept])
+        related = np.stack([edge_names(ends, both_ways=False), kinds])
+        added_names = np.unique(related, axis=1, return_inverse=True)[1].reshape(-1)
+    first, last = _each_once(added_names[kept])
     rows = kept[first]
+    relations = [delta.relations[row] for row in rows.tolist()] if len(delta.relations) else []
+    weights_before = _weights(ends[:, rows], ids, knowledge, relations)
+    is_unknown = weights_before == 0
+    is_zero = np.zeros(len(rows), dtype=bool)
+    is_change = is_unknown
     weights: NDArray[np.float64] | None = None
     if len(delta.weights):  # the last weight of a repeated edge counts
         weights = np.array(delta.weights, dtype=np.float64)[kept[last]]
-    relations = [delta.relations[row] for row in rows.tolist()] if related else []
-    known = _weights(ends[0][:, rows], ids, knowledge, relations)
-    news = known == 0 if weights is None else weights.astype(np.float32) != known
-    zero = np.zeros(len(rows), dtype=bool) if weights is None else weights == 0
-    _, again = _each_once(go)  # the last occurrence of each
-    removed = cut.take(again[_weights(ends[1][:, again], ids, knowledge) > 0])
-    new, gone, absent = news & (known == 0), news & zero, zero & (known == 0)
+        is_zero = weights == 0
+        is_change = weights.astype(np.float32) != weights_before
+    _, last_removal = _each_once(removed_names)
+    is_there = _weights(removed_ends[:, last_removal], ids, knowledge) > 0
+    cut = removed.take(last_removal[is_there])
+    new = int((is_change & is_unknown).sum())
+    emptied = int((is_change & is_zero).sum())
+    absent = int((is_zero & is_unknown).sum())
+    changes = int(is_change.sum())
     counts = {
-        "new_edges": int(new.sum()),
-        "known_edges": int(len(edges) - news.sum() - absent.sum()),
-        "changed_weights": int(news.sum() - new.sum() - gone.sum()),
-        "removed_edges": int(gone.sum()) + len(removed),
-        "missing_edges": int(absent.sum()) + len(cut) - len(removed),
+        "new_edges": new,
+        "known_edges": len(edges) - changes - absent,
+        "changed_weights": changes - new - emptied,
+        "removed_edges": emptied + len(cut),
+        "missing_edges": absent + len(removed) - len(cut),
     }
-    changed = () if weights is None else weights[news].tolist()
     return replace(
         delta,
-        edges=edges.take(rows[news]),
-        weights=changed,
-        relations=list(compress(relations, news.tolist())),
-        removed_edges=removed,
+        edges=edges.take(rows[is_change]),
+        weights=() if weights is None else weights[is_change].tolist(),
+        relations=list(compress(relations, is_change.tolist())),
+        removed_edges=cut,
     ), counts
+
+
+def _numbered_ends(edges: EdgeColumns, removed: EdgeColumns, ids: IdTable) -> tuple[Tensor, Tensor]:
+    """Return the positions of the ends of edges; unknown ids get further numbers.
+
+    -> int64 [2, edges], [2, removed]
+    """
+    sides = (*edges.sides, *removed.sides)
+    positions = [ids.where(side) for side in sides]
+    unknown: dict[NodeId, int] = {}
+    for side, numbers in zip(sides, positions, strict=True):
+        if bool((numbers < 0).any()):
+            for node in compress(listed(side), (numbers < 0).tolist()):
+                unknown.setdefault(node, ids.next + len(unknown))
+    if unknown:
+        positions = [ids.where(side, unknown) for side in sides]
+    return torch.stack(positions[:2]), torch.stack(positions[2:])
+
+
+def _known_loops(delta: Delta, ends: Tensor, ids: IdTable) -> NDArray[np.bool_]:
+    """Return which edges join a known or new node to itself.  int64 [2, m] -> bool [m]"""
+    loops: NDArray[np.bool_] = (ends[0] == ends[1]).numpy()
+    if loops.any():
+        new_nodes = frozenset(delta.nodes)
+        for row in np.flatnonzero(loops).tolist():
+            loops[row] = int(ends[0, row]) < ids.next or delta.edges[row][0] in new_nodes
+    return loops
 
 
 def _each_once(names: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

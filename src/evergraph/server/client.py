@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from evergraph.online.codecs.table_deltas import TableDeltas
-    from evergraph.online.delta import Delta, Label, NodeId
+    from evergraph.online.delta import Delta, EdgeColumns, Label, NodeId
     from evergraph.online.folder.backup import BackedUp
-    from evergraph.online.upsert import EdgesBeyond
     from evergraph.tables import Encoder, Scheme
 
 # Not taken from ``http``: a client needs nothing of the extra ``serve``.
@@ -71,7 +70,7 @@ class Client:
         known = frozenset(self.every_id())
         return [node in known for node in ids]
 
-    def edges_beyond(self, *dump: Any) -> EdgesBeyond:
+    def edges_beyond(self, *dump: Any) -> tuple[EdgeColumns, int]:
         """Raise: a service does not list its edges."""
         raise ConfigurationError(
             f"--sync compares edges in a folder only, and {self.url} is a service: give --nodes "

@@ -15,6 +15,9 @@ from evergraph.online.delta import Delta
 TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
 IDS = TEXT | st.integers(-(2**63), 2**64 - 1)
 FLOATS = st.floats(width=32, allow_nan=True)
+TARGETS = (
+    IDS | st.floats(allow_nan=False, allow_infinity=False) | st.lists(IDS, max_size=2).map(tuple)
+)
 
 
 @st.composite
@@ -23,20 +26,39 @@ def deltas(draw: st.DrawFn) -> Delta:
     values = [draw(st.lists(FLOATS, min_size=dims, max_size=dims)) for _ in nodes]
     known, edges = draw(st.lists(IDS, max_size=2)), draw(st.lists(st.tuples(IDS, IDS), max_size=4))
     weights = st.just(0.0) | st.floats(0.25, 9, width=32)
+
+    def for_each(values: st.SearchStrategy, of: list) -> list:
+        return draw(st.just([]) | st.lists(values, min_size=len(of), max_size=len(of)))
+
     return Delta(
         nodes=nodes,
         features=torch.tensor(values, dtype=torch.float32).view(len(nodes), dims),
-        labels=draw(st.lists(st.none() | IDS, max_size=4)),
+        labels=draw(st.lists(st.none() | TARGETS, max_size=4)),
+        types=for_each(st.none() | TEXT, nodes),
         edges=edges,
-        weights=draw(st.just([]) | st.lists(weights, min_size=len(edges), max_size=len(edges))),
+        weights=for_each(weights, edges),
+        relations=for_each(TEXT, edges),
         removed_edges=draw(st.lists(st.tuples(IDS, IDS), max_size=2)),
         updated=known,
         updated_features=torch.rand(len(known), dims),
-        late=draw(st.lists(st.tuples(IDS, IDS), max_size=3)),
+        late=draw(st.lists(st.tuples(IDS, TARGETS), max_size=3)),
         forgotten=draw(st.lists(IDS, max_size=3)),
         key=draw(st.none() | TEXT),
         refit=draw(st.booleans()),
     )
+
+
+LISTED = [
+    "nodes",
+    "labels",
+    "types",
+    "edges",
+    "relations",
+    "removed_edges",
+    "updated",
+    "late",
+    "forgotten",
+]
 
 
 @given(deltas())
@@ -46,7 +68,7 @@ def test_round_trip(delta):
     assert list(back.weights) == list(delta.weights)
     if len(delta.updated):
         assert back.updated_features.equal(delta.updated_features)
-    for name in ("nodes", "labels", "edges", "late", "forgotten", "removed_edges", "updated"):
+    for name in LISTED:
         assert list(getattr(back, name)) == list(getattr(delta, name))
         # 1 and True, or 1 and "1", are not one id.
         assert repr(list(getattr(back, name))) == repr(list(getattr(delta, name)))

@@ -222,8 +222,7 @@ def take_in(learner: OnlineLearner, deltas: TableDeltas) -> None:
 def told(learner: OnlineLearner) -> tuple[Any, ...]:
     """Return nodes with features and labels, and edges, of a learner."""
     ids = learner.every_id()
-    found = learner.edges_beyond((pa.array([], pa.string()),) * 2, ())
-    pairs = zip(found.sources, found.targets, strict=True)
+    pairs, _ = learner.edges_beyond((pa.array([], pa.string()),) * 2, ())
     edges = {tuple(sorted(pair)) if learner.undirected else pair for pair in pairs}
     if not ids:
         return {}, edges
@@ -252,10 +251,10 @@ def test_a_sync_says_which_edges_go():
     learner = OnlineLearner(head=AnalyticHead(width=8))
     learner.apply(Delta(nodes="abc", features=torch.eye(3), edges=(("a", "b"), ("b", "c"))))
     dump = tuple(pa.array(side) for side in (["b", "c"], ["a", "c"]))
-    found = learner.edges_beyond(dump, ())
-    assert [{*pair} for pair in zip(found.sources, found.targets, strict=True)] == [{"b", "c"}]
-    assert found.known == 2
-    assert learner.edges_beyond(dump, ("c",)).known == 1  # it goes with its node
+    edges, known = learner.edges_beyond(dump, ())
+    assert [{*pair} for pair in edges] == [{"b", "c"}]
+    assert known == 2
+    assert learner.edges_beyond(dump, ("c",))[1] == 1  # it goes with its node
     learner = OnlineLearner(head=FusedHead(width=8, codes=4))
     edges = {"edges": (("a", "b"), ("b", "a")), "relations": ("cites", "likes")}
     learner.apply(Delta(nodes="ab", features=torch.eye(2), types=(None, None), **edges))

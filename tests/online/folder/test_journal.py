@@ -94,6 +94,8 @@ def test_dropped_deltas_are_gone_and_their_keys_are_not(journal, path):
     assert path.stat().st_size < 1.5 * len(data(5, third))
     assert data(5, third)[-1000:] in path.read_bytes()
     assert data(4, third)[-1000:] not in path.read_bytes()
+    journal.begin_anew(5, keys=False)
+    assert (journal.first(), journal.last()) == (6, 5)  # the next, and the one that a snapshot has
 
 
 def test_what_cannot_be_read_is_refused(path):
@@ -177,7 +179,7 @@ def test_another_name_or_format_is_refused_and_the_newest_come_first(tmp_path):
         read_snapshot(tmp_path / "snapshot-4")
     path = tmp_path / "snapshot-20" / "manifest.json"
     path.write_text(json.dumps(with_check(json.loads(path.read_text()) | {"format": 9})))
-    with pytest.raises(DataError, match="is of format 9, this version of evergraph reads 3"):
+    with pytest.raises(DataError, match="is of format 9, this version of evergraph reads 4"):
         read_snapshot(path.parent)
 
 

@@ -20,29 +20,16 @@ from evergraph.core.errors import (
     LockedError,
     ResourceError,
     StoppedError,
-    UnknownNodeError,
 )
 from evergraph.core.safe_files import LOCK_FILE
 from evergraph.online.delta import Delta, DeltaResult
-from evergraph.online.estimator import InMemoryLearner
 from evergraph.online.folder.journal import JOURNAL_FILE as JOURNAL
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.learner_folder import DAY, LearnerFolder
 from evergraph.online.folder.markers import stored_parameters
 from evergraph.online.folder.sqlite_file import check_journal
-from evergraph.online.learner import OnlineLearner
 from forked import in_a_child
 from stand_in import StandIn, bits, delta, filled, holds, opened, twin
-
-
-@pytest.mark.parametrize("compact_at", [(), (7,), (2, 4, 6)])
-def test_opening_again_gives_the_same_bits(tmp_path, compact_at):
-    filled(tmp_path / "new" / "folder", 7, compact_at=compact_at)
-    with opened(tmp_path / "new" / "folder") as folder:
-        assert folder.seq == 7
-        assert bits(folder.learner) == twin(7)
-        folder.submit(delta(8))
-        assert bits(folder.learner) == twin(8)
 
 
 def test_the_journal_comes_first_and_what_is_refused_changes_nothing(tmp_path, monkeypatch):
@@ -211,13 +198,6 @@ def test_old_keys_go_with_a_snapshot_and_count_as_new(tmp_path, clock):
         assert (folder._files.key_age, folder._files.keys_kept) == (7 * DAY, 10_000)
     with pytest.raises(ConfigurationError, match="key_age"):
         opened(tmp_path, key_age=-1)
-
-
-def test_in_memory_too():
-    kept = InMemoryLearner(OnlineLearner())
-    assert [kept.submit(Delta(key=key)).seq for key in ("a", "b", "a")] == [1, 2, 1]
-    with pytest.raises(UnknownNodeError):
-        kept.submit(Delta(late=(("a", "x"),)))
 
 
 def test_a_second_writer_is_told_who_writes(tmp_path):

@@ -262,13 +262,13 @@ def test_what_is_predicted_for_a_node_does_not_depend_on_who_is_asked_with_it(
     learner.apply(Delta(removed_edges=[(6, 3), (40, 20)]))
     ids = [n for n in nodes if not (n % 3 == 2 and n % 2)]
     classes, every = learner.predict_proba(ids)
-    alone = [learner.predict_proba([node])[1][0] for node in ids]
-    assert torch.stack(alone).equal(every)
+    alone = [learner.predict_proba([node])[1][0] for node in ids[::3]]
+    assert torch.stack(alone).equal(every[::3])
     assert learner.predict_proba([ids[place] for place in asked])[1].equal(every[asked])
     answers = learner.answer(ids, every_class=True).predictions
     assert [answer.probabilities for answer in answers] == every.tolist()
-    assert [learner.answer([node]).predictions[0] for node in ids] == list(
-        learner.answer(ids).predictions
+    assert [learner.answer([node]).predictions[0] for node in ids[::3]] == list(
+        learner.answer(ids).predictions[::3]
     )
     with exactly_threads(2):
         assert learner.frozen().predict_proba(ids)[1].equal(every)  # from a copy of the vectors

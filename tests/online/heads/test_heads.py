@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from evergraph.closed_form.fusing import SHARPNESS
-from evergraph.core.errors import UnknownNameError
 from evergraph.core.seeding import seeded
 from evergraph.online.heads import AnalyticHead, FusedHead, heads
 from evergraph.topology import SGC
@@ -56,14 +55,6 @@ def test_a_scorer_never_changes_and_nothing_is_known_once_all_is_forgotten():
     assert head.scores(x).abs().max() == 0
 
 
-def test_slopes_are_exact():
-    head, x = analytic(), vectors(6)
-    head.learn(x, torch.tensor([0, 1, 2, 0, 1, 2]))
-    head.settle()
-    slopes = head.scorer().slopes(x[0])
-    torch.testing.assert_close(slopes @ x[0], head.scores(x[:1])[0])
-
-
 # What the answers of ``targets`` mean has to be met first: see test_target_head.
 @pytest.mark.parametrize("name", sorted({*heads.names()} - {"targets"}))
 def test_restored_heads_go_on_with_the_same_bits(name):
@@ -84,8 +75,3 @@ def test_restored_heads_go_on_with_the_same_bits(name):
     assert twin.scores(x).equal(one.scores(x))
     assert one.scores(x).shape == (24, 3)
     assert one.nbytes > 0
-
-
-def test_an_unknown_head_lists_the_known():
-    with pytest.raises(UnknownNameError, match="choose one of analytic, auto, targets"):
-        heads.make("analitic")

@@ -274,22 +274,3 @@ def test_a_cut_landmark_with_another_label_goes_at_once(few):
     one.apply(Delta(late=[(f"n{mark}", (mark * 3 // 60 + 1) % 3)]))
     assert mark not in head_of(one).landmarks.nodes.tolist()
     assert not [*differing(one)]
-
-
-def test_saved_and_opened_it_goes_on_to_the_bit(few):
-    one = learner()
-    one.apply(RING)
-    one.apply(Delta(forgotten=["n7"]))
-    opened = learner()
-    opened.restore({k: v.clone() for k, v in one.state().items()}, one.about())
-    packed = one.packed()
-    smaller = learner()
-    smaller.restore(packed.arrays, packed.about)
-    later = Delta(nodes=["z"], features=torch.ones(1, DIMS), labels=[2], edges=[("z", "n3")])
-    gone = Delta(forgotten=["n20"])
-    asked = Delta(nodes=[n for n in RING.nodes if n not in ("n7", "n20")])
-    for each in (one, opened, smaller):
-        each.apply(later)
-        each.apply(gone)
-    assert chances(opened, asked).equal(chances(one, asked))
-    torch.testing.assert_close(chances(smaller, asked), chances(one, asked), atol=1e-6, rtol=0)

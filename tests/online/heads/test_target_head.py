@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from evergraph.core.errors import ConfigurationError, DataError, NothingLearnedError
-from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
+from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.delta import Delta
 from evergraph.online.folder.checkup import differing
-from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
 
@@ -92,17 +90,6 @@ def test_all_labels_are_there_in_a_learner_that_is_opened_packed_and_opened_agai
         assert int(made.head.landmarks.counts.sum()) == made.status().labelled
 
 
-def test_a_label_may_come_later_and_nodes_may_have_none():
-    made = learner("labels")
-    made.apply(Delta(nodes=(0, 1), features=FEATURES[:2], labels=((), ("a",))))
-    made.apply(Delta(nodes=(2,), features=FEATURES[2:3], labels=(["z", "a"],)))
-    once = learner("labels")
-    labels = ((), ("a",), ("a", "z"))
-    once.apply(Delta(nodes=(0, 1, 2), features=FEATURES[:3], labels=labels))
-    first, second = values(made, [0, 1, 2]), values(once, [0, 1, 2])
-    assert np.allclose(list(first.values()), list(second.values()), atol=1e-5)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_record_is_of_micro_f1_or_of_the_absolute_error(kind):
     made = learner(kind)
@@ -118,35 +105,6 @@ def test_the_record_is_of_micro_f1_or_of_the_absolute_error(kind):
         assert status.metric == "micro F1"
         hits = sum(2 * len({*g} & {*r}) for g, r in pairs)
         assert status.accuracy == pytest.approx(hits / sum(len(g) + len(r) for g, r in pairs))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_folder_brings_everything_back_and_goes_on(kind, tmp_path):
-    given = {"head": {"name": "targets", "kind": kind, "width": 8}}
-    parts, later = [delta(kind, [0, 1, 2, 3]), delta(kind, [4, 5, 6])], delta(kind, [7, 8])
-    twin = learner(kind)
-    with LearnerFolder.open(tmp_path / "learner", given) as folder:
-        for part in parts:
-            folder.submit(part)
-            twin.apply(part)
-        before = values(folder.learner, list(range(7)))
-    with LearnerFolder.open(tmp_path / "learner") as folder:
-        assert folder.learner.head.kind == kind
-        assert values(folder.learner, list(range(7))) == before == values(twin, list(range(7)))
-        for part in (Delta(forgotten=(0,)), later):
-            folder.submit(part)
-            twin.apply(part)
-        assert values(folder.learner, [1, 8]) == values(twin, [1, 8])
-        reduced, news = folder.learner.only_new(later)  # sent again nothing is new
-        assert (len(reduced.late), news.changed_labels) == (0, 0)
-
-
-def test_deltas_are_written_as_they_were_given():
-    given = Delta(
-        nodes=("u", "v"), features=torch.ones(2, 1), labels=(("a", "b"), None), late=(("w", 0.5),)
-    )
-    again = delta_from_bytes(delta_to_bytes(given))
-    assert (again.labels, again.late) == (given.labels, given.late)
 
 
 @pytest.mark.parametrize(
@@ -172,12 +130,3 @@ def test_what_a_learner_is_for_is_fixed_when_it_is_made():
     assert OnlineLearner(targets="class").head.name == "auto"
     with pytest.raises(ConfigurationError, match="targets must be 'class' with head 'auto'"):
         OnlineLearner(targets="labels", head=FusedHead(width=8))
-
-
-def test_nothing_is_predicted_before_anything_was_told():
-    made = learner("numbers")
-    made.apply(delta("numbers", [0, 1], told=False))
-    with pytest.raises(NothingLearnedError, match="nothing is labelled yet"):
-        made.predict([0])
-    made.apply(delta("numbers", [2, 3]))
-    assert made.explain(2).scores == pytest.approx(made.predict([2]), abs=1e-6)

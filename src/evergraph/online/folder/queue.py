@@ -237,6 +237,10 @@ class Gathered:
     def _takes(self, waiting: Waiting) -> bool:
         """Answer a delta with a known key, or add it to the batch; False if it must wait."""
         key, index = waiting.delta.key, len(self.entries)
+        if waiting.delta.is_sparse:  # as bytes it has the columns that the learner keeps
+            if index:
+                return False
+            waiting.delta = self._learner.fitting(waiting.delta)
         if key is not None:
             for same in (entry for entry in self.entries if entry.key == key):
                 if digest_of(waiting.data) != digest_of(same.data):
