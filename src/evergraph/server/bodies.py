@@ -225,13 +225,13 @@ def parse(model: type[Model], body: bytes) -> Model:
 def _sentence_of(error: ValidationError) -> str:
     """Return the first mistake: where it is, and what was expected."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
-    loc, text = errors[0]["loc"], errors[0]["msg"]
+    location, text = errors[0]["loc"], errors[0]["msg"]
     # After the field's name come indices, and for ids the name of the type that was tried.
-    indices = "".join(f"[{part}]" for part in loc[1:] if isinstance(part, int))
-    if any(isinstance(part, str) for part in loc[1:]):
+    indices = "".join(f"[{part}]" for part in location[1:] if isinstance(part, int))
+    if any(isinstance(part, str) for part in location[1:]):
         text = "must be a string of 1 to 1024 characters or a whole number of 64 bits"
     text = text[:1].lower() + text[1:]
-    return f"{loc[0] if loc else 'body'}{indices}: {text}"[:500]
+    return f"{location[0] if location else 'body'}{indices}: {text}"[:500]
 
 
 def _check_no_repeated_keys(body: bytes, keys: int) -> None:
@@ -331,16 +331,16 @@ class DeltaReader:
             raise RefusedError(
                 422, "a delta must add, change or remove something, and this is empty"
             )
-        named = map(len, (delta.nodes, delta.late, delta.forgotten, delta.updated, rows))
-        check_named("delta", max(named), self._most)
+        counts = map(len, (delta.nodes, delta.late, delta.forgotten, delta.updated, rows))
+        check_named("delta", max(counts), self._most)
         if rows:
             delta, scheme = self._with_rows(delta, rows, own_columns)
         numbers = len(delta.features) or len(delta.updated_features)
         if numbers and not rows and kind != ARROW and self._folder.columns is not None:
             say_once("features", RAW)
         edges, both_ways = len(delta.edges), self._folder.learner.undirected
-        delta, again = without_repeats(delta, repeated, both_ways=both_ways)
-        say_repeated("a delta", again, edges, repeated)
+        delta, repeats = without_repeats(delta, repeated, both_ways=both_ways)
+        say_repeated("a delta", repeats, edges, repeated)
         return delta, scheme
 
     def _with_rows(

@@ -164,6 +164,11 @@ class FusedHead:
         reads = self.basis == "landmarks" and any(0 in view.hops for view in self.parsed)
         return self._words.width if reads else 0
 
+    def reads_own(self, topology: TopologyEncoder) -> bool:
+        """Whether, with this topology, it would read a node's own words."""
+        hops = topology.kept if self.views is None else [h for v in self.parsed for h in v.hops]
+        return self.basis == "landmarks" and 0 in hops
+
     def begin(
         self,
         dims: int,
