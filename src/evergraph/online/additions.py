@@ -93,7 +93,7 @@ class AdditionReader:
             delta, scheme = self._of_columns(given)
         if len(delta.nodes) and not delta.features.shape[1] and self.learner.knowledge is None:
             say("nodes", FEATURELESS)
-        return delta, scheme
+        return self.learner.fitting(delta), scheme
 
     def rows(
         self, X: Any, labels: Sequence[NodeTarget | None], *, name: str, **given: Any

@@ -13,7 +13,6 @@ from evergraph.core.errors import ConfigurationError, DataError, InvalidRowsErro
 from evergraph.core.targets import target_of
 from evergraph.datasets.adapters import NamedGraph
 from evergraph.graphs import Graph
-from evergraph.graphs.csr import densify
 from evergraph.graphs.validation import (
     check_edges,
     checked_weights,
@@ -27,11 +26,12 @@ from evergraph.online.codecs.node_rows import check_usable
 from evergraph.online.delta import Delta, EdgeColumns, Label, NodeId, NodeTarget
 from evergraph.online.identifiers import check_ids
 from evergraph.online.rows import as_labels, graph_targets, plain_values, targets_of_y
+from evergraph.online.sparse_rows import csr_features, is_sparse_tensor
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.columns import RELATION, WEIGHT
 from evergraph.tables.edges import say_edges_unread
-from evergraph.tables.frames import arrow_table, column_names, is_a, is_table
+from evergraph.tables.frames import arrow_table, column_names, is_a, is_sparse, is_table
 from evergraph.tables.names import of_nodes, renamed
 from evergraph.tables.nodes import is_index, read_features, say_by_position, say_index
 from evergraph.tables.scheme import NodeFeatures, Scheme
@@ -71,17 +71,16 @@ def check_labelled(ids: Sequence[NodeId], targets: Sequence[NodeTarget | None]) 
 
 
 def as_features(values: Any, count: int) -> Tensor:
-    """Return features as a matrix, from an array, a DataFrame, a tensor or lists; sparse or not.
+    """Return features as a matrix, from an array, a DataFrame, a tensor or lists.
 
-    -> float32 [count, dims]
+    -> float32 [count, dims], CSR if they are sparse
     """
     if values is None:
         return torch.zeros(count, 0)
-    if hasattr(values, "toarray"):  # scipy's sparse matrices
-        values = values.toarray()
-    if isinstance(values, Tensor):
-        tensor = values.detach().cpu()
-        tensor = tensor.clone() if tensor.layout == torch.strided else tensor.to_dense()
+    if is_sparse(values) or is_sparse_tensor(values):
+        tensor = csr_features(values)
+    elif isinstance(values, Tensor):
+        tensor = values.detach().cpu().clone()
     else:
         try:
             array = np.asarray(values)
@@ -98,7 +97,7 @@ def as_features(values: Any, count: int) -> Tensor:
             f"features have shape {tuple(tensor.shape)} of {tensor.dtype}: expected real numbers "
             f"[{count}, dims], one row per node"
         )
-    return tensor.to(torch.float32).contiguous()
+    return tensor if is_sparse_tensor(tensor) else tensor.to(torch.float32).contiguous()
 
 
 def as_edges(values: Any) -> Sequence[tuple[NodeId, NodeId]]:
@@ -224,7 +223,7 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: str = "cl
         names = [graph.relations.names[number] for number in numbers.tolist()]
     return Delta(
         nodes=nodes,
-        features=densify(graph.features),
+        features=graph.features,
         labels=targets,
         edges=_between(nodes, sides),
         weights=[] if weights is None else weights.tolist(),

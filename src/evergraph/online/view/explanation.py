@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -15,7 +15,9 @@ from evergraph.graphs.csr import repeat
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.live_embeddings import LiveEmbeddings, LiveSmoother
 from evergraph.online.graph.live_relations import PARTS
+from evergraph.online.knowledge import Knowledge
 from evergraph.online.view.page import Reading
+from evergraph.online.view.sparse_columns import Contributions, of_a_sum, of_own_words, unpacked
 from evergraph.tables.scheme import NamedValue, ValuesOf
 from evergraph.topology import MixHop, Stepwise
 from evergraph.topology.base import coefficients
@@ -97,7 +99,8 @@ class Explanation(ShownRecord):
         rest: what no node contributes: the intercept, which says how likely a class is before
             anything is known of a node, and rounding.
         columns: what columns of features add, largest first, and ``words`` of the node's texts;
-            the rest of a score is due to labels, degrees, relations and the intercept.
+            the rest of a score is due to labels, degrees, relations and the intercept. Of a wide
+            sparse array, the columns of the largest values of each row.
         values: what categories and words add, of the nodes in a table that was given; None without
             one. A learner keeps hashes of them, not names.
     """
@@ -197,13 +200,17 @@ def explain(
             strict=True,
         )
     ]
+    if reading.known.word_columns.of:
+        by_column = _sparse_contributions(reading.known, parts)
+    else:
+        by_column = _column_contributions(parts, columns)
     by_value = () if values is None else _value_contributions(reading, parts, values)
     return replace(
         plain,
         voices=tuple(voices),
         others=tuple(says[others].sum(0).tolist()),
         rest=tuple((scores[best] - says.sum(0)).tolist()),
-        columns=_column_contributions(parts, columns)[:limit],
+        columns=by_column[:limit],
         values=None if values is None else by_value[:limit],
     )
 
@@ -310,6 +317,27 @@ def _column_contributions(
     for part in parts:
         if part.made_of == "words":
             by_column["words"] = part.rows[0].double() @ part.slopes.double().t()
+    return _by_largest(by_column)
+
+
+def _sparse_contributions(
+    known: Knowledge, parts: Sequence[_Part]
+) -> tuple[ColumnContribution, ...]:
+    """Return the same for a learner of a wide sparse array, by the values that nodes keep of it."""
+    by_column: dict[str, Tensor] = {}
+    for part in parts:
+        found: Contributions = [], torch.zeros(0, 0)
+        if part.made_of == "words":
+            found = of_own_words(part.rows, part.slopes)
+        elif part.made_of == "features" and known.words is not None:
+            words = unpacked(known.words.of(part.nodes), known.word_columns.of)
+            found = of_a_sum(words, part.scaled, part.rows, part.slopes)
+        for name, scores in zip(map(str, found[0]), found[1], strict=True):
+            by_column[name] = by_column[name] + scores if name in by_column else scores
+    return _by_largest(by_column)
+
+
+def _by_largest(by_column: Mapping[str, Tensor]) -> tuple[ColumnContribution, ...]:
     order = sorted(by_column, key=lambda name: -float(by_column[name].abs().max()))
     return tuple(ColumnContribution(name, tuple(by_column[name].tolist())) for name in order)
 
