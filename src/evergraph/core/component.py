@@ -52,10 +52,6 @@ class Shown:
         """Return the facts of the table; those of the line by default."""
         return self._repr_facts()
 
-    def _repr_pictures(self) -> str:
-        """Return escaped HTML for below the table; empty by default."""
-        return ""
-
     def __repr__(self) -> str:
         facts = ", ".join(f"{name}={value!r}" for name, value in self._repr_facts().items())
         return f"{type(self).__name__}({facts})"
@@ -69,7 +65,7 @@ class Shown:
         for name, value in self._repr_table().items():
             text = value if isinstance(value, str) else repr(value)
             rows += f"<tr><th>{escape(str(name))}</th><td>{escape(text)}</td></tr>"
-        return f"<table><caption>{title}</caption>{rows}</table>{self._repr_pictures()}"
+        return f"<table><caption>{title}</caption>{rows}</table>"
 
 
 class ShownRecord(Shown):
