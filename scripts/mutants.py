@@ -16,24 +16,26 @@ The sample is spread over the packages in proportion to their lines. A mutant's 
 on the seed and on the mutant alone: an edit elsewhere leaves the rest of the sample as it was.
 
 Everything happens in a copy of the tree below ``build/mutants``. The tests run there once under a
-line tracer, which says what each of them reaches (kept until a file changes). Then every mutant
-gets a forked process, in which torch is imported already, and the tests that reach its line,
-fastest first, until one fails. Tests that cost more than ``SLOWEST`` seconds of processor time are
-left out, and a mutant gets no more than ``--budget`` seconds' worth of tests. Mutants that no test
-could notice, because the program means the same, stand in ``scripts/mutants_equivalent.txt``, one
-key a line; they are listed but not counted. Allow half an hour of one core.
+line tracer, which says what each of them reaches (kept until a file changes). Then pytest runs for
+every mutant the tests that reach its line, fastest first, until one fails. Tests that cost more
+than ``SLOWEST`` seconds of processor time are left out, and a mutant gets no more than ``--budget``
+seconds' worth of tests. Mutants that no test could notice, because the program means the same,
+stand in ``scripts/mutants_equivalent.txt``, one key a line; they are listed but not counted. Allow
+an hour of one core.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import compileall
 import hashlib
 import json
 import os
-import resource
+import re
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -41,7 +43,6 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
@@ -49,23 +50,14 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import Phase, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "mutants"
 TREE = WORK / "tree"
 EQUIVALENT = ROOT / "scripts" / "mutants_equivalent.txt"
 SLOWEST = 4.0
-# What a package's mutants may find imported already: lower floors only, never the mutated one.
-PRELOADED = {
-    "graphs": ("core",),
-    "memory": ("graphs", "streams", "datasets", "topology", "nn"),
-    "closed_form": ("memory", "training", "evaluation"),
-    "methods": ("memory", "memory.samplers", "training", "evaluation", "closed_form"),
-    "online": ("methods",),
-    "server": ("online",),
-}
-THIRD_PARTY = ("torch", "scipy.sparse", "numba", "hypothesis", "pytest", "torch_geometric")
+PACKAGES = ("graphs", "memory", "closed_form", "methods", "online", "server")
+PYTEST = ["-q", "-p", "no:cacheprovider", f"--basetemp={WORK / 'tmp'}", f"--rootdir={TREE}"]
 # Operators by the names of their classes in ``ast``, and functions, that take each other's place.
 BOTH_WAYS = {
     "Lt": "LtE",
@@ -89,7 +81,7 @@ SWAPPED = BOTH_WAYS | {other: one for one, other in BOTH_WAYS.items()} | ONE_WAY
 UNVISITED = {"decorator_list", "annotation", "returns", "targets", "bases"}
 LOGS = ("logger.", "logging.", "_log.", "log.", "...")
 ELSEWHERE = {"ray_engine", "kills"}  # fixtures that start other processes
-EXIT_USAGE, EXIT_NO_TESTS = 4, 5
+EXIT_PASSED, EXIT_FAILED, EXIT_USAGE, EXIT_NO_TESTS = 0, 1, 4, 5
 Lines = dict[str, list[int]]  # path in the tree: line numbers
 
 
@@ -296,9 +288,9 @@ def sample(count: int, *, seed: int) -> list[Mutant]:
     def rank(mutant: Mutant) -> str:
         return hashlib.sha256(f"{seed} {mutant.key}".encode()).hexdigest()
 
-    lines = {p: sum(len(f.read_bytes().splitlines()) for f in sources(p)) for p in PRELOADED}
+    lines = {p: sum(len(f.read_bytes().splitlines()) for f in sources(p)) for p in PACKAGES}
     chosen: list[Mutant] = []
-    for package in PRELOADED:
+    for package in PACKAGES:
         share = round(count * lines[package] / sum(lines.values()))
         chosen += sorted(mutants_of(package), key=rank)[:share]
     return chosen
@@ -318,6 +310,9 @@ def copy_tree() -> None:
         shutil.copytree(ROOT / name, TREE / name, ignore=ignored)
     for name in ("pyproject.toml", "conftest.py"):
         shutil.copy2(ROOT / name, TREE)
+    compileall.compile_dir(TREE / "src", quiet=1)
+    # A mutant may be as old and as long as its source: its byte code must not be taken for it.
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 
 def test_folders() -> list[str]:
@@ -325,7 +320,7 @@ def test_folders() -> list[str]:
     return [
         f"{top}/{p}"
         for top in ("tests", "src/evergraph")
-        for p in PRELOADED
+        for p in PACKAGES
         if Path(TREE, top, p).is_dir()
     ]
 
@@ -348,7 +343,7 @@ class Tracer:
         self._lines: set[tuple[str, int]] = set()
         self._wanted: dict[str, str | None] = {}
         self._tree = f"{TREE}/"
-        self._packages = tuple(f"{TREE}/src/evergraph/{package}/" for package in PRELOADED)
+        self._packages = tuple(f"{TREE}/src/evergraph/{package}/" for package in PACKAGES)
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         """Leave out what happens in other processes, which are not mutated, and take long."""
@@ -417,86 +412,27 @@ def _processor_seconds() -> float:
     return sum(os.times()[:4])  # with the processes it waited for
 
 
-class Chosen:
-    """A pytest plugin that runs some tests only, in an order, and says which one failed."""
-
-    def __init__(self, nodeids: list[str], told: Path) -> None:
-        files = list(dict.fromkeys(nodeid.split("::")[0] for nodeid in nodeids))
-        # A file's tests stay together, as its fixtures do.
-        ordered = sorted(nodeids, key=lambda nodeid: files.index(nodeid.split("::")[0]))
-        self._order = {nodeid: place for place, nodeid in enumerate(ordered)}
-        self._told = told
-
-    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Keep the chosen ones."""
-        chosen = (item for item in items if item.nodeid in self._order)
-        items[:] = sorted(chosen, key=lambda item: self._order[item.nodeid])
-
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        """Note a failure."""
-        if report.failed:
-            self._told.write_text(report.nodeid)
-
-    def pytest_collectreport(self, report: Any) -> None:
-        """Note a file that cannot be imported."""
-        if report.failed:
-            self._told.write_text(f"import of {report.nodeid}")
-
-
-def run_pytest(arguments: list[str], plugin: object) -> int:
-    """Run pytest in the copy of the tree; return its exit code."""
-    phases = (Phase.explicit, Phase.generate)  # one failure is enough: no shrinking
-    settings.register_profile("mutants", deadline=None, derandomize=True, phases=phases)
-    settings.load_profile("mutants")
-    plain = ["-q", "-p", "no:cacheprovider", f"--basetemp={WORK / 'tmp'}", f"--rootdir={TREE}"]
-    return int(pytest.main([*plain, *arguments], plugins=[plugin]))
-
-
-def forked(work: Callable[[], int], *, log: Path, seconds: float) -> int:
-    """Run something in a child process; return its exit code, or minus a signal's number."""
-    child = get_context("fork").Process(target=_apart, args=(work, log, seconds))
-    child.start()
-    child.join(10 * seconds)  # waiting costs no processor time
-    with suppress(ProcessLookupError):
-        os.killpg(child.pid or 0, signal.SIGKILL)  # what its tests may have started, too
-    child.join()
-    return child.exitcode or 0
-
-
-def _apart(work: Callable[[], int], log: Path, seconds: float) -> None:
-    os.setsid()
-    with log.open("w") as out:
-        os.dup2(out.fileno(), 1)
-        os.dup2(out.fileno(), 2)
-    limit = int(_processor_seconds() + seconds) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
-    code = 1  # unless it ends well
-    try:
-        code = work()
-    finally:
-        sys.stdout.flush()
-        os._exit(code)
-
-
 def trace() -> dict[str, Reached]:
-    """Return what each test reaches; it is run again once a file has changed."""
-    kept, log, now = WORK / "reached.json", WORK / "trace.log", _fingerprint()
+    """Return what each test reaches; they are run again once a file has changed."""
+    kept, now = WORK / "reached.json", _fingerprint()
     if not kept.exists() or json.loads(kept.read_text())["files"] != now:
         print("running all tests under a tracer (minutes) ...", flush=True)
         kept.unlink(missing_ok=True)
-        code = forked(partial(_trace, kept, now), log=log, seconds=3600)
-        if code not in (0, 1) or not kept.exists():
-            raise SystemExit(f"pytest ended with {code}: see {log}")
+        child = get_context("spawn").Process(target=_trace, args=(kept, now))
+        child.start()
+        child.join()
+        if not kept.exists():
+            raise SystemExit("pytest could not run the tests: see above")
     tests = json.loads(kept.read_text())["tests"]
     return {name: Reached(**test) for name, test in tests.items()}
 
 
-def _trace(kept: Path, now: str) -> int:
+def _trace(kept: Path, now: str) -> None:
     tracer = Tracer()
-    code = run_pytest(test_folders(), tracer)
-    tests = {name: asdict(test) for name, test in tracer.reached.items()}
-    kept.write_text(json.dumps({"files": now, "tests": tests}))
-    return code
+    code = pytest.main([*PYTEST, *test_folders()], plugins=[tracer])
+    if code in (EXIT_PASSED, EXIT_FAILED):
+        tests = {name: asdict(test) for name, test in tracer.reached.items()}
+        kept.write_text(json.dumps({"files": now, "tests": tests}))
 
 
 def tests_for(mutant: Mutant, reached: dict[str, Reached], *, budget: float) -> list[str]:
@@ -522,56 +458,60 @@ def tests_for(mutant: Mutant, reached: dict[str, Reached], *, budget: float) -> 
 
 
 def judge(mutant: Mutant, nodeids: list[str], *, seconds: float, faulty: bool = True) -> Verdict:
-    """Write the mutant, run the tests, put the file back."""
+    """Write the mutant, run the tests, put the file back.
+
+    seconds: how long they take on a quiet machine, with what they import.
+    """
     if not nodeids:
         return Verdict(mutant.key, mutant.line, "unreached", "", 0)
-    path, told = TREE / mutant.path, WORK / "failed.txt"
-    source, times = path.read_bytes(), path.stat()
-    told.unlink(missing_ok=True)
+    path = TREE / mutant.path
+    source = path.read_bytes()
     path.write_text(mutant.text(faulty), "utf-8")
     try:
-        files = list(dict.fromkeys(nodeid.split("::")[0] for nodeid in nodeids))
-        work = partial(_run_chosen, files, Chosen(nodeids, told))
-        code = forked(work, log=WORK / "last.log", seconds=seconds)
+        code, said = run_tests(nodeids, seconds=10 * seconds)
     finally:
         path.write_bytes(source)
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # so that byte code still counts
-    by = told.read_text() if told.exists() else f"exit {code}"
-    if code in (EXIT_USAGE, EXIT_NO_TESTS) and not told.exists():
-        raise SystemExit(f"no test could be run for {mutant.key}: see {WORK / 'last.log'}")
-    outcome = "killed" if code else "survived"
+    if code in (EXIT_USAGE, EXIT_NO_TESTS):
+        raise SystemExit(f"no test could be run for {mutant.key}:\n{said}")
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
+    by = failed[1] if failed else f"exit {code}"
+    outcome = "survived" if code == EXIT_PASSED else "killed"
     return Verdict(mutant.key, mutant.line, outcome, by if code else "", len(nodeids))
 
 
-def _run_chosen(files: list[str], chosen: Chosen) -> int:
-    # A file of sources that pytest is the first to import, for its examples, is run twice: by its
-    # package and by pytest. What registers itself in there would then fail without any fault.
-    for path in files:
-        if path.startswith("src/"):
-            import_module(path.removeprefix("src/").removesuffix(".py").replace("/", "."))
-    return run_pytest(["-x", *files], chosen)
+def run_tests(nodeids: list[str], *, seconds: float) -> tuple[int, str]:
+    """Run tests until one fails; return pytest's exit code, or minus a signal's number, and output.
+
+    A file's tests stay together, as its fixtures do.
+    """
+    files = list(dict.fromkeys(nodeid.split("::")[0] for nodeid in nodeids))
+    ordered = sorted(nodeids, key=lambda nodeid: files.index(nodeid.split("::")[0]))
+    command = [sys.executable, "-m", "pytest", *PYTEST, "-x", "-rfE", *ordered]
+    with (WORK / "last.log").open("w+") as log:
+        child = subprocess.Popen(command, cwd=TREE, stdout=log, stderr=log, start_new_session=True)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(seconds)
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)  # what its tests may have started, too
+        code = child.wait()
+        log.seek(0)
+        return code, log.read()
 
 
 def check_one_by_one(chosen: list[Mutant], *, budget: float) -> list[Verdict]:
     """Return what became of each mutant."""
     reached = trace()
-    sys.dont_write_bytecode = True
     verdicts: list[Verdict] = []
-    for package, below in PRELOADED.items():
-        for name in below:
-            import_module(f"evergraph.{name}")
-        assert not any(f"{n}.".startswith(f"evergraph.{package}.") for n in sys.modules), package
-        for mutant in (m for m in chosen if m.package == package):
-            nodeids = tests_for(mutant, reached, budget=budget)
-            seconds = 20 + 3 * sum(reached[nodeid].seconds for nodeid in nodeids)
-            verdict = judge(mutant, nodeids, seconds=seconds)
-            # No test has failed: was it the fault?
-            if verdict.by.startswith(("exit", "import")):
-                without = judge(mutant, nodeids, seconds=seconds, faulty=False)
-                if without.outcome == "killed":
-                    raise SystemExit(f"{verdict.by} without a fault, too: see {WORK / 'last.log'}")
-            verdicts.append(verdict)
-            print(f"{len(verdicts)}/{len(chosen)} {verdict.outcome} {verdict.key}", flush=True)
+    for mutant in chosen:
+        nodeids = tests_for(mutant, reached, budget=budget)
+        seconds = 20 + 3 * sum(reached[nodeid].seconds for nodeid in nodeids)
+        verdict = judge(mutant, nodeids, seconds=seconds)
+        if verdict.by.startswith("exit"):  # no test has failed: was it the fault?
+            without = judge(mutant, nodeids, seconds=seconds, faulty=False)
+            if without.outcome == "killed":
+                raise SystemExit(f"{verdict.by} without a fault, too: see {WORK / 'last.log'}")
+        verdicts.append(verdict)
+        print(f"{len(verdicts)}/{len(chosen)} {verdict.outcome} {verdict.key}", flush=True)
     return verdicts
 
 
@@ -581,7 +521,7 @@ def report(verdicts: list[Verdict], *, equivalent: set[str]) -> str:
         "| package | mutants | equivalent | killed | unreached | score |",
         "|---|---|---|---|---|---|",
     ]
-    for package in (*PRELOADED, ""):
+    for package in (*PACKAGES, ""):
         mine = [v for v in verdicts if v.key.startswith(f"src/evergraph/{package}")]
         same = sum(v.outcome != "killed" and v.key in equivalent for v in mine)
         killed = sum(v.outcome == "killed" for v in mine)
@@ -599,7 +539,7 @@ def report(verdicts: list[Verdict], *, equivalent: set[str]) -> str:
 
 def main() -> None:
     """Sample, judge, report."""
-    parser = argparse.ArgumentParser(description=f"Mutation score of {', '.join(PRELOADED)}.")
+    parser = argparse.ArgumentParser(description=f"Mutation score of {', '.join(PACKAGES)}.")
     parser.add_argument("--count", type=int, default=150, help="how many mutants")
     parser.add_argument("--seed", type=int, default=0, help="which mutants")
     parser.add_argument("--only", default="", help="part of the path of the files to mutate")
@@ -607,16 +547,14 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=20.0, help="seconds of tests a mutant gets")
     asked = parser.parse_args()
     if asked.again:
-        chosen = [m for p in PRELOADED for m in mutants_of(p) if m.key in asked.again]
+        chosen = [m for p in PACKAGES for m in mutants_of(p) if m.key in asked.again]
     else:
         chosen = sample(asked.count, seed=asked.seed)
     chosen = [mutant for mutant in chosen if asked.only in mutant.path]
     os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(TREE / "src")}
-    sys.path.insert(0, str(TREE / "src"))
+    sys.path.insert(0, str(TREE / "src"))  # which the process of the tracer takes over
     copy_tree()
     os.chdir(TREE)
-    for name in THIRD_PARTY:
-        import_module(name)
     equivalent = set(EQUIVALENT.read_text("utf-8").splitlines())
     print(report(check_one_by_one(chosen, budget=asked.budget), equivalent=equivalent))
 

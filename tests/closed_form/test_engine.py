@@ -134,8 +134,8 @@ def test_a_penalty_chosen_on_landmarks_is_that_of_whitened_features():
     none, weights = torch.full((78,), -1), torch.full((78,), 1 / 32)  # of 26 nodes a class
     made = ViewEngine()
     made.begin(features)
-    made.count(rows[12:], labels[12:])
-    made.solve(Answers(rows[12:], labels[12:], none))
+    made.count(rows[12:], labels[12:], weights=weights)
+    made.solve(Answers(rows[12:], labels[12:], none, weights=weights))
     (penalty,) = features.penalties().values()
     (kernel,) = features(rows[12:])
     factor = torch.linalg.cholesky(penalty.double())
@@ -173,19 +173,6 @@ def test_the_loss_is_over_the_classes_that_answers_may_have():
     expected = torch.nn.functional.cross_entropy(logits, labels)  # as many of each class
     assert made.loss(scores, some) == pytest.approx(float(expected))
     assert made.loss(scores, every) > made.loss(scores, some)
-
-
-@pytest.mark.parametrize(("balanced", "weights"), [(True, [0.25, 1.0, 0.0]), (False, [1, 1, 0])])
-def test_landmarks_weigh_classes_once_by_about_one_over_their_sizes(balanced, weights):
-    made = ViewEngine(balanced=balanced)
-    made.begin(KernelMap.of((OWN,), {0: torch.eye(3)}), classes=3)
-    made.weigh_classes(torch.tensor([5, 1]))  # 5 is nearest to 4
-    assert made.class_weights_.tolist() == weights
-    made.weigh_classes(torch.tensor([90, 90, 2]))
-    assert made.class_weights_[:2].tolist() == weights[:2]
-    for sign in (1, -1):
-        made.count(torch.eye(3)[:1], torch.tensor([2]), sign)
-    assert made.class_weights_.tolist() == [0.0] * 3  # unknown again: no class has a node
 
 
 def test_the_weight_of_a_view_of_numbers_by_hand():

@@ -13,6 +13,7 @@ from evergraph.core.errors import (
     KeyReusedError,
     UnknownNodeError,
 )
+from evergraph.graphs.csr import densify
 from evergraph.online.classifier import ContinualNodeClassifier
 from evergraph.online.conversion import as_edges, as_features, as_ids
 from evergraph.online.folder.learner_folder import LearnerFolder
@@ -174,7 +175,7 @@ def test_a_part_is_taken_by_name_as_a_table_and_as_an_object(tmp_path):
 
 READ = {
     "ids": as_ids,
-    "features": lambda values: as_features(values, 2),
+    "features": lambda values: densify(as_features(values, 2)),
     "labels": lambda values: as_labels(values, 2),
     "edges": as_edges,
 }

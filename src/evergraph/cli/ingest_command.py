@@ -106,13 +106,17 @@ def ingest_command(
         if stream != "-" or sync or any(given is not None for given in (nodes, edges, forget)):
             said = "tables are given by --nodes and --edges, and a stream by - alone"
             raise ConfigurationError(f"{said}, not {stream!r}")
-        way: dict[str, Any] = {"batch": batch, "every": seconds_of(every), "prefix": key_prefix}
+        stream_options: dict[str, Any] = {
+            "batch": batch,
+            "every": seconds_of(every),
+            "prefix": key_prefix,
+        }
         load_plugins(plugins)
         names = written.names
         if others := names.keys() - {"label", "weight"}:
             raise ConfigurationError(f"--{min(others)} names a column of tables, not of lines")
-        way |= {"skip_known": skip_known, "repeated": rule, "names": names}
-        _ingest_stream(learner, way, as_json)
+        stream_options |= {"skip_known": skip_known, "repeated": rule, "names": names}
+        _ingest_stream(learner, stream_options, as_json)
         return
     with stops_with("run the same command again to continue"):
         load_plugins(plugins)
@@ -198,29 +202,29 @@ def _ingest_stream(receiver: _Receiver, way: dict[str, Any], as_json: bool) -> N
         with stops_with("send the same stream again to continue"):
             stream.take_in(arriving_lines())
         status = learner.status()
-    done = {name: getattr(stream, name) for name in STREAM_COUNTS}
-    done |= {name: status[name] for name in ("nodes", "edges", "classes")}
+    counts = {name: getattr(stream, name) for name in STREAM_COUNTS}
+    counts |= {name: status[name] for name in ("nodes", "edges", "classes")}
     if as_json:
-        print_json(done | {"key_prefix": stream.prefix})
+        print_json(counts | {"key_prefix": stream.prefix})
     else:
         typer.echo(
-            f"{_many(done['lines'], 'line')}, {done['known']:,} known, in "
-            f"{_many(done['deltas'], 'delta')}; the learner knows {_many(done['nodes'], 'node')} "
-            f"and {_many(done['classes'], 'class')}"
+            f"{_many(counts['lines'], 'line')}, {counts['known']:,} known, in "
+            f"{_many(counts['deltas'], 'delta')}; the learner knows {_many(counts['nodes'], 'node')} "
+            f"and {_many(counts['classes'], 'class')}"
         )
 
 
 def _summary(done: dict[str, Any]) -> str:
     ignored = f", ignored columns: {', '.join(done['ignored'])}" if done["ignored"] else ""
-    right, kinds = "", _many(done["classes"], "class")
+    accuracy, classes = "", _many(done["classes"], "class")
     if done["predicted"]:
         share = f"{done['right']:,} of {done['predicted']:,}"
-        right = f", {share} predicted correctly before being learned"
+        accuracy = f", {share} predicted correctly before being learned"
     if "metric" in done:
-        found = "none yet" if done["accuracy"] is None else f"{done['accuracy']:.4g}"
-        right = f", {done['metric']} before being learned {found}"
+        measured = "none yet" if done["accuracy"] is None else f"{done['accuracy']:.4g}"
+        accuracy = f", {done['metric']} before being learned {measured}"
         numeric = done["metric"] == "mean absolute error"
-        kinds = "their values" if numeric else _many(done["classes"], "label")
+        classes = "their values" if numeric else _many(done["classes"], "label")
     parts = (
         _many(done["new_nodes"], "new node"),
         f"{_many(done['known_nodes'], 'known node')} skipped",
@@ -232,7 +236,7 @@ def _summary(done: dict[str, Any]) -> str:
     )
     return (
         f"{', '.join(parts)}{ignored}; the learner knows {_many(done['nodes'], 'node')} and "
-        f"{kinds}{right}"
+        f"{classes}{accuracy}"
     )
 
 
@@ -308,12 +312,12 @@ def _ingest(
         if emptying is not None:  # known and unchanged
             counts["known_nodes"] += len(deltas.whole.updated) - counts["updated_nodes"]
         status = learner.status()
-        known = {name: status[name] for name in ("nodes", "edges", "classes")}
+        totals = {name: status[name] for name in ("nodes", "edges", "classes")}
         if status.get("metric", "accuracy") != "accuracy":
-            known |= {name: status[name] for name in ("metric", "accuracy")}
+            totals |= {name: status[name] for name in ("metric", "accuracy")}
         if status.get("better_than_chance") is False:
             say(tables[0] or tables[1], CHANCE)
     first = deltas.scheme is not None and not isinstance(columns, Scheme)
-    told = [] if deltas.scheme is None else deltas.scheme.rows()
-    of_tables = {"deltas": len(deltas), "ignored": list(deltas.ignored), "columns": told}
-    return counts | known | of_tables, first
+    column_rows = [] if deltas.scheme is None else deltas.scheme.rows()
+    of_tables = {"deltas": len(deltas), "ignored": list(deltas.ignored), "columns": column_rows}
+    return counts | totals | of_tables, first

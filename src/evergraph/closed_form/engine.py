@@ -19,13 +19,7 @@ from evergraph.closed_form.fusing import (
 )
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.leave_one_out import Sample, choose_penalty, left_out_scores
-from evergraph.closed_form.ridge import (
-    LADDER,
-    RidgeProblem,
-    RidgeSolution,
-    balanced_ridge,
-    choose_regularisation,
-)
+from evergraph.closed_form.ridge import LADDER, RidgeProblem, RidgeSolution, choose_regularisation
 from evergraph.closed_form.statistics import ClassStatistics, count_views
 from evergraph.closed_form.view_map import RandomMap, rows_that_differ
 from evergraph.closed_form.views import View, ViewRows
@@ -50,9 +44,6 @@ class ViewEngine:
     fitted, on ``Answers``: nodes held back from the sums, or each predicted as if left out. All of
     it is a function of sums and of these nodes; λ is chosen again when something was removed, when
     the map has changed, or when the nodes have grown by a quarter.
-
-    On landmarks, nodes of a live learner count with about one over the size of their class when
-    landmarks were chosen, so that all classes shape A alike, unless all nodes have equal weight.
 
     Args:
         balanced: whether all classes have equal weight, or all nodes.
@@ -93,7 +84,6 @@ class ViewEngine:
             nothing = torch.zeros(0, dtype=torch.float64)
             self.fused_ = Fused(nothing, nothing)
             self.heads_ = [nothing.new_zeros(features.width, 0) for _ in views]
-        self.class_weights_ = torch.zeros(0)
         self.grow(classes)
         self.changed_map()
 
@@ -123,20 +113,6 @@ class ViewEngine:
         self.solved &= classes <= self.num_classes
         for sums in self.sums_:
             sums.grow(classes)
-        more = max(classes - len(self.class_weights_), 0)
-        weight = 0.0 if isinstance(self.map, KernelMap) else 1.0  # 0 is unknown
-        self.class_weights_ = torch.cat([self.class_weights_, torch.full((more,), weight)])
-
-    def weigh_classes(self, sizes: Tensor) -> None:
-        """Set the weights of classes that have none, to about one over their sizes if ``balanced``.
-
-        A power of two, so that a weight tells little about a node that was forgotten since.
-        sizes: int64 [classes]
-        """
-        sizes = torch.nn.functional.pad(sizes, (0, len(self.class_weights_) - len(sizes)))
-        weights = sizes.log2().round().neg().exp2() if self.balanced else torch.ones(len(sizes))
-        weights = weights.where(sizes > 0, 0.0)
-        self.class_weights_ = self.class_weights_.where(self.class_weights_ > 0, weights)
 
     def count(
         self,
@@ -148,36 +124,26 @@ class ViewEngine:
     ) -> None:
         """Add nodes to the sums, or remove them if the sign is -1.
 
-        rows: float32 [n, dims], or rows of the views; weights: of the nodes, by their classes by
-        default.  float32 [n]
+        rows: float32 [n, dims], or rows of the views; weights: 1 by default.  float32 [n]
         """
         if not len(labels):
             return
-        weights = self._weights(labels) if weights is None else weights
+        weights = torch.ones(len(labels)) if weights is None else weights
         given = self.sums_, rows, labels, weights
         self.sums_ = count_views(*given, expand=self.map, resources=self.resources, sign=sign)
         if sign < 0:
             self.strengths_ = self.strengths_[:0]
-            self._tidy()
+            for sums in self.sums_:
+                sums.clear_rounding()
         self.solved = False
 
-    def _weights(self, labels: Tensor) -> Tensor:
-        """Return the weights with which nodes are counted.  int64 [n] -> float32 [n]"""
-        self.grow(int(labels.max()) + 1)
-        self.weigh_classes(torch.bincount(labels))  # those that came after the landmarks
-        return self.class_weights_[labels]
-
-    def _tidy(self) -> None:
-        """Clear what removed nodes leave in sums and weights of classes without nodes."""
-        for sums in self.sums_:
-            sums.clear_rounding()
-        if isinstance(self.map, KernelMap):
-            self.class_weights_[self.sums_[0].counts_ == 0] = 0.0
-
-    def exchange(self, before: Tensor, after: Tensor, labels: Tensor) -> None:
+    def exchange(
+        self, before: Tensor, after: Tensor, labels: Tensor, *, weights: Tensor | None = None
+    ) -> None:
         """Replace nodes in the sums of the views in which their vectors differ."""
+        weights = torch.ones(len(labels)) if weights is None else weights
         for place, rows, was, now in self.map.changes(before, after):
-            self.sums_[place].exchange(was, now, labels[rows], self._weights(labels[rows]))
+            self.sums_[place].exchange(was, now, labels[rows], weights[rows])
         self.solved &= not len(labels)
 
     def merge(self, other: ViewEngine, classes: Tensor | None = None) -> None:
@@ -206,8 +172,10 @@ class ViewEngine:
 
         -> V of every view, [m, classes] each, and their scores of answers, [n, classes, views]
         """
-        learn = self._solved_by if answers.held_back else self._solved_without
-        heads, scores = learn(answers)
+        if answers.held_back:
+            heads, scores = self._by_answers_held_back(answers)
+        else:
+            heads, scores = self._by_nodes_left_out(answers)
         # A far view says which subgraph a node is in: useful where no labels are shown, misleading
         # if they are, since class codes say more, and subgraphs may have been joined since.
         near = [place for place, view in enumerate(self.map.views) if not view.is_far]
@@ -218,24 +186,17 @@ class ViewEngine:
         self.lead_ = math.nan if answers.held_back else self._lead(scores, answers)
         return heads, scores
 
-    @property
-    def better_than_chance(self) -> bool | None:
-        """Whether nodes left out are predicted better than by chance; None if that is not known."""
-        return None if math.isnan(self.lead_) else self.lead_ > LEAD
-
-    def _lead(self, scores: Tensor, answers: Answers) -> float:
-        """Return by how much nodes left out are predicted better than by chance."""
-        scores, labels, allowed = answers.asked(scores, self.sums_[0].counts_)
-        mixed = scores @ self.fused_.weights + self.fused_.offsets
-        if allowed is not None:
-            mixed.masked_fill_(~allowed, -math.inf)
-        met, right = labels.unique(return_inverse=True)
-        known = torch.nn.functional.one_hot(right, len(met)) if len(met) > 1 else mixed[:0, :0]
-        return lead_over_chance(mixed.softmax(1)[: len(known), met], known)
-
-    def _solved_by(self, answers: Answers) -> tuple[list[Tensor], Tensor]:
+    def _by_answers_held_back(self, answers: Answers) -> tuple[list[Tensor], Tensor]:
         """Return V of all views and scores, with λ chosen by answers that were held back."""
         assert isinstance(answers.rows, ViewRows)
+        self.strengths_ = torch.full((len(self.sums_),), UNKNOWN, dtype=torch.float64)
+        if len(answers.labels):
+            self.strengths_ = self._strengths_by(answers)
+        heads = [self.solution(place).weights.float() for place in range(len(self.sums_))]
+        return heads, self.map.scores_of(answers.rows, heads)
+
+    def _strengths_by(self, answers: Answers) -> Tensor:
+        """Return λ of all views, chosen with the first features alone.  -> float64 [views]"""
         first = self.map.narrowed(min(CHOICE_WIDTH, self.map.width))
         labels = answers.labels.to(self.map.device)
         sizes = torch.bincount(labels).float()[labels]
@@ -243,21 +204,16 @@ class ViewEngine:
         asked = [self._empty(first.width) for _ in self.sums_]
         given = asked, answers.rows, labels, weights
         asked = count_views(*given, expand=first, resources=self.resources)
-        strengths, heads = [], []
+        chosen = []
         for view, sums, validation in zip(self.map.views, self.sums_, asked, strict=True):
             options: dict[str, Any] = {"balanced": self.balanced, "penalty": self.penalty(view)}
-            strength = UNKNOWN
-            if len(labels):
-                # With m features instead of n, a score is shrunk as much by m/n times the λ.
-                # Landmarks take the same factor, as measured in decision 90.
-                strength = choose_regularisation(sums, validation, LADDER, **options)
-                strength *= sums.width / first.width
-            strengths.append(strength)
-            heads.append(balanced_ridge(sums, strength, **options).float())
-        self.strengths_ = torch.tensor(strengths, dtype=torch.float64)
-        return heads, self.map.scores_of(answers.rows, heads)
+            strength = choose_regularisation(sums, validation, LADDER, **options)
+            # With m features instead of n, a score is shrunk as much by m/n times the λ.
+            # Landmarks take the same factor, as measured in decision 90.
+            chosen.append(strength * (sums.width / first.width))
+        return torch.tensor(chosen, dtype=torch.float64)
 
-    def _solved_without(self, answers: Answers) -> tuple[list[Tensor], Tensor]:
+    def _by_nodes_left_out(self, answers: Answers) -> tuple[list[Tensor], Tensor]:
         """Return V of all views and scores, with λ chosen by nodes that are left out in turn."""
         samples, known = self._samples(answers), self.nodes
         if not len(self.strengths_) or known > GROWN * self._chosen_for or known <= ALWAYS:
@@ -267,11 +223,66 @@ class ViewEngine:
         solved = [self._solved(place, sample) for place, sample in enumerate(samples)]
         return [head for head, _ in solved], torch.stack([scores for _, scores in solved], 2)
 
+    def _samples(self, answers: Answers) -> list[Sample]:
+        """Return φ of the nodes left out, by view; unchanged rows are not computed again."""
+        known, kept = self._known
+        vectors = answers.rows
+        assert isinstance(vectors, Tensor)
+        assert answers.landmarks is not None
+        if kept and known.shape == vectors.shape:
+            other = rows_that_differ(known, vectors).nonzero().flatten()
+        else:
+            kept = [torch.empty(len(vectors), self.map.width) for _ in self.map.views]
+            other = torch.arange(len(vectors))
+        for rows in other.split(self.map.at_a_time):
+            for features, some in zip(kept, self.map(vectors[rows]), strict=True):
+                features[rows] = some
+        self._known = vectors, kept
+        weights = torch.ones(len(vectors)) if answers.weights is None else answers.weights
+        rest = answers.labels, weights.double(), answers.landmarks
+        return [Sample(features.double(), *rest) for features in kept]
+
+    def _strength(self, place: int, sample: Sample) -> float:
+        """Return λ of a view relative to its scale, see ``choose_penalty``.
+
+        Chosen with the first features alone; with m instead of n of them, a score is shrunk as much
+        by m/n times the λ.
+        """
+        if self.regularisation is not None:
+            return self.regularisation
+        if not len(sample):
+            return UNKNOWN
+        sums, penalty = self.sums_[place], self.penalty(self.map.views[place])
+        width = min(CHOICE_WIDTH, sums.width)
+        penalty = None if penalty is None else penalty[:width, :width]
+        narrow = sums.narrowed(width)
+        return self._choice(narrow, sample.first(CHOICE_NODES, width), penalty) * sums.width / width
+
+    def _choice(self, sums: ClassStatistics, sample: Sample, penalty: Tensor | None) -> float:
+        """Return the value of the ladder with which nodes left out are predicted best."""
+        scale = RidgeProblem.of(sums, balanced=self.balanced).scale(penalty)
+        penalties = [scale * value for value in LADDER]
+        chosen = choose_penalty(sums, sample, penalties, balanced=self.balanced, penalty=penalty)
+        return chosen / scale
+
     def _solved(self, place: int, sample: Sample) -> tuple[Tensor, Tensor]:
         """Return V of a view, and the scores of nodes left out.  -> [m, classes], [n, classes]"""
         solution, masses = self.solution(place), self.sums_[place].mass_
         scores = left_out_scores(solution, sample, masses, balanced=self.balanced)
         return solution.weights, scores
+
+    def solution(self, place: int) -> RidgeSolution:
+        """Return V of a view with what leaving nodes out needs."""
+        problem = RidgeProblem.of(self.sums_[place], balanced=self.balanced)
+        return problem.solution(float(self.strengths_[place]), self.penalty(self.map.views[place]))
+
+    def penalty(self, view: View) -> Tensor | None:
+        """Return P of a view; None for the identity.  [m, m]"""
+        if not isinstance(self.map, KernelMap):
+            return None
+        if not self._penalties:
+            self._penalties = self.map.penalties()
+        return self._penalties[view]
 
     def mixture(self, scores: Tensor, answers: Answers, views: Sequence[int]) -> Fused:
         """Return weights of some views, 0 for others, and intercepts if nodes were left out.
@@ -306,60 +317,20 @@ class ViewEngine:
             scores, labels, fused or self.fused_, allowed=allowed, balanced=self.balanced
         )
 
-    def solution(self, place: int) -> RidgeSolution:
-        """Return V of a view with what leaving nodes out needs."""
-        problem = RidgeProblem.of(self.sums_[place], balanced=self.balanced)
-        return problem.solution(float(self.strengths_[place]), self.penalty(self.map.views[place]))
+    def _lead(self, scores: Tensor, answers: Answers) -> float:
+        """Return by how much nodes left out are predicted better than by chance."""
+        scores, labels, allowed = answers.asked(scores, self.sums_[0].counts_)
+        mixed = scores @ self.fused_.weights + self.fused_.offsets
+        if allowed is not None:
+            mixed.masked_fill_(~allowed, -math.inf)
+        met, right = labels.unique(return_inverse=True)
+        known = torch.nn.functional.one_hot(right, len(met)) if len(met) > 1 else mixed[:0, :0]
+        return lead_over_chance(mixed.softmax(1)[: len(known), met], known)
 
-    def _samples(self, answers: Answers) -> list[Sample]:
-        """Return φ of the nodes left out, by view; unchanged rows are not computed again."""
-        known, kept = self._known
-        vectors = answers.rows
-        assert isinstance(vectors, Tensor)
-        assert answers.landmarks is not None
-        if kept and known.shape == vectors.shape:
-            other = rows_that_differ(known, vectors).nonzero().flatten()
-        else:
-            kept = [torch.empty(len(vectors), self.map.width) for _ in self.map.views]
-            other = torch.arange(len(vectors))
-        for rows in other.split(self.map.at_a_time):
-            for features, some in zip(kept, self.map(vectors[rows]), strict=True):
-                features[rows] = some
-        self._known = vectors, kept
-        weights = self._weights(answers.labels).double() if len(vectors) else torch.zeros(0)
-        rest = answers.labels, weights, answers.landmarks
-        return [Sample(features.double(), *rest) for features in kept]
-
-    def _strength(self, place: int, sample: Sample) -> float:
-        """Return λ of a view relative to its scale, see ``choose_penalty``.
-
-        Chosen with the first features alone; with m instead of n of them, a score is shrunk as much
-        by m/n times the λ.
-        """
-        if self.regularisation is not None:
-            return self.regularisation
-        if not len(sample):
-            return UNKNOWN
-        sums, penalty = self.sums_[place], self.penalty(self.map.views[place])
-        width = min(CHOICE_WIDTH, sums.width)
-        penalty = None if penalty is None else penalty[:width, :width]
-        narrow = sums.narrowed(width)
-        return self._choice(narrow, sample.first(CHOICE_NODES, width), penalty) * sums.width / width
-
-    def _choice(self, sums: ClassStatistics, sample: Sample, penalty: Tensor | None) -> float:
-        """Return the value of the ladder with which nodes left out are predicted best."""
-        scale = RidgeProblem.of(sums, balanced=self.balanced).scale(penalty)
-        penalties = [scale * value for value in LADDER]
-        chosen = choose_penalty(sums, sample, penalties, balanced=self.balanced, penalty=penalty)
-        return chosen / scale
-
-    def penalty(self, view: View) -> Tensor | None:
-        """Return P of a view; None for the identity.  [m, m]"""
-        if not isinstance(self.map, KernelMap):
-            return None
-        if not self._penalties:
-            self._penalties = self.map.penalties()
-        return self._penalties[view]
+    @property
+    def better_than_chance(self) -> bool | None:
+        """Whether nodes left out are predicted better than by chance; None if that is not known."""
+        return None if math.isnan(self.lead_) else self.lead_ > LEAD
 
     @property
     def nbytes(self) -> int:
@@ -374,7 +345,6 @@ class ViewEngine:
             "offsets": self.fused_.offsets,
             "strengths": self.strengths_,
             "chosen_for": torch.tensor(self._chosen_for),
-            "class_weights": self.class_weights_,
             "solved": torch.tensor(self.solved),
             "lead": torch.tensor([] if math.isnan(self.lead_) else [self.lead_]),
         }
@@ -386,7 +356,7 @@ class ViewEngine:
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned, after ``begin`` with the same map."""
         self.fused_ = Fused(state["mixture"], state["offsets"])
-        self.strengths_, self.class_weights_ = state["strengths"], state["class_weights"]
+        self.strengths_ = state["strengths"]
         self._chosen_for, self.solved = int(state["chosen_for"]), bool(state["solved"])
         self.lead_ = float(state["lead"][0]) if len(state["lead"]) else math.nan
         for place, sums in enumerate(self.sums_):

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.kept_nodes import first_of_each
+from evergraph.closed_form.kept_nodes import draw_order
 from evergraph.closed_form.views import ViewRows
+from evergraph.graphs.csr import first_of_each_row
 
 # Sharpness of a single view without probes: scores of a least-squares head lie between 0 and 1.
 SHARPNESS = 10.0
@@ -42,12 +43,14 @@ class Answers:
         labels: int64 [n]; of those that were counted, of classes with two nodes or more
         landmarks: the landmark that a node is, or -1.  int64 [n]; None if they are held back
         allowed: the classes that each may have; None for all that there are.  bool [n, classes]
+        weights: with which those that were counted are; 1 by default.  float32 [n]
     """
 
     rows: Tensor | ViewRows
     labels: Tensor
     landmarks: Tensor | None = None
     allowed: Tensor | None = None
+    weights: Tensor | None = None
 
     @classmethod
     def none(cls) -> Answers:
@@ -76,7 +79,7 @@ class Answers:
         most = max(MOST_SCORES // max(classes * views, 1), 1)
         if nodes > most:
             per_class = max(most // int(labels.unique().numel()), 1)
-            few = first_of_each(torch.arange(nodes), labels, per_class)
+            few = first_of_each_row(labels, draw_order(torch.arange(nodes)), per_class)
             scores, labels = scores[few], labels[few]
             allowed = None if allowed is None else allowed[few]
         if allowed is None:

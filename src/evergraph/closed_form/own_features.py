@@ -1,8 +1,8 @@
 """What a node shows besides the direction of its features: its words, degree and feature length.
 
 Words are own features that are wide and sparse, such as those of a text. In a memory they are the
-rows of a sparse matrix. A live vector, which is changed and copied row by row, has room for
-``PAIRS`` of them: values, then their columns (``packed_words``).
+rows of a sparse matrix. A live vector, which is changed and copied row by row, has room for a fixed
+number of them: values, then their columns (``packed_words``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from evergraph.graphs.csr import ROWS_AT_A_TIME, repeat, take_rows
 # Words of a node, the largest of them, with a column and a value of 4 bytes each.
 MOST_WORDS, WORD_BYTES = 256, 8
 Words: TypeAlias = "scipy.sparse.csr_matrix"  # float32 [nodes, features]; imported when used
-PAIRS = 64
+PAIRS = 64  # of the words of texts, in a live vector
 Rows: TypeAlias = NDArray[np.float32]
 
 
@@ -36,21 +36,26 @@ class WordColumns(NamedTuple):
     Attributes:
         width: their number.
         alone: whether all columns before them are an estimate of these words, for hops.
+        of: number of columns of the sparse arrays that they are taken from; 0 for texts of tables.
     """
 
     width: int = 0
     alone: bool = True
+    of: int = 0
 
     @classmethod
     def read(cls, values: Any) -> WordColumns:
-        """Return what a list of both says, none for an empty one.
+        """Return what a list of these says, none for an empty one.
 
-        >>> WordColumns.read([4, False])
-        WordColumns(width=4, alone=False)
+        >>> WordColumns.read([4, False, 0])
+        WordColumns(width=4, alone=False, of=0)
         """
-        known = [type(value) for value in values] == [int, bool] and values[0] >= 0
-        if not known and values:
-            raise DataError(f"words must be a number of columns and true or false, not {values!r}")
+        known = [type(value) for value in values] == [int, bool, int]
+        if values and not (known and min(values) >= 0):
+            raise DataError(
+                "words must be a number of columns, true or false, and the number of columns of "
+                f"their arrays, not {values!r}"
+            )
         return cls(*values)
 
 
@@ -89,29 +94,29 @@ def restored_words(stored: Mapping[str, Tensor]) -> Words:
     return scipy.sparse.csr_matrix(arrays, shape=shape)
 
 
-def packed_words(words: Words) -> Tensor:
-    """Return the ``PAIRS`` largest values of every row, of unit length, and then their columns.
+def packed_words(words: Words, pairs: int = PAIRS) -> Tensor:
+    """Return the largest values of every row, of unit length, and then their columns.
 
-    -> float32 [nodes, 2 x PAIRS]; columns are numbers below 2²⁴, which float32 holds exactly
+    -> float32 [nodes, 2 x pairs]; columns are numbers below 2²⁴, which float32 holds exactly
 
     >>> rows = packed_words(scipy.sparse.csr_matrix([[0, 3, 4], [0, 0, 0]], dtype="float32"))
     >>> rows[:, :2], rows[0, PAIRS : PAIRS + 2]
     (tensor([[0.6000, 0.8000],
             [0.0000, 0.0000]]), tensor([1., 2.]))
     """
-    unit = unit_words(words, PAIRS)
+    unit = unit_words(words, pairs)
     unit.sort_indices()
     counts = np.diff(unit.indptr)
     owners = np.repeat(np.arange(len(counts)), counts)
     places = np.arange(len(owners)) - np.repeat(unit.indptr[:-1], counts)
-    rows = np.zeros((len(counts), 2, PAIRS), np.float32)
+    rows = np.zeros((len(counts), 2, pairs), np.float32)
     rows[owners, 0, places] = unit.data
     rows[owners, 1, places] = unit.indices
-    return torch.from_numpy(rows.reshape(len(counts), 2 * PAIRS))
+    return torch.from_numpy(rows.reshape(len(counts), 2 * pairs))
 
 
 def word_values(rows: Tensor) -> Tensor:
-    """Return the values of packed words.  -> [n, PAIRS]"""
+    """Return the values of packed words.  -> [n, pairs]"""
     return rows[:, : rows.shape[1] // 2]
 
 
@@ -135,7 +140,7 @@ class WordProducts:
 
     @classmethod
     def of(cls, landmarks: Tensor) -> WordProducts:
-        """Index the words of landmarks.  float32 [landmarks, 2 x PAIRS]"""
+        """Index the words of landmarks.  float32 [landmarks, 2 x pairs]"""
         values, columns = np.split(landmarks.numpy(), 2, axis=1)
         owners, pairs = values.nonzero()
         met, places = np.unique(columns[owners, pairs], return_inverse=True)
@@ -144,7 +149,7 @@ class WordProducts:
         return cls(met, scipy.sparse.csr_matrix(entries, shape=(len(met), len(landmarks))))
 
     def __call__(self, rows: Rows) -> Rows:
-        """Return the products.  float32 [n, 2 x PAIRS] -> [n, landmarks]"""
+        """Return the products.  float32 [n, 2 x pairs] -> [n, landmarks]"""
         values, columns = np.split(rows, 2, axis=1)
         owners, pairs = values.nonzero()
         columns, values = columns[owners, pairs], values[owners, pairs]
@@ -164,7 +169,7 @@ class WordProducts:
     def slopes(self, weights: Tensor, row: Tensor) -> Tensor:
         """Return Σ_z w_z z of the columns that a row has, 0 for the columns' own places.
 
-        weights: [k, landmarks]; row: float32 [1, 2 x PAIRS] -> [k, 2 x PAIRS]
+        weights: [k, landmarks]; row: float32 [1, 2 x pairs] -> [k, 2 x pairs]
         """
         each = torch.eye(row.shape[1] // 2)
         alone = torch.cat([each, row[:, row.shape[1] // 2 :].expand(len(each), -1)], dim=1)

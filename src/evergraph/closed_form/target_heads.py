@@ -176,15 +176,6 @@ class ValueEngine(ViewEngine):
         self.targets = max(classes, self.targets)
         self.sums_ = [sums.widened(self.targets) for sums in self.sums_]
 
-    def weigh_classes(self, sizes: Tensor) -> None:
-        """Do nothing: there are no classes."""
-
-    def _weights(self, labels: Tensor) -> Tensor:
-        return torch.ones(len(labels))
-
-    def _tidy(self) -> None:
-        """Do nothing: sums without nodes are gone."""
-
     def _moments(self, sums: TargetStatistics) -> TargetMoments:
         return sums.moments(list(range(sums.targets)))
 

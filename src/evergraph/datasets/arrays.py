@@ -31,7 +31,7 @@ from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr, csr_tensor
 from evergraph.graphs.pyg import read_attributes
 from evergraph.graphs.targets import MASKS, PLURALS, names_of_masks, read_masks, read_y
-from evergraph.graphs.validation import MOST_NODES, check_csr, check_real, check_whole
+from evergraph.graphs.validation import MOST_NODES, check_csr, check_real
 from evergraph.tables.columns import column_peaks, say_dominant_column
 from evergraph.tables.sources import naming, reason
 
@@ -196,9 +196,7 @@ def assemble(
     features: [nodes, dims], dense or CSR; path, names: of the file and of the feature columns, for
     messages; arrays: as ``Graph.from_edges`` takes them.
     """
-    labels, targets, time = (arrays.get(name) for name in ("labels", "targets", "time"))
-    if labels is not None:
-        check_integers("y", labels)
+    labels, targets = arrays.get("labels"), arrays.get("targets")
     if targets is not None and features is not None and len(features) != len(targets):
         raise DataError(
             f"y has shape {list(targets.values.shape)}: expected [nodes] or [nodes, targets], and "
@@ -206,18 +204,9 @@ def assemble(
         )
     if features is None:
         features = torch.zeros(len(targets or ()) if labels is None else labels.numel(), 0)
-    if time is not None:
-        check_integers("time", time)
     graph = Graph.from_edges(features=features, where=path, **arrays)
     say_dominant_column(path, column_peaks(graph.features), names)
     return graph
-
-
-def check_integers(name: str, values: Tensor) -> None:
-    """Raise unless there is one integer per node."""
-    if values.dim() != 1:
-        raise DataError(f"{name} has shape {list(values.shape)}: expected [nodes]")
-    check_whole(name, values)
 
 
 def checked_csr(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 from evergraph.core.errors import check_choice
 from evergraph.core.mapped import page_out
 from evergraph.core.resources import Resources
-from evergraph.graphs.csr import RowSweep, cut, neighbour_sums, pointer_type, row_entries
+from evergraph.graphs.csr import RowSweep, cut, neighbour_sums, pointer_type
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.hyperloglog import REGISTERS, estimate_reach_sizes
 from evergraph.graphs.kernels.row_ranges import compiled, in_parts, unsigned
@@ -205,34 +205,6 @@ def search_block(
     return torch.from_numpy(sizes)
 
 
-def nodes_around(
-    graph: Graph, nodes: Tensor, *, hops: int, there: Callable[[Tensor], Tensor]
-) -> Tensor:
-    """Return the nodes within ``hops`` of some, through available nodes.  int64 [found]
-
-    The time depends on the rows of the nodes found, not on the size of the graph. They are the
-    same nodes as ``covered_nodes`` of the subgraph of available nodes, ascending.
-
-    nodes: int64 [n], ascending, all available; there: returns whether nodes are available.
-    int64 [n] -> bool [n]
-
-    >>> path = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), features=torch.eye(4),
-    ...                         labels=torch.zeros(4, dtype=torch.long), undirected=True)
-    >>> nodes_around(path, torch.tensor([1]), hops=2, there=lambda nodes: nodes != 0)
-    tensor([1, 2, 3])
-    """
-    found = layer = nodes
-    for _ in range(hops):
-        _, entries = row_entries(graph.indptr, layer.to(graph.device))
-        near = graph.indices.as_subclass(Tensor).index_select(0, entries).cpu().long().unique()
-        near = near[there(near)]
-        layer = near[~torch.isin(near, found)]
-        if not len(layer):
-            break
-        found = torch.cat([found, layer]).sort().values
-    return found
-
-
 def walk_counts(graph: Graph, nodes: Tensor | None = None, *, hops: int) -> Tensor:
     """Return the number of walks of ``hops`` steps, or rests, from each node.  float64 [nodes]
 
@@ -286,11 +258,21 @@ def choose(method: str, exact: float, estimated: float, *, device: torch.device)
     return "exact", "exact ones are affordable"
 
 
-def covered_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
+def covered_nodes(
+    graph: Graph, nodes: Tensor, *, hops: int, available: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
     """Return which nodes lie within ``hops`` of at least one of ``nodes``.  bool [all nodes]
 
     One breadth-first step per hop for all of them together, so the cost does not depend on their
     number. Only rows of nodes reached in the hop before are read, in blocks.
+
+    available: tells which nodes may be reached, and passed through; all by default. int64 [n] ->
+    bool [n], on the CPU
+
+    >>> path = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), features=torch.eye(4),
+    ...                         labels=torch.zeros(4, dtype=torch.long), undirected=True)
+    >>> covered_nodes(path, torch.tensor([1]), hops=2, available=lambda nodes: nodes != 0)
+    tensor([False,  True,  True,  True])
     """
     met = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
     met[nodes.to(graph.device)] = True
@@ -301,7 +283,11 @@ def covered_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
         found = met.clone()
         for _, near in sweep.blocks(layer.nonzero().flatten(), sweep.neighbours):
             found[near] = True
-        layer, met = found & ~met, found
+        layer = found & ~met
+        if available is not None:
+            new = layer.nonzero().flatten()
+            layer[new] = available(new.cpu()).to(layer.device)
+        met = met | layer
     return met.cpu()
 
 

@@ -343,25 +343,24 @@ class Analytic(WholeTaskLearner):
         usage = self.statistics_.usage + MemoryUsage(bytes=self.ledger_.nbytes)
         return usage + self.validation_.usage if self.regularisation == "validation" else usage
 
+    @property
+    def parts(self) -> dict[str, Any]:
+        parts = super().parts | {"statistics": self.statistics_, "ledger": self.ledger_}
+        if self.regularisation == "validation":
+            parts["validation"] = self.validation_
+        return parts | {"refreshed": self.growing_}
+
     def state(self) -> dict[str, Tensor]:
         self.solve()
-        parts = {"statistics": self.statistics_.state(), "ledger": self.ledger_.state()}
-        if self.regularisation == "validation":
-            parts["validation"] = self.validation_.state()
-        kept = {f"{part}.{n}": v.cpu() for part, named in parts.items() for n, v in named.items()}
+        state = super().state()
         if self.answers_ is not None:
-            names = ("answers.scale", "answers.shift")
-            kept |= {n: each.cpu() for n, each in zip(names, self.answers_, strict=True)}
-        return super().state() | kept | self.growing_.state()
+            scale, shift = self.answers_
+            state |= {"answers.scale": scale.cpu(), "answers.shift": shift.cpu()}
+        return state
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        super().restore(state, label_space)
         self._take_targets(label_space)
+        super().restore(state, label_space)
         answers = part_of(state, "answers.")
         self.answers_ = (answers["scale"], answers["shift"]) if answers else None
-        self.growing_.restore(state)
-        self.statistics_.restore(part_of(state, "statistics."))
-        self.ledger_.restore(part_of(state, "ledger."))
-        if self.regularisation == "validation":
-            self.validation_.restore(part_of(state, "validation."))
         self._solved = True

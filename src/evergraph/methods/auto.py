@@ -363,32 +363,31 @@ class Auto(WholeTaskLearner):
         kept = MemoryUsage(samples=sum(each.values for each in samples), bytes=size)
         return sum((statistics.usage for statistics in self.engine_.sums_), kept)
 
+    @property
+    def parts(self) -> dict[str, Any]:
+        parts = super().parts | {"ledger": self.ledger_, "probes": self.probes_}
+        if self.backbone.on_landmarks:
+            return parts | {"landmarks": self.landmarks_}
+        sums = zip(self.backbone.views, self.engine_.sums_, strict=False)
+        return parts | {f"statistics:{view}": each for view, each in sums}
+
     def state(self) -> dict[str, Tensor]:
         self.solve()
-        kept = {"ledger": self.ledger_.state(), "probes": self.probes_.state()}
+        state = super().state() | {"sharpness": self.sharpness_}
         if isinstance(self.backbone, LandmarkFeatures):
-            kept["landmarks"] = self.landmarks_.state() | {"columns": self.backbone.columns}
-        else:
-            kept["embeddings"] = self.embeddings_.state()
-        # There are no sums on landmarks.
-        for view, statistics in zip(self.backbone.views, self.engine_.sums_, strict=False):
-            kept[f"statistics:{view}"] = statistics.state()
-        named = {f"{part}/{n}": v.cpu() for part, values in kept.items() for n, v in values.items()}
-        return super().state() | named | {"sharpness": self.sharpness_}
+            return state | {"columns": self.backbone.columns.cpu()}
+        kept = self.embeddings_.state().items()
+        return state | {f"embeddings.{name}": value.cpu() for name, value in kept}
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
         super().restore(state, label_space)
         if isinstance(self.backbone, LandmarkFeatures):
-            known = part_of(state, "landmarks/")
-            self.landmarks_.restore(known)
-            self.backbone.stand_on(self.landmarks_.rows_, known["columns"])
+            self.backbone.stand_on(self.landmarks_.rows_, state["columns"])
         elif self.backbone.begun:
             self.engine_.begin(self.backbone.expansion())
-            known = part_of(state, "embeddings/")
+            for view, statistics in zip(self.backbone.views, self.engine_.sums_, strict=True):
+                statistics.restore(part_of(state, f"statistics:{view}."))
+            known = part_of(state, "embeddings.")
             self.backbone.memory_heads = self.embeddings_.restored(known, self.backbone.kernels)
-        for view, statistics in zip(self.backbone.views, self.engine_.sums_, strict=False):
-            statistics.restore(part_of(state, f"statistics:{view}/"))
-        self.probes_.restore(part_of(state, "probes/"))
-        self.ledger_.restore(part_of(state, "ledger/"))
         self.sharpness_ = state["sharpness"]
         self.engine_.solved = True

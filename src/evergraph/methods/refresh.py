@@ -75,12 +75,12 @@ class GrowingEmbeddings:
         """Return the counts, if any; the embeddings are computed again."""
         if not self.recomputed + self.standing:
             return {}
-        return {"refreshed": torch.tensor([self.recomputed, self.standing])}
+        return {"counts": torch.tensor([self.recomputed, self.standing])}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
-        if "refreshed" in state:
-            self.recomputed, self.standing = state["refreshed"].tolist()
+        if "counts" in state:
+            self.recomputed, self.standing = state["counts"].tolist()
 
 
 def is_first_graph(task: Task) -> bool:

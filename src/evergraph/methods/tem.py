@@ -11,7 +11,6 @@ from torch import Tensor
 
 from evergraph.core.component import Made, choice, integer, number
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.label_space import LabelSpace
 from evergraph.graphs.csr import stacked
 from evergraph.memory import Candidates, EmbeddingMemory
 from evergraph.memory.samplers import UniformSampler
@@ -204,12 +203,9 @@ class TEM(MemoryLearner):
     def coverage_ratio(self) -> float | None:
         return self.memory.coverage_ratio
 
-    def state(self) -> dict[str, Tensor]:
-        return super().state() | self.growing_.state()
-
-    def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        super().restore(state, label_space)
-        self.growing_.restore(state)
+    @property
+    def parts(self) -> dict[str, Any]:
+        return super().parts | {"refreshed": self.growing_}
 
 
 def confident(scores: Tensor, classes: Tensor, *, least: float) -> tuple[Tensor, Tensor]:

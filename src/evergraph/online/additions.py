@@ -79,8 +79,8 @@ class AdditionReader:
         nodes = given.nodes
         if isinstance(nodes, tuple) and len(nodes) == 2 and is_table(nodes[0]):
             given = replace(given, nodes=nodes[0], edges=nodes[1])
-        if is_table(given.edges) and (theirs := of_edges(given.names)):
-            given = replace(given, edges=renamed(arrow_table(given.edges), theirs))
+        if is_table(given.edges) and (edge_columns := of_edges(given.names)):
+            given = replace(given, edges=renamed(arrow_table(given.edges), edge_columns))
         if is_table(given.nodes):
             given = self._of_table(given)
         if is_pyg(given.nodes):
@@ -93,7 +93,7 @@ class AdditionReader:
             delta, scheme = self._of_columns(given)
         if len(delta.nodes) and not delta.features.shape[1] and self.learner.knowledge is None:
             say("nodes", FEATURELESS)
-        return delta, scheme
+        return self.learner.fitting(delta), scheme
 
     def rows(
         self, X: Any, labels: Sequence[NodeTarget | None], *, name: str, **given: Any
@@ -146,15 +146,15 @@ class AdditionReader:
         table = conversion.table_of_nodes(given.nodes, given.names, self.targets)
         label = target_of(self.targets).column
         with worded(of_nodes(given.names, label=label)), naming("nodes"):
-            told = read_rows(table, self.columns, self.targets, where="nodes")
-        if given.types is not None and told.types is not None:
+            rows = read_rows(table, self.columns, self.targets, where="nodes")
+        if given.types is not None and rows.types is not None:
             raise ConfigurationError("types are given, but nodes have a column 'type' as well")
-        types = given.types if told.types is None else told.types.to_pylist()
+        types = given.types if rows.types is None else rows.types.to_pylist()
         return replace(
             given,
-            nodes=told.ids.to_pylist(),
-            features=told.features,
-            labels=told.targets(),
+            nodes=rows.ids.to_pylist(),
+            features=rows.features,
+            labels=rows.targets(),
             types=types,
         )
 
@@ -170,9 +170,9 @@ class AdditionReader:
         options = {name: value for name, value in options.items() if value is not None}
         named = named_graph(given.nodes, repeated=given.repeated, **options)
         delta = conversion.delta_of_named(named, given.ids, given.key, self.targets)
-        scheme, known = named.graph.columns, self.columns if self.begun else None
-        raw = known is None and scheme is not None and set(scheme.kinds.values()) == {"raw"}
-        if self.begun and scheme not in (None, known) and not raw:
+        scheme, own_scheme = named.graph.columns, self.columns if self.begun else None
+        is_raw = own_scheme is None and scheme is not None and set(scheme.kinds.values()) == {"raw"}
+        if self.begun and scheme not in (None, own_scheme) and not is_raw:
             raise DataError(
                 "the columns of this graph are scaled by its own table: expected the scale of "
                 "the first, so load it with columns=first.columns, or give its tables (nodes, "
@@ -210,8 +210,8 @@ class AdditionReader:
             say_skipped("edges", skipped)
         rows = len(delta.edges)
         both_ways = self.learner.undirected and not isinstance(edges, Tensor)
-        delta, again = without_repeats(delta, given.repeated, both_ways=both_ways)
-        say_repeated("edges", again, rows, given.repeated)
+        delta, repeats = without_repeats(delta, given.repeated, both_ways=both_ways)
+        say_repeated("edges", repeats, rows, given.repeated)
         return delta, read.scheme
 
     def _of_edges(
@@ -219,13 +219,13 @@ class AdditionReader:
     ) -> tuple[list[NodeId], list[Any], list[tuple[NodeId, NodeTarget]]]:
         """Return the new nodes of edges, their labels, and the labels of known nodes."""
         by_id: dict[NodeId, Any] = {} if labels is None else dict(labels.items())
-        met = list(dict.fromkeys([*(end for edge in edges for end in edge), *by_id]))
-        known = self.learner.knows_nodes(met)
-        new = [node for node, there in zip(met, known, strict=True) if not there]
-        targets = as_targets(self.targets, [by_id.get(node) for node in met], len(met))
-        rows = list(zip(met, targets, known, strict=True))
-        late = [(node, target) for node, target, there in rows if there and target is not None]
-        return new, [target for _, target, there in rows if not there], late
+        named = list(dict.fromkeys([*(end for edge in edges for end in edge), *by_id]))
+        known = self.learner.knows_nodes(named)
+        new = [node for node, there in zip(named, known, strict=True) if not there]
+        targets = as_targets(self.targets, [by_id.get(node) for node in named], len(named))
+        labelled = list(zip(named, targets, known, strict=True))
+        late = [(node, target) for node, target, there in labelled if there and target is not None]
+        return new, [target for _, target, there in labelled if not there], late
 
     def read(
         self, features: Any, count: int, labels: Sequence[NodeTarget | None] = ()

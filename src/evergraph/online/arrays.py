@@ -147,14 +147,14 @@ OF_CLASSES = ("sums", "mass", "counts", "offsets", "class_weights", "chosen")
 
 def of_classes(state: dict[str, Tensor], classes: Packing) -> dict[str, Tensor]:
     """Return the state of a head in closed form with some classes alone."""
-    found = dict(state)
+    packed = dict(state)
     for name, value in state.items():
         what = name.rpartition(".")[2]
         if what in OF_CLASSES:
-            found[name] = classes.rows(value)
+            packed[name] = classes.rows(value)
         elif what == "weights":  # V, which may not have the newest classes yet
-            found[name] = classes.rows(value.t()).t()
-    return found
+            packed[name] = classes.rows(value.t()).t()
+    return packed
 
 
 def check_of_classes(state: Mapping[str, Tensor], classes: int) -> None:

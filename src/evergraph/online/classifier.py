@@ -164,9 +164,10 @@ class ContinualNodeClassifier(Estimator):
 
     def _made(self) -> OnlineLearner:
         check_choice("targets", self.targets, target_kinds.names())
-        given = {"width": self.width, "objective": self.objective}
-        given = {name: value for name, value in given.items() if value is not None}
-        options = {**(self.head_options or {}), **given}
+        options = dict(self.head_options or {})
+        for name in ("width", "objective"):
+            if getattr(self, name) is not None:
+                options[name] = getattr(self, name)
         head = self.head
         if isinstance(head, str | Mapping):
             table = {"name": head} if isinstance(head, str) else dict(head)
@@ -274,7 +275,8 @@ class ContinualNodeClassifier(Estimator):
         """Replace the features of known nodes, as if they had always had these."""
         nodes = conversion.as_ids(ids, "ids")
         rows = features_with_words(self._reader().read(features, len(nodes)))
-        return self._submit(Delta(updated=nodes, updated_features=rows, key=key))
+        delta = Delta(updated=nodes, updated_features=rows, key=key)
+        return self._submit(self.learner_.fitting(delta))
 
     def label(
         self, ids: Any, labels: Any = None, *, key: str | None = None

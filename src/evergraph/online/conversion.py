@@ -13,7 +13,6 @@ from evergraph.core.errors import ConfigurationError, DataError, InvalidRowsErro
 from evergraph.core.targets import target_of
 from evergraph.datasets.adapters import NamedGraph
 from evergraph.graphs import Graph
-from evergraph.graphs.csr import densify
 from evergraph.graphs.validation import (
     check_edges,
     checked_weights,
@@ -27,10 +26,12 @@ from evergraph.online.codecs.node_rows import check_usable
 from evergraph.online.delta import Delta, EdgeColumns, Label, NodeId, NodeTarget
 from evergraph.online.identifiers import check_ids
 from evergraph.online.rows import as_labels, graph_targets, plain_values, targets_of_y
+from evergraph.online.sparse_rows import csr_features, is_sparse_tensor
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.columns import RELATION, WEIGHT
-from evergraph.tables.frames import arrow_table, column_names, is_a, is_table
+from evergraph.tables.edges import say_edges_unread
+from evergraph.tables.frames import arrow_table, column_names, is_a, is_sparse, is_table
 from evergraph.tables.names import of_nodes, renamed
 from evergraph.tables.nodes import is_index, read_features, say_by_position, say_index
 from evergraph.tables.scheme import NodeFeatures, Scheme
@@ -54,10 +55,10 @@ def asked_ids(values: Any) -> list[NodeId]:
     if values is None:
         raise ConfigurationError("give ids of nodes, or rows of new ones, to ask about")
     if hasattr(values, "ndim") and values.ndim == 1 and getattr(values.dtype, "kind", "") == "f":
-        wrong = [value for value in values.tolist() if not float(value).is_integer()]
-        if wrong:
+        fractions = [value for value in values.tolist() if not float(value).is_integer()]
+        if fractions:
             raise InvalidRowsError(
-                f"ids of nodes must be text or whole numbers, not {wrong[0]!r}. Reshape your data "
+                f"ids of nodes must be text or whole numbers, not {fractions[0]!r}. Reshape your data "
                 "to [1, features] if this is a row of features"
             )
     return as_ids(values, "ids")
@@ -70,17 +71,16 @@ def check_labelled(ids: Sequence[NodeId], targets: Sequence[NodeTarget | None]) 
 
 
 def as_features(values: Any, count: int) -> Tensor:
-    """Return features as a matrix, from an array, a DataFrame, a tensor or lists; sparse or not.
+    """Return features as a matrix, from an array, a DataFrame, a tensor or lists.
 
-    -> float32 [count, dims]
+    -> float32 [count, dims], CSR if they are sparse
     """
     if values is None:
         return torch.zeros(count, 0)
-    if hasattr(values, "toarray"):  # scipy's sparse matrices
-        values = values.toarray()
-    if isinstance(values, Tensor):
-        tensor = values.detach().cpu()
-        tensor = tensor.clone() if tensor.layout == torch.strided else tensor.to_dense()
+    if is_sparse(values) or is_sparse_tensor(values):
+        tensor = csr_features(values)
+    elif isinstance(values, Tensor):
+        tensor = values.detach().cpu().clone()
     else:
         try:
             array = np.asarray(values)
@@ -97,7 +97,7 @@ def as_features(values: Any, count: int) -> Tensor:
             f"features have shape {tuple(tensor.shape)} of {tensor.dtype}: expected real numbers "
             f"[{count}, dims], one row per node"
         )
-    return tensor.to(torch.float32).contiguous()
+    return tensor if is_sparse_tensor(tensor) else tensor.to(torch.float32).contiguous()
 
 
 def as_edges(values: Any) -> Sequence[tuple[NodeId, NodeId]]:
@@ -123,9 +123,8 @@ def as_edges(values: Any) -> Sequence[tuple[NodeId, NodeId]]:
             found = ", ".join(map(str, columns))
             raise DataError(f"edges have columns {found}: expected source and target")
         source, target = ("source", "target") if named else columns
-        others = [name for name in columns if name not in (source, target)]
-        used = "only source, target, weight and relation of edges are used"
-        say_ignored("edges", "column", others, used)
+        if named:
+            say_edges_unread("edges", columns)
         sides = values[source], values[target]
     elif isinstance(values, np.ndarray):
         if values.ndim != 2 or values.shape[1] != 2:
@@ -151,7 +150,7 @@ def weighted_edges(edges: Any, weights: Any) -> tuple[Any, Any]:
     ends: Any
     triples = isinstance(edges, np.ndarray) and edges.ndim == 2 and edges.shape[1] == 3
     if triples and (edges.dtype.kind == "f" or len(edges) != 2):  # [2, edges] is meant otherwise
-        ends, own = edges[:, :2], edges[:, 2].astype(np.float64).tolist()
+        ends, edge_weights = edges[:, :2], edges[:, 2].astype(np.float64).tolist()
         if ends.dtype.kind == "f" and (ends == np.floor(ends)).all():
             ends = ends.astype(np.int64)
     elif (
@@ -159,12 +158,12 @@ def weighted_edges(edges: Any, weights: Any) -> tuple[Any, Any]:
         and edges
         and all(isinstance(edge, list | tuple) and len(edge) == 3 for edge in edges)
     ):
-        ends, own = [(edge[0], edge[1]) for edge in edges], [edge[2] for edge in edges]
+        ends, edge_weights = [(edge[0], edge[1]) for edge in edges], [edge[2] for edge in edges]
     else:
         return edges, weights
     if weights is not None:
         raise ConfigurationError("edge_weights are given, but edges hold weights as well")
-    return ends, own
+    return ends, edge_weights
 
 
 def beside_edges(values: Any, edges: Any, name: str) -> list[Any]:
@@ -224,7 +223,7 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: str = "cl
         names = [graph.relations.names[number] for number in numbers.tolist()]
     return Delta(
         nodes=nodes,
-        features=densify(graph.features),
+        features=graph.features,
         labels=targets,
         edges=_between(nodes, sides),
         weights=[] if weights is None else weights.tolist(),
@@ -255,7 +254,7 @@ def delta_of_data(
     nodes = _renamed(range(count), ids, "nodes" if features is None else "rows of x")
     rows = torch.empty(2, 0, dtype=torch.int64) if data.edge_index is None else data.edge_index
     check_edges(rows, len(nodes))
-    named, weights = given_weights(data.to_dict())
+    attribute, weights = given_weights(data.to_dict())
     if weights is not None:
         weights = checked_weights("weight", weights, rows.shape[1])
     edges = combined(rows, weights, repeated=repeated)
@@ -269,7 +268,7 @@ def delta_of_data(
         weights=[] if weights is None else weights.tolist(),
         key=key,
     )
-    say_unread("Data", data.keys(), timed=False, weights=named)
+    say_unread("Data", data.keys(), timed=False, weights=attribute)
     return delta
 
 

@@ -7,7 +7,7 @@ of them are read, checked and written without a Python step for each.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import pad
 
 from evergraph.closed_form.own_features import NO_WORDS, WordColumns
 from evergraph.core.component import ShownRecord
@@ -40,7 +39,8 @@ class Delta:
 
     Attributes:
         nodes: ids of new nodes.
-        features: of the new nodes.  float32 [nodes, dims]
+        features: of the new nodes, dense or sparse; a wide sparse array is kept as words, see
+            ``sparse_rows``.  float32 [nodes, dims]
         labels: of the new nodes, None if not known (yet): a class; a list for a learner of several
             labels per node; a number for a learner of numbers.
         edges: pairs of ids, known or new in this delta.
@@ -57,7 +57,7 @@ class Delta:
         types: one per new node, None if unknown; or empty.
         refit: whether landmarks, penalties and mixture are then chosen anew and everything is
             learned again, so that the learner is that of one who was given all of it at once.
-        words: which of the last columns of features, and of new ones, are words of texts as
+        words: which of the last columns of features, and of new ones, are words as
             ``packed_words`` has them; it counts for a learner's first nodes, and then for all.
         key: identifies the delta; a delta with a known key is not applied again.
 
@@ -86,11 +86,17 @@ class Delta:
             columns = edge_columns(edges := getattr(self, name))
             object.__setattr__(self, name, edges if columns is None else columns)
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether features are a sparse array, as they were given."""
+        both = (self.features, self.updated_features)
+        return any(rows.layout != torch.strided for rows in both)
+
     def __repr__(self) -> str:
         counts = {name: len(getattr(self, name)) for name in PARTS}
-        said = [f"{count} {PARTS[name]}" for name, count in counts.items() if count]
-        said += ["refit"] * self.refit
-        return f"Delta({', '.join(said)})"
+        facts = [f"{count} {PARTS[name]}" for name, count in counts.items() if count]
+        facts += ["refit"] * self.refit
+        return f"Delta({', '.join(facts)})"
 
 
 PARTS = {
@@ -107,30 +113,6 @@ PARTS = {
 def is_empty(delta: Delta) -> bool:
     """Whether a delta changes nothing."""
     return not delta.refit and not any(len(getattr(delta, name)) for name in PARTS)
-
-
-def with_fitting_words(delta: Delta, columns: int, words: int) -> Delta:
-    """Return a delta for a learner with so many columns of words among its features.
-
-    Rows without words, such as those of an array, get none; where the learner has none, as after
-    a graph of its own, they are left out.
-
-    >>> told = Delta(nodes=("a",), features=torch.ones(1, 2), words=WordColumns(1))
-    >>> with_fitting_words(told, 1, 0).features.shape, with_fitting_words(told, 4, 2).features
-    (torch.Size([1, 1]), tensor([[1., 1., 0., 0.]]))
-    """
-
-    def fitting(rows: Tensor) -> Tensor:
-        wide = rows.shape[1] if rows.dim() == 2 and len(rows) else columns
-        if words and wide == columns - words:
-            return pad(rows, (0, words))
-        left_out = delta.words.width if not words and wide == columns + delta.words.width else 0
-        return rows[:, : wide - left_out] if left_out else rows
-
-    features, updated = fitting(delta.features), fitting(delta.updated_features)
-    if features is delta.features and updated is delta.updated_features:
-        return delta
-    return replace(delta, features=features, updated_features=updated)
 
 
 @dataclass(frozen=True)
@@ -185,15 +167,15 @@ def as_numbers(column: Column) -> NDArray[np.int64] | None:
         return column if column.dtype == np.int64 else None
     if not len(column) or type(column[0]) is not int:
         return None
-    found = np.empty(len(column), dtype=np.int64)
+    numbers = np.empty(len(column), dtype=np.int64)
     try:
-        for number, part in enumerate(chunks(column)):
+        for chunk, part in enumerate(chunks(column)):
             if set(map(type, part)) != {int}:
                 return None
-            found[number * CHUNK :][: len(part)] = np.array(part, dtype=np.int64)
+            numbers[chunk * CHUNK :][: len(part)] = np.array(part, dtype=np.int64)
     except OverflowError:
         return None
-    return found
+    return numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -231,9 +213,9 @@ class EdgeColumns(Sequence[tuple[NodeId, NodeId]]):
 
     def take(self, rows: NDArray[np.int64]) -> EdgeColumns:
         """Return some of the edges, by index."""
-        places = rows.tolist()
+        positions = rows.tolist()
         sides: list[Column] = [
-            side.take(rows) if hasattr(side, "take") else [*map(side.__getitem__, places)]
+            side.take(rows) if hasattr(side, "take") else [*map(side.__getitem__, positions)]
             for side in self.sides
         ]
         return EdgeColumns(*sides)
@@ -261,8 +243,8 @@ def edge_columns(edges: Sequence[tuple[NodeId, NodeId]]) -> EdgeColumns | None:
         return None
     ends = list(chain.from_iterable(edges))
     numbers = as_numbers(ends)
-    both = ends if numbers is None else numbers
-    return EdgeColumns(both[::2], both[1::2])
+    column = ends if numbers is None else numbers
+    return EdgeColumns(column[::2], column[1::2])
 
 
 def edge_numbers(edges: EdgeColumns) -> Tensor:
@@ -273,8 +255,8 @@ def edge_numbers(edges: EdgeColumns) -> Tensor:
             [1, 2]])
     """
     if all(isinstance(side, np.ndarray) for side in edges.sides):
-        found = np.unique(np.concatenate(edges.sides), return_inverse=True)[1]
-        return torch.from_numpy(found).reshape(2, -1)
+        ids_as_numbers = np.unique(np.concatenate(edges.sides), return_inverse=True)[1]
+        return torch.from_numpy(ids_as_numbers).reshape(2, -1)
     number: dict[NodeId, int] = {}
     ids = chain.from_iterable(map(listed, edges.sides))
     return torch.tensor([number.setdefault(node, len(number)) for node in ids]).reshape(2, -1)

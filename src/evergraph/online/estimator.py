@@ -83,7 +83,7 @@ class InMemoryLearner:
         """Apply a delta, unless one with its key was applied before."""
         if delta.key is None:
             return self.learner.apply(delta)
-        digest = digest_of(delta_to_bytes(delta))
+        digest = digest_of(delta_to_bytes(self.learner.fitting(delta)))
         with self.lock:
             if delta.key not in self._keys:
                 self._keys[delta.key] = digest, self.learner.apply(delta)
@@ -204,7 +204,7 @@ class Estimator(Part, Closing):
         """Learn rows; some: whether to refuse them if none has a target."""
         name = type(self).__name__
         X = checked_rows(X, width=None, name=name)
-        labels = row_targets(self.targets, y, len(X), name=name)
+        labels = row_targets(self.targets, y, X.shape[0], name=name)
         if some and not any(label is not None for label in labels):
             raise InvalidRowsError("Input y contains NaN or None alone: no row has a target")
         delta, scheme = self._reader().rows(X, labels, name=name, **named)
@@ -319,10 +319,12 @@ class Estimator(Part, Closing):
         """Raise what scikit-learn expects of an estimator that has learned nothing."""
         if self._begun:
             return
-        said = f"{type(self).__name__} has no nodes yet: call fit or partial_fit first"
-        if (known := sys.modules.get("sklearn.exceptions")) is None:
-            raise NothingLearnedError(said)
-        raise type("NotFittedError", (NothingLearnedError, known.NotFittedError), {})(said)
+        sentence = f"{type(self).__name__} has no nodes yet: call fit or partial_fit first"
+        if (sklearn_exceptions := sys.modules.get("sklearn.exceptions")) is None:
+            raise NothingLearnedError(sentence)
+        raise type("NotFittedError", (NothingLearnedError, sklearn_exceptions.NotFittedError), {})(
+            sentence
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._begun

@@ -58,6 +58,11 @@ class Touched(NamedTuple):
         """Which of them keep their class, and may have moved.  bool [n]"""
         return (self.old == self.new) & (self.old != UNLABELLED)
 
+    @property
+    def labelled(self) -> Tensor:
+        """Which of them have a class, or had one.  bool [n]"""
+        return (self.old != UNLABELLED) | (self.new != UNLABELLED)
+
     def some(self, which: Tensor) -> Touched:
         """Return some of them.  which: bool [n]"""
         return Touched(*(part[which] for part in self))
@@ -225,12 +230,16 @@ class Knowledge(LiveVectors):
 
     def settle(self, *, every: bool = False) -> Settled:
         """Update the head to all changes since the last call.  every: return all changed vectors"""
-        touched = self._with_labels()
-        landmarks = self._landmarks_wanted(touched)
-        moved = touched if every else touched.some(touched.stay | (touched.old != touched.new))
-        vectors = self.of(moved.nodes)
-        counted = self._count(moved, vectors, landmarks)
-        return self._solved(moved.nodes, vectors, counted)
+        changes = self._with_labels()
+        self._erase_traces(changes)
+        if not every:
+            changes = changes.some(changes.labelled)
+        vectors = self.of(changes.nodes)
+        counted = self._count(changes, vectors)
+        self._solve_if_due(counted)
+        done = Settled(changes.nodes, vectors, self._recomputed, counted, self.solving.behind)
+        self._begin_change()
+        return done
 
     def _with_labels(self) -> Touched:
         """Return what changed since ``settle``; exactly: also whose counted vectors hold traces."""
@@ -243,31 +252,30 @@ class Knowledge(LiveVectors):
             old[torch.searchsorted(nodes, changed)] = before
         return Touched(nodes, old, new)
 
-    def _landmarks_wanted(self, touched: Touched) -> int:
-        """Erase landmarks that may hold a trace; return how many to choose anew, 0 to keep all.
+    def _erase_traces(self, changes: Touched) -> None:
+        """Erase landmarks that may hold a trace of what is gone.
 
         The copy of a landmark may hold a trace of neighbours that its node has lost. It is erased
         when something is forgotten; until then the mark is kept, and where there is none, now.
         """
-        nodes, stay = touched.nodes, touched.stay
+        nodes, stay = changes.nodes, changes.stay
         if self._cut and not self._exactly:
             self.counted.mark(nodes[stay])
         marked = self.counted.marked(nodes)
         traced = ~(marked & stay) if self._cut else marked & ~stay
         self._urgent |= self.head.let_go(nodes if self._exactly else nodes[traced])
-        labelled = bool(((touched.old != UNLABELLED) | (touched.new != UNLABELLED)).any())
-        return self.head.landmarks_wanted(self.labels.counts_, changed=labelled, refit=self._anew)
 
-    def _count(self, moved: Touched, vectors: Tensor, landmarks: int) -> int:
-        """Let the head forget, move and learn; return how many nodes it has counted (again).
-
-        landmarks: how many to choose anew, which the head then counts all nodes on
-        """
-        nodes, old, new = moved
+    def _count(self, changes: Touched, vectors: Tensor) -> int:
+        """Let the head forget, move and learn; return how many nodes it has counted (again)."""
+        nodes, old, new = changes
         gone = (old != new) & (old != UNLABELLED)
         come = (old != new) & (new != UNLABELLED)
-        far = self.counted.moved(nodes, vectors, among=moved.stay, exactly=self._exactly)
+        far = self.counted.moved(nodes, vectors, among=changes.stay, exactly=self._exactly)
         there = far.places
+        changed = bool(changes.labelled.any())
+        landmarks = self.head.landmarks_wanted(
+            self.labels.counts_, changed=changed, refit=self._anew
+        )
         if not landmarks:
             self.head.forget(self.counted.of(nodes[gone]), old[gone])
             self.head.move(far.before, far.after, old[there])
@@ -296,20 +304,18 @@ class Knowledge(LiveVectors):
         self.wear.renew(self.head.sizes())
         return len(every)
 
-    def _solved(self, nodes: Tensor, vectors: Tensor, counted: int) -> Settled:
-        """Solve for the scores if it is time, and begin the next change."""
+    def _solve_if_due(self, counted: int) -> None:
+        """Solve for the scores now, or leave that to a later change (see ``Solving``)."""
         there, known = self._classes_there(), int(self.labels.counts_.sum())
         urgent = self._urgent or self._exactly or not there.equal(self._present)
         self._present = there
-        if self.solving.due(counted, known=known, urgent=urgent):
-            head, labels = self.head, self.labels.every
-            least, balanced = head.least_left_out, head.balanced
-            held = self.held.first(labels, head.most_weighed, least=least, balanced=balanced)
-            self.head.weigh(held, self.counted.of(held), self.labels.of(held))
-            self.head.settle()
-        done = Settled(nodes, vectors, self._recomputed, counted, self.solving.behind)
-        self._begin_change()
-        return done
+        if not self.solving.due(counted, known=known, urgent=urgent):
+            return
+        head, labels = self.head, self.labels.every
+        least, balanced = head.least_left_out, head.balanced
+        held = self.held.first(labels, head.most_weighed, least=least, balanced=balanced)
+        head.weigh(held, self.counted.of(held), labels[held])
+        head.settle()
 
     def _classes_there(self) -> Tensor:
         """Return what every class has: no nodes, too few for one to be left out, or enough.

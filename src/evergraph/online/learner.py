@@ -14,11 +14,12 @@ from evergraph.core.resources import exactly_threads
 from evergraph.core.targets import Tallies
 from evergraph.graphs import UNLABELLED
 from evergraph.online.checking import CheckedDelta, check_delta
-from evergraph.online.delta import Delta, DeltaResult, EdgeColumns, NodeId, with_fitting_words
+from evergraph.online.delta import Delta, DeltaResult, EdgeColumns, NodeId
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.intake import Batch, merged, owners
 from evergraph.online.knowledge import Settled
 from evergraph.online.learner_state import LearnerState
+from evergraph.online.sparse_rows import fitting
 from evergraph.online.upsert import News, edges_beyond, only_new
 from evergraph.online.view import Answer, Page
 
@@ -83,10 +84,8 @@ class OnlineLearner(LearnerState):
                 "a delta must not have relations or types if the learner began without them: its "
                 "first nodes must have them"
             )
-        if known is not None:
-            delta = with_fitting_words(delta, known.num_features, known.word_columns.width)
         return check_delta(
-            delta,
+            self.fitting(delta),
             self._ids,
             num_features=None if known is None else known.num_features,
             graph=None if known is None else known.graph,
@@ -96,11 +95,17 @@ class OnlineLearner(LearnerState):
             fresh=fresh,
         )
 
+    def fitting(self, delta: Delta) -> Delta:
+        """Return a delta with its features as the learner keeps them: dense, and as wide."""
+        reads_words = self.head.reads_own(self.topology)
+        with self.writing:
+            return fitting(delta, self._knowledge, reads_words=reads_words)
+
     def only_new(self, delta: Delta) -> tuple[Delta, News]:
         """Return a delta without what is known already, and the counts of what is new."""
         with self.writing:
             return only_new(
-                delta,
+                self.fitting(delta),
                 self._ids,
                 self._knowledge,
                 target=self.head.target,
@@ -156,15 +161,15 @@ class OnlineLearner(LearnerState):
         with self.changing(), exactly_threads(self.threads):
             checked = [delta for delta in deltas if isinstance(delta, CheckedDelta)]
             parts = checked if len(checked) == len(deltas) else self._batch(deltas)
-            whole = merged(parts)
-            assert whole.first == self._ids.next, "nodes were added after the delta was checked"
-            if len(whole.nodes) and self._knowledge is None:
-                related = bool(len(whole.relations) or len(whole.types))
-                width, words = whole.features.shape[1], whole.words
+            batch = merged(parts)
+            assert batch.first == self._ids.next, "nodes were added after the delta was checked"
+            if len(batch.nodes) and self._knowledge is None:
+                related = bool(len(batch.relations) or len(batch.types))
+                width, words = batch.features.shape[1], batch.words
                 self._knowledge = self._begun(width - words.width, related=related, words=words)
                 if self._shared:
                     self._copy_vectors()
-            settled, guesses, whose = self._applied(whole, parts)
+            settled, guesses, delta_of_guess = self._applied(batch, parts)
             results: list[DeltaResult] = []
             first = self._seq + 1
             self._seq += len(parts)
@@ -172,15 +177,27 @@ class OnlineLearner(LearnerState):
                 self._solved = self._seq
 
             def write() -> Page:
-                known = 0 if self._knowledge is None else len(self._knowledge.names)
-                for place, delta in enumerate(parts):
+                classes = 0 if self._knowledge is None else len(self._knowledge.names)
+                for index, delta in enumerate(parts):
                     self._ids.add(delta.nodes)
                     self._ids.remove(delta.forgotten)
-                    about = {"seq": first + place, "nodes": len(self._ids), "classes": known}
-                    counts = self._record.count(guesses, whose == place, **about)
-                    # Embeddings computed and nodes counted are those of the whole batch.
-                    sizes = (len(delta.nodes), known, settled.recomputed, *counts, settled.counted)
-                    results.append(DeltaResult(first + place, *sizes))
+                    predicted, right = self._record.count(
+                        guesses,
+                        delta_of_guess == index,
+                        seq=first + index,
+                        nodes=len(self._ids),
+                        classes=classes,
+                    )
+                    result = DeltaResult(
+                        seq=first + index,
+                        new_nodes=len(delta.nodes),
+                        classes=classes,
+                        recomputed=settled.recomputed,  # of the whole batch, as ``counted``
+                        predicted=predicted,
+                        right=right,
+                        counted=settled.counted,
+                    )
+                    results.append(result)
                 return self._written()
 
             self.publish(write, (settled.nodes, settled.vectors))
@@ -247,9 +264,9 @@ class OnlineLearner(LearnerState):
                 types=delta.types,
             )
         # Labels of new nodes, then late ones.
-        new = [(place, label) for place, label in enumerate(delta.labels) if label is not None]
-        places = torch.tensor([place for place, _ in new], dtype=torch.int64)
-        nodes = torch.cat([delta.first + places, delta.labelled])
+        new = [(index, label) for index, label in enumerate(delta.labels) if label is not None]
+        labelled = delta.first + torch.tensor([index for index, _ in new], dtype=torch.int64)
+        nodes = torch.cat([labelled, delta.labelled])
         labels = knowledge.number([target.key(label) for _, label in (*new, *delta.late)])
         # Only nodes without a label count as predictions: one that changes was learned from.
         unknown = knowledge.labels.of(nodes) == UNLABELLED

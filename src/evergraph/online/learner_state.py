@@ -118,12 +118,12 @@ class LearnerState(LearnerView):
     ) -> Knowledge:
         """Create what depends on the width of features, and on whether there are relations."""
         graph = GrowingGraph(num_features=num_features, undirected=self.undirected)
-        live = LiveEmbeddings(self.topology, graph, scaling=self.scaling)
+        embeddings = LiveEmbeddings(self.topology, graph, scaling=self.scaling)
         generator = seeded(self.seed, "head")
-        shown: dict[str, Any] = {"related": related, "words": words}
-        self.head.begin(live.dims, topology=self.topology, generator=generator, **shown)
-        given = {name: getattr(self, name) for name in ("seed", "tolerance", "patience")}
-        return Knowledge(graph, live, self.head, **shown, **given)
+        options: dict[str, Any] = {"related": related, "words": words}
+        self.head.begin(embeddings.dims, topology=self.topology, generator=generator, **options)
+        parameters = {name: getattr(self, name) for name in ("seed", "tolerance", "patience")}
+        return Knowledge(graph, embeddings, self.head, **options, **parameters)
 
     def _written(self) -> Page:
         """Return the page that readers see after the last delta."""
@@ -134,7 +134,7 @@ class LearnerState(LearnerView):
             edges=0 if known is None else known.graph.num_edges // (1 + self.undirected),
             classes=0 if known is None else len(known.names),
             labelled=0 if known is None else int(known.labels.counts_.sum()),
-            features=0 if known is None else known.graph.num_features,
+            features=0 if known is None else known.word_columns.of or known.graph.num_features,
             memory=0 if known is None else known.nbytes,
             predicted=record.prequential.asked,
             accuracy=record.prequential.accuracy,
@@ -196,8 +196,8 @@ class LearnerState(LearnerView):
     def state(self) -> dict[str, Tensor]:
         """Return the arrays of the state, by name; some are views in use, so copy what you keep."""
         with self.writing:
-            kept = {} if self._knowledge is None else self._knowledge.state()
-            return kept | joined({name: part.state() for name, part in self._beside().items()})
+            arrays = {} if self._knowledge is None else self._knowledge.state()
+            return arrays | joined({name: part.state() for name, part in self._beside().items()})
 
     def _beside(self) -> dict[str, Any]:
         """Return what is saved beside the knowledge."""
@@ -213,14 +213,14 @@ class LearnerState(LearnerView):
             if (known := self._knowledge) is None:
                 return None
             nodes = Packing.of(known.graph.alive)
-            kept = known.met if self.head.drops_classes else torch.ones_like(known.met)
-            classes = Packing.of(kept)
-            if self._ids.next == len(self._ids) and bool(kept.all()):
+            kept_classes = known.met if self.head.drops_classes else torch.ones_like(known.met)
+            classes = Packing.of(kept_classes)
+            if self._ids.next == len(self._ids) and bool(kept_classes.all()):
                 return None
             beside = {name: part.packed(nodes, classes) for name, part in self._beside().items()}
-            found = known.packed(nodes, classes) | joined(beside)
+            arrays = known.packed(nodes, classes) | joined(beside)
             about = self.about() | {"base": self._ids.base + self._ids.next}
-            return PackedState(found, about, places=self._ids.next - len(self._ids))
+            return PackedState(arrays, about, places=self._ids.next - len(self._ids))
 
     def about(self) -> dict[str, Any]:
         """Return the rest of the state, as JSON can hold it."""
@@ -229,7 +229,7 @@ class LearnerState(LearnerView):
             "seq": self._seq,
             "solved": self._solved,
             "base": self._ids.base,
-            "num_features": self.status().features,
+            "num_features": 0 if known is None else known.graph.num_features,
             "related": known is not None and known.relations is not None,
             "words": [] if known is None else [*known.word_columns],
         }

@@ -13,9 +13,11 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError, InvalidRowsError
 from evergraph.core.targets import Label, Target, target_of
+from evergraph.graphs.csr import as_scipy
 from evergraph.graphs.targets import Targets, read_targets
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.identifiers import are_ids
+from evergraph.online.sparse_rows import csr_features, is_sparse_tensor
 from evergraph.tables.frames import column_names, is_a, is_sparse, is_table
 
 
@@ -125,8 +127,10 @@ def checked_rows(X: Any, *, width: int | None, name: str) -> Any:
         if not len(X):
             raise InvalidRowsError("Found array with 0 sample(s): X must have a row or more")
         return X
-    values = X.toarray() if is_sparse(X) else X
-    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    sparse = is_sparse(X) or is_sparse_tensor(X)
+    array: Any = as_scipy(csr_features(X)) if sparse else X
+    if not sparse:
+        array = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X)
     if array.dtype.kind == "c":
         raise InvalidRowsError(f"Complex data not supported: X holds {array.dtype}")
     if array.ndim != 2:
@@ -144,7 +148,7 @@ def checked_rows(X: Any, *, width: int | None, name: str) -> Any:
         array = array if array.dtype.kind in "biuf" else array.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidRowsError(f"X must hold numbers: {error}") from None
-    if not np.isfinite(array).all():
+    if not np.isfinite(array.data if sparse else array).all():
         raise InvalidRowsError(
             "Input X contains NaN or infinity: expected finite numbers; in a DataFrame gaps are "
             "filled"
@@ -161,7 +165,8 @@ def row_ids(X: Any, *, start: int = 0) -> list[NodeId]:
 
     An index does not count if it is the default, or has gaps or repeats.
     """
-    numbered: list[NodeId] = list(range(start, start + len(X)))
+    count = X.shape[0] if is_sparse(X) else len(X)
+    numbered: list[NodeId] = list(range(start, start + count))
     if not is_a(X, "pandas"):
         return numbered
     index = X.index

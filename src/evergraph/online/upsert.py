@@ -17,14 +17,7 @@ from evergraph.core.targets import Target
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.validation import edge_names
 from evergraph.online.checking import CLASSES, check_parts, pairs_of, with_ones
-from evergraph.online.delta import (
-    Delta,
-    DeltaResult,
-    EdgeColumns,
-    NodeId,
-    listed,
-    with_fitting_words,
-)
+from evergraph.online.delta import Delta, DeltaResult, EdgeColumns, NodeId, listed
 from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
@@ -103,10 +96,7 @@ def only_new(
     empty.
     """
     delta = with_ones(delta, None if knowledge is None else knowledge.graph)
-    width = None
-    if knowledge is not None:
-        width = knowledge.num_features
-        delta = with_fitting_words(delta, width, knowledge.word_columns.width)
+    width = None if knowledge is None else knowledge.num_features
     check_parts(delta, num_features=width, target=target)
     is_known = (ids.where(delta.nodes) >= 0).numpy()
     known_rows = np.flatnonzero(is_known).tolist()

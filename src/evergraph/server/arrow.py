@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import numpy as np
 import orjson
 import torch
 
@@ -19,7 +20,6 @@ from evergraph.core.errors import DataError
 from evergraph.core.packages import installed
 from evergraph.core.sizes import shown
 from evergraph.core.targets import target_of
-from evergraph.online.checking import LONGEST_ID
 from evergraph.online.codecs.node_rows import (
     features_with_words,
     late_labels,
@@ -28,22 +28,18 @@ from evergraph.online.codecs.node_rows import (
     word_columns,
 )
 from evergraph.online.codecs.table_deltas import node_parts
-from evergraph.online.codecs.tables import EDGE_OPS, NODE_OPS, operations, says_operations
-from evergraph.online.delta import Delta, EdgeColumns, column_of_ids
+from evergraph.online.codecs.tables import (
+    NODE_OPS,
+    edge_parts,
+    operations,
+    read_edge_changes,
+    says_operations,
+)
+from evergraph.online.delta import Delta
 from evergraph.server.http import RefusedError, check_named
 from evergraph.tables.arrow import MARK, pa, pc
 from evergraph.tables.choices import Columns
-from evergraph.tables.columns import (
-    RELATION,
-    TYPE,
-    WEIGHT,
-    column,
-    ids,
-    is_text,
-    is_typed,
-    stripped,
-)
-from evergraph.tables.edges import read_edges
+from evergraph.tables.columns import RELATION, TYPE, WEIGHT, column, ids, is_typed, stripped
 from evergraph.tables.names import ENDS, check_columns, of_edges, of_nodes, renamed, worded
 from evergraph.tables.nodes import NodeRoles, NodeTable
 from evergraph.tables.scheme import NodeFeatures, Scheme
@@ -75,28 +71,28 @@ class ArrowReader:
             raise RefusedError(415, "this service reads JSON only: pyarrow is not installed")
         tables = [*tables_in(body, most=self.most)]
         marks = [(table.schema.metadata or {}).get(MARK) for table in tables]
-        sent = _sent_columns(marks)
+        sent_columns = _sent_columns(marks)
         self._encoded = None not in marks
         self._scheme: Scheme | None = None
         parts: dict[str, Any] = {}
         for table in tables:
             with _refusing("an Arrow table cannot be read"):
-                found = self._table(stripped(table))
+                values_by_part = self._table(stripped(table))
             part = {
                 name: tuple(values) if isinstance(values, list) else values
-                for name, values in found.items()
+                for name, values in values_by_part.items()
                 if len(values)
             }
             if twice := parts.keys() & part.keys():
                 raise RefusedError(422, f"the body must hold one table of {min(twice)}, not two")
             parts |= part
         delta, scheme = Delta(**parts), self._scheme
-        if self._encoded and sent is not None and len(delta.nodes):
-            scheme = Scheme.from_json(sent)
+        if self._encoded and sent_columns is not None and len(delta.nodes):
+            scheme = Scheme.from_json(sent_columns)
             width = scheme.width + word_columns(scheme).width
             if width != delta.features.shape[1]:
-                said = f"columns give {width} features, and {delta.features.shape[1]} were sent"
-                raise DataError(said)
+                sentence = f"columns give {width} features, and {delta.features.shape[1]} were sent"
+                raise DataError(sentence)
         return replace(delta, words=word_columns(scheme)), scheme
 
     def _table(self, table: pa.Table) -> dict[str, Any]:
@@ -112,14 +108,14 @@ class ArrowReader:
     def _node_parts(self, table: pa.Table) -> dict[str, Any]:
         if self.nodes is not None:
             check_named("delta", table.num_rows, self.nodes)
-        gone, updates = table.slice(0, 0), None
+        to_forget, updates = table.slice(0, 0), None
         if says_operations(table):
             ops = operations(table, NODE_OPS)
-            gone, kept = table.filter(ops["forget"]), ~ops["forget"]
-            table, updates = table.filter(kept).drop_columns("op"), ops["update"][kept]
+            to_forget, is_kept = table.filter(ops["forget"]), ~ops["forget"]
+            table, updates = table.filter(is_kept).drop_columns("op"), ops["update"][is_kept]
         elif table.column_names == ["id"]:
-            gone, table = table, table.slice(0, 0)
-        forgotten = {"forgotten": ids(gone, "id").to_pylist()} if gone.num_rows else {}
+            to_forget, table = table, table.slice(0, 0)
+        forgotten = {"forgotten": ids(to_forget, "id").to_pylist()} if to_forget.num_rows else {}
         if not table.num_rows:
             return forgotten
         rows = self._rows(table)
@@ -127,8 +123,8 @@ class ArrowReader:
             return forgotten | {"late": late_labels(rows)}
         types = () if rows.types is None else rows.types.to_pylist()
         features = features_with_words(rows.features)
-        known = rows.ids.to_pylist()
-        return forgotten | node_parts(known, features, rows.targets(), types, updates)
+        node_ids = rows.ids.to_pylist()
+        return forgotten | node_parts(node_ids, features, rows.targets(), types, updates)
 
     def _rows(self, table: pa.Table) -> NodeTable:
         """Return rows of nodes: features in one column of lists, or in columns with names."""
@@ -153,11 +149,11 @@ def _sent_columns(marks: Sequence[bytes | None]) -> Mapping[str, Any] | None:
     """Return the scheme, as JSON, by which a sender has encoded its columns, if it says so."""
     for mark in marks:
         try:
-            told = orjson.loads(mark or b"{}")
+            metadata = orjson.loads(mark or b"{}")
         except ValueError:
             raise RefusedError(422, "metadata 'evergraph' of an Arrow table must be JSON") from None
-        if isinstance(told, dict) and told.get("columns") is not None:
-            return cast("Mapping[str, Any]", told["columns"])
+        if isinstance(metadata, dict) and metadata.get("columns") is not None:
+            return cast("Mapping[str, Any]", metadata["columns"])
     return None
 
 
@@ -168,17 +164,8 @@ def _edge_parts(table: pa.Table) -> dict[str, Any]:
             "an Arrow table of edges must have the columns source, target and optionally weight, "
             f"relation and op, not {others[0]!r}"
         )
-    gone = table.slice(0, 0)
-    if "op" in table.column_names:
-        ops = operations(table, EDGE_OPS)
-        gone, table = table.filter(ops["remove"]), table.filter(ops["add"])
-    added, removed = read_edges(table), read_edges(gone.select(ENDS))
-    return {
-        "edges": EdgeColumns(*map(column_of_ids, added.ends)),
-        "weights": () if added.weights is None else added.weights.tolist(),
-        "relations": () if added.relations is None else added.relations.to_pylist(),
-        "removed_edges": EdgeColumns(*map(column_of_ids, removed.ends)),
-    }
+    rows, is_removed = read_edge_changes(table)
+    return edge_parts(rows, np.flatnonzero(~is_removed), np.flatnonzero(is_removed))
 
 
 def tables_in(body: bytes, *, most: int = MAX_DECODED) -> Iterator[pa.Table]:
@@ -222,18 +209,20 @@ def _headers(stream: pa.Buffer, most: int) -> pa.Buffer:
     A few compressed bytes could take all memory, and pyarrow does not say whether a message is
     compressed. But zeros are not compressed data, so it cannot read these headers if one is.
     """
-    source, start, size, later, batches = pa.BufferReader(stream), 0, 0, 0, 0
+    source = pa.BufferReader(stream)
+    start = dictionary_bytes = later_dictionaries = batches = 0
     headers = bytearray(stream.size)
     for message in pa.ipc.MessageReader.open_stream(source):
-        length = 0 if message.body is None else message.body.size
-        end = source.tell() - length
+        body_bytes = 0 if message.body is None else message.body.size
+        end = source.tell() - body_bytes
         headers[start:end] = stream[start:end]
         start = source.tell()
         batches += message.type == "record batch"
         if message.type == "dictionary":
-            size += length
-            later += batches > 0
-            if size * later > most:  # one that grows between batches is copied for each of them
+            dictionary_bytes += body_bytes
+            later_dictionaries += batches > 0
+            # One that grows between batches is copied for each of them.
+            if dictionary_bytes * later_dictionaries > most:
                 raise _too_large(most, "dictionaries that change")
     end = source.tell()  # behind the mark that ends a stream
     headers[start:end] = stream[start:end]
@@ -251,21 +240,20 @@ def _too_large(most: int, what: str) -> RefusedError:
 def check_decoded(table: pa.Table, most: int) -> int:
     """Return the bytes that a table takes once decoded; reject more than ``most``."""
     total, texts = 0, (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
-    for about, values in zip(table.schema, table.columns, strict=True):
+    for name, values in zip(table.column_names, table.columns, strict=True):
         # Values of other types, dictionaries excepted, may outgrow their buffers.
-        is_nested = _is_list(about.type) or pa.types.is_dictionary(about.type)
-        inner = about.type.value_type if is_nested else about.type
-        if not (pa.types.is_primitive(inner) or pa.types.is_null(inner) or inner in texts):
+        kind = values.type
+        if _is_list(kind) or pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        if not (pa.types.is_primitive(kind) or pa.types.is_null(kind) or kind in texts):
             raise RefusedError(
                 422,
-                f"column {about.name!r} holds {about.type}: expected numbers, strings or lists of "
-                "them",
+                f"column {name!r} holds {values.type}: expected numbers, strings or lists of them",
             )
         for chunk in values.chunks:
-            for size in _decoded(about.name, chunk):
-                total += size
-                if total > most:
-                    raise _too_large(most, f"column {about.name!r}")
+            total += _decoded_bytes(chunk)
+            if total > most:
+                raise _too_large(most, f"column {name!r}")
     return total
 
 
@@ -274,26 +262,19 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
-def _decoded(name: str, values: Any) -> Iterator[int]:
-    """Yield the bytes of an array once decoded: first those given by its length, then its texts."""
-    known = values.dictionary if pa.types.is_dictionary(values.type) else values
+def _decoded_bytes(values: Any) -> int:
+    """Return the bytes of an array once decoded, of texts with an offset for each."""
     if _is_list(values.type):
-        yield MIN_VALUE_BYTES * len(values)
-        yield from _decoded(name, values.flatten())
-    elif pa.types.is_null(known.type):
-        yield MIN_VALUE_BYTES * len(values)
-    elif pa.types.is_primitive(known.type):
-        yield len(values) * max(known.type.bit_width // 8, MIN_VALUE_BYTES)
-    else:
-        yield MIN_VALUE_BYTES * len(values)
-        lengths = pc.binary_length(known)
-        if known is not values:
-            longest = pc.max(pc.utf8_length(known)).as_py() if is_text(known.type) else 0
-            if (longest or 0) > LONGEST_ID:  # too long for an id or a class
-                raise RefusedError(
-                    422,
-                    f"column {name!r} has a dictionary with a text of {longest:,} characters: "
-                    f"expected at most {LONGEST_ID}",
-                )
-            lengths = lengths.take(values.indices)
-        yield pc.sum(lengths.cast(pa.int64())).as_py() or 0
+        return MIN_VALUE_BYTES * len(values) + _decoded_bytes(values.flatten())
+    is_coded = pa.types.is_dictionary(values.type)
+    distinct = values.dictionary if is_coded else values
+    if pa.types.is_null(distinct.type):
+        return MIN_VALUE_BYTES * len(values)
+    if pa.types.is_primitive(distinct.type):
+        width: int = distinct.type.bit_width // 8
+        return len(values) * max(width, MIN_VALUE_BYTES)
+    lengths = pc.binary_length(distinct)
+    if is_coded:
+        lengths = lengths.take(values.indices)
+    texts: int | None = pc.sum(lengths.cast(pa.int64())).as_py()
+    return MIN_VALUE_BYTES * len(values) + (texts or 0)

@@ -29,12 +29,7 @@ from evergraph.core.errors import DataError, say_once
 from evergraph.core.packages import installed
 from evergraph.graphs.validation import say_repeated
 from evergraph.online.checking import LONGEST_ID, LONGEST_KEY, LONGEST_NAME, without_repeats
-from evergraph.online.codecs.node_rows import (
-    features_with_words,
-    read_rows,
-    table_of_json,
-    word_columns,
-)
+from evergraph.online.codecs.node_rows import delta_parts, read_rows, table_of_json
 from evergraph.online.delta import Delta, is_empty
 from evergraph.online.folder.markers import check_chosen
 from evergraph.online.identifiers import LARGEST
@@ -230,13 +225,13 @@ def parse(model: type[Model], body: bytes) -> Model:
 def _sentence_of(error: ValidationError) -> str:
     """Return the first mistake: where it is, and what was expected."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
-    loc, text = errors[0]["loc"], errors[0]["msg"]
+    location, text = errors[0]["loc"], errors[0]["msg"]
     # After the field's name come indices, and for ids the name of the type that was tried.
-    indices = "".join(f"[{part}]" for part in loc[1:] if isinstance(part, int))
-    if any(isinstance(part, str) for part in loc[1:]):
+    indices = "".join(f"[{part}]" for part in location[1:] if isinstance(part, int))
+    if any(isinstance(part, str) for part in location[1:]):
         text = "must be a string of 1 to 1024 characters or a whole number of 64 bits"
     text = text[:1].lower() + text[1:]
-    return f"{loc[0] if loc else 'body'}{indices}: {text}"[:500]
+    return f"{location[0] if location else 'body'}{indices}: {text}"[:500]
 
 
 def _check_no_repeated_keys(body: bytes, keys: int) -> None:
@@ -318,15 +313,7 @@ class DeltaReader:
         model: a key of ``DELTAS``; kind: media type; repeated: for edges that it lists several
         times; own_columns: about its columns.
         """
-        delta, scheme = self._read(
-            body, model=model, kind=kind, own_columns=own_columns or ColumnsOfBody()
-        )
-        rows, both_ways = len(delta.edges), self._folder.learner.undirected
-        delta, again = without_repeats(delta, repeated, both_ways=both_ways)
-        say_repeated("a delta", again, rows, repeated)
-        return delta, scheme
-
-    def _read(self, body: bytes, *, model: str, kind: str, own_columns: ColumnsOfBody) -> Read:
+        own_columns = own_columns or ColumnsOfBody()
         rows: Sequence[Mapping[str, Any]] = ()
         scheme: Scheme | None = None
         if kind == ARROW:
@@ -344,13 +331,16 @@ class DeltaReader:
             raise RefusedError(
                 422, "a delta must add, change or remove something, and this is empty"
             )
-        named = map(len, (delta.nodes, delta.late, delta.forgotten, delta.updated, rows))
-        check_named("delta", max(named), self._most)
+        counts = map(len, (delta.nodes, delta.late, delta.forgotten, delta.updated, rows))
+        check_named("delta", max(counts), self._most)
         if rows:
-            return self._with_rows(delta, rows, own_columns)
-        raw = kind != ARROW and (len(delta.features) or len(delta.updated_features))
-        if raw and self._folder.columns is not None:
+            delta, scheme = self._with_rows(delta, rows, own_columns)
+        numbers = len(delta.features) or len(delta.updated_features)
+        if numbers and not rows and kind != ARROW and self._folder.columns is not None:
             say_once("features", RAW)
+        edges, both_ways = len(delta.edges), self._folder.learner.undirected
+        delta, repeats = without_repeats(delta, repeated, both_ways=both_ways)
+        say_repeated("a delta", repeats, edges, repeated)
         return delta, scheme
 
     def _with_rows(
@@ -370,15 +360,7 @@ class DeltaReader:
             raise DataError("rows: the learner began with plain numbers: send nodes and features")
         with worded(theirs), naming("rows"):
             read = read_rows(table_of_json(ours, columns, kind), columns, kind, where="rows")
-        delta = replace(
-            delta,
-            nodes=read.ids.to_pylist(),
-            features=features_with_words(read.features),
-            words=word_columns(read.features.scheme),
-            labels=read.targets(),
-            types=() if read.types is None else read.types.to_pylist(),
-        )
-        return delta, read.features.scheme
+        return replace(delta, **delta_parts(read)), read.features.scheme
 
     def _reading(self, choices: Columns | None) -> Columns | Scheme | None:
         """Return how columns are read: as the first were, or by the choices of a first body."""

@@ -17,7 +17,7 @@ from evergraph.core.resources import Resources
 from evergraph.core.targets import Target
 from evergraph.datasets.adapters import as_graph
 from evergraph.graphs import UNLABELLED, Graph
-from evergraph.graphs.reachability import nodes_around
+from evergraph.graphs.reachability import covered_nodes
 from evergraph.streams.arrival import (
     LEAST_NODES,
     SHARES,
@@ -294,13 +294,14 @@ class GraphStream(Shown):
         if self._batched and sight is not None and not cumulative:
             within, own = self.edges == "within", self._task_of[index]
 
-            def there(nodes: Tensor) -> Tensor:
+            def arrived(nodes: Tensor) -> Tensor:
                 steps = self._owner[nodes]
                 come = (steps >= 0) & (steps <= index)
                 return come & (self._tasks_of(steps) == own) if within else come
 
             members = self._members.nodes(index)
-            near = nodes_around(self._graph, members, hops=sight + 1, there=there)
+            near = covered_nodes(self._graph, members, hops=sight + 1, available=arrived)
+            near = near.nonzero().flatten()
             return near, self._induced(near)
         if self.edges == "all":
             return self._members.nodes(index, upto=True), self._seen_graph(index)

@@ -202,8 +202,11 @@ def edge_weights(table: pa.Table, *, before: int = 0) -> Tensor | None:
     """Return the column ``weight`` of an edge table, or None if it is missing.  float32 [rows]"""
     if WEIGHT not in table.column_names:
         return None
-    values, found = full_numbers(table, WEIGHT, before=before)
-    weights = torch.from_numpy(found.astype(np.float64))
+    given = column(table, WEIGHT)
+    if is_text(given.type):  # of a CSV, some of whose weights are no numbers: names the first
+        accepted(given, partial(cast_or_none, kind=pa.float64()), WEIGHT, "a number", before=before)
+    values, numbers = full_numbers(table, WEIGHT, before=before)
+    weights = torch.from_numpy(numbers.astype(np.float64))
     wrong = unsound_weights(weights)
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0, 0])

@@ -46,7 +46,7 @@ def read_edges(table: pa.Table, *, before: int = 0) -> EdgeRows:
 
 def between(table: pa.Table, node_ids: pa.Array) -> pa.Table:
     """Return the rows whose two ends are both known nodes."""
-    found = (_places(ids(table, name), node_ids).is_valid() for name in ENDS)
+    found = (_positions_of(ids(table, name), node_ids).is_valid() for name in ENDS)
     return table.filter(pc.and_(*found))
 
 
@@ -54,11 +54,11 @@ def positions(rows: EdgeRows, node_ids: pa.Array) -> Tensor:
     """Return the node positions that edges join.  int64 [2, edges]"""
     sides = []
     for name, values in zip(ENDS, rows.ends, strict=True):
-        found = _places(values, node_ids)
-        if found.null_count:
-            row = found.is_null().index(True).as_py()
+        nodes = _positions_of(values, node_ids)
+        if nodes.null_count:
+            row = nodes.is_null().index(True).as_py()
             raise unknown_end(row, name, values[row])
-        sides.append(torch.from_numpy(found.to_numpy().astype(np.int64)))
+        sides.append(torch.from_numpy(nodes.to_numpy().astype(np.int64)))
     return torch.stack(sides)
 
 
@@ -67,7 +67,7 @@ def unknown_end(row: int, end: str, name: pa.Scalar) -> DataError:
     return DataError(f"row {row + 1} has {end} {name.as_py()!r}: expected the id of a node")
 
 
-def _places(values: pa.Array, node_ids: pa.Array) -> pa.Array:
+def _positions_of(values: pa.Array, node_ids: pa.Array) -> pa.Array:
     """Return the position of each id among the nodes, null if it is unknown."""
     if values.type != node_ids.type:  # numbers in one file, text in the other
         values, node_ids = values.cast(pa.string()), node_ids.cast(pa.string())
@@ -82,20 +82,20 @@ def plain_numbers(values: pa.Array) -> NDArray[np.int64] | None:
     (array([7, 0]), None)
     >>> plain_numbers(pa.array(["0xF4240"]))  # as long as 1000000, which it is
     """
-    found: NDArray[np.int64]
+    numbers: NDArray[np.int64]
     if pa.types.is_integer(values.type):
-        found = values.cast(pa.int64()).to_numpy()
-        return found if found.min(initial=0) >= 0 else None
+        numbers = values.cast(pa.int64()).to_numpy()
+        return numbers if numbers.min(initial=0) >= 0 else None
     if not pc.all(pc.ascii_is_decimal(values), min_count=0).as_py():  # 0x7 and +7 are other ids
         return None
     try:
-        found = values.cast(pa.int64()).to_numpy()
+        numbers = values.cast(pa.int64()).to_numpy()
     except pa.ArrowInvalid:  # more than 64 bits
         return None
     # 007 is another id than 7: zeros in front make the texts longer than the numbers are.
-    powers = _POWERS[found.max(initial=0) >= _POWERS]
-    digits = len(found) + sum(np.count_nonzero(found >= power) for power in powers)
-    return found if digits == pc.sum(pc.binary_length(values), min_count=0).as_py() else None
+    powers = _POWERS[numbers.max(initial=0) >= _POWERS]
+    digits = len(numbers) + sum(np.count_nonzero(numbers >= power) for power in powers)
+    return numbers if digits == pc.sum(pc.binary_length(values), min_count=0).as_py() else None
 
 
 def numeric_places(ids: pa.ChunkedArray) -> NDArray[np.int32] | None:
@@ -107,22 +107,22 @@ def numeric_places(ids: pa.ChunkedArray) -> NDArray[np.int32] | None:
     >>> numeric_places(pa.array(["2", "0"]))[:3]
     array([ 1, -1,  0], dtype=int32)
     """
-    found = plain_numbers(ids)
-    if found is None or not len(found) or found.max() >= 4 * len(found) + 1000:
+    numbers = plain_numbers(ids)
+    if numbers is None or not len(numbers) or numbers.max() >= 4 * len(numbers) + 1000:
         return None
-    lookup = np.full(int(found.max()) + 1, -1, np.int32)
-    lookup[found] = np.arange(len(found), dtype=np.int32)
-    distinct = bool((lookup[found] == np.arange(len(found))).all())
-    return lookup if distinct else None
+    lookup = np.full(int(numbers.max()) + 1, -1, np.int32)
+    lookup[numbers] = np.arange(len(numbers), dtype=np.int32)
+    are_distinct = bool((lookup[numbers] == np.arange(len(numbers))).all())
+    return lookup if are_distinct else None
 
 
 def places_of(values: pa.Array, places: NDArray[np.int32] | None) -> NDArray[np.int32] | None:
     """Return the nodes of ids by ``numeric_places``, -1 if unknown; None unless all are numeric."""
-    found = None if places is None else plain_numbers(values)
-    if found is None or places is None:
+    numbers = None if places is None else plain_numbers(values)
+    if numbers is None or places is None:
         return None
-    inside = np.minimum(found, len(places) - 1)
-    return np.where(found < len(places), places[inside], np.int32(-1))
+    clipped = np.minimum(numbers, len(places) - 1)
+    return np.where(numbers < len(places), places[clipped], np.int32(-1))
 
 
 def say_edges_unread(path: object, columns: list[str]) -> list[str]:

@@ -67,32 +67,32 @@ class _HashEncoder(WideEncoder):
         count = f"over {MOST_KEPT:,}" if self.hashes is None else f"{len(self.hashes):,}"
         return f"{count} {self.counted}, as {self.dims} numbers"
 
-    def _vectors(self, found: pa.Array) -> tuple[Matrix, NDArray[Any], list[str]]:
+    def _vectors(self, column: pa.Array) -> tuple[Matrix, NDArray[Any], list[str]]:
         """Return signs of distinct texts, each text's index among them (-1: null), and them."""
-        coded = found.dictionary_encode()
-        names = coded.dictionary.to_pylist()
-        places = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        matrix = signs(names, self.dims) if names else np.zeros((1, self.dims), np.float32)
-        return matrix, places, names
+        encoded = column.dictionary_encode()
+        names = encoded.dictionary.to_pylist()
+        indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        vectors = signs(names, self.dims) if names else np.zeros((1, self.dims), np.float32)
+        return vectors, indices, names
 
     def _new(
-        self, places: NDArray[Any], names: list[str], rows: NDArray[Any]
+        self, indices: NDArray[Any], names: list[str], rows: NDArray[Any]
     ) -> tuple[dict[str, int], int]:
         """Return unknown names with the first row of each, and the number of rows with one."""
-        strange = []
+        unknown = []
         if self.hashes is not None:
-            there = frozenset(self.hashes)
-            strange = [i for i, name in enumerate(names) if hashes_of([name])[0] not in there]
-        firsts = {names[place]: int(rows[(places == place).argmax()]) for place in strange}
-        return firsts, len(np.unique(rows[np.isin(places, strange)])) if strange else 0
+            known = frozenset(self.hashes)
+            unknown = [i for i, name in enumerate(names) if hashes_of([name])[0] not in known]
+        first_rows = {names[place]: int(rows[(indices == place).argmax()]) for place in unknown}
+        return first_rows, len(np.unique(rows[np.isin(indices, unknown)])) if unknown else 0
 
 
-def _kept(found: pa.Array) -> tuple[int, tuple[str, ...] | None]:
+def _width_and_hashes(column: pa.Array) -> tuple[int, tuple[str, ...] | None]:
     """Return the width for some categories, and their hashes unless they are too many.
 
     The width is about twice their number, from 8 to 64 and a multiple of 8.
     """
-    names = [name for name in found.unique().to_pylist() if name is not None]
+    names = [name for name in column.unique().to_pylist() if name is not None]
     dims = min(max(-(-2 * len(names) // 8) * 8, 8), 64)
     return dims, hashes_of(names) if len(names) <= MOST_KEPT else None
 
@@ -113,18 +113,18 @@ class CategoryEncoder(_HashEncoder):
 
     @classmethod
     def fit(cls, values: pa.Array, name: str, choices: Columns | None = None) -> CategoryEncoder:
-        return cls(*_kept(texts(values, name)))
+        return cls(*_width_and_hashes(texts(values, name)))
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
-        matrix, places, names = self._vectors(texts(values, name))
-        gaps = places < 0
-        matrix = np.where(gaps[:, None], np.float32(0), matrix[places])
-        new, rows = self._new(places, names, np.arange(len(places)))
+        matrix, indices, names = self._vectors(texts(values, name))
+        gaps = indices < 0
+        matrix = np.where(gaps[:, None], np.float32(0), matrix[indices])
+        new, rows = self._new(indices, names, np.arange(len(indices)))
         return Block(matrix, gaps=gaps, new=new, new_rows=rows)
 
     def parts(self, values: pa.Array, name: str) -> list[dict[str, Matrix]]:
-        matrix, places, names = self._vectors(texts(values, name))
-        return [{names[place]: matrix[place]} if place >= 0 else {} for place in places.tolist()]
+        vectors, indices, names = self._vectors(texts(values, name))
+        return [{names[index]: vectors[index]} if index >= 0 else {} for index in indices.tolist()]
 
 
 @column_kinds.register
@@ -147,30 +147,30 @@ class ListEncoder(_HashEncoder):
     @classmethod
     def fit(cls, values: pa.Array, name: str, choices: Columns | None = None) -> ListEncoder:
         separator = usual_separator(values) if is_text(values.type) else SEPARATORS[0]
-        dims, hashes = _kept(lists(values, name, separator=separator)[1])
+        dims, hashes = _width_and_hashes(lists(values, name, separator=separator)[1])
         return cls(dims, separator, hashes)
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         from scipy.sparse import csr_matrix
 
         counts, items = lists(values, name, separator=self.separator, before=before)
-        matrix, places, names = self._vectors(items)
+        matrix, indices, names = self._vectors(items)
         starts = np.concatenate([[0], np.cumsum(counts)])
         weights = np.repeat(1.0 / np.maximum(counts, 1), counts)
-        owners = csr_matrix((weights, places, starts), shape=(len(counts), len(matrix)))
-        new, rows = self._new(places, names, np.repeat(np.arange(len(counts)), counts))
+        owners = csr_matrix((weights, indices, starts), shape=(len(counts), len(matrix)))
+        new, rows = self._new(indices, names, np.repeat(np.arange(len(counts)), counts))
         means = np.asarray(owners @ matrix, np.float32)
         return Block(means, gaps=counts == 0, new=new, new_rows=rows)
 
     def parts(self, values: pa.Array, name: str) -> list[dict[str, Matrix]]:
         """Return the share of each item in its mean."""
         counts, items = lists(values, name, separator=self.separator)
-        matrix, places, names = self._vectors(items)
-        found: list[dict[str, Matrix]] = []
+        vectors, indices, names = self._vectors(items)
+        shares: list[dict[str, Matrix]] = []
         for end, count in zip(np.cumsum(counts), counts, strict=True):
-            times = Counter(places[end - count : end].tolist())
-            found.append({names[n]: matrix[n] * (k / count) for n, k in times.items()})
-        return found
+            times = Counter(indices[end - count : end].tolist())
+            shares.append({names[n]: vectors[n] * (k / count) for n, k in times.items()})
+        return shares
 
 
 def usual_separator(values: pa.Array) -> str:
@@ -210,13 +210,13 @@ class TextEncoder(WideEncoder):
 
     @classmethod
     def fit(cls, values: pa.Array, name: str, choices: Columns) -> TextEncoder:
-        found = texts(values, name)
-        seen: dict[int, int] = {}
-        for text in found.to_pylist():
+        documents = texts(values, name)
+        frequencies: dict[int, int] = {}
+        for text in documents.to_pylist():
             for bucket in set(_buckets(text)):
-                seen[bucket] = seen.get(bucket, 0) + 1
-        known = len(found) - found.null_count
-        return cls(choices.text_width, known, dict(sorted(seen.items())))
+                frequencies[bucket] = frequencies.get(bucket, 0) + 1
+        known = len(documents) - documents.null_count
+        return cls(choices.text_width, known, dict(sorted(frequencies.items())))
 
     def __str__(self) -> str:
         return f"{len(self.frequencies):,} words, as {self.dims} numbers"
@@ -224,33 +224,37 @@ class TextEncoder(WideEncoder):
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         from scipy.sparse import csr_matrix, vstack
 
-        found, signs = texts(values, name), _bucket_signs(self.dims)
-        matrix, words = np.empty((len(found), self.dims), np.float32), []
-        for start in range(0, len(found), _ROWS_PER_BLOCK):
-            rows = [_buckets(text) for text in found[start : start + _ROWS_PER_BLOCK].to_pylist()]
-            starts = np.cumsum([0, *map(len, rows)])
-            places = np.array([bucket for row in rows for bucket in row], np.int64)
-            tfidf = csr_matrix((np.ones(len(places)), places, starts), shape=(len(rows), BUCKETS))
+        documents, bucket_signs = texts(values, name), _bucket_signs(self.dims)
+        matrix, words = np.empty((len(documents), self.dims), np.float32), []
+        for start in range(0, len(documents), _ROWS_PER_BLOCK):
+            buckets = [
+                _buckets(text) for text in documents[start : start + _ROWS_PER_BLOCK].to_pylist()
+            ]
+            starts = np.cumsum([0, *map(len, buckets)])
+            columns = np.array([bucket for row in buckets for bucket in row], np.int64)
+            tfidf = csr_matrix(
+                (np.ones(len(columns)), columns, starts), shape=(len(buckets), BUCKETS)
+            )
             tfidf.sum_duplicates()
             tfidf.data *= self._idf[tfidf.indices]
             lengths = np.sqrt(np.asarray(tfidf.multiply(tfidf).sum(1)).ravel())
             tfidf.data /= np.repeat(lengths, np.diff(tfidf.indptr))  # rows of length 1
             words.append(tfidf.astype(np.float32))
-            matrix[start : start + _ROWS_PER_BLOCK] = words[-1] @ signs
-        gaps = found.is_null().to_numpy(zero_copy_only=False)
+            matrix[start : start + _ROWS_PER_BLOCK] = words[-1] @ bucket_signs
+        gaps = documents.is_null().to_numpy(zero_copy_only=False)
         return Block(matrix, gaps=gaps, words=vstack(words, "csr") if words else None)
 
     def parts(self, values: pa.Array, name: str) -> list[dict[str, Matrix]]:
         """Return the share of each word in its text."""
-        signs, found = _bucket_signs(self.dims), []
+        bucket_signs, rows = _bucket_signs(self.dims), []
         for text in texts(values, name).to_pylist():
             times = Counter(_WORD.findall((text or "").lower()))
             buckets = np.array([_bucket(word) for word in times], np.int64)
             weights = np.array([*times.values()]) * self._idf[buckets]
             length = np.sqrt((np.bincount(buckets, weights) ** 2).sum()) if len(buckets) else 1.0
-            shares = (weights / length).astype(np.float32)[:, None] * signs[buckets]
-            found.append(dict(zip(times, shares, strict=True)))
-        return found
+            shares = (weights / length).astype(np.float32)[:, None] * bucket_signs[buckets]
+            rows.append(dict(zip(times, shares, strict=True)))
+        return rows
 
     @cached_property
     def _idf(self) -> NDArray[np.float64]:

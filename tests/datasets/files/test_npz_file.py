@@ -65,7 +65,7 @@ def test_a_header_that_claims_more_than_the_file_holds_is_one_sentence(length, t
     [
         ({"y": None}, "has no array 'y': it holds edge_index"),
         ({"edge_index": None}, "has no array 'edge_index': it holds y"),
-        ({"y": np.array([0.0, 1.0, 1.0])}, "y holds torch.float64: expected integers"),
+        ({"y": np.array([0.0, 1.0, 1.0])}, "labels hold torch.float64: expected integers"),
         (
             {"y": np.array([[0, 1, 1]]), "x": np.eye(3)},
             r"y has shape \[1, 3\]: expected \[nodes\] or \[nodes, targets\], and there are 3",

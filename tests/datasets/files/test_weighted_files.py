@@ -77,7 +77,7 @@ def test_tables_and_imports_by_hand(tmp_path, assert_same):
         ),
         ("a,b,1\nb,c,\n", "row 2 has no value in column 'weight': expected one"),
         ("a,b,1\nb,c,inf\n", "row 2 has inf in column 'weight': expected 0, for no edge"),
-        ("a,b,heavy\n", "column 'weight' holds string: expected numbers"),
+        ("a,b,heavy\n", "row 1 has 'heavy' in column 'weight': expected a number"),
     ],
 )
 def test_wrong_weights_are_named(tmp_path, rows, said):

@@ -179,7 +179,7 @@ def test_another_name_or_format_is_refused_and_the_newest_come_first(tmp_path):
         read_snapshot(tmp_path / "snapshot-4")
     path = tmp_path / "snapshot-20" / "manifest.json"
     path.write_text(json.dumps(with_check(json.loads(path.read_text()) | {"format": 9})))
-    with pytest.raises(DataError, match="is of format 9, this version of evergraph reads 3"):
+    with pytest.raises(DataError, match="is of format 9, this version of evergraph reads 4"):
         read_snapshot(path.parent)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache, reduce
 from importlib import resources
@@ -40,16 +41,14 @@ def presets() -> Mapping[str, Path]:
 @cache
 def _cells() -> Mapping[str, tuple[list[dict[str, Any]], list[float]]]:
     """Return the values of each cell, one overriding the other, and its published numbers."""
-    stored = tomllib.loads(CELLS.read_text("utf-8"))
-    return {
-        f"{table}/{row}-{column}": (
-            [stored["values"].get(of, {}) for of in (table, row, column, f"{row}-{column}")],
-            numbers,
-        )
-        for table, rows in stored["cells"].items()
-        for row, columns in rows.items()
-        for column, numbers in columns.items()
-    }
+    stored, cells = tomllib.loads(CELLS.read_text("utf-8")), {}
+    for table, rows in stored["cells"].items():
+        for row, columns in rows.items():
+            for column, numbers in columns.items():
+                parts = (table, row, column, f"{row}-{column}")
+                values = [stored["values"].get(part, {}) for part in parts]
+                cells[f"{table}/{row}-{column}"] = values, numbers
+    return cells
 
 
 def read_preset(name: str, method: str | None = None) -> dict[str, Any]:
@@ -60,7 +59,7 @@ def read_preset(name: str, method: str | None = None) -> dict[str, Any]:
     from evergraph.experiments.config import merged, with_seeds  # imports pydantic
 
     if name in _cells():
-        values: dict[str, Any] = reduce(merged, _cells()[name][0], {})
+        values: dict[str, Any] = reduce(merged, deepcopy(_cells()[name][0]), {})
     else:
         values = _read("preset", name, presets())
         values.pop("published", None)  # in files of earlier versions

@@ -19,7 +19,6 @@ from evergraph.core.errors import DataError, check_choice
 from evergraph.core.mapped import page_out
 from evergraph.graphs.csr import RowSweep, csr_tensor, pointer_type, repeat
 from evergraph.graphs.graph import Graph
-from evergraph.graphs.kernels.row_ranges import spread
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -281,28 +280,19 @@ def held_rows(features: Tensor, right: Tensor, kind: torch.dtype) -> Tensor:
     if features.device.type == "cpu":
         held = room(rows, like=features, dtype=kind)
         step = max(VALUES_AT_ONCE // max(dims, 1), 1)
-        parts = [slice(start, start + step) for start in range(0, rows, step)]
-        if kind != torch.float16:
-            for part in parts:
-                held[part].copy_(features[part] * right[part, None])
-            return held
-
-        def work(part: slice) -> None:  # with numpy, five times as fast on some processors
-            factors, out = (features[part].numpy(), right[part, None].numpy()), held[part].numpy()
-            with np.errstate(over="raise"):
-                np.multiply(*factors, out=out, dtype=np.float32, casting="unsafe")
-
-        try:
-            spread(work, parts)
-        except FloatingPointError:
-            raise _too_large(features) from None
-        return held
-    held = room(rows, like=features, width=_length(dims, kind.itemsize), dtype=kind)[:, :dims]
-    torch.mul(features, right[:, None], out=held)
+        for start in range(0, rows, step):
+            part = slice(start, start + step)
+            held[part].copy_(features[part] * right[part, None])
+    else:
+        held = room(rows, like=features, width=_length(dims, kind.itemsize), dtype=kind)[:, :dims]
+        torch.mul(features, right[:, None], out=held)
     if kind == torch.float16 and features.numel():
         largest = torch.stack(features.aminmax()).abs().max() * right.max()
         if float(largest) > MAX_FLOAT16 and bool(held.isinf().any()):
-            raise _too_large(features)
+            raise DataError(
+                f"features must be at most {MAX_FLOAT16:,.0f} in size for rows 'float16', at every "
+                f"hop, not {float(features.abs().amax()):g}: rows 'bfloat16' have float32's range"
+            )
     return held
 
 
@@ -321,10 +311,3 @@ def _length(dims: int, size: int) -> int:
     else:
         unit = min(LINE, max(VECTOR, 1 << (bytes_ - 1).bit_length()))
     return -(-bytes_ // unit) * unit // size
-
-
-def _too_large(features: Tensor) -> DataError:
-    return DataError(
-        f"features must be at most {MAX_FLOAT16:,.0f} in size for rows 'float16', at every hop, not "
-        f"{float(features.abs().amax()):g}: rows 'bfloat16' have float32's range"
-    )

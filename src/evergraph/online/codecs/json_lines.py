@@ -25,6 +25,7 @@ from typing import Any
 
 from evergraph.core.errors import DataError
 from evergraph.online.codecs.node_rows import (
+    delta_parts,
     features_with_words,
     late_labels,
     read_listed,
@@ -211,22 +212,24 @@ def delta_of_lines(
         before = lines[0].number - 1
         return read_listed(table, columns, kind, where="lines", before=before)
 
-    new = read("node", columns, first)
-    scheme = columns if isinstance(columns, Scheme) else new.features.scheme
-    updated = read("update", scheme, first)
+    scheme = columns if isinstance(columns, Scheme) else None
+    parts: dict[str, Any] = {}
+    if by["node"]:
+        new = read("node", columns, first)
+        scheme = scheme or new.features.scheme
+        parts |= delta_parts(new)
+    if by["update"]:
+        updated = read("update", scheme, first)
+        parts["updated"] = updated.ids.to_pylist()
+        parts["updated_features"] = features_with_words(updated.features)
+    if by["label"]:
+        parts["late"] = late_labels(read("label", None))
     delta = Delta(
-        nodes=new.ids.to_pylist(),
-        features=features_with_words(new.features),
-        labels=new.targets(),
+        **parts | {"words": word_columns(scheme)},
         edges=[(line.ids[0], line.ids[1]) for line in by["edge"]],
         weights=[line.weight for line in by["edge"] if line.weight is not None],
         relations=[line.relation for line in by["edge"] if line.relation is not None],
-        types=[] if new.types is None else new.types.to_pylist(),
         removed_edges=[(line.ids[0], line.ids[1]) for line in by["remove_edge"]],
-        updated=updated.ids.to_pylist(),
-        updated_features=features_with_words(updated.features),
-        words=word_columns(scheme),
-        late=late_labels(read("label", None)),
         forgotten=[line.ids[0] for line in by["forget"]],
         key=key,
     )

@@ -54,6 +54,17 @@ def features_with_words(read: NodeFeatures) -> Tensor:
     return torch.cat([read.features, packed_words(words)], dim=1)
 
 
+def delta_parts(rows: NodeTable) -> dict[str, Any]:
+    """Return what a delta has of new nodes."""
+    return {
+        "nodes": rows.ids.to_pylist(),
+        "features": features_with_words(rows.features),
+        "words": word_columns(rows.features.scheme),
+        "labels": rows.targets(),
+        "types": () if rows.types is None else rows.types.to_pylist(),
+    }
+
+
 def read_rows(
     table: pa.Table,
     columns: Columns | Scheme | None,
@@ -138,7 +149,7 @@ def table_of_json(
     first: columns that come first. A column of the scheme that no object has has a gap in each.
     """
     known = [each.name for each in columns.columns] if isinstance(columns, Scheme) else []
-    table = table_of_rows(rows, [*known, *first] if rows else ["id"])
+    table = table_of_rows(rows, [*known, *first])
     target = target_of(kind).column
     return renamed(table, {"label": target} if "label" in table.column_names else {})
 

@@ -26,7 +26,7 @@ from evergraph.tables.sources import Source, naming
 EDGES = 10_000  # in a delta that holds nothing else
 Rows = npt.NDArray[np.bool_]
 KnowsNodes = Callable[[Sequence[NodeId]], Sequence[bool]]
-GoneEdges = Callable[[tuple[Column, Column], Sequence[NodeId]], tuple[EdgeColumns, int]]
+MissingEdges = Callable[[tuple[Column, Column], Sequence[NodeId]], tuple[EdgeColumns, int]]
 
 
 def node_parts(
@@ -71,10 +71,8 @@ class TableDeltas:
 
     def labels(self) -> dict[NodeId, NodeTarget]:
         """Return the labels of those nodes of the table that have one."""
-        listed_labels = chain(
-            zip(self.whole.nodes, self.whole.labels, strict=True), self.whole.late
-        )
-        return {node: label for node, label in listed_labels if label is not None}
+        pairs = chain(zip(self.whole.nodes, self.whole.labels, strict=True), self.whole.late)
+        return {node: label for node, label in pairs if label is not None}
 
     def without_relations(self) -> TableDeltas:
         """Return the deltas for a learner that does not use relations and types, with a notice."""
@@ -96,8 +94,8 @@ class TableDeltas:
         return max(-(-most // self.batch), alone)
 
     def __len__(self) -> int:
-        going = -(-len(self.whole.removed_edges) // EDGES)
-        return self._growing + going + -(-len(self.whole.forgotten) // self.batch)
+        removing = -(-len(self.whole.removed_edges) // EDGES)
+        return self._growing + removing + -(-len(self.whole.forgotten) // self.batch)
 
     def __iter__(self) -> Iterator[Delta]:
         whole = self.whole
@@ -120,11 +118,12 @@ class TableDeltas:
             return np.arange(count), np.minimum(numbers * EDGES, count)
         sides = [pa.array(side) for side in self._edges.sides]
         new = pa.array(self.whole.nodes, sides[0].type)
-        found = [pc.fill_null(pc.index_in(side, value_set=new), -1) for side in sides]
-        later = np.maximum(*(rows.to_numpy(zero_copy_only=False) for rows in found))
-        of = np.maximum(later, 0) // self.batch
-        order = np.argsort(of, kind="stable")
-        return order, np.searchsorted(of[order], numbers)
+        rows_of_ends = [pc.fill_null(pc.index_in(side, value_set=new), -1) for side in sides]
+        one, other = (rows.to_numpy(zero_copy_only=False) for rows in rows_of_ends)
+        row_of_later_end = np.maximum(one, other)
+        batch_of_edge = np.maximum(row_of_later_end, 0) // self.batch
+        order = np.argsort(batch_of_edge, kind="stable")
+        return order, np.searchsorted(batch_of_edge[order], numbers)
 
     def _part(self, rows: slice, edges: npt.NDArray[np.int64]) -> Delta:
         whole = self.whole
@@ -154,10 +153,10 @@ class TableDeltas:
         """
         nodes = self.known
         if self.places["nodes"][0] is None:
-            nodes = self._strange(_distinct(*self._edges.sides), knows)
+            nodes = self._unknown(_distinct(*self._edges.sides), knows)
         labels = dict(self.whole.late)
-        new = node_parts(nodes, torch.zeros(len(nodes), 0), [labels.get(node) for node in nodes])
-        return replace(self, whole=replace(self.whole, **new), known=())
+        parts = node_parts(nodes, torch.zeros(len(nodes), 0), [labels.get(node) for node in nodes])
+        return replace(self, whole=replace(self.whole, **parts), known=())
 
     def check_known(self, knows: KnowsNodes) -> None:
         """Raise unless every edge joins nodes of the table or known ones; to be called first."""
@@ -167,16 +166,16 @@ class TableDeltas:
             *(("edges", *side, "in the table of nodes or known") for side in sides),
         ]
         for table, name, values, rule in parts:
-            if strange := frozenset(self._strange(_distinct(values), knows)):
-                row = next(row for row, node in enumerate(listed(values)) if node in strange)
+            if unknown := frozenset(self._unknown(_distinct(values), knows)):
+                row = next(row for row, node in enumerate(listed(values)) if node in unknown)
                 path, rows = self.places[table]
-                theirs = {v: k for k, v in getattr(path, "names", {}).items()}.get(name, name)
+                their_name = {v: k for k, v in getattr(path, "names", {}).items()}.get(name, name)
                 raise UnknownNodeError(
                     f"{path}: row {int(rows[row]) + 1} has {listed(values)[row]!r} in column "
-                    f"{theirs!r}: expected the id of a node that is {rule}"
+                    f"{their_name!r}: expected the id of a node that is {rule}"
                 )
 
-    def _strange(self, nodes: Sequence[NodeId], knows: KnowsNodes) -> list[NodeId]:
+    def _unknown(self, nodes: Sequence[NodeId], knows: KnowsNodes) -> list[NodeId]:
         """Return those that are neither added nor known; nodes to be forgotten are not known."""
         added, gone = frozenset(self.whole.nodes), frozenset(self.whole.forgotten)
         others = [node for node in nodes if node not in added]
@@ -186,11 +185,11 @@ class TableDeltas:
     def without_unknown_edges(self, knows: KnowsNodes) -> tuple[TableDeltas, int]:
         """Return the deltas without edges to unknown nodes, and the number of these edges."""
 
-        def stay(nodes: Sequence[NodeId]) -> Sequence[bool]:
-            strange = frozenset(self._strange(nodes, knows))
-            return [node not in strange for node in nodes]
+        def are_known(nodes: Sequence[NodeId]) -> Sequence[bool]:
+            unknown = frozenset(self._unknown(nodes, knows))
+            return [node not in unknown for node in nodes]
 
-        whole, skipped = without_unknown(self.whole, stay)
+        whole, skipped = without_unknown(self.whole, are_known)
         return replace(self, whole=whole), skipped
 
     def without_repeats(self, repeated: str, *, both_ways: bool) -> TableDeltas:
@@ -206,11 +205,11 @@ class TableDeltas:
 
         known: all nodes of the learner; emptying: whether all of them may be forgotten.
         """
-        whole, old = self.whole, frozenset(known)
+        whole, known_ids = self.whole, frozenset(known)
         nodes = [*whole.nodes, *whole.updated]
-        there = frozenset([*nodes, *self.known])
-        gone = [node for node in known if node not in there]
-        self._check_emptying("node", len(gone), len(known), allowed=emptying)
+        in_table = frozenset([*nodes, *self.known])
+        missing = [node for node in known if node not in in_table]
+        self._check_emptying("node", len(missing), len(known), allowed=emptying)
         if nodes:
             late, types = dict(whole.late), list(whole.types)
             features = [part for part in (whole.features, whole.updated_features) if len(part)]
@@ -219,23 +218,25 @@ class TableDeltas:
                 torch.cat(features),
                 [*whole.labels, *map(late.get, whole.updated)],
                 types + [None] * len(whole.updated) if types else (),
-                np.array([node in old for node in nodes], dtype=bool),
+                np.array([node in known_ids for node in nodes], dtype=bool),
             )
             whole = replace(whole, **parts)
-        forgotten = tuple(dict.fromkeys((*whole.forgotten, *gone)))
+        forgotten = tuple(dict.fromkeys((*whole.forgotten, *missing)))
         return replace(self, whole=replace(whole, forgotten=forgotten))
 
-    def without_other_edges(self, gone: GoneEdges, *, emptying: bool = False) -> TableDeltas:
+    def without_other_edges(
+        self, missing_edges: MissingEdges, *, emptying: bool = False
+    ) -> TableDeltas:
         """Return deltas after which the learner has exactly the edges of the table.
 
-        gone: returns known edges, between nodes that stay, that are not among the given ones.
+        missing_edges: returns known edges, between nodes that stay, that are not among the given ones.
         """
-        removed, known = gone(self._edges.sides, self.whole.forgotten)
+        removed, known = missing_edges(self._edges.sides, self.whole.forgotten)
         self._check_emptying("edge", len(removed), known, allowed=emptying)
         return replace(self, whole=replace(self.whole, removed_edges=removed))
 
-    def _check_emptying(self, what: str, gone: int, known: int, *, allowed: bool) -> None:
-        if known and gone == known and not allowed:
+    def _check_emptying(self, what: str, missing: int, known: int, *, allowed: bool) -> None:
+        if known and missing == known and not allowed:
             raise DataError(
                 f"{self.places[f'{what}s'][0]}: has none of the {known:,} known {what}s, so all of "
                 "them would be removed: give --allow-emptying if that is intended"

@@ -6,7 +6,7 @@ They are meant for ``LearnerFolder.upsert``, as tables may repeat what the learn
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -68,68 +68,77 @@ def read_deltas(
     require("pyarrow", extra="tables", why=f"reading {nodes or edges}")
     if nodes is None and isinstance(forget, str):
         raise DataError(f"{forget}: no such file, and no table of nodes with such a column")
-    nothing = pa.table({name: pa.array([], pa.string()) for name in ("id", *ENDS)})
+    no_rows = pa.table({name: pa.array([], pa.string()) for name in ("id", *ENDS)})
     marked: Sequence[NodeId] = () if isinstance(forget, str) else forget
-    updates: Rows | None = None
+    is_update: Rows | None = None
     if nodes is None:
-        table = read_nodes(nothing.select(["id"]), None, where="")
+        table = read_nodes(no_rows.select(["id"]), None, where="")
     else:
-        table, more, updates = _read_nodes(nodes, integers, forget, columns)
-        marked = [*marked, *more]
-    gone = tuple(dict.fromkeys(marked))  # each once
+        table, marked_here, is_update = _read_nodes(nodes, integers, forget, columns)
+        marked = [*marked, *marked_here]
+    forgotten = tuple(dict.fromkeys(marked))  # each once
     ignored: list[str] = []
-    ends, removed = read_edges(nothing), np.zeros(0, dtype=bool)
+    joined, is_removed = read_edges(no_rows), np.zeros(0, dtype=bool)
     if edges is not None:
         known = None if nodes is None else (nodes, table.ids)
-        ends, removed, ignored = _read_edges(edges, integers, known)
+        joined, is_removed, ignored = _read_edges(edges, integers, known)
 
     # Nodes that are to be forgotten are left out, and edges of theirs.
-    stay = np.flatnonzero(~_among(table.ids, gone))
-    joining = ~(_among(ends.ends[0], gone) | _among(ends.ends[1], gone))
-    added, cut = np.flatnonzero(joining & ~removed), np.flatnonzero(joining & removed)
-    ids_there, targets = table.ids.take(stay).to_pylist(), table.targets()
-    labels = [targets[row] for row in stay]
+    node_rows = np.flatnonzero(~_is_among(table.ids, forgotten))
+    stays = ~(_is_among(joined.ends[0], forgotten) | _is_among(joined.ends[1], forgotten))
+    added, removed = np.flatnonzero(stays & ~is_removed), np.flatnonzero(stays & is_removed)
+    node_ids, targets = table.ids.take(node_rows).to_pylist(), table.targets()
+    labels = [targets[row] for row in node_rows]
     if table.roles.features:
         parts = node_parts(
-            ids_there,
-            features_with_words(table.features)[stay],
+            node_ids,
+            features_with_words(table.features)[node_rows],
             labels,
-            () if table.types is None else table.types.take(stay).to_pylist(),
-            None if updates is None else updates[stay],
+            () if table.types is None else table.types.take(node_rows).to_pylist(),
+            None if is_update is None else is_update[node_rows],
         )
     else:  # of known nodes
-        labelled = zip(ids_there, labels, strict=True)
+        labelled = zip(node_ids, labels, strict=True)
         parts = {"late": [(node, label) for node, label in labelled if label is not None]}
     whole = Delta(
         **parts,
+        **edge_parts(joined, added, removed),
         words=word_columns(table.features.scheme),
-        edges=_pairs(ends, added),
-        weights=() if ends.weights is None else ends.weights[added].tolist(),
-        relations=() if ends.relations is None else ends.relations.take(added).to_pylist(),
-        removed_edges=_pairs(ends, cut),
-        forgotten=gone,
+        forgotten=forgotten,
     )
     return TableDeltas(
         whole,
         kind=table.kind,
         batch=batch,
-        known=() if table.roles.features else ids_there,
+        known=() if table.roles.features else node_ids,
         ignored=(*table.roles.unused, *ignored),
-        places={"nodes": (nodes, stay), "edges": (edges, added)},
+        places={"nodes": (nodes, node_rows), "edges": (edges, added)},
         scheme=table.features.scheme,
     )
 
 
-def _among(values: pa.Array, gone: Sequence[NodeId]) -> Rows:
+def _is_among(column: pa.Array, chosen: Sequence[NodeId]) -> Rows:
     """Return which ids are among others of possibly mixed types.  [n] -> bool [n]"""
-    kind = int if pa.types.is_integer(values.type) else str
-    alike = pa.array([value for value in gone if type(value) is kind], values.type)
-    found: Rows = pc.is_in(values, value_set=alike).to_numpy(zero_copy_only=False)
-    return found
+    kind = int if pa.types.is_integer(column.type) else str
+    alike = pa.array([node for node in chosen if type(node) is kind], column.type)
+    is_chosen: Rows = pc.is_in(column, value_set=alike).to_numpy(zero_copy_only=False)
+    return is_chosen
 
 
-def _pairs(rows: EdgeRows, kept: npt.NDArray[np.int64]) -> EdgeColumns:
-    return EdgeColumns(*(column_of_ids(side.take(kept)) for side in rows.ends))
+def edge_parts(
+    rows: EdgeRows, added: npt.NDArray[np.int64], removed: npt.NDArray[np.int64]
+) -> dict[str, Any]:
+    """Return what a delta has of rows of edges, of which some are added and some removed."""
+
+    def pairs(chosen: npt.NDArray[np.int64]) -> EdgeColumns:
+        return EdgeColumns(*(column_of_ids(side.take(chosen)) for side in rows.ends))
+
+    return {
+        "edges": pairs(added),
+        "weights": () if rows.weights is None else rows.weights[added].tolist(),
+        "relations": () if rows.relations is None else rows.relations.take(added).to_pylist(),
+        "removed_edges": pairs(removed),
+    }
 
 
 def _read_nodes(
@@ -174,30 +183,28 @@ def _read_edges(
         for name in ENDS if integers else ():
             whole = as_whole(ids(table, name), name)
             table = table.set_column(table.column_names.index(name), name, whole)
-        removed = np.zeros(table.num_rows, dtype=bool)
-        if "op" in table.column_names:
-            removed = operations(table, EDGE_OPS)["remove"]
-        beside = [name for name in (WEIGHT, RELATION) if name in table.column_names]
-        # If a weight of a CSV is no number, all of them are texts: the first such one is named.
-        weights = column(table, WEIGHT) if WEIGHT in beside else pa.nulls(0)
-        for row, text in enumerate(weights.to_pylist() if is_text(weights.type) else ()):
-            try:
-                float(text or "nan")
-            except ValueError:
-                raise DataError(
-                    f"row {row + 1} has {text!r} in column {WEIGHT!r}: expected a number"
-                ) from None
-        rows = read_edges(_filled(table, beside, removed, gaps=False))
-        _check_one_operation(rows.ends, removed)
-        there, other = nodes or ("column 'source'", rows.ends[0])
+        rows, is_removed = read_edge_changes(table)
+        other_table, other_ids = nodes or ("column 'source'", rows.ends[0])
         for name, side in zip(ENDS, rows.ends, strict=True):
-            if len(side) and len(other) and side.type != other.type:
+            if len(side) and len(other_ids) and side.type != other_ids.type:
                 raise DataError(
-                    f"column {name!r} holds ids of type {side.type}, but those of {there} are "
-                    f"{other.type}: expected the same (--integers reads those of a CSV as numbers)"
+                    f"column {name!r} holds ids of type {side.type}, but those of {other_table} "
+                    f"are {other_ids.type}: expected the same (--integers reads those of a CSV as "
+                    "numbers)"
                 )
     names = [name for name in table.column_names if name != "op"]
-    return rows, removed, say_edges_unread(path, names)
+    return rows, is_removed, say_edges_unread(path, names)
+
+
+def read_edge_changes(table: pa.Table) -> tuple[EdgeRows, Rows]:
+    """Return the rows of a table of edges, and which of them remove one, by the column ``op``."""
+    is_removed = np.zeros(table.num_rows, dtype=bool)
+    if "op" in table.column_names:
+        is_removed = operations(table, EDGE_OPS)["remove"]
+    beside = [name for name in (WEIGHT, RELATION) if name in table.column_names]
+    rows = read_edges(_filled(table, beside, is_removed, gaps=False))
+    _check_one_operation(rows.ends, is_removed)
+    return rows, is_removed
 
 
 def says_operations(table: pa.Table) -> bool:

@@ -180,13 +180,13 @@ class Journal(SqliteFile):
         """Yield the deltas after ``seq``; raise if a number is missing."""
         # One at a time: they may be large, and a long read would keep the WAL from shrinking.
         while (row := self.one(_NEXT, seq)) is not None:
-            found, batch, key, data = row
-            if found != seq + 1:
+            number, batch, key, data = row
+            if number != seq + 1:
                 raise DataError(
-                    f"{self.path}: delta {seq + 1} is missing, the next one is {found}: "
+                    f"{self.path}: delta {seq + 1} is missing, the next one is {number}: "
                     "restore the folder from a backup"
                 )
-            seq = found
+            seq = number
             yield JournalEntry(seq, batch, decoded(key), data)
         if seq < self._start():  # purged since: a snapshot includes the next deltas
             raise DataError(
@@ -350,10 +350,10 @@ class SetAsideDeltas:
         """Record that a batch is about to be applied; return whether it was recorded before."""
         # If so, the process that tried it last ended while applying it.
         with self._journal.change() as connection:
-            found = connection.execute("SELECT seq FROM trying").fetchall()
+            recorded = connection.execute("SELECT seq FROM trying").fetchall()
             connection.execute("DELETE FROM trying")
             connection.execute("INSERT INTO trying VALUES (?)", (seq,))
-        return (seq,) in found
+        return (seq,) in recorded
 
     def end(self) -> None:
         """Record that no batch is being applied."""

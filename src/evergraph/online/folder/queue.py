@@ -23,7 +23,7 @@ ROUND_ITEMS = 4096  # nodes and edges of one caller, about, after which others h
 
 
 @dataclass(eq=False)
-class Waiting:
+class QueuedDelta:
     """A delta in the queue, or a call that makes one once all before it are applied."""
 
     delta: Delta
@@ -90,9 +90,11 @@ class DeltaQueue:
     1
     """
 
-    def __init__(self, lock: threading.RLock, take: Callable[[Sequence[Waiting]], None]) -> None:
+    def __init__(
+        self, lock: threading.RLock, take: Callable[[Sequence[QueuedDelta]], None]
+    ) -> None:
         self._lock, self._take = lock, take
-        self._waiting: list[Waiting] = []
+        self._waiting: list[QueuedDelta] = []
         self._changed = threading.Condition()  # of the queue, and of who leads
         self._led = False  # whether a caller has the lock, or is next to have it
         self._serving = False  # whether a call may be running, whose own delta comes alone
@@ -105,7 +107,7 @@ class DeltaQueue:
         self, delta: Delta, caller: str = "", call: Callable[[], Any] | None = None
     ) -> Future[Any]:
         """Queue a delta, or a call in its place, until ``serve``; it may be cancelled."""
-        waiting = Waiting(delta, caller, call=call)
+        waiting = QueuedDelta(delta, caller, call=call)
         with self._changed:
             self._waiting.append(waiting)
         return waiting.future
@@ -118,7 +120,7 @@ class DeltaQueue:
 
     def submit(self, deltas: Sequence[Delta]) -> list[DeltaResult | Exception]:
         """Queue deltas, and return the result or error of each once all are answered."""
-        mine = [Waiting(delta) for delta in deltas]
+        mine = [QueuedDelta(delta) for delta in deltas]
         with self._changed:
             self._waiting += mine
         try:
@@ -134,7 +136,7 @@ class DeltaQueue:
             answers.append(each.future.result() if error is None else error)
         return answers
 
-    def _get_served(self, mine: Sequence[Waiting]) -> None:
+    def _get_served(self, mine: Sequence[QueuedDelta]) -> None:
         # A thread that holds the lock must not wait for the leader, which waits for the lock.
         if self._lock.acquire(blocking=False):
             try:
@@ -159,12 +161,12 @@ class DeltaQueue:
                 self._led = False
                 self._changed.notify_all()
 
-    def _lead(self, mine: Sequence[Waiting], *, in_rounds: bool = False) -> None:
+    def _lead(self, mine: Sequence[QueuedDelta], *, in_rounds: bool = False) -> None:
         """Apply the queue, the caller's own deltas first: an upsert has compared them already."""
         with self._changed:
             own = set(mine)
             others, self._waiting = [each for each in self._waiting if each not in own], []
-            large: list[Waiting] = []
+            large: list[QueuedDelta] = []
             if self._serving:
                 others, self._waiting = [], others
             elif in_rounds:
@@ -180,7 +182,7 @@ class DeltaQueue:
                 self._waiting = [each for each in others if not each.future.done()] + self._waiting
                 self._changed.notify_all()
 
-    def _apply(self, waiting: Sequence[Waiting]) -> None:
+    def _apply(self, waiting: Sequence[QueuedDelta]) -> None:
         for is_call, run in groupby(waiting, key=lambda each: each.call is not None):
             if is_call:
                 for each in run:
@@ -189,15 +191,17 @@ class DeltaQueue:
                 self._take([*run])
 
 
-def one_round(queue: Sequence[Waiting]) -> tuple[list[Waiting], list[Waiting], list[Waiting]]:
+def one_round(
+    queue: Sequence[QueuedDelta],
+) -> tuple[list[QueuedDelta], list[QueuedDelta], list[QueuedDelta]]:
     """Return what is applied next, what after that, and what is left for later, in order.
 
     Of every caller it is what came first, up to ``ROUND_ITEMS`` nodes and edges but at least one delta;
     callers with more than that come second.
     """
     sizes: Counter[str] = Counter()
-    now: list[Waiting] = []
-    later: list[Waiting] = []
+    now: list[QueuedDelta] = []
+    later: list[QueuedDelta] = []
     for each in queue:
         (now if sizes[each.caller] < ROUND_ITEMS else later).append(each)
         sizes[each.caller] += max(each.size, 1)
@@ -206,7 +210,7 @@ def one_round(queue: Sequence[Waiting]) -> tuple[list[Waiting], list[Waiting], l
     return small, large, later
 
 
-class Gathered:
+class QueuedBatch:
     """A batch: the longest run of queued deltas that can be applied together.
 
     Each delta is checked against the learner and the deltas before it. One that is rejected, or was
@@ -215,12 +219,12 @@ class Gathered:
     """
 
     def __init__(
-        self, left: deque[Waiting], learner: OnlineLearner, journal: Journal, seq: int
+        self, left: deque[QueuedDelta], learner: OnlineLearner, journal: Journal, seq: int
     ) -> None:
         self.entries: list[JournalEntry] = []  # of the batch, for the journal
         # All that are to be answered, with the index of the delta whose result they get; those
         # that only repeat a key of the batch are among them.
-        self.waiting: list[tuple[Waiting, int]] = []
+        self.waiting: list[tuple[QueuedDelta, int]] = []
         self._first, self._learner, self._journal = seq + 1, learner, journal
         self._batch = Batch()
         self.deltas = self._batch.deltas  # the same as ``entries``, checked
@@ -234,9 +238,13 @@ class Gathered:
                 left[0].refuse(error)
             left.popleft()
 
-    def _takes(self, waiting: Waiting) -> bool:
+    def _takes(self, waiting: QueuedDelta) -> bool:
         """Answer a delta with a known key, or add it to the batch; False if it must wait."""
         key, index = waiting.delta.key, len(self.entries)
+        if waiting.delta.is_sparse:  # as bytes it has the columns that the learner keeps
+            if index:
+                return False
+            waiting.delta = self._learner.fitting(waiting.delta)
         if key is not None:
             for same in (entry for entry in self.entries if entry.key == key):
                 if digest_of(waiting.data) != digest_of(same.data):

@@ -15,7 +15,7 @@ from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import pointers_of
 from evergraph.online.arrays import Array, GrowingArray, KeptArrays, Packing, must
 from evergraph.online.graph import neighbour_lists
-from evergraph.online.graph.neighbour_lists import NeighbourLists, distinct
+from evergraph.online.graph.neighbour_lists import NeighbourLists, distinct, is_at
 
 
 def no_nodes() -> Tensor:
@@ -35,13 +35,11 @@ class GraphChange:
     def then(self, later: GraphChange) -> GraphChange:
         """Return this change and the next, which added no nodes, as one."""
         assert not len(later.new) + len(self.removed) + len(later.removed)
-        first = int(self.new[0]) if len(self.new) else None  # what is new is not told twice
-        touched, renewed = (
-            torch.cat(both).unique()
-            for both in ((self.touched, later.touched), (self.renewed, later.renewed))
-        )
-        if first is not None:
-            touched, renewed = touched[touched < first], renewed[renewed < first]
+        touched = torch.cat([self.touched, later.touched]).unique()
+        renewed = torch.cat([self.renewed, later.renewed]).unique()
+        if len(self.new):  # which need not be named twice
+            touched = touched[touched < self.new[0]]
+            renewed = renewed[renewed < self.new[0]]
         return GraphChange(self.new, touched, renewed=renewed)
 
 
@@ -176,17 +174,14 @@ class GrowingGraph(KeptArrays):
     def remove(self, nodes: Tensor) -> GraphChange:
         """Remove nodes with all their edges, and erase their features."""
         nodes = nodes.unique()
-        gone = nodes.numpy()
-        changed = self.out_of.rows(gone)[1].astype(np.int64)
-        ways = [(self.out_of, self.into), (self.into, self.out_of)]
-        for listed, other in ways[: len(self._both)]:
-            indptr, near = listed.rows(gone)
-            other.delete(near, np.repeat(gone, np.diff(indptr)))
+        changed = self.out_of.detach(nodes.numpy(), self.into)
+        if not self.undirected:
+            self.into.detach(nodes.numpy(), self.out_of)
         for lists in self._both:
-            lists.clear(gone)
+            lists.clear(nodes.numpy())
         self._features.write(nodes, 0)
         self._alive.write(nodes, False)
-        touched = torch.from_numpy(np.setdiff1d(changed, gone))
+        touched = torch.from_numpy(np.setdiff1d(changed, nodes.numpy()))
         return GraphChange(touched=touched, removed=nodes)
 
     def rows(self, nodes: Tensor) -> tuple[Array, Array]:
@@ -202,11 +197,11 @@ class GrowingGraph(KeptArrays):
 
         int64 [m], int64 [m] -> float32 [m]
         """
-        there = (sources >= 0) & (targets >= 0)
-        found = torch.zeros(len(sources))
-        weights = self.into.weigh(targets[there].numpy(), sources[there].numpy())
-        found[there] = torch.from_numpy(weights)
-        return found
+        exist = (sources >= 0) & (targets >= 0)
+        weights = torch.zeros(len(sources))
+        known = self.into.weigh(targets[exist].numpy(), sources[exist].numpy())
+        weights[exist] = torch.from_numpy(known)
+        return weights
 
     def edges(self) -> Tensor:
         """Return all entries, sources above targets.  int64 [2, entries]"""
@@ -215,13 +210,14 @@ class GrowingGraph(KeptArrays):
         return torch.from_numpy(np.stack([sources, targets]).astype(np.int64))
 
     def gatherers(self, nodes: Tensor) -> Tensor:
-        """Return nodes and their out-neighbours, ascending, each once.  int64 [found]"""
-        _, near = self.out_of.rows(nodes.numpy())
-        if len(near) < self.num_nodes:
-            return torch.from_numpy(distinct(np.concatenate([nodes.numpy(), near])))
-        met = np.zeros(self.num_nodes, np.bool_)  # less work than sorting as many
-        met[nodes.numpy()] = met[near] = True
-        return torch.from_numpy(np.flatnonzero(met))
+        """Return nodes and their out-neighbours, ascending, each once.  int64 [n]"""
+        _, neighbours = self.out_of.rows(nodes.numpy())
+        if len(neighbours) < self.num_nodes:
+            return torch.from_numpy(distinct(np.concatenate([nodes.numpy(), neighbours])))
+        reached = np.zeros(self.num_nodes, np.bool_)  # less work than sorting as many
+        reached[nodes.numpy()] = True
+        reached[neighbours] = True
+        return torch.from_numpy(np.flatnonzero(reached))
 
     def ego(self, node: int, *, hops: int, limit: int) -> Ego:
         """Return at most ``limit`` nodes whose features reach a node within ``hops``.
@@ -236,27 +232,28 @@ class GrowingGraph(KeptArrays):
         """
         check_integer("hops", hops, least=0)
         check_integer("limit", limit, least=1)
-        layers, count, whole = [np.array([node])], 1, True
+        layers = [np.array([node])]
+        count, whole = 1, True
         for _ in range(hops):
-            near = self.into.rows(layers[-1])[1].astype(np.int64)
-            fresh = np.setdiff1d(near, np.concatenate(layers))
-            whole = whole and count + len(fresh) <= limit
-            layers.append(fresh[: limit - count])
+            neighbours = self.into.rows(layers[-1])[1].astype(np.int64)
+            farther = np.setdiff1d(neighbours, np.concatenate(layers))
+            whole = whole and count + len(farther) <= limit
+            layers.append(farther[: limit - count])
             count += len(layers[-1])
         nodes = np.concatenate(layers)
-        hops_of = np.repeat(np.arange(len(layers)), [len(layer) for layer in layers])
+        distances = np.repeat(np.arange(len(layers)), [len(layer) for layer in layers])
         indptr, sources = self.into.rows(nodes)
         targets = np.repeat(nodes, np.diff(indptr))
-        kept = np.isin(sources, nodes)
+        inside = np.isin(sources, nodes)
         if self.undirected:
-            kept &= sources < targets
-        edges = np.stack([sources[kept].astype(np.int64), targets[kept]])
+            inside &= sources < targets
+        edges = np.stack([sources[inside].astype(np.int64), targets[inside]])
         return Ego(
             torch.from_numpy(nodes),
-            torch.from_numpy(hops_of),
+            torch.from_numpy(distances),
             torch.from_numpy(edges),
             whole,
-            torch.from_numpy(self.into.weights(nodes)[kept]) if self.weighted else None,
+            torch.from_numpy(self.into.weights(nodes)[inside]) if self.weighted else None,
         )
 
     def induced(self, nodes: Tensor) -> Graph:
@@ -264,12 +261,12 @@ class GrowingGraph(KeptArrays):
         wanted = nodes.numpy()
         indptr, columns = self.rows(nodes)
         owners = np.repeat(np.arange(len(nodes)), np.diff(indptr))
-        places = index_in(wanted, columns)
-        inside = places >= 0
+        indices = index_in(wanted, columns)
+        inside = indices >= 0
         counts = np.bincount(owners[inside], minlength=len(nodes))
         return Graph(
             pointers_of(torch.from_numpy(counts)),
-            torch.from_numpy(places[inside].astype(np.int32)),
+            torch.from_numpy(indices[inside].astype(np.int32)),
             self.features[nodes],
             torch.full((len(nodes),), UNLABELLED),
             undirected=self.undirected,
@@ -311,14 +308,12 @@ def transposed(state: dict[str, Tensor]) -> dict[str, Tensor]:
     order = state["indices"].argsort(stable=True)
     counts = torch.bincount(state["indices"], minlength=rows)
     indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    kept = {"indptr": indptr, "indices": torch.from_numpy(owners)[order]}
-    return kept | {"weights": state["weights"][order]} if "weights" in state else kept
+    lists = {"indptr": indptr, "indices": torch.from_numpy(owners)[order]}
+    return lists | {"weights": state["weights"][order]} if "weights" in state else lists
 
 
 def index_in(known: Array, nodes: Array) -> Array:
     """Return the index of nodes among known ones, which ascend, -1 for others.  int64 [nodes]"""
-    where = np.searchsorted(known, nodes)
-    there = where < len(known)
-    there[there] = known[where[there]] == nodes[there]
-    where[~there] = -1
-    return where
+    index = np.searchsorted(known, nodes)
+    index[~is_at(index, nodes, known)] = -1
+    return index

@@ -86,12 +86,12 @@ class LiveRelations(VectorPart):
         """Add nodes.  features: [new, d]; types: one per node, None if unknown; or empty"""
         start, count = len(self._typed), len(features)
         every: list[GrowingArray | NeighbourLists] = [*self.kept.values()]
-        for part in (*every, *chain.from_iterable(self._lists)):
-            part.extend(count)
+        for array in (*every, *chain.from_iterable(self._lists)):
+            array.extend(count)
         new = [name for name in dict.fromkeys(types) if name is not None and name not in self.types]
         self.types.add(new)
-        for place, name in enumerate(types or [None] * count, start):
-            self._typed.array[place] = UNTYPED if name is None else self.types.position(name)
+        for node, name in enumerate(types or [None] * count, start):
+            self._typed.array[node] = UNTYPED if name is None else self.types.position(name)
         self.renew(torch.arange(start, start + count), features)
 
     def renew(self, nodes: Tensor, features: Tensor) -> None:
@@ -143,41 +143,36 @@ class LiveRelations(VectorPart):
 
         ends: int64 [2, edges]; relations: one per edge -> float32 [edges]
         """
-        found = torch.zeros(ends.shape[1])
+        weights = torch.zeros(ends.shape[1])
         known = [name in self.names for name in relations]
-        there = torch.tensor(known, dtype=torch.bool) & (ends >= 0).all(0)
-        for edge in there.nonzero().flatten().tolist():
+        exist = torch.tensor(known, dtype=torch.bool) & (ends >= 0).all(0)
+        for edge in exist.nonzero().flatten().tolist():
             along = self._lists[self.names.position(relations[edge])][0]
             source, target = ends[:, edge].numpy()
-            found[edge] = float(along.weigh(np.array([target]), np.array([source]))[0])
-        return found
+            weights[edge] = float(along.weigh(np.array([target]), np.array([source]))[0])
+        return weights
 
     def forget(self, nodes: Tensor) -> None:
         """Remove nodes with all their edges, and erase their rows."""
-        gone = nodes.unique().numpy()
-        for pair in self._lists:
-            for one, other in (pair, pair[::-1]):
-                indptr, near = one.rows(gone)
-                self._touch(other.delete(near, np.repeat(gone, np.diff(indptr))))
-            for part in pair:
-                part.clear(gone)
-        self._sent.write(nodes.unique(), 0)
-        for array in (self._near, self._vectors):
-            array.write(torch.from_numpy(gone), 0)
-        self._typed.array[gone] = UNTYPED
+        nodes = nodes.unique()
+        for along, against in self._lists:
+            self._touch(along.detach(nodes.numpy(), against), against.detach(nodes.numpy(), along))
+            along.clear(nodes.numpy())
+            against.clear(nodes.numpy())
+        for array in (self._sent, self._near, self._vectors):
+            array.write(nodes, 0)
+        self._typed.write(nodes, UNTYPED)
         self.touched = self.touched[~torch.isin(self.touched, nodes)]
         self._other = self._other[~torch.isin(self._other, nodes)]
 
     def _touch(self, *changed: Array) -> None:
-        found = map(torch.from_numpy, changed)
-        self.touched = torch.cat([self.touched, *found]).unique()
+        self.touched = torch.cat([self.touched, *map(torch.from_numpy, changed)]).unique()
 
     def gatherers(self, nodes: Tensor) -> Tensor:
         """Return the neighbours of nodes along all relations, ascending, each once."""
-        every = chain.from_iterable(self._lists)
-        near = [part.rows(nodes.numpy())[1] for part in every]
-        met = np.concatenate([np.empty(0, np.int32), *near]).astype(np.int64)
-        return torch.from_numpy(distinct(met))
+        columns = [lists.rows(nodes.numpy())[1] for lists in chain.from_iterable(self._lists)]
+        neighbours = np.concatenate([np.empty(0, np.int32), *columns]).astype(np.int64)
+        return torch.from_numpy(distinct(neighbours))
 
     def update(self) -> Tensor:
         """Recompute vectors that changes since ``clear`` affect; return their nodes, ascending."""
@@ -187,13 +182,13 @@ class LiveRelations(VectorPart):
         second = torch.cat([self.touched, self.gatherers(first)]).unique()
         nodes: Tensor = torch.cat([self._other, first, second]).unique()
         for rows in blocks(len(nodes), ROWS):
-            some = nodes[rows]
+            block = nodes[rows]
             parts = (
-                self._codes(some),
-                unit_rows(self._near.tensor[some]),
-                unit_rows(self.product(some, self._near.tensor, hop=2)),
+                self._codes(block),
+                unit_rows(self._near.tensor[block]),
+                unit_rows(self.product(block, self._near.tensor, hop=2)),
             )
-            self._vectors.tensor[some] = torch.cat(parts, dim=1)
+            self._vectors.tensor[block] = torch.cat(parts, dim=1)
         return nodes
 
     def product(self, nodes: Tensor, values: Tensor, *, hop: int) -> Tensor:
@@ -238,25 +233,22 @@ class LiveRelations(VectorPart):
         """
         nodes, factors = np.array([node]), torch.ones(1, width, dtype=torch.float64)
         for hop in range(hops, 0, -1):
-            listed = {
-                kind: (*lists.rows(nodes), lists.weights(nodes)) for kind, lists in self._kinds()
-            }
-            met = [columns for _, columns, _ in listed.values()]
-            near = distinct(np.concatenate([np.empty(0, np.int32), *met])).astype(np.int64)
-            found = factors.new_zeros(len(near), width)
-            for kind, (indptr, columns, weights) in listed.items():
+            sources = self.gatherers(torch.from_numpy(nodes)).numpy()
+            sums = factors.new_zeros(len(sources), width)
+            for kind, lists in self._kinds():
+                indptr, columns = lists.rows(nodes)
                 if not len(columns):
                     continue
-                owners, shares = _shares(indptr, weights)
-                indices = torch.from_numpy(np.stack([np.searchsorted(near, columns), owners]))
+                owners, shares = _shares(indptr, lists.weights(nodes))
+                indices = torch.from_numpy(np.stack([np.searchsorted(sources, columns), owners]))
                 paths = torch.sparse_coo_tensor(
                     indices,
                     torch.from_numpy(shares),
-                    (len(near), len(nodes)),
+                    (len(sources), len(nodes)),
                     check_invariants=False,  # given explicitly to silence a warning of torch
                 )
-                found += paths @ (factors * kind_signs([kind], hop=hop, width=width))
-            nodes, factors = near, found
+                sums += paths @ (factors * kind_signs([kind], hop=hop, width=width))
+            nodes, factors = sources, sums
         return torch.from_numpy(nodes), factors
 
     def rows(self, nodes: Array) -> Array:
@@ -268,12 +260,13 @@ class LiveRelations(VectorPart):
             yield from part.arrays()
 
     def state(self) -> dict[str, Tensor]:
-        found = joined({"names": self.names.state(), "types": self.types.state()})
-        return found | joined({name: part.state() for name, part in self._ways()}) | super().state()
+        tables = joined({"names": self.names.state(), "types": self.types.state()})
+        lists = joined({name: part.state() for name, part in self._named_lists()})
+        return tables | lists | super().state()
 
     def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:
         rows = {name: nodes.rows(array.tensor) for name, array in self.kept.items()}
-        lists = {name: part.packed(nodes, classes) for name, part in self._ways()}
+        lists = {name: part.packed(nodes, classes) for name, part in self._named_lists()}
         return self.state() | rows | joined(lists)
 
     def restore(self, state: dict[str, Tensor]) -> None:
@@ -283,16 +276,16 @@ class LiveRelations(VectorPart):
                 table.restore(part_of(state, f"{name}."))
         check_values("typed", state["typed"], UNTYPED, below=self.types.next)
         self._lists = [(NeighbourLists(), NeighbourLists()) for _ in self.names]
-        for name, part in self._ways():
+        for name, part in self._named_lists():
             with part_named(name):
                 part.restore(part_of(state, f"{name}."))
                 part.check_lengths(len(self._typed))
 
-    def _ways(self) -> Iterator[tuple[str, NeighbourLists]]:
+    def _named_lists(self) -> Iterator[tuple[str, NeighbourLists]]:
         """Yield the lists of every relation and direction, named by both."""
         for number, pair in enumerate(self._lists):
-            for way, part in zip(DIRECTIONS, pair, strict=True):
-                yield f"{number}.{way}", part
+            for direction, lists in zip(DIRECTIONS, pair, strict=True):
+                yield f"{number}.{direction}", lists
 
 
 def _shares(indptr: Array, weights: Array) -> tuple[Array, Array]:

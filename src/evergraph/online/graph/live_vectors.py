@@ -12,7 +12,7 @@ from evergraph.closed_form.codes import NODES_AT_A_TIME, class_codes, codes_of_o
 from evergraph.closed_form.own_features import SHAPE_WIDTH, shape_rows
 from evergraph.closed_form.views import CODE_HOPS
 from evergraph.graphs import UNLABELLED
-from evergraph.online.arrays import Array, GrowingArray, VectorPart, blocks
+from evergraph.online.arrays import Array, GrowingArray, VectorPart
 from evergraph.online.delta import Label
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph, no_nodes
 from evergraph.online.graph.live_embeddings import ROWS, HopStates, LiveEmbeddings, LiveSmoother
@@ -59,11 +59,11 @@ class LiveShape(LiveRows):
         graph = self.graph
         self._rows.follow(graph.num_nodes, change.removed)
         nodes: Tensor = torch.cat([change.new, change.touched, change.renewed]).unique()
-        for some in nodes.split(ROWS_PER_BLOCK):
-            degrees = torch.from_numpy(np.diff(graph.rows(some)[0]))
-            lengths = torch.linalg.vector_norm(graph.features[some], dim=1, dtype=torch.float64)
+        for block in nodes.split(ROWS_PER_BLOCK):
+            degrees = torch.from_numpy(np.diff(graph.rows(block)[0]))
+            lengths = torch.linalg.vector_norm(graph.features[block], dim=1, dtype=torch.float64)
             rows = torch.cat([shape_rows(degrees, lengths), lengths.float()[:, None]], dim=1)
-            self._rows.write(some, rows[:, : self.dims])
+            self._rows.write(block, rows[:, : self.dims])
         return nodes
 
 
@@ -158,48 +158,51 @@ class LiveCodes(VectorPart):
         self.show(nodes, classes)
         self.smoother.update(change)
         nodes = nodes[self.graph.alive[nodes]]
-        near = self.graph.gatherers(torch.cat([change.new, change.touched]))  # diag(N²) changed
-        affected = [self._hops.update(change, nodes), nodes, near]
+        # Those whose entry of diag(N²) changed.
+        with_other_share = self.graph.gatherers(torch.cat([change.new, change.touched]))
+        affected = [self._hops.update(change, nodes), nodes, with_other_share]
         if self.relations is not None:
             affected.append(self._gather_along(self.relations, change, nodes))
-        felt = torch.from_numpy(distinct(torch.cat(affected).numpy()))
-        self._remove_own(felt, near)
-        return felt
+        changed = torch.from_numpy(distinct(torch.cat(affected).numpy()))
+        self._remove_own(changed, with_other_share)
+        return changed
 
     def _gather_along(self, relations: LiveRelations, change: GraphChange, nodes: Tensor) -> Tensor:
         """Recompute B₁C where neighbours along relations, or their labels, changed."""
         self._along.follow(len(self._shown), change.removed)
-        near = relations.gatherers(nodes)
-        felt: Tensor = torch.cat([change.new, relations.touched, near]).unique()
-        for rows in blocks(len(felt), ROWS):
-            sums = relations.product(felt[rows], self._shown.tensor, hop=1)
-            self._along.tensor[felt[rows]] = unit_rows(sums)
-        return felt
+        neighbours = relations.gatherers(nodes)
+        changed: Tensor = torch.cat([change.new, relations.touched, neighbours]).unique()
+        for block in changed.split(ROWS):
+            sums = relations.product(block, self._shown.tensor, hop=1)
+            self._along.tensor[block] = unit_rows(sums)
+        return changed
 
-    def _remove_own(self, felt: Tensor, near: Tensor) -> None:
+    def _remove_own(self, changed: Tensor, with_other_share: Tensor) -> None:
         """Update what is subtracted, and sum rows without it in which rounding would show.
 
-        felt: nodes whose codes changed; near: those whose share in their own code changed
+        changed: nodes whose codes changed; with_other_share: whose share in their own code did
         """
-        bare = felt[self._bare.tensor[felt]]
+        bare = changed[self._bare.tensor[changed]]
         self._hops.recompute(bare)
         self._bare.write(bare, False)
-        near = torch.from_numpy(distinct(torch.cat([near, bare]).numpy()))
-        self._own.write(near, self._own_share(near))
-        unclear = self._unclear(felt[self._coded.tensor[felt]])
+        nodes = torch.from_numpy(distinct(torch.cat([with_other_share, bare]).numpy()))
+        self._own.write(nodes, self._own_share(nodes))
+        unclear = self._unclear(changed[self._coded.tensor[changed]])
         self._bare.write(unclear, True)
         self._own.write(unclear, 0)
-        for part in blocks(len(unclear), NODES_AT_A_TIME):
-            given = (unclear[part], self.smoother.rows, self._shown.tensor, self._coded.array)
-            self._hops.last[unclear[part]] = codes_of_others(*given)
+        for block in unclear.split(NODES_AT_A_TIME):
+            self._hops.last[block] = codes_of_others(
+                block, self.smoother.rows, self._shown.tensor, self._coded.array
+            )
 
     def _unclear(self, nodes: Tensor) -> Tensor:
         """Return labelled nodes of whose sums too little is left without their own code."""
         unclear = [nodes[:0]]
-        for rows in blocks(len(nodes), ROWS):
-            some = nodes[rows][self._own.tensor[nodes[rows]] != 0]
-            given = (self._hops.last[some], self._own.tensor[some], self._shown.tensor[some])
-            unclear.append(some[without_own(*given)[1]])
+        for block in nodes.split(ROWS):
+            block = block[self._own.tensor[block] != 0]
+            sums, own, codes = self._hops.last[block], self._own.tensor[block], self.shown[block]
+            _, too_little = without_own(sums, own, codes)
+            unclear.append(block[too_little])
         return torch.cat(unclear)
 
     def show(self, nodes: Tensor, classes: Tensor) -> None:

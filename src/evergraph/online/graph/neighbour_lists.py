@@ -102,39 +102,41 @@ class NeighbourLists(KeptArrays):
     def rows(self, rows: Array) -> tuple[Array, Array]:
         """Return some rows as CSR.  -> int64 [rows + 1], int32 [entries]"""
         starts, counts = self._starts.array[rows], self._counts.array[rows]
-        return np.concatenate([[0], np.cumsum(counts)]), self._pool[places_of(starts, counts)]
+        return np.concatenate([[0], np.cumsum(counts)]), self._pool[_pool_index(starts, counts)]
 
     def weights(self, rows: Array) -> Array:
         """Return the weights of the entries of some rows, in their order.  float32 [entries]"""
         starts, counts = self._starts.array[rows], self._counts.array[rows]
         if self._weights is None:
             return np.ones(int(counts.sum()), np.float32)
-        weights: Array = self._weights[places_of(starts, counts)]
+        weights: Array = self._weights[_pool_index(starts, counts)]
         return weights
 
     def weigh(self, rows: Array, columns: Array) -> Array:
         """Return the weights of columns in rows, 0 for absent entries.  -> float32 [pairs]"""
-        wanted = _keys(rows, columns)
+        keys = _keys(rows, columns)
         owners = distinct(rows)
-        known = self._listed(owners)
-        places = np.searchsorted(known, wanted)
-        there = _among(wanted, known, places)
-        found = np.zeros(len(wanted), np.float32)
-        found[there] = self.weights(owners)[places[there]]
-        return found
+        known = self._keys_of(owners)
+        index = np.searchsorted(known, keys)
+        exists = is_at(index, keys, known)
+        weights = np.zeros(len(keys), np.float32)
+        weights[exists] = self.weights(owners)[index[exists]]
+        return weights
 
     def mutual(self, other: NeighbourLists, rows: Array) -> tuple[Array, Array, Array]:
         """Return the entries of rows that other lists have too, and the products of both weights.
 
         rows: ascending, int64 [n] -> rows and columns, int64 [entries], products, float64 [entries]
         """
-        keys, weights = self._listed(rows), self.weights(rows).astype(np.float64)
+        keys = self._keys_of(rows)
+        weights = self.weights(rows).astype(np.float64)
         if other is self:
             return keys >> _ROW, keys & _COLUMN, weights**2
-        others = other._listed(rows)
-        places = np.searchsorted(others, keys)
-        there = _among(keys, others, places)
-        keys, products = keys[there], weights[there] * other.weights(rows)[places[there]]
+        other_keys = other._keys_of(rows)
+        index = np.searchsorted(other_keys, keys)
+        mutual = is_at(index, keys, other_keys)
+        keys = keys[mutual]
+        products = weights[mutual] * other.weights(rows)[index[mutual]]
         return keys >> _ROW, keys & _COLUMN, products
 
     def insert(self, rows: Array, columns: Array, weights: Array | None = None) -> Array:
@@ -146,34 +148,44 @@ class NeighbourLists(KeptArrays):
         keys = _keys(rows, columns)
         if weights is not None and not weights.all():
             keys, weights = _last_of_each(keys, weights)
-            come, gone = keys[weights > 0], keys[weights == 0]
-            changed = self._insert(come, weights[weights > 0])
-            return np.union1d(changed, self.delete(gone >> _ROW, gone & _COLUMN))
+            deleted = keys[weights == 0]
+            changed = self._insert(keys[weights > 0], weights[weights > 0])
+            return np.union1d(changed, self.delete(deleted >> _ROW, deleted & _COLUMN))
         return self._insert(keys, weights)
 
     def _insert(self, keys: Array, weights: Array | None) -> Array:
-        wanted, given = _last_of_each(keys, weights)
-        owners = distinct(wanted >> _ROW)
-        known, weighs = self._listed(owners), self.weights(owners)
-        places = np.searchsorted(known, wanted)
-        there = _among(wanted, known, places)
-        fresh, other = ~there, there.copy()
-        other[there] = False if weights is None else weighs[places[there]] != given[there]
-        weighs[places[other]] = given[other]
-        if self._weights is None and ((weighs != 1).any() or (given[fresh] != 1).any()):
+        keys, new_weights = _last_of_each(keys, weights)
+        owners = distinct(keys >> _ROW)
+        known = self._keys_of(owners)
+        known_weights = self.weights(owners)
+        index = np.searchsorted(known, keys)
+        exists = is_at(index, keys, known)
+        other = np.zeros(len(keys), np.bool_)  # entries that exist with another weight
+        if weights is not None:
+            other[exists] = known_weights[index[exists]] != new_weights[exists]
+            known_weights[index[other]] = new_weights[other]
+        if self._weights is None and ((known_weights != 1).any() or (new_weights != 1).any()):
             self._weights = np.ones(len(self._pool), np.float32)
-        merged = np.insert(weighs, places[fresh], given[fresh])
-        self._rewrite(owners, np.insert(known, places[fresh], wanted[fresh]), merged)
-        return distinct(wanted[fresh | other] >> _ROW)
+        self._rewrite(
+            owners,
+            np.insert(known, index[~exists], keys[~exists]),
+            np.insert(known_weights, index[~exists], new_weights[~exists]),
+        )
+        return distinct(keys[~exists | other] >> _ROW)
 
     def delete(self, rows: Array, columns: Array) -> Array:
         """Delete columns from rows, and return the rows that changed, ascending."""
-        gone = distinct(_keys(rows, columns))
+        keys = distinct(_keys(rows, columns))
         owners = distinct(rows)
-        known = self._listed(owners)
-        kept = ~_among(known, gone, np.searchsorted(gone, known))
-        self._rewrite(owners, known[kept], self.weights(owners)[kept])
-        return distinct(known[~kept] >> _ROW)
+        known = self._keys_of(owners)
+        deleted = is_at(np.searchsorted(keys, known), known, keys)
+        self._rewrite(owners, known[~deleted], self.weights(owners)[~deleted])
+        return distinct(known[deleted] >> _ROW)
+
+    def detach(self, nodes: Array, mirror: NeighbourLists) -> Array:
+        """Delete nodes from all rows of the transposed lists, and return the rows that changed."""
+        indptr, columns = self.rows(nodes)
+        return mirror.delete(columns, np.repeat(nodes, np.diff(indptr)))
 
     def clear(self, rows: Array) -> None:
         """Empty some rows for good."""
@@ -181,7 +193,7 @@ class NeighbourLists(KeptArrays):
         self._counts.array[rows] = 0
         self._rooms.array[rows] = 0
 
-    def _listed(self, owners: Array) -> Array:
+    def _keys_of(self, owners: Array) -> Array:
         """Return the entries of some rows, given in order, as ascending keys."""
         indptr, columns = self.rows(owners)
         return _keys(np.repeat(owners, np.diff(indptr)), columns)
@@ -192,10 +204,10 @@ class NeighbourLists(KeptArrays):
         self.num_entries += len(keys) - int(self.lengths(owners).sum())
         self._make_room(owners, counts)
         self._counts.array[owners] = counts
-        places = places_of(self._starts.array[owners], counts)
-        self._pool[places] = keys & _COLUMN
+        index = _pool_index(self._starts.array[owners], counts)
+        self._pool[index] = keys & _COLUMN
         if self._weights is not None:
-            self._weights[places] = weights
+            self._weights[index] = weights
 
     def _make_room(self, rows: Array, counts: Array) -> None:
         """Move rows to the end of the pool that lack capacity."""
@@ -209,7 +221,7 @@ class NeighbourLists(KeptArrays):
         moved, rooms = rows[tight], rooms[tight]
         lengths, old = self.lengths(moved), self._starts.array[moved]
         self._starts.array[moved] = self._end + np.cumsum(rooms) - rooms
-        source, target = places_of(old, lengths), places_of(self._starts.array[moved], lengths)
+        source, target = _pool_index(old, lengths), _pool_index(self._starts.array[moved], lengths)
         self._pool[target] = self._pool[source]
         if self._weights is not None:
             self._weights[target] = self._weights[source]
@@ -225,10 +237,10 @@ class NeighbourLists(KeptArrays):
         pool = np.empty(2 * (self._end + needed), np.int32)
         weights = np.ones(len(pool), np.float32) if self.weighted else None
         for rows in _blocks(np.concatenate([[0], np.cumsum(counts)])):
-            places = places_of(starts[rows], counts[rows])
-            pool[places] = self.rows(rows)[1]
+            index = _pool_index(starts[rows], counts[rows])
+            pool[index] = self.rows(rows)[1]
             if weights is not None:
-                weights[places] = self.weights(rows)
+                weights[index] = self.weights(rows)
         self._pool, self._weights = pool, weights
         self._starts.array[:] = starts
         self._rooms.array[:] = rooms
@@ -237,10 +249,10 @@ class NeighbourLists(KeptArrays):
         """Return all rows as CSR: int64 [rows + 1], int32 [entries], and weights if one is not 1."""
         every = np.arange(len(self._counts))
         indptr, indices = self.rows(every)
-        found = {"indptr": torch.from_numpy(indptr), "indices": torch.from_numpy(indices)}
+        state = {"indptr": torch.from_numpy(indptr), "indices": torch.from_numpy(indices)}
         if self.weighted:
-            found["weights"] = torch.from_numpy(self.weights(every))
-        return found
+            state["weights"] = torch.from_numpy(self.weights(every))
+        return state
 
     def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:
         state = self.state()
@@ -283,10 +295,10 @@ def check_lists(state: dict[str, Tensor]) -> None:
 def _last_of_each(keys: Array, values: Array | None) -> tuple[Array, Array]:
     """Return distinct keys, ascending, with the last value of each; 1 if there are no values."""
     if values is None:
-        found = distinct(keys)
-        return found, np.ones(len(found), np.float32)
-    found, last = np.unique(keys[::-1], return_index=True)
-    return found, values[::-1][last]
+        keys = distinct(keys)
+        return keys, np.ones(len(keys), np.float32)
+    keys, last = np.unique(keys[::-1], return_index=True)
+    return keys, values[::-1][last]
 
 
 def distinct(values: Array) -> Array:
@@ -312,19 +324,19 @@ def _keys(rows: Array, columns: Array) -> Array:
     return keys
 
 
-def places_of(starts: Array, counts: Array) -> Array:
+def _pool_index(starts: Array, counts: Array) -> Array:
     """Return the index in the pool of every entry of some lists, list by list."""
     before = np.cumsum(counts) - counts
-    places: Array = np.arange(int(counts.sum())) + np.repeat(starts - before, counts)
-    return places
+    index: Array = np.arange(int(counts.sum())) + np.repeat(starts - before, counts)
+    return index
 
 
-def _among(keys: Array, others: Array, places: Array) -> Array:
-    """Return which keys are among ascending others.  places: their insertion points there"""
-    if not len(others):
-        return np.zeros(len(keys), dtype=bool)
-    found: Array = others[np.minimum(places, len(others) - 1)] == keys
-    return found
+def is_at(index: Array, values: Array, known: Array) -> Array:
+    """Return which values are among known ones.  index: where, among these, they would be inserted"""
+    if not len(known):
+        return np.zeros(len(values), np.bool_)
+    equal: Array = known[np.minimum(index, len(known) - 1)] == values
+    return equal
 
 
 def _roomy(counts: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from copy import deepcopy
 from typing import ClassVar, Literal
 
 import torch
@@ -14,7 +15,7 @@ from evergraph.closed_form.fusing import Answers
 from evergraph.closed_form.kernel_map import KernelMap, beside_constant, level_of
 from evergraph.closed_form.landmarks import FEW_COLUMNS
 from evergraph.closed_form.own_features import NO_WORDS, SHAPE_WIDTH, WordColumns
-from evergraph.closed_form.view_map import BLOCK_VALUES, Parts, RandomMap
+from evergraph.closed_form.view_map import Parts, RandomMap
 from evergraph.closed_form.views import (
     CODE_HOPS,
     CODES,
@@ -32,6 +33,7 @@ from evergraph.core.errors import ConfigurationError, check_choice, check_intege
 from evergraph.core.targets import Key, Label, Target, target_of
 from evergraph.online.arrays import Packing, of_classes
 from evergraph.online.graph.live_relations import PARTS
+from evergraph.online.heads.class_weights import ClassWeights
 from evergraph.online.heads.scorer import Scorer, row_blocks
 from evergraph.online.heads.staleness import LandmarkNodes
 from evergraph.topology import MixHop, TopologyEncoder
@@ -41,7 +43,6 @@ from evergraph.training.trainer import Objective
 # these, one per node, class and view: very many classes would need too much memory.
 NODES = 1 << 10
 WEIGHED = 1 << 23
-VIEWS = 3  # by default
 # With more labelled nodes the furthest hop by itself adds nothing (see decision 96), and with
 # fewer half as many landmarks again are worth their cost (see decision 114).
 PLENTY = 1 << 13
@@ -60,9 +61,10 @@ class FusedHead:
     nearly everywhere (on WordNet about a point of accuracy, four with 5 % of the labels), and
     weights of columns (0.2 to 0.4 points on three of six graphs).
 
-    A delta calls ``grow``, then ``forget``, ``move`` and ``learn`` as needed, then now and then
-    ``weigh`` and ``settle``; ``scorer`` may be called at any time. Nodes are forgotten and moved
-    with the vectors that were last learned. One whose label changes is forgotten and learned again.
+    A delta calls ``grow`` and ``let_go``; then ``forget``, ``move`` and ``learn`` as needed, or, if
+    landmarks are wanted, ``stand_on`` and ``learn`` with all nodes; then now and then ``weigh`` and
+    ``settle``. ``scorer`` may be called at any time. Nodes are forgotten and moved with the vectors
+    that were last learned. One whose label changes is forgotten and learned again.
 
     Sums do not depend on order, and all else is a function of the sums and of the left-out nodes.
     So after any deltas the head equals that of a learner given what is left at once, if it stands
@@ -128,6 +130,7 @@ class FusedHead:
         self.engine = ViewEngine(balanced=self.balanced, regularisation=regularisation)
         self._answers, self._words = Answers.none(), NO_WORDS
         self.landmarks = LandmarkNodes()
+        self.class_weights: ClassWeights | None = None  # None if all nodes count alike
 
     @property
     def target(self) -> Target:
@@ -160,6 +163,11 @@ class FusedHead:
         """Width of a node's own words, see ``packed_words``; 0 if no view reads them."""
         reads = self.basis == "landmarks" and any(0 in view.hops for view in self.parsed)
         return self._words.width if reads else 0
+
+    def reads_own(self, topology: TopologyEncoder) -> bool:
+        """Whether, with this topology, it would read a node's own words."""
+        hops = topology.kept if self.views is None else [h for v in self.parsed for h in v.hops]
+        return self.basis == "landmarks" and 0 in hops
 
     def begin(
         self,
@@ -226,23 +234,17 @@ class FusedHead:
         """Names of labels, in order; empty for classes and numbers."""
         return ()
 
-    def learn(self, vectors: Tensor, labels: Tensor, sign: int = 1) -> None:
-        """Add nodes to the sums.  float32 [n, dims]; int64 [n]"""
-        for rows in row_blocks(len(labels), self.engine.targets):
-            self.engine.count(vectors[rows], self._counted(labels[rows]), sign)
+    def let_go(self, nodes: Tensor) -> bool:
+        """Erase landmarks that are among some nodes; return whether there were any.
 
-    def forget(self, vectors: Tensor, labels: Tensor) -> None:
-        """Subtract nodes from the sums."""
-        self.learn(vectors, labels, -1)
-
-    def move(self, before: Tensor, after: Tensor, labels: Tensor) -> None:
-        """Replace nodes in the sums of the views in which their vectors differ."""
-        for rows in row_blocks(len(labels), self.engine.targets):
-            self.engine.exchange(before[rows], after[rows], self._counted(labels[rows]))
-
-    def _counted(self, labels: Tensor) -> Tensor:
-        """Return what is counted of nodes with these class numbers."""
-        return labels
+        Called before anything is subtracted, with all nodes that a forgotten node may have
+        influenced, also through edges that were removed since: the copy of a landmark might hold a
+        trace of it.
+        """
+        self.landmarks, places = self.landmarks.without(nodes)
+        if len(places):
+            self.engine.erase(places)
+        return len(places) > 0
 
     def landmarks_wanted(self, counts: Tensor, *, changed: bool, refit: bool = False) -> int:
         """Return the number of landmarks if they must be chosen anew, else 0.
@@ -278,7 +280,7 @@ class FusedHead:
         alone = self._words.alone
         features = KernelMap.of(views, parts, level=level, words_alone=alone)
         self.engine.begin(features, classes=self.num_classes)
-        self.engine.weigh_classes(counts)
+        self.class_weights = ClassWeights(counts) if self.balanced else None
 
     def _views_for(self, labelled: int) -> tuple[View, ...]:
         """Return the views that so many labelled nodes are worth."""
@@ -292,19 +294,33 @@ class FusedHead:
         if isinstance(other.engine.map, KernelMap):
             self.landmarks = other.landmarks
             self.engine.begin(other.engine.map, classes=other.num_classes)
-            self.engine.class_weights_ = other.engine.class_weights_.clone()
+            self.class_weights = deepcopy(other.class_weights)
 
-    def let_go(self, nodes: Tensor) -> bool:
-        """Erase landmarks that are among some nodes; return whether there were any.
+    def forget(self, vectors: Tensor, labels: Tensor) -> None:
+        """Subtract nodes from the sums."""
+        self.learn(vectors, labels, -1)
+        if self.class_weights is not None:
+            self.class_weights.forget(self.engine.sums_[0].counts_)
 
-        Called before anything is subtracted, with all nodes that a forgotten node may have
-        influenced, also through edges that were removed since: the copy of a landmark might hold a
-        trace of it.
-        """
-        self.landmarks, places = self.landmarks.without(nodes)
-        if len(places):
-            self.engine.erase(places)
-        return len(places) > 0
+    def move(self, before: Tensor, after: Tensor, labels: Tensor) -> None:
+        """Replace nodes in the sums of the views in which their vectors differ."""
+        for rows in row_blocks(len(labels), self.engine.targets):
+            counted, weights = self._counted(labels[rows]), self._weights(labels[rows])
+            self.engine.exchange(before[rows], after[rows], counted, weights=weights)
+
+    def learn(self, vectors: Tensor, labels: Tensor, sign: int = 1) -> None:
+        """Add nodes to the sums.  float32 [n, dims]; int64 [n]"""
+        for rows in row_blocks(len(labels), self.engine.targets):
+            counted, weights = self._counted(labels[rows]), self._weights(labels[rows])
+            self.engine.count(vectors[rows], counted, sign, weights=weights)
+
+    def _counted(self, labels: Tensor) -> Tensor:
+        """Return what is counted of nodes with these class numbers."""
+        return labels
+
+    def _weights(self, labels: Tensor) -> Tensor | None:
+        """Return with what weights nodes of these classes are counted; None for 1."""
+        return None if self.class_weights is None else self.class_weights.of(labels)
 
     def sizes(self) -> Tensor:
         """Return Σ ‖φ_v‖² of every view, for ``Wear``; if it is worn, everything is learned anew."""
@@ -317,7 +333,8 @@ class FusedHead:
 
     def weigh(self, nodes: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Set the learned nodes to be left out in turn."""
-        self._answers = Answers(vectors, self._counted(labels), self.landmarks.places(nodes))
+        places, weights = self.landmarks.places(nodes), self._weights(labels)
+        self._answers = Answers(vectors, self._counted(labels), places, weights=weights)
 
     def settle(self) -> None:
         """Solve for every V, then for a and b."""
@@ -336,27 +353,6 @@ class FusedHead:
         """Return the scores of some nodes, see ``Scorer``.  -> [n, classes]"""
         return torch.from_numpy(self.scorer()(vectors.numpy()))
 
-    def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
-        """Return the bytes of sums, V and a_v V_v, of copies, and of a block of nodes.
-
-        nodes: labelled ones, including those of the delta; counted: how many of these it learns or
-        moves; classes: including those of the delta; new: how many of these are new.
-        """
-        views = max(len(self.parsed), VIEWS)
-        kept = views * 3 * 8
-        # per view a_v V_v of readers, a_v V_v and V; for one view sums, means and their products
-        held = views * 3 * 8 + 4 * 8
-        width = self.width_for(nodes)
-        rows = width * (kept * new + held * classes + 3 * 8 * width)
-        if self.basis == "landmarks":  # a new set, and its kernel matrix
-            dims = sum(self.engine.map.sizes.values()) if self.engine.sums_ else 0
-            rows += width * (views * 2 * 4 * width + 3 * 4 * dims)
-        block = min(counted * width, BLOCK_VALUES)
-        # At least so many classes have a single node, which is not left out.
-        alone = max(2 * classes - nodes, 0) if self.least_left_out > 1 else 0
-        weighed = min(min(max(nodes - alone, 0), NODES) * classes * views, WEIGHED)
-        return rows + 5 * 8 * block + 3 * 8 * weighed + 8 * self.codes * new
-
     @property
     def nbytes(self) -> int:
         """How many bytes it keeps."""
@@ -371,6 +367,8 @@ class FusedHead:
             kept["landmark_nodes"] = self.landmarks.nodes
             if (level := self.engine.map.level) is not None:
                 kept["level"] = torch.tensor(level)
+        if self.class_weights is not None:
+            kept["class_weights"] = self.class_weights.values_
         return kept
 
     def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:
@@ -389,4 +387,6 @@ class FusedHead:
             parts = self._cut(state["landmarks"])
             level = float(state["level"]) if "level" in state else None
             self._stand_on(state["landmark_nodes"], parts, state["chosen"], level)
+        if self.class_weights is not None:
+            self.class_weights.values_ = state["class_weights"]
         self.engine.restore(state)

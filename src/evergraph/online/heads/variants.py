@@ -13,7 +13,7 @@ from evergraph.closed_form.views import View
 from evergraph.core.errors import check_choice
 from evergraph.core.targets import Key, Label, target_kinds, target_of
 from evergraph.online.heads.fused import Basis, FusedHead, heads
-from evergraph.online.heads.scorer import BLOCK_VALUES, Scorer
+from evergraph.online.heads.scorer import Scorer
 from evergraph.topology import SGC, TopologyEncoder
 
 
@@ -103,12 +103,6 @@ class TargetHead(FusedHead):
             return plain
         weights = tuple((head[:, 1:] * STEEPNESS).contiguous() for head in plain.weights)
         return Scorer(plain.map, weights, plain.offsets[1:] * STEEPNESS - STEEPNESS / 2)
-
-    def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
-        """Return the estimate of ``FusedHead``, plus the values of a block of nodes."""
-        values = min(counted * classes, BLOCK_VALUES)
-        own = super().bytes_for(nodes=nodes, counted=counted, classes=classes, new=new)
-        return own + 6 * 8 * values + 4 * 8 * self.width_for(nodes) * classes
 
 
 @heads.register

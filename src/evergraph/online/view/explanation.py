@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -15,7 +15,9 @@ from evergraph.graphs.csr import repeat
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.live_embeddings import LiveEmbeddings, LiveSmoother
 from evergraph.online.graph.live_relations import PARTS
+from evergraph.online.knowledge import Knowledge
 from evergraph.online.view.page import Reading
+from evergraph.online.view.sparse_columns import Contributions, of_a_sum, of_own_words, unpacked
 from evergraph.tables.scheme import NamedValue, ValuesOf
 from evergraph.topology import MixHop, Stepwise
 from evergraph.topology.base import coefficients
@@ -97,7 +99,8 @@ class Explanation(ShownRecord):
         rest: what no node contributes: the intercept, which says how likely a class is before
             anything is known of a node, and rounding.
         columns: what columns of features add, largest first, and ``words`` of the node's texts;
-            the rest of a score is due to labels, degrees, relations and the intercept.
+            the rest of a score is due to labels, degrees, relations and the intercept. Of a wide
+            sparse array, the columns of the largest values of each row.
         values: what categories and words add, of the nodes in a table that was given; None without
             one. A learner keeps hashes of them, not names.
     """
@@ -114,25 +117,6 @@ class Explanation(ShownRecord):
     values: tuple[ValueContribution, ...] | None = None
 
 
-def said(weights: Tensor, features: Tensor, slopes: Tensor, *, unit: bool) -> Tensor:
-    """Return the contribution of each node to each score.  -> [nodes, classes]
-
-    weights: w, [nodes]; features: X, [nodes, dims]; slopes: g, [classes, dims]; unit: whether the
-    embedding is divided by its length.
-
-    >>> said(torch.tensor([1., 2.]), torch.tensor([[3.], [1.]]), torch.tensor([[2.]]),
-    ...      unit=False)
-    tensor([[6.],
-            [4.]])
-    >>> said(torch.ones(1), torch.tensor([[3e-30, 4e-30]]), torch.tensor([[1., 0.]]), unit=True)
-    tensor([[0.6000]])
-    """
-    flows = weights.double()[:, None] * features  # [nodes, dims]
-    if unit:
-        flows = flows / flows.sum(0).norm().clamp_min(torch.finfo(flows.dtype).tiny)
-    return (flows @ slopes.double().t()).float()
-
-
 def contributions(
     smoother: LiveSmoother, node: int, powers: Sequence[float]
 ) -> tuple[Tensor, Tensor]:
@@ -144,19 +128,19 @@ def contributions(
     powers: c_0, ..., c_L; -> int64 [nodes within L hops], ascending, float64 [nodes]
     """
     nodes, row = torch.tensor([node]), torch.ones(1, dtype=torch.float64)
-    met, parts = [nodes], [row * powers[0]]
-    for share in powers[1:]:
+    nodes_by_hop, weights_by_hop = [nodes], [row * powers[0]]
+    for power in powers[1:]:
         indptr, columns, weights = smoother.rows(nodes)
         nodes, row = _summed(columns, weights.double() * repeat(row, indptr.diff()))
-        met.append(nodes)
-        parts.append(row * share)
-    return _summed(torch.cat(met), torch.cat(parts))
+        nodes_by_hop.append(nodes)
+        weights_by_hop.append(row * power)
+    return _summed(torch.cat(nodes_by_hop), torch.cat(weights_by_hop))
 
 
 def _summed(nodes: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """Return each node once, ascending, with the sum of its values."""
-    distinct, where = np.unique(nodes.numpy(), return_inverse=True)
-    sums = np.bincount(where.reshape(-1), weights=values.numpy(), minlength=len(distinct))
+    distinct, index = np.unique(nodes.numpy(), return_inverse=True)
+    sums = np.bincount(index.reshape(-1), weights=values.numpy(), minlength=len(distinct))
     return torch.from_numpy(distinct.astype(np.int64)), torch.from_numpy(sums)
 
 
@@ -186,7 +170,7 @@ def explain(
     top: how many classes; limit: how many contributions at most; columns: the user's column of each
     feature, by default its number; values: finds the categories and words of nodes.
     """
-    page, known, target = reading.page, reading.known, reading.page.target
+    page, target = reading.page, reading.page.target
     vectors = reading.vectors(reading.positions)
     scores = torch.from_numpy(page.scores(vectors.numpy()))[0]
     best = target.leading(scores, top)
@@ -199,167 +183,217 @@ def explain(
         scores=tuple(scores[best].tolist()),
     )
     slopes = None if page.scorer is None else page.scorer.slopes(vectors[0])
-    flows = None if slopes is None else _flows(reading, vectors[0])
-    if slopes is None or flows is None:
+    parts = None if slopes is None else _parts(reading, vectors[0], slopes[best])
+    if parts is None:
         return plain
-    nodes, weights, says, by_label = _summed_contributions(flows, slopes[best])
+    nodes, weights, says, by_label = _summed_contributions(parts, len(best))
     order = says.abs().amax(1).argsort(descending=True, stable=True)
     largest, others = order[:limit], order[limit:]
-    coded = known.codes is not None
-    names = reading.names(nodes[largest].tolist()), reading.named_labels(nodes[largest])
-    numbers = (part[largest].tolist() for part in (weights, says, by_label))
+    voices = [
+        Voice(name, label, weight, tuple(scores), tuple(of_label) if reading.known.codes else ())
+        for name, label, weight, scores, of_label in zip(
+            reading.names(nodes[largest].tolist()),
+            reading.named_labels(nodes[largest]),
+            weights[largest].tolist(),
+            says[largest].tolist(),
+            by_label[largest].tolist(),
+            strict=True,
+        )
+    ]
+    if reading.known.word_columns.of:
+        by_column = _sparse_contributions(reading.known, parts)
+    else:
+        by_column = _column_contributions(parts, columns)
+    by_value = () if values is None else _value_contributions(reading, parts, values)
     return replace(
         plain,
-        voices=tuple(
-            Voice(name, label, weight, tuple(spoken), tuple(labelled) if coded else ())
-            for name, label, weight, spoken, labelled in zip(*names, *numbers, strict=True)
-        ),
+        voices=tuple(voices),
         others=tuple(says[others].sum(0).tolist()),
         rest=tuple((scores[best] - says.sum(0)).tolist()),
-        columns=_column_contributions(flows, slopes[best], columns)[:limit],
-        values=None
-        if values is None
-        else _value_contributions(reading, flows, slopes[best], values)[:limit],
+        columns=by_column[:limit],
+        values=None if values is None else by_value[:limit],
     )
 
 
-class _Flow(NamedTuple):
-    """A part of a vector as a sum Σ weights · rows over nodes."""
+class _Part(NamedTuple):
+    """A part of a vector as a sum Σ w_u x_u over nodes, of unit length if ``unit``."""
 
     nodes: Tensor  # positions
-    weights: Tensor
-    rows: Tensor
-    unit: bool = True  # whether the sum is divided by its length
-    of_labels: bool = False
-    weighs: bool = False  # whether its weights are those of features in the embedding
-    of_words: bool = False
+    weights: Tensor  # w
+    rows: Tensor  # x
+    slopes: Tensor  # of each score, by this part.  [classes, width]
+    made_of: str = ""  # ``features`` in the embedding, ``words`` or ``labels``
+    unit: bool = True
+
+    @property
+    def scaled(self) -> Tensor:
+        """The weights, divided by the length of the sum if that is of unit length.  float64 [nodes]"""
+        weights = self.weights.double()
+        if not self.unit:
+            return weights
+        length = torch.linalg.vector_norm(weights @ self.rows.double())
+        scaled: Tensor = weights / length.clamp_min(torch.finfo(length.dtype).tiny)
+        return scaled
+
+    def contributions(self) -> Tensor:
+        """Return what each node adds to each score.  -> float32 [nodes, classes]
+
+        >>> rows, slopes = torch.tensor([[3.0], [1.0]]), torch.tensor([[2.0]])
+        >>> part = _Part(torch.arange(2), torch.tensor([1.0, 2.0]), rows, slopes, unit=False)
+        >>> part.contributions()
+        tensor([[6.],
+                [4.]])
+        >>> rows, slopes = torch.tensor([[3e-30, 4e-30]]), torch.tensor([[1.0, 0.0]])
+        >>> _Part(torch.arange(1), torch.ones(1), rows, slopes).contributions()
+        tensor([[0.6000]])
+        """
+        weighted = self.scaled[:, None] * self.rows
+        return (weighted @ self.slopes.double().t()).float()
 
 
-def _flows(reading: Reading, vector: Tensor) -> list[_Flow] | None:
+def _parts(reading: Reading, vector: Tensor, slopes: Tensor) -> list[_Part] | None:
     """Return the parts of the node's vector in order, or None if one is not such a sum."""
     known, node = reading.known, int(reading.positions[0])
-    graph, embeddings, related = known.graph, known.embeddings, known.relations
-    powers = powers_of(embeddings)
-    if powers is None:
+    embeddings, relations, codes = known.embeddings, known.relations, known.codes
+    powers_by_part = powers_of(embeddings)
+    if powers_by_part is None:
         return None
+    parts: list[_Part] = []
 
-    def own(start: int, width: int) -> _Flow:
-        """Return a part of the vector that is the node's own."""
+    def add(
+        nodes: Tensor, weights: Tensor, rows: Tensor, made_of: str = "", unit: bool = True
+    ) -> None:
+        start = sum(part.rows.shape[1] for part in parts)
+        own_slopes = slopes[:, start : start + rows.shape[1]]
+        parts.append(_Part(nodes, weights, rows, own_slopes, made_of, unit))
+
+    def add_own(width: int, made_of: str = "") -> None:
+        """Add a part of the vector that is the node's own."""
+        start = sum(part.rows.shape[1] for part in parts)
         rows = vector[None, start : start + width]
-        return _Flow(torch.tensor([node]), torch.ones(1), rows, unit=False)
+        add(torch.tensor([node]), torch.ones(1), rows, made_of, unit=False)
 
-    flows, end = [], reading.page.dims
-    for power in powers:
-        nodes, weights = contributions(embeddings.smoother, node, power)
+    for powers in powers_by_part:
+        nodes, weights = contributions(embeddings.smoother, node, powers)
         unit = embeddings.scaling == "unit"
-        flows.append(_Flow(nodes, weights, graph.features[nodes], unit, weighs=True))
-    if related is not None:  # the node's type, then what reaches it along one relation and two
-        width = related.sent.shape[1]
-        flows.append(own(end, width))
-        end += PARTS * width
+        add(nodes, weights, known.graph.features[nodes], "features", unit)
+    if relations is not None:  # the node's type, then what reaches it along one relation and two
+        width = relations.sent.shape[1]
+        add_own(width)
         for hops in range(1, PARTS):
-            nodes, factors = related.flows(node, hops=hops, width=width)
-            rows = factors * related.sent[nodes]
-            flows.append(_Flow(nodes, torch.ones(len(nodes)), rows))
+            nodes, factors = relations.flows(node, hops=hops, width=width)
+            add(nodes, torch.ones(len(nodes)), factors * relations.sent[nodes])
     if known.shape is not None:
-        flows.append(own(end, known.shape.dims))
-        end += known.shape.dims
+        add_own(known.shape.dims)
     if known.words is not None:
-        flows.append(own(end, known.words.dims)._replace(of_words=True))
-    if known.codes is not None:
-        smoother, shown = known.codes.smoother, known.codes.shown
-        for power in ([0.0, 1.0], [0.0, 0.0, 1.0]):  # near and far
-            nodes, weights = contributions(smoother, node, power)
-            if len(power) > 2:  # a node does not see its own label
-                weights = weights.where(nodes != node, 0.0)
-            flows.append(_Flow(nodes, weights, shown[nodes], of_labels=True))
-        if related is not None:
-            nodes, factors = related.flows(node, hops=1, width=flows[-1].rows.shape[1])
-            rows = factors * shown[nodes]
-            flows.append(_Flow(nodes, torch.ones(len(nodes)), rows, of_labels=True))
-    return flows
+        add_own(known.words.dims, "words")
+    if codes is not None:
+        nodes, weights = contributions(codes.smoother, node, [0.0, 1.0])
+        add(nodes, weights, codes.shown[nodes], "labels")
+        nodes, weights = contributions(codes.smoother, node, [0.0, 0.0, 1.0])
+        others = weights.where(nodes != node, 0.0)  # a node does not see its own label
+        add(nodes, others, codes.shown[nodes], "labels")
+        if relations is not None:
+            nodes, factors = relations.flows(node, hops=1, width=codes.width)
+            add(nodes, torch.ones(len(nodes)), factors * codes.shown[nodes], "labels")
+    return parts
 
 
 def _column_contributions(
-    flows: Sequence[_Flow], slopes: Tensor, names: Sequence[str]
+    parts: Sequence[_Part], names: Sequence[str]
 ) -> tuple[ColumnContribution, ...]:
     """Return what each column of features adds to the scores, the largest first."""
-    parts = slopes.double().split([flow.rows.shape[1] for flow in flows], dim=1)
-    by_feature = torch.zeros(1)
-    for flow, part in zip(flows, parts, strict=True):
-        if flow.weighs:
-            shown = flow.weights.double() @ flow.rows.double()
-            if flow.unit:
-                shown = shown / shown.norm().clamp_min(torch.finfo(shown.dtype).tiny)
-            by_feature = by_feature + shown * part  # [classes, features]
-    if len(names) != by_feature.shape[-1]:
-        names = [str(number) for number in range(by_feature.shape[-1])]
-    sums: dict[str, Tensor] = {}
-    for name, says in zip(names, by_feature.t(), strict=True):
-        sums[name] = sums.get(name, torch.zeros(len(says), dtype=torch.float64)) + says
-    for flow, part in zip(flows, parts, strict=True):
-        if flow.of_words:
-            sums["words"] = flow.rows[0].double() @ part.t()
-    order = sorted(sums, key=lambda name: -float(sums[name].abs().max()))
-    return tuple(ColumnContribution(name, tuple(sums[name].tolist())) for name in order)
+    by_feature = sum(
+        (part.scaled @ part.rows.double()) * part.slopes.double()
+        for part in parts
+        if part.made_of == "features"
+    )
+    assert isinstance(by_feature, Tensor), "an embedding is made of features"
+    if len(names) != by_feature.shape[1]:
+        names = [str(number) for number in range(by_feature.shape[1])]
+    by_column: dict[str, Tensor] = {}
+    for name, scores in zip(names, by_feature.t(), strict=True):
+        by_column[name] = by_column[name] + scores if name in by_column else scores
+    for part in parts:
+        if part.made_of == "words":
+            by_column["words"] = part.rows[0].double() @ part.slopes.double().t()
+    return _by_largest(by_column)
+
+
+def _sparse_contributions(
+    known: Knowledge, parts: Sequence[_Part]
+) -> tuple[ColumnContribution, ...]:
+    """Return the same for a learner of a wide sparse array, by the values that nodes keep of it."""
+    by_column: dict[str, Tensor] = {}
+    for part in parts:
+        found: Contributions = [], torch.zeros(0, 0)
+        if part.made_of == "words":
+            found = of_own_words(part.rows, part.slopes)
+        elif part.made_of == "features" and known.words is not None:
+            words = unpacked(known.words.of(part.nodes), known.word_columns.of)
+            found = of_a_sum(words, part.scaled, part.rows, part.slopes)
+        for name, scores in zip(map(str, found[0]), found[1], strict=True):
+            by_column[name] = by_column[name] + scores if name in by_column else scores
+    return _by_largest(by_column)
+
+
+def _by_largest(by_column: Mapping[str, Tensor]) -> tuple[ColumnContribution, ...]:
+    order = sorted(by_column, key=lambda name: -float(by_column[name].abs().max()))
+    return tuple(ColumnContribution(name, tuple(by_column[name].tolist())) for name in order)
 
 
 def _value_contributions(
-    reading: Reading, flows: Sequence[_Flow], slopes: Tensor, values_of: ValuesOf
+    reading: Reading, parts: Sequence[_Part], values_of: ValuesOf
 ) -> tuple[ValueContribution, ...]:
     """Return what each category and word adds to the scores, the largest first.
 
     Left out are columns of nodes whose features are no longer those of the table.
     """
-    sums: dict[tuple[str, str], Any] = {}
-    parts = slopes.double().split([flow.rows.shape[1] for flow in flows], dim=1)
-    for flow, part in zip(flows, parts, strict=True):
-        if not flow.weighs:
+    by_value: dict[tuple[str, str], Any] = {}
+    for part in parts:
+        if part.made_of != "features":
             continue
-        rows, weights = flow.rows.double().numpy(), flow.weights.double().numpy()
-        length = max(np.linalg.norm(weights @ rows), np.finfo(float).tiny) if flow.unit else 1.0
-        names = reading.names(flow.nodes.tolist())
-        found = values_of(names)
-        for name, weight, row in zip(names, weights / length, rows, strict=True):
-            for column, start, own in _of_columns(found.get(name, ())):
-                width = len(own[0].vector)
-                meant = np.sum([each.vector for each in own], axis=0)
-                if not np.allclose(row[start : start + width], meant, atol=1e-5):
+        names = reading.names(part.nodes.tolist())
+        values_by_node = values_of(names)
+        rows, slopes = part.rows.double().numpy(), part.slopes.double().numpy()
+        for name, weight, row in zip(names, part.scaled.tolist(), rows, strict=True):
+            for (column, start), values in _by_column(values_by_node.get(name, ())).items():
+                end = start + len(values[0].vector)
+                encoded = np.sum([value.vector for value in values], axis=0)
+                if not np.allclose(row[start:end], encoded, atol=1e-5):
                     continue
-                slope = part[:, start : start + width].numpy()  # [classes, width]
-                for each in own:
-                    key = column, each.value
-                    sums[key] = sums.get(key, 0.0) + weight * (slope @ each.vector)
-    order = sorted(sums, key=lambda key: -float(np.abs(sums[key]).max()))
-    return tuple(ValueContribution(*key, tuple(sums[key].tolist())) for key in order)
+                for value in values:
+                    key = column, value.value
+                    scores = weight * (slopes[:, start:end] @ value.vector)
+                    by_value[key] = by_value.get(key, 0.0) + scores
+    order = sorted(by_value, key=lambda key: -float(np.abs(by_value[key]).max()))
+    return tuple(ValueContribution(*key, tuple(by_value[key].tolist())) for key in order)
 
 
-def _of_columns(values: Sequence[NamedValue]) -> list[tuple[str, int, list[NamedValue]]]:
-    """Return the values of each column, with the place of its features."""
-    found: dict[tuple[str, int], list[NamedValue]] = {}
+def _by_column(values: Sequence[NamedValue]) -> dict[tuple[str, int], list[NamedValue]]:
+    """Return the values of each column, by its name and where its features begin."""
+    by_column: dict[tuple[str, int], list[NamedValue]] = {}
     for value in values:
-        found.setdefault((value.column, value.start), []).append(value)
-    return [(*key, own) for key, own in found.items()]
+        by_column.setdefault((value.column, value.start), []).append(value)
+    return by_column
 
 
 def _summed_contributions(
-    flows: Sequence[_Flow], slopes: Tensor
+    parts: Sequence[_Part], classes: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Add up the contributions of each node in all parts.  slopes: [classes, dims]
+    """Add up the contributions of each node in all parts.
 
-    -> nodes [n], weights [n], what they say [n, classes], and the part due to labels [n, classes]
+    -> nodes [n], weights [n], what they say [n, classes], and the share due to labels [n, classes]
     """
-    nodes, where = torch.cat([flow.nodes for flow in flows]).unique(return_inverse=True)
+    nodes, index = torch.cat([part.nodes for part in parts]).unique(return_inverse=True)
     weights = torch.zeros(len(nodes), dtype=torch.float64)
-    says = torch.zeros(len(nodes), len(slopes))
+    says = torch.zeros(len(nodes), classes)
     by_label = torch.zeros_like(says)
-    parts = slopes.split([flow.rows.shape[1] for flow in flows], dim=1)
-    rows_of = where.split([len(flow.nodes) for flow in flows])
-    for flow, part, rows in zip(flows, parts, rows_of, strict=True):
-        added = said(flow.weights, flow.rows, part, unit=flow.unit)
-        says[rows] += added
-        if flow.of_labels:
-            by_label[rows] += added
-        if flow.weighs:
-            weights[rows] += flow.weights
+    for part, rows in zip(parts, index.split([len(part.nodes) for part in parts]), strict=True):
+        scores = part.contributions()
+        says[rows] += scores
+        if part.made_of == "labels":
+            by_label[rows] += scores
+        if part.made_of == "features":
+            weights[rows] += part.weights
     return nodes, weights, says, by_label

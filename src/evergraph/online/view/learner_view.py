@@ -61,8 +61,8 @@ class LearnerView(Shown):
         self._ids = IdTable()
         self._record = PredictionRecord(target)
         self._knowledge: Knowledge | None = None  # comes with the first node
-        self._lock: Lock | _Torn = Lock()  # held while ids and record are written
-        self.writing: RLock | _Torn = RLock()
+        self._lock: Lock | _HalfApplied = Lock()  # held while ids and record are written
+        self.writing: RLock | _HalfApplied = RLock()
         _open.add(self)
         self._changes = 0  # deltas that are being applied, one in the other
         self._shared = False  # whether predictions are made while deltas come
@@ -70,13 +70,13 @@ class LearnerView(Shown):
 
     def renew_after_fork(self) -> None:
         """Replace locks that threads of the parent held, which no thread here will release."""
-        if isinstance(self.writing, _Torn):
+        if isinstance(self.writing, _HalfApplied):
             return
         if self.writing.acquire(blocking=False):
             self.writing.release()
             self._lock = Lock()
         elif self._changes:
-            self._lock = self.writing = _Torn()
+            self._lock = self.writing = _HalfApplied()
         else:  # a reader held it
             self._lock, self.writing = Lock(), RLock()
 
@@ -118,7 +118,7 @@ class LearnerView(Shown):
     def predict(self, ids: Sequence[NodeId]) -> list[Any]:
         """Return the most likely class of each node, or its labels, or its number."""
         column = self.page.target.column
-        return [getattr(found, column) for found in self.answer(ids).predictions]
+        return [getattr(prediction, column) for prediction in self.answer(ids).predictions]
 
     def answer(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Answer:
         """Return the likeliest class of each node with its probability, or all probabilities."""
@@ -130,8 +130,8 @@ class LearnerView(Shown):
     ) -> tuple[Answer, tuple[Any, ...]]:
         """Return what ``answer`` does, and the target that is known of each node, or None."""
         with self.reading(ids) as state:
-            found = self.answer(ids, every_class=every_class)
-            return found, state.targets(state.positions) if len(ids) else ()
+            answer = self.answer(ids, every_class=every_class)
+            return answer, state.targets(state.positions) if len(ids) else ()
 
     def answers(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Iterator[Answer]:
         """Yield the predictions of a shared view in parts, all of the same state.
@@ -275,12 +275,12 @@ class LearnerView(Shown):
 
     def _repr_table(self) -> dict[str, object]:
         status = self.status()
-        found = "-" if status.accuracy is None else f"{status.accuracy:.3f}"
-        before = {f"{status.metric} before labels came": f"{found} of {status.predicted}"}
-        return self._repr_facts() | before | {"memory": shown(status.memory)}
+        metric = "-" if status.accuracy is None else f"{status.accuracy:.3f}"
+        prequential = {f"{status.metric} before labels came": f"{metric} of {status.predicted}"}
+        return self._repr_facts() | prequential | {"memory": shown(status.memory)}
 
 
-class _Torn:
+class _HalfApplied:
     """In place of the locks of a learner that may hold half a delta."""
 
     def __enter__(self) -> None:
@@ -328,16 +328,16 @@ class Neighbourhood:
 
 def neighbourhood(state: Reading, *, hops: int | None, limit: int) -> Neighbourhood:
     """Return at most ``limit`` nodes within ``hops`` of the one node that a question names."""
-    known = state.known
-    reach = known.embeddings.topology.hops if hops is None else hops
-    near = known.graph.ego(int(state.positions[0]), hops=reach, limit=limit)
-    positions = near.nodes.tolist()
+    knowledge = state.known
+    hops = knowledge.embeddings.topology.hops if hops is None else hops
+    ego = knowledge.graph.ego(int(state.positions[0]), hops=hops, limit=limit)
+    positions = ego.nodes.tolist()
     index = {position: i for i, position in enumerate(positions)}
     return Neighbourhood(
         nodes=state.names(positions),
-        distances=tuple(near.distances.tolist()),
-        labels=state.named_labels(near.nodes),
-        edges=tuple((index[a], index[b]) for a, b in near.edges.t().tolist()),
-        whole=near.whole,
-        weights=None if near.weights is None else tuple(near.weights.tolist()),
+        distances=tuple(ego.distances.tolist()),
+        labels=state.named_labels(ego.nodes),
+        edges=tuple((index[a], index[b]) for a, b in ego.edges.t().tolist()),
+        whole=ego.whole,
+        weights=None if ego.weights is None else tuple(ego.weights.tolist()),
     )

@@ -125,8 +125,8 @@ class Page:
     def answer(self, ids: Sequence[NodeId], vectors: Matrix, *, every: bool) -> Answer:
         """Return the predictions for some nodes; every: with the probabilities of all classes."""
         scores = self.scores(vectors)
-        found = self.target.answers(ids, scores, self.classes, every=every)
-        return Answer(self.status.seq, found, self.classes if every else None)
+        predictions = self.target.answers(ids, scores, self.classes, every=every)
+        return Answer(self.status.seq, predictions, self.classes if every else None)
 
 
 @dataclass(frozen=True, eq=False)
