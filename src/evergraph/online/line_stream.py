@@ -64,8 +64,10 @@ class RunningWeights:
         """Return a line with the weight that its edge has by now."""
         if line.operation == "edge" and line.ids[0] != line.ids[1]:
             weight = self._weight(line)
-            plain = line.weight is None and self.repeated == "mean"
-            return line if plain or self.repeated == "refuse" else replace(line, weight=weight)
+            keeps_own_weight = line.weight is None and self.repeated == "mean"
+            if keeps_own_weight or self.repeated == "refuse":
+                return line
+            return replace(line, weight=weight)
         ended = set[Any]()
         if line.operation in ("forget", "remove_edge"):
             ended = set.intersection(*(self._keys.get(node, set()) for node in line.ids))

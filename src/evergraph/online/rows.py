@@ -209,9 +209,11 @@ def _one_column(y: np.ndarray[Any, Any], target: Target) -> np.ndarray[Any, Any]
     if target.is_named and not target.is_class:
         return y
     if y.ndim == 2 and y.shape[1] == 1:
-        said = "A column-vector y was passed when a 1d array was expected: it is flattened"
+        sentence = "A column-vector y was passed when a 1d array was expected: it is flattened"
         sklearn = sys.modules.get("sklearn.exceptions")
-        warnings.warn(said, getattr(sklearn, "DataConversionWarning", UserWarning), stacklevel=5)
+        warnings.warn(
+            sentence, getattr(sklearn, "DataConversionWarning", UserWarning), stacklevel=5
+        )
         return y[:, 0]
     if y.ndim != 1:
         more = "; several labels of a row need targets='labels'" if target.is_class else ""

@@ -97,7 +97,6 @@ class LiveSmoother(KeptArrays):
                 self._scalings.array[positions],
                 self._scalings.array,
                 positions if self.self_loops else positions[:0],
-                len(lists.pool) - 1,
                 () if lists.weights is None else lists.weights,
             )
             out = room(len(nodes), like=values)
