@@ -21,7 +21,7 @@ from evergraph.online.knowledge import Settled
 from evergraph.online.learner_state import LearnerState
 from evergraph.online.sparse_rows import fitting
 from evergraph.online.upsert import News, edges_beyond, only_new
-from evergraph.online.view import Answer, Page
+from evergraph.online.view import Answer, PublishedState
 
 if TYPE_CHECKING:
     import pyarrow
@@ -176,7 +176,7 @@ class OnlineLearner(LearnerState):
             if not settled.behind:
                 self._solved = self._seq
 
-            def write() -> Page:
+            def write() -> PublishedState:
                 classes = 0 if self._knowledge is None else len(self._knowledge.names)
                 for index, delta in enumerate(parts):
                     self._ids.add(delta.nodes)

@@ -299,8 +299,8 @@ class Service:
 
     def alarms(self) -> dict[str, Any]:
         """Return the accuracy alarm while it is raised."""
-        page = self.view.page
-        return {"seq": page.status.seq, "alarms": schema.to_json(page.alarms)}
+        published = self.view.published
+        return {"seq": published.status.seq, "alarms": schema.to_json(published.alarms)}
 
     def node(self, text: str, *, integer: bool, limit: int) -> dict[str, Any]:
         """Return the explanation of a node with its neighbourhood.

@@ -24,12 +24,12 @@ from evergraph.online.identifiers import IdTable, check_id
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.monitor import Alarm, PredictionRecord
 from evergraph.online.view.explanation import Explanation, explain
-from evergraph.online.view.page import (
+from evergraph.online.view.published import (
     CLASSES_SHOWN,
     NODES_PER_PART,
     Answer,
     History,
-    Page,
+    PublishedState,
     Reading,
     Status,
 )
@@ -41,7 +41,7 @@ from evergraph.topology.rowwise import Matrix
 class LearnerView(Shown):
     """The learner after the last whole delta, for any number of readers and one writer.
 
-    At the end of a delta the writer, under a lock, turns the page: new and removed ids, changed
+    At the end of a delta the writer, under a lock, publishes the state: new and removed ids, changed
     embeddings, the new scorer. A prediction holds the lock only while it looks up ids and copies
     their embeddings, and computes scores afterwards. So no prediction waits for learning and none
     sees half a delta.
@@ -55,7 +55,7 @@ class LearnerView(Shown):
     changing raises (``renew_after_fork``).
     """
 
-    page: Page  # the state after the last whole delta
+    published: PublishedState  # the state after the last whole delta
 
     def __init__(self, target: Target) -> None:
         self._ids = IdTable()
@@ -81,14 +81,14 @@ class LearnerView(Shown):
             self._lock, self.writing = Lock(), RLock()
 
     def publish(
-        self, write: Callable[[], Page], moved: tuple[Tensor, Tensor] | None = None
+        self, write: Callable[[], PublishedState], moved: tuple[Tensor, Tensor] | None = None
     ) -> None:
         """Make a delta visible to readers.
 
-        write: updates ids and record and returns the new page; moved: positions and new embeddings
+        write: updates ids and record and returns the new state; moved: positions and new embeddings
         """
         with self._lock:
-            self.page = write()
+            self.published = write()
             if self._copied is not None and moved is not None:
                 self._copied.change(*moved)
 
@@ -99,31 +99,31 @@ class LearnerView(Shown):
 
     def status(self) -> Status:
         """Return the status in numbers."""
-        return self.page.status
+        return self.published.status
 
     @property
     def classes(self) -> tuple[Label, ...]:
         """The names of all classes, in order of arrival."""
-        return self.page.classes
+        return self.published.classes
 
     def alarms(self) -> tuple[Alarm, ...]:
         """Return the accuracy alarm while it is raised."""
-        return self.page.alarms
+        return self.published.alarms
 
     def embed(self, ids: Sequence[NodeId]) -> Tensor:
         """Return the embeddings of nodes.  -> float32 [ids, dims]"""
-        page, vectors = self.taken(ids)
-        return torch.from_numpy(vectors[:, : page.dims])
+        published, vectors = self.taken(ids)
+        return torch.from_numpy(vectors[:, : published.dims])
 
     def predict(self, ids: Sequence[NodeId]) -> list[Any]:
         """Return the most likely class of each node, or its labels, or its number."""
-        column = self.page.target.column
+        column = self.published.target.column
         return [getattr(prediction, column) for prediction in self.answer(ids).predictions]
 
     def answer(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Answer:
         """Return the likeliest class of each node with its probability, or all probabilities."""
-        page, vectors = self.taken(ids)
-        return page.answer(ids, vectors, every=every_class)
+        published, vectors = self.taken(ids)
+        return published.answer(ids, vectors, every=every_class)
 
     def answer_beside_known(
         self, ids: Sequence[NodeId], *, every_class: bool = False
@@ -139,31 +139,31 @@ class LearnerView(Shown):
         Always of ``NODES_PER_PART`` nodes: with others the last digits would differ.
         """
         with self._lock:
-            page, positions = self.page, self._ids.positions(ids).numpy()
+            published, positions = self.published, self._ids.positions(ids).numpy()
             assert self._copied is not None, "the view is shared"
             vectors = self._copied.lend(positions)
         for part in blocks(len(ids), NODES_PER_PART):
             with self._lock:
                 rows = vectors.rows(positions[part])
-            yield page.answer(ids[part], rows, every=every_class)
+            yield published.answer(ids[part], rows, every=every_class)
 
     def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
         """Return the classes and the probability of each.  -> float32 [ids, classes]"""
-        page, vectors = self.taken(ids)
-        return page.classes, torch.from_numpy(page.shares(vectors))
+        published, vectors = self.taken(ids)
+        return published.classes, torch.from_numpy(published.shares(vectors))
 
-    def taken(self, ids: Sequence[NodeId]) -> tuple[Page, Matrix]:
-        """Return the page, and the vectors of nodes on it.  [n, dims]"""
+    def taken(self, ids: Sequence[NodeId]) -> tuple[PublishedState, Matrix]:
+        """Return the published state, and the vectors of nodes in it.  [n, dims]"""
         for value in ids:
             check_id("id of a node", value)
         with self._between_deltas(), self._lock:
             positions = np.array([self._ids.position(value) for value in ids], np.int64)
             if self._copied is not None:  # by NumPy: torch takes longer to begin than it to finish
-                return self.page, self._copied.array[positions]
+                return self.published, self._copied.array[positions]
             vectors: Matrix = np.zeros((0, 0), np.float32)
             if self._knowledge is not None:
                 vectors = self._knowledge.rows(positions)
-            return self.page, vectors
+            return self.published, vectors
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -186,7 +186,7 @@ class LearnerView(Shown):
             check_id("id of a node", value)
         with self.writing:
             positions = self._ids.positions(ids)
-            yield Reading(self.page, positions, self._knowledge, self._copied, self._ids)
+            yield Reading(self.published, positions, self._knowledge, self._copied, self._ids)
 
     def ids_from(self, start: int, limit: int) -> tuple[list[NodeId], int | None]:
         """Return a page of ids, and where the next starts; see ``IdTable.page``."""
@@ -251,7 +251,7 @@ class LearnerView(Shown):
         """Return the number of the last delta, and the same as ``suggest``."""
         check_integer("n", n, least=1)
         with self.reading(() if among is None else among) as state:
-            seq = state.page.status.seq
+            seq = state.published.status.seq
             if state.knowledge is None:
                 return seq, ()
             candidates = None if among is None else state.positions.numpy()
@@ -260,7 +260,7 @@ class LearnerView(Shown):
     def history(self) -> History:
         """Return the prequential curve and the confusion of the newest classes."""
         with self._lock:
-            classes = self.page.classes if self.page.target.is_class else ()
+            classes = self.published.classes if self.published.target.is_class else ()
             newest = range(max(len(classes) - CLASSES_SHOWN, 0), len(classes))
             return {
                 "curve": self._record.prequential.curve(),

@@ -15,7 +15,7 @@ from evergraph.graphs import UNLABELLED
 from evergraph.online.arrays import Array
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.view.page import Reading
+from evergraph.online.view.published import Reading
 
 CANDIDATES_PER_BLOCK = 512  # whose neighbourhoods are scored together
 NODES_PER_BLOCK = 4096  # that are scored at once
@@ -128,8 +128,8 @@ def chosen(
 
 def suggest(reading: Reading, n: int, *, among: Array | None = None) -> tuple[Suggestion, ...]:
     """Return at most n unlabelled nodes, of all or ``among`` some positions, as ``chosen`` does."""
-    page, graph = reading.page, reading.known.graph
-    predicts = page.has_learned and page.target.has_probabilities
+    published, graph = reading.published, reading.known.graph
+    predicts = published.has_learned and published.target.has_probabilities
     known = reading.known.labels.every.numpy() != UNLABELLED
     open_ = graph.alive.numpy() & ~known
     if among is not None:
@@ -143,7 +143,7 @@ def suggest(reading: Reading, n: int, *, among: Array | None = None) -> tuple[Su
         for part in torch.from_numpy(nodes.astype(np.int64)).split(NODES_PER_BLOCK):
             doubt = torch.ones(len(part))
             if predicts:
-                doubt = page.target.uncertainty(_shares(reading, part))
+                doubt = published.target.uncertainty(_shares(reading, part))
             by_part.append(doubt.double().numpy())
         return np.concatenate(by_part)
 
@@ -157,17 +157,19 @@ def suggest(reading: Reading, n: int, *, among: Array | None = None) -> tuple[Su
         return tuple(Suggestion(*each) for each in unpredicted)
     nodes = torch.tensor(positions, dtype=torch.int64)
     probabilities = _shares(reading, nodes)
-    two_best = probabilities.topk(min(2, int(page.met.sum())))
-    uncertainties = page.target.uncertainty(probabilities).tolist()
+    two_best = probabilities.topk(min(2, int(published.met.sum())))
+    uncertainties = published.target.uncertainty(probabilities).tolist()
     rows = zip(
         unpredicted, uncertainties, two_best.indices.tolist(), two_best.values.tolist(), strict=True
     )
     return tuple(
-        Suggestion(name, gain, reach, doubt, tuple(page.classes[i] for i in numbers), tuple(likely))
+        Suggestion(
+            name, gain, reach, doubt, tuple(published.classes[i] for i in numbers), tuple(likely)
+        )
         for (name, gain, reach), doubt, numbers, likely in rows
     )
 
 
 def _shares(reading: Reading, nodes: Tensor) -> Tensor:
     """Return the probabilities of classes or labels of some nodes.  [n] -> [n, targets]"""
-    return torch.from_numpy(reading.page.shares(reading.vectors(nodes).numpy()))
+    return torch.from_numpy(reading.published.shares(reading.vectors(nodes).numpy()))
