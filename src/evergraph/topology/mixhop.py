@@ -181,7 +181,7 @@ def _components(adjacency: Smoother) -> npt.NDArray[np.int64]:
         joins = scipy.sparse.coo_matrix((np.ones(len(ends[0]), bool), ends), shape=(nodes, nodes))
         _, joined = scipy.sparse.csgraph.connected_components(joins, directed=False)
         found = joined.astype(np.int64)[found]
-        adjacency.let_go(part)
+        adjacency.page_out(part)
     return found
 
 
