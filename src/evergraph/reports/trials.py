@@ -87,10 +87,12 @@ class Trials:
     def where(self) -> str:
         """The dataset and the setting, with the way of testing if it is not the default."""
         testing, averaging = self.way
-        told = [self.dataset, self.setting]
-        told += ["tested globally"] if testing == "global" else []
-        told += ["plain accuracy"] if averaging == "plain" else []
-        return ", ".join(told)
+        parts = [self.dataset, self.setting]
+        if testing == "global":
+            parts.append("tested globally")
+        if averaging == "plain":
+            parts.append("plain accuracy")
+        return ", ".join(parts)
 
 
 def trials_of(run: Finished, way: Way, *, name: str | None = None) -> Trials:
@@ -205,12 +207,16 @@ def _merged(pairs: Sequence[tuple[Outcome, Outcome]]) -> list[list[float]]:
     Otherwise a run would look more certain if it were repeated beside different runs of the other.
     """
     groups: list[list[tuple[Outcome, Outcome]]] = []
-    for one in dict.fromkeys(pairs):
-        alike = [
-            group
-            for group in groups
-            if any(o == x for p in group for o, x in zip(one, p, strict=True))
-        ]
-        groups = [group for group in groups if group not in alike]
-        groups.append([one, *(each for group in alike for each in group)])
-    return [[fmean(p[side][0] for p in group) for group in groups] for side in (0, 1)]
+    for pair in dict.fromkeys(pairs):
+        joined = [pair]
+        separate = []
+        for group in groups:
+            if any(pair[0] == a or pair[1] == b for a, b in group):
+                joined += group
+            else:
+                separate.append(group)
+        groups = [*separate, joined]
+    return [
+        [fmean(a[0] for a, _ in group) for group in groups],
+        [fmean(b[0] for _, b in group) for group in groups],
+    ]
