@@ -180,7 +180,8 @@ class Learner(Part, ABC):
             return predicted.long() if target.is_named else predicted
         labels = self.classes
         if isinstance(labels[0], str):
-            return np.array(labels)[predicted.numpy()]
+            names: NDArray[np.str_] = np.array(labels)[predicted.numpy()]
+            return names
         return torch.tensor(labels)[predicted]
 
     def predict_proba(
