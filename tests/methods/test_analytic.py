@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -18,7 +17,6 @@ from evergraph.nn import RandomFeatures, random_features
 from evergraph.nn.random_features import Expansion
 from evergraph.streams import GraphStream, Task
 from evergraph.training import Trainer
-from graphs_to_draw import few_each
 
 seeds = st.integers(0, 10_000)
 every_weights = pytest.mark.parametrize("weights", ["equal", "class-sizes"])
@@ -110,83 +108,6 @@ def test_tasks_one_by_one_give_the_head_of_one_pass(weights, small_graph):
     assert_same(learner.statistics_, joint.statistics_)
     assert learner.regularisation_ == joint.regularisation_
     torch.testing.assert_close(weights_of(learner), weights_of(joint), atol=1e-3, rtol=1e-3)
-
-
-@every_weights
-@few_each
-@given(seed=seeds, part=st.lists(st.booleans(), min_size=60, max_size=60))
-def test_merged_learners_are_one_that_met_both(weights, seed, part):
-    task = task_of(seed)
-    first = torch.tensor(part[: len(task.train)])
-    learners = []
-    for keep in (first, ~first, torch.ones_like(first)):
-        learners.append(learner_of(weights=weights, regularisation=0.1))
-        learners[-1].fit_task(only(task, "train", keep))
-    ours, theirs, both = learners
-    ours.merge(theirs)
-    assert_same(ours.statistics_, both.statistics_)
-    torch.testing.assert_close(weights_of(ours), weights_of(both), atol=1e-3, rtol=1e-3)
-
-
-@every_weights
-@few_each
-@given(seed=seeds, share=st.floats(0.0, 0.7))
-def test_forgetting_is_never_having_learned(weights, seed, share):
-    task = task_of(seed)
-    gone = torch.rand(task.graph.num_nodes, generator=seeded(seed, "gone")) < share
-    learner, before = (learner_of(weights=weights, ledger=True) for _ in range(2))
-    for one in (learner, before):
-        one.fit_task(task)
-    learner.forget(task.ids[gone], task.graph, known_as=task.ids)
-    rest = only(task, "train", ~gone[task.train])
-    never = learner_of(weights=weights, ledger=True)
-    never.fit_task(only(rest, "validation", ~gone[task.validation]))
-    for part in (never.statistics_, never.validation_):
-        part.grow(4)  # of a class or two no node may be left
-    assert_same(learner.statistics_, never.statistics_, before=before.statistics_)
-    assert_same(learner.validation_, never.validation_, before=before.validation_)
-    for name, tensor in never.ledger_.state().items():
-        assert tensor.equal(learner.ledger_.state()[name])
-
-
-def test_learners_of_other_classes_merge_and_part_again():
-    graph = random_graph(1)
-    stream, other = GraphStream(graph), GraphStream(graph, order=[2, 3, 0, 1])
-    ours, theirs = learner_of(ledger=True), learner_of(ledger=True)
-    ours.fit_task(stream.open(0))
-    theirs.fit_task(other.open(0))  # the dataset's 2 and 3 are its 0 and 1
-    alone = {name: tensor.clone() for name, tensor in ours.statistics_.state().items()}
-    ours.merge(theirs, classes=torch.tensor([2, 3]))
-    assert_same(ours.statistics_, learned(stream).statistics_)
-    assert ours.label_space_.num_classes == len(weights_of(ours)) == 4
-    task = other.open(0)
-    ours.forget(task.ids, task.graph, known_as=task.ids)
-    assert ours.statistics_.counts_[2:].tolist() == [0, 0]
-    gram = ours.statistics_.state()["gram"]
-    torch.testing.assert_close(gram, alone["gram"], atol=1e-5, rtol=1e-5)
-
-
-def test_merging_and_forgetting_without_what_they_need_is_refused():
-    task = task_of(0)
-    learner, fresh, stranger = learner_of(), learner_of(), learner_of(seed=1)
-    with pytest.raises(ConfigurationError, match="fit_task first"):
-        learner.merge(fresh)
-    with pytest.raises(ConfigurationError, match="has learned no task yet: call fit_task first"):
-        learner_of(ledger=True).forget(torch.tensor([0]), task.graph)
-    learner.fit_task(task)
-    stranger.fit_task(task)
-    with pytest.raises(ConfigurationError, match="fit_task first"):
-        learner.merge(fresh)
-    with pytest.raises(ConfigurationError, match="the same topology, seed, width"):
-        learner.merge(stranger)
-    with pytest.raises(ConfigurationError, match="needs ledger=True"):
-        learner.forget(torch.tensor([0]), task.graph)
-    keeping = learner_of(ledger=True)
-    keeping.fit_task(task)
-    with pytest.raises(ConfigurationError, match="node 36 is missing"):
-        keeping.forget(torch.tensor([*task.train.tolist(), 36]), task.graph)
-    assert int(keeping.statistics_.counts_.sum()) == len(task.train)
-    assert len(keeping.ledger_.part("train")) == len(task.train)
 
 
 # ------------------------------------------------------------------ a graph that grows

@@ -229,7 +229,8 @@ class ClassStatistics:
             )
         if classes is None:
             classes = torch.arange(other.num_classes)
-        classes = classes.to(self.counts_.device)
+        # Where nothing was counted, as of validation nodes that decide nothing, no class is known.
+        classes = classes[: other.num_classes].to(self.counts_.device)
         precise = self.precise or other.precise
         device = self.gram_.device
         both = ClassStatistics(self.width, precise=precise, device=device)

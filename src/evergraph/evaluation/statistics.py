@@ -100,11 +100,6 @@ class Difference:
         return 2 * float(stdtr(self.freedom, -abs(self.mean) / self.error))
 
     @property
-    def paired(self) -> bool:
-        """Whether samples are paired."""
-        return self.pairs > 0
-
-    @property
     def _reach(self) -> float:
         return float(stdtrit(self.freedom, (1 + self.confidence) / 2)) * self.error
 
@@ -161,8 +156,8 @@ def unpaired_difference(
     Means 2 and 5, v = 1/3 each: 3 in steps of 0.816, with 4 degrees of freedom.
 
     >>> found = unpaired_difference([1, 2, 3], [4, 5, 6])
-    >>> found.mean, round(found.low, 2), round(found.p_value, 3), found.paired
-    (-3.0, -5.27, 0.021, False)
+    >>> found.mean, round(found.low, 2), round(found.p_value, 3)
+    (-3.0, -5.27, 0.021)
     """
     check_number("confidence", confidence, least=0.5, most=1 - 1e-9)
     ours, theirs = sample("a", a, least=2), sample("b", b, least=2)

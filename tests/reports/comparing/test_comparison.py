@@ -66,7 +66,7 @@ def test_seeds_are_paired_by_number_and_the_rest_is_left_out():
     # Other seeds are two samples.
     a, b = trials("a", {0: 0.8, 1: 0.82}), trials("b", {5: 0.5, 6: 0.52, 7: 0.51})
     found = compare_trials(a, b)
-    assert not found.difference.paired
+    assert found.difference.pairs == 0
     assert "2 and 3 unpaired seeds of one split" in found.sentence
     assert found.verdict == "better"
 

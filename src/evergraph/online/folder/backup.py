@@ -69,22 +69,22 @@ def backup(folder: Path, to: Path, *, on_progress: OnProgress | None = None) -> 
     for _ in range(TRIES):
         with ExitStack() as opened:
             # First, as the journal goes on.
-            noted = markers.acknowledged_in(folder / ACKNOWLEDGED_FILE)
-            found = snapshots_in(folder)
-            snapshots = [(seq, _opened(path, opened)) for seq, path in found]
+            acknowledged = markers.acknowledged_in(folder / ACKNOWLEDGED_FILE)
+            numbered_paths = snapshots_in(folder)
+            snapshots = [(seq, _opened(path, opened)) for seq, path in numbered_paths]
             journal = opened.enter_context(scratch_beside(to)) / JOURNAL_FILE
             copy_journal(folder / JOURNAL_FILE, journal)
             with closing(Journal(journal, readonly=True)) as copy:
                 first, last = copy.first(), copy.last()
-            if last < noted:
+            if last < acknowledged:
                 raise DataError(
-                    f"{folder / JOURNAL_FILE}: ends with delta {last}, but {noted} were "
+                    f"{folder / JOURNAL_FILE}: ends with delta {last}, but {acknowledged} were "
                     "acknowledged: its end is damaged, so the folder cannot be backed up"
                 )
             usable = [(seq, parts) for seq, parts in snapshots if parts and seq >= first - 1]
             if first <= 1:
                 usable.append((0, []))  # the journal alone is complete
-            for seq, held in usable:  # the newest that turns out to be intact while copying
+            for seq, files in usable:  # the newest that turns out to be intact while copying
                 small = {ACKNOWLEDGED_FILE: markers.acknowledgement(last)}
                 for name in (FORMAT_FILE, COLUMNS_FILE):  # columns: written before the first delta
                     if (folder / name).exists():
@@ -92,14 +92,14 @@ def backup(folder: Path, to: Path, *, on_progress: OnProgress | None = None) -> 
                 parts = [
                     BackupFile(name, io.BytesIO(data), len(data)) for name, data in small.items()
                 ]
-                parts += [*held, _part(journal, opened)]
+                parts += [*files, _part(journal, opened)]
                 try:
                     return BackedUp(max(last, seq), seq, copied(parts, to, on_progress))
                 except DataError as error:
                     if seq == usable[-1][0]:
                         raise
                     logger.warning("%s: using the previous snapshot", error)
-            if snapshots_in(folder) == found:  # they were not replaced: they are damaged
+            if snapshots_in(folder) == numbered_paths:  # they were not replaced: they are damaged
                 raise DataError(
                     f"{folder}: there is no intact snapshot, and the journal begins with delta "
                     f"{first}, so the folder cannot be backed up"
@@ -140,9 +140,13 @@ def _part(path: Path, files: ExitStack, name: str = "", digest: str | None = Non
 def _opened(path: Path, files: ExitStack) -> list[BackupFile]:
     """Return the open files of a snapshot; [] if it is gone or damaged."""
     try:
-        known = snapshot.read_manifest(path)["files"]
-        digests = [(name, known.get(name, {}).get("sha256")) for name in (STATE, ABOUT, MANIFEST)]
-        return [_part(path / name, files, f"{path.name}/{name}", each) for name, each in digests]
+        facts_by_name = snapshot.read_manifest(path)["files"]
+        digests = [
+            (name, facts_by_name.get(name, {}).get("sha256")) for name in (STATE, ABOUT, MANIFEST)
+        ]
+        return [
+            _part(path / name, files, f"{path.name}/{name}", digest) for name, digest in digests
+        ]
     except (OSError, DataError) as error:
         if path.exists():
             logger.warning("%s: using the previous snapshot", error)
@@ -155,11 +159,11 @@ def copy_journal(source: Path, to: Path) -> None:
         raise DataError(f"{source}: is missing: restore the folder from a backup")
     with (
         sound(source),
-        closing(open_for_reading(source)) as there,
-        closing(sqlite3.connect(to, isolation_level=None)) as here,
+        closing(open_for_reading(source)) as original,
+        closing(sqlite3.connect(to, isolation_level=None)) as copy,
     ):
-        there.backup(here)
-        here.execute("PRAGMA journal_mode = DELETE")  # so that the file is complete by itself
+        original.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")  # so that the file is complete by itself
 
 
 def copied(parts: list[BackupFile], to: Path, on_progress: OnProgress | None) -> int:

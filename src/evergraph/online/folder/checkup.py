@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,9 +33,8 @@ from evergraph.online.folder.recovery import Make
 from evergraph.online.folder.snapshot import ABOUT, MANIFEST, STATE, Snapshot, snapshots_in
 from evergraph.online.folder.sqlite_file import check_journal
 from evergraph.online.graph.growing_graph import GraphChange
-from evergraph.online.graph.live_embeddings import ROWS
+from evergraph.online.graph.live_embeddings import NODES_PER_BLOCK
 from evergraph.online.graph.live_vectors import LiveCodes
-from evergraph.online.heads import FusedHead
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.learner import OnlineLearner
 
@@ -64,30 +64,30 @@ def checkup(
     if not folder.is_dir() or markers.stored_parameters(folder) is None:
         raise DataError(f"{folder} holds no learner: there is no {FORMAT_FILE}")
     written = is_held(folder / LOCK_FILE)
-    found = [*_listed(folder, written=written)]
+    findings = [*_listed(folder, written=written)]
     acknowledged = None
     try:
         # First, as the journal may grow.
         acknowledged = markers.acknowledged_in(folder / ACKNOWLEDGED_FILE)
     except DataError as error:
-        found.append(_finding(folder, error, ACKNOWLEDGED_FILE))
+        findings.append(_finding(folder, error, ACKNOWLEDGED_FILE))
     on_delta = None if on_progress is None else partial(on_progress, "verify")
-    faults = check_journal(folder / JOURNAL_FILE, on_delta)
-    found += [Finding(JOURNAL_FILE, what) for what in faults]
+    sentences = check_journal(folder / JOURNAL_FILE, on_delta)
+    findings += [Finding(JOURNAL_FILE, sentence) for sentence in sentences]
     snapshots = []
     for _, path in snapshots_in(folder):
         try:
             snapshots.append(snapshot.read_snapshot(path))
         except DataError as error:
             if path.exists():  # else it has been replaced meanwhile
-                found.append(_finding(folder, error, path.name))
-    if acknowledged is not None and not any(each.file == JOURNAL_FILE for each in found):
-        found += _ends(folder, acknowledged, written=written)
+                findings.append(_finding(folder, error, path.name))
+    if acknowledged is not None and not any(finding.file == JOURNAL_FILE for finding in findings):
+        findings += _ends(folder, acknowledged, written=written)
     if deep:
-        found += _recomputed(maker_of(folder), snapshots)
+        findings += _recomputed(maker_of(folder), snapshots)
     if not quick:
-        found += _learner(folder, maker_of(folder), snapshots, sound=not found)
-    return found
+        findings += _learner(folder, maker_of(folder), snapshots, sound=not findings)
+    return findings
 
 
 def _finding(folder: Path, error: Exception, file: str) -> Finding:
@@ -100,29 +100,29 @@ def _listed(folder: Path, *, written: bool) -> Iterator[Finding]:
     """Check names and permissions; temporary files are fine while a process writes."""
     snapshots = [path for _, path in snapshots_in(folder)]
     for path in sorted(folder.iterdir()):
-        inside = sorted(path.iterdir()) if path in snapshots else []
+        files_inside = sorted(path.iterdir()) if path in snapshots else []
         if path.name.startswith("."):
             if not written:
                 yield Finding(path.name, "was left by a killed process")
-        elif not inside and path.name not in KNOWN:
+        elif not files_inside and path.name not in KNOWN:
             yield Finding(path.name, "does not belong to a learner's folder")
-        for each in (path, *inside):
-            name = str(each.relative_to(folder))
-            if each.is_symlink():
+        for file in (path, *files_inside):
+            name = str(file.relative_to(folder))
+            if file.is_symlink():
                 yield Finding(name, "is a symbolic link, which evergraph never writes")
-            if each != path and each.name not in IN_SNAPSHOT:
+            if file != path and file.name not in IN_SNAPSHOT:
                 yield Finding(name, "does not belong to a snapshot")
             try:
-                mode = each.stat().st_mode
+                mode = file.stat().st_mode
             except FileNotFoundError:  # SQLite's files come and go
                 continue
             if mode & stat.S_IWOTH:
                 yield Finding(name, f"may be written by everybody (mode {stat.S_IMODE(mode):o})")
-            if not os.access(each, os.R_OK):
+            if not os.access(file, os.R_OK):
                 yield Finding(name, "may not be read by this user")
     for path in left_beside(folder):
-        what = "was left by a killed backup: opening a folder beside it for writing removes it"
-        yield Finding(f"../{path.name}", what)
+        sentence = "was left by a killed backup: opening a folder beside it for writing removes it"
+        yield Finding(f"../{path.name}", sentence)
     if not (folder / ACKNOWLEDGED_FILE).exists():
         yield Finding(
             ACKNOWLEDGED_FILE, "is missing: the loss of the journal's end would go unnoticed"
@@ -156,17 +156,18 @@ def _ends(folder: Path, acknowledged: int, *, written: bool) -> Iterator[Finding
 
 def _recomputed(make: Make, snapshots: list[Snapshot]) -> Iterator[Finding]:
     """Compute the arrays of every snapshot from its graph and labels."""
-    for each in snapshots:
-        name = f"snapshot-{each.seq}"
+    for restored in snapshots:
+        name = f"snapshot-{restored.seq}"
         try:
             learner = make()
-            learner.restore(each.state, each.about)
-            other = [*differing(learner)]
+            learner.restore(restored.state, restored.about)
+            differing_arrays = [*differing(learner)]
         except Exception as error:
             yield Finding(name, f"cannot be computed anew ({error})")
             continue
-        if other:
-            yield Finding(name, f"holds what its graph and labels do not give ({', '.join(other)})")
+        if differing_arrays:
+            names = ", ".join(differing_arrays)
+            yield Finding(name, f"holds what its graph and labels do not give ({names})")
 
 
 def _learner(
@@ -207,19 +208,17 @@ def _replayed(folder: Path, make: Make, older: Snapshot, newer: Snapshot) -> Ite
         if isinstance(error, recovery.UnappliedError) or not isinstance(error, DataError):
             yield Finding(name, f"or snapshot-{older.seq} cannot be restored ({error})")
         return
-    both = state.keys() & newer.state.keys()
-    other = {each for each in both if not _same(state[each], newer.state[each])}
-    other |= state.keys() ^ newer.state.keys()
-    if other:
-        some = ", ".join(sorted(other)[:3])
-        yield Finding(name, f"differs from snapshot-{older.seq} plus the journal ({some})")
+    common = state.keys() & newer.state.keys()
+    differing_arrays = {array for array in common if not _same(state[array], newer.state[array])}
+    differing_arrays |= state.keys() ^ newer.state.keys()
+    if differing_arrays:
+        first_three = ", ".join(sorted(differing_arrays)[:3])
+        yield Finding(name, f"differs from snapshot-{older.seq} plus the journal ({first_three})")
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
     """Whether two arrays are equal; NaN, which stands for what is not known, equals NaN."""
-    if one.shape != other.shape or not one.is_floating_point():
-        return torch.equal(one, other)
-    return bool(((one == other) | (one.isnan() & other.isnan())).all())
+    return np.array_equal(one.numpy(), other.numpy(), equal_nan=one.is_floating_point())
 
 
 def _results(
@@ -227,10 +226,10 @@ def _results(
 ) -> Iterator[Finding]:
     """Compare the results of deltas with those that are kept with their keys."""
     for entry, result in zip(batch, results, strict=True):
-        told = None if entry.key is None else journal.keys.known(entry.key, entry.data)
-        if told is not None and told[1] != json.dumps(vars(result), sort_keys=True):
-            what = f"the result of key {entry.key!r} is not what delta {entry.seq} gives"
-            yield Finding(JOURNAL_FILE, what)
+        known = None if entry.key is None else journal.keys.known(entry.key, entry.data)
+        if known is not None and known[1] != json.dumps(vars(result), sort_keys=True):
+            sentence = f"the result of key {entry.key!r} is not what delta {entry.seq} gives"
+            yield Finding(JOURNAL_FILE, sentence)
 
 
 def skip(folder: Path, *seqs: int, why: str) -> list[SetAside]:
@@ -275,8 +274,8 @@ def _check_without(folder: Path, make: Make, seqs: Collection[int]) -> None:
         for seq in sorted(seqs):
             if not first <= seq <= last:
                 hint = ": only snapshots hold it, forget its nodes instead" if seq < first else ""
-                holds = f"holds deltas {first} to {last}, not" if 0 < first <= last else None
-                raise DataError(f"{journal.path}: {holds or 'holds no delta'} {seq}{hint}")
+                range_held = f"holds deltas {first} to {last}, not" if 0 < first <= last else None
+                raise DataError(f"{journal.path}: {range_held or 'holds no delta'} {seq}{hint}")
             if seq in known and next(journal.after(seq - 1)).data == NOTHING:
                 raise DataError(f"{journal.path}: delta {seq} was left out already")
         # Damaged snapshots are reported when the folder is opened.
@@ -288,11 +287,11 @@ def _check_without(folder: Path, make: Make, seqs: Collection[int]) -> None:
             )
         try:
             for batch in journal.batches_after(begun):
-                left = [
+                remaining = [
                     replace(entry, data=NOTHING, key=None) if entry.seq in seqs else entry
                     for entry in batch
                 ]
-                recovery.apply_entries(learner, journal, left)
+                recovery.apply_entries(learner, journal, remaining)
         except recovery.UnappliedError as error:
             numbers = ", ".join(map(str, sorted(seqs)))
             words = " ".join(f"--skip {seq}" for seq in sorted({*seqs, error.first}))
@@ -329,31 +328,31 @@ def differing(learner: OnlineLearner) -> Iterator[str]:
     known = learner.knowledge
     if known is None:
         return
-    twin = OnlineLearner(**learner.parameters)
-    shown: dict[str, Any] = {"related": known.relations is not None, "words": known.word_columns}
-    fresh = twin._begun(known.graph.num_features, **shown)
+    other = OnlineLearner(**learner.parameters)
+    options: dict[str, Any] = {"related": known.relations is not None, "words": known.word_columns}
+    fresh = other._begun(known.graph.num_features, **options)
     yield from _vectors(known, fresh)
     labelled = (known.labels.every != UNLABELLED).nonzero().flatten()
     counts = torch.bincount(known.labels.of(labelled), minlength=len(known.labels.counts_))
     if not counts.equal(known.labels.counts_):
         yield "labels.counts"
-    if not (isinstance(learner.head, FusedHead) and isinstance(twin.head, FusedHead)):
-        return
-    twin.head.meet(list(known.classes))
-    twin.head.grow(len(known.classes))
-    twin.head.stand_as(learner.head)
+    other.head.meet(list(known.classes))
+    other.head.grow(len(known.classes))
+    other.head.stand_as(learner.head)
     moved = 0
-    for nodes in labelled.split(ROWS):
+    for nodes in labelled.split(NODES_PER_BLOCK):
         moved += len(known.counted.moved(nodes, known.of(nodes)).places)
-        twin.head.learn(known.counted.of(nodes), known.labels.of(nodes))
+        other.head.learn(known.counted.of(nodes), known.labels.of(nodes))
     if moved:
         yield "counted.rows"
-    kept, anew = learner.head.state(), twin.head.state()
-    sums = sorted(name for name in kept.keys() | anew.keys() if name.split(".")[-1] in SUMS)
-    wrong = [f"head.{name}" for name in sums if not _close(kept.get(name), anew.get(name))]
-    yield from wrong
+    stored, recomputed = learner.head.state(), other.head.state()
+    sums = sorted(name for name in stored.keys() | recomputed.keys() if name.split(".")[-1] in SUMS)
+    differing_sums = [
+        f"head.{name}" for name in sums if not _close(stored.get(name), recomputed.get(name))
+    ]
+    yield from differing_sums
     engine = learner.head.engine
-    if not wrong and engine.solved and len(engine.strengths_):
+    if not differing_sums and engine.solved and len(engine.strengths_):
         for place, share in enumerate(engine.fused_.weights):
             if not _close(engine.heads_[place], engine.solution(place).weights * share):
                 yield f"head.view_{place}.weights"
@@ -362,8 +361,8 @@ def differing(learner: OnlineLearner) -> Iterator[str]:
 def _vectors(known: Knowledge, fresh: Knowledge) -> Iterator[str]:
     """Compute what the vectors of nodes are made of from the graph, and compare it."""
     graph, labels = known.graph, known.labels
-    nodes, gone = (mask.nonzero().flatten() for mask in (graph.alive, ~graph.alive))
-    change = GraphChange(new=nodes, removed=gone)
+    nodes, removed = (mask.nonzero().flatten() for mask in (graph.alive, ~graph.alive))
+    change = GraphChange(new=nodes, removed=removed)
     pairs: list[tuple[str, KeptArrays, KeptArrays]] = []
     fresh.graph.restore(graph.state())
     fresh.embeddings.update(change)
@@ -376,25 +375,25 @@ def _vectors(known: Knowledge, fresh: Knowledge) -> Iterator[str]:
         fresh.codes.name(list(known.classes))
         fresh.codes.update(change, nodes, labels.of(nodes))
         pairs.append(("codes", known.codes, fresh.codes))
-    for name, own, others in pairs:
-        kept, anew = _arrays(own), _arrays(others)
-        yield from (f"{name}.{key}" for key in kept if not _close(kept[key], anew[key]))
+    for name, stored_part, fresh_part in pairs:
+        stored, recomputed = _arrays(stored_part), _arrays(fresh_part)
+        yield from (f"{name}.{key}" for key in stored if not _close(stored[key], recomputed[key]))
 
 
 def _arrays(part: KeptArrays) -> dict[str, Tensor]:
-    kept = part.kept.items()
-    found = {key: array.tensor for key, array in kept if key not in OF_ORDER}
+    stored = part.kept.items()
+    arrays = {key: array.tensor for key, array in stored if key not in OF_ORDER}
     if isinstance(part, LiveCodes):
-        found["state_2"] = part.of(torch.arange(len(found["state_2"])))
-    return found
+        arrays["state_2"] = part.of(torch.arange(len(arrays["state_2"])))
+    return arrays
 
 
-def _close(kept: Tensor | None, anew: Tensor | None) -> bool:
+def _close(stored: Tensor | None, recomputed: Tensor | None) -> bool:
     """Whether two arrays have the same shape, and rows that differ by rounding; never with NaN."""
-    if kept is None or anew is None or kept.shape != anew.shape:
+    if stored is None or recomputed is None or stored.shape != recomputed.shape:
         return False
-    if not kept.numel():
+    if not stored.numel():
         return True
-    rows, others = (array.double().reshape(len(array), -1) for array in (kept, anew))
+    rows, others = (array.double().reshape(len(array), -1) for array in (stored, recomputed))
     allowed = CLOSE * others.abs().amax(1, keepdim=True) + FLOOR * others.abs().max()
     return bool(((rows - others).abs() <= allowed).all())

@@ -65,14 +65,14 @@ class Journal(SqliteFile):
     def __init__(self, path: Path, *, readonly: bool = False) -> None:
         self._seen = sqlite_file.stamps(path)
         super().__init__(path, readonly=readonly)
-        self._place = path.absolute()  # wherever the process goes
-        self._files = sqlite_file.identities(self._place)
+        self._absolute_path = path.absolute()  # wherever the process goes
+        self._inodes = sqlite_file.inodes(self._absolute_path)
         self.keys = JournalKeys(self)
         self.aside = SetAsideDeltas(self)
 
     def is_outdated(self) -> bool:
         """Whether the file was opened as one that nobody writes to, and has changed since."""
-        helped = any(name.endswith("-wal") for name in self._files)
+        helped = any(name.endswith("-wal") for name in self._inodes)
         return not helped and self._seen != sqlite_file.stamps(self.path)
 
     def is_gone(self) -> bool:
@@ -80,9 +80,9 @@ class Journal(SqliteFile):
 
         SQLite goes on writing to a file that has no name any more.
         """
-        now = sqlite_file.identities(self._place)
-        gone = not self._files.items() <= now.items()
-        self._files |= now  # the WAL comes with the first write
+        now = sqlite_file.inodes(self._absolute_path)
+        gone = not self._inodes.items() <= now.items()
+        self._inodes |= now  # the WAL comes with the first write
         return gone
 
     def write(self, entries: Sequence[JournalEntry]) -> None:
@@ -180,13 +180,13 @@ class Journal(SqliteFile):
         """Yield the deltas after ``seq``; raise if a number is missing."""
         # One at a time: they may be large, and a long read would keep the WAL from shrinking.
         while (row := self.one(_NEXT, seq)) is not None:
-            found, batch, key, data = row
-            if found != seq + 1:
+            number, batch, key, data = row
+            if number != seq + 1:
                 raise DataError(
-                    f"{self.path}: delta {seq + 1} is missing, the next one is {found}: "
+                    f"{self.path}: delta {seq + 1} is missing, the next one is {number}: "
                     "restore the folder from a backup"
                 )
-            seq = found
+            seq = number
             yield JournalEntry(seq, batch, decoded(key), data)
         if seq < self._start():  # purged since: a snapshot includes the next deltas
             raise DataError(
@@ -350,10 +350,10 @@ class SetAsideDeltas:
         """Record that a batch is about to be applied; return whether it was recorded before."""
         # If so, the process that tried it last ended while applying it.
         with self._journal.change() as connection:
-            found = connection.execute("SELECT seq FROM trying").fetchall()
+            recorded = connection.execute("SELECT seq FROM trying").fetchall()
             connection.execute("DELETE FROM trying")
             connection.execute("INSERT INTO trying VALUES (?)", (seq,))
-        return (seq,) in found
+        return (seq,) in recorded
 
     def end(self) -> None:
         """Record that no batch is being applied."""

@@ -91,8 +91,8 @@ class LearnerFolder(Closing, Shown):
     def _repr_facts(self) -> dict[str, object]:
         return {"path": str(self.path)} | ({"closed": True} if self._closed else {})
 
-    def _repr_pictures(self) -> str:
-        return "" if self._closed else self.learner._repr_html_()
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + ("" if self._closed else self.learner._repr_html_())
 
     @classmethod
     def open(  # noqa: PLR0913
@@ -145,16 +145,16 @@ class LearnerFolder(Closing, Shown):
         check_integer("snapshot_bytes", snapshot_bytes, least=1)
         check_integer("keys_kept", keys_kept, least=0)
         check_integer("threads", threads, least=1)
-        spans = {"replay_seconds": replay_seconds, "close_seconds": close_seconds}
-        for name, value in (spans | {"retry": retry, "key_age": key_age}).items():
+        durations = {"replay_seconds": replay_seconds, "close_seconds": close_seconds}
+        for name, value in (durations | {"retry": retry, "key_age": key_age}).items():
             check_number(name, value, least=0)
         if make is not None and given is not None:
             raise ConfigurationError("only one of given and make can say how a learner is made")
-        needed = tuple(encoders)
+        custom_encoders = tuple(encoders)
         if make is None:
             make = maker_of(Path(path), given)
             if not readonly:
-                stored_columns(Path(path), needed)  # refused before anything is opened
+                stored_columns(Path(path), custom_encoders)  # refused before anything is opened
         new_learner = make
 
         def made() -> OnlineLearner:  # with what is not among its parameters
@@ -179,7 +179,7 @@ class LearnerFolder(Closing, Shown):
                 progress=progress,
             )
         opened = cls(files)
-        opened._encoders = needed
+        opened._encoders = custom_encoders
         return opened
 
     @property
@@ -187,9 +187,9 @@ class LearnerFolder(Closing, Shown):
         """How columns of tables are read; None for plain numbers, and before the first node."""
         if not self._columns_read and (width := self.learner.status().features):
             self._columns_read = True  # it stays from the first node on
-            found = stored_columns(self.path, self._encoders)
+            scheme = stored_columns(self.path, self._encoders)
             # A process killed before its first delta may have left a file that does not fit.
-            self._columns = found if found is not None and found.width == width else None
+            self._columns = scheme if scheme is not None and scheme.width == width else None
         return self._columns
 
     def keep_columns(self, scheme: Scheme | None) -> None:
@@ -384,13 +384,13 @@ def parameters_of_model(made: Mapping[str, Any], given: Mapping[str, Any]) -> di
     if not target_of(given.get("targets", "class")).is_class:
         options |= {"name", "kind"}
     head = {key: value for key, value in made["head"].items() if key in options}
-    found = {"head": head} if head else {}
+    parameters = {"head": head} if head else {}
     for key, value in given.items():
         if key in made and key != "head" and not (key == "topology" and value is None):
-            found[key] = made[key]
+            parameters[key] = made[key]
         elif key not in made and key not in OF_A_MODEL:
             raise ConfigurationError(
                 f"{key!r} reaches no learner: a model in a folder takes "
                 f"{', '.join([*made, *OF_A_MODEL])}"
             )
-    return found
+    return parameters

@@ -36,9 +36,9 @@ logger = logging.getLogger(__name__)
 
 def with_check(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object with its checksum, for ``read_checked``."""
-    kept = {name: value for name, value in content.items() if name != CHECK}
-    text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
-    return {**kept, CHECK: hashlib.sha256(text.encode()).hexdigest()}
+    fields = {name: value for name, value in content.items() if name != CHECK}
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    return {**fields, CHECK: hashlib.sha256(text.encode()).hexdigest()}
 
 
 def read_checked(path: Path) -> dict[str, Any]:
@@ -116,12 +116,12 @@ def store_parameters(folder: Path, parameters: Mapping[str, Any]) -> None:
 
 def check_parameters(folder: Path, stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Raise, naming parameter and both values, unless given and stored parameters match."""
-    ours = json.loads(json.dumps(dict(given)))
-    for name in sorted(stored.keys() | ours.keys()):
-        if stored.get(name) != ours.get(name):
+    parameters = json.loads(json.dumps(dict(given)))
+    for name in sorted(stored.keys() | parameters.keys()):
+        if stored.get(name) != parameters.get(name):
             raise ConfigurationError(
                 f"{folder} holds a learner with {name}={stored.get(name)!r}, which cannot be "
-                f"opened with {name}={ours.get(name)!r}"
+                f"opened with {name}={parameters.get(name)!r}"
             )
 
 
@@ -173,10 +173,10 @@ def acknowledged_in(path: Path) -> int:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     if not text.strip(b"\0"):  # created, but the power failed before its bytes were on disk
         return 0
-    found = re.fullmatch(rb"([0-9]{20}) [0-9a-f]{8}\n", text)
-    if found is None:
+    match = re.fullmatch(rb"([0-9]{20}) [0-9a-f]{8}\n", text)
+    if match is None:
         raise DataError(f"{path}: must hold a number, not {text[:40]!r}: {_WITHOUT}")
-    seq = int(found[1])
+    seq = int(match[1])
     if text != acknowledgement(seq):
         raise DataError(f"{path}: does not match its checksum: {_WITHOUT}")
     return seq
@@ -228,8 +228,8 @@ def check_chosen(where: object, scheme: Scheme | None, choices: Columns) -> None
     """Raise if choices contradict what the first table has fixed; equal ones may be repeated."""
     # A learner of plain numbers (no scheme) has no categories and accepts no gaps.
 
-    def refusal(what: str, before: object) -> ConfigurationError:
-        return ConfigurationError(f"{where}: {what} been {before} since the first table")
+    def refusal(what: str, stored_value: object) -> ConfigurationError:
+        return ConfigurationError(f"{where}: {what} been {stored_value} since the first table")
 
     kinds = {} if scheme is None else scheme.kinds
     if scheme is None and choices.kinds.get(OTHERS, "raw") != "raw":
@@ -238,12 +238,12 @@ def check_chosen(where: object, scheme: Scheme | None, choices: Columns) -> None
     for name in dict.fromkeys((*choices.kinds, *kinds)):
         kind = None if name == OTHERS else choices.kind_of(name)
         if kind is not None and kinds.get(name) != str(registered(kind) or kind):
-            there = kinds.get(name, "a plain number" if scheme is None else "no column")
-            raise refusal(f"column {name!r} cannot be read as {str(kind)!r}: it has", there)
+            stored = kinds.get(name, "a plain number" if scheme is None else "no column")
+            raise refusal(f"column {name!r} cannot be read as {str(kind)!r}: it has", stored)
     for option in () if scheme is None else ("gaps", "strict", "text_width"):
-        value, there = getattr(choices, option), getattr(scheme, option)
-        if value not in (getattr(Columns(), option), there):
-            raise refusal(f"{option} cannot be {value!r}: it has", repr(there))
+        value, stored = getattr(choices, option), getattr(scheme, option)
+        if value not in (getattr(Columns(), option), stored):
+            raise refusal(f"{option} cannot be {value!r}: it has", repr(stored))
 
 
 # Files that a process killed while creating the folder may leave.

@@ -48,15 +48,15 @@ def open_journal(path: Path, make: Make, *, readonly: bool = False) -> Journal:
             f"{path} holds no learner yet: there is no {FORMAT_FILE}; evergraph ingest creates one"
         )
     if stored is None:
-        made = Journal(path / JOURNAL_FILE)
-        if made.last():
-            made.close()
+        journal = Journal(path / JOURNAL_FILE)
+        if journal.last():
+            journal.close()
             raise DataError(
                 f"{path / FORMAT_FILE}: is missing, but the journal holds deltas: restore the "
                 "folder from a backup"
             )
         markers.store_parameters(path, make().parameters)
-        return made
+        return journal
     markers.check_parameters(path, stored, make().parameters)
     if not (path / JOURNAL_FILE).exists():
         raise DataError(f"{path / JOURNAL_FILE}: is missing: restore the folder from a backup")
@@ -99,11 +99,11 @@ def recover(
     """
     # Read before the journal, which another process may extend meanwhile.
     acknowledged = max(markers.acknowledged_in(folder / ACKNOWLEDGED_FILE), known)
-    found: Recovered | None = None
+    recovered: Recovered | None = None
     until: int | None = None  # the last delta to apply
-    while found is None:
+    while recovered is None:
         try:
-            found = _recovered(folder, make, journal, acknowledged, until, progress)
+            recovered = _recovered(folder, make, journal, acknowledged, until, progress)
         except UnappliedError as error:
             if not _is_unacknowledged(journal, error.first, acknowledged):
                 raise
@@ -116,7 +116,7 @@ def recover(
             f"{journal.path}: ends with delta {journal.last()}, but {noted} were acknowledged: its "
             "end is damaged or its -wal file is missing, restore the folder from a backup"
         )
-    return found
+    return recovered
 
 
 def set_aside(journal: Journal, first: int, name: str, why: str) -> None:
@@ -145,19 +145,19 @@ def _recovered(
     progress: Progress | None,
 ) -> Recovered:
     """Return the learner from the newest intact snapshot and the deltas since, up to ``until``."""
-    reads = time.monotonic()
+    reading_began = time.monotonic()
     damaged: list[DataError] = []
     learner, snapshot = restore_newest(folder, make, damaged=damaged)
     seq = snapshot
     for error in damaged:
         logger.warning("%s: using the previous snapshot", error)
     if not seq and journal.first() > 1:
-        wrong = f" ({damaged[0]})" if damaged else ""
+        first_damage = f" ({damaged[0]})" if damaged else ""
         raise DataError(
-            f"{folder}: there is no intact snapshot{wrong}, and the journal begins with delta "
+            f"{folder}: there is no intact snapshot{first_damage}, and the journal begins with delta "
             f"{journal.first()}: restore the folder from a backup"
         )
-    reading, began = time.monotonic() - reads, time.thread_time()
+    reading, replay_began = time.monotonic() - reading_began, time.thread_time()
     report = _reporter(journal, seq, progress)
     for batch in journal.batches_after(seq):
         if until is not None and batch[-1].seq > until:
@@ -165,22 +165,24 @@ def _recovered(
         # If the system kills the process for its memory, nothing can be caught. So the journal
         # records that an unacknowledged batch is being applied, until that has ended: one that was
         # being applied when the last process ended counts as one that cannot be applied.
-        recorded = not journal.readonly and _is_unacknowledged(journal, batch[0].seq, acknowledged)
-        if recorded and journal.aside.begin(batch[0].seq):
+        is_recorded = not journal.readonly and _is_unacknowledged(
+            journal, batch[0].seq, acknowledged
+        )
+        if is_recorded and journal.aside.begin(batch[0].seq):
             why = "the process ended while it was applied, twice"
             raise UnappliedError(journal.path, batch, why)
         try:
             apply_entries(learner, journal, batch)
         except UnappliedError:
-            recorded = False  # stays recorded until it is set aside
+            is_recorded = False  # stays recorded until it is set aside
             raise
         finally:  # also after an interrupt, which is not the batch's fault
-            if recorded:
+            if is_recorded:
                 journal.aside.end()
         report(batch)
         seq = batch[-1].seq
     report(None)
-    return Recovered(learner, seq, snapshot, time.thread_time() - began, reading)
+    return Recovered(learner, seq, snapshot, time.thread_time() - replay_began, reading)
 
 
 def _reporter(
@@ -292,16 +294,16 @@ class FolderReader:
             # How often the journal had been rewritten when it was read.
             self._rewritten = len(self._journal.aside.rewritten(0))
             try:
-                found = recover(self.path, self.make, self._journal, progress=progress)
+                recovered = recover(self.path, self.make, self._journal, progress=progress)
             except DataError:
                 if self._newest() == newest:  # files were not replaced, so they are damaged
                     raise
                 continue
             if not self._journal.aside.rewritten(self._rewritten):
                 break
-        self.learner, self.seq, self.snapshot = found.learner, found.seq, found.snapshot
-        self._seconds = found.seconds
-        self._short = found.seq < self._journal.last()
+        self.learner, self.seq, self.snapshot = recovered.learner, recovered.seq, recovered.snapshot
+        self._seconds = recovered.seconds
+        self._is_behind = recovered.seq < self._journal.last()
 
     def _newest(self) -> int:
         return max((number for number, _ in snapshots_in(self.path)), default=0)
@@ -316,7 +318,9 @@ class FolderReader:
             before, version = self.seq, self._journal.version()
             outdated = self._journal.is_outdated()
             # A delta that could not be applied here may have been acknowledged since.
-            late = self._short and markers.acknowledged_in(self.path / ACKNOWLEDGED_FILE) > before
+            late = (
+                self._is_behind and markers.acknowledged_in(self.path / ACKNOWLEDGED_FILE) > before
+            )
             if version == self._seen and not late and not outdated:
                 return 0
             if outdated:
@@ -349,9 +353,9 @@ class FolderReader:
 
     def _is_rewritten(self) -> bool:
         """Whether a delta that was applied here was set aside, or purged, since the last check."""
-        new = self._journal.aside.rewritten(self._rewritten)
-        self._rewritten += len(new)
-        return any(first <= self.seq for first in new)
+        firsts = self._journal.aside.rewritten(self._rewritten)
+        self._rewritten += len(firsts)
+        return any(first <= self.seq for first in firsts)
 
     def status(self) -> FolderStatus:
         """Return the status of the folder, as this reader sees it."""

@@ -59,8 +59,8 @@ class Snapshot:
 
 def snapshots_in(folder: Path) -> list[tuple[int, Path]]:
     """Return number and path of every snapshot, intact or damaged, the newest first."""
-    found = [(_NAME.fullmatch(path.name), path) for path in folder.iterdir() if path.is_dir()]
-    return sorted(((int(name[1]), path) for name, path in found if name), reverse=True)
+    folders = [(_NAME.fullmatch(path.name), path) for path in folder.iterdir() if path.is_dir()]
+    return sorted(((int(name[1]), path) for name, path in folders if name), reverse=True)
 
 
 def taken_at(folder: Path, seq: int) -> float | None:
@@ -223,10 +223,12 @@ class KeptSnapshots:
             if number != seq:
                 remove_snapshot(path)
         remove_leftovers(self.folder)
-        left = [path for number, path in snapshots_in(self.folder) if number != seq]
-        left += self.folder.glob(f"{ASIDE}*")
-        if left:
-            raise ResourceError(f"{left[0]}: could not be removed: remove it, and purge again")
+        not_removed = [path for number, path in snapshots_in(self.folder) if number != seq]
+        not_removed += self.folder.glob(f"{ASIDE}*")
+        if not_removed:
+            raise ResourceError(
+                f"{not_removed[0]}: could not be removed: remove it, and purge again"
+            )
         self._good = [seq]
 
 
@@ -251,7 +253,7 @@ class Compactor:
         self.counted = JournalLoad()  # since the last snapshot
         # Processor time of the last snapshot, as that of deltas is counted. By the clock it would
         # include waiting, for a purge or a busy machine, and the next would come too late.
-        self.took = 0.0
+        self.snapshot_seconds = 0.0
         self._changed = threading.Condition()
         self.due = self._closing = False
         self._thread = threading.Thread(target=self._run, name="evergraph-compactor", daemon=True)
@@ -265,7 +267,7 @@ class Compactor:
         deltas, size, seconds = self.counted
         deltas, size, seconds = deltas + more.deltas, size + more.bytes, seconds + more.seconds
         self.counted = JournalLoad(deltas, size, seconds)
-        heavy = seconds >= max(self.most.seconds, SHARE * self.took)
+        heavy = seconds >= max(self.most.seconds, SHARE * self.snapshot_seconds)
         if deltas >= self.most.deltas or size >= self.most.bytes or heavy:
             self.wake()
 
@@ -290,7 +292,7 @@ class Compactor:
             began = time.thread_time()
             try:
                 self.compact()
-                self.took = time.thread_time() - began
+                self.snapshot_seconds = time.thread_time() - began
             except Exception as error:
                 logger.warning("the snapshot failed and will be tried again: %s", error)
                 with self._changed:
@@ -311,16 +313,16 @@ def write_arrays(path: Path, arrays: Mapping[str, Tensor]) -> None:
     The format: the length of a header, the header (JSON: dtype, shape and offsets), all values.
     """
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
-    header, place = {}, 0
+    header, offset = {}, 0
     for name in order:
         value = arrays[name]
-        about = {"dtype": _DTYPES[value.dtype], "shape": list(value.shape)}
-        header[name] = about | {"data_offsets": [place, place + value.nbytes]}
-        place += value.nbytes
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % _LENGTH)  # so that values are aligned, widest types first
+        entry = {"dtype": _DTYPES[value.dtype], "shape": list(value.shape)}
+        header[name] = entry | {"data_offsets": [offset, offset + value.nbytes]}
+        offset += value.nbytes
+    encoded = json.dumps(header, separators=(",", ":")).encode()
+    encoded += b" " * (-len(encoded) % _LENGTH)  # so that values are aligned, widest types first
     with path.open("wb") as file:
-        file.write(len(text).to_bytes(_LENGTH, "little") + text)
+        file.write(len(encoded).to_bytes(_LENGTH, "little") + encoded)
         for name in order:
             file.write(np.ascontiguousarray(arrays[name].detach().cpu().numpy()).data)
 

@@ -52,17 +52,17 @@ _SCHEMA = (
 def stamps(path: Path) -> list[tuple[int, int]]:
     """Return times and sizes of a file and its WAL, to detect changes."""
     files = (path, path.with_name(f"{path.name}-wal"))
-    found = [file.stat() for file in files if file.exists()]
-    return [(each.st_mtime_ns, each.st_size) for each in found if each.st_size]
+    stats = [file.stat() for file in files if file.exists()]
+    return [(stat.st_mtime_ns, stat.st_size) for stat in stats if stat.st_size]
 
 
-def identities(path: Path) -> dict[str, tuple[int, int]]:
+def inodes(path: Path) -> dict[str, tuple[int, int]]:
     """Return which files a path and that of its WAL lead to, without those that do not exist."""
-    found = {}
+    found: dict[str, tuple[int, int]] = {}
     for file in (path, path.with_name(f"{path.name}-wal")):
         with contextlib.suppress(OSError):
-            facts = file.stat()
-            found[file.name] = facts.st_dev, facts.st_ino
+            stat = file.stat()
+            found[file.name] = stat.st_dev, stat.st_ino
     return found
 
 
@@ -211,11 +211,11 @@ def layout_of(connection: sqlite3.Connection) -> int:
 
 def foreign(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     """Return type and name of what is in a journal beside its own tables, such as a trigger."""
-    listed = "SELECT type, name FROM sqlite_master WHERE name NOT GLOB 'sqlite_*'"
-    with closing(sqlite3.connect(":memory:")) as own:
+    query = "SELECT type, name FROM sqlite_master WHERE name NOT GLOB 'sqlite_*'"
+    with closing(sqlite3.connect(":memory:")) as memory:
         for statement in _SCHEMA:
-            own.execute(statement)
-        return sorted({*connection.execute(listed)} - {*own.execute(listed)})
+            memory.execute(statement)
+        return sorted({*connection.execute(query)} - {*memory.execute(query)})
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
@@ -262,18 +262,19 @@ def _deltas(connection: sqlite3.Connection, on_delta: OnDelta | None) -> Iterato
     # There must be no gap: the number of a delta that was set aside is given to the next one, or to
     # an empty delta. ``checkup`` sees that snapshots hold all deltas before the first one.
     count = int(connection.execute("SELECT count(*) FROM deltas").fetchone()[0])
-    before = batch = 0
+    previous = previous_batch = 0
     rows = connection.execute("SELECT seq, bytes, batch FROM deltas ORDER BY seq")
-    for done, (seq, data, of) in enumerate(rows, 1):
-        if before and seq != before + 1:
-            yield f"delta {before + 1} is missing, the next one is {seq}"
-        if of not in (seq, batch):
-            yield f"delta {seq} belongs to batch {of}, and the one before it to {batch or 'none'}"
+    for done, (seq, data, batch_of_delta) in enumerate(rows, 1):
+        if previous and seq != previous + 1:
+            yield f"delta {previous + 1} is missing, the next one is {seq}"
+        if batch_of_delta not in (seq, previous_batch):
+            before = previous_batch or "none"
+            yield f"delta {seq} belongs to batch {batch_of_delta}, and the one before it to {before}"
         try:
             delta_from_bytes(data)
         except DataError as error:
             yield f"delta {seq} cannot be read ({error})"
-        before, batch = seq, of
+        previous, previous_batch = seq, batch_of_delta
         if on_delta is not None:
             on_delta(done, count)
 

@@ -1,7 +1,7 @@
 """The one writer of a learner's folder: applies deltas, takes snapshots, and purges.
 
 A delta waits in the queue (``DeltaQueue``), is checked together with others that wait
-(``Gathered``), written to the journal with them (``_write``), applied (``_apply``), recorded as
+(``QueuedBatch``), written to the journal with them (``_write``), applied (``_apply``), recorded as
 acknowledged, and answered (``_take``). Snapshots follow in the background (``compact``).
 """
 
@@ -24,7 +24,7 @@ from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.journal import JournalEntry, named
 from evergraph.online.folder.markers import FolderStatus, Purged, folder_bytes
-from evergraph.online.folder.queue import DeltaQueue, Gathered, Waiting, is_of_disk
+from evergraph.online.folder.queue import DeltaQueue, QueuedBatch, QueuedDelta, is_of_disk
 from evergraph.online.folder.recovery import Progress
 from evergraph.online.folder.snapshot import JournalLoad
 from evergraph.online.monitor import report, warn
@@ -70,26 +70,26 @@ class FolderWriter:
             snapshot.remove_leftovers(path)
             self._journal = recovery.open_journal(path, make)
             opened.callback(self._journal.close)
-            found = recovery.recover(path, make, self._journal, progress=progress)
+            recovered = recovery.recover(path, make, self._journal, progress=progress)
             self._acknowledged = markers.Acknowledged(path / markers.ACKNOWLEDGED_FILE)
             opened.callback(self._acknowledged.close)
-            self._snapshots = snapshot.KeptSnapshots(path, found.snapshot)
+            self._snapshots = snapshot.KeptSnapshots(path, recovered.snapshot)
             self._compactor = snapshot.Compactor(self.compact, most, retry=retry)
             opened.callback(self._compactor.close)
             with self.lock:
-                self._adopt(found)
+                self._adopt(recovered)
             self._opened = opened.pop_all()
 
-    def _adopt(self, found: recovery.Recovered) -> None:
-        self.learner, self.seq = found.learner, found.seq
-        if found.snapshot < self._snapshots.newest:  # a newer one is damaged
-            self._snapshots = snapshot.KeptSnapshots(self.path, found.snapshot)
+    def _adopt(self, recovered: recovery.Recovered) -> None:
+        self.learner, self.seq = recovered.learner, recovered.seq
+        if recovered.snapshot < self._snapshots.newest:  # a newer one is damaged
+            self._snapshots = snapshot.KeptSnapshots(self.path, recovered.snapshot)
         self._keys, self._set_aside = self._journal.keys.count(), self._journal.aside.count()
         self._acknowledged.note(self.seq)
-        self._compactor.took = max(self._compactor.took, found.reading)
-        size, deltas = self._journal.size_after(found.snapshot), self.seq - found.snapshot
+        self._compactor.snapshot_seconds = max(self._compactor.snapshot_seconds, recovered.reading)
+        size, deltas = self._journal.size_after(recovered.snapshot), self.seq - recovered.snapshot
         self._compactor.count_anew()
-        self._compactor.count(JournalLoad(deltas, size, found.seconds))
+        self._compactor.count(JournalLoad(deltas, size, recovered.seconds))
 
     def _renew_learner(self) -> None:
         # This process knows what it has acknowledged, even if the file could not be written: none
@@ -132,14 +132,14 @@ class FolderWriter:
                 "stopped, and changes since the last backup may be lost; restore the folder"
             )
 
-    def _take_all(self, waiting: Sequence[Waiting]) -> None:
+    def _take_all(self, waiting: Sequence[QueuedDelta]) -> None:
         """Apply deltas, batch by batch; the lock is held."""
         left = deque(waiting)
         try:
             while left:
                 self._check_taking()
                 began = time.thread_time()
-                batch = Gathered(left, self.learner, self._journal, self.seq)
+                batch = QueuedBatch(left, self.learner, self._journal, self.seq)
                 if batch.entries:
                     self._take(batch, began)
         except Exception as error:  # concerns all deltas, not just one
@@ -148,7 +148,7 @@ class FolderWriter:
                 if not each.future.done():
                     each.refuse(refusal)
 
-    def _take(self, batch: Gathered, began: float) -> None:
+    def _take(self, batch: QueuedBatch, began: float) -> None:
         """Write a batch to the journal, apply it as a recovery would, and answer the senders."""
         entries, before = batch.entries, self.seq
         try:
@@ -180,16 +180,18 @@ class FolderWriter:
         except BaseException as error:
             try:
                 # After an SQLite error other than a full disk, it is uncertain what is in the file.
-                held = isinstance(error, sqlite3.Error) or self._journal.last() >= entries[0].seq
+                may_be_written = (
+                    isinstance(error, sqlite3.Error) or self._journal.last() >= entries[0].seq
+                )
             except EvergraphError:
-                held = True
-            stopped = self._stop_at(named(entries), error) if held else None
-            if stopped is not None and isinstance(error, Exception):
-                raise stopped from error
+                may_be_written = True
+            stop = self._stop_at(named(entries), error) if may_be_written else None
+            if stop is not None and isinstance(error, Exception):
+                raise stop from error
             raise
         self._check_taking()  # it may have been written to a file that has no name any more
 
-    def _apply(self, batch: Gathered) -> list[DeltaResult] | None:
+    def _apply(self, batch: QueuedBatch) -> list[DeltaResult] | None:
         """Apply a written batch; None if one of several was withdrawn, to be tried one by one."""
         # If that fails, the batch is set aside, and the learner is recovered.
         entries, name = batch.entries, named(batch.entries)
@@ -201,9 +203,9 @@ class FolderWriter:
         except Exception as error:
             why = recovery.reason(error)
             # torch raises a RuntimeError when memory runs out.
-            lacking = isinstance(error, MemoryError | OSError | ResourceError)
-            lacking = lacking or "DefaultCPUAllocator" in str(error)
-            if not lacking and not isinstance(error, EvergraphError):
+            out_of_resources = isinstance(error, MemoryError | OSError | ResourceError)
+            out_of_resources = out_of_resources or "DefaultCPUAllocator" in str(error)
+            if not out_of_resources and not isinstance(error, EvergraphError):
                 logger.error("%s could not be applied", name, exc_info=error)
         except BaseException as error:  # an interrupt may leave a delta half applied
             try:
@@ -222,7 +224,7 @@ class FolderWriter:
             raise self._stop_at(name, error) from error
         if len(entries) > 1:
             return None
-        raise (ResourceError if lacking else DataError)(
+        raise (ResourceError if out_of_resources else DataError)(
             f"{self.path}: {name} could not be applied ({why}): set aside, and nothing was changed"
         )
 
@@ -312,13 +314,13 @@ class FolderWriter:
     def _snapshot_for_good(self) -> PackedState | None:
         """Take a packed snapshot unless there is one; return it if something was dropped."""
         packed: PackedState | None = None
-        there = not self.seq or snapshot.is_whole(self.path, self.seq)
+        exists = not self.seq or snapshot.is_whole(self.path, self.seq)
         # Replacing a snapshot by one of the same number removes it for a moment. That is not done
         # if a process killed then would leave none: a folder that holds nothing else, such as one
         # just restored, is packed by the first purge after a delta.
-        if self.seq and (not there or self._snapshots.has_before(self.seq, self._journal.first())):
+        if self.seq and (not exists or self._snapshots.has_before(self.seq, self._journal.first())):
             packed = self.learner.packed()
-        if packed is not None or not there:
+        if packed is not None or not exists:
             self._snapshots.publish(self._write_aside(packed), self.seq)
         return packed
 
@@ -347,8 +349,9 @@ class FolderWriter:
         """Finish and release the lock, after a snapshot if that shortens the next start."""
         self._compactor.close()
         self._check_there()
-        worth = max(self.close_seconds, self._compactor.took)  # must save more time than it takes
-        if self._stopped is None and self._compactor.counted.seconds > worth:
+        # It must save more time than it takes.
+        least_saved = max(self.close_seconds, self._compactor.snapshot_seconds)
+        if self._stopped is None and self._compactor.counted.seconds > least_saved:
             try:
                 self.compact()
             except Exception as error:
