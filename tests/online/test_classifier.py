@@ -19,7 +19,7 @@ from evergraph.online.conversion import as_edges, as_features, as_ids
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.rows import as_labels
+from evergraph.online.rows import as_targets
 from evergraph.topology import S2GC, SGC
 from pyg import pyg_data, pyg_hetero
 
@@ -167,7 +167,7 @@ def test_a_part_is_taken_by_name_as_a_table_and_as_an_object(tmp_path):
 READ = {
     "ids": as_ids,
     "features": lambda values: densify(as_features(values, 2)),
-    "labels": lambda values: as_labels(values, 2),
+    "labels": lambda values: as_targets("class", values, 2),
     "edges": as_edges,
 }
 

@@ -225,7 +225,7 @@ class LineStream:
                     self.learner.keep_columns(scheme)
                 elif len(delta.nodes) and not delta.features.numel():
                     say_once("lines", FEATURELESS)
-            done = take(delta)
+            result = take(delta)
         except DataError as error:
             if len(lines) == 1:
                 raise DataError(f"line {last}: {error}") from error
@@ -236,5 +236,6 @@ class LineStream:
         self.deltas += 1
         if self.repeated == "last":  # counted by delta, since a stream may be endless
             self._weights.repeats += without_repeats(delta, "last", both_ways=self.undirected)[1]
-        for name in ("new_nodes", "predicted", "right"):
-            setattr(self, name, getattr(self, name) + done[name])
+        self.new_nodes += result["new_nodes"]
+        self.predicted += result["predicted"]
+        self.right += result["right"]

@@ -12,18 +12,13 @@ import numpy as np
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError, InvalidRowsError
-from evergraph.core.targets import Label, Target, target_of
+from evergraph.core.targets import Target, target_of
 from evergraph.graphs.csr import as_scipy
 from evergraph.graphs.targets import Targets, read_targets
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.identifiers import are_ids
 from evergraph.online.sparse_rows import csr_features, is_sparse_tensor
 from evergraph.tables.frames import column_names, is_a, is_sparse, is_table
-
-
-def as_labels(values: Any, count: int) -> list[Label | None]:
-    """Return classes as a list, like ``as_targets``."""
-    return as_targets("class", values, count)  # type: ignore[return-value]
 
 
 def as_targets(kind: str, values: Any, count: int) -> list[NodeTarget | None]:
