@@ -150,15 +150,15 @@ def test_the_mixture_is_calibrated():
 
 def test_nothing_is_solved_before_somebody_asks(small_graph, monkeypatch):
     solved = []
-    whole, factorise = module.balanced_ridge, torch.linalg.cholesky_ex
+    whole, factorise = module.ViewEngine.solution, torch.linalg.cholesky_ex
 
-    def counted(statistics, strength, **options):
-        solved.append(strength)
-        return whole(statistics, strength, **options)
+    def counted(engine, place):
+        solved.append(place)
+        return whole(engine, place)
 
     refused = Mock(side_effect=AssertionError("nobody has asked"))
     stream = GraphStream(small_graph)
-    monkeypatch.setattr(module, "balanced_ridge", counted)
+    monkeypatch.setattr(module.ViewEngine, "solution", counted)
     monkeypatch.setattr(torch.linalg, "cholesky_ex", refused)
     learner = learned(stream)
     assert not solved
@@ -282,9 +282,6 @@ def test_what_is_not_learned_yet_is_newer(stream):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"probes": 0}, "probes must be an integer of at least 1, not 0"),
-        ({"weights": "heavy"}, "weights"),
-        ({"refresh": "corrected"}, "refresh"),
         ({"backbone": RandomFeatures(), "memory": "5MB"}, "not 'random-features'"),
         ({"memory": "a lot"}, "such as 4GB or 512MiB, above 0, not 'a lot'"),
         ({"memory": "-5MB"}, "above 0, not '-5MB'"),

@@ -19,7 +19,7 @@ from evergraph.online.conversion import as_edges, as_features, as_ids
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.rows import as_labels
+from evergraph.online.rows import as_targets
 from evergraph.topology import S2GC, SGC
 from pyg import pyg_data, pyg_hetero
 
@@ -132,15 +132,6 @@ def test_parameters_in_scikit_learns_manner():
     assert small(random_state=7).learner_.seed == 7
 
 
-def test_a_clone_has_seen_nothing():
-    base = pytest.importorskip("sklearn.base")
-    model = started(topology=SGC(hops=1))
-    twin = base.clone(model)
-    assert twin.topology.hops == 1
-    assert twin.topology is not model.topology
-    assert twin.status().nodes == 0
-
-
 def test_a_part_is_taken_by_name_as_a_table_and_as_an_object(tmp_path):
     ids = ["a", "d"]
     ways = {
@@ -176,7 +167,7 @@ def test_a_part_is_taken_by_name_as_a_table_and_as_an_object(tmp_path):
 READ = {
     "ids": as_ids,
     "features": lambda values: densify(as_features(values, 2)),
-    "labels": lambda values: as_labels(values, 2),
+    "labels": lambda values: as_targets("class", values, 2),
     "edges": as_edges,
 }
 

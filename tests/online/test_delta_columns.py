@@ -10,7 +10,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evergraph.core.errors import DataError, EvergraphError, LooseEdgeError
+from evergraph.core.errors import DataError, DuplicateNodeError, EvergraphError, LooseEdgeError
 from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
 from evergraph.online.delta import Delta, EdgeColumns, edge_columns
@@ -148,6 +148,10 @@ def test_many_are_found_as_few_are():
         CODED_FROM + 63,
         -1,
     ]
+    for wrong in (["new", "n1"], ["new", "new"]):
+        with pytest.raises(DuplicateNodeError, match="is in the graph already"):
+            table.add(wrong)
+    assert "new" not in table
     table.remove([3])
     assert table.where([3, 10**9]).tolist() == [-1, 50]
     twin = IdTable()

@@ -16,7 +16,7 @@ import pytest
 from evergraph.core.errors import UnknownNodeError
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.view import NODES_PER_PART, Answer, Page
+from evergraph.online.view import NODES_PER_PART, Answer, PublishedState
 from evergraph.server.app import after_in
 from evergraph.server.http import CALLER, RefusedError
 from evergraph.server.schema import to_json
@@ -156,7 +156,7 @@ def test_who_gave_up_has_no_further_turn_until_its_call_has_ended():
 
 
 def test_all_slices_of_an_answer_are_of_one_state(client, monkeypatch):
-    ids, answer = ["a", "c"] * NODES_PER_PART, Page.answer
+    ids, answer = ["a", "c"] * NODES_PER_PART, PublishedState.answer
     expected = client.folder.learner.frozen().answer(["a", "c"], every_class=True)
 
     def then_learn(page, *asked, **options):
@@ -166,7 +166,7 @@ def test_all_slices_of_an_answer_are_of_one_state(client, monkeypatch):
         return found
 
     learned = []
-    monkeypatch.setattr(Page, "answer", then_learn)
+    monkeypatch.setattr(PublishedState, "answer", then_learn)
     told = client.post("/v1/predictions", json={"ids": ids, "all": True}).json()
     assert learned
     assert told["seq"] == expected.seq < learned[0].seq

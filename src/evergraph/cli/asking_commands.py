@@ -154,8 +154,8 @@ def _columns(rows: Rows, names: Sequence[str | int] = ()) -> dict[str, list[Any]
     {'id': ['a'], 'label': ['x'], 'probability': [0.5], 'known': [None]}
     """
     table: dict[str, list[Any]] = {"id": [row["id"] for row in rows]}
-    kept = [name for name in ("label", "labels", "target") if rows and name in rows[0]]
-    for name in kept or ["label"]:
+    targets = [name for name in ("label", "labels", "target") if rows and name in rows[0]]
+    for name in targets or ["label"]:
         table[name] = [_cell(row[name]) for row in rows]
     if "label" in table:
         table[SHARE] = [row[SHARE] for row in rows]
@@ -205,10 +205,10 @@ def _write_parquet(
         writer = None
         for rows in blocks:
             table = _columns(rows, names)
-            found = pa.table({name: array(name, values) for name, values in table.items()})
+            arrow_table = pa.table({name: array(name, values) for name, values in table.items()})
             if writer is None:
-                writer = stack.enter_context(parquet.ParquetWriter(file, found.schema))
-            writer.write_table(found)
+                writer = stack.enter_context(parquet.ParquetWriter(file, arrow_table.schema))
+            writer.write_table(arrow_table)
 
 
 @with_shared_options
@@ -238,30 +238,33 @@ def explain_command(
             raise ConfigurationError(f"--nodes of explain needs a learner's folder, not {target}")
         more["table"] = written.tables(nodes, None)[0]
     with access.to(target) as learner:
-        found = learner.explain(node, integer=integer, limit=count, **more)
-    found = {name: found[name] for name in PARTS if name in found}
+        explanation = learner.explain(node, integer=integer, limit=count, **more)
+    explanation = {name: explanation[name] for name in PARTS if name in explanation}
     if as_json:
-        print_json(found)
+        print_json(explanation)
         return
-    named = "it is labelled" if found["classes"] else "its known value is"
-    known = "" if found.get("known") is None else f"; {named} {found['known']}"
-    if found["classes"]:
-        share = 100 * found["probabilities"][0]
-        say(f"{found['id']}: {found['classes'][0]} with a probability of {share:.1f} %{known}")
+    named = "it is labelled" if explanation["classes"] else "its known value is"
+    known = "" if explanation.get("known") is None else f"; {named} {explanation['known']}"
+    if explanation["classes"]:
+        share = 100 * explanation["probabilities"][0]
+        label = explanation["classes"][0]
+        say(f"{explanation['id']}: {label} with a probability of {share:.1f} %{known}")
     else:
-        say(f"{found['id']}: {found['scores'][0]:.4g}{known}")
-    if found.get("voices") is None:
+        say(f"{explanation['id']}: {explanation['scores'][0]:.4g}{known}")
+    if explanation.get("voices") is None:
         say("with this learner's topology and head, scores are not a sum over nodes")
         return
-    columns = [str(name) for name in found["classes"][:MAX_CLASSES_SHOWN]] or ["number"]
-    coded = any(voice.get("by_label") for voice in found["voices"])
-    by_label = [f"{columns[0]}, for its label"] if coded else []
-    print_table(("node", "label", *columns, *by_label), _rows(found, coded=coded))
-    if found.get("columns"):
-        rows = [[one["column"], *_numbers(one["says"])] for one in found["columns"]]
+    columns = [str(name) for name in explanation["classes"][:MAX_CLASSES_SHOWN]] or ["number"]
+    has_codes = any(voice.get("by_label") for voice in explanation["voices"])
+    by_label = [f"{columns[0]}, for its label"] if has_codes else []
+    print_table(("node", "label", *columns, *by_label), _rows(explanation, coded=has_codes))
+    if explanation.get("columns"):
+        rows = [[one["column"], *_numbers(one["says"])] for one in explanation["columns"]]
         print_table(("column", *columns), rows)
-    if found.get("values"):
-        rows = [[one["column"], one["value"], *_numbers(one["says"])] for one in found["values"]]
+    if explanation.get("values"):
+        rows = [
+            [one["column"], one["value"], *_numbers(one["says"])] for one in explanation["values"]
+        ]
         print_table(("column", "value", *columns), rows)
 
 
@@ -304,15 +307,15 @@ def suggest_command(
     if out is not None and out.suffix != ".csv":
         raise ConfigurationError(f"--out must end in .csv, not {out.name!r}")
     with access.to(target, plugins=plugins) as learner:
-        found = learner.suggest(count)
+        suggestions = learner.suggest(count)
     if out is not None:
         with _csv_writer(out) as writer:
             writer.writerow(COLUMNS)
-            writer.writerows(_suggested(row, digits=6, missing="") for row in found)
+            writer.writerows(_suggested(row, digits=6, missing="") for row in suggestions)
     if as_json:
-        print_json({"suggestions": found})
-    elif out is None and found:
-        print_table(COLUMNS, [_suggested(row, digits=2, missing="-") for row in found])
+        print_json({"suggestions": suggestions})
+    elif out is None and suggestions:
+        print_table(COLUMNS, [_suggested(row, digits=2, missing="-") for row in suggestions])
     elif out is None:
         say("every known node has a label")
 
@@ -323,6 +326,6 @@ def _suggested(row: dict[str, Any], *, digits: int, missing: str) -> list[str]:
     if missing:
         shares = zip(best, row["probabilities"], strict=True)
         best = [f"{name} ({100 * share:.0f} %)" for name, share in shares]
-    told = missing if doubt is None else f"{doubt:.{digits}f}"
-    cells = [str(row["id"]), f"{row['gain']:.{digits}f}", str(row["reach"]), told]
+    uncertainty = missing if doubt is None else f"{doubt:.{digits}f}"
+    cells = [str(row["id"]), f"{row['gain']:.{digits}f}", str(row["reach"]), uncertainty]
     return [*cells, *best, *[missing] * (2 - len(best))]

@@ -125,11 +125,11 @@ class TableOptions(ColumnOptions):
             raise ConfigurationError("only one table can be read from standard input, not both")
         written = (self.delimiter, self.decimal, self.encoding)
         usual = written == (",", ".", "utf-8")
-        found: list[Source | None] = []
+        sources: list[Source | None] = []
         texts = 0
         for text, called in ((nodes, of_nodes(self.names)), (edges, of_edges(self.names))):
             if text is None:
-                found.append(None)
+                sources.append(None)
                 continue
             table: Any = table_at(text) if database is None else Query.of(database, text)
             if database is None and is_pipe(text):
@@ -139,12 +139,12 @@ class TableOptions(ColumnOptions):
             read = CsvTable(table, *written) if is_csv and not usual else table
             if database is None and is_pipe(text):
                 read = Renamed(read, called=text)
-            found.append(named(read, called))
+            sources.append(named(read, called))
         if not usual and not texts:
             raise ConfigurationError(
                 "--delimiter, --decimal and --encoding need a CSV table: none is given"
             )
-        return found[0], found[1]
+        return sources[0], sources[1]
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -215,8 +215,8 @@ def read_ids(source: str, *, integers: bool) -> list[str | int]:
         from evergraph.tables.sources import naming
 
         with naming(Path(source)):
-            found: list[str | int] = ids_in(read_table(Path(source), ("id",)), "id").to_pylist()
-            return found
+            read: list[str | int] = ids_in(read_table(Path(source), ("id",)), "id").to_pylist()
+            return read
     try:
         if source == "-":
             lines = list(csv.reader(sys.stdin))
@@ -228,16 +228,17 @@ def read_ids(source: str, *, integers: bool) -> list[str | int]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{source}: cannot be read as a list of ids ({error})") from None
     header = [name.strip() for name in lines[0]] if lines else []
-    named = "id" in header
-    place = header.index("id") if named else 0
+    has_header = "id" in header
+    place = header.index("id") if has_header else 0
     ids: list[str | int] = []
-    for row, line in enumerate(lines[named:], start=1):
+    for row, line in enumerate(lines[has_header:], start=1):
         if len(line) > place and (text := line[place].strip()):
             try:
                 ids.append(int(text) if integers else text)
             except ValueError:
-                said = f"{source}: row {row}: with --integers ids must be integers, not {text!r}"
-                raise DataError(said) from None
+                raise DataError(
+                    f"{source}: row {row}: with --integers ids must be integers, not {text!r}"
+                ) from None
     return ids
 
 
@@ -259,18 +260,18 @@ def arriving_lines() -> Iterator[bytes | None]:
     except (io.UnsupportedOperation, ValueError):  # stdin replaced by a text stream
         yield from (line.encode() for line in sys.stdin)
         return
-    rest = b""
+    unfinished = b""
     while True:
         ready, _, _ = select.select([place], [], [], SECONDS_PER_WAIT)
         if not ready:
             yield None
             continue
-        found = os.read(place, 1 << 16)
-        if not found:
+        chunk = os.read(place, 1 << 16)
+        if not chunk:
             break
-        *whole, rest = (rest + found).split(b"\n")
+        *whole, unfinished = (unfinished + chunk).split(b"\n")
         yield from whole
-        if len(rest) > MAX_LINE_BYTES:
+        if len(unfinished) > MAX_LINE_BYTES:
             raise DataError(f"a line of standard input has more than {MAX_LINE_BYTES:,} bytes")
-    if rest:
-        yield rest
+    if unfinished:
+        yield unfinished

@@ -109,8 +109,8 @@ def advising(advice: str) -> Iterator[None]:
     try:
         yield
     except LockedError as error:
-        said = re.sub("open (the folder|it) with readonly=True", advice, str(error))
-        raise LockedError(said) from None
+        sentence = re.sub("open (the folder|it) with readonly=True", advice, str(error))
+        raise LockedError(sentence) from None
 
 
 class _InFolder:
@@ -137,8 +137,8 @@ class _InFolder:
         self, ids: Sequence[NodeId], *, every_class: bool = False, known: bool = False
     ) -> list[dict[str, Any]]:
         answer, targets = self._folder.learner.answer_beside_known(ids, every_class=every_class)
-        told = map(asdict, answer.predictions)
-        return [row | {"known": target} for row, target in zip(told, targets, strict=True)]
+        predictions = map(asdict, answer.predictions)
+        return [row | {"known": target} for row, target in zip(predictions, targets, strict=True)]
 
     def ask(self, delta: Delta, *, every_class: bool = False) -> list[dict[str, Any]]:
         return [*map(asdict, self._folder.learner.ask(delta, every_class=every_class).predictions)]
@@ -183,8 +183,8 @@ class _InFolder:
                     rows = rows.set_column(rows.column_names.index("id"), "id", whole)
                 values = scheme.values_in(rows)
         asked: dict[str, Any] = {"top": CLASSES, "limit": limit, "columns": columns}
-        found: dict[str, Any] = to_json(learner.explain(name, **asked, values=values))
-        return found
+        explanation: dict[str, Any] = to_json(learner.explain(name, **asked, values=values))
+        return explanation
 
     def status(self) -> dict[str, Any]:
         return asdict(self._folder.status()) | asdict(self._folder.learner.status())
@@ -209,7 +209,7 @@ def token_for(path: Path | None, scope: Scope) -> str | None:
     require("fastapi", extra="serve", why="--token-file")
     from evergraph.server.auth import RIGHTS, read_tokens
 
-    found = [token for held, token in read_tokens(path).listed if scope in RIGHTS[held]]
-    if not found:
+    tokens = [token for held, token in read_tokens(path).listed if scope in RIGHTS[held]]
+    if not tokens:
         raise ConfigurationError(f"{path} must list a token with scope {scope}, and has none")
-    return found[0]
+    return tokens[0]

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.kept_nodes import first_of_each
+from evergraph.closed_form.kept_nodes import draw_order
 from evergraph.closed_form.views import ViewRows
+from evergraph.graphs.csr import first_of_each_row
 
 # Sharpness of a single view without probes: scores of a least-squares head lie between 0 and 1.
 SHARPNESS = 10.0
@@ -78,7 +79,7 @@ class Answers:
         most = max(MOST_SCORES // max(classes * views, 1), 1)
         if nodes > most:
             per_class = max(most // int(labels.unique().numel()), 1)
-            few = first_of_each(torch.arange(nodes), labels, per_class)
+            few = first_of_each_row(labels, draw_order(torch.arange(nodes)), per_class)
             scores, labels = scores[few], labels[few]
             allowed = None if allowed is None else allowed[few]
         if allowed is None:

@@ -116,7 +116,7 @@ class NodeSample:
 
     def _first(self, nodes: Tensor, labels: Tensor) -> Tensor:
         """Return the positions of the first nodes of each class, by class.  int64 [kept]"""
-        return first_of_each(nodes, labels, self.per_class)
+        return first_of_each_row(labels, draw_order(nodes), self.per_class)
 
     def drop(self, nodes: Tensor) -> None:
         """Remove some of them."""
@@ -147,14 +147,6 @@ class NodeSample:
         rows = dict(state)
         self.labels_, self.nodes_ = rows.pop("labels"), rows.pop("nodes")
         self.rows_ = ViewRows.restored(rows)
-
-
-def first_of_each(nodes: Tensor, labels: Tensor, count: int) -> Tensor:
-    """Return the positions of the first nodes of each class by ``draw_order``, class by class.
-
-    nodes: ids, int64 [n]; labels: int64 [n]; count: nodes of a class -> int64
-    """
-    return first_of_each_row(labels, draw_order(nodes), count)
 
 
 PARTS = ("train", "validation")

@@ -217,20 +217,20 @@ class NodeMemory(NodeSample):
     def state(self) -> dict[str, Tensor]:
         if self.heads is None:
             return super().state()
-        heads = {"heads": torch.stack([*self.heads.heads]), "weights": self.heads.weights}
-        return super().state() | {f"solved_{name}": rows for name, rows in heads.items()}
+        stacked = torch.stack([*self.heads.heads])
+        solved = {"solved_heads": stacked, "solved_weights": self.heads.weights}
+        return super().state() | solved
 
     def restored(
         self, state: dict[str, Tensor], kernels: Callable[[ViewRows], KernelMap]
     ) -> MemoryHeads | None:
         """Restore what ``state`` returned; return the heads."""
-        solved = {name: rows for name, rows in state.items() if name.startswith("solved_")}
-        self.restore({name: rows for name, rows in state.items() if name not in solved})
+        self.restore(state)
         self.heads = None
-        if solved:
-            stacked, weights = solved["solved_heads"], solved["solved_weights"]
+        if "solved_heads" in state:
             kernel = kernels(self.rows_)
-            self.heads = MemoryHeads(kernel, [*stacked.to(kernel.device)], weights)
+            stacked = state["solved_heads"].to(kernel.device)
+            self.heads = MemoryHeads(kernel, [*stacked], state["solved_weights"])
         return self.heads
 
 

@@ -52,10 +52,6 @@ class Shown:
         """Return the facts of the table; those of the line by default."""
         return self._repr_facts()
 
-    def _repr_pictures(self) -> str:
-        """Return escaped HTML for below the table; empty by default."""
-        return ""
-
     def __repr__(self) -> str:
         facts = ", ".join(f"{name}={value!r}" for name, value in self._repr_facts().items())
         return f"{type(self).__name__}({facts})"
@@ -69,7 +65,7 @@ class Shown:
         for name, value in self._repr_table().items():
             text = value if isinstance(value, str) else repr(value)
             rows += f"<tr><th>{escape(str(name))}</th><td>{escape(text)}</td></tr>"
-        return f"<table><caption>{title}</caption>{rows}</table>{self._repr_pictures()}"
+        return f"<table><caption>{title}</caption>{rows}</table>"
 
 
 class ShownRecord(Shown):
@@ -290,18 +286,21 @@ class Made(Generic[T_co]):
 
     The constructor takes None for it, and ``_parameter_default`` makes it.
 
-    parts: makes it of a name, or of a table of name and parameters; those of the base class if that
-    declares the same parameter.
+    parts: makes it of a name, or of a table of name and parameters; default: makes it if it is not
+    given. Both are those of the base class if that declares the same parameter.
     """
 
-    def __init__(self, parts: Resolver[Any] | None = None) -> None:
-        self._parts = parts
+    def __init__(
+        self, parts: Resolver[Any] | None = None, *, default: Callable[[], Any] | None = None
+    ) -> None:
+        self._parts, self.default = parts, default
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
-        inherited = [vars(base).get(name) for base in owner.__mro__]
-        parts = [each._parts for each in inherited if isinstance(each, Made)]
-        self._parts = next((each for each in parts if each is not None), None)
+        inherited = (vars(base).get(name) for base in owner.__mro__[1:])
+        for base in (each for each in inherited if isinstance(each, Made)):
+            self._parts = self._parts or base._parts
+            self.default = self.default or base.default
 
     def __get__(self, part: Part | None, owner: type) -> T_co:
         return cast("T_co", None if part is None else part.__dict__.get(self._name))
@@ -376,6 +375,9 @@ class Part(Shown):
         return getattr(self, name, _MISSING)
 
     def _parameter_default(self, name: str) -> Any:
+        declared = inspect.getattr_static(type(self), name, None)
+        if isinstance(declared, Made) and declared.default is not None:
+            return declared.default()
         found = signature_of(type(self)).parameters.get(name)
         return None if found is None else found.default
 

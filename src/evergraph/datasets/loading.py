@@ -177,7 +177,7 @@ def read_path(
     return READERS[path.suffix](path, repeated=repeated)
 
 
-def check_source(source: str, **parameters: Any) -> None:
+def check_source(source: str, /, **parameters: Any) -> None:
     """Raise unless there is a dataset of this name, or a file or folder; nothing is read."""
     path = Path(source).expanduser()
     if is_registered(source):

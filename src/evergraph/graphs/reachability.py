@@ -49,24 +49,6 @@ logger = logging.getLogger(__name__)
 Array = npt.NDArray[Any]
 
 
-def reach_blocks(
-    graph: Graph,
-    nodes: Tensor,
-    *,
-    hops: int,
-    block_walks: int = BLOCK_WALKS,
-    resources: Resources | None = None,
-) -> Iterator[tuple[slice, scipy.sparse.csr_matrix]]:
-    """Yield, block by block, the nodes that each of ``nodes`` reaches within ``hops``, itself too.
-
-    A block is a slice of ``nodes`` and a boolean CSR matrix [block, all nodes]; none expands more
-    than ``block_walks`` walks, so there is never an N x N matrix.
-    """
-    balls = ball_blocks(graph, nodes, hops=hops, block_walks=block_walks, resources=resources)
-    for block, found in balls:
-        yield block, deque(found, maxlen=1)[0]
-
-
 def ball_blocks(
     graph: Graph,
     nodes: Tensor,
@@ -77,9 +59,11 @@ def ball_blocks(
 ) -> Iterator[tuple[slice, Iterator[scipy.sparse.csr_matrix]]]:
     """Yield, block by block, the nodes that each of ``nodes`` reaches within 0, 1, ..., ``hops``.
 
-    As ``reach_blocks``, with a matrix for every distance: each is one step from the one before, so
-    all of them together cost as much as the last. The adjacency rows that are stepped through are
-    copied once, whatever the number of blocks; resources: checked for their memory first.
+    A block is a slice of ``nodes``, and for every distance a boolean CSR matrix [block, all nodes]:
+    each is one step from the one before, so all of them together cost as much as the last. None
+    expands more than ``block_walks`` walks, so there is never an N x N matrix. The adjacency rows
+    that are stepped through are copied once, whatever the number of blocks; resources: checked for
+    their memory first.
     """
     wanted = nodes.cpu().numpy()
     walks = walk_counts(graph, nodes, hops=hops).cpu().numpy()
@@ -123,7 +107,8 @@ def reach(graph: Graph, nodes: Tensor, *, hops: int) -> list[Tensor]:
     [tensor([0, 1, 2]), tensor([0, 1, 2, 3])]
     """
     found: list[Tensor] = []
-    for _, members in reach_blocks(graph, nodes, hops=hops):
+    for _, balls in ball_blocks(graph, nodes, hops=hops):
+        members = deque(balls, maxlen=1)[0]
         members.sort_indices()
         rows = np.split(members.indices, members.indptr[1:-1])
         found.extend(torch.from_numpy(row.astype(np.int64)) for row in rows)
@@ -161,8 +146,8 @@ def reach_sizes(
         return searched_sizes(graph, nodes, hops=hops, costs=costs, resources=resources)
     # Sparse products copy rows of the adjacency, unlike a search.
     sizes = np.empty(len(nodes), dtype=np.int64)
-    for block, members in reach_blocks(graph, nodes, hops=hops, resources=resources):
-        sizes[block] = np.diff(members.indptr)
+    for block, balls in ball_blocks(graph, nodes, hops=hops, resources=resources):
+        sizes[block] = np.diff(deque(balls, maxlen=1)[0].indptr)
     return torch.from_numpy(sizes)
 
 

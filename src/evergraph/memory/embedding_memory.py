@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
+from evergraph.core.component import Made
 from evergraph.graphs import Graph, covered_nodes
 from evergraph.graphs.csr import repeat
 from evergraph.memory.budget import Budget, Memory, MemoryUsage
-from evergraph.memory.samplers import Candidates, CoverageSampler
+from evergraph.memory.samplers import Candidates, CoverageSampler, Sampler
 
 _KEPT = ("embeddings", "labels", "nodes", "ranks")
 
@@ -34,15 +34,13 @@ class EmbeddingMemory(Memory):
     """
 
     budget: Budget = 400
+    sampler: Made[Sampler] = Made(default=CoverageSampler)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.embeddings_ = torch.empty(0, 0)
         self.nodes_ = torch.empty(0, dtype=torch.int64)
         self.coverage_ = CoverageRecord()
-
-    def _parameter_default(self, name: str) -> Any:
-        return CoverageSampler() if name == "sampler" else super()._parameter_default(name)
 
     def store(self, candidates: Candidates, sizes: dict[int, int], *, generator: Generator) -> None:
         """Keep the best of some candidates; a class may arrive in several batches.

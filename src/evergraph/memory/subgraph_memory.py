@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from evergraph.core.component import Made
 from evergraph.graphs import Graph, covered_nodes
 from evergraph.graphs.csr import csr_tensor, first_of_each_row, row_entries
 from evergraph.graphs.disjoint import disjoint_union
 from evergraph.memory.budget import Memory, MemoryUsage
-from evergraph.memory.samplers import Candidates, UniformSampler
+from evergraph.memory.samplers import Candidates, Sampler, UniformSampler
 
 Rank = Callable[[Tensor], Tensor]
 """Maps adjacency entries to ranks; smaller ones are kept first.  int64 [n] -> [n]"""
@@ -100,13 +100,12 @@ class SubgraphMemory(Memory):
         centres_: positions in ``graph_`` of the chosen nodes.  int64 [chosen]
     """
 
+    sampler: Made[Sampler] = Made(default=UniformSampler)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self.graph_: Graph | None = None
         self.centres_ = torch.empty(0, dtype=torch.int64)
-
-    def _parameter_default(self, name: str) -> Any:
-        return UniformSampler() if name == "sampler" else super()._parameter_default(name)
 
     def store(
         self,

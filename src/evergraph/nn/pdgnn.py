@@ -129,7 +129,7 @@ class PDGNN(Backbone):
     name = "pdgnn"
     recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
 
-    topology: Made[TopologyEncoder] = Made(topologies)
+    topology: Made[TopologyEncoder] = Made(topologies, default=SGC)
     hidden: Sequence[int] = (512,)
     bias: bool = True
     dropout: float = 0.5
@@ -143,9 +143,6 @@ class PDGNN(Backbone):
         check_head(self.hidden, self.dropout)
         self.embeddings = EmbeddingCache(self.topology, scaling=self.scaling, storage=self.storage)
         self.head: MLP | None = None
-
-    def _parameter_default(self, name: str) -> Any:
-        return SGC() if name == "topology" else super()._parameter_default(name)
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
         options: dict[str, Any] = {n: getattr(self, n) for n in ("hidden", "bias", "dropout")}

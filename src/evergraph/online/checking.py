@@ -40,13 +40,13 @@ CLASSES = OneClass()
 
 def pairs_of(delta: Delta) -> list[EdgeColumns]:
     """Return the edges and the removed edges of a delta as columns; raise unless all are pairs."""
-    found = []
+    columns = []
     for what, edges in (("edge", delta.edges), ("removed edge", delta.removed_edges)):
         if not isinstance(edges, EdgeColumns):
             number = next(number for number, edge in enumerate(edges) if len(edge) != 2)
             raise DataError(f"{what} {number} must join two nodes, not {edges[number]!r}")
-        found.append(edges)
-    return found
+        columns.append(edges)
+    return columns
 
 
 FEATURELESS = (
@@ -104,18 +104,18 @@ def _check_count(what: str, values: Sequence[Any], of: str, count: int) -> None:
 
 def _check_lengths(delta: Delta, target: Target) -> None:
     labels = chain(delta.labels, (label for _, label in delta.late))
-    called = (target.names(label) for label in labels if label is not None)
+    names_of_labels = (target.names(label) for label in labels if label is not None)
     parts: list[tuple[str, Iterable[Any], int]] = [
         ("id of a node", delta.nodes, LONGEST_ID),
-        ("label", chain.from_iterable(called), LONGEST_ID),
+        ("label", chain.from_iterable(names_of_labels), LONGEST_ID),
         ("key", () if delta.key is None else (delta.key,), LONGEST_KEY),
     ]
     for what, names, most in parts:
         texts = [name for name in names if type(name) is str]
         if texts and not 0 < min(map(len, texts)) <= max(map(len, texts)) <= most:
             wrong = next(text for text in texts if not 0 < len(text) <= most)
-            found = f"{wrong[:20]!r}... of {len(wrong):,}" if wrong else "''"
-            raise DataError(f"{what} must be a text of 1 to {most} characters, not {found}")
+            wrong_text = f"{wrong[:20]!r}... of {len(wrong):,}" if wrong else "''"
+            raise DataError(f"{what} must be a text of 1 to {most} characters, not {wrong_text}")
 
 
 def _check_names(what: str, names: Sequence[str | None], *, gaps: bool = False) -> None:
@@ -241,8 +241,8 @@ def check_delta(
         _check_lengths(delta, target)
     _each_once("nodes", delta.nodes)
     if not ids.has_none_of(delta.nodes) or not ahead.keys().isdisjoint(delta.nodes):
-        known = next(node for node in delta.nodes if node in ids or node in ahead)
-        raise DuplicateNodeError(f"node {known!r} is in the graph already")
+        repeated = next(node for node in delta.nodes if node in ids or node in ahead)
+        raise DuplicateNodeError(f"node {repeated!r} is in the graph already")
     first = ids.next + len(ahead)
     new = dict(zip(delta.nodes, range(first, first + len(delta.nodes)), strict=True))
 
@@ -253,21 +253,21 @@ def check_delta(
     if ends.numel() and int(ends.min()) < 0:
         row = int((ends < 0).any(0).nonzero()[0, 0])
         edge = delta.edges[row]
-        lost = edge[0] if int(ends[0, row]) < 0 else edge[1]
+        unknown_node = edge[0] if int(ends[0, row]) < 0 else edge[1]
         raise LooseEdgeError(
-            f"edge {row} joins {edge[0]!r} and {edge[1]!r}, but node {lost!r} is not in the graph"
+            f"edge {row} joins {edge[0]!r} and {edge[1]!r}, but node {unknown_node!r} is not in the graph"
         )
     _check_cut(delta, ends, cut, graph, both_ways=undirected)
     # Everything as it would be read back from its bytes, so that a recovery applies the same bits:
     # features are contiguous, weights are rounded once, names are Python's own strings.
-    plain = {
+    as_read_back = {
         "features": row_by_row(delta.features),
         "updated_features": row_by_row(delta.updated_features),
         "relations": list(map(str, delta.relations)),
         "types": [None if name is None else str(name) for name in delta.types],
     }
     return CheckedDelta(
-        **(vars(delta) | plain),
+        **(vars(delta) | as_read_back),
         first=first,
         ends=ends,
         weighed=torch.from_numpy(weight_values(delta.weights)) if len(delta.weights) else None,
@@ -287,23 +287,27 @@ def _check_cut(
     """
     if not cut.numel():
         return
-    there = np.zeros(cut.shape[1], dtype=bool)
+    exists = np.zeros(cut.shape[1], dtype=bool)
     if graph is not None:
-        there = (graph.weights_of(*cut.where(cut < graph.num_nodes, -1)) > 0).numpy()
+        exists = (graph.weights_of(*cut.where(cut < graph.num_nodes, -1)) > 0).numpy()
     names = edge_names(torch.cat([ends, cut], dim=1), both_ways=both_ways)
-    came, gone = names[: ends.shape[1]], names[ends.shape[1] :]
-    if len(came):  # what the delta says last of an edge decides whether it is there
-        added = (ends[0] != ends[1]).numpy()  # self-loops and edges of weight 0 are not added
+    added_names, removed_names = names[: ends.shape[1]], names[ends.shape[1] :]
+    if len(added_names):  # what the delta says last of an edge decides whether it is there
+        stays = (ends[0] != ends[1]).numpy()  # self-loops and edges of weight 0 are not added
         if len(delta.weights):
-            added &= weight_values(delta.weights) > 0
-        order = np.argsort(came, kind="stable")
-        where = np.searchsorted(came[order], gone, side="right") - 1
-        last = order[np.maximum(where, 0)]
-        there = np.where((where >= 0) & (came[last] == gone), added[last], there)
-    once = np.zeros(len(gone), dtype=bool)
-    once[np.unique(gone, return_index=True)[1]] = True
-    if not (there & once).all():
-        number = int((~(there & once)).argmax())
+            stays &= weight_values(delta.weights) > 0
+        order = np.argsort(added_names, kind="stable")
+        last_before = np.searchsorted(added_names[order], removed_names, side="right") - 1
+        last_added = order[np.maximum(last_before, 0)]
+        exists = np.where(
+            (last_before >= 0) & (added_names[last_added] == removed_names),
+            stays[last_added],
+            exists,
+        )
+    is_first = np.zeros(len(removed_names), dtype=bool)
+    is_first[np.unique(removed_names, return_index=True)[1]] = True
+    if not (exists & is_first).all():
+        number = int((~(exists & is_first)).argmax())
         edge = delta.removed_edges[number]
         raise UnknownEdgeError(
             f"removed edge {number} joins {edge[0]!r} and {edge[1]!r}, but the graph has no such "
@@ -316,11 +320,11 @@ def _known(
 ) -> Tensor:
     """Return the positions of nodes, which must be known and distinct.  -> int64 [nodes]"""
     _each_once(what, nodes)
-    found = ids.where(nodes, *ahead)
-    if len(found) and int(found.min()) < 0:
-        unknown = nodes[int((found < 0).nonzero()[0, 0])]
+    positions = ids.where(nodes, *ahead)
+    if len(positions) and int(positions.min()) < 0:
+        unknown = nodes[int((positions < 0).nonzero()[0, 0])]
         raise UnknownNodeError(f"{what} names node {unknown!r}, which is not in the graph")
-    return found
+    return positions
 
 
 def _each_once(what: str, nodes: Sequence[NodeId]) -> None:
@@ -382,14 +386,14 @@ def without_repeats(delta: Delta, repeated: str, *, both_ways: bool) -> tuple[De
     names = {name: number for number, name in enumerate(dict.fromkeys(delta.relations))}
     kinds = torch.tensor([names[name] for name in delta.relations]) if names else None
     numbers = edge_numbers(edges)
-    found = combined(numbers, weights, kinds, repeated=repeated, both_ways=both_ways)
-    if len(found.rows) == len(edges) and found.weights is weights:
-        return delta, found.repeats
-    rows = found.rows.tolist()
+    edges_once = combined(numbers, weights, kinds, repeated=repeated, both_ways=both_ways)
+    if len(edges_once.rows) == len(edges) and edges_once.weights is weights:
+        return delta, edges_once.repeats
+    rows = edges_once.rows.tolist()
     reduced = replace(
         delta,
-        edges=edges.take(found.rows.numpy()),
-        weights=() if found.weights is None else found.weights.tolist(),
+        edges=edges.take(edges_once.rows.numpy()),
+        weights=() if edges_once.weights is None else edges_once.weights.tolist(),
         relations=[delta.relations[row] for row in rows] if names else (),
     )
-    return reduced, found.repeats
+    return reduced, edges_once.repeats

@@ -24,7 +24,7 @@ from evergraph.online.learner import OnlineLearner
 from evergraph.online.learner_state import PATIENCE, PLAIN, TOLERANCE
 from evergraph.online.monitor import OnAlarm, report
 from evergraph.online.rows import are_rows_with_targets, as_targets, is_rows
-from evergraph.online.view.page import CHANCE
+from evergraph.online.view.published import CHANCE
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of
 from evergraph.tables.edges import UNKNOWN_EDGES
@@ -164,9 +164,10 @@ class ContinualNodeClassifier(Estimator):
 
     def _made(self) -> OnlineLearner:
         check_choice("targets", self.targets, target_kinds.names())
-        given = {"width": self.width, "objective": self.objective}
-        given = {name: value for name, value in given.items() if value is not None}
-        options = {**(self.head_options or {}), **given}
+        options = dict(self.head_options or {})
+        for name in ("width", "objective"):
+            if getattr(self, name) is not None:
+                options[name] = getattr(self, name)
         head = self.head
         if isinstance(head, str | Mapping):
             table = {"name": head} if isinstance(head, str) else dict(head)

@@ -12,7 +12,7 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError, DataError, InvalidRowsError, say, say_ignored
 from evergraph.core.targets import target_of
 from evergraph.datasets.adapters import NamedGraph
-from evergraph.graphs import Graph
+from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.validation import (
     check_edges,
     checked_weights,
@@ -25,7 +25,7 @@ from evergraph.online.checking import LARGEST_FEATURE
 from evergraph.online.codecs.node_rows import check_usable
 from evergraph.online.delta import Delta, EdgeColumns, Label, NodeId, NodeTarget
 from evergraph.online.identifiers import check_ids
-from evergraph.online.rows import as_labels, graph_targets, plain_values, targets_of_y
+from evergraph.online.rows import as_targets, graph_targets, plain_values, targets_of_y
 from evergraph.online.sparse_rows import csr_features, is_sparse_tensor
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
@@ -205,14 +205,16 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: str = "cl
     graph = named.graph
     own = range(graph.num_nodes) if named.ids is None else named.ids
     nodes = _renamed(own, ids, "nodes")
-    labels = as_labels(graph.labels, graph.num_nodes) if graph.targets is None else []
-    if not target_of(kind).is_class and any(label is not None for label in labels):
-        raise DataError(f"nodes have classes, but the model was made with targets={kind!r}")
-    targets: list[NodeTarget | None] = list(labels)
+    targets: list[NodeTarget | None]
     if graph.targets is not None:
         targets = graph_targets(kind, graph.targets)
-    elif (called := named.classes) is not None:
-        targets = [None if label is None else called[int(label)] for label in labels]
+    else:
+        targets = as_targets("class", graph.labels, graph.num_nodes)
+        if not target_of(kind).is_class and targets.count(None) < len(targets):
+            raise DataError(f"nodes have classes, but the model was made with targets={kind!r}")
+        if named.classes is not None:
+            classes = graph.labels.tolist()
+            targets = [None if n == UNLABELLED else named.classes[n] for n in classes]
     names: list[str] = []
     sides: Any
     if graph.relations is None:

@@ -94,9 +94,9 @@ class Delta:
 
     def __repr__(self) -> str:
         counts = {name: len(getattr(self, name)) for name in PARTS}
-        said = [f"{count} {PARTS[name]}" for name, count in counts.items() if count]
-        said += ["refit"] * self.refit
-        return f"Delta({', '.join(said)})"
+        facts = [f"{count} {PARTS[name]}" for name, count in counts.items() if count]
+        facts += ["refit"] * self.refit
+        return f"Delta({', '.join(facts)})"
 
 
 PARTS = {
@@ -167,15 +167,15 @@ def as_numbers(column: Column) -> NDArray[np.int64] | None:
         return column if column.dtype == np.int64 else None
     if not len(column) or type(column[0]) is not int:
         return None
-    found = np.empty(len(column), dtype=np.int64)
+    numbers = np.empty(len(column), dtype=np.int64)
     try:
-        for number, part in enumerate(chunks(column)):
+        for chunk, part in enumerate(chunks(column)):
             if set(map(type, part)) != {int}:
                 return None
-            found[number * CHUNK :][: len(part)] = np.array(part, dtype=np.int64)
+            numbers[chunk * CHUNK :][: len(part)] = np.array(part, dtype=np.int64)
     except OverflowError:
         return None
-    return found
+    return numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -213,9 +213,9 @@ class EdgeColumns(Sequence[tuple[NodeId, NodeId]]):
 
     def take(self, rows: NDArray[np.int64]) -> EdgeColumns:
         """Return some of the edges, by index."""
-        places = rows.tolist()
+        positions = rows.tolist()
         sides: list[Column] = [
-            side.take(rows) if hasattr(side, "take") else [*map(side.__getitem__, places)]
+            side.take(rows) if hasattr(side, "take") else [*map(side.__getitem__, positions)]
             for side in self.sides
         ]
         return EdgeColumns(*sides)
@@ -243,8 +243,8 @@ def edge_columns(edges: Sequence[tuple[NodeId, NodeId]]) -> EdgeColumns | None:
         return None
     ends = list(chain.from_iterable(edges))
     numbers = as_numbers(ends)
-    both = ends if numbers is None else numbers
-    return EdgeColumns(both[::2], both[1::2])
+    column = ends if numbers is None else numbers
+    return EdgeColumns(column[::2], column[1::2])
 
 
 def edge_numbers(edges: EdgeColumns) -> Tensor:
@@ -255,8 +255,8 @@ def edge_numbers(edges: EdgeColumns) -> Tensor:
             [1, 2]])
     """
     if all(isinstance(side, np.ndarray) for side in edges.sides):
-        found = np.unique(np.concatenate(edges.sides), return_inverse=True)[1]
-        return torch.from_numpy(found).reshape(2, -1)
+        ids_as_numbers = np.unique(np.concatenate(edges.sides), return_inverse=True)[1]
+        return torch.from_numpy(ids_as_numbers).reshape(2, -1)
     number: dict[NodeId, int] = {}
     ids = chain.from_iterable(map(listed, edges.sides))
     return torch.tensor([number.setdefault(node, len(number)) for node in ids]).reshape(2, -1)

@@ -319,10 +319,12 @@ class Estimator(Part, Closing):
         """Raise what scikit-learn expects of an estimator that has learned nothing."""
         if self._begun:
             return
-        said = f"{type(self).__name__} has no nodes yet: call fit or partial_fit first"
-        if (known := sys.modules.get("sklearn.exceptions")) is None:
-            raise NothingLearnedError(said)
-        raise type("NotFittedError", (NothingLearnedError, known.NotFittedError), {})(said)
+        sentence = f"{type(self).__name__} has no nodes yet: call fit or partial_fit first"
+        if (sklearn_exceptions := sys.modules.get("sklearn.exceptions")) is None:
+            raise NothingLearnedError(sentence)
+        raise type("NotFittedError", (NothingLearnedError, sklearn_exceptions.NotFittedError), {})(
+            sentence
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._begun

@@ -88,8 +88,8 @@ class IdTable(Saved):
             )
         first = max(start - self.base, 0)
         end = first + limit
-        found = [value for value in self._ids[first:end] if value is not None]
-        return found, self.base + end if end < len(self._ids) else None
+        names = [value for value in self._ids[first:end] if value is not None]
+        return names, self.base + end if end < len(self._ids) else None
 
     @property
     def next(self) -> int:
@@ -98,9 +98,9 @@ class IdTable(Saved):
 
     def position(self, value: NodeId) -> int:
         """Return the position of a name, or raise if it is unknown."""
-        if (found := self._positions.get(value)) is None:
+        if (position := self._positions.get(value)) is None:
             raise self.unknown(value)
-        return found
+        return position
 
     def unknown(self, value: NodeId) -> UnknownNodeError:
         """Return the error for an unknown name, with names that may have been meant.
@@ -110,21 +110,26 @@ class IdTable(Saved):
         >>> ids.unknown(0)
         UnknownNodeError("node 0 is not in the graph: did you mean 'customer/0'?")
         """
-        some = self._ids[:: len(self._ids) // 1024 + 1]
-        kinds = dict.fromkeys(name.rpartition("/")[0] for name in some if isinstance(name, str))
-        meant: list[NodeId] = [str(value), *(f"{kind}/{value}" for kind in kinds if kind)]
+        sample = self._ids[:: len(self._ids) // 1024 + 1]
+        prefixes = dict.fromkeys(
+            name.rpartition("/")[0] for name in sample if isinstance(name, str)
+        )
+        candidates: list[NodeId] = [
+            str(value),
+            *(f"{prefix}/{value}" for prefix in prefixes if prefix),
+        ]
         if isinstance(value, str) and value.isdecimal():
-            meant.append(int(value))
-        close = [repr(name) for name in meant if name != value and name in self][:3]
-        hint = f": did you mean {' or '.join(close)}?" if close else ""
+            candidates.append(int(value))
+        suggestions = [repr(name) for name in candidates if name != value and name in self][:3]
+        hint = f": did you mean {' or '.join(suggestions)}?" if suggestions else ""
         return UnknownNodeError(f"node {value!r} is not in the graph{hint}")
 
     def positions(self, values: Column) -> Tensor:
         """Return the positions of names; raise if one is unknown.  -> int64 [values]"""
-        found = self.where(values)
-        if len(found) and int(found.min()) < 0:
-            raise self.unknown(listed(values)[int(found.argmin())])
-        return found
+        positions = self.where(values)
+        if len(positions) and int(positions.min()) < 0:
+            raise self.unknown(listed(values)[int(positions.argmin())])
+        return positions
 
     def where(self, values: Column, *others: Mapping[NodeId, int]) -> Tensor:
         """Return the positions of names, -1 for unknown ones.  -> int64 [values]
@@ -181,8 +186,8 @@ class IdTable(Saved):
         are_names = set(map(type, names)) <= {str, int, type(None)}
         self._ids = names
         self._positions = {v: position for position, v in enumerate(names) if v is not None}
-        once = are_names and len(self) == len(names) - names.count(None)
-        must("names", once, "hold texts and whole numbers, each once, and null")
+        valid = are_names and len(self) == len(names) - names.count(None)
+        must("names", valid, "hold texts and whole numbers, each once, and null")
 
 
 def json_array(values: Sequence[Any]) -> Tensor:
@@ -196,17 +201,17 @@ def listed_in(name: str, state: dict[str, Tensor]) -> list[Any]:
     check_kind(name, state[name], torch.empty(0, dtype=torch.uint8))
     values = json.loads(state[name].numpy().tobytes())
     must(name, isinstance(values, list), "hold a list as JSON")
-    found: list[Any] = values
-    return found
+    listed_values: list[Any] = values
+    return listed_values
 
 
 def _looked_up(names: list[NodeId], known: Mapping[NodeId, int]) -> NDArray[np.int64]:
     """Return the positions of names, -1 for unknown ones."""
-    found = np.empty(len(names), np.int64)
+    positions = np.empty(len(names), np.int64)
     for start, part in zip(range(0, len(names), CHUNK), chunks(names), strict=True):
         at = map(known.get, part, repeat(-1))  # a chunk at a time: other threads may run
-        found[start : start + len(part)] = np.fromiter(at, np.int64, len(part))
-    return found
+        positions[start : start + len(part)] = np.fromiter(at, np.int64, len(part))
+    return positions
 
 
 class TargetTable:

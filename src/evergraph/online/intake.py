@@ -123,27 +123,29 @@ def estimate(
     new = len(new_classes(delta, held)) if classes is None else classes
     nodes, edges = len(delta.nodes), len(delta.edges) + len(delta.removed_edges)
     labelled = len(delta.late) + sum(label is not None for label in delta.labels)
-    vector = rows = known = learned = there = 0
+    vector = rows = known = learned = affected = 0
     knowledge = held.knowledge
     if knowledge is not None:
         vector, rows = knowledge.dims, knowledge.bytes_for(nodes) + nodes * held.copied
         known, learned = len(knowledge.names), int(knowledge.labels.counts_.sum())
-        there = knowledge.graph.num_nodes
+        affected = knowledge.graph.num_nodes
         if closely:
-            at = [delta.ends.flatten(), delta.cut.flatten()]
-            ends = torch.cat([*at, delta.renewed, delta.labelled, delta.gone]).unique()
-            there = len(knowledge.reached_by(ends[ends < there]))
+            ends_of_edges = [delta.ends.flatten(), delta.cut.flatten()]
+            touched = torch.cat(
+                [*ends_of_edges, delta.renewed, delta.labelled, delta.gone]
+            ).unique()
+            affected = len(knowledge.reached_by(touched[touched < affected]))
     elif nodes:  # the first ones: the learner has no widths of its own yet
         width = delta.features.shape[1] - delta.words.width
         graph = GrowingGraph(num_features=width)
         live = LiveEmbeddings(held.topology, graph, scaling=held.scaling)
         vector = live.dims + CODE_WIDTH + delta.words.width
         rows = nodes * 4 * (width * (2 + held.topology.hops) + 3 * vector)
-    computed = 4 * vector * (nodes + there)
+    computed = 4 * vector * (nodes + affected)
     head = bytes_for(
         held.head,
         nodes=learned + labelled,
-        counted=labelled + min(there, learned),
+        counted=labelled + min(affected, learned),
         classes=known + new,
         new=new,
     )

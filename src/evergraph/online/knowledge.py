@@ -25,7 +25,7 @@ from evergraph.online.arrays import (
 )
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph, no_nodes
-from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
+from evergraph.online.graph.live_embeddings import NODES_PER_BLOCK, LiveEmbeddings
 from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.graph.live_vectors import LiveCodes, LiveShape, LiveVectors, LiveWords
 from evergraph.online.heads import FusedHead
@@ -299,7 +299,7 @@ class Knowledge(LiveVectors):
         """Let the head recompute its sums from all learned nodes; return their number."""
         every = (self.labels.every != UNLABELLED).nonzero().flatten()
         self.head.engine.clear()
-        for nodes in every.split(ROWS):
+        for nodes in every.split(NODES_PER_BLOCK):
             self.head.learn(self.counted.of(nodes), self.labels.of(nodes))
         self.wear.renew(self.head.sizes())
         return len(every)

@@ -21,7 +21,7 @@ from evergraph.online.knowledge import Settled
 from evergraph.online.learner_state import LearnerState
 from evergraph.online.sparse_rows import fitting
 from evergraph.online.upsert import News, edges_beyond, only_new
-from evergraph.online.view import Answer, Page
+from evergraph.online.view import Answer, PublishedState
 
 if TYPE_CHECKING:
     import pyarrow
@@ -161,31 +161,43 @@ class OnlineLearner(LearnerState):
         with self.changing(), exactly_threads(self.threads):
             checked = [delta for delta in deltas if isinstance(delta, CheckedDelta)]
             parts = checked if len(checked) == len(deltas) else self._batch(deltas)
-            whole = merged(parts)
-            assert whole.first == self._ids.next, "nodes were added after the delta was checked"
-            if len(whole.nodes) and self._knowledge is None:
-                related = bool(len(whole.relations) or len(whole.types))
-                width, words = whole.features.shape[1], whole.words
+            batch = merged(parts)
+            assert batch.first == self._ids.next, "nodes were added after the delta was checked"
+            if len(batch.nodes) and self._knowledge is None:
+                related = bool(len(batch.relations) or len(batch.types))
+                width, words = batch.features.shape[1], batch.words
                 self._knowledge = self._begun(width - words.width, related=related, words=words)
                 if self._shared:
                     self._copy_vectors()
-            settled, guesses, whose = self._applied(whole, parts)
+            settled, guesses, delta_of_guess = self._applied(batch, parts)
             results: list[DeltaResult] = []
             first = self._seq + 1
             self._seq += len(parts)
             if not settled.behind:
                 self._solved = self._seq
 
-            def write() -> Page:
-                known = 0 if self._knowledge is None else len(self._knowledge.names)
-                for place, delta in enumerate(parts):
+            def write() -> PublishedState:
+                classes = 0 if self._knowledge is None else len(self._knowledge.names)
+                for index, delta in enumerate(parts):
                     self._ids.add(delta.nodes)
                     self._ids.remove(delta.forgotten)
-                    about = {"seq": first + place, "nodes": len(self._ids), "classes": known}
-                    counts = self._record.count(guesses, whose == place, **about)
-                    # Embeddings computed and nodes counted are those of the whole batch.
-                    sizes = (len(delta.nodes), known, settled.recomputed, *counts, settled.counted)
-                    results.append(DeltaResult(first + place, *sizes))
+                    predicted, right = self._record.count(
+                        guesses,
+                        delta_of_guess == index,
+                        seq=first + index,
+                        nodes=len(self._ids),
+                        classes=classes,
+                    )
+                    result = DeltaResult(
+                        seq=first + index,
+                        new_nodes=len(delta.nodes),
+                        classes=classes,
+                        recomputed=settled.recomputed,  # of the whole batch, as ``counted``
+                        predicted=predicted,
+                        right=right,
+                        counted=settled.counted,
+                    )
+                    results.append(result)
                 return self._written()
 
             self.publish(write, (settled.nodes, settled.vectors))
@@ -252,9 +264,9 @@ class OnlineLearner(LearnerState):
                 types=delta.types,
             )
         # Labels of new nodes, then late ones.
-        new = [(place, label) for place, label in enumerate(delta.labels) if label is not None]
-        places = torch.tensor([place for place, _ in new], dtype=torch.int64)
-        nodes = torch.cat([delta.first + places, delta.labelled])
+        new = [(index, label) for index, label in enumerate(delta.labels) if label is not None]
+        labelled = delta.first + torch.tensor([index for index, _ in new], dtype=torch.int64)
+        nodes = torch.cat([labelled, delta.labelled])
         labels = knowledge.number([target.key(label) for _, label in (*new, *delta.late)])
         # Only nodes without a label count as predictions: one that changes was learned from.
         unknown = knowledge.labels.of(nodes) == UNLABELLED

@@ -33,11 +33,11 @@ from evergraph.online.arrays import (
     part_named,
 )
 from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings, check_whole_rows
+from evergraph.online.graph.live_embeddings import NODES_PER_BLOCK, LiveEmbeddings, check_whole_rows
 from evergraph.online.heads import FusedHead, TargetHead, heads
 from evergraph.online.intake import Bounds, PartsOfLearner
 from evergraph.online.knowledge import Knowledge
-from evergraph.online.view import LearnerView, Page, Status
+from evergraph.online.view import LearnerView, PublishedState, Status
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
 from evergraph.training.learner import part_of
@@ -92,7 +92,7 @@ class LearnerState(LearnerView):
         self.threads: int | None = None
         self._seq = self._solved = 0
         super().__init__(self.head.target)
-        self.page = self._written()
+        self.published = self._written()
 
     @property
     def knowledge(self) -> Knowledge | None:
@@ -118,15 +118,15 @@ class LearnerState(LearnerView):
     ) -> Knowledge:
         """Create what depends on the width of features, and on whether there are relations."""
         graph = GrowingGraph(num_features=num_features, undirected=self.undirected)
-        live = LiveEmbeddings(self.topology, graph, scaling=self.scaling)
+        embeddings = LiveEmbeddings(self.topology, graph, scaling=self.scaling)
         generator = seeded(self.seed, "head")
-        shown: dict[str, Any] = {"related": related, "words": words}
-        self.head.begin(live.dims, topology=self.topology, generator=generator, **shown)
-        given = {name: getattr(self, name) for name in ("seed", "tolerance", "patience")}
-        return Knowledge(graph, live, self.head, **shown, **given)
+        options: dict[str, Any] = {"related": related, "words": words}
+        self.head.begin(embeddings.dims, topology=self.topology, generator=generator, **options)
+        parameters = {name: getattr(self, name) for name in ("seed", "tolerance", "patience")}
+        return Knowledge(graph, embeddings, self.head, **options, **parameters)
 
-    def _written(self) -> Page:
-        """Return the page that readers see after the last delta."""
+    def _written(self) -> PublishedState:
+        """Return what readers see after the last delta."""
         known, record, target = self._knowledge, self._record, self.head.target
         status = Status(
             seq=self._seq,
@@ -146,10 +146,10 @@ class LearnerState(LearnerView):
             better_than_chance=self.head.engine.better_than_chance,
         )
         if known is None:
-            return Page(status, (), torch.zeros(0, dtype=torch.bool), None, 0, target)
+            return PublishedState(status, (), torch.zeros(0, dtype=torch.bool), None, 0, target)
         met = known.met
         scored = (known.names, met, self.head.scorer(met), known.embeddings.dims)
-        return Page(status, *scored, target, record.watch.alarms())
+        return PublishedState(status, *scored, target, record.watch.alarms())
 
     def frozen(self) -> LearnerView:
         """Return a view that any thread may read while this one learns; see ``LearnerView``."""
@@ -166,7 +166,7 @@ class LearnerState(LearnerView):
             return
         copied = LentArray(known.dims)
         copied.extend(known.graph.num_nodes)
-        for nodes in torch.arange(known.graph.num_nodes).split(ROWS):
+        for nodes in torch.arange(known.graph.num_nodes).split(NODES_PER_BLOCK):
             copied.change(nodes, known.of(nodes))
         with self._lock:
             self._copied = copied
@@ -196,8 +196,8 @@ class LearnerState(LearnerView):
     def state(self) -> dict[str, Tensor]:
         """Return the arrays of the state, by name; some are views in use, so copy what you keep."""
         with self.writing:
-            kept = {} if self._knowledge is None else self._knowledge.state()
-            return kept | joined({name: part.state() for name, part in self._beside().items()})
+            arrays = {} if self._knowledge is None else self._knowledge.state()
+            return arrays | joined({name: part.state() for name, part in self._beside().items()})
 
     def _beside(self) -> dict[str, Any]:
         """Return what is saved beside the knowledge."""
@@ -213,14 +213,14 @@ class LearnerState(LearnerView):
             if (known := self._knowledge) is None:
                 return None
             nodes = Packing.of(known.graph.alive)
-            kept = known.met if self.head.drops_classes else torch.ones_like(known.met)
-            classes = Packing.of(kept)
-            if self._ids.next == len(self._ids) and bool(kept.all()):
+            kept_classes = known.met if self.head.drops_classes else torch.ones_like(known.met)
+            classes = Packing.of(kept_classes)
+            if self._ids.next == len(self._ids) and bool(kept_classes.all()):
                 return None
             beside = {name: part.packed(nodes, classes) for name, part in self._beside().items()}
-            found = known.packed(nodes, classes) | joined(beside)
+            arrays = known.packed(nodes, classes) | joined(beside)
             about = self.about() | {"base": self._ids.base + self._ids.next}
-            return PackedState(found, about, places=self._ids.next - len(self._ids))
+            return PackedState(arrays, about, places=self._ids.next - len(self._ids))
 
     def about(self) -> dict[str, Any]:
         """Return the rest of the state, as JSON can hold it."""
@@ -264,7 +264,7 @@ class LearnerState(LearnerView):
                 self._knowledge = known
                 known.restore(state)
 
-            def read() -> Page:
+            def read() -> PublishedState:
                 for name, part in self._beside().items():
                     with part_named(name):
                         part.restore(part_of(state, f"{name}."))

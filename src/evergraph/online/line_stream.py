@@ -64,8 +64,10 @@ class RunningWeights:
         """Return a line with the weight that its edge has by now."""
         if line.operation == "edge" and line.ids[0] != line.ids[1]:
             weight = self._weight(line)
-            plain = line.weight is None and self.repeated == "mean"
-            return line if plain or self.repeated == "refuse" else replace(line, weight=weight)
+            keeps_own_weight = line.weight is None and self.repeated == "mean"
+            if keeps_own_weight or self.repeated == "refuse":
+                return line
+            return replace(line, weight=weight)
         ended = set[Any]()
         if line.operation in ("forget", "remove_edge"):
             ended = set.intersection(*(self._keys.get(node, set()) for node in line.ids))
@@ -223,7 +225,7 @@ class LineStream:
                     self.learner.keep_columns(scheme)
                 elif len(delta.nodes) and not delta.features.numel():
                     say_once("lines", FEATURELESS)
-            done = take(delta)
+            result = take(delta)
         except DataError as error:
             if len(lines) == 1:
                 raise DataError(f"line {last}: {error}") from error
@@ -234,5 +236,6 @@ class LineStream:
         self.deltas += 1
         if self.repeated == "last":  # counted by delta, since a stream may be endless
             self._weights.repeats += without_repeats(delta, "last", both_ways=self.undirected)[1]
-        for name in ("new_nodes", "predicted", "right"):
-            setattr(self, name, getattr(self, name) + done[name])
+        self.new_nodes += result["new_nodes"]
+        self.predicted += result["predicted"]
+        self.right += result["right"]

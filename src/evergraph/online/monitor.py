@@ -267,8 +267,8 @@ class Watch(Saved):
             return ()
         seq, (_, value, expected, answers) = self._raised
         now, usual = self.target.shown(value), self.target.shown(expected)
-        told = f"{self.target.running} of the last {answers:,} predictions is {now}"
-        return (Alarm(seq, f"{told}: expected about {usual}", value, expected),)
+        sentence = f"{self.target.running} of the last {answers:,} predictions is {now}"
+        return (Alarm(seq, f"{sentence}: expected about {usual}", value, expected),)
 
     def state(self) -> dict[str, Tensor]:
         """Return everything kept, by name.  float64: whole numbers are exact to 2⁵³"""

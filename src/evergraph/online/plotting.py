@@ -48,18 +48,18 @@ def learner_history(learner: OnlineLearner) -> LearnerHistory:
         knowledge, record, status = learner.knowledge, learner.record, learner.status()
         sizes: Counter[Label] = Counter()
         latest: Counter[Label] = Counter()
-        met: Counter[int] = Counter()  # classes of recorded predictions
+        recorded_classes: Counter[int] = Counter()  # classes of recorded predictions
         pairs = record.prequential.pairs_.tolist()
         if knowledge is not None:
             for number, count in enumerate(knowledge.labels.counts_.tolist()):
                 if count:
                     names = learner.head.target.names(knowledge.classes.at(number))
                     sizes.update(dict.fromkeys(names, count))
-            met.update(right for right, _ in pairs)
-            met.update({given: 0 for _, given in pairs})
+            recorded_classes.update(right for right, _ in pairs)
+            recorded_classes.update({given: 0 for _, given in pairs})
             newest = pairs[-max(len(pairs) // 4, WINDOW) :]
             latest.update(knowledge.classes.at(right) for right, _ in newest)
-        numbers = [number for number, _ in met.most_common()]
+        numbers = [number for number, _ in recorded_classes.most_common()]
         return LearnerHistory(
             metric=status.metric,
             shares=not learner.head.target.rises,
@@ -79,14 +79,14 @@ def windows(curve: Sequence[Point], least: int = WINDOW) -> list[tuple[int, floa
     >>> windows(points, least=4)  # 3 of 4, and the rest in the last window
     [(2, 0.75), (3, 1.0)]
     """
-    found: list[tuple[int, float]] = []
+    means: list[tuple[int, float]] = []
     asked, right = 0, 0.0
-    for place, point in enumerate(curve, start=1):
+    for number, point in enumerate(curve, start=1):
         asked, right = asked + point["asked"], right + point["right"]
-        if asked >= least or (place == len(curve) and asked):
-            found.append((point["seq"], right / asked))
+        if asked >= least or (number == len(curve) and asked):
+            means.append((point["seq"], right / asked))
             asked, right = 0, 0.0
-    return found
+    return means
 
 
 def draw_accuracy(axes: Any, history: LearnerHistory) -> None:
@@ -171,16 +171,16 @@ def draw_confusion(axes: Any, names: Sequence[Label], counts: Sequence[Sequence[
     """Draw a square confusion matrix of the most frequent classes, which come first."""
     import numpy as np
 
-    whole = np.array(counts, dtype=float).reshape(len(names), -1)
-    table, called = whole[:SHOWN, :SHOWN], [str(name) for name in names[:SHOWN]]
-    shares = 100 * table / np.maximum(whole[:SHOWN].sum(1, keepdims=True), 1)
+    matrix = np.array(counts, dtype=float).reshape(len(names), -1)
+    table, class_names = matrix[:SHOWN, :SHOWN], [str(name) for name in names[:SHOWN]]
+    shares = 100 * table / np.maximum(matrix[:SHOWN].sum(1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=100, aspect="auto")
-    if len(called) <= WRITTEN:
+    if len(class_names) <= WRITTEN:
         for row, column in np.argwhere(table > 0).tolist():
             colour = "white" if shares[row, column] > 55 else "black"
             text = f"{table[row, column]:,.0f}"
             axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=7)
-    ticks = [_short(name) for name in called]
+    ticks = [_short(name) for name in class_names]
     slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
     axes.set_xticks(range(len(ticks)), ticks, **slanted)
     axes.set_yticks(range(len(ticks)), ticks)
@@ -200,11 +200,11 @@ def plot(learner: OnlineLearner) -> Figure:
         raise NothingLearnedError("nothing can be drawn yet: label some nodes first")
     rows = (len(pictures) + 1) // 2
     figure = Figure(figsize=(10, 3.6 * rows), layout="constrained")
-    places = figure.subplots(rows, 2, squeeze=False).flatten()
-    for axes, (title, draw) in zip(places, pictures.items(), strict=False):
+    all_axes = figure.subplots(rows, 2, squeeze=False).flatten()
+    for axes, (title, draw) in zip(all_axes, pictures.items(), strict=False):
         draw(axes)
         axes.set_title(title, loc="left")
-    for axes in places[len(pictures) :]:
+    for axes in all_axes[len(pictures) :]:
         axes.set_axis_off()
     return figure
 

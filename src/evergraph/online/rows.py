@@ -12,18 +12,13 @@ import numpy as np
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError, InvalidRowsError
-from evergraph.core.targets import Label, Target, target_of
+from evergraph.core.targets import Target, target_of
 from evergraph.graphs.csr import as_scipy
 from evergraph.graphs.targets import Targets, read_targets
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.identifiers import are_ids
 from evergraph.online.sparse_rows import csr_features, is_sparse_tensor
 from evergraph.tables.frames import column_names, is_a, is_sparse, is_table
-
-
-def as_labels(values: Any, count: int) -> list[Label | None]:
-    """Return classes as a list, like ``as_targets``."""
-    return as_targets("class", values, count)  # type: ignore[return-value]
 
 
 def as_targets(kind: str, values: Any, count: int) -> list[NodeTarget | None]:
@@ -209,9 +204,11 @@ def _one_column(y: np.ndarray[Any, Any], target: Target) -> np.ndarray[Any, Any]
     if target.is_named and not target.is_class:
         return y
     if y.ndim == 2 and y.shape[1] == 1:
-        said = "A column-vector y was passed when a 1d array was expected: it is flattened"
+        sentence = "A column-vector y was passed when a 1d array was expected: it is flattened"
         sklearn = sys.modules.get("sklearn.exceptions")
-        warnings.warn(said, getattr(sklearn, "DataConversionWarning", UserWarning), stacklevel=5)
+        warnings.warn(
+            sentence, getattr(sklearn, "DataConversionWarning", UserWarning), stacklevel=5
+        )
         return y[:, 0]
     if y.ndim != 1:
         more = "; several labels of a row need targets='labels'" if target.is_class else ""

@@ -45,14 +45,14 @@ def read_private(path: Path, called: str) -> bytes:
     and Kubernetes hand out secrets.  called: what the file is, for error messages
     """
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):  # reading a pipe would wait for a writer
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):  # reading a pipe would wait for a writer
             raise ConfigurationError(f"{path}: the {called} must be a plain file")
         text = path.read_bytes()
     except OSError as error:
         raise ConfigurationError(f"{path}: the {called} cannot be read ({error})") from error
-    mode = stat.S_IMODE(found.st_mode)
-    handed_out = found.st_uid == 0 and os.geteuid() != 0
+    mode = stat.S_IMODE(about.st_mode)
+    handed_out = about.st_uid == 0 and os.geteuid() != 0
     if mode & (0o037 if handed_out else 0o077):
         who = "everyone" if mode & stat.S_IRWXO else "its group"
         raise ConfigurationError(
@@ -74,8 +74,8 @@ class Tokens:
         Every listed token is compared, in constant time, so that timing reveals nothing.
         """
         given = token.encode()
-        found = [s for s, known in self.listed if hmac.compare_digest(given, known.encode())]
-        return found[-1] if found else None
+        scopes = [s for s, known in self.listed if hmac.compare_digest(given, known.encode())]
+        return scopes[-1] if scopes else None
 
 
 def read_tokens(path: Path) -> Tokens:
@@ -185,8 +185,9 @@ class Guard:
             raise RefusedError(429, "too many invalid tokens from this address", retry_after=wait)
         if given:
             raise RefusedError(401, "the token is not valid for this service")
-        said = "a token is needed: give --token-file, or the header 'Authorization: Bearer TOKEN'"
-        raise RefusedError(401, said)
+        raise RefusedError(
+            401, "a token is needed: give --token-file, or the header 'Authorization: Bearer TOKEN'"
+        )
 
     def _check_rate(self, caller: str) -> None:
         CALLER.set(caller)

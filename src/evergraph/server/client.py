@@ -84,8 +84,8 @@ class Client:
         """Return how the service's learner reads columns; None if it takes plain numbers."""
         from evergraph.tables.scheme import Scheme
 
-        kept = self._ask("/v1/columns")["scheme"]
-        return None if kept is None else Scheme.from_json(kept, encoders)
+        scheme = self._ask("/v1/columns")["scheme"]
+        return None if scheme is None else Scheme.from_json(scheme, encoders)
 
     def keep_columns(self, scheme: Scheme | None) -> None:
         """Send the scheme with the next nodes: the first nodes fix it, later ones must match."""
@@ -109,11 +109,11 @@ class Client:
         delta that they must include.
         """
         path = f"/v1/predictions?after={after}" if after else "/v1/predictions"
-        found: list[dict[str, Any]] = []
+        predictions: list[dict[str, Any]] = []
         for start in range(0, len(ids), MAX_IDS):
             asked = {"ids": list(ids[start : start + MAX_IDS]), "all": every_class, "known": known}
-            found += self._ask(path, json.dumps(asked).encode())["predictions"]
-        return found
+            predictions += self._ask(path, json.dumps(asked).encode())["predictions"]
+        return predictions
 
     def ask(self, delta: Delta, *, every_class: bool = False) -> list[dict[str, Any]]:
         """Return the predictions for a delta's new nodes, without adding them."""
@@ -126,9 +126,9 @@ class Client:
             "types": list(delta.types),
             "all": every_class,
         }
-        found: list[dict[str, Any]]
-        found = self._ask("/v1/predictions", json.dumps(asked).encode())["predictions"]
-        return found
+        predictions: list[dict[str, Any]]
+        predictions = self._ask("/v1/predictions", json.dumps(asked).encode())["predictions"]
+        return predictions
 
     def every_id(self) -> list[NodeId]:
         """Return the ids of all nodes."""
@@ -139,13 +139,13 @@ class Client:
         return self._paged("classes")
 
     def _paged(self, what: str) -> list[Any]:
-        found: list[Any] = []
+        items: list[Any] = []
         start: int | None = 0
         while start is not None:
             page = self._ask(f"/v1/{what}?start={start}&limit={MAX_IDS}")
-            found += page[what]
+            items += page[what]
             start = page["next"]
-        return found
+        return items
 
     def last_key(self, prefix: str) -> str | None:
         """Return the newest delta key with this prefix, if there is one."""
@@ -154,8 +154,8 @@ class Client:
 
     def suggest(self, n: int) -> list[dict[str, Any]]:
         """Return unlabelled nodes to label next, with reasons."""
-        found: list[dict[str, Any]] = self._ask(f"/v1/suggestions?n={n}")["suggestions"]
-        return found
+        suggestions: list[dict[str, Any]] = self._ask(f"/v1/suggestions?n={n}")["suggestions"]
+        return suggestions
 
     def explain(self, node: str, *, integer: bool, limit: int) -> dict[str, Any]:
         """Return the explanation of a node with at most ``limit`` neighbours."""
@@ -186,16 +186,16 @@ class Client:
                     raise ResourceError(f"{self.url}: the backup ended before it was complete")
                 return {"told": answer.headers["x-evergraph-backup"].split()}
 
-            told = self._ask("/v1/backup", read=save, seconds=3600.0)
+            header = self._ask("/v1/backup", read=save, seconds=3600.0)
             if not is_tar(to):
                 return restore(archive, to)
             archive.rename(to)
-            return BackedUp(*map(int, told["told"]))
+            return BackedUp(*map(int, header["told"]))
 
     def alarms(self) -> list[dict[str, Any]]:
         """Return the accuracy alarm while it is raised."""
-        found: list[dict[str, Any]] = self._ask("/v1/alarms")["alarms"]
-        return found
+        raised: list[dict[str, Any]] = self._ask("/v1/alarms")["alarms"]
+        return raised
 
     def status(self) -> dict[str, Any]:
         """Return the status of the learner and of its folder."""

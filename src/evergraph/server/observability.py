@@ -186,10 +186,10 @@ class ServiceCollector(Collector):
         raised = bool(service.alarms()["alarms"])
         yield _metric("alarm", "1 while the accuracy alarm is raised.", raised, kind="accuracy")
         yield _metric("build_info", "The version, as a label.", 1, version=own_version())
-        found = service.process()
+        process = service.process()
         for name, meaning in PROCESS_GAUGES.items():
-            value = getattr(found, name)
-            yield _metric(f"process_{name}", meaning, value, process="0", role=found.role)
+            value = getattr(process, name)
+            yield _metric(f"process_{name}", meaning, value, process="0", role=process.role)
 
 
 def folder_gauges(status: FolderStatus, *, now: float) -> list[tuple[str, str, float]]:
@@ -214,9 +214,9 @@ def folder_gauges(status: FolderStatus, *, now: float) -> list[tuple[str, str, f
 def _metric(name: str, meaning: str, value: float, **labels: str) -> Metric:
     """Return a metric: a counter if its name ends in ``_total``, else a gauge."""
     family: Any = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-    found: Metric = family(f"evergraph_{name}", meaning, labels=list(labels))
-    found.add_metric(list(labels.values()), float(value))  # type: ignore[attr-defined]
-    return found
+    metric: Metric = family(f"evergraph_{name}", meaning, labels=list(labels))
+    metric.add_metric(list(labels.values()), float(value))  # type: ignore[attr-defined]
+    return metric
 
 
 class Observed:

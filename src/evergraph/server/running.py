@@ -63,14 +63,14 @@ def check_address(host: str, *, has_tokens: bool) -> None:
 def bind(host: str, port: int) -> socket.socket:
     """Return a socket bound to an address, or raise if it is in use; port 0 picks a free one."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # asyncio sets TCP_NODELAY only if the socket names its protocol. Without it small answers
         # may wait 40 ms for the client's acknowledgement.
-        bound = socket.socket(found[0], socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        bound = socket.socket(address[0], socket.SOCK_STREAM, socket.IPPROTO_TCP)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Of an answer that nobody reads the kernel would take megabytes, and the next be computed.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-        bound.bind(found[4])
+        bound.bind(address[4])
     except (OSError, OverflowError) as error:
         raise ConfigurationError(
             f"host and port must be free to listen on: {host}:{port} is not ({error}); stop the "

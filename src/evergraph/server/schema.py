@@ -43,12 +43,12 @@ CLASSES = 5  # that an explanation compares
 MAX_NAMES = 1_000  # names of classes in a status; its ``classes`` counts all of them
 
 
-def with_known(found: Answer, known: Sequence[Any]) -> dict[str, Any]:
+def with_known(predicted: Answer, known: Sequence[Any]) -> dict[str, Any]:
     """Return predictions as JSON can hold them, each with the target that is known of its node."""
-    told: dict[str, Any] = to_json(found)
-    for prediction, target in zip(told["predictions"], known, strict=True):
+    answer: dict[str, Any] = to_json(predicted)
+    for prediction, target in zip(answer["predictions"], known, strict=True):
         prediction["known"] = target
-    return told
+    return answer
 
 
 def to_json(record: Any) -> Any:
@@ -57,8 +57,8 @@ def to_json(record: Any) -> Any:
         return [to_json(part) for part in record]
     if not is_dataclass(record) or isinstance(record, type):
         return record
-    found = ((*part[1:], getattr(record, part[0])) for part in _parts(type(record)))
-    return {name: to_json(v) for name, optional, v in found if v is not None or not optional}
+    values = ((*part[1:], getattr(record, part[0])) for part in _parts(type(record)))
+    return {name: to_json(v) for name, optional, v in values if v is not None or not optional}
 
 
 @cache
@@ -83,8 +83,8 @@ def _model_fields(record: type, *names: str) -> dict[str, Any]:
     hints, doc = get_type_hints(record), inspect.cleandoc(record.__doc__ or "")
     # The section ``Attributes`` of its docstring: a sentence for each name.
     listed = doc.partition("Attributes:\n")[2].split("\n\n")[0] + "\n"
-    found = re.findall(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", listed, re.DOTALL | re.MULTILINE)
-    texts = {name: " ".join(text.split()).replace("``", "`") for name, text in found}
+    sentences = re.findall(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", listed, re.DOTALL | re.MULTILINE)
+    texts = {name: " ".join(text.split()).replace("``", "`") for name, text in sentences}
     about = {name: f"{text[0].upper()}{text[1:].rstrip('.')}." for name, text in texts.items()}
     return {
         json_name: (
@@ -307,11 +307,13 @@ def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
 
 def answers(model: type[BaseModel], *refusals: int) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI description of an answer and of the errors that may come instead."""
-    found: dict[int | str, dict[str, Any]] = {200: {"model": model, "description": "Done."}}
-    found[400] = {"model": ErrorReply, "description": MEANINGS[400]}
+    by_status: dict[int | str, dict[str, Any]] = {
+        200: {"model": model, "description": "Done."},
+        400: {"model": ErrorReply, "description": MEANINGS[400]},
+    }
     for status in refusals:  # FastAPI would make a validator of each model, which takes its time
-        found[status] = {
+        by_status[status] = {
             "content": {"application/json": {"schema": ERROR}},
             "description": MEANINGS[status],
         }
-    return found
+    return by_status

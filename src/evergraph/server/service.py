@@ -87,7 +87,7 @@ class PredictionBatches:
 
     def _answer_alike(self, questions: Sequence[_Question], every_class: bool) -> None:
         try:
-            found = self._answer([node for q in questions for node in q.ids], every_class)
+            answer = self._answer([node for q in questions for node in q.ids], every_class)
         except Exception as error:
             if len(questions) == 1:
                 questions[0].answer.set_exception(error)
@@ -97,8 +97,8 @@ class PredictionBatches:
             return
         start = 0
         for question in questions:
-            part = found.predictions[start : (start := start + len(question.ids))]
-            question.answer.set_result(Answer(found.seq, part, found.classes))
+            part = answer.predictions[start : (start := start + len(question.ids))]
+            question.answer.set_result(Answer(answer.seq, part, answer.classes))
 
 
 class Service:
@@ -287,20 +287,20 @@ class Service:
     def status(self) -> dict[str, Any]:
         """Return the status of the learner and of its folder."""
         folder = asdict(self.folder.status())
-        kept = {name: folder[name] for name in schema.OF_THE_FOLDER}
+        of_folder = {name: folder[name] for name in schema.OF_THE_FOLDER}
         for name in ("stopped", "snapshot_error"):
-            if kept[name] is not None:
-                kept[name] = without_paths(kept[name], self.folder.path)
-        known = asdict(self.view.status())
+            if of_folder[name] is not None:
+                of_folder[name] = without_paths(of_folder[name], self.folder.path)
+        of_learner = asdict(self.view.status())
         names = list(self.view.classes[-schema.MAX_NAMES :])
         processes = [asdict(self.process())]
         more = {"names": names, "waiting": self.writer.waiting, "replicas": processes}
-        return known | more | kept
+        return of_learner | more | of_folder
 
     def alarms(self) -> dict[str, Any]:
         """Return the accuracy alarm while it is raised."""
-        page = self.view.page
-        return {"seq": page.status.seq, "alarms": schema.to_json(page.alarms)}
+        published = self.view.published
+        return {"seq": published.status.seq, "alarms": schema.to_json(published.alarms)}
 
     def node(self, text: str, *, integer: bool, limit: int) -> dict[str, Any]:
         """Return the explanation of a node with its neighbourhood.

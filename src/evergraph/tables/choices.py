@@ -84,11 +84,11 @@ class OwnEncoder(WideEncoder):
         return f"by {self.encoder}"
 
     def encode(self, values: Any, name: str, *, before: int = 0) -> Block:
-        found = texts(values, name)
-        known = found.is_valid().to_numpy(zero_copy_only=False)
-        matrix = np.zeros((len(found), self.dims), np.float32)
+        column = texts(values, name)
+        known = column.is_valid().to_numpy(zero_copy_only=False)
+        matrix = np.zeros((len(column), self.dims), np.float32)
         if known.any():
-            matrix[known] = _rows(self.encoder, found.drop_null().to_pylist(), self.dims)
+            matrix[known] = _rows(self.encoder, column.drop_null().to_pylist(), self.dims)
         return Block(matrix, gaps=~known)
 
     def to_json(self) -> dict[str, Any]:
@@ -98,13 +98,13 @@ class OwnEncoder(WideEncoder):
     def from_json(cls, values: dict[str, Any], encoders: Iterable[Encoder]) -> OwnEncoder:
         """Return it with the encoder of the saved name and version; raise if it is missing."""
         wanted = str(values["name"]), str(values["version"])
-        there = [*encoders, *_registered.values()]
-        for encoder in there:
+        available = [*encoders, *_registered.values()]
+        for encoder in available:
             if (encoder.name, encoder.version) == wanted:
                 return cls(int(values["dims"]), encoder)
         raise ConfigurationError(
             f"its columns need the encoder {wanted[0]!r} of version {wanted[1]!r}, which "
-            f"is missing: given {', '.join(map(repr, there)) or 'no encoder'}"
+            f"is missing: given {', '.join(map(repr, available)) or 'no encoder'}"
         )
 
 
@@ -200,8 +200,8 @@ of boolean, category, date, list, number, raw, skip, text, or use your own encod
     @property
     def encoders(self) -> tuple[Encoder, ...]:
         """The user's own encoders among the kinds."""
-        found = map(registered, self.kinds.values())
-        return tuple(encoder for encoder in found if encoder is not None)
+        encoders = map(registered, self.kinds.values())
+        return tuple(encoder for encoder in encoders if encoder is not None)
 
     def to_json(self) -> dict[str, Any]:
         """Return the choices for JSON, with own encoders by name and version."""

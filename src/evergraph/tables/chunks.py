@@ -85,9 +85,9 @@ def _state(query: Query) -> tuple[int, int]:
         return 0, query.asked
     if not query.file.is_file():
         raise DataError(f"{query.file}: no such file")
-    beside = (query.file.with_name(f"{query.file.name}{end}") for end in ("", "-wal", ".wal"))
-    found = [path.stat() for path in beside if path.is_file()]
-    return sum(one.st_size for one in found), max(one.st_mtime_ns for one in found)
+    files = (query.file.with_name(f"{query.file.name}{end}") for end in ("", "-wal", ".wal"))
+    states = [path.stat() for path in files if path.is_file()]
+    return sum(one.st_size for one in states), max(one.st_mtime_ns for one in states)
 
 
 def read_chunks(
@@ -117,18 +117,18 @@ def read_chunks(
         path = path.source
     if not isinstance(path, Query) and not str(path).endswith(SUFFIXES):
         raise DataError(f"is not a supported table: expected {' or '.join(SUFFIXES)}")
-    kept = list(needed) if only_needed else None
+    chosen = list(needed) if only_needed else None
     try:
         if isinstance(path, Query):
-            yield from _read_query(path, needed, kept, size, names)
+            yield from _read_query(path, needed, chosen, size, names)
         elif isinstance(path, StoredFile) or path.suffix == ".parquet":
-            yield from _read_parquet(path, needed, kept, size, names)
+            yield from _read_parquet(path, needed, chosen, size, names)
         else:
             # A table of nodes may have a column 'source' too, and that is a feature.
             known = EDGE_TEXT if set(ENDS) <= set(needed) else NODE_TEXT
             types = {name: pa.string() for name in (*known, *text)}
             types |= dict.fromkeys(numbers, pa.float64())
-            yield from _read_csv(as_csv(path), needed, kept, size, types, perhaps, names)
+            yield from _read_csv(as_csv(path), needed, chosen, size, types, perhaps, names)
     except FileNotFoundError:
         raise DataError("no such file") from None
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
@@ -171,7 +171,7 @@ def columns_of(path: Source, needed: tuple[str, ...] = ()) -> list[str]:
 def _read_csv(
     source: CsvTable,
     needed: tuple[str, ...],
-    kept: list[str] | None,
+    chosen: list[str] | None,
     size: int,
     types: Mapping[str, Any],
     perhaps: Sequence[str],
@@ -197,14 +197,14 @@ def _read_csv(
             table = _first(source, block, types, perhaps, called)
         names, before = table.column_names, 0
         check_columns(names, needed, sample=lambda: table)
-        if kept is None and called:
-            kept = without_replaced(names)
+        if chosen is None and called:
+            chosen = without_replaced(names)
         # Integers may be followed by fractions.
         types = {
             each.name: pa.float64() if each.type == pa.int64() else each.type
             for each in table.schema
         } | {name: pa.string() for name in perhaps}
-        table = table if kept is None else table.select(kept)
+        table = table if chosen is None else table.select(chosen)
         while True:
             yield Chunk(table, before, file.tell(), total)
             before += table.num_rows
@@ -212,7 +212,7 @@ def _read_csv(
                 pass  # only blank lines
             if not block:
                 return
-            table = _parse(source, block, types, perhaps, names=names, kept=kept, before=before)
+            table = _parse(source, block, types, perhaps, names=names, kept=chosen, before=before)
 
 
 def _first(
@@ -256,8 +256,8 @@ def _parse(
         return parse(types, threads=False)  # only a single thread reports the row
     except pa.ArrowInvalid as error:
         shift = before - (names is None)  # pyarrow counts the header as a row
-        said = re.sub(r"Row #(\d+)", lambda row: f"row {int(row[1]) + shift}", str(error))
-        raise pa.ArrowInvalid(said) from error
+        sentence = re.sub(r"Row #(\d+)", lambda row: f"row {int(row[1]) + shift}", str(error))
+        raise pa.ArrowInvalid(sentence) from error
 
 
 def _trimmed(table: pa.Table) -> pa.Table:
@@ -271,7 +271,7 @@ def _trimmed(table: pa.Table) -> pa.Table:
 def _read_parquet(
     path: Path | CsvTable | StoredFile,
     needed: tuple[str, ...],
-    kept: list[str] | None,
+    chosen: list[str] | None,
     size: int,
     called: Names,
 ) -> Iterator[Chunk]:
@@ -288,22 +288,22 @@ def _read_parquet(
             return empty
 
         check_columns(ours, needed, sample)
-        kept = without_replaced(ours) if kept is None else kept
-        columns = [written[ours.index(name)] for name in kept]
+        chosen = without_replaced(ours) if chosen is None else chosen
+        columns = [written[ours.index(name)] for name in chosen]
         total, before, groups = file.metadata.num_rows, 0, range(file.num_row_groups)
         unpacked = sum(file.metadata.row_group(index).total_byte_size for index in groups)
         rows = max(1, size * total // max(unpacked, 1))
         yield Chunk(empty, 0, 0, total)
         for index in groups:  # a batch across groups would hold both of them
             for batch in file.iter_batches(rows, row_groups=[index], columns=columns):
-                table = stripped(pa.Table.from_batches([batch])).rename_columns(kept)
+                table = stripped(pa.Table.from_batches([batch])).rename_columns(chosen)
                 if table.num_rows:
                     yield Chunk(table, before, before + table.num_rows, total)
                     before += table.num_rows
 
 
 def _read_query(
-    query: Query, needed: tuple[str, ...], kept: list[str] | None, size: int, called: Names
+    query: Query, needed: tuple[str, ...], chosen: list[str] | None, size: int, called: Names
 ) -> Iterator[Chunk]:
     with query.answered(size) as (schema, total, batches):
         empty = renamed(plainly_typed(schema.empty_table()), called)
@@ -318,7 +318,7 @@ def _read_query(
         for batch in batches:
             table = renamed(plainly_typed(pa.Table.from_batches([batch])), called)
             if table.num_rows:
-                table = table if kept is None else table.select(kept)
+                table = table if chosen is None else table.select(chosen)
                 after = before + table.num_rows
                 yield Chunk(table, before, after, total or after)
                 before = after

@@ -115,10 +115,10 @@ def accepted(
     before: int = 0,
 ) -> pa.Array:
     """Return what ``reads`` makes of values; raise the error of the first value that it refuses."""
-    found = reads(values)
-    if found is None:
+    read_values = reads(values)
+    if read_values is None:
         raise wrong_value(values, first_refused(values, reads), name, rule, before=before)
-    return found
+    return read_values
 
 
 def cast_or_none(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
@@ -189,9 +189,9 @@ def features(table: pa.Table, names: list[str], *, before: int = 0, most: float 
     rule = "a finite number" if most == np.inf else f"a finite number of at most {most:g}"
     why = ", since all columns but id, label and time are features"
     for place, name in enumerate(names):
-        values, found = full_numbers(table, name, before=before, what="feature column", why=why)
+        values, numbers = full_numbers(table, name, before=before, what="feature column", why=why)
         with np.errstate(over="ignore"):  # too large for float32 becomes infinite, refused below
-            matrix[:, place] = found
+            matrix[:, place] = numbers
         wrong = ~(np.abs(matrix[:, place]) <= min(most, np.finfo(np.float32).max))
         if wrong.any():
             raise wrong_value(values, int(wrong.argmax()), name, rule, before=before)
@@ -270,24 +270,24 @@ def times(table: pa.Table, *, before: int = 0) -> tuple[Tensor, bool]:
     values = column(table, "time")
     check_filled(values, "time", before=before)
     rows: NDArray[Any] | None = None
-    places: Any = slice(None)
+    indices: Any = slice(None)
     if is_text(values.type):
-        coded = values.dictionary_encode()
-        places = coded.indices.to_numpy()
-        rows = before + np.unique(places, return_index=True)[1]  # first row of each text
-        values = _times_in(coded.dictionary, rows)
-    kind, whole = values.type, np.empty(0, np.int64)
+        encoded = values.dictionary_encode()
+        indices = encoded.indices.to_numpy()
+        rows = before + np.unique(indices, return_index=True)[1]  # first row of each text
+        values = _times_in(encoded.dictionary, rows)
+    kind, seconds = values.type, np.empty(0, np.int64)
     dates = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
     if pa.types.is_date(kind):
-        whole = values.cast(pa.date32()).cast(pa.int32()).to_numpy().astype(np.int64) * 86_400
+        seconds = values.cast(pa.date32()).cast(pa.int32()).to_numpy().astype(np.int64) * 86_400
     elif dates:
         ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
-        whole = values.cast(pa.int64()).to_numpy() // ticks
+        seconds = values.cast(pa.int64()).to_numpy() // ticks
     elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        whole = as_integers(values, "time", before=before, rows=rows).to_numpy()
+        seconds = as_integers(values, "time", before=before, rows=rows).to_numpy()
     elif len(values):
         raise DataError(f"column 'time' holds {kind}: expected {EXPECTED}")
-    return torch.from_numpy(np.array(whole[places], np.int64)), dates
+    return torch.from_numpy(np.array(seconds[indices], np.int64)), dates
 
 
 def _times_in(texts: pa.Array, rows: NDArray[Any]) -> pa.Array:
@@ -295,8 +295,8 @@ def _times_in(texts: pa.Array, rows: NDArray[Any]) -> pa.Array:
     kinds = [pa.int64(), pa.float64()]
     kinds += [pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC")]
     for kind in kinds:
-        if (found := parsed(texts, kind)) is not None:
-            return found
+        if (read_texts := parsed(texts, kind)) is not None:
+            return read_texts
     # Report the first text that breaks the kind which fits the longest prefix of the column.
     wrong = max(first_refused(texts, partial(parsed, kind=kind)) for kind in kinds)
     like = " like those before it" if wrong else ""

@@ -83,13 +83,13 @@ def guess(values: pa.Array, *, typed: bool) -> str:
             return "number"
     if _is(read.dates, known):
         return "date"
-    found = known.to_pylist()
-    if _are_lists(found):
+    listed = known.to_pylist()
+    if _are_lists(listed):
         return "list"
     # Categories, ids and texts differ by length, words and repetition.
-    distinct, rows = len(set(found)), len(found)
-    words = sum(len(text.split()) for text in found) / rows
-    short = sum(map(len, found)) <= MAX_NAME_LENGTH * rows
+    distinct, rows = len(set(listed)), len(listed)
+    words = sum(len(text.split()) for text in listed) / rows
+    short = sum(map(len, listed)) <= MAX_NAME_LENGTH * rows
     if short and words < 1.5 and rows >= MIN_ROWS and distinct >= NEARLY_ALL * rows:
         return "id"
     few = distinct <= MAX_CATEGORIES and (2 * distinct <= rows or rows < MIN_ROWS)
@@ -129,10 +129,10 @@ def misread(values: pa.Array) -> tuple[str, str] | None:
     ("dates such as '12/31/2024'", 'write them as 2024-12-31')
     >>> misread(pa.array(["red", "3,5"]))
     """
-    found = filled(values).drop_null().unique().to_pylist() if is_text(values.type) else []
+    distinct = filled(values).drop_null().unique().to_pylist() if is_text(values.type) else []
     for pattern, (what, remedy) in _MISREAD.items():
-        alike = [text for text in found if re.fullmatch(pattern, text)]
-        if 2 * len(alike) > len(found):
+        alike = [text for text in distinct if re.fullmatch(pattern, text)]
+        if 2 * len(alike) > len(distinct):
             return f"{what} {alike[0]!r}", remedy
     return None
 
@@ -146,12 +146,12 @@ def looks_like_id(values: pa.Array, name: str) -> bool:
     >>> looks_like_id(pa.array(range(100, 130)), "f"), looks_like_id(pa.array([7, 8]), "f")
     (True, False)
     """
-    found = values.drop_null().to_numpy(zero_copy_only=False)
-    if len(found) < MIN_ROWS or found.dtype.kind not in "iuf" or bool((found % 1 != 0).any()):
+    numbers = values.drop_null().to_numpy(zero_copy_only=False)
+    if len(numbers) < MIN_ROWS or numbers.dtype.kind not in "iuf" or bool((numbers % 1 != 0).any()):
         return False
-    if len(np.unique(found)) < NEARLY_ALL * len(found):
+    if len(np.unique(numbers)) < NEARLY_ALL * len(numbers):
         return False
-    runs_on = bool((np.diff(found) > 0).all() and np.ptp(found) < 2 * len(found))
+    runs_on = bool((np.diff(numbers) > 0).all() and np.ptp(numbers) < 2 * len(numbers))
     return runs_on or is_called_id(name)
 
 
@@ -167,11 +167,11 @@ def leaked_share(values: pa.Array, labels: pa.Array) -> float:
     if pa.types.is_nested(values.type):
         return 0.0
     both = pc.and_(values.is_valid(), labels.is_valid())
-    coded, known = (each.filter(both).dictionary_encode() for each in (values, labels))
-    rows, kinds = len(coded), len(known.dictionary)
-    if rows < MIN_ROWS or 5 * len(coded.dictionary) > rows:
+    encoded, known = (each.filter(both).dictionary_encode() for each in (values, labels))
+    rows, kinds = len(encoded), len(known.dictionary)
+    if rows < MIN_ROWS or 5 * len(encoded.dictionary) > rows:
         return 0.0
-    value, label = (each.indices.to_numpy().astype(np.int64) for each in (coded, known))
+    value, label = (each.indices.to_numpy().astype(np.int64) for each in (encoded, known))
     if 10 * np.bincount(label).max() > 9 * rows:
         return 0.0
     pairs, counts = np.unique(value * kinds + label, return_counts=True)
@@ -213,8 +213,9 @@ def fit_scheme(
     columns = []
     for name in names:
         values = column(first, name)
-        coded = pa.types.is_dictionary(table.schema.field(name).type)  # as pandas' Categorical
-        named = chosen.kind_of(name) or ("category" if coded else None)
+        named = chosen.kind_of(name)
+        if named is None and pa.types.is_dictionary(table.schema.field(name).type):
+            named = "category"  # as pandas' Categorical
         encoder = _fitted(values, name, named, chosen, typed, where, alone=len(names) == 1)
         # Gaps are counted in chunks, since features need more memory than values.
         parts = (values[at : at + _ROWS_PER_BLOCK] for at in range(0, len(values), _ROWS_PER_BLOCK))
@@ -244,11 +245,11 @@ def say_zeros(where: object, written: Source, scheme: Scheme, choices: Columns) 
         first = next(read_chunks(written, (), size=_READ_AGAIN, text=names)).table
         for name in names:
             values = column(first, name)
-            coded = values.filter(pc.match_substring_regex(values, r"^\s*[-+]?0\d+\s*$"))
-            if len(coded):
+            with_zeros = values.filter(pc.match_substring_regex(values, r"^\s*[-+]?0\d+\s*$"))
+            if len(with_zeros):
                 say(
                     where,
-                    f"column {name!r} is read as numbers, so {coded[0].as_py()!r} loses its zeros: "
+                    f"column {name!r} is read as numbers, so {with_zeros[0].as_py()!r} loses its zeros: "
                     f"if these are codes, give --column {name}=category",
                 )
 

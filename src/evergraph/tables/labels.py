@@ -84,15 +84,15 @@ def label_values(
     if is_text(kind):
         # Only a CSV has blanks that mean nothing, as after its commas.
         values = filled(values) if guess else _without_missing(values)
-        coded = values.dictionary_encode()
+        encoded = values.dictionary_encode()
         kinds = (pa.int64(), pa.float64()) if guess else ()
-        read = (parsed(coded.dictionary, number) for number in kinds)
+        read = (parsed(encoded.dictionary, number) for number in kinds)
         numbers = next((found for found in read if found is not None), None)
         if numbers is None:
             small = pc.utf8_lower(values)
             names = pa.array([boolean_name(True), boolean_name(False)], small.type)
             return pc.if_else(pc.is_in(small, value_set=names), small, values) if guess else values
-        values = numbers.take(coded.indices)
+        values = numbers.take(encoded.indices)
     elif pa.types.is_floating(kind):
         values = pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values)
     elif not pa.types.is_integer(kind) and not pa.types.is_null(kind):
@@ -157,8 +157,8 @@ def spelled_missing(values: pa.Array) -> dict[str, int]:
     if not is_text(values.type):
         return {}
     values = pc.utf8_trim_whitespace(values)
-    found = values.filter(pc.is_in(values, value_set=pa.array(SPELLINGS, values.type)))
-    return {row["values"]: row["counts"] for row in found.value_counts().to_pylist()}
+    missing = values.filter(pc.is_in(values, value_set=pa.array(SPELLINGS, values.type)))
+    return {row["values"]: row["counts"] for row in missing.value_counts().to_pylist()}
 
 
 def is_missing(label: object) -> bool:
@@ -234,13 +234,13 @@ def target_names(columns: Sequence[str]) -> list[str]:
     """
     if "label" in columns:
         return []
-    found = [name for name in columns if name == TARGET or name.startswith(TARGETS)]
-    if LABELS in columns and found:
+    numbers = [name for name in columns if name == TARGET or name.startswith(TARGETS)]
+    if LABELS in columns and numbers:
         raise DataError(
-            f"has columns {LABELS!r} and {found[0]!r}: expected either several labels per node or "
+            f"has columns {LABELS!r} and {numbers[0]!r}: expected either several labels per node or "
             "numbers, not both"
         )
-    return [LABELS] if LABELS in columns else found
+    return [LABELS] if LABELS in columns else numbers
 
 
 def called(columns: Sequence[str]) -> tuple[str, ...]:
@@ -286,10 +286,10 @@ def numbers(values: pa.Array, name: str, *, before: int = 0) -> NDArray[np.float
         return np.full(len(values), np.nan, dtype=np.float32)
     if not is_number(values.type):
         raise DataError(f"column {name!r} holds {values.type}: expected numbers to predict")
-    found: NDArray[np.float32] = (
+    read_values: NDArray[np.float32] = (
         values.cast(pa.float64()).to_numpy(zero_copy_only=False).astype(np.float32)
     )
-    if np.isinf(found).any():
+    if np.isinf(read_values).any():
         rule = "a finite number, or no value if it is unknown"
-        raise wrong_value(values, int(np.isinf(found).argmax()), name, rule, before=before)
-    return found
+        raise wrong_value(values, int(np.isinf(read_values).argmax()), name, rule, before=before)
+    return read_values

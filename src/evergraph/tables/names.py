@@ -124,13 +124,13 @@ def worded(names: Names) -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        said = str(error)
+        sentence = str(error)
         for theirs, ours in names.items():
             named = re.compile(rf"(\bcolumn '|\brow \d+ has |\brepeats ){ours}\b")
-            said = named.sub(r"\g<1>" + theirs.replace("\\", r"\\"), said)
-        if said == str(error):
+            sentence = named.sub(r"\g<1>" + theirs.replace("\\", r"\\"), sentence)
+        if sentence == str(error):
             raise
-        raise DataError(said) from error
+        raise DataError(sentence) from error
 
 
 def say_replaced(where: object, columns: Iterable[str], names: Names) -> None:
@@ -173,8 +173,8 @@ def delimiter_hint(columns: Sequence[str]) -> str:
     >>> delimiter_hint(["id;label;size"]), delimiter_hint(["id", "label"])
     ("; is it written with --delimiter ';'?", '')
     """
-    found = [sign for sign in ";\t|" if len(columns) == 1 and sign in columns[0]]
-    return f"; is it written with --delimiter {found[0]!r}?" if found else ""
+    signs = [sign for sign in ";\t|" if len(columns) == 1 and sign in columns[0]]
+    return f"; is it written with --delimiter {signs[0]!r}?" if signs else ""
 
 
 def missing_column(name: str, table: pa.Table) -> DataError:
@@ -195,8 +195,8 @@ def missing_column(name: str, table: pa.Table) -> DataError:
     if likely and not hint:
         named = ", ".join(f"{ours}={theirs!r}" for ours, theirs in likely.items())
         hint = f"; {'are they' if len(likely) > 1 else 'is it'} {named}?"
-    found = ", ".join(table.column_names) or "no columns"
-    return DataError(f"has no column {name!r}: it has {found}{hint}")
+    listed = ", ".join(table.column_names) or "no columns"
+    return DataError(f"has no column {name!r}: it has {listed}{hint}")
 
 
 def _likely_id(table: pa.Table) -> dict[str, str]:

@@ -185,8 +185,8 @@ first table did not have: expected age
     @property
     def kinds(self) -> dict[str, str]:
         """The kind of each column by name, or its user-defined encoder."""
-        found = ((each.name, each.encoder) for each in self.columns)
-        return {n: str(e.encoder) if isinstance(e, OwnEncoder) else e.name for n, e in found}
+        encoders = ((each.name, each.encoder) for each in self.columns)
+        return {n: str(e.encoder) if isinstance(e, OwnEncoder) else e.name for n, e in encoders}
 
     @property
     def names(self) -> list[str]:
@@ -257,8 +257,8 @@ first table did not have: expected age
         def values_of(nodes: Sequence[Any]) -> dict[Any, list[NamedValue]]:
             wanted = frozenset(nodes)
             rows = table.filter(pa.array([node in wanted for node in known], pa.bool_()))
-            found = [node for node in known if node in wanted]
-            return dict(zip(found, self.named_values(rows), strict=True))
+            row_ids = [node for node in known if node in wanted]
+            return dict(zip(row_ids, self.named_values(rows), strict=True))
 
         return values_of
 
@@ -275,18 +275,20 @@ first table did not have: expected age
         known = [each.name for each in self.columns]
         needed = [each.name for each in self.columns if not isinstance(each.encoder, LeftOut)]
         missing = [name for name in needed if name not in names]
-        strange = [name for name in names if name not in known]
-        said = [f"has no column{'s' * (len(missing) > 1)} {_listed(missing)}"] if missing else []
-        if strange:
-            these = "a column" if len(strange) == 1 else "columns"
-            said.append(f"has {these} {_listed(strange)} that the first table did not have")
-        if said:
-            raise DataError(f"{' and '.join(said)}: expected {_listed(needed, quoted=False)}")
+        unknown = [name for name in names if name not in known]
+        complaints = []
+        if missing:
+            complaints.append(f"has no column{'s' * (len(missing) > 1)} {_listed(missing)}")
+        if unknown:
+            these = "a column" if len(unknown) == 1 else "columns"
+            complaints.append(f"has {these} {_listed(unknown)} that the first table did not have")
+        if complaints:
+            raise DataError(f"{' and '.join(complaints)}: expected {_listed(needed, quoted=False)}")
 
     def table(self) -> list[tuple[str, str, str, str, str]]:
         """Return one row per column under ``HEADER``: how it is read."""
-        found = ((each.name, each.encoder, each.gaps) for each in self.columns)
-        return [(name, e.name, str(e), str(e.width), f"{gaps:,}") for name, e, gaps in found]
+        columns = ((each.name, each.encoder, each.gaps) for each in self.columns)
+        return [(name, e.name, str(e), str(e.width), f"{gaps:,}") for name, e, gaps in columns]
 
     def rows(self) -> list[dict[str, str]]:
         """Return ``table`` as dictionaries with the keys of ``HEADER``, for JSON and pandas."""

@@ -79,17 +79,18 @@ class CsvTable:
         if tabs or self.delimiter in ("tab", "\\t"):
             object.__setattr__(self, "delimiter", "\t")
         if len(self.delimiter) != 1 or not self.delimiter.isascii():
-            said = f"delimiter must be one ASCII character, not {self.delimiter!r}"
-            raise ConfigurationError(said)
+            sentence = f"delimiter must be one ASCII character, not {self.delimiter!r}"
+            raise ConfigurationError(sentence)
         check_choice("decimal", self.decimal, DECIMALS)
         try:
             object.__setattr__(self, "encoding", codecs.lookup(self.encoding).name)
         except LookupError:
-            said = f"encoding must be one that Python knows, such as latin-1, not {self.encoding!r}"
-            raise ConfigurationError(said) from None
+            raise ConfigurationError(
+                f"encoding must be one that Python knows, such as latin-1, not {self.encoding!r}"
+            ) from None
         if self.path.suffix == ".parquet":
-            said = f"delimiter, decimal and encoding apply to CSV files; {self.path} is not one"
-            raise ConfigurationError(said)
+            sentence = f"delimiter, decimal and encoding apply to CSV files; {self.path} is not one"
+            raise ConfigurationError(sentence)
 
     @property
     def suffix(self) -> str:
@@ -101,8 +102,8 @@ class CsvTable:
         """The dialect, or an empty text for the default dialect."""
         if self == CsvTable(self.path):
             return ""
-        coded = "" if self.encoding == "utf-8" else f", encoding {self.encoding}"
-        return f" (delimiter {self.delimiter!r}, decimal {self.decimal!r}{coded})"
+        encoding = "" if self.encoding == "utf-8" else f", encoding {self.encoding}"
+        return f" (delimiter {self.delimiter!r}, decimal {self.decimal!r}{encoding})"
 
     def __str__(self) -> str:
         return str(self.path)
@@ -124,8 +125,8 @@ class CsvTable:
             except UnicodeDecodeError:
                 with self.path.open("rb") as raw:
                     wide = raw.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-                coded = "utf-16" if wide else "latin-1"
-                return f"; it is not {self.encoding}: is it written with --encoding {coded}?"
+                encoding = "utf-16" if wide else "latin-1"
+                return f"; it is not {self.encoding}: is it written with --encoding {encoding}?"
             return delimiter_hint(first.rstrip().split(self.delimiter))
         return ""
 
@@ -168,8 +169,9 @@ class StoredFile:
 
     def __post_init__(self) -> None:
         if self.suffix != ".parquet":
-            said = f"{self.address}: only .parquet is read from object storage: download the file"
-            raise DataError(said)
+            raise DataError(
+                f"{self.address}: only .parquet is read from object storage: download the file"
+            )
 
     @property
     def suffix(self) -> str:
@@ -178,26 +180,26 @@ class StoredFile:
 
     def open(self) -> Any:
         """Open it for reading with random access."""
-        system, path = self._found()
+        system, path = self._system_and_path()
         return system.open_input_file(path)
 
     def state(self) -> tuple[int, int]:
         """Return its size in bytes and modification time in nanoseconds."""
-        system, path = self._found()
+        system, path = self._system_and_path()
         about = system.get_file_info(path)
         if not about.is_file:
             raise DataError(f"{self.address}: no such file")
         return about.size, about.mtime_ns
 
-    def _found(self) -> tuple[Any, str]:
+    def _system_and_path(self) -> tuple[Any, str]:
         require("pyarrow", extra="tables", why=f"reading {self.address}")
         from pyarrow import fs
 
         try:
-            found: tuple[Any, str] = fs.FileSystem.from_uri(self.address)
+            system_and_path: tuple[Any, str] = fs.FileSystem.from_uri(self.address)
         except (ValueError, OSError) as error:
             raise DataError(f"{self.address}: cannot be reached ({reason(error)})") from error
-        return found
+        return system_and_path
 
     def __str__(self) -> str:
         return self.address
@@ -319,20 +321,20 @@ def _sqlite(query: Query, size: int) -> Iterator[QueryResult]:
                 for name in quoted
             )
             counted = connection.execute(f"SELECT count(*), {widest} FROM ({query.sql})")
-            total, *found = counted.fetchone()
+            total, *widest_types = counted.fetchone()
             kinds = (pa.null(), pa.int64(), pa.float64(), pa.string(), pa.binary())
-            pairs = zip(listed, found, strict=True)
+            pairs = zip(listed, widest_types, strict=True)
             schema = pa.schema([(about[0], kinds[kind or 0]) for about, kind in pairs])
             rows = max(1, size // (_BYTES_A_VALUE * max(len(schema), 1)))
             answer = connection.execute(f"SELECT * FROM ({query.sql})")
 
             def batches() -> Iterator[pa.RecordBatch]:
-                while found := answer.fetchmany(rows):
+                while block := answer.fetchmany(rows):
                     columns = []
-                    for values, kind in zip(zip(*found, strict=True), schema.types, strict=True):
+                    for values, kind in zip(zip(*block, strict=True), schema.types, strict=True):
                         texts = pa.types.is_string(kind)  # numbers among texts become texts
-                        kept = [str(v) if texts and v is not None else v for v in values]
-                        columns.append(pa.array(kept, kind))
+                        cells = [str(v) if texts and v is not None else v for v in values]
+                        columns.append(pa.array(cells, kind))
                     yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
             yield schema, total, batches()
@@ -350,9 +352,9 @@ def _duckdb(query: Query, size: int) -> Iterator[QueryResult]:
     place = ":memory:" if query.file is None else str(query.file)
     try:
         with closing(duckdb.connect(place, read_only=query.file is not None)) as connection:
-            found: Any = connection.sql(f"SELECT * FROM ({query.sql})")
-            rows = max(1, size // (_BYTES_A_VALUE * max(len(found.columns), 1)))
-            reader = arrow_reader(found, rows)
+            relation: Any = connection.sql(f"SELECT * FROM ({query.sql})")
+            rows = max(1, size // (_BYTES_A_VALUE * max(len(relation.columns), 1)))
+            reader = arrow_reader(relation, rows)
             yield reader.schema, None, iter(reader)
     except duckdb.Error as error:
         raise DataError(f"DuckDB reports: {reason(error)}") from error

@@ -157,13 +157,13 @@ def numbers(values: pa.Array, name: str, *, before: int = 0) -> Numbers:
         values = accepted(filled(values), cast, name, "a number", before=before)
     elif not is_number(values.type) and not pa.types.is_decimal(values.type):
         return _only_gaps(values, name, "numbers")
-    found: Numbers = np.array(
+    read_values: Numbers = np.array(
         pc.cast(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64
     )
-    if np.isinf(found).any():
-        row = int(np.isinf(found).argmax())
+    if np.isinf(read_values).any():
+        row = int(np.isinf(read_values).argmax())
         raise wrong_value(given, row, name, "a finite number", before=before)
-    return found
+    return read_values
 
 
 def booleans(values: pa.Array, name: str, *, before: int = 0) -> Numbers:
@@ -179,12 +179,12 @@ def booleans(values: pa.Array, name: str, *, before: int = 0) -> Numbers:
 
     if is_text(values.type):
         values = accepted(filled(values), cast, name, "true or false", before=before)
-    found = numbers(values, name, before=before)
-    wrong = ~np.isin(found, (0.0, 1.0)) & ~np.isnan(found)
+    read_values = numbers(values, name, before=before)
+    wrong = ~np.isin(read_values, (0.0, 1.0)) & ~np.isnan(read_values)
     if wrong.any():
         row = int(wrong.argmax())
-        raise wrong_value(pa.array(found), row, name, "true or false", before=before)
-    return found
+        raise wrong_value(pa.array(read_values), row, name, "true or false", before=before)
+    return read_values
 
 
 def dates(values: pa.Array, name: str, *, before: int = 0) -> Numbers:
@@ -194,11 +194,11 @@ def dates(values: pa.Array, name: str, *, before: int = 0) -> Numbers:
     """
 
     def cast(texts: pa.Array) -> pa.Array | None:
-        coded = texts.dictionary_encode()
+        encoded = texts.dictionary_encode()
         for zone in (None, "UTC"):
-            found = parsed(coded.dictionary, pa.timestamp("us", zone))
-            if found is not None:
-                return found.cast(pa.timestamp("us"), safe=False).take(coded.indices)
+            moments = parsed(encoded.dictionary, pa.timestamp("us", zone))
+            if moments is not None:
+                return moments.cast(pa.timestamp("us"), safe=False).take(encoded.indices)
         return None
 
     if is_text(values.type):
@@ -229,8 +229,8 @@ def texts(values: pa.Array, name: str) -> pa.Array:
         raise DataError(f"column {name!r} holds {values.type}: expected texts")
     if pa.types.is_floating(values.type):
         known = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values).to_pylist()
-        found = [str(int(n)) if n is not None and n.is_integer() else n for n in known]
-        values = pa.array([n if n is None else str(n) for n in found], pa.string())
+        written = [str(int(n)) if n is not None and n.is_integer() else n for n in known]
+        values = pa.array([n if n is None else str(n) for n in written], pa.string())
     elif not is_text(values.type):
         values = values.cast(pa.string())
     trimmed = pc.utf8_trim_whitespace(values)

@@ -63,7 +63,7 @@ class Learner(Part, ABC):
     cumulative: ClassVar[bool] = False
     kinds: ClassVar[tuple[str, ...]] = ("class",)
 
-    trainer: Made[Trainer] = Made()
+    trainer: Made[Trainer] = Made(default=Trainer)
     generator: torch.Generator
 
     def __post_init__(self) -> None:
@@ -91,9 +91,6 @@ class Learner(Part, ABC):
                 f"method {cls.name!r} learns one class per node, and the nodes here have "
                 f"{target_of(kind).described}: use method 'analytic'"
             )
-
-    def _parameter_default(self, name: str) -> Any:
-        return Trainer() if name == "trainer" else super()._parameter_default(name)
 
     @property
     def device(self) -> torch.device:

@@ -79,7 +79,7 @@ class Trainer(Part):
     evaluate_every: int = integer(1, least=1)
     objective: Objective = choice("balanced", ("balanced", "plain"))
     device: Any = "auto"
-    resources: Made[Resources] = Made()
+    resources: Made[Resources] = Made(default=Resources)
     on_epoch: Callable[[int, int], None] | None = None
 
     def __post_init__(self) -> None:
@@ -89,9 +89,6 @@ class Trainer(Part):
         self._device = self.device  # as given, since ``auto`` may resolve differently elsewhere
         self.device: torch.device = choose_device(self.device)
         self.moments_: dict[str, Tensor] = {}
-
-    def _parameter_default(self, name: str) -> Any:
-        return Resources() if name == "resources" else super()._parameter_default(name)
 
     def _parameter_value(self, name: str) -> Any:
         return self._device if name == "device" else super()._parameter_value(name)

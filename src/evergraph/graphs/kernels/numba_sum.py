@@ -1,9 +1,9 @@
 """Kernels of numba: a sum that weighs and scales in one pass, and the vectors of floats it uses.
 
 numba supports only arrays and numbers, and compiles a loop over columns to sums in memory. A value
-of ``Lanes`` is an LLVM vector of floats: a sum in it stays in registers. As plain loops over
-columns, sums of neighbours took 2.25 times as long (torch's product 1.2 to 1.3 times): measure with
-``benchmarks/speed/kernels.py`` before you do without them.
+of ``Lanes`` is an LLVM vector of floats: a sum in it stays in registers. Loops that add four or
+eight neighbours at a time take 1.24 to 1.49 times as long (decision 105): measure with
+``benchmarks/speed/kernels.py`` before you do without it.
 
 Imported on use, which takes a second.
 """
@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from evergraph.graphs.kernels.row_ranges import compiled
 
 _INT = ir.IntType(32)
-_BYTES = ir.IntType(8).as_pointer()
-_LINE = 64  # bytes of a cache line
 _HELD = {types.int16: ir.HalfType(), types.uint16: ir.IntType(16)}
 
 
@@ -51,13 +49,6 @@ class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
 def _address(context: Any, builder: Any, array: Any, value: Any, place: Any, kind: Any) -> Any:
     data = context.make_array(array)(context, builder, value).data
     return builder.bitcast(builder.gep(data, [place]), kind)
-
-
-def _called(builder: Any, name: str, result: Any, given: Any, *fastmath: str) -> Any:
-    """Call one of LLVM's functions on values, which have the types of its parameters."""
-    kind = ir.FunctionType(result, [value.type for value in given])
-    function = cgutils.get_or_insert_function(builder.module, kind, name)
-    return builder.call(function, given, fastmath=fastmath)
 
 
 def _splat(builder: Any, number: Any, lanes: Lanes) -> Any:
@@ -132,26 +123,12 @@ def times_plus(typing: Any, number: Any, lanes: Any, more: Any) -> Any:
     """Return number · lanes + more, as a fused multiply-add if available, for any count."""
 
     def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        factors = [_splat(builder, given[0], lanes), *given[1:]]
-        return _called(builder, f"llvm.fmuladd.v{lanes.count}f32", lanes.vector, factors)
+        kind = ir.FunctionType(lanes.vector, [lanes.vector] * 3)
+        name = f"llvm.fmuladd.v{lanes.count}f32"
+        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        return builder.call(function, [_splat(builder, given[0], lanes), *given[1:]])
 
     return lanes(number, lanes, more), code
-
-
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-def prefetch(typing: Any, array: Any, place: Any, count: Any) -> Any:
-    """Prefetch ``count`` values of a flat array that will be loaded soon."""
-    size = array.dtype.bitwidth // 8 * count.literal_value
-
-    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        start = _address(context, builder, array, given[0], given[1], _BYTES)
-        for line in range(0, size, _LINE):
-            # to read (0), to be kept in every cache (3), as data (1)
-            how = [builder.gep(start, [_INT(line)]), _INT(0), _INT(3), _INT(1)]
-            _called(builder, "llvm.prefetch.p0i8", ir.VoidType(), how)
-        return context.get_dummy_value()
-
-    return types.void(array, place, count), code
 
 
 Code = Callable[..., Any]
@@ -159,8 +136,6 @@ Code = Callable[..., Any]
 inner: Callable[[Code], Code] = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 _FEATURES = llvmlite.binding.get_host_cpu_features()
 
-# Number of entries by which a neighbour's features are prefetched.
-AHEAD = 8
 # Rows whose tiles are all summed before the next rows begin, so that shared data stays in cache.
 ROWS_PER_BLOCK = 16
 # The sum of this many columns fits into half of the machine's vector registers.
@@ -180,7 +155,6 @@ class ListedRows(NamedTuple):
     left: NDArray[np.float32]
     right: NDArray[np.float32]
     own: NDArray[np.int64]  # each row's own column; empty without self-loops
-    last: int  # the last entry that may be read ahead of time
     # weights of the entries; () if all are 1, for which a kernel of its own is compiled
     weights: NDArray[np.float32] | tuple[()] = ()
 
@@ -227,15 +201,7 @@ def _tile(half: int) -> Code:
                 place = own * x.stride
                 a = times_plus(weight, load(x.values, place + low, half), a)
                 b = times_plus(weight, load(x.values, place + high, half), b)
-            end = np.intp(rows.stops[i])
-            # After the entries of this row those of the next are needed, wherever they lie.
-            jump = np.intp(rows.starts[np.uintp(min(row + 1, stop - 1))]) - end
-            for entry in range(np.intp(rows.starts[i]), end):
-                later = entry + AHEAD
-                later = min(later + jump if later >= end else later, rows.last)
-                soon = np.intp(rows.indices[np.uintp(later)]) * x.stride
-                prefetch(x.values, soon + low, half)
-                prefetch(x.values, soon + high, half)
+            for entry in range(np.intp(rows.starts[i]), np.intp(rows.stops[i])):
                 j = np.intp(rows.indices[np.uintp(entry)])
                 weight = weigh(rows, j, entry)  # type: ignore[no-untyped-call]
                 place = j * x.stride

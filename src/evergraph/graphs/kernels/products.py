@@ -49,9 +49,7 @@ def numba_product(smoother: ScaledRows, features: Tensor, out: Tensor, affine: A
         first = smoother.first + part.start
         stop = first + len(pointers) - 1 if smoother.self_loops else first
         own, left = np.arange(first, stop), smoother.left[part].numpy()
-        rows = ListedRows(
-            pointers[:-1], pointers[1:], indices, left, right, own, len(indices) - 1, weights
-        )
+        rows = ListedRows(pointers[:-1], pointers[1:], indices, left, right, own, weights)
         y = _flat(out[part])
         more = y if affine.add is None else _flat(affine.add[part])
         weighted_sums(rows, x, y, more, scale, share, out.shape[1], 0, len(left))

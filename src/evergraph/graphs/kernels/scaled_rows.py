@@ -29,8 +29,8 @@ Kernel = Literal["torch", "numba", "triton"]
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 
 # Numba is chosen from this many entries on, self-loops included. Below, features fit in the caches
-# and torch is as fast, without numba's start-up time. Above, numba prefetches, and an embedding
-# need not wait for Â to be materialised. ``benchmarks/speed/kernels.py`` measures both sides.
+# and torch is as fast, without numba's start-up time. Above, an embedding need not wait for Â to be
+# materialised. ``benchmarks/speed/kernels.py`` measures both sides.
 NUMBA_PAYS_FROM = 1_000_000
 # The same on a GPU, where cuSPARSE needs Â materialised and Triton a second to start.
 TRITON_PAYS_FROM = 1_000_000

@@ -49,8 +49,8 @@ def features_with_words(read: NodeFeatures) -> Tensor:
     assert read.scheme is not None
     names = [e.name for e in read.scheme.columns if isinstance(e.encoder, TextEncoder)]
     empty = scipy.sparse.csr_matrix((len(read.features), BUCKETS), dtype="float32")
-    found = (read.blocks[name].words for name in names)
-    words = scipy.sparse.hstack([empty if each is None else each for each in found], "csr")
+    by_column = [read.blocks[name].words for name in names]
+    words = scipy.sparse.hstack([empty if rows is None else rows for rows in by_column], "csr")
     return torch.cat([read.features, packed_words(words)], dim=1)
 
 
@@ -112,15 +112,11 @@ def read_listed(
     table: pa.Table, columns: Columns | Scheme | None, kind: str, **given: Any
 ) -> NodeTable:
     """Return rows like ``read_rows``; features may be one column of lists, used as they are."""
-    others = [name for name in roles_of(table, columns).features if name != "features"]
-    if others or not ("features" in table.column_names and _is_list(table, "features")):
+    listed = roles_of(table, columns).features == ["features"]
+    if not (listed and pa.types.is_nested(table.schema.field("features").type)):
         return read_rows(table, columns, kind, **given)
     rows = read_rows(table.drop_columns("features"), columns, kind, **given)
     return replace(rows, features=NodeFeatures(matrix_of(column(table, "features"))))
-
-
-def _is_list(table: pa.Table, name: str) -> bool:
-    return bool(pa.types.is_nested(column(table, name).type))
 
 
 def matrix_of(values: pa.Array) -> Tensor:

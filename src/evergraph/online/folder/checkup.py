@@ -33,7 +33,7 @@ from evergraph.online.folder.recovery import Make
 from evergraph.online.folder.snapshot import ABOUT, MANIFEST, STATE, Snapshot, snapshots_in
 from evergraph.online.folder.sqlite_file import check_journal
 from evergraph.online.graph.growing_graph import GraphChange
-from evergraph.online.graph.live_embeddings import ROWS
+from evergraph.online.graph.live_embeddings import NODES_PER_BLOCK
 from evergraph.online.graph.live_vectors import LiveCodes
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.learner import OnlineLearner
@@ -340,7 +340,7 @@ def differing(learner: OnlineLearner) -> Iterator[str]:
     other.head.grow(len(known.classes))
     other.head.stand_as(learner.head)
     moved = 0
-    for nodes in labelled.split(ROWS):
+    for nodes in labelled.split(NODES_PER_BLOCK):
         moved += len(known.counted.moved(nodes, known.of(nodes)).places)
         other.head.learn(known.counted.of(nodes), known.labels.of(nodes))
     if moved:

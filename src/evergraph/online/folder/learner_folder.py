@@ -91,8 +91,8 @@ class LearnerFolder(Closing, Shown):
     def _repr_facts(self) -> dict[str, object]:
         return {"path": str(self.path)} | ({"closed": True} if self._closed else {})
 
-    def _repr_pictures(self) -> str:
-        return "" if self._closed else self.learner._repr_html_()
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + ("" if self._closed else self.learner._repr_html_())
 
     @classmethod
     def open(  # noqa: PLR0913

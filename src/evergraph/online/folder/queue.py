@@ -23,7 +23,7 @@ ROUND_ITEMS = 4096  # nodes and edges of one caller, about, after which others h
 
 
 @dataclass(eq=False)
-class Waiting:
+class QueuedDelta:
     """A delta in the queue, or a call that makes one once all before it are applied."""
 
     delta: Delta
@@ -84,15 +84,17 @@ class DeltaQueue:
     applies deltas, and answers each of them.
 
     >>> def take(waiting):
-    ...     for each in waiting:
-    ...         each.future.set_result(DeltaResult(seq=1))
+    ...     for queued in waiting:
+    ...         queued.future.set_result(DeltaResult(seq=1))
     >>> DeltaQueue(threading.RLock(), take).submit([Delta()])[0].seq
     1
     """
 
-    def __init__(self, lock: threading.RLock, take: Callable[[Sequence[Waiting]], None]) -> None:
+    def __init__(
+        self, lock: threading.RLock, take: Callable[[Sequence[QueuedDelta]], None]
+    ) -> None:
         self._lock, self._take = lock, take
-        self._waiting: list[Waiting] = []
+        self._waiting: list[QueuedDelta] = []
         self._changed = threading.Condition()  # of the queue, and of who leads
         self._led = False  # whether a caller has the lock, or is next to have it
         self._serving = False  # whether a call may be running, whose own delta comes alone
@@ -105,7 +107,7 @@ class DeltaQueue:
         self, delta: Delta, caller: str = "", call: Callable[[], Any] | None = None
     ) -> Future[Any]:
         """Queue a delta, or a call in its place, until ``serve``; it may be cancelled."""
-        waiting = Waiting(delta, caller, call=call)
+        waiting = QueuedDelta(delta, caller, call=call)
         with self._changed:
             self._waiting.append(waiting)
         return waiting.future
@@ -118,23 +120,23 @@ class DeltaQueue:
 
     def submit(self, deltas: Sequence[Delta]) -> list[DeltaResult | Exception]:
         """Queue deltas, and return the result or error of each once all are answered."""
-        mine = [Waiting(delta) for delta in deltas]
+        mine = [QueuedDelta(delta) for delta in deltas]
         with self._changed:
             self._waiting += mine
         try:
             self._get_served(mine)
         except BaseException:  # an interrupt: nobody may begin with these any more
             with self._changed:
-                self._waiting = [each for each in self._waiting if each not in mine]
+                self._waiting = [queued for queued in self._waiting if queued not in mine]
             raise
         answers: list[DeltaResult | Exception] = []
-        for each in mine:
-            error = each.future.exception()
+        for queued in mine:
+            error = queued.future.exception()
             assert error is None or isinstance(error, Exception), "no answer"
-            answers.append(each.future.result() if error is None else error)
+            answers.append(queued.future.result() if error is None else error)
         return answers
 
-    def _get_served(self, mine: Sequence[Waiting]) -> None:
+    def _get_served(self, mine: Sequence[QueuedDelta]) -> None:
         # A thread that holds the lock must not wait for the leader, which waits for the lock.
         if self._lock.acquire(blocking=False):
             try:
@@ -144,7 +146,7 @@ class DeltaQueue:
             return
 
         def served() -> bool:
-            return all(each.future.done() for each in mine)
+            return all(queued.future.done() for queued in mine)
 
         with self._changed:
             self._changed.wait_for(lambda: not self._led or served())
@@ -159,54 +161,59 @@ class DeltaQueue:
                 self._led = False
                 self._changed.notify_all()
 
-    def _lead(self, mine: Sequence[Waiting], *, in_rounds: bool = False) -> None:
+    def _lead(self, mine: Sequence[QueuedDelta], *, in_rounds: bool = False) -> None:
         """Apply the queue, the caller's own deltas first: an upsert has compared them already."""
         with self._changed:
             own = set(mine)
-            others, self._waiting = [each for each in self._waiting if each not in own], []
-            large: list[Waiting] = []
+            others = [queued for queued in self._waiting if queued not in own]
+            large: list[QueuedDelta] = []
+            later: list[QueuedDelta] = []
             if self._serving:
-                others, self._waiting = [], others
+                others, later = [], others
             elif in_rounds:
-                others, large, self._waiting = one_round(others)
-        nested, self._serving = self._serving, self._serving or in_rounds
+                others, large, later = one_round(others)
+            self._waiting = later
+        was_serving = self._serving
+        self._serving = was_serving or in_rounds
         try:
-            for part in ((*mine, *others), large):
-                self._apply([each for each in part if each.begin()])
+            for group in ((*mine, *others), large):
+                self._apply([queued for queued in group if queued.begin()])
         finally:
-            others += large
-            self._serving = nested
+            self._serving = was_serving
             with self._changed:  # after an interrupt, deltas without an answer go back to the queue
-                self._waiting = [each for each in others if not each.future.done()] + self._waiting
+                unanswered = [queued for queued in others + large if not queued.future.done()]
+                self._waiting = unanswered + self._waiting
                 self._changed.notify_all()
 
-    def _apply(self, waiting: Sequence[Waiting]) -> None:
-        for is_call, run in groupby(waiting, key=lambda each: each.call is not None):
-            if is_call:
-                for each in run:
-                    each.run()
+    def _apply(self, waiting: Sequence[QueuedDelta]) -> None:
+        for are_calls, group in groupby(waiting, key=lambda queued: queued.call is not None):
+            if are_calls:
+                for queued in group:
+                    queued.run()
             else:
-                self._take([*run])
+                self._take([*group])
 
 
-def one_round(queue: Sequence[Waiting]) -> tuple[list[Waiting], list[Waiting], list[Waiting]]:
+def one_round(
+    queue: Sequence[QueuedDelta],
+) -> tuple[list[QueuedDelta], list[QueuedDelta], list[QueuedDelta]]:
     """Return what is applied next, what after that, and what is left for later, in order.
 
     Of every caller it is what came first, up to ``ROUND_ITEMS`` nodes and edges but at least one delta;
     callers with more than that come second.
     """
     sizes: Counter[str] = Counter()
-    now: list[Waiting] = []
-    later: list[Waiting] = []
-    for each in queue:
-        (now if sizes[each.caller] < ROUND_ITEMS else later).append(each)
-        sizes[each.caller] += max(each.size, 1)
-    small = [each for each in now if sizes[each.caller] < ROUND_ITEMS]
-    large = [each for each in now if sizes[each.caller] >= ROUND_ITEMS]
+    now: list[QueuedDelta] = []
+    later: list[QueuedDelta] = []
+    for queued in queue:
+        (now if sizes[queued.caller] < ROUND_ITEMS else later).append(queued)
+        sizes[queued.caller] += max(queued.size, 1)
+    small = [queued for queued in now if sizes[queued.caller] < ROUND_ITEMS]
+    large = [queued for queued in now if sizes[queued.caller] >= ROUND_ITEMS]
     return small, large, later
 
 
-class Gathered:
+class QueuedBatch:
     """A batch: the longest run of queued deltas that can be applied together.
 
     Each delta is checked against the learner and the deltas before it. One that is rejected, or was
@@ -215,12 +222,12 @@ class Gathered:
     """
 
     def __init__(
-        self, left: deque[Waiting], learner: OnlineLearner, journal: Journal, seq: int
+        self, left: deque[QueuedDelta], learner: OnlineLearner, journal: Journal, seq: int
     ) -> None:
         self.entries: list[JournalEntry] = []  # of the batch, for the journal
         # All that are to be answered, with the index of the delta whose result they get; those
         # that only repeat a key of the batch are among them.
-        self.waiting: list[tuple[Waiting, int]] = []
+        self.waiting: list[tuple[QueuedDelta, int]] = []
         self._first, self._learner, self._journal = seq + 1, learner, journal
         self._batch = Batch()
         self.deltas = self._batch.deltas  # the same as ``entries``, checked
@@ -234,7 +241,7 @@ class Gathered:
                 left[0].refuse(error)
             left.popleft()
 
-    def _takes(self, waiting: Waiting) -> bool:
+    def _takes(self, waiting: QueuedDelta) -> bool:
         """Answer a delta with a known key, or add it to the batch; False if it must wait."""
         key, index = waiting.delta.key, len(self.entries)
         if waiting.delta.is_sparse:  # as bytes it has the columns that the learner keeps

@@ -1,7 +1,7 @@
 """The one writer of a learner's folder: applies deltas, takes snapshots, and purges.
 
 A delta waits in the queue (``DeltaQueue``), is checked together with others that wait
-(``Gathered``), written to the journal with them (``_write``), applied (``_apply``), recorded as
+(``QueuedBatch``), written to the journal with them (``_write``), applied (``_apply``), recorded as
 acknowledged, and answered (``_take``). Snapshots follow in the background (``compact``).
 """
 
@@ -24,7 +24,7 @@ from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.journal import JournalEntry, named
 from evergraph.online.folder.markers import FolderStatus, Purged, folder_bytes
-from evergraph.online.folder.queue import DeltaQueue, Gathered, Waiting, is_of_disk
+from evergraph.online.folder.queue import DeltaQueue, QueuedBatch, QueuedDelta, is_of_disk
 from evergraph.online.folder.recovery import Progress
 from evergraph.online.folder.snapshot import JournalLoad
 from evergraph.online.monitor import report, warn
@@ -86,7 +86,7 @@ class FolderWriter:
             self._snapshots = snapshot.KeptSnapshots(self.path, recovered.snapshot)
         self._keys, self._set_aside = self._journal.keys.count(), self._journal.aside.count()
         self._acknowledged.note(self.seq)
-        self._compactor.took = max(self._compactor.took, recovered.reading)
+        self._compactor.snapshot_seconds = max(self._compactor.snapshot_seconds, recovered.reading)
         size, deltas = self._journal.size_after(recovered.snapshot), self.seq - recovered.snapshot
         self._compactor.count_anew()
         self._compactor.count(JournalLoad(deltas, size, recovered.seconds))
@@ -132,14 +132,14 @@ class FolderWriter:
                 "stopped, and changes since the last backup may be lost; restore the folder"
             )
 
-    def _take_all(self, waiting: Sequence[Waiting]) -> None:
+    def _take_all(self, waiting: Sequence[QueuedDelta]) -> None:
         """Apply deltas, batch by batch; the lock is held."""
         left = deque(waiting)
         try:
             while left:
                 self._check_taking()
                 began = time.thread_time()
-                batch = Gathered(left, self.learner, self._journal, self.seq)
+                batch = QueuedBatch(left, self.learner, self._journal, self.seq)
                 if batch.entries:
                     self._take(batch, began)
         except Exception as error:  # concerns all deltas, not just one
@@ -148,7 +148,7 @@ class FolderWriter:
                 if not each.future.done():
                     each.refuse(refusal)
 
-    def _take(self, batch: Gathered, began: float) -> None:
+    def _take(self, batch: QueuedBatch, began: float) -> None:
         """Write a batch to the journal, apply it as a recovery would, and answer the senders."""
         entries, before = batch.entries, self.seq
         try:
@@ -191,7 +191,7 @@ class FolderWriter:
             raise
         self._check_taking()  # it may have been written to a file that has no name any more
 
-    def _apply(self, batch: Gathered) -> list[DeltaResult] | None:
+    def _apply(self, batch: QueuedBatch) -> list[DeltaResult] | None:
         """Apply a written batch; None if one of several was withdrawn, to be tried one by one."""
         # If that fails, the batch is set aside, and the learner is recovered.
         entries, name = batch.entries, named(batch.entries)
@@ -350,7 +350,7 @@ class FolderWriter:
         self._compactor.close()
         self._check_there()
         # It must save more time than it takes.
-        least_saved = max(self.close_seconds, self._compactor.took)
+        least_saved = max(self.close_seconds, self._compactor.snapshot_seconds)
         if self._stopped is None and self._compactor.counted.seconds > least_saved:
             try:
                 self.compact()

@@ -18,7 +18,7 @@ from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
 from evergraph.topology.rowwise import unit_parts
 
-ROWS = 1 << 15  # computed at a time
+NODES_PER_BLOCK = 1 << 15  # computed at a time
 PUT_SIDE_BY_SIDE = (Stepwise.assemble, MixHop.assemble)
 
 
@@ -88,7 +88,7 @@ class LiveSmoother(KeptArrays):
         if self.graph.compiled:
             from evergraph.graphs.kernels.numba_sum import ListedRows
 
-            lists, positions = self.graph.into.lying(), nodes.numpy()
+            lists, positions = self.graph.into.storage(), nodes.numpy()
             starts = lists.starts[positions]
             rows = ListedRows(
                 starts,
@@ -97,7 +97,6 @@ class LiveSmoother(KeptArrays):
                 self._scalings.array[positions],
                 self._scalings.array,
                 positions if self.self_loops else positions[:0],
-                len(lists.pool) - 1,
                 () if lists.weights is None else lists.weights,
             )
             out = room(len(nodes), like=values)
@@ -152,7 +151,7 @@ class HopStates(KeptArrays):
         hops = [moved]
         for hop, message in enumerate(self._messages):
             if message is not None:
-                for part in moved.split(ROWS):
+                for part in moved.split(NODES_PER_BLOCK):
                     message.tensor[part] = self.topology.message(self._state(hop)[part], hop=hop)
             moved = graph.gatherers(torch.cat([moved, change.touched]))
             self._sum(moved, hop)
@@ -163,7 +162,7 @@ class HopStates(KeptArrays):
     def _sum(self, nodes: Tensor, hop: int) -> None:
         """Recompute hop + 1 of some nodes from all their in-neighbours."""
         state = self._states[hop].tensor
-        for rows in blocks(len(nodes), ROWS):
+        for rows in blocks(len(nodes), NODES_PER_BLOCK):
             state[nodes[rows]] = self._next(nodes[rows], hop)
 
     def recompute(self, nodes: Tensor) -> None:

@@ -23,7 +23,7 @@ from evergraph.online.arrays import (
     part_named,
 )
 from evergraph.online.graph.growing_graph import no_nodes
-from evergraph.online.graph.live_embeddings import ROWS
+from evergraph.online.graph.live_embeddings import NODES_PER_BLOCK
 from evergraph.online.graph.neighbour_lists import NeighbourLists, distinct
 from evergraph.online.identifiers import IdTable
 from evergraph.topology.rowwise import block_product, unit_rows
@@ -177,11 +177,11 @@ class LiveRelations(VectorPart):
     def update(self) -> Tensor:
         """Recompute vectors that changes since ``clear`` affect; return their nodes, ascending."""
         first = torch.cat([self.touched, self.gatherers(self._other)]).unique()
-        for rows in blocks(len(first), ROWS):
+        for rows in blocks(len(first), NODES_PER_BLOCK):
             self._near.tensor[first[rows]] = self.product(first[rows], self._sent.tensor, hop=1)
         second = torch.cat([self.touched, self.gatherers(first)]).unique()
         nodes: Tensor = torch.cat([self._other, first, second]).unique()
-        for rows in blocks(len(nodes), ROWS):
+        for rows in blocks(len(nodes), NODES_PER_BLOCK):
             block = nodes[rows]
             parts = (
                 self._codes(block),

@@ -15,7 +15,12 @@ from evergraph.graphs import UNLABELLED
 from evergraph.online.arrays import Array, GrowingArray, VectorPart
 from evergraph.online.delta import Label
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph, no_nodes
-from evergraph.online.graph.live_embeddings import ROWS, HopStates, LiveEmbeddings, LiveSmoother
+from evergraph.online.graph.live_embeddings import (
+    NODES_PER_BLOCK,
+    HopStates,
+    LiveEmbeddings,
+    LiveSmoother,
+)
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.graph.neighbour_lists import distinct
 from evergraph.topology import MixHop
@@ -172,7 +177,7 @@ class LiveCodes(VectorPart):
         self._along.follow(len(self._shown), change.removed)
         neighbours = relations.gatherers(nodes)
         changed: Tensor = torch.cat([change.new, relations.touched, neighbours]).unique()
-        for block in changed.split(ROWS):
+        for block in changed.split(NODES_PER_BLOCK):
             sums = relations.product(block, self._shown.tensor, hop=1)
             self._along.tensor[block] = unit_rows(sums)
         return changed
@@ -198,7 +203,7 @@ class LiveCodes(VectorPart):
     def _unclear(self, nodes: Tensor) -> Tensor:
         """Return labelled nodes of whose sums too little is left without their own code."""
         unclear = [nodes[:0]]
-        for block in nodes.split(ROWS):
+        for block in nodes.split(NODES_PER_BLOCK):
             block = block[self._own.tensor[block] != 0]
             sums, own, codes = self._hops.last[block], self._own.tensor[block], self.shown[block]
             _, too_little = without_own(sums, own, codes)
@@ -377,5 +382,5 @@ class LiveVectors:
         """Show codes again, once everything else was restored.  labels: of all nodes"""
         if self.codes is not None:
             self.codes.name(classes)
-            for rows in torch.arange(len(labels)).split(ROWS):
+            for rows in torch.arange(len(labels)).split(NODES_PER_BLOCK):
                 self.codes.show(rows, labels[rows])

@@ -61,9 +61,10 @@ class FusedHead:
     nearly everywhere (on WordNet about a point of accuracy, four with 5 % of the labels), and
     weights of columns (0.2 to 0.4 points on three of six graphs).
 
-    A delta calls ``grow``, then ``forget``, ``move`` and ``learn`` as needed, then now and then
-    ``weigh`` and ``settle``; ``scorer`` may be called at any time. Nodes are forgotten and moved
-    with the vectors that were last learned. One whose label changes is forgotten and learned again.
+    A delta calls ``grow`` and ``let_go``; then ``forget``, ``move`` and ``learn`` as needed, or, if
+    landmarks are wanted, ``stand_on`` and ``learn`` with all nodes; then now and then ``weigh`` and
+    ``settle``. ``scorer`` may be called at any time. Nodes are forgotten and moved with the vectors
+    that were last learned. One whose label changes is forgotten and learned again.
 
     Sums do not depend on order, and all else is a function of the sums and of the left-out nodes.
     So after any deltas the head equals that of a learner given what is left at once, if it stands
@@ -233,31 +234,17 @@ class FusedHead:
         """Names of labels, in order; empty for classes and numbers."""
         return ()
 
-    def learn(self, vectors: Tensor, labels: Tensor, sign: int = 1) -> None:
-        """Add nodes to the sums.  float32 [n, dims]; int64 [n]"""
-        for rows in row_blocks(len(labels), self.engine.targets):
-            counted, weights = self._counted(labels[rows]), self._weights(labels[rows])
-            self.engine.count(vectors[rows], counted, sign, weights=weights)
+    def let_go(self, nodes: Tensor) -> bool:
+        """Erase landmarks that are among some nodes; return whether there were any.
 
-    def forget(self, vectors: Tensor, labels: Tensor) -> None:
-        """Subtract nodes from the sums."""
-        self.learn(vectors, labels, -1)
-        if self.class_weights is not None:
-            self.class_weights.forget(self.engine.sums_[0].counts_)
-
-    def move(self, before: Tensor, after: Tensor, labels: Tensor) -> None:
-        """Replace nodes in the sums of the views in which their vectors differ."""
-        for rows in row_blocks(len(labels), self.engine.targets):
-            counted, weights = self._counted(labels[rows]), self._weights(labels[rows])
-            self.engine.exchange(before[rows], after[rows], counted, weights=weights)
-
-    def _counted(self, labels: Tensor) -> Tensor:
-        """Return what is counted of nodes with these class numbers."""
-        return labels
-
-    def _weights(self, labels: Tensor) -> Tensor | None:
-        """Return with what weights nodes of these classes are counted; None for 1."""
-        return None if self.class_weights is None else self.class_weights.of(labels)
+        Called before anything is subtracted, with all nodes that a forgotten node may have
+        influenced, also through edges that were removed since: the copy of a landmark might hold a
+        trace of it.
+        """
+        self.landmarks, places = self.landmarks.without(nodes)
+        if len(places):
+            self.engine.erase(places)
+        return len(places) > 0
 
     def landmarks_wanted(self, counts: Tensor, *, changed: bool, refit: bool = False) -> int:
         """Return the number of landmarks if they must be chosen anew, else 0.
@@ -309,17 +296,31 @@ class FusedHead:
             self.engine.begin(other.engine.map, classes=other.num_classes)
             self.class_weights = deepcopy(other.class_weights)
 
-    def let_go(self, nodes: Tensor) -> bool:
-        """Erase landmarks that are among some nodes; return whether there were any.
+    def forget(self, vectors: Tensor, labels: Tensor) -> None:
+        """Subtract nodes from the sums."""
+        self.learn(vectors, labels, -1)
+        if self.class_weights is not None:
+            self.class_weights.forget(self.engine.sums_[0].counts_)
 
-        Called before anything is subtracted, with all nodes that a forgotten node may have
-        influenced, also through edges that were removed since: the copy of a landmark might hold a
-        trace of it.
-        """
-        self.landmarks, places = self.landmarks.without(nodes)
-        if len(places):
-            self.engine.erase(places)
-        return len(places) > 0
+    def move(self, before: Tensor, after: Tensor, labels: Tensor) -> None:
+        """Replace nodes in the sums of the views in which their vectors differ."""
+        for rows in row_blocks(len(labels), self.engine.targets):
+            counted, weights = self._counted(labels[rows]), self._weights(labels[rows])
+            self.engine.exchange(before[rows], after[rows], counted, weights=weights)
+
+    def learn(self, vectors: Tensor, labels: Tensor, sign: int = 1) -> None:
+        """Add nodes to the sums.  float32 [n, dims]; int64 [n]"""
+        for rows in row_blocks(len(labels), self.engine.targets):
+            counted, weights = self._counted(labels[rows]), self._weights(labels[rows])
+            self.engine.count(vectors[rows], counted, sign, weights=weights)
+
+    def _counted(self, labels: Tensor) -> Tensor:
+        """Return what is counted of nodes with these class numbers."""
+        return labels
+
+    def _weights(self, labels: Tensor) -> Tensor | None:
+        """Return with what weights nodes of these classes are counted; None for 1."""
+        return None if self.class_weights is None else self.class_weights.of(labels)
 
     def sizes(self) -> Tensor:
         """Return Σ ‖φ_v‖² of every view, for ``Wear``; if it is worn, everything is learned anew."""

@@ -2,7 +2,7 @@
 
 from evergraph.online.view.explanation import Explanation
 from evergraph.online.view.learner_view import LearnerView
-from evergraph.online.view.page import NODES_PER_PART, Answer, History, Page, Status
+from evergraph.online.view.published import NODES_PER_PART, Answer, History, PublishedState, Status
 from evergraph.online.view.suggestions import Suggestion
 
 __all__ = [
@@ -11,7 +11,7 @@ __all__ = [
     "Explanation",
     "History",
     "LearnerView",
-    "Page",
+    "PublishedState",
     "Status",
     "Suggestion",
 ]

@@ -16,7 +16,7 @@ from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.live_embeddings import LiveEmbeddings, LiveSmoother
 from evergraph.online.graph.live_relations import PARTS
 from evergraph.online.knowledge import Knowledge
-from evergraph.online.view.page import Reading
+from evergraph.online.view.published import Reading
 from evergraph.online.view.sparse_columns import Contributions, of_a_sum, of_own_words, unpacked
 from evergraph.tables.scheme import NamedValue, ValuesOf
 from evergraph.topology import MixHop, Stepwise
@@ -170,19 +170,19 @@ def explain(
     top: how many classes; limit: how many contributions at most; columns: the user's column of each
     feature, by default its number; values: finds the categories and words of nodes.
     """
-    page, target = reading.page, reading.page.target
+    published, target = reading.published, reading.published.target
     vectors = reading.vectors(reading.positions)
-    scores = torch.from_numpy(page.scores(vectors.numpy()))[0]
+    scores = torch.from_numpy(published.scores(vectors.numpy()))[0]
     best = target.leading(scores, top)
     shares = target.shares(scores[None].numpy())[0, best.numpy()]  # as ``predict_proba`` has them
     plain = Explanation(
         node=node,
         label=reading.named_labels(reading.positions)[0],
-        classes=tuple(page.classes[number] for number in best.tolist() if target.is_named),
+        classes=tuple(published.classes[number] for number in best.tolist() if target.is_named),
         probabilities=tuple(shares.tolist()) if target.has_probabilities else (),
         scores=tuple(scores[best].tolist()),
     )
-    slopes = None if page.scorer is None else page.scorer.slopes(vectors[0])
+    slopes = None if published.scorer is None else published.scorer.slopes(vectors[0])
     parts = None if slopes is None else _parts(reading, vectors[0], slopes[best])
     if parts is None:
         return plain

@@ -24,12 +24,12 @@ from evergraph.online.identifiers import IdTable, check_id
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.monitor import Alarm, PredictionRecord
 from evergraph.online.view.explanation import Explanation, explain
-from evergraph.online.view.page import (
+from evergraph.online.view.published import (
     CLASSES_SHOWN,
     NODES_PER_PART,
     Answer,
     History,
-    Page,
+    PublishedState,
     Reading,
     Status,
 )
@@ -41,7 +41,7 @@ from evergraph.topology.rowwise import Matrix
 class LearnerView(Shown):
     """The learner after the last whole delta, for any number of readers and one writer.
 
-    At the end of a delta the writer, under a lock, turns the page: new and removed ids, changed
+    At the end of a delta the writer, under a lock, publishes the state: new and removed ids, changed
     embeddings, the new scorer. A prediction holds the lock only while it looks up ids and copies
     their embeddings, and computes scores afterwards. So no prediction waits for learning and none
     sees half a delta.
@@ -55,14 +55,14 @@ class LearnerView(Shown):
     changing raises (``renew_after_fork``).
     """
 
-    page: Page  # the state after the last whole delta
+    published: PublishedState  # the state after the last whole delta
 
     def __init__(self, target: Target) -> None:
         self._ids = IdTable()
         self._record = PredictionRecord(target)
         self._knowledge: Knowledge | None = None  # comes with the first node
-        self._lock: Lock | _Torn = Lock()  # held while ids and record are written
-        self.writing: RLock | _Torn = RLock()
+        self._lock: Lock | _HalfApplied = Lock()  # held while ids and record are written
+        self.writing: RLock | _HalfApplied = RLock()
         _open.add(self)
         self._changes = 0  # deltas that are being applied, one in the other
         self._shared = False  # whether predictions are made while deltas come
@@ -70,25 +70,25 @@ class LearnerView(Shown):
 
     def renew_after_fork(self) -> None:
         """Replace locks that threads of the parent held, which no thread here will release."""
-        if isinstance(self.writing, _Torn):
+        if isinstance(self.writing, _HalfApplied):
             return
         if self.writing.acquire(blocking=False):
             self.writing.release()
             self._lock = Lock()
         elif self._changes:
-            self._lock = self.writing = _Torn()
+            self._lock = self.writing = _HalfApplied()
         else:  # a reader held it
             self._lock, self.writing = Lock(), RLock()
 
     def publish(
-        self, write: Callable[[], Page], moved: tuple[Tensor, Tensor] | None = None
+        self, write: Callable[[], PublishedState], moved: tuple[Tensor, Tensor] | None = None
     ) -> None:
         """Make a delta visible to readers.
 
-        write: updates ids and record and returns the new page; moved: positions and new embeddings
+        write: updates ids and record and returns the new state; moved: positions and new embeddings
         """
         with self._lock:
-            self.page = write()
+            self.published = write()
             if self._copied is not None and moved is not None:
                 self._copied.change(*moved)
 
@@ -99,39 +99,39 @@ class LearnerView(Shown):
 
     def status(self) -> Status:
         """Return the status in numbers."""
-        return self.page.status
+        return self.published.status
 
     @property
     def classes(self) -> tuple[Label, ...]:
         """The names of all classes, in order of arrival."""
-        return self.page.classes
+        return self.published.classes
 
     def alarms(self) -> tuple[Alarm, ...]:
         """Return the accuracy alarm while it is raised."""
-        return self.page.alarms
+        return self.published.alarms
 
     def embed(self, ids: Sequence[NodeId]) -> Tensor:
         """Return the embeddings of nodes.  -> float32 [ids, dims]"""
-        page, vectors = self.taken(ids)
-        return torch.from_numpy(vectors[:, : page.dims])
+        published, vectors = self.taken(ids)
+        return torch.from_numpy(vectors[:, : published.dims])
 
     def predict(self, ids: Sequence[NodeId]) -> list[Any]:
         """Return the most likely class of each node, or its labels, or its number."""
-        column = self.page.target.column
-        return [getattr(found, column) for found in self.answer(ids).predictions]
+        column = self.published.target.column
+        return [getattr(prediction, column) for prediction in self.answer(ids).predictions]
 
     def answer(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Answer:
         """Return the likeliest class of each node with its probability, or all probabilities."""
-        page, vectors = self.taken(ids)
-        return page.answer(ids, vectors, every=every_class)
+        published, vectors = self.taken(ids)
+        return published.answer(ids, vectors, every=every_class)
 
     def answer_beside_known(
         self, ids: Sequence[NodeId], *, every_class: bool = False
     ) -> tuple[Answer, tuple[Any, ...]]:
         """Return what ``answer`` does, and the target that is known of each node, or None."""
         with self.reading(ids) as state:
-            found = self.answer(ids, every_class=every_class)
-            return found, state.targets(state.positions) if len(ids) else ()
+            answer = self.answer(ids, every_class=every_class)
+            return answer, state.targets(state.positions) if len(ids) else ()
 
     def answers(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Iterator[Answer]:
         """Yield the predictions of a shared view in parts, all of the same state.
@@ -139,31 +139,31 @@ class LearnerView(Shown):
         Always of ``NODES_PER_PART`` nodes: with others the last digits would differ.
         """
         with self._lock:
-            page, positions = self.page, self._ids.positions(ids).numpy()
+            published, positions = self.published, self._ids.positions(ids).numpy()
             assert self._copied is not None, "the view is shared"
             vectors = self._copied.lend(positions)
         for part in blocks(len(ids), NODES_PER_PART):
             with self._lock:
                 rows = vectors.rows(positions[part])
-            yield page.answer(ids[part], rows, every=every_class)
+            yield published.answer(ids[part], rows, every=every_class)
 
     def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
         """Return the classes and the probability of each.  -> float32 [ids, classes]"""
-        page, vectors = self.taken(ids)
-        return page.classes, torch.from_numpy(page.shares(vectors))
+        published, vectors = self.taken(ids)
+        return published.classes, torch.from_numpy(published.shares(vectors))
 
-    def taken(self, ids: Sequence[NodeId]) -> tuple[Page, Matrix]:
-        """Return the page, and the vectors of nodes on it.  [n, dims]"""
+    def taken(self, ids: Sequence[NodeId]) -> tuple[PublishedState, Matrix]:
+        """Return the published state, and the vectors of nodes in it.  [n, dims]"""
         for value in ids:
             check_id("id of a node", value)
         with self._between_deltas(), self._lock:
             positions = np.array([self._ids.position(value) for value in ids], np.int64)
             if self._copied is not None:  # by NumPy: torch takes longer to begin than it to finish
-                return self.page, self._copied.array[positions]
+                return self.published, self._copied.array[positions]
             vectors: Matrix = np.zeros((0, 0), np.float32)
             if self._knowledge is not None:
                 vectors = self._knowledge.rows(positions)
-            return self.page, vectors
+            return self.published, vectors
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -186,7 +186,7 @@ class LearnerView(Shown):
             check_id("id of a node", value)
         with self.writing:
             positions = self._ids.positions(ids)
-            yield Reading(self.page, positions, self._knowledge, self._copied, self._ids)
+            yield Reading(self.published, positions, self._knowledge, self._copied, self._ids)
 
     def ids_from(self, start: int, limit: int) -> tuple[list[NodeId], int | None]:
         """Return a page of ids, and where the next starts; see ``IdTable.page``."""
@@ -251,7 +251,7 @@ class LearnerView(Shown):
         """Return the number of the last delta, and the same as ``suggest``."""
         check_integer("n", n, least=1)
         with self.reading(() if among is None else among) as state:
-            seq = state.page.status.seq
+            seq = state.published.status.seq
             if state.knowledge is None:
                 return seq, ()
             candidates = None if among is None else state.positions.numpy()
@@ -260,7 +260,7 @@ class LearnerView(Shown):
     def history(self) -> History:
         """Return the prequential curve and the confusion of the newest classes."""
         with self._lock:
-            classes = self.page.classes if self.page.target.is_class else ()
+            classes = self.published.classes if self.published.target.is_class else ()
             newest = range(max(len(classes) - CLASSES_SHOWN, 0), len(classes))
             return {
                 "curve": self._record.prequential.curve(),
@@ -275,12 +275,12 @@ class LearnerView(Shown):
 
     def _repr_table(self) -> dict[str, object]:
         status = self.status()
-        found = "-" if status.accuracy is None else f"{status.accuracy:.3f}"
-        before = {f"{status.metric} before labels came": f"{found} of {status.predicted}"}
-        return self._repr_facts() | before | {"memory": shown(status.memory)}
+        metric = "-" if status.accuracy is None else f"{status.accuracy:.3f}"
+        prequential = {f"{status.metric} before labels came": f"{metric} of {status.predicted}"}
+        return self._repr_facts() | prequential | {"memory": shown(status.memory)}
 
 
-class _Torn:
+class _HalfApplied:
     """In place of the locks of a learner that may hold half a delta."""
 
     def __enter__(self) -> None:
@@ -328,16 +328,16 @@ class Neighbourhood:
 
 def neighbourhood(state: Reading, *, hops: int | None, limit: int) -> Neighbourhood:
     """Return at most ``limit`` nodes within ``hops`` of the one node that a question names."""
-    known = state.known
-    reach = known.embeddings.topology.hops if hops is None else hops
-    near = known.graph.ego(int(state.positions[0]), hops=reach, limit=limit)
-    positions = near.nodes.tolist()
+    knowledge = state.known
+    hops = knowledge.embeddings.topology.hops if hops is None else hops
+    ego = knowledge.graph.ego(int(state.positions[0]), hops=hops, limit=limit)
+    positions = ego.nodes.tolist()
     index = {position: i for i, position in enumerate(positions)}
     return Neighbourhood(
         nodes=state.names(positions),
-        distances=tuple(near.distances.tolist()),
-        labels=state.named_labels(near.nodes),
-        edges=tuple((index[a], index[b]) for a, b in near.edges.t().tolist()),
-        whole=near.whole,
-        weights=None if near.weights is None else tuple(near.weights.tolist()),
+        distances=tuple(ego.distances.tolist()),
+        labels=state.named_labels(ego.nodes),
+        edges=tuple((index[a], index[b]) for a, b in ego.edges.t().tolist()),
+        whole=ego.whole,
+        weights=None if ego.weights is None else tuple(ego.weights.tolist()),
     )

@@ -15,7 +15,7 @@ from evergraph.graphs import UNLABELLED
 from evergraph.online.arrays import Array
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.view.page import Reading
+from evergraph.online.view.published import Reading
 
 CANDIDATES_PER_BLOCK = 512  # whose neighbourhoods are scored together
 NODES_PER_BLOCK = 4096  # that are scored at once
@@ -98,38 +98,38 @@ def chosen(
     ...        known=np.array([False, False, False, True]))
     [(0, 1.25), (2, 0.375)]
     """
-    left = np.where(known, 0.0, np.nan)  # doubts; NaN: not computed yet
+    doubts_left = np.where(known, 0.0, np.nan)  # doubts; NaN: not computed yet
     bounds = (shares @ (~known).astype(np.float64))[candidates]
     ties = candidates.astype(np.uint64) * np.uint64(SPREAD) % np.uint64(2**32)
     order = np.lexsort((ties, -bounds))
     waiting = [(-float(bounds[i]), int(ties[i]), int(candidates[i])) for i in order]
     ranks = {node: rank for rank, (_, _, node) in enumerate(waiting)}
-    ranked, ready = [node for _, _, node in waiting], 0
-    found: list[tuple[int, float]] = []
-    while waiting and len(found) < count:
+    ranked, doubts_known = [node for _, _, node in waiting], 0
+    suggestions: list[tuple[int, float]] = []
+    while waiting and len(suggestions) < count:
         _, tie, node = heapq.heappop(waiting)  # a sorted list is a heap
-        if ranks[node] >= ready:  # doubts of all that the next candidates reach
-            near = np.unique(
-                shares[np.array(ranked[ready : ranks[node] + CANDIDATES_PER_BLOCK])].indices
+        if ranks[node] >= doubts_known:  # doubts of all that the next candidates reach
+            reached_nodes = np.unique(
+                shares[np.array(ranked[doubts_known : ranks[node] + CANDIDATES_PER_BLOCK])].indices
             )
-            fresh = near[np.isnan(left[near])]
-            left[fresh] = doubts(fresh)
-            ready = ranks[node] + CANDIDATES_PER_BLOCK
+            uncomputed = reached_nodes[np.isnan(doubts_left[reached_nodes])]
+            doubts_left[uncomputed] = doubts(uncomputed)
+            doubts_known = ranks[node] + CANDIDATES_PER_BLOCK
         entries = slice(*shares.indptr[node : node + 2])
-        near, reached = shares.indices[entries], shares.data[entries]
-        gain = float(reached @ left[near])
+        reached_nodes, reached_shares = shares.indices[entries], shares.data[entries]
+        gain = float(reached_shares @ doubts_left[reached_nodes])
         if waiting and (-gain, tie) > waiting[0][:2]:
             heapq.heappush(waiting, (-gain, tie, node))
         else:
-            left[near] *= 1 - np.maximum(reached, COVERED)
-            found.append((node, gain))
-    return found
+            doubts_left[reached_nodes] *= 1 - np.maximum(reached_shares, COVERED)
+            suggestions.append((node, gain))
+    return suggestions
 
 
 def suggest(reading: Reading, n: int, *, among: Array | None = None) -> tuple[Suggestion, ...]:
     """Return at most n unlabelled nodes, of all or ``among`` some positions, as ``chosen`` does."""
-    page, graph = reading.page, reading.known.graph
-    predicts = page.has_learned and page.target.has_probabilities
+    published, graph = reading.published, reading.known.graph
+    predicts = published.has_learned and published.target.has_probabilities
     known = reading.known.labels.every.numpy() != UNLABELLED
     open_ = graph.alive.numpy() & ~known
     if among is not None:
@@ -143,27 +143,33 @@ def suggest(reading: Reading, n: int, *, among: Array | None = None) -> tuple[Su
         for part in torch.from_numpy(nodes.astype(np.int64)).split(NODES_PER_BLOCK):
             doubt = torch.ones(len(part))
             if predicts:
-                doubt = page.target.uncertainty(_shares(reading, part))
+                doubt = published.target.uncertainty(_shares(reading, part))
             by_part.append(doubt.double().numpy())
         return np.concatenate(by_part)
 
-    found = chosen(shares, np.flatnonzero(open_), doubts, n, known=known)
-    positions = [node for node, _ in found]
+    suggestions = chosen(shares, np.flatnonzero(open_), doubts, n, known=known)
+    positions = [node for node, _ in suggestions]
     reaches = (np.diff(shares.indptr)[positions] - 1).tolist()
-    plain = zip(reading.names(positions), (gain for _, gain in found), reaches, strict=True)
-    if not predicts or not found:
-        return tuple(Suggestion(*each) for each in plain)
+    unpredicted = zip(
+        reading.names(positions), (gain for _, gain in suggestions), reaches, strict=True
+    )
+    if not predicts or not suggestions:
+        return tuple(Suggestion(*each) for each in unpredicted)
     nodes = torch.tensor(positions, dtype=torch.int64)
-    given = _shares(reading, nodes)
-    best = given.topk(min(2, int(page.met.sum())))
-    doubted = page.target.uncertainty(given).tolist()
-    rows = zip(plain, doubted, best.indices.tolist(), best.values.tolist(), strict=True)
+    probabilities = _shares(reading, nodes)
+    two_best = probabilities.topk(min(2, int(published.met.sum())))
+    uncertainties = published.target.uncertainty(probabilities).tolist()
+    rows = zip(
+        unpredicted, uncertainties, two_best.indices.tolist(), two_best.values.tolist(), strict=True
+    )
     return tuple(
-        Suggestion(name, gain, reach, doubt, tuple(page.classes[i] for i in numbers), tuple(likely))
+        Suggestion(
+            name, gain, reach, doubt, tuple(published.classes[i] for i in numbers), tuple(likely)
+        )
         for (name, gain, reach), doubt, numbers, likely in rows
     )
 
 
 def _shares(reading: Reading, nodes: Tensor) -> Tensor:
     """Return the probabilities of classes or labels of some nodes.  [n] -> [n, targets]"""
-    return torch.from_numpy(reading.page.shares(reading.vectors(nodes).numpy()))
+    return torch.from_numpy(reading.published.shares(reading.vectors(nodes).numpy()))

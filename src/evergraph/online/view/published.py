@@ -1,4 +1,4 @@
-"""The state that readers see after a delta (``Page``), and the records they are given."""
+"""The state that readers see after a delta (``PublishedState``), and the records they are given."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ NODES_PER_PART = 64  # of an answer; so few cost less looked up one by one than 
 
 
 @dataclass(frozen=True, eq=False)
-class Page:
+class PublishedState:
     """The readable state of a learner, replaced as a whole when a delta is done."""
 
     status: Status
@@ -125,15 +125,15 @@ class Page:
     def answer(self, ids: Sequence[NodeId], vectors: Matrix, *, every: bool) -> Answer:
         """Return the predictions for some nodes; every: with the probabilities of all classes."""
         scores = self.scores(vectors)
-        found = self.target.answers(ids, scores, self.classes, every=every)
-        return Answer(self.status.seq, found, self.classes if every else None)
+        predictions = self.target.answers(ids, scores, self.classes, every=every)
+        return Answer(self.status.seq, predictions, self.classes if every else None)
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
     """A learner between two deltas, for as long as ``LearnerView.reading`` lasts."""
 
-    page: Page
+    published: PublishedState
     positions: Tensor  # of the requested nodes.  int64 [n]
     knowledge: Knowledge | None  # None before the first node
     copied: GrowingArray | None  # all vectors, if readers have a copy
@@ -162,5 +162,5 @@ class Reading:
 
     def named_labels(self, nodes: Tensor) -> tuple[Label | float | None, ...]:
         """Return the same for people: several labels as one text."""
-        cell = self.page.target.cell
+        cell = self.published.target.cell
         return tuple(None if key is None else cell(key) for key in self.targets(nodes))
