@@ -55,16 +55,7 @@ COLUMNS = [
 Metric = Callable[[AccuracyMatrix], float]
 LINE_STYLES = {"local": "-", "global": "--"}
 PHASES = ("embed", "train", "evaluate")
-USAGE_FIELDS = (
-    "floats",
-    "bytes",
-    "samples",
-    "gradients",
-    "importance",
-    "models",
-    "edges",
-    "statistics",
-)
+USAGE = ("floats", "bytes", "samples", "gradients", "importance", "models", "edges", "statistics")
 
 
 def describe(graph: Graph, stream: GraphStream, config: RunConfig) -> dict[str, Any]:
@@ -329,11 +320,8 @@ class RunResult(Shown):
         """Return everything as plain values; accuracies are fractions."""
         ratios = [s.coverage_ratio for s in self.seeds if s.coverage_ratio is not None]
         seconds = {phase: sum(s.seconds[phase] for s in self.seeds) for phase in PHASES}
-        refreshes = [s.recomputed for s in self.seeds if s.recomputed is not None]
-        refresh = {
-            "recomputed": sum(recomputed for recomputed, _ in refreshes),
-            "of": sum(total for _, total in refreshes),
-        }
+        refreshed = [s.recomputed for s in self.seeds if s.recomputed is not None]
+        refresh = {"recomputed": sum(r[0] for r in refreshed), "of": sum(r[1] for r in refreshed)}
         averages = self.target.rows
         matrices = [
             {"seed": s.seed}
@@ -363,11 +351,9 @@ class RunResult(Shown):
             "measures": measures,
             "accuracy_matrix": matrices,
             "coverage_ratio": float(np.mean(ratios)) if ratios else None,
-            "refresh": refresh if refreshes else None,
+            "refresh": refresh if refreshed else None,
             "cumulative": self.cumulative,
-            "memory": {
-                name: max(getattr(s.usage, name) for s in self.seeds) for name in USAGE_FIELDS
-            },
+            "memory": {name: max(getattr(s.usage, name) for s in self.seeds) for name in USAGE},
             "seconds": seconds | {"total": self.total_seconds},
             "peak_rss_bytes": self.peak_rss_bytes,
             "dataset": self.dataset,

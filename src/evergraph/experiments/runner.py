@@ -271,15 +271,12 @@ def complete_together(
             rehearse(opened)
     # What they share, whoever was opened first, counts for all of them.
     opening = time.perf_counter() - min(opened.started for opened in runs)
+    observed = list(zip(runs, observers, strict=True))
     seed_results: list[list[SeedResult]] = [[] for _ in runs]
     try:
         for seed in runs[0].config.seeds:
-            learned = _in_turn(
-                [
-                    learn_seed_by_task(opened, seed, observer=observer)
-                    for opened, observer in zip(runs, observers, strict=True)
-                ]
-            )
+            learning = [learn_seed_by_task(run, seed, observer=o) for run, o in observed]
+            learned = _in_turn(learning)
             for seeds, (seed_result, _) in zip(seed_results, learned, strict=True):
                 seeds.append(seed_result)
         results = []

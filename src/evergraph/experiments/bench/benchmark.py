@@ -151,11 +151,7 @@ def run_bench(
             with results_written(job.folder):
                 (job.folder / FAILURE).unlink(missing_ok=True)  # it is retried
             seeds = {seed: read_progress(job.folder, seed) for seed in job.config.seeds}
-            todo = [
-                seed
-                for seed, progress in seeds.items()
-                if progress is None or progress.result is None
-            ]
+            todo = [s for s, progress in seeds.items() if progress is None or not progress.result]
             if ResultStore(job.folder).finished() is not None:
                 todo = []
             elif not todo:  # only the result is missing, which learning a seed makes

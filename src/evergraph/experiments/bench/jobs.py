@@ -219,7 +219,7 @@ def expand(
     """
     jobs, over = [], over or {}
     for dataset, setting, method in product(bench.datasets, bench.settings, bench.variants):
-        values_of_row = {
+        row = {
             "dataset": {"name": dataset.name, **dataset.parameters},
             "method": {"name": method.name, **method.parameters},
             "stream": {"setting": setting},
@@ -234,27 +234,16 @@ def expand(
             given = (bench.common, dataset.run, method.run, one_setting, over, grid, swept)
             for key in chain.from_iterable(map(flat, given)):
                 if key in AXES or key.startswith("dataset."):
-                    raise ConfigurationError(
-                        f"{key} must be set by the benchmark's own lists, not for single runs"
-                    )
+                    rule = "must be set by the benchmark's own lists, not for single runs"
+                    raise ConfigurationError(f"{key} {rule}")
             if "method" in bench.common:
-                raise ConfigurationError(
-                    "common.method must be left out: give a method's parameters beside its name"
-                )
+                rule = "must be left out: give a method's parameters beside its name"
+                raise ConfigurationError(f"common.method {rule}")
             for key in flat(over).keys() & swept.keys():  # the run would not match its name
-                raise ConfigurationError(
-                    f"{key} is swept: it must not be set to {flat(over)[key]!r} for every run"
-                )
+                rule = f"must not be set to {flat(over)[key]!r} for every run"
+                raise ConfigurationError(f"{key} is swept: it {rule}")
             preset = {} if method.preset is None else read_preset(method.preset, method.name)
-            layers = (
-                preset,
-                values_of_row,
-                dataset.run,
-                method.run,
-                one_setting,
-                nested(swept),
-                over,
-            )
+            layers = (preset, row, dataset.run, method.run, one_setting, nested(swept), over)
             config = RunConfig.of(layered(RunConfig().to_dict(), bench.common, *layers))
             if prod(map(len, grid.values())) == 1:  # nothing to choose between
                 config = with_values(config, {key: values[0] for key, values in grid.items()})
@@ -279,9 +268,8 @@ def trials(job: Job, options: SearchConfig) -> list[Job]:
         tried = dict(zip(job.grid, chosen, strict=True))
         name = str(replace(job, tried=tried).trial)
         if name in by_name:
-            raise ConfigurationError(
-                f"{job.label}: grid must give combinations that differ, not {name!r} twice"
-            )
+            rule = f"grid must give combinations that differ, not {name!r} twice"
+            raise ConfigurationError(f"{job.label}: {rule}")
         try:
             config = with_values(job.config, {**tried, "seeds": [seed], "part": "validation"})
         except ConfigurationError as error:

@@ -27,12 +27,7 @@ from evergraph.experiments.config import RunConfig
 from evergraph.experiments.store import ResultStore, SeedProgress
 from evergraph.graphs import Graph
 
-_OUT_OF_MEMORY_PHRASES = (
-    "out of memory",
-    "can't allocate memory",
-    "not enough memory",
-    "alloc_failed",
-)
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
 
 
 @dataclass(frozen=True)
@@ -192,7 +187,7 @@ def attempts_with_less_memory(config: RunConfig) -> Iterator[tuple[RunConfig, Re
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error means out of memory; torch's are recognised by their text."""
     text = str(error).lower()
-    return isinstance(error, MemoryError) or any(p in text for p in _OUT_OF_MEMORY_PHRASES)
+    return isinstance(error, MemoryError) or any(phrase in text for phrase in _OUT_OF_MEMORY)
 
 
 def _empty_cuda_cache() -> None:
