@@ -2,7 +2,6 @@
 
 import csv
 import io
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ def test_labels_in_local_test_graphs_are_said(known, said):
     assert ("show labels of training nodes" in labels_shown([older, run])) is said
 
 
-WriteRun = Callable[..., Path]
 WAYS = ("local", "global")
 
 
