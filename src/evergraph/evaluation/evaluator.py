@@ -212,7 +212,9 @@ def rejection(seen: Scored, coming: Scored, learned: LabelSpace) -> float | None
     """
     unknown = coming.novelty[coming.labels >= learned.num_classes]
     known = coming.novelty[coming.tasks < len(learned.sizes)]
-    return rejection_auroc(known if len(known) else seen.novelty, unknown) if len(unknown) else None
+    if not len(unknown):
+        return None
+    return rejection_auroc(known if len(known) else seen.novelty, unknown)
 
 
 def forward_transfer(coming: Scored, learned: LabelSpace) -> float | None:

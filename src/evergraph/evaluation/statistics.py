@@ -286,9 +286,9 @@ class Ranks:
         """Whether any methods differ: by Friedman's test, over at least 6 datasets."""
         return self.datasets >= LEAST_PAIRS and self.friedman_p < 1 - self.confidence
 
-    def differ(self, one: int, other: int) -> bool:
+    def differ(self, first: int, second: int) -> bool:
         """Return whether two methods differ."""
-        gap = abs(self.mean_ranks[one] - self.mean_ranks[other])
+        gap = abs(self.mean_ranks[first] - self.mean_ranks[second])
         return self.differs and gap > self.critical_difference + SAME_RANK
 
 

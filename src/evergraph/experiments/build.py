@@ -318,19 +318,19 @@ def departures(config: RunConfig) -> list[str]:
     ]
 
 
-def say_protocol(asked: RunConfig, config: RunConfig) -> None:
+def say_protocol(configured: RunConfig, config: RunConfig) -> None:
     """Log how a run under a protocol differs from the paper's.
 
-    asked: the configuration as given; config: the one that will run.
+    configured: the configuration as given; config: the one that will run.
     """
     if config.protocol is None:
         return
-    where = f"{asked.method.name} under protocol {config.protocol}"
+    where = f"{configured.method.name} under protocol {config.protocol}"
     for departure in read_protocol(config.protocol).departs:
         say(where, departure)
     for departure in departures(config):
         say(where, f"{departure}, so the result is not comparable with that paper's")
-    if config.method.name != asked.method.name:
+    if config.method.name != configured.method.name:
         say(where, f"{config.method.name} is run instead, because whole test sets are predicted")
     elif read_protocol(config.protocol).pooled and not config.method.name.endswith(POOLED):
         say(where, "it predicts node by node; the paper's method predicts whole test sets")

@@ -77,7 +77,7 @@ class LearnedCopy:
     sizes: tuple[int, ...]  # nodes of every task, or between two tests
     # CPU seconds and seconds of each task learned, and peak bytes on CPU and GPU by its end
     costs: tuple[tuple[float, float, float, float], ...]
-    kept: float = 0.0  # nodes of a task whose labelled ones fill its part of a memory
+    stored: float = 0.0  # nodes of a task whose labelled ones fill its part of a memory
 
     @property
     def cost(self) -> Cost:
@@ -87,7 +87,7 @@ class LearnedCopy:
     def terms(self, share: float) -> NDArray[np.float64]:
         """Return what a to g are multiplied by for each task of a copy.  -> [tasks, 7]"""
         nodes = np.array(self.sizes) / sum(self.sizes) * share
-        stored = np.minimum(nodes, self.kept / sum(self.sizes) * share)
+        stored = np.minimum(nodes, self.stored / sum(self.sizes) * share)
         learned = nodes + stored.cumsum() - stored
         ones = np.ones(len(nodes))
         number = np.arange(1.0, len(nodes) + 1)
@@ -153,13 +153,13 @@ def plan_run(
     while len(copies) < 2 or (share and time.monotonic() - began < seconds / 2):
         small = shrunk(graph, share, generator=torch.Generator().manual_seed(0))
         on_copy(small.num_nodes)
-        kept = small.num_nodes / graph.num_nodes
-        copies.append(learned_copy(config, small, share=kept, seconds=seconds / 8))
+        share_of_copy = small.num_nodes / graph.num_nodes
+        copies.append(learned_copy(config, small, share=share_of_copy, seconds=seconds / 8))
         growth = min(max(seconds / copies[-1].cost.processor, LEAST_GROWTH), MOST_GROWTH)
         share = min(growth * share, LARGEST_SHARE) if share < LARGEST_SHARE else 0.0
     costs = tuple(copy.cost for copy in copies)
-    whole = extrapolated(copies)
-    return Plan(graph.num_nodes, graph.num_edges, costs, whole, len(config.seeds))
+    estimate = extrapolated(copies)
+    return Plan(graph.num_nodes, graph.num_edges, costs, estimate, len(config.seeds))
 
 
 def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
@@ -256,12 +256,12 @@ def _learned(config: RunConfig, graph: Graph, share: float, seconds: float) -> L
         if now[1] - start[1] > seconds and len(costs) >= FEWEST_TASKS:
             break
     stream = opened.stream
-    every = steps_apart(len(stream), len(stream.tasks), opened.config.test_every)
+    apart = steps_apart(len(stream), len(stream.tasks), opened.config.test_every)
     sizes = stream.step_sizes
-    between = tuple(sum(sizes[step : step + every]) for step in range(0, len(sizes), every))
+    between_tests = tuple(sum(sizes[step : step + apart]) for step in range(0, len(sizes), apart))
     split = SHARES if isinstance(config.stream.split, str) else config.stream.split
     labelled = config.stream.labelled or split[0]
     if isinstance(labelled, int):  # nodes per class
         labelled *= len(stream.classes) / graph.num_nodes
-    kept = per_class / labelled * len(stream.classes) / len(between)
-    return LearnedCopy(share, between, tuple(costs), kept)
+    stored = per_class / labelled * len(stream.classes) / len(between_tests)
+    return LearnedCopy(share, between_tests, tuple(costs), stored)

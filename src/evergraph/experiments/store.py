@@ -72,10 +72,10 @@ class ResultStore:
                 else:
                     write_whole(path, config.to_toml().encode())
         stored = merged(RunConfig().to_dict(), read_toml(path))
-        for key, (here, there) in differences(config.to_dict(), stored).items():
+        for key, (new, old) in differences(config.to_dict(), stored).items():
             raise ResultsError(
-                f"{self.folder} holds another configuration: {key} is {there!r} there and "
-                f"{here!r} here"
+                f"{self.folder} holds another configuration: {key} is {old!r} there and "
+                f"{new!r} here"
             )
 
     def finished(self) -> dict[str, Any] | None:

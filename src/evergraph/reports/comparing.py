@@ -118,7 +118,7 @@ class Comparison:
         if not pairing.shows_spread:
             return f"{claim}: {numbers} ({self.verdict}{REMEDIES[self.verdict]})."
         repeats = "seeds and overlapping splits" if self.a.resplit else "seeds of one split"
-        counts = len(pairing.ours), len(pairing.theirs)
+        counts = len(pairing.seeds_a), len(pairing.seeds_b)
         samples = f"{counts[0]} paired {repeats}"
         if pairing.basis == "unpaired seeds":
             samples = f"{counts[0]} and {counts[1]} unpaired {repeats}"
@@ -160,8 +160,8 @@ class Comparison:
             "p_value": difference.p_value if spread else None,
             "corrected_p": self.corrected_p,
             "over": self.pairing.basis,
-            "seeds_a": list(self.pairing.ours),
-            "seeds_b": list(self.pairing.theirs),
+            "seeds_a": list(self.pairing.seeds_a),
+            "seeds_b": list(self.pairing.seeds_b),
         }
 
 

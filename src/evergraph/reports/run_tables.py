@@ -211,7 +211,7 @@ def costs_table(groups: Sequence[Group]) -> Table:
 def kept_cell(run: Finished) -> Cell:
     """Return the number of bytes a run keeps."""
     if run.keeps_everything:
-        return Cell(ALL, most=True)
+        return Cell(ALL, largest=True)
     bytes_kept = run.result["memory"]["bytes"]
     return Cell(size(bytes_kept), (bytes_kept,))
 

@@ -45,7 +45,7 @@ class Cell:
     # key. Empty if there are none, None for one that was not measured.
     numbers: tuple[float | None, ...] = ()
     rank: int = 0  # 1 if it is the best of its group, 2 if it is the second best, else 0
-    most: bool = False  # whether it sorts above all numbers
+    largest: bool = False  # whether it sorts above all numbers
 
 
 @dataclass(frozen=True)
@@ -228,6 +228,6 @@ def _html_cell(column: TableColumn, cell: Cell) -> str:
         # Other cells stay on one line: a browser would break class-il after its hyphen.
         wraps = ' class="long"' if len(cell.text) > MIN_WRAPPED and " " in cell.text else ""
         return f"<td{wraps}>{shown}</td>"
-    missing = "Infinity" if cell.most else "-Infinity"  # sorts last unless it is the most
+    missing = "Infinity" if cell.largest else "-Infinity"  # sorts below all others
     value = repr(cell.numbers[0]) if cell.numbers else missing
     return f'<td class="number" data-value="{value}">{shown}</td>'

@@ -51,10 +51,10 @@ def default_workers(jobs: Sequence[Job]) -> int:
         facts = catalogued[name]
         graph = 8 * facts.edges + 4 * facts.nodes * facts.features
         bytes_each = max(bytes_each, PROCESS_BYTES + 2 * graph + 4 * 12 * 256 * facts.nodes)
-    most = ray_cluster.cpu_count()
+    workers = ray_cluster.cpu_count()
     if any(choose_device(job.config.device).type == "cuda" for job in jobs):
-        most = min(most, WORKERS_A_GPU)
-    return max(1, min(most, free_memory() // bytes_each))
+        workers = min(workers, WORKERS_A_GPU)
+    return max(1, min(workers, free_memory() // bytes_each))
 
 
 def threads_of(workers: int) -> int:
@@ -204,8 +204,8 @@ class _ProcessSlot(_Slot):
         if not isinstance(error, BrokenProcessPool):
             return Failure.of(error)
         code = self.stop()
-        how = f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
-        message = f"the worker process died ({how})"
+        cause = f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
+        message = f"the worker process died ({cause})"
         if code == -signal.SIGKILL:
             message = "the worker process was killed (SIGKILL), perhaps for lack of memory"
         return Failure(message, type(error).__name__)
