@@ -220,11 +220,13 @@ class EmbeddingCache:
         kept = torch.empty(count, parts * dims, dtype=stored, device=self.device)
         starts = range(0, dims, step)
         lengths = torch.ones(count, parts, len(starts), dtype=torch.float64, device=self.device)
+        near_to_far = sorted(range(parts), key=topology.kept.__getitem__)
         for block, start in enumerate(starts):
             some = inputs
             if len(starts) > 1:
                 some = inputs.with_features(columns_of(inputs.features, start, start + step))
-            for place, hop in enumerate(topology.hop_by_hop(some.to(self.device))):
+            hops = topology.hop_by_hop(some.to(self.device))
+            for place, hop in zip(near_to_far, hops, strict=True):
                 for first in range(0, count, ROWS_AT_A_TIME):
                     rows = slice(first, first + ROWS_AT_A_TIME)
                     values = hop[rows] if asked is None else hop.index_select(0, asked[rows])
