@@ -167,7 +167,7 @@ def reproduce_command(
         from evergraph.datasets.loading import is_registered
         from evergraph.methods import methods as known_methods
         from evergraph.studies import Options, studies
-        from evergraph.studies.base import NOT_RUN, keep
+        from evergraph.studies.base import NOT_RUN, write_study
         from evergraph.studies.comparison import METHODS, TABLES
 
     chosen = [studies.make(name) for name in names]  # errors are raised before any work
@@ -191,14 +191,14 @@ def reproduce_command(
     unmade: dict[str, None] = {}
     with stops_with("finished work is kept; run the same command again to continue"):
         if download or source is not None or checksums is not None:
-            asked = dict.fromkeys(name for study in chosen for name in study.asked(options))
+            asked = dict.fromkeys(name for study in chosen for name in study.datasets_of(options))
             known = [name for name in asked if is_registered(name)]
             options = replace(options, missing=fetch_all(known, source, checksums))
             unmade = dict.fromkeys(options.missing)
         for study in chosen:
             with spinner(f"working on {study.name}"):
                 sheets = study.run(options)
-            page = keep(study.name, sheets, folder)  # before printing, which may fail
+            page = write_study(study.name, sheets, folder)  # before printing, which may fail
             for sheet in sheets:
                 if sheet.rows:
                     show_table(sheet.table)

@@ -227,12 +227,14 @@ class EmbeddingCache:
         result = torch.empty(count, parts * dims, dtype=stored, device=self.device)
         starts = range(0, dims, step)
         lengths = torch.ones(count, parts, len(starts), dtype=torch.float64, device=self.device)
+        near_to_far = sorted(range(parts), key=topology.kept.__getitem__)
         for block, start in enumerate(starts):
             block_inputs = inputs
             if len(starts) > 1:
                 columns = columns_of(inputs.features, start, start + step)
                 block_inputs = inputs.with_features(columns)
-            for part, hop in enumerate(topology.hop_by_hop(block_inputs.to(self.device))):
+            hops = topology.hop_by_hop(block_inputs.to(self.device))
+            for part, hop in zip(near_to_far, hops, strict=True):
                 for first in range(0, count, ROWS_AT_A_TIME):
                     rows = slice(first, first + ROWS_AT_A_TIME)
                     values = hop[rows] if chosen is None else hop.index_select(0, chosen[rows])
@@ -246,8 +248,8 @@ class EmbeddingCache:
         if len(starts) > 1:
             lengths /= lengths.norm(dim=2, keepdim=True).clamp_min(torch.finfo(lengths.dtype).tiny)
             for hop, shares in zip(result.split(dims, dim=1), lengths.unbind(1), strict=True):
-                for block, share in zip(hop.split(step, dim=1), shares.float().t(), strict=True):
-                    block.copy_(block * share[:, None])
+                for values, share in zip(hop.split(step, dim=1), shares.float().t(), strict=True):
+                    values.copy_(values * share[:, None])
         return result
 
     def _whole(self, graph: Graph, chosen: Tensor | None) -> Tensor:

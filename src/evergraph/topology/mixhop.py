@@ -42,11 +42,11 @@ class MixHop(Stepwise, TopologyEncoder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = range(self.hops + 1)
-        if self.kept_hops is not None and not (self.kept_hops and {*self.kept_hops} <= {*known}):
+        hops = self.kept
+        if not hops or not {*hops} <= {*range(self.hops + 1)} or len({*hops}) < len(hops):
             raise ConfigurationError(
-                f"kept_hops must name at least one hop between 0 and hops={self.hops}, "
-                f"not {list(self.kept_hops)}"
+                f"kept_hops must name at least one hop between 0 and hops={self.hops}, each once, "
+                f"not {list(hops)}"
             )
 
     @property
@@ -71,7 +71,7 @@ class MixHop(Stepwise, TopologyEncoder):
         return torch.cat([densify(steps[hop]) for hop in self.kept], dim=1)
 
     def hop_by_hop(self, graph: Graph) -> Iterator[Tensor]:
-        """Yield the hops kept one after the other, holding only the last.
+        """Yield the hops kept from near to far, holding only the last.
 
         graph: the result of ``inputs``.  -> float32 [nodes, d] each
         """

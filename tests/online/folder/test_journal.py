@@ -98,6 +98,13 @@ def test_dropped_deltas_are_gone_and_their_keys_are_not(journal, path):
     assert (journal.first(), journal.last()) == (6, 5)  # the next, and the one that a snapshot has
 
 
+def test_a_replay_begins_with_a_whole_batch(journal):
+    journal.write([JournalEntry(seq, 1, None, data(seq)) for seq in (1, 2)])
+    assert [[entry.seq for entry in batch] for batch in journal.batches_after(0)] == [[1, 2]]
+    with pytest.raises(DataError, match="delta 2 belongs to batch 1, so a replay cannot start"):
+        next(journal.batches_after(1))
+
+
 def test_what_cannot_be_read_is_refused(path):
     path.write_bytes(b"no database, only words" * 100)
     with pytest.raises(DataError, match=r"journal.sqlite: cannot be used \(file is not a database"):
@@ -263,9 +270,9 @@ def test_closing_waits_for_a_snapshot_and_not_for_ever():
 def test_what_a_snapshot_waits_for_does_not_put_off_the_next():
     compactor = Compactor(lambda: time.sleep(0.1), JournalLoad(), retry=0)
     compactor.wake()
-    until(lambda: compactor.took > 0)
+    until(lambda: compactor.snapshot_seconds > 0)
     compactor.close()
-    assert compactor.took < 0.1  # else a restart would have to repeat more
+    assert compactor.snapshot_seconds < 0.1  # else a restart would have to repeat more
 
 
 def test_deltas_are_taken_while_a_snapshot_waits_for_the_disk(tmp_path, monkeypatch):
@@ -333,7 +340,7 @@ def test_snapshots_that_only_save_time_take_a_quarter_of_it_at_most(tmp_path):
     """Numbers and bytes do not wait for that."""
     with opened(tmp_path, replay_seconds=1.0, snapshot_bytes=1000) as folder:
         compactor, woken = folder._files._compactor, []
-        compactor.took = 2.0
+        compactor.snapshot_seconds = 2.0
         compactor.wake = lambda: woken.append(compactor.counted)
         compactor.count(JournalLoad(deltas=5, bytes=5, seconds=5.9))
         assert not woken
@@ -349,7 +356,7 @@ def test_closing_takes_a_snapshot_where_a_restart_would_take_long(tmp_path, cloc
     def taken(**options):
         with opened(tmp_path, **options) as folder:
             if took:  # what takes long to read takes long to write: it must save more than that
-                folder._files._compactor.took = took
+                folder._files._compactor.snapshot_seconds = took
             folder.submit(delta(folder.seq + 1))
         return sorted(path.name for path in tmp_path.glob("snapshot-*"))
 

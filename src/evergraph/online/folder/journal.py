@@ -65,14 +65,14 @@ class Journal(SqliteFile):
     def __init__(self, path: Path, *, readonly: bool = False) -> None:
         self._seen = sqlite_file.stamps(path)
         super().__init__(path, readonly=readonly)
-        self._place = path.absolute()  # wherever the process goes
-        self._files = sqlite_file.identities(self._place)
+        self._absolute_path = path.absolute()  # wherever the process goes
+        self._inodes = sqlite_file.inodes(self._absolute_path)
         self.keys = JournalKeys(self)
         self.aside = SetAsideDeltas(self)
 
     def is_outdated(self) -> bool:
         """Whether the file was opened as one that nobody writes to, and has changed since."""
-        helped = any(name.endswith("-wal") for name in self._files)
+        helped = any(name.endswith("-wal") for name in self._inodes)
         return not helped and self._seen != sqlite_file.stamps(self.path)
 
     def is_gone(self) -> bool:
@@ -80,9 +80,9 @@ class Journal(SqliteFile):
 
         SQLite goes on writing to a file that has no name any more.
         """
-        now = sqlite_file.identities(self._place)
-        gone = not self._files.items() <= now.items()
-        self._files |= now  # the WAL comes with the first write
+        now = sqlite_file.inodes(self._absolute_path)
+        gone = not self._inodes.items() <= now.items()
+        self._inodes |= now  # the WAL comes with the first write
         return gone
 
     def write(self, entries: Sequence[JournalEntry]) -> None:

@@ -84,8 +84,8 @@ class DeltaQueue:
     applies deltas, and answers each of them.
 
     >>> def take(waiting):
-    ...     for each in waiting:
-    ...         each.future.set_result(DeltaResult(seq=1))
+    ...     for queued in waiting:
+    ...         queued.future.set_result(DeltaResult(seq=1))
     >>> DeltaQueue(threading.RLock(), take).submit([Delta()])[0].seq
     1
     """
@@ -127,13 +127,13 @@ class DeltaQueue:
             self._get_served(mine)
         except BaseException:  # an interrupt: nobody may begin with these any more
             with self._changed:
-                self._waiting = [each for each in self._waiting if each not in mine]
+                self._waiting = [queued for queued in self._waiting if queued not in mine]
             raise
         answers: list[DeltaResult | Exception] = []
-        for each in mine:
-            error = each.future.exception()
+        for queued in mine:
+            error = queued.future.exception()
             assert error is None or isinstance(error, Exception), "no answer"
-            answers.append(each.future.result() if error is None else error)
+            answers.append(queued.future.result() if error is None else error)
         return answers
 
     def _get_served(self, mine: Sequence[QueuedDelta]) -> None:
@@ -146,7 +146,7 @@ class DeltaQueue:
             return
 
         def served() -> bool:
-            return all(each.future.done() for each in mine)
+            return all(queued.future.done() for queued in mine)
 
         with self._changed:
             self._changed.wait_for(lambda: not self._led or served())
@@ -165,30 +165,33 @@ class DeltaQueue:
         """Apply the queue, the caller's own deltas first: an upsert has compared them already."""
         with self._changed:
             own = set(mine)
-            others, self._waiting = [each for each in self._waiting if each not in own], []
+            others = [queued for queued in self._waiting if queued not in own]
             large: list[QueuedDelta] = []
+            later: list[QueuedDelta] = []
             if self._serving:
-                others, self._waiting = [], others
+                others, later = [], others
             elif in_rounds:
-                others, large, self._waiting = one_round(others)
-        nested, self._serving = self._serving, self._serving or in_rounds
+                others, large, later = one_round(others)
+            self._waiting = later
+        was_serving = self._serving
+        self._serving = was_serving or in_rounds
         try:
-            for part in ((*mine, *others), large):
-                self._apply([each for each in part if each.begin()])
+            for group in ((*mine, *others), large):
+                self._apply([queued for queued in group if queued.begin()])
         finally:
-            others += large
-            self._serving = nested
+            self._serving = was_serving
             with self._changed:  # after an interrupt, deltas without an answer go back to the queue
-                self._waiting = [each for each in others if not each.future.done()] + self._waiting
+                unanswered = [queued for queued in others + large if not queued.future.done()]
+                self._waiting = unanswered + self._waiting
                 self._changed.notify_all()
 
     def _apply(self, waiting: Sequence[QueuedDelta]) -> None:
-        for is_call, run in groupby(waiting, key=lambda each: each.call is not None):
-            if is_call:
-                for each in run:
-                    each.run()
+        for are_calls, group in groupby(waiting, key=lambda queued: queued.call is not None):
+            if are_calls:
+                for queued in group:
+                    queued.run()
             else:
-                self._take([*run])
+                self._take([*group])
 
 
 def one_round(
@@ -202,11 +205,11 @@ def one_round(
     sizes: Counter[str] = Counter()
     now: list[QueuedDelta] = []
     later: list[QueuedDelta] = []
-    for each in queue:
-        (now if sizes[each.caller] < ROUND_ITEMS else later).append(each)
-        sizes[each.caller] += max(each.size, 1)
-    small = [each for each in now if sizes[each.caller] < ROUND_ITEMS]
-    large = [each for each in now if sizes[each.caller] >= ROUND_ITEMS]
+    for queued in queue:
+        (now if sizes[queued.caller] < ROUND_ITEMS else later).append(queued)
+        sizes[queued.caller] += max(queued.size, 1)
+    small = [queued for queued in now if sizes[queued.caller] < ROUND_ITEMS]
+    large = [queued for queued in now if sizes[queued.caller] >= ROUND_ITEMS]
     return small, large, later
 
 

@@ -303,7 +303,7 @@ class FolderReader:
                 break
         self.learner, self.seq, self.snapshot = recovered.learner, recovered.seq, recovered.snapshot
         self._seconds = recovered.seconds
-        self._short = recovered.seq < self._journal.last()
+        self._is_behind = recovered.seq < self._journal.last()
 
     def _newest(self) -> int:
         return max((number for number, _ in snapshots_in(self.path)), default=0)
@@ -318,7 +318,9 @@ class FolderReader:
             before, version = self.seq, self._journal.version()
             outdated = self._journal.is_outdated()
             # A delta that could not be applied here may have been acknowledged since.
-            late = self._short and markers.acknowledged_in(self.path / ACKNOWLEDGED_FILE) > before
+            late = (
+                self._is_behind and markers.acknowledged_in(self.path / ACKNOWLEDGED_FILE) > before
+            )
             if version == self._seen and not late and not outdated:
                 return 0
             if outdated:

@@ -253,7 +253,7 @@ class Compactor:
         self.counted = JournalLoad()  # since the last snapshot
         # Processor time of the last snapshot, as that of deltas is counted. By the clock it would
         # include waiting, for a purge or a busy machine, and the next would come too late.
-        self.took = 0.0
+        self.snapshot_seconds = 0.0
         self._changed = threading.Condition()
         self.due = self._closing = False
         self._thread = threading.Thread(target=self._run, name="evergraph-compactor", daemon=True)
@@ -267,7 +267,7 @@ class Compactor:
         deltas, size, seconds = self.counted
         deltas, size, seconds = deltas + more.deltas, size + more.bytes, seconds + more.seconds
         self.counted = JournalLoad(deltas, size, seconds)
-        heavy = seconds >= max(self.most.seconds, SHARE * self.took)
+        heavy = seconds >= max(self.most.seconds, SHARE * self.snapshot_seconds)
         if deltas >= self.most.deltas or size >= self.most.bytes or heavy:
             self.wake()
 
@@ -292,7 +292,7 @@ class Compactor:
             began = time.thread_time()
             try:
                 self.compact()
-                self.took = time.thread_time() - began
+                self.snapshot_seconds = time.thread_time() - began
             except Exception as error:
                 logger.warning("the snapshot failed and will be tried again: %s", error)
                 with self._changed:

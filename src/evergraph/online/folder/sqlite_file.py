@@ -56,14 +56,14 @@ def stamps(path: Path) -> list[tuple[int, int]]:
     return [(stat.st_mtime_ns, stat.st_size) for stat in stats if stat.st_size]
 
 
-def identities(path: Path) -> dict[str, tuple[int, int]]:
+def inodes(path: Path) -> dict[str, tuple[int, int]]:
     """Return which files a path and that of its WAL lead to, without those that do not exist."""
-    inodes = {}
+    found: dict[str, tuple[int, int]] = {}
     for file in (path, path.with_name(f"{path.name}-wal")):
         with contextlib.suppress(OSError):
             stat = file.stat()
-            inodes[file.name] = stat.st_dev, stat.st_ino
-    return inodes
+            found[file.name] = stat.st_dev, stat.st_ino
+    return found
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:

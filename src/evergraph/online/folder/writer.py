@@ -86,7 +86,7 @@ class FolderWriter:
             self._snapshots = snapshot.KeptSnapshots(self.path, recovered.snapshot)
         self._keys, self._set_aside = self._journal.keys.count(), self._journal.aside.count()
         self._acknowledged.note(self.seq)
-        self._compactor.took = max(self._compactor.took, recovered.reading)
+        self._compactor.snapshot_seconds = max(self._compactor.snapshot_seconds, recovered.reading)
         size, deltas = self._journal.size_after(recovered.snapshot), self.seq - recovered.snapshot
         self._compactor.count_anew()
         self._compactor.count(JournalLoad(deltas, size, recovered.seconds))
@@ -350,7 +350,7 @@ class FolderWriter:
         self._compactor.close()
         self._check_there()
         # It must save more time than it takes.
-        least_saved = max(self.close_seconds, self._compactor.took)
+        least_saved = max(self.close_seconds, self._compactor.snapshot_seconds)
         if self._stopped is None and self._compactor.counted.seconds > least_saved:
             try:
                 self.compact()

@@ -88,7 +88,7 @@ class LiveSmoother(KeptArrays):
         if self.graph.compiled:
             from evergraph.graphs.kernels.numba_sum import ListedRows
 
-            lists, positions = self.graph.into.lying(), nodes.numpy()
+            lists, positions = self.graph.into.storage(), nodes.numpy()
             starts = lists.starts[positions]
             rows = ListedRows(
                 starts,

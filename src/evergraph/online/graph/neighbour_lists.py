@@ -85,7 +85,7 @@ class NeighbourLists(KeptArrays):
         """Whether an entry has ever weighed anything but 1."""
         return self._weights is not None
 
-    def lying(self) -> Lists:
+    def storage(self) -> Lists:
         """Return the storage of all lists, as views that are valid until a list changes."""
         return Lists(self._starts.array, self._counts.array, self._pool, self._weights)
 
