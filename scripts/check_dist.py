@@ -41,17 +41,19 @@ def faults_of(source: Path, wheel: Path, sdist: Path) -> Iterator[str]:
         if size > LARGEST:
             yield f"{archive.name}: {size:,} bytes, at most {LARGEST:,}"
     with zipfile.ZipFile(wheel) as packed:
-        inside = {name for name in packed.namelist() if ".dist-info/" not in name}
-        (about,) = (n for n in packed.namelist() if n.endswith(".dist-info/METADATA"))
-        metadata = packed.read(about)
-    yield from _differences(wheel.name, ours, inside)
-    yield from (f"{wheel.name}: has no {name}" for name in MARKERS if name not in inside)
+        wheel_files = {name for name in packed.namelist() if ".dist-info/" not in name}
+        (metadata_name,) = (n for n in packed.namelist() if n.endswith(".dist-info/METADATA"))
+        metadata = packed.read(metadata_name)
+    yield from _differences(wheel.name, ours, wheel_files)
+    yield from (f"{wheel.name}: has no {name}" for name in MARKERS if name not in wheel_files)
     with tarfile.open(sdist) as archived:
         names = {m.name.partition("/")[2] for m in archived.getmembers() if m.isfile()}
     package = {name.removeprefix("src/") for name in names if name.startswith("src/evergraph/")}
     yield from _differences(sdist.name, ours, package)
-    beside = {n for n in names if not n.startswith(("src/evergraph/", "src/evergraph.egg-info/"))}
-    yield from _differences(sdist.name, SOURCES, beside)
+    other_files = {
+        n for n in names if not n.startswith(("src/evergraph/", "src/evergraph.egg-info/"))
+    }
+    yield from _differences(sdist.name, SOURCES, other_files)
     yield from _metadata_faults(wheel.name, metadata)
 
 

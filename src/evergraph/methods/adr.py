@@ -90,8 +90,8 @@ class ADR(BackboneLearner):
         """Merge the layers, then solve for the head on their outputs at the task's nodes."""
         super().end_task(task)
         inputs, nodes = self.backbone.prepare(task.graph), task.train.to(self.device)
-        trained = self._entering(inputs, nodes)
-        for linear, sums, rows in zip(self._maps, self.layers_, trained, strict=False):
+        layer_inputs = self._entering(inputs, nodes)
+        for linear, sums, rows in zip(self._maps, self.layers_, layer_inputs, strict=False):
             sums.add(rows, rows @ linear.joined())
         for linear, sums in zip(self._maps, self.layers_, strict=False):
             linear.set_joined(sums.merged(self.merging))
@@ -107,13 +107,13 @@ class ADR(BackboneLearner):
 
         -> [nodes, inputs of the layer]
         """
-        near = take_rows(inputs.adjacency.matrix, nodes)  # some rows of Â
+        adjacency_rows = take_rows(inputs.adjacency.matrix, nodes)  # some rows of Â
         state: Features = inputs.features
         values = inputs.raw
         for layer, linear in zip(self.backbone.convolutions or (), self._maps, strict=True):
-            rows = densify(propagate(near, values))
-            one = torch.ones_like(rows[:, :1])  # for the bias
-            yield rows if linear.bias is None else torch.cat([rows, one], 1)
+            rows = densify(propagate(adjacency_rows, values))
+            ones = torch.ones_like(rows[:, :1])  # for the bias
+            yield rows if linear.bias is None else torch.cat([rows, ones], 1)
             state = values = torch.relu_(layer(inputs.adjacency, state))
 
     @property
@@ -177,11 +177,11 @@ class LayerSums:
 
     def add(self, inputs: Tensor, outputs: Tensor) -> None:
         """Add a task's inputs and outputs.  [n, inputs], [n, outputs]"""
-        for rows, images in zip(
+        for rows, output_rows in zip(
             inputs.split(ROWS_PER_BLOCK), outputs.split(ROWS_PER_BLOCK), strict=True
         ):
             self.gram_.add(rows, torch.zeros_like(rows[:, 0]).long(), torch.ones_like(rows[:, 0]))
-            self.products_ += (rows.t() @ images).double()
+            self.products_ += (rows.t() @ output_rows).double()
 
     def merged(self, regularisation: float) -> Tensor:
         """Return W, λ = ``regularisation`` x the mean of G's diagonal.  -> [inputs, outputs]"""

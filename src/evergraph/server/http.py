@@ -140,27 +140,27 @@ class Bodies:
         if kind == JSON:
             most = min(most, self.limits.json)
         caller, size = CALLER.get(), _declared_size(request, most, kind)
-        taken = 0 if size <= UNCOUNTED else min((1 + PARSED[kind]) * size, self.limits.held // 2)
-        if not taken:
+        reserved = 0 if size <= UNCOUNTED else min((1 + PARSED[kind]) * size, self.limits.held // 2)
+        if not reserved:
             yield await self._read(request, most, kind)
             return
-        await self._wait_for_room(caller, taken)
-        self.held[caller] += taken
+        await self._wait_for_room(caller, reserved)
+        self.held[caller] += reserved
         try:
             yield await self._read(request, most, kind)
         finally:
-            self.held[caller] -= taken
+            self.held[caller] -= reserved
             self.held += Counter()  # without callers that hold none
 
     async def _wait_for_room(self, caller: str, more: int) -> None:
         """Wait while others are held: who sends much is slowed down, and need not send it again."""
         loop = asyncio.get_running_loop()
-        late = loop.time() + ROOM_SECONDS
+        deadline = loop.time() + ROOM_SECONDS
         while True:
             try:
                 return self._check_room(caller, more)
             except RefusedError:
-                if loop.time() >= late:
+                if loop.time() >= deadline:
                     raise
             await asyncio.sleep(ROOM_PAUSE)
 
@@ -182,7 +182,7 @@ class Bodies:
         # As ``asyncio.timeout``, which Python 3.10 lacks, at a third of the cost of anyio's.
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None, "requests are answered in tasks"
-        clock = loop.call_later(self.limits.seconds, task.cancel)
+        timer = loop.call_later(self.limits.seconds, task.cancel)
         try:
             while more:
                 message = await request.receive()
@@ -193,12 +193,12 @@ class Bodies:
                 if len(body) > most:
                     raise _too_long(most, kind)
         except asyncio.CancelledError:
-            if loop.time() < clock.when():
+            if loop.time() < timer.when():
                 raise
-            late = f"the body took longer than {self.limits.seconds:g} s to arrive"
-            raise RefusedError(503, late) from None
+            sentence = f"the body took longer than {self.limits.seconds:g} s to arrive"
+            raise RefusedError(503, sentence) from None
         finally:
-            clock.cancel()
+            timer.cancel()
         return bytes(body)
 
 
@@ -212,11 +212,11 @@ def _declared_size(request: Request, most: int, kind: str) -> int:
     return most if "transfer-encoding" in request.headers else int(declared)
 
 
-def _too_long(most: int, kind: str, found: str = "") -> RefusedError:
+def _too_long(most: int, kind: str, declared: str = "") -> RefusedError:
     if kind == JSON:
-        rest = ": send it in parts, or as Arrow"
-        return RefusedError(413, f"a JSON body must have at most {most} bytes{found}{rest}")
-    return RefusedError(413, f"the body must have at most {most} bytes{found}")
+        advice = ": send it in parts, or as Arrow"
+        return RefusedError(413, f"a JSON body must have at most {most} bytes{declared}{advice}")
+    return RefusedError(413, f"the body must have at most {most} bytes{declared}")
 
 
 # Any other EvergraphError means that the input breaks a rule: 422.
@@ -262,9 +262,9 @@ def failure(error: Exception, scope: Scope, folder: Path | None = None) -> Respo
         name = first["loc"][-1] if first["loc"] else "the request"
         status, sentence = 422, f"{name}: {first['msg'][:1].lower()}{first['msg'][1:]}"
     elif isinstance(error, HTTPException):
-        own = {404: f"there is nothing at {path}", 405: f"{path} does not take {method}"}
+        sentences = {404: f"there is nothing at {path}", 405: f"{path} does not take {method}"}
         status, headers = error.status_code, error.headers
-        sentence = own.get(status, str(error.detail))
+        sentence = sentences.get(status, str(error.detail))
     elif isinstance(error, errors.EvergraphError):
         status, sentence = status_of(error), without_paths(error, folder)
         headers = error.headers if isinstance(error, RefusedError) else None
@@ -343,8 +343,8 @@ def router(*dependencies: Any, **options: Any) -> APIRouter:
 
 @cache
 def _spellings(folder: Path) -> tuple[Path, ...]:  # cached, since links are looked up on the disk
-    found = {folder, folder.absolute(), folder.resolve()}
-    return tuple(base for base in found if base.is_absolute())
+    paths = {folder, folder.absolute(), folder.resolve()}
+    return tuple(base for base in paths if base.is_absolute())
 
 
 async def only_known(request: Request) -> None:
