@@ -184,12 +184,12 @@ def _measured(row: BookRow) -> list[str]:
         _number(_mean(row, *way), percent(spread(row.values[way[0]][AVERAGE][way[1]])))
         for way in ways
     ]
-    kept, peak = row.bytes or 0, row.peak_bytes or 0
+    stored, peak = row.bytes or 0, row.peak_bytes or 0
     return [
         *accuracies,
         _number(len(row.seeds), str(len(row.seeds))),
         _number(seconds, f"{seconds:.1f}"),
-        _number(inf, ALL) if row.cumulative else _number(kept, size(kept)),
+        _number(inf, ALL) if row.cumulative else _number(stored, size(stored)),
         _number(peak, size(peak)),
     ]
 

@@ -123,7 +123,7 @@ def _read(path: Path) -> tuple[BookRow, dict[str, Any]]:
     if not isinstance(values, dict):
         raise ResultsError(f"{path} is not a row of the book: it is not a JSON object")
     values["seeds"] = tuple(values.get("seeds", ()))
-    field_names = [each.name for each in fields(BookRow)]
+    field_names = [item.name for item in fields(BookRow)]
     missing = [key for key in field_names[:12] if key not in values]  # those without a default
     if missing:
         raise ResultsError(f"{path} is not a row of the book: it has no {missing[0]!r}")
@@ -248,7 +248,7 @@ def check_book(folder: Path, plan: BookPlan | None = None) -> list[BookRow]:
 def check_file(path: Path, book: Path, plan: BookPlan | None = None) -> BookRow:
     """Return the row in a file; raise if it is invalid."""
     row, values = _read(path)
-    unknown = sorted(values.keys() - {each.name for each in fields(BookRow)} - {"checksum"})
+    unknown = sorted(values.keys() - {item.name for item in fields(BookRow)} - {"checksum"})
     if unknown:
         raise ResultsError(f"{path}: unknown field {unknown[0]!r}")
     if checksum(values) != values.get("checksum"):

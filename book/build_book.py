@@ -181,7 +181,7 @@ def named_jobs(jobs: Sequence[Job], names: Sequence[str]) -> list[Job]:
 
     def is_wanted(job: Job) -> bool:
         pairs = zip(names_by_kind, job.names, strict=True)
-        return all(not wanted or name in wanted for wanted, name in pairs)
+        return all(not wanted_names or name in wanted_names for wanted_names, name in pairs)
 
     return [job for job in jobs if is_wanted(job)]
 
@@ -284,10 +284,11 @@ def _print_end(building: Building, rows: Sequence[Row]) -> None:
     if failures:
         print_table(("method", "dataset", "setting", "failed because"), failures)
     built = sum(row.result is not None for row in rows)
-    left = len(rows) - built - len(failures)
+    missing_count = len(rows) - built - len(failures)
     say(
         f"{building.book}: {building.kept} rows were there, {built} were built, {len(failures)} say "
-        f"why they failed, {left} are missing" + ("; the same command goes on" if left else "")
+        f"why they failed, {missing_count} are missing"
+        + ("; the same command goes on" if missing_count else "")
     )
 
 

@@ -76,7 +76,7 @@ BOTH_WAYS = {
     "minimum": "maximum",
 }
 ONE_WAY = {"FloorDiv": "Mult", "Mod": "FloorDiv", "Pow": "Mult", "MatMult": "Mult"}
-SWAPPED = BOTH_WAYS | {other: one for one, other in BOTH_WAYS.items()} | ONE_WAY
+SWAPPED = BOTH_WAYS | {after: before for before, after in BOTH_WAYS.items()} | ONE_WAY
 # What is no code of its own: annotations, decorators, and where a value goes.
 UNVISITED = {"decorator_list", "annotation", "returns", "targets", "bases"}
 LOGS = ("logger.", "logging.", "_log.", "log.", "...")
@@ -392,8 +392,8 @@ class Tracer:
     def _call(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
         name = frame.f_code.co_filename
         if name not in self._wanted:
-            wanted = name.startswith(self._packages)
-            self._wanted[name] = name.removeprefix(self._tree) if wanted else None
+            is_mutated = name.startswith(self._packages)
+            self._wanted[name] = name.removeprefix(self._tree) if is_mutated else None
         path = self._wanted[name]
         if path is None:
             return None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "notebooks"
-KEPT = ROOT / "build" / "notebooks"
+CACHE = ROOT / "build" / "notebooks"
 CODE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What an output depends on beside the page and the library.
 PACKAGES = ("torch", "torch-geometric", "numpy", "scipy", "matplotlib", "ipykernel", "nbclient")
@@ -58,15 +58,15 @@ def notebook_of(markdown: str) -> NotebookNode:
     return v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
 
 
-def executed(page: Path, *, kept: Path = KEPT) -> NotebookNode:
+def executed(page: Path, *, cache: Path = CACHE) -> NotebookNode:
     """Return the notebook of a page with its outputs, see ``all_executed``."""
-    return all_executed([page], kept=kept)[0]
+    return all_executed([page], cache=cache)[0]
 
 
-def all_executed(paths: Sequence[Path], *, kept: Path = KEPT) -> list[NotebookNode]:
+def all_executed(paths: Sequence[Path], *, cache: Path = CACHE) -> list[NotebookNode]:
     """Return the notebooks of pages with their outputs.
 
-    They are taken from ``kept`` where page, library and versions are those they were made with;
+    They are taken from ``cache`` where page, library and versions are those they were made with;
     never where the environment says CI, whose word is that the cells run now.
     """
     import nbformat
@@ -74,7 +74,7 @@ def all_executed(paths: Sequence[Path], *, kept: Path = KEPT) -> list[NotebookNo
     notebooks, missing = {}, {}
     for page in paths:
         markdown = page.read_text("utf-8")
-        path = kept / f"{page.stem}-{_fingerprint(markdown)}.ipynb"
+        path = cache / f"{page.stem}-{_fingerprint(markdown)}.ipynb"
         if path.exists() and "CI" not in os.environ:
             notebooks[page] = nbformat.read(path, as_version=4)
         else:
@@ -82,8 +82,8 @@ def all_executed(paths: Sequence[Path], *, kept: Path = KEPT) -> list[NotebookNo
     if missing:
         _execute({page.name: notebooks[page] for page in missing})
     for page, path in missing.items():
-        kept.mkdir(parents=True, exist_ok=True)
-        for older in kept.glob(f"{page.stem}-*.ipynb"):
+        cache.mkdir(parents=True, exist_ok=True)
+        for older in cache.glob(f"{page.stem}-*.ipynb"):
             older.unlink()
         nbformat.write(notebooks[page], path)
     return [notebooks[page] for page in paths]

@@ -42,8 +42,8 @@ def counted() -> Iterator[Calls]:
     def note(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
         # The body of a class or a module has no locals of its own: it runs when it is imported.
-        called = event == "call" and code.co_flags & inspect.CO_NEWLOCALS
-        if called and code.co_filename.startswith(SOURCE):
+        is_call = event == "call" and code.co_flags & inspect.CO_NEWLOCALS
+        if is_call and code.co_filename.startswith(SOURCE):
             calls[code.co_filename.removeprefix(SOURCE)] += 1
 
     threading.setprofile(note)

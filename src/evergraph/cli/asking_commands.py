@@ -79,7 +79,7 @@ def predict_command(
                 f"{target} -, or evergraph explain {target} {ids}"
             )
         listed_ids = read_ids(ids, integers=integers)
-    with access.to(target, plugins=plugins) as learner:
+    with access.open(target, plugins=plugins) as learner:
         names = _names(learner) if every_class else ()
         node_ids: Sequence[str | int]
         blocks: Iterable[Rows]
@@ -237,20 +237,20 @@ def explain_command(
         if is_url(target):
             raise ConfigurationError(f"--nodes of explain needs a learner's folder, not {target}")
         options_of_table["table"] = written.tables(nodes, None)[0]
-    with access.to(target) as learner:
+    with access.open(target) as learner:
         explanation = learner.explain(node, integer=integer, limit=count, **options_of_table)
     explanation = {name: explanation[name] for name in PARTS if name in explanation}
     if as_json:
         print_json(explanation)
         return
-    named = "it is labelled" if explanation["classes"] else "its known value is"
-    known = "" if explanation.get("known") is None else f"; {named} {explanation['known']}"
+    relation = "it is labelled" if explanation["classes"] else "its known value is"
+    known_label = "" if explanation.get("known") is None else f"; {relation} {explanation['known']}"
     if explanation["classes"]:
         share = 100 * explanation["probabilities"][0]
         label = explanation["classes"][0]
-        say(f"{explanation['id']}: {label} with a probability of {share:.1f} %{known}")
+        say(f"{explanation['id']}: {label} with a probability of {share:.1f} %{known_label}")
     else:
-        say(f"{explanation['id']}: {explanation['scores'][0]:.4g}{known}")
+        say(f"{explanation['id']}: {explanation['scores'][0]:.4g}{known_label}")
     if explanation.get("voices") is None:
         say("with this learner's topology and head, scores are not a sum over nodes")
         return
@@ -307,7 +307,7 @@ def suggest_command(
     """
     if out is not None and out.suffix != ".csv":
         raise ConfigurationError(f"--out must end in .csv, not {out.name!r}")
-    with access.to(target, plugins=plugins) as learner:
+    with access.open(target, plugins=plugins) as learner:
         suggestions = learner.suggest(count)
     if out is not None:
         with _csv_writer(out) as writer:

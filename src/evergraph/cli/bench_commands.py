@@ -70,8 +70,10 @@ def bench_command(
 
     config = bench_of(bench, datasets=datasets, seeds=seeds.chosen, plugins=plugins)
     check_engine(engine, address)
-    given = {"device": device, "protocol": protocol}
-    overrides = parse_settings(settings) | {key: v for key, v in given.items() if v is not None}
+    option_values = {"device": device, "protocol": protocol}
+    overrides = parse_settings(settings) | {
+        key: v for key, v in option_values.items() if v is not None
+    }
     folder = out if out is not None else default_folder(f"bench-{Path(bench).stem}", resume=resume)
     with stops_with(f"finished tasks are kept; continue with --resume --out {folder}"):
         with spinner("loading torch and checking the benchmark"):
@@ -292,8 +294,8 @@ def fetch_all(names: Sequence[str], folder: Path | None, checksums: Path | None)
     published = [dataset for dataset in chosen if isinstance(dataset, PublishedDataset)]
     cache, missing = default_cache(), {}
     rooms = {dataset.name: dataset.raw(cache).room(Fetch(folder, sums)) for dataset in published}
-    if wanted := [name for name, room in rooms.items() if room]:
-        check_room(cache, sum(rooms.values()), f"fetching {', '.join(wanted)}", remedy=MAKE_ROOM)
+    if to_fetch := [name for name, room in rooms.items() if room]:
+        check_room(cache, sum(rooms.values()), f"fetching {', '.join(to_fetch)}", remedy=MAKE_ROOM)
     for dataset in published:
         with StageProgress({}) as progress:
             fetch = Fetch(folder, sums, on_progress=progress.on_progress)

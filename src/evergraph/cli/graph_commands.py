@@ -157,8 +157,10 @@ def embed_command(
     resources = resources_of(memory_limit, None, engine, address, worker_threads)
     parameters = parse_settings(settings)
     if others := parameters.keys() - {"topology"}:
-        named = min(others)
-        raise ConfigurationError(f"--set must begin with topology. for embed, not with {named!r}")
+        first_other = min(others)
+        raise ConfigurationError(
+            f"--set must begin with topology. for embed, not with {first_other!r}"
+        )
     topology_parameters = dict(parameters.get("topology", {})) | {"name": topology, "hops": hops}
     # Some f_topo do not take it.
     topology_parameters |= {} if dtype in (None, "float32") else {"dtype": dtype}

@@ -103,7 +103,7 @@ def ingest_command(
     if stream == "-" and pipe is not None and nodes is None:
         stream, nodes = None, "-"
     if stream is not None:
-        if stream != "-" or sync or any(given is not None for given in (nodes, edges, forget)):
+        if stream != "-" or sync or any(value is not None for value in (nodes, edges, forget)):
             message = "tables are given by --nodes and --edges, and a stream by - alone"
             raise ConfigurationError(f"{message}, not {stream!r}")
         stream_options: dict[str, Any] = {
@@ -168,7 +168,7 @@ class _Receiver:
         is_new = not is_url(self.target) and not Path(self.target).exists()
         if is_new and not target_of(kind).is_class:
             parameters = {"head": {"name": "targets", "kind": kind}}
-        return self.access.to_new(self.target, "write", parameters)
+        return self.access.open_or_create(self.target, "write", parameters)
 
     def columns(self) -> Columns | Scheme | None:
         """Return how columns are encoded; None for a learner of plain numbers."""

@@ -63,8 +63,8 @@ class Access:
                 raise ConfigurationError(f"{option} is for a service, and {folder} is a folder")
 
     @contextmanager
-    def to_new(
-        self, target: str, scope: Scope, given: dict[str, Any] | None = None
+    def open_or_create(
+        self, target: str, scope: Scope, parameters: dict[str, Any] | None = None
     ) -> Iterator[Target]:
         """Open a learner's folder, which is created if it is missing, or a client of a service.
 
@@ -77,12 +77,12 @@ class Access:
         from evergraph.online.folder.learner_folder import LearnerFolder
 
         with advising("if it is a service, give its URL"):
-            folder = LearnerFolder.open(target, given, readonly=scope == "read")
+            folder = LearnerFolder.open(target, parameters, readonly=scope == "read")
         with folder:
             yield _InFolder(folder)
 
     @contextmanager
-    def to(
+    def open(
         self,
         target: str,
         scope: Scope = "read",
@@ -99,7 +99,7 @@ class Access:
 
                 if stored_parameters(Path(target)) is None:
                     raise DataError(f"{target} holds no learner: evergraph ingest creates one")
-            with self.to_new(target, scope) as learner:
+            with self.open_or_create(target, scope) as learner:
                 yield learner
 
 

@@ -99,7 +99,7 @@ def options_of_auto(memory: str | None, views: str | None) -> dict[str, Any]:
 def configs_of_methods(
     methods: str | None,
     preset: str | None,
-    given: Mapping[str, Any],
+    option_values: Mapping[str, Any],
     settings: Mapping[str, Any],
     *,
     auto: Mapping[str, Any] | None = None,
@@ -113,7 +113,7 @@ def configs_of_methods(
     from evergraph.experiments.presets import layered, read_preset
 
     def config_of(name: str | None) -> RunConfig:
-        typed = _without_unset({**given, "method": name})
+        typed = _without_unset({**option_values, "method": name})
         values: dict[str, Any] = {}
 
         def laid_over(values: Mapping[str, Any]) -> RunConfig:
@@ -139,7 +139,7 @@ def configs_of_methods(
 
 
 def check_used(
-    configs: Sequence[RunConfig], given: Mapping[str, Any], settings: Mapping[str, Any]
+    configs: Sequence[RunConfig], option_values: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> None:
     """Raise if no method uses one of the options or settings; say which ones some do not use."""
     from evergraph.core.errors import say_ignored
@@ -147,7 +147,7 @@ def check_used(
 
     unused_by_method = {}
     for config in configs:
-        keys = [key.removesuffix(".name") for key in unused(config, _without_unset(given))]
+        keys = [key.removesuffix(".name") for key in unused(config, _without_unset(option_values))]
         typed = [f"--{key.split('.')[-1].replace('_', '-')}" for key in keys]
         unused_by_method[config.method.name] = [*typed, *unused(config, settings)]
     first_unused = next(iter(unused_by_method.values()))

@@ -47,7 +47,7 @@ def status_command(
 
     Accuracy is that of predictions made before their labels came.
     """
-    with access.to(target, plugins=plugins) as learner:
+    with access.open(target, plugins=plugins) as learner:
         facts, alarms = learner.status(), learner.alarms()
     if as_json:
         print_json(facts | {"alarms": alarms})

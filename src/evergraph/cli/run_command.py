@@ -90,7 +90,7 @@ def run_command(
     methods are compared, each with its own folder below --out.
     """
     batch = int(batch_size) if batch_size and batch_size.isdigit() else batch_size
-    given = {
+    option_values = {
         "dataset": {"name": dataset, "repeated": repeated, **columns.names},
         "undirected": False if directed else None,
         "backbone": backbone,
@@ -121,7 +121,7 @@ def run_command(
         require("matplotlib", extra="report", why="--report")
     auto = options.options_of_auto(memory, views)
     overrides = options.parse_settings(settings)
-    configs = options.configs_of_methods(method, preset, given, overrides, auto=auto)
+    configs = options.configs_of_methods(method, preset, option_values, overrides, auto=auto)
     alone = len(configs) == 1  # otherwise each method has its own folder below
     if save is not None:  # raise now if the learner could not be saved, not after training
         if not alone:
@@ -140,7 +140,7 @@ def run_command(
 
             if memory_limit is None:
                 keep_freed_memory()
-            options.check_used(configs, given, overrides)
+            options.check_used(configs, option_values, overrides)
             folders = [folder if alone else folder / c.method.name for c in configs]
             runs = open_together(configs, out=folders, resume=resume, resources=resources())
         progress, observers = progress_of(runs)
@@ -160,8 +160,8 @@ def run_command(
         with spinner("drawing the report"):
             page = write_report(collect(folder), folder)  # before printing, which may fail
     if as_json:
-        each = {result.config.method.name: result.to_dict() for result in results}
-        print_json(results[0].to_dict() if alone else {"folder": str(folder), "runs": each})
+        by_method = {result.config.method.name: result.to_dict() for result in results}
+        print_json(results[0].to_dict() if alone else {"folder": str(folder), "runs": by_method})
         return
     if len(results) == 1:
         _print_result(results[0], folder)
@@ -249,13 +249,18 @@ def plan_command(
     classes. Each is learned in a separate process, on this machine and the device that the run
     would use.
     """
-    given = {"dataset": dataset, "seeds": seeds.chosen, "device": device, "plugins": plugins}
+    option_values = {
+        "dataset": dataset,
+        "seeds": seeds.chosen,
+        "device": device,
+        "plugins": plugins,
+    }
     overrides = options.parse_settings(settings)
-    [config] = options.configs_of_methods(method, preset, given, overrides)
+    [config] = options.configs_of_methods(method, preset, option_values, overrides)
     with spinner(f"loading torch and {dataset}"):
         from evergraph.experiments.plan import plan_run
 
-        options.check_used([config], given, overrides)
+        options.check_used([config], option_values, overrides)
     with stops_with("nothing is kept, run the same command again"):
 
         def announce(num_nodes: int) -> None:

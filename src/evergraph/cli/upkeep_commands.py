@@ -166,7 +166,7 @@ def refit_command(
     nodes came no longer matters. A service answers predictions meanwhile, and changes wait.
     """
     doing = "learning everything again"
-    with access.to(target, "write", plugins=plugins, doing=doing) as learner:
+    with access.open(target, "write", plugins=plugins, doing=doing) as learner:
         done = learner.refit()
     if as_json:
         print_json(done)
@@ -192,7 +192,7 @@ def compact_command(
     """
     if keys and not now:
         raise ConfigurationError("--keys needs --now")
-    with access.to(target, "write", plugins=plugins, doing="compacting") as learner:
+    with access.open(target, "write", plugins=plugins, doing="compacting") as learner:
         done = learner.compact(now=now, keys=keys)
     if as_json:
         print_json(done)

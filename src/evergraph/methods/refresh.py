@@ -123,13 +123,13 @@ def seen_drift(task: Task, backbone: PDGNN) -> Drift | None:
     if is_first_graph(task):
         return None
     graph = task.graph
-    around = covered_nodes(graph, task.own, hops=backbone.hops).nonzero().flatten()
-    old = (~torch.isin(around, task.own)).nonzero().flatten()
+    nearby_nodes = covered_nodes(graph, task.own, hops=backbone.hops).nonzero().flatten()
+    old = (~torch.isin(nearby_nodes, task.own)).nonzero().flatten()
     if not len(old):
         return None
     num_old = graph.num_nodes - len(task.own)
     logger.info("task %d: %d of %d old nodes in sight", task.index, len(old), num_old)
-    nearby = graph.subgraph(around)
+    nearby = graph.subgraph(nearby_nodes)
     count = min(len(old), MAX_NODES)
     rows = torch.arange(count) * len(old) // count  # evenly spaced
     after = backbone.taken(backbone.embeddings.encode(nearby), old[rows])

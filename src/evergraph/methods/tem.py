@@ -116,13 +116,15 @@ class TEM(MemoryLearner):
     def _pseudo_label(self, task: Task) -> tuple[Tensor, Tensor]:
         """Return positions and predicted classes of confidently classified new nodes."""
         assert self.pseudo_labels is not None
-        others = task.own[~torch.isin(task.own, task.train)]
+        unlabelled = task.own[~torch.isin(task.own, task.train)]
         classes = task.train_labels.unique()
-        tasks = task.label_space.task_of(classes[:1]).expand(len(others))
-        scores = self._allowed(self.logits(task.graph, others), tasks)
+        tasks = task.label_space.task_of(classes[:1]).expand(len(unlabelled))
+        scores = self._allowed(self.logits(task.graph, unlabelled), tasks)
         rows, predicted = confident(scores, classes, least=self.pseudo_labels)
-        logger.info("task %d: %d of %d nodes pseudo-labelled", task.index, len(rows), len(others))
-        return others[rows.cpu()], predicted.cpu()
+        logger.info(
+            "task %d: %d of %d nodes pseudo-labelled", task.index, len(rows), len(unlabelled)
+        )
+        return unlabelled[rows.cpu()], predicted.cpu()
 
     def begin_task(self, task: Task) -> int:
         """Update the stored embeddings to the current graph, then prepare as usual."""

@@ -129,7 +129,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         """
         guard.admit(request, "read")
         media_type(request, JSON)
-        async with service.bodies.of(request) as body:
+        async with service.bodies.received(request) as body:
             read = partial(read_question, body, most=service.limits.nodes)
             if len(body) < SMALL_QUESTION:
                 question = read()

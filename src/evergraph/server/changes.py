@@ -120,7 +120,7 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         guard.admit(request, "write")
         began = time.monotonic()
         kind = media_type(request, JSON, *kinds)
-        async with service.bodies.of(request, kind) as body:
+        async with service.bodies.received(request, kind) as body:
             read = partial(
                 service.reader.read,
                 body,
@@ -271,7 +271,7 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
         Changes wait meanwhile, predictions do not. It is safe to send again after a failure.
         """
         media_type(request, JSON)
-        async with service.bodies.of(request) as content:
+        async with service.bodies.received(request) as content:
             body = parse(CompactBody, content)
         if body.keys and not body.now:
             raise RefusedError(422, 'keys: requires "now": true')

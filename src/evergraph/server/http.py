@@ -134,7 +134,7 @@ class Bodies:
         self.held: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def of(self, request: Request, kind: str = JSON) -> AsyncIterator[bytes]:
+    async def received(self, request: Request, kind: str = JSON) -> AsyncIterator[bytes]:
         """Read the body of a request, and hold it until the end of the ``async with``."""
         most = min(self.limits.body, self.limits.held)
         if kind == JSON:
@@ -338,7 +338,7 @@ class LeanRoute(APIRoute):
 
 def router(*dependencies: Any, **options: Any) -> APIRouter:
     """Return a router whose routes reject unknown parameters before anything else."""
-    return APIRouter(dependencies=[Depends(only_known), *dependencies], **options)
+    return APIRouter(dependencies=[Depends(reject_unknown_parameters), *dependencies], **options)
 
 
 @cache
@@ -347,23 +347,23 @@ def _spellings(folder: Path) -> tuple[Path, ...]:  # cached, since links are loo
     return tuple(base for base in paths if base.is_absolute())
 
 
-async def only_known(request: Request) -> None:
+async def reject_unknown_parameters(request: Request) -> None:
     """Reject a query with an unknown or a repeated parameter."""
     if query := request.scope["query_string"]:
-        known, parts = [], [request.scope["route"].dependant]
+        names, parts = [], [request.scope["route"].dependant]
         for part in parts:  # the route, and what it depends on, which may depend on more
-            known += [each.alias for each in part.query_params]
+            names += [parameter.alias for parameter in part.query_params]
             parts += part.dependencies
-        check_parameters(query, known)
+        check_parameters(query, names)
 
 
 def check_parameters(query: bytes, known: Sequence[str]) -> None:
     """Raise if a query names an unknown parameter, or one parameter twice."""
-    named = [name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)]
-    for index, name in enumerate(named):
+    names = [name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)]
+    for index, name in enumerate(names):
         if name not in known:
             near = get_close_matches(name[:QUOTED], known, n=1)
             hint = f"did you mean {near[0]!r}" if near else f"it takes {', '.join(known) or 'none'}"
             raise RefusedError(400, f"there is no parameter {name[:QUOTED]!r} here: {hint}")
-        if name in named[:index]:
+        if name in names[:index]:
             raise RefusedError(400, f"parameter {name!r} must be given once, not twice")

@@ -81,11 +81,11 @@ class PredictionBatches:
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._answer_batch)
         for every_class in (False, True):
-            alike = [q for q in batch if q.every_class == every_class and not q.answer.done()]
-            if alike:
-                self._answer_alike(alike, every_class)
+            questions = [q for q in batch if q.every_class == every_class and not q.answer.done()]
+            if questions:
+                self._answer_together(questions, every_class)
 
-    def _answer_alike(self, questions: Sequence[_Question], every_class: bool) -> None:
+    def _answer_together(self, questions: Sequence[_Question], every_class: bool) -> None:
         try:
             answer = self._answer([node for q in questions for node in q.ids], every_class)
         except Exception as error:
@@ -93,7 +93,7 @@ class PredictionBatches:
                 questions[0].answer.set_exception(error)
                 return
             for question in questions:  # one of them is invalid: answer each by itself
-                self._answer_alike([question], every_class)
+                self._answer_together([question], every_class)
             return
         start = 0
         for question in questions:
@@ -165,12 +165,14 @@ class Service:
                 done: DeltaResult | Upserted = await asyncio.wrap_future(future)
                 return done
         except TimeoutError:
-            late = f"this took longer than {self.limits.seconds:g} s"
+            sentence = f"this took longer than {self.limits.seconds:g} s"
             if future.cancel():
-                raise RefusedError(503, f"{late}, and nothing was changed", retry_after=1) from None
-            again = "" if upsert else "with the same key "
-            late += f" and is still running: send it again {again}to get its result"
-            raise RefusedError(503, late, retry_after=5) from None
+                raise RefusedError(
+                    503, f"{sentence}, and nothing was changed", retry_after=1
+                ) from None
+            key_hint = "" if upsert else "with the same key "
+            sentence += f" and is still running: send it again {key_hint}to get its result"
+            raise RefusedError(503, sentence, retry_after=5) from None
 
     def renew_view(self) -> None:
         """Let readers see the folder's newest state."""

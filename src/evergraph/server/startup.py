@@ -37,7 +37,7 @@ Make = Callable[[Callable[["Replaying"], None]], "FastAPI"]
 class Notifier:
     """Notifies a service manager such as systemd; does nothing if there is none.
 
-    >>> Notifier.of({"NOTIFY_SOCKET": "/run/notify", "WATCHDOG_USEC": "3000000"})
+    >>> Notifier.from_environment({"NOTIFY_SOCKET": "/run/notify", "WATCHDOG_USEC": "3000000"})
     Notifier(address='/run/notify', watchdog=3.0)
     """
 
@@ -45,7 +45,7 @@ class Notifier:
     watchdog: float | None = None  # seconds within which the process must ping it
 
     @classmethod
-    def of(cls, environment: Mapping[str, str] = os.environ) -> Notifier:
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Notifier:
         """Return the notifier that the environment describes."""
         is_for_this_process = environment.get("WATCHDOG_PID") in (None, str(os.getpid()))
         interval = environment.get("WATCHDOG_USEC", "") if is_for_this_process else ""
@@ -89,7 +89,7 @@ class Starting:
 
     def __init__(self, make: Make, *, notifier: Notifier | None = None) -> None:
         self._make = make
-        self._notifier = Notifier.of() if notifier is None else notifier
+        self._notifier = Notifier.from_environment() if notifier is None else notifier
         self.app: FastAPI | None = None
         self.failed: BaseException | None = None
         self.abandoned = False
