@@ -1,6 +1,5 @@
 """What the README says of accuracy and coverage, on the real graphs. It takes minutes."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ from evergraph.experiments.presets import read_bench, read_preset
 from evergraph.experiments.runner import run
 from evergraph.memory import Candidates, EmbeddingMemory, samplers
 from evergraph.streams import GraphStream
-
-Real = Callable[[str], Path]
 
 
 def accuracy(dataset: str | Path, *, preset: str | None, **changes: Any) -> float:

@@ -38,7 +38,7 @@ from evergraph.evaluation.evaluator import matrix_of
 from evergraph.experiments.build import build_learner, build_stream, resolved
 from evergraph.experiments.config import RunConfig, merged
 from evergraph.graphs import UNLABELLED
-from evergraph.graphs.csr import densify, repeat, take_rows
+from evergraph.graphs.csr import repeat, take_rows
 from evergraph.online import Delta
 from evergraph.online.learner import OnlineLearner
 from evergraph.streams import GraphStream
@@ -174,11 +174,10 @@ def live(stream: GraphStream) -> Cell:
         ends = graph.indices.long().repeat(2).view(2, -1)
         ends[1] = repeat(torch.arange(len(task.ids)), graph.indptr.diff())
         new = torch.isin(ends, task.own).any(0) & (ends[0] < ends[1])
-        features = take_rows(graph.features, task.own)
         learner.apply(
             Delta(
                 nodes=task.ids[task.own].tolist(),
-                features=densify(features),
+                features=take_rows(graph.features, task.own),
                 labels=[None if label < 0 else label for label in labels[task.own].tolist()],
                 edges=task.ids[ends[:, new].t()].tolist(),
             )

@@ -115,9 +115,6 @@ def test_updates_lead_the_engine_to_what_encoding_anew_gives(load):
     assert engine.off() <= bench.AGREE
 
 
-pytest.importorskip("uvicorn", reason="uvicorn is not installed")
-
-
 def row(bench, *, wait: float = 0.01, wrong=None, grown: int = 0, delta=0.1, same=True, also=0.01):
     one = {"p50": wait, "p99": wait, "max": wait, "count": 9, "wrong": wrong or {}}
     victim = {"one": one, "health": one, "hundred": one | {"p99": also}}

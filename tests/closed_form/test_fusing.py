@@ -191,7 +191,9 @@ def test_the_loss_of_a_mixture_by_hand(barred):
     assert found == pytest.approx(sum(each) / 2)
 
 
-def test_as_few_answers_as_say_something_about_chance():
+def test_the_best_column_counts_of_as_few_answers_as_say_something_about_chance():
     right = torch.arange(float(FEWEST_ANSWERS))[:, None]
     assert lead_over_chance(right, right) == pytest.approx(FEWEST_ANSWERS**0.5)
     assert math.isnan(lead_over_chance(right[1:], right[1:]))
+    both = lead_over_chance(torch.cat([-right, right], 1), right.expand(-1, 2))
+    assert both == pytest.approx(FEWEST_ANSWERS**0.5 - math.sqrt(2 * math.log(2)))

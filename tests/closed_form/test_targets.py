@@ -21,6 +21,7 @@ from evergraph.closed_form.target_heads import (
 )
 from evergraph.closed_form.targets import MOST_PATTERNS, TargetStatistics
 from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.memory import MemoryUsage
 
 NAN = float("nan")
 
@@ -66,6 +67,8 @@ def test_sums_by_hand():
     assert (first.count, first.totals.item(), first.squares.item()) == (2.0, 6.0, 20.0)
     assert second.sums.tolist() == [3.0, 0.0]
     assert statistics.mass_.tolist() == [2.0, 1.0]
+    # of each pattern 3 values of G, 2 sums of features and 8 with values; its mass and its count
+    assert statistics.usage == MemoryUsage(statistics=2 * 13, bytes=2 * 8 * (13 + 2))
 
 
 @given(st.integers(0, 10**6), st.integers(0, 12))

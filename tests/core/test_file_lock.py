@@ -6,14 +6,12 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
-from evergraph.core.safe_files import FileLock, is_held
+from evergraph.core.safe_files import FileLock
 from forked import begun
 
 
@@ -111,11 +109,3 @@ def test_a_child_that_was_forked_keeps_no_lock(tmp_path):
     os.kill(child, 0)  # it lives
     FileLock(path, RuntimeError).close()  # was refused: process N, which was dead
     os.kill(child, signal.SIGKILL)
-
-
-def until_free(path: Path) -> None:
-    deadline = time.monotonic() + 20
-    while is_held(path):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    FileLock(path, RuntimeError).close()

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
-from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.memory import Candidates, EmbeddingMemory, samplers
 from evergraph.memory.samplers import DistributionMatchingSampler, GradientMatchingSampler
@@ -147,9 +146,3 @@ def test_a_memory_stores_the_vectors_as_the_nodes_they_started_from(name):
     assert memory.labels_.equal(started.labels_)
     assert memory.embeddings_.shape == started.embeddings_.shape
     assert not memory.embeddings_.isclose(started.embeddings_).all(1).any()
-
-
-@pytest.mark.parametrize("name", CONDENSING)
-def test_wrong_options_are_refused(name):
-    with pytest.raises(ConfigurationError, match="unknown start 'herd'"):
-        samplers.make(name, start="herd")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.core.errors import ResourceError, UnknownNameError
+from evergraph.core.errors import ResourceError
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph, estimate_reach_sizes, reach_sizes
 from evergraph.memory import Candidates, EmbeddingMemory, SubgraphMemory, samplers
@@ -193,8 +193,6 @@ def test_coverage_takes_exact_or_estimated_sizes():
     assert not rounded.equal(exact.weigh(candidates))
     parts = [estimated.weigh(candidates.take(slice(a, a + 7))) for a in range(0, 24, 7)]
     assert torch.cat(parts).equal(rounded)  # batches see the sizes that the whole would
-    with pytest.raises(UnknownNameError, match="unknown reach 'guessed'"):
-        CoverageSampler(reach="guessed")
 
 
 def test_greedy_says_that_memory_does_not_suffice(monkeypatch):

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import strategies as st
 from torch import Tensor
 
 from auto_learners import only
@@ -18,7 +17,6 @@ from evergraph.nn.random_features import Expansion
 from evergraph.streams import GraphStream, Task
 from evergraph.training import Trainer
 
-seeds = st.integers(0, 10_000)
 every_weights = pytest.mark.parametrize("weights", ["equal", "class-sizes"])
 
 

@@ -282,9 +282,6 @@ def test_what_is_not_learned_yet_is_newer(stream):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"probes": 0}, "probes must be an integer of at least 1, not 0"),
-        ({"weights": "heavy"}, "weights"),
-        ({"refresh": "corrected"}, "refresh"),
         ({"backbone": RandomFeatures(), "memory": "5MB"}, "not 'random-features'"),
         ({"memory": "a lot"}, "such as 4GB or 512MiB, above 0, not 'a lot'"),
         ({"memory": "-5MB"}, "above 0, not '-5MB'"),

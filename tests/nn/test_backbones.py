@@ -303,7 +303,6 @@ def test_a_backbone_is_placed_before_or_after_it_has_weights(name):
     [
         ("gat", {"heads": 3}, "hidden must be a multiple of the 3 heads, not 256"),
         ("pdgnn", {"hidden": (4, 0)}, "hidden must be an integer of at least 1, not 0"),
-        ("pdgnn", {"dropout": -0.1}, "dropout must be a number from 0.0 to 0.99, not -0.1"),
     ],
 )
 def test_senseless_options_are_refused(name, options, message):

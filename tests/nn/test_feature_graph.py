@@ -115,7 +115,6 @@ def test_many_features_are_reduced_to_the_width_asked_for():
     ("options", "message"),
     [
         ({"width": 257}, "width must be at most 256, since a node costs width² numbers, not 257"),
-        ({"hops": 0}, "hops must be an integer of at least 1, not 0"),
         ({"channels": ()}, "number of channels must be an integer of at least 1, not 0"),
     ],
 )

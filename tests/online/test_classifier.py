@@ -132,15 +132,6 @@ def test_parameters_in_scikit_learns_manner():
     assert small(random_state=7).learner_.seed == 7
 
 
-def test_a_clone_has_seen_nothing():
-    base = pytest.importorskip("sklearn.base")
-    model = started(topology=SGC(hops=1))
-    twin = base.clone(model)
-    assert twin.topology.hops == 1
-    assert twin.topology is not model.topology
-    assert twin.status().nodes == 0
-
-
 def test_a_part_is_taken_by_name_as_a_table_and_as_an_object(tmp_path):
     ids = ["a", "d"]
     ways = {

@@ -1,7 +1,6 @@
 """Other names of columns, encodings and pipes, by every way in that has them."""
 
 import csv
-import io
 import json
 import os
 import sqlite3
@@ -240,32 +239,17 @@ def test_the_package_is_a_command():
     assert done.stdout.decode().strip() == eg.__version__
 
 
-@pytest.mark.parametrize("convert", [lambda table: table, pa.Table.from_pandas, polars])
-def test_a_classifier_takes_the_names_as_keywords(convert):
-    nodes, edges = convert(NODES.drop(columns="id")), convert(EDGES.drop(columns="weight"))
-    model = eg.ContinualNodeClassifier(width=16).partial_fit((nodes, edges), **NAMES)
-    assert model.classes_.tolist() == ["gold", "blue"]
-    assert (model.status().nodes, model.status().edges) == (4, 2)
-    assert [row["column"] for row in model.reading_] == ["age"]
+def test_a_classifier_takes_the_names_as_keywords():
+    nodes = NODES.drop(columns="id")
+    model = eg.ContinualNodeClassifier(width=16, targets="numbers")
+    model.partial_fit(nodes, id="customer_id", label="age")
+    assert model.status().labelled == 4
     with pytest.raises(DataError, match="is it id='customer_id'"):
         model.partial_fit(nodes)
-    numbers = eg.ContinualNodeClassifier(width=16, targets="numbers")
-    numbers.partial_fit(convert(NODES.drop(columns="id")), id="customer_id", label="age")
-    assert numbers.status().labelled == 4
 
 
-def test_lines_take_the_names_of_label_and_weight(people, call, monkeypatch):
-    lines = [
-        {"node": "ann", "age": 40, "segment": "gold"},
-        {"node": "bob", "age": 20, "segment": "blue"},
-        {"edge": ["ann", "bob"], "amount": 2.5},
-    ]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    given = ("ingest", "learner", "-", "--label", "segment", "--weight", "amount")
-    monkeypatch.setattr("sys.stdin", io.StringIO(text))
-    out, _ = call(*given)
-    assert "knows 2 nodes and 2 classes" in out
-    _, err = call(*given, "--id", "node", expect=2)
+def test_lines_have_no_column_of_ids_to_be_named(people, call):
+    _, err = call("ingest", "learner", "-", "--label", "segment", "--id", "node", expect=2)
     assert "--id names a column of tables, not of lines" in err
 
 

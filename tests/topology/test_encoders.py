@@ -66,7 +66,7 @@ def test_mixhop_keeps_the_hops_it_is_told_to(keep, expected):
     torch.testing.assert_close(
         MixHop(hops=2, kept_hops=keep).encode(PATH), torch.tensor(expected).T
     )
-    for wrong in ((), (3,), (0, -1)):
+    for wrong in ((), (3,), (0, -1), (1, 1)):
         with pytest.raises(ConfigurationError, match="must name at least one hop between 0 and"):
             MixHop(hops=2, kept_hops=wrong)
 
@@ -186,6 +186,8 @@ def test_hops_by_hand():
     mean = [0.6, 0.8]
     expected = torch.tensor([[1.0, 0.0, *mean], [0.0, 1.0, *mean]])
     torch.testing.assert_close(found, expected)
+    turned = EmbeddingCache(ViewHops(kept_hops=(2, 0))).encode(graph)
+    torch.testing.assert_close(turned, expected.roll(2, dims=1))
     # Features up to the limit stay as they are.
     graph = random_graph(0, dims=5)
     assert ViewHops(kept_hops=(0,), widest=5).inputs(graph) is graph

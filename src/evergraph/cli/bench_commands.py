@@ -171,7 +171,7 @@ def reproduce_command(
         from evergraph.datasets.loading import is_registered
         from evergraph.methods import methods as known_methods
         from evergraph.studies import Options, studies
-        from evergraph.studies.base import NOT_RUN, keep
+        from evergraph.studies.base import NOT_RUN, write_study
         from evergraph.studies.comparison import METHODS, TABLES
 
     chosen = [studies.make(name) for name in names]  # errors are raised before any work
@@ -195,14 +195,16 @@ def reproduce_command(
     unavailable: dict[str, None] = {}
     with stops_with("finished work is kept; run the same command again to continue"):
         if download or source is not None or checksums is not None:
-            dataset_names = dict.fromkeys(name for study in chosen for name in study.asked(options))
+            dataset_names = dict.fromkeys(
+                name for study in chosen for name in study.datasets_of(options)
+            )
             registered = [name for name in dataset_names if is_registered(name)]
             options = replace(options, missing=fetch_all(registered, source, checksums))
             unavailable = dict.fromkeys(options.missing)
         for study in chosen:
             with spinner(f"working on {study.name}"):
                 sheets = study.run(options)
-            page = keep(study.name, sheets, folder)  # before printing, which may fail
+            page = write_study(study.name, sheets, folder)  # before printing, which may fail
             for sheet in sheets:
                 if sheet.rows:
                     show_table(sheet.table)

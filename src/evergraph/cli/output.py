@@ -120,9 +120,9 @@ def show_table(table: Table) -> None:
 def show_runs(runs: Sequence[Finished]) -> None:
     """Print what runs found: as their protocols report it, if they have any, and in full."""
     from evergraph.reports.run_tables import comparison, headline_table
-    from evergraph.reports.runs import alone
+    from evergraph.reports.runs import groups_of_one
 
-    for table in (headline_table(alone(runs)), comparison(runs)):
+    for table in (headline_table(groups_of_one(runs)), comparison(runs)):
         if table is not None:
             show_table(table)
 

@@ -180,7 +180,7 @@ FAR_BELOW = 0.05
 
 
 def _print_result(result: RunResult, folder: Path) -> None:
-    from evergraph.evaluation.evaluator import NAMES
+    from evergraph.evaluation.evaluator import METRIC_NAMES
     from evergraph.reports.runs import ALL, percent, size
 
     values = result.to_dict()
@@ -202,7 +202,7 @@ def _print_result(result: RunResult, folder: Path) -> None:
     anytime = measured.replace("average", "anytime")
     print_table(("tested", measured, "average forgetting", anytime), rows, title)
     beside = [  # other measures of targets, averaged over tasks
-        f"{NAMES[name]} {values['measures'][testing][name]['mean']:.4g} {testing}"
+        f"{METRIC_NAMES[name]} {values['measures'][testing][name]['mean']:.4g} {testing}"
         for name in result.target.beside
         for testing in ("local", "global")
         if values["measures"][testing].get(name) is not None

@@ -93,7 +93,7 @@ class ViewFeatures(Backbone):
     statistics_share: ClassVar[float] = 0.6  # of ``memory``, see ``within``
     views: Sequence[str] = VIEWS
     width: int = integer(1984, least=1)
-    code_width: int = 64
+    code_width: int = integer(64, least=1)
     dropout: float = number(0.5, least=0.0, most=0.99)
     storage: Storage = "float32"
     dtype: RowType = "float32"

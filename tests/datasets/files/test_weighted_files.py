@@ -1,7 +1,6 @@
 """Weights of edges in every format: there and back, and what is said of wrong ones."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +17,6 @@ from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import FACTS, open_graph_folder
 from tables_to_import import tables
 
-Same = Callable[[Graph, Graph], None]
 NODES = "id,label,f\na,0,1\nb,1,2\nc,0,3\n"
 
 

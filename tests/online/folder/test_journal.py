@@ -98,6 +98,13 @@ def test_dropped_deltas_are_gone_and_their_keys_are_not(journal, path):
     assert (journal.first(), journal.last()) == (6, 5)  # the next, and the one that a snapshot has
 
 
+def test_a_replay_begins_with_a_whole_batch(journal):
+    journal.write([JournalEntry(seq, 1, None, data(seq)) for seq in (1, 2)])
+    assert [[entry.seq for entry in batch] for batch in journal.batches_after(0)] == [[1, 2]]
+    with pytest.raises(DataError, match="delta 2 belongs to batch 1, so a replay cannot start"):
+        next(journal.batches_after(1))
+
+
 def test_what_cannot_be_read_is_refused(path):
     path.write_bytes(b"no database, only words" * 100)
     with pytest.raises(DataError, match=r"journal.sqlite: cannot be used \(file is not a database"):
