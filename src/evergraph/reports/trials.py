@@ -64,7 +64,7 @@ class Trials:
         share = shares[1 if self.config.get("part") == "validation" else 2]
         if share < 1:
             return float(share)
-        nodes, classes = (self.facts.get(fact, 0) for fact in ("nodes", "classes"))
+        nodes, classes = self.facts.get("nodes", 0), self.facts.get("classes", 0)
         return min(share * classes / nodes if nodes else 1.0, share / sum(shares))
 
     @property
@@ -208,11 +208,11 @@ def _merged(pairs: Sequence[tuple[Outcome, Outcome]]) -> list[list[float]]:
     Otherwise a run would look more certain if it were repeated beside different runs of the other.
     """
     groups: list[list[tuple[Outcome, Outcome]]] = []
-    for pair in dict.fromkeys(pairs):
-        joined = [pair]
+    for outcome_a, outcome_b in dict.fromkeys(pairs):
+        joined = [(outcome_a, outcome_b)]
         separate = []
         for group in groups:
-            if any(pair[0] == a or pair[1] == b for a, b in group):
+            if any(outcome_a == a or outcome_b == b for a, b in group):
                 joined += group
             else:
                 separate.append(group)
