@@ -205,9 +205,8 @@ def _with_objective(config: RunConfig) -> RunConfig:
 
 def epochs_of(config: RunConfig) -> int:
     """Return the most epochs per task of a resolved configuration."""
-    return (config.training.epochs or 1) * backbones.resolve(
-        backbone_of(config).name
-    ).networks_trained
+    networks = backbones.resolve(backbone_of(config).name).networks_trained
+    return (config.training.epochs or 1) * networks
 
 
 def backbone_of(config: RunConfig) -> Component:
@@ -290,10 +289,8 @@ def check(config: RunConfig, seed: int = 0, *, resources: Resources | None = Non
 
 def _make(resolver: Resolver[T], component: Component, **parts: Any) -> T:
     for key in component.parameters.keys() & parts.keys():
-        raise ConfigurationError(
-            f"{resolver.kind}.{key} cannot be set: it is made from the settings backbone, "
-            "training and seeds"
-        )
+        reason = "it is made from the settings backbone, training and seeds"
+        raise ConfigurationError(f"{resolver.kind}.{key} cannot be set: {reason}")
     # A memory of nodes is made here; of bytes, it is a setting of the method.
     hidden = {"backbone", "topology", "trainer", *SURROUNDINGS} | ({"memory"} & parts.keys())
     resolver.check(component.name, component.parameters, hidden=hidden)
@@ -349,17 +346,14 @@ def fitted_to(graph: Graph, config: RunConfig) -> RunConfig:
         changes.append("method analytic in place of auto, which learns classes")
         config = resolved(config.model_copy(update=_FOR_OTHER_TARGETS))
     methods.resolve(config.method.name).check_kind(target.name)
-    if not target.is_class and config.stream.by == "class":
+    stream = config.stream
+    if not target.is_class and stream.by == "class":
         timed = graph.time is not None
-        by, tasks = without_classes(
-            "class",
-            tasks=config.stream.tasks,
-            timed=timed,
-            setting=cast("Setting", config.stream.setting),
-        )
+        setting = cast("Setting", stream.setting)
+        by, tasks = without_classes("class", tasks=stream.tasks, timed=timed, setting=setting)
         changes.append(f"{tasks} tasks {'by time' if timed else 'in random order'}")
         cut = {"by": by, "tasks": tasks}
-        config = config.model_copy(update={"stream": config.stream.model_copy(update=cut)})
+        config = config.model_copy(update={"stream": stream.model_copy(update=cut)})
     config = _not_embedded_twice(graph, config)
     if changes:
         say(config.dataset.name, f"its nodes have {target.described}: {', '.join(changes)}")
@@ -393,10 +387,8 @@ def say_unseen(config: RunConfig, graph: Graph) -> None:
     if "topology" in parts_used(config):
         parts.append(topologies.resolve(config.topology.name))
     if graph.masks is not None and config.stream.split == SHARES:
-        say(
-            config.dataset.name,
-            f"{', '.join(MASKS)} are not used: split='masks' (--split) uses them",
-        )
+        text = f"{', '.join(MASKS)} are not used: split='masks' (--split) uses them"
+        say(config.dataset.name, text)
     unseen = []
     if graph.weights is not None and not all(part.sees_weights for part in parts):
         unseen.append("edge weights")

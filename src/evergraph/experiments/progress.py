@@ -134,7 +134,9 @@ class ProgressLine:
     """A line of text with a progress bar until it is done, as HTML and plain text."""
 
     def __init__(self, text: str, share: float | None, time: str) -> None:
-        self.text, self.share, self.time = text, share, time
+        self.text = text
+        self.share = share  # of the work that is done; None once all is
+        self.time = time
 
     def __repr__(self) -> str:
         percent = "" if self.share is None else f" {100 * self.share:.0f} %, "
@@ -155,7 +157,9 @@ class NotebookBar:
     """
 
     def __init__(self, *_: object) -> None:
-        self._text, self._done, self._total = "", 0.0, 1.0
+        self._text = ""
+        self._done = 0.0
+        self._total = 1.0
         self._begun = self._drawn = 0.0
         self._display: Any = None
 

@@ -323,11 +323,10 @@ class RunResult(Shown):
         refreshed = [s.recomputed for s in self.seeds if s.recomputed is not None]
         refresh = {"recomputed": sum(r[0] for r in refreshed), "of": sum(r[1] for r in refreshed)}
         averages = self.target.rows
-        matrices = [
-            {"seed": s.seed}
-            | {t: {a: [row[t][a] for row in s.rows] for a in averages} for t in TESTINGS}
-            for s in self.seeds
-        ]
+        matrices: list[dict[str, Any]] = []
+        for seed in self.seeds:
+            rows = {t: {a: [row[t][a] for row in seed.rows] for a in averages} for t in TESTINGS}
+            matrices.append({"seed": seed.seed} | rows)
 
         def curve(testing: str, average: str) -> list[float]:
             curves = [average_accuracy_curve(s.matrix(testing, average)) for s in self.seeds]

@@ -160,13 +160,9 @@ def progress_of(runs: Sequence[OpenedRun]) -> tuple[RunProgress, list[Observer]]
     dataset = first.dataset.name
     dataset = "a graph in memory" if dataset == IN_MEMORY else dataset
     label = f"{first.method.name} on {dataset}" if len(runs) == 1 else dataset
-    bar = RunProgress(
-        label=label,
-        epochs=epochs,
-        tasks=len(stream),
-        seeds=len(first.seeds),
-        unit="task" if len(stream) == len(stream.tasks) else "batch",
-    )
+    tasks, seeds = len(stream), len(first.seeds)
+    unit = "task" if tasks == len(stream.tasks) else "batch"
+    bar = RunProgress(label=label, epochs=epochs, tasks=tasks, seeds=seeds, unit=unit)
     return bar, [Observer(partial(bar.on_epoch, n), partial(bar.on_task, n)) for n in epochs]
 
 
@@ -268,7 +264,7 @@ def complete_together(
     """
     if len(runs) > 1:
         for opened in runs:
-            rehearse(opened)
+            warm_up(opened)
     # What they share, whoever was opened first, counts for all of them.
     opening = time.perf_counter() - min(opened.started for opened in runs)
     observed = list(zip(runs, observers, strict=True))
@@ -289,7 +285,7 @@ def complete_together(
             opened.close()
 
 
-def rehearse(opened: OpenedRun) -> None:
+def warm_up(opened: OpenedRun) -> None:
     """Learn a tiny graph: packages and kernels that load on first use must not count for a task."""
     training = opened.config.training.model_copy(update={"epochs": 1})
     tiny = {

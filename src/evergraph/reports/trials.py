@@ -54,7 +54,7 @@ class Trials:
         return bool(self.config["stream"].get("split_seed") == "run")
 
     @property
-    def tested(self) -> float:
+    def test_share(self) -> float:
         """The share of the graph's nodes that one split tests on."""
         stream = STREAM | self.config["stream"]
         shares = stream["split"]
@@ -64,19 +64,19 @@ class Trials:
         share = shares[1 if self.config.get("part") == "validation" else 2]
         if share < 1:
             return float(share)
-        nodes, classes = (self.facts.get(fact, 0) for fact in ("nodes", "classes"))
+        nodes, classes = self.facts.get("nodes", 0), self.facts.get("classes", 0)
         return min(share * classes / nodes if nodes else 1.0, share / sum(shares))
 
     @property
     def resolution(self) -> float:
         """The smallest difference between scores: one test node if known, at least 0.001."""
-        nodes = float(self.facts.get("nodes", 0)) * self.tested
+        nodes = float(self.facts.get("nodes", 0)) * self.test_share
         return max(LEAST_RESOLUTION, 1 / nodes) if nodes else LEAST_RESOLUTION
 
     @property
     def overlap(self) -> float:
         """Tested nodes over all others if repeats are splits of one graph, see the tests."""
-        return self.tested / (1 - self.tested) if self.resplit else 0.0
+        return self.test_share / (1 - self.test_share) if self.resplit else 0.0
 
     def outcome(self, seed: int) -> Outcome:
         """Return the outcome of a repeat; equal outcomes count as one observation."""
@@ -208,11 +208,11 @@ def _merged(pairs: Sequence[tuple[Outcome, Outcome]]) -> list[list[float]]:
     Otherwise a run would look more certain if it were repeated beside different runs of the other.
     """
     groups: list[list[tuple[Outcome, Outcome]]] = []
-    for pair in dict.fromkeys(pairs):
-        joined = [pair]
+    for outcome_a, outcome_b in dict.fromkeys(pairs):
+        joined = [(outcome_a, outcome_b)]
         separate = []
         for group in groups:
-            if any(pair[0] == a or pair[1] == b for a, b in group):
+            if any(outcome_a == a or outcome_b == b for a, b in group):
                 joined += group
             else:
                 separate.append(group)

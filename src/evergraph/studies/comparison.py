@@ -175,16 +175,16 @@ class Fig5(DatasetStudy):
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
         stem = Path(dataset).stem
         group = compared(dataset, graph, options)
+        entries = {entry.name: entry for entry in group.entries}
         return [
             Sheet(
-                f"fig5-{stem}-{entry.name}",
-                f"Figure 5, {stem}: accuracy matrix of {METHODS[entry.name]}, class-IL",
+                f"fig5-{stem}-{name}",
+                f"Figure 5, {stem}: accuracy matrix of {METHODS[name]}, class-IL",
                 notes=options.differences(),
-                picture=accuracy_matrix(group, entry),
+                picture=accuracy_matrix(group, entries[name]),
             )
-            for shown in SHOWN
-            for entry in group.entries
-            if entry.name == shown
+            for name in SHOWN
+            if name in entries
         ]
 
 

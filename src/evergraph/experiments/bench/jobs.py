@@ -111,13 +111,14 @@ class MethodEntry(Component):
     @property
     def variants(self) -> tuple[MethodEntry, ...]:
         """One method per swept value, with only this value in its sweep; itself without a sweep."""
+        if not self.sweep:
+            return (self,)
+        [(key, values)] = self.sweep.items()
+        labels = [f"{self.called}@{short_text(value)}" for value in values]
         return tuple(
-            self.model_copy(
-                update={"label": f"{self.called}@{short_text(value)}", "sweep": {key: [value]}}
-            )
-            for key, values in self.sweep.items()
-            for value in values
-        ) or (self,)
+            self.model_copy(update={"label": label, "sweep": {key: [value]}})
+            for label, value in zip(labels, values, strict=True)
+        )
 
 
 class SearchConfig(Section):

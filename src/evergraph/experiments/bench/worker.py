@@ -90,9 +90,14 @@ def learn(job: Job, seed: int) -> Event:
     Errors are returned, because not every exception can be pickled.
     """
 
-    def from_where_it_stopped(config: RunConfig, resources: Resources) -> None:
+    def resume(config: RunConfig, resources: Resources) -> None:
         opened = runner.open_run(
-            config, out=job.folder, resume=True, resources=resources, load=_loaded, seeds=[seed]
+            config,
+            out=job.folder,
+            resume=True,
+            resources=resources,
+            load=_load_cached,
+            seeds=[seed],
         )
         try:
             runner.learn_seed(opened, seed)
@@ -105,7 +110,7 @@ def learn(job: Job, seed: int) -> Event:
         try:
             with suppress(OSError):  # not Linux: the peak is that of all the worker's runs
                 Path("/proc/self/clear_refs").write_text("5")
-            with_less_memory(job.config, from_where_it_stopped)
+            with_less_memory(job.config, resume)
             _empty_cuda_cache()  # for the other workers
         except Exception as error:
             failure = Failure.of(error)
@@ -121,7 +126,7 @@ def ended(job: Job, seed: int, failure: Failure | None, notes: tuple[str, ...] =
 _last_graph: list[tuple[object, Graph]] = []
 
 
-def _loaded(config: RunConfig) -> Graph:
+def _load_cached(config: RunConfig) -> Graph:
     """Return the configured graph; the last one is cached, because the next is often the same."""
     key = (config.dataset, config.undirected, config.directions)
     if not _last_graph or _last_graph[0][0] != key:
