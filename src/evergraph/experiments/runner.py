@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evergraph.core.errors import ConfigurationError, DataError, EvergraphError, ResultsError
+from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
 from evergraph.core.resources import Resources, SharedCache, denormals_flushed, peak_rss_bytes
 from evergraph.core.safe_files import FileLock
 from evergraph.datasets.adapters import as_graph
@@ -340,14 +340,7 @@ def learn_seed_by_task(
         stream = build.build_stream(config, opened.graph, seed, resources=resources)
     first = reports[-1].index + 1 if reports else 0
     if first and store is not None:
-        state, label_space = store.state_after(first - 1), stream.label_space(first - 1)
-        try:
-            learner.restore(state, label_space)
-        except (KeyError, ValueError, RuntimeError) as error:
-            raise ResultsError(
-                f"{store.folder} cannot be resumed, start again in another folder: its state is of "
-                f"another version of evergraph, or damaged ({error!r})"
-            ) from error
+        store.restore(learner, first - 1, stream.label_space(first - 1))
     for report in learn_stream(
         learner,
         stream,
