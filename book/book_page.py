@@ -66,15 +66,15 @@ def book_section(rows: Sequence[BookRow], plan: BookPlan) -> str:
 
 def _asked_elsewhere(rows: Sequence[BookRow]) -> str:
     """Say where auto is behind analytic because it is asked elsewhere than it was fitted."""
-    found = {
+    accuracies = {
         (row.dataset, row.label): 100 * mean(row.values["global"][AVERAGE]["average_accuracy"])
         for row in rows
         if row.label in ("auto", "analytic") and row.setting == "class-il" and not row.failure
     }
     behind = [
-        f"{dataset} ({value:.1f} against {found[dataset, 'analytic']:.1f})"
-        for (dataset, label), value in found.items()
-        if label == "auto" and value < found.get((dataset, "analytic"), value)
+        f"{dataset} ({value:.1f} against {accuracies[dataset, 'analytic']:.1f})"
+        for (dataset, label), value in accuracies.items()
+        if label == "auto" and value < accuracies.get((dataset, "analytic"), value)
     ]
     if not behind:
         return ""
@@ -86,28 +86,28 @@ everything, where another mixture may be better: in class-il, analytic is ahead 
 
 def methods_table(rows: Sequence[BookRow]) -> str:
     """Return AA of every method in class-IL on the real graphs, local / global, as Markdown."""
-    found = {
+    rows_by_method = {
         (row.label, row.dataset): row
         for row in rows
         if row.setting == "class-il" and row.dataset in SHOWN
     }
 
     def cell(label: str, dataset: str) -> str:
-        row = found.get((label, dataset))
+        row = rows_by_method.get((label, dataset))
         if row is None or row.failure is not None:
             return "-"
         means = [_mean(row, testing, "average_accuracy") for testing in ("local", "global")]
         return " / ".join(f"{100 * value:.1f}" for value in means)
 
     def order(label: str) -> tuple[bool, float, str]:
-        row = found.get((label, "computers"))
+        row = rows_by_method.get((label, "computers"))
         if row is None or row.failure is not None:
             return _is_pooled(label), 0.0, label
         return _is_pooled(label), -_mean(row, "local", "average_accuracy"), label
 
     lines = [
         f"| `{label}` | {' | '.join(cell(label, dataset) for dataset in SHOWN)} |"
-        for label in sorted({label for label, _ in found}, key=order)
+        for label in sorted({label for label, _ in rows_by_method}, key=order)
     ]
     head = f"| method | {' | '.join(SHOWN)} |\n|---{'|---' * len(SHOWN)}|"
     return "\n".join([head, *lines])
@@ -136,9 +136,9 @@ def summary(rows: Sequence[BookRow], plan: BookPlan) -> str:
     counts = (len(rows), len({row.label for row in rows}), len({row.dataset for row in rows}))
     text = "{:,} rows: {} methods on {} datasets".format(*counts)
     text += f"; {failed} rows say why there is no result" if failed else ""
-    there = {row.place for row in rows}
+    paths = {row.path_in_book for row in rows}
     jobs = [f"{job.dataset}/{job.setting}/{job.label}.json" for job in plan.jobs()]
-    missing = sum(place not in there for place in jobs)
+    missing = sum(place not in paths for place in jobs)
     return f"{text}; {missing} of {len(jobs)} planned rows are missing." if missing else f"{text}."
 
 
@@ -148,10 +148,10 @@ def _in_order(rows: Iterable[BookRow], plan: BookPlan) -> list[BookRow]:
     known = [*SHOWN, *(dataset for dataset in planned if dataset not in SHOWN)]  # real graphs first
 
     def key(row: BookRow) -> tuple[Any, ...]:
-        place = known.index(row.dataset) if row.dataset in known else len(known)
+        position = known.index(row.dataset) if row.dataset in known else len(known)
         accuracy = -_mean(row, "local", "average_accuracy") if row.failure is None else 1.0
         # Whoever is told which test nodes share a task is not compared with the others.
-        return place, row.dataset, row.setting, _is_pooled(row.label), accuracy, row.label
+        return position, row.dataset, row.setting, _is_pooled(row.label), accuracy, row.label
 
     return sorted(rows, key=key)
 
@@ -184,19 +184,19 @@ def _measured(row: BookRow) -> list[str]:
         _number(_mean(row, *way), percent(spread(row.values[way[0]][AVERAGE][way[1]])))
         for way in ways
     ]
-    kept, peak = row.bytes or 0, row.peak_bytes or 0
+    stored, peak = row.bytes or 0, row.peak_bytes or 0
     return [
         *accuracies,
         _number(len(row.seeds), str(len(row.seeds))),
         _number(seconds, f"{seconds:.1f}"),
-        _number(inf, ALL) if row.cumulative else _number(kept, size(kept)),
+        _number(inf, ALL) if row.cumulative else _number(stored, size(stored)),
         _number(peak, size(peak)),
     ]
 
 
 def _mean(row: BookRow, testing: str, metric: str) -> float:
-    found: list[float] = row.values[testing][AVERAGE][metric]
-    return sum(found) / len(found)
+    values: list[float] = row.values[testing][AVERAGE][metric]
+    return sum(values) / len(values)
 
 
 def _text(text: str) -> str:
@@ -204,8 +204,8 @@ def _text(text: str) -> str:
 
 
 def _number(value: float, text: str) -> str:
-    said = "Infinity" if value == inf else f"{value:.6g}"
-    return f'<td class="number" data-value="{said}">{escape(text)}</td>'
+    data_value = "Infinity" if value == inf else f"{value:.6g}"
+    return f'<td class="number" data-value="{data_value}">{escape(text)}</td>'
 
 
 def _code(text: str) -> str:

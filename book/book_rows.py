@@ -77,7 +77,7 @@ class BookRow:
         return self.versions.get("evergraph", "unknown")
 
     @property
-    def place(self) -> str:
+    def path_in_book(self) -> str:
         """The path of the row below the book's folder."""
         return f"{self.dataset}/{self.setting}/{self.label}.json"
 
@@ -91,7 +91,7 @@ class BookRow:
 
     def write(self, book: Path) -> Path:
         """Write the row into a book atomically, and return its path."""
-        path = book / self.place
+        path = book / self.path_in_book
         text = json.dumps(self.to_dict(), indent=1, allow_nan=False, sort_keys=True)
         # Each list of numbers goes on one line, so that rows can be compared line by line.
         text = _NUMBERS.sub(lambda found: "[" + " ".join(found[1].split()) + "]", text)
@@ -123,11 +123,11 @@ def _read(path: Path) -> tuple[BookRow, dict[str, Any]]:
     if not isinstance(values, dict):
         raise ResultsError(f"{path} is not a row of the book: it is not a JSON object")
     values["seeds"] = tuple(values.get("seeds", ()))
-    known = [each.name for each in fields(BookRow)]
-    missing = [key for key in known[:12] if key not in values]  # those without a default
+    field_names = [item.name for item in fields(BookRow)]
+    missing = [key for key in field_names[:12] if key not in values]  # those without a default
     if missing:
         raise ResultsError(f"{path} is not a row of the book: it has no {missing[0]!r}")
-    return BookRow(**{key: values[key] for key in known if key in values}), values
+    return BookRow(**{key: values[key] for key in field_names if key in values}), values
 
 
 def rows_in(folder: Path) -> list[BookRow]:
@@ -186,9 +186,11 @@ class BookPlan(Section):
     def entries(self) -> tuple[MethodEntry, ...]:
         """Every method: those listed, then the other registered ones of the library."""
         listed = {entry.name for entry in self.methods}
-        others = [name for name in methods.names() if name not in listed]
-        ours = [n for n in others if methods.resolve(n).__module__.startswith("evergraph.")]
-        return (*self.methods, *(MethodEntry(name=name) for name in ours))
+        unlisted = [name for name in methods.names() if name not in listed]
+        own_methods = [
+            n for n in unlisted if methods.resolve(n).__module__.startswith("evergraph.")
+        ]
+        return (*self.methods, *(MethodEntry(name=name) for name in own_methods))
 
     @cached_property
     def expected(self) -> dict[tuple[str, str], RunConfig]:
@@ -246,30 +248,30 @@ def check_book(folder: Path, plan: BookPlan | None = None) -> list[BookRow]:
 def check_file(path: Path, book: Path, plan: BookPlan | None = None) -> BookRow:
     """Return the row in a file; raise if it is invalid."""
     row, values = _read(path)
-    unknown = sorted(values.keys() - {each.name for each in fields(BookRow)} - {"checksum"})
+    unknown = sorted(values.keys() - {item.name for item in fields(BookRow)} - {"checksum"})
     if unknown:
         raise ResultsError(f"{path}: unknown field {unknown[0]!r}")
     if checksum(values) != values.get("checksum"):
         raise ResultsError(f"{path}: the checksum does not match the values: it was edited")
-    if path.relative_to(book).as_posix() != row.place:
-        raise ResultsError(f"{path}: a row with its values belongs at {row.place}")
+    if path.relative_to(book).as_posix() != row.path_in_book:
+        raise ResultsError(f"{path}: a row with its values belongs at {row.path_in_book}")
     check_row(row, plan, where=str(path))
     return row
 
 
 def check_row(row: BookRow, plan: BookPlan | None = None, *, where: str | None = None) -> None:
     """Raise for the first rule that a row breaks; where: its name in the message, or its own."""
-    for wrong in _complaints(row, read_plan() if plan is None else plan):
-        raise ResultsError(f"{where or row}: {wrong}")
+    for complaint in _complaints(row, read_plan() if plan is None else plan):
+        raise ResultsError(f"{where or row}: {complaint}")
 
 
 def _complaints(row: BookRow, plan: BookPlan) -> Iterator[str]:  # noqa: C901
     if row.format != FORMAT:
         yield f"format must be {FORMAT}, not {row.format!r}"
-    known = sorted({dataset for dataset, _ in plan.expected})
+    datasets = sorted({dataset for dataset, _ in plan.expected})
     expected = plan.expected.get((row.dataset, row.setting))
-    if row.dataset not in known:
-        yield f"dataset must be one of the book's, {', '.join(known)}, not {row.dataset!r}"
+    if row.dataset not in datasets:
+        yield f"dataset must be one of the book's, {', '.join(datasets)}, not {row.dataset!r}"
     elif expected is None:
         settings = sorted(setting for dataset, setting in plan.expected if dataset == row.dataset)
         yield f"setting of {row.dataset} must be {' or '.join(settings)}, not {row.setting!r}"
@@ -281,9 +283,9 @@ def _complaints(row: BookRow, plan: BookPlan) -> Iterator[str]:  # noqa: C901
             yield f"seeds must be {list(expected.seeds)}" + (
                 f": seed {missing[0]} is missing" if missing else f", not {list(row.seeds)}"
             )
-        named = row.config.get("method", {}).get("name")
-        if named != row.method:
-            yield f"method must be that of its configuration, {named!r}, not {row.method!r}"
+        method = row.config.get("method", {}).get("name")
+        if method != row.method:
+            yield f"method must be that of its configuration, {method!r}, not {row.method!r}"
     for package in ("evergraph", "torch"):
         if not row.versions.get(package):
             yield f"versions must include {package}"
@@ -301,9 +303,9 @@ def _complaints(row: BookRow, plan: BookPlan) -> Iterator[str]:  # noqa: C901
             yield "a row that failed must give the reason and have no values"
         return
     for name, value in plan.facts.get(row.dataset, {}).items():
-        found = row.facts.get(name)
-        if found is None or abs(found - value) > 1e-6:
-            yield f"the graph differs from the book's: {name} must be {value}, not {found}"
+        fact = row.facts.get(name)
+        if fact is None or abs(fact - value) > 1e-6:
+            yield f"the graph differs from the book's: {name} must be {value}, not {fact}"
     for testing, average in product(("local", "global"), ("balanced", "plain")):
         yield from _of_way(row, testing, average)
     for name in ("embed", "train", "evaluate", "total"):
@@ -321,48 +323,48 @@ def seeds_in(command: str) -> list[int]:
     [[0, 1, 2], [3], [4, 5]]
     """
     given = {key: [int(seed) for seed in text.split(",")] for key, text in _SEEDS.findall(command)}
-    alone = {key: of if key == "seeds" else of[0] for key, of in given.items()}
-    seeds: list[int] = with_seeds(alone or {"seed": 0})["seeds"]
+    options = {key: seeds if key == "seeds" else seeds[0] for key, seeds in given.items()}
+    seeds: list[int] = with_seeds(options or {"seed": 0})["seeds"]
     return seeds
 
 
 def decided(config: Mapping[str, Any], expected: RunConfig) -> dict[str, tuple[Any, Any]]:
     """Return the differences to the book's configuration in the options fixed by the book."""
     # Options that an earlier version did not have are at their defaults.
-    found = differences(merged(RunConfig().to_dict(), config), expected.to_dict())
-    return {key: pair for key, pair in found.items() if key.startswith(DECIDED)}
+    all_differences = differences(merged(RunConfig().to_dict(), config), expected.to_dict())
+    return {key: pair for key, pair in all_differences.items() if key.startswith(DECIDED)}
 
 
 def _of_way(row: BookRow, testing: str, average: str) -> Iterator[str]:
     """Yield the errors in the numbers of one way of testing and averaging."""
     way, count = f"{testing}, {average}", row.facts.get("tasks")
-    found: Any = row.values.get(testing, {}).get(average)
+    metrics: Any = row.values.get(testing, {}).get(average)
     seeds: Any = row.tasks.get(testing, {}).get(average)
-    if found is None or seeds is None:
+    if metrics is None or seeds is None:
         yield f"values and tasks must have {way}"
         return
-    for seed, kept in zip(row.seeds, seeds, strict=False):
+    for seed, of_seed in zip(row.seeds, seeds, strict=False):
         for name in ("curve", "learned", "final"):
-            numbers = kept.get(name, ())
+            numbers = of_seed.get(name, ())
             if len(numbers) != count:
                 yield f"{name} of seed {seed}, {way}, must have {count} numbers, not {len(numbers)}"
             for number in numbers:
                 if not _sound(number, 0, 1):
                     yield f"{name} of seed {seed}, {way}, must lie within 0 and 1, not {number!r}"
-        if abs(kept["curve"][-1] - sum(kept["final"]) / len(kept["final"])) > CLOSE:
+        if abs(of_seed["curve"][-1] - sum(of_seed["final"]) / len(of_seed["final"])) > CLOSE:
             yield f"curve of seed {seed}, {way}, must end at the mean of final"
     if len(seeds) != len(row.seeds):
         yield f"tasks must have {len(row.seeds)} seeds, {way}, not {len(seeds)}"
     recomputed = metrics_of(seeds)
     for name in METRICS:
-        told = found.get(name, ())
-        if len(told) != len(row.seeds):
-            yield f"{name}, {way}, must have a number for each seed, not {len(told)}"
-        for seed, one, again in zip(row.seeds, told, recomputed[name], strict=False):
-            if not _sound(one, -1, 1):
-                yield f"{name} of seed {seed}, {way}, must be a finite number, not {one!r}"
-            elif abs(one - again) > CLOSE:
-                yield f"{name} of seed {seed}, {way}, is {one}, but its tasks give {again}"
+        given_values = metrics.get(name, ())
+        if len(given_values) != len(row.seeds):
+            yield f"{name}, {way}, must have a number for each seed, not {len(given_values)}"
+        for seed, given, expected in zip(row.seeds, given_values, recomputed[name], strict=False):
+            if not _sound(given, -1, 1):
+                yield f"{name} of seed {seed}, {way}, must be a finite number, not {given!r}"
+            elif abs(given - expected) > CLOSE:
+                yield f"{name} of seed {seed}, {way}, is {given}, but its tasks give {expected}"
 
 
 def _sound(number: Any, least: float, most: float) -> bool:
@@ -376,10 +378,10 @@ def metrics_of(seeds: Sequence[Mapping[str, list[float]]]) -> dict[str, list[flo
     >>> metrics_of([{"curve": [0.9, 0.6], "learned": [0.9, 0.7], "final": [0.5, 0.7]}])
     {'average_accuracy': [0.6], 'average_forgetting': [-0.4], 'anytime_accuracy': [0.75]}
     """
-    lost = [np.subtract(seed["final"], seed["learned"])[:-1] for seed in seeds]
+    changes = [np.subtract(seed["final"], seed["learned"])[:-1] for seed in seeds]
     means: dict[str, list[Any]] = {
         "average_accuracy": [np.mean(seed["final"]) for seed in seeds],
-        "average_forgetting": [each.mean() if len(each) else 0.0 for each in lost],
+        "average_forgetting": [change.mean() if len(change) else 0.0 for change in changes],
         "anytime_accuracy": [np.mean(seed["curve"]) for seed in seeds],
     }
     return {name: [round(float(v), DIGITS) for v in values] for name, values in means.items()}

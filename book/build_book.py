@@ -22,7 +22,14 @@ from time import monotonic
 
 from book_page import book_page
 from book_rows import BookPlan, BookRow, read_plan, read_row, rows_in
-from submission import command_of, commit_here, in_words, placeless, row_of, told
+from submission import (
+    command_of,
+    commit_here,
+    machine_in_words,
+    row_of,
+    stored_config,
+    without_folder,
+)
 
 from evergraph.cli.output import BenchProgress, print_table, say
 from evergraph.core.errors import (
@@ -71,15 +78,15 @@ class Building:
 
         limit: the most seconds for one seed. minutes: after which to stop, whatever is left.
         """
-        until = None if minutes is None else monotonic() + 60 * minutes
-        pool = partial(run_work, limit=limit, until=until)
+        deadline = None if minutes is None else monotonic() + 60 * minutes
+        run_until = partial(run_work, limit=limit, until=deadline)
 
         def follow(event: Event) -> None:
             if event.kind in ("done", "kept"):
                 self._write_finished(event.job)
             on_event(event)
 
-        rows = run_bench(self.bench, workers=workers, on_event=follow, pool=pool)
+        rows = run_bench(self.bench, workers=workers, on_event=follow, pool=run_until)
         for row in rows:
             if row.failure is not None:
                 failed_row(row.job, row.failure.error, commit=self.commit).write(self.book)
@@ -97,7 +104,7 @@ def missing(jobs: Sequence[Job], book: Path, *, retry: bool = False) -> list[Job
 
     retry: whether rows that say why they failed are missing too.
     """
-    return [job for job in jobs if not _there(job, book, retry=retry)]
+    return [job for job in jobs if not _has_row(job, book, retry=retry)]
 
 
 def open_book(
@@ -120,7 +127,7 @@ def open_book(
     return Building(Bench(todo, {}, SearchConfig(), lock), book, len(jobs) - len(todo), commit)
 
 
-def _there(job: Job, book: Path, *, retry: bool) -> bool:
+def _has_row(job: Job, book: Path, *, retry: bool) -> bool:
     path = book / job.dataset / job.setting / f"{job.label}.json"
     if not path.exists():
         return False
@@ -130,51 +137,53 @@ def _there(job: Job, book: Path, *, retry: bool) -> bool:
         learned = resolved(RunConfig.of(row.config))
     except (ResultsError, ConfigurationError):
         return False  # damaged, or of parameters that are gone: it is built again
-    asked = placeless(resolved(job.config))
-    if "training" not in parts_used(asked):  # a closed form: how it would be trained is no matter
-        learned = learned.model_copy(update={"training": asked.training})
-    same = not differences(learned.to_dict(), asked.to_dict())
-    return same and not (retry and row.failure is not None)
+    wanted = without_folder(resolved(job.config))
+    if "training" not in parts_used(wanted):  # a closed form: how it would be trained is no matter
+        learned = learned.model_copy(update={"training": wanted.training})
+    is_same = not differences(learned.to_dict(), wanted.to_dict())
+    return is_same and not (retry and row.failure is not None)
 
 
 def failed_row(job: Job, failure: str, *, commit: str) -> BookRow:
     """Return the row of a run that came to no result, which says why."""
-    config = placeless(resolved(job.config))
+    config = without_folder(resolved(job.config))
     return BookRow(
         dataset=job.dataset,
         setting=job.setting,
         label=job.label,
         method=config.method.name,
         protocol=getattr(config, "protocol", None),
-        config=told(config),
+        config=stored_config(config),
         command=command_of(config),
         commit=commit,
         versions=versions(),
-        machine=in_words(machine(config.device)),
+        machine=machine_in_words(machine(config.device)),
         date=datetime.now(timezone.utc).strftime("%Y-%m-%d"),
         seeds=config.seeds,
         failure=failure,
     )
 
 
-def only(jobs: Sequence[Job], names: Sequence[str]) -> list[Job]:
+def named_jobs(jobs: Sequence[Job], names: Sequence[str]) -> list[Job]:
     """Return the jobs of the methods, datasets and settings that are named; of each kind, all if
     none of it is.
 
-    >>> some = only(read_plan().jobs(), ["tem", "finetune", "noise-2"])
-    >>> [str(job) for job in some]
+    >>> chosen = named_jobs(read_plan().jobs(), ["tem", "finetune", "noise-2"])
+    >>> [str(job) for job in chosen]
     ['finetune on noise-2, class-il', 'tem on noise-2, class-il']
     """
     known = {name for job in jobs for name in job.names}
     for name in names:
         if name not in known:
             raise UnknownNameError("method, dataset or setting", name, known)
-    kinds = [{job.names[place] for job in jobs} & set(names) for place in range(3)]
-    return [
-        job
-        for job in jobs
-        if all(not kind or name in kind for kind, name in zip(kinds, job.names, strict=True))
-    ]
+    # The wanted methods, the wanted datasets, the wanted settings.
+    names_by_kind = [{job.names[kind] for job in jobs} & set(names) for kind in range(3)]
+
+    def is_wanted(job: Job) -> bool:
+        pairs = zip(names_by_kind, job.names, strict=True)
+        return all(not wanted_names or name in wanted_names for wanted_names, name in pairs)
+
+    return [job for job in jobs if is_wanted(job)]
 
 
 def located(job: Job, data: Path | None) -> Job | None:
@@ -232,18 +241,20 @@ def _build(options: argparse.Namespace) -> int:
         say(f"{len(todo)} rows are missing, {len(jobs) - len(todo)} are there")
         return 0
     commit = commit_here(options.commit)
-    opened = open_book(jobs, out=options.out, book=options.book, commit=commit, retry=options.retry)
-    with BenchProgress(opened.bench) as progress:
-        rows = opened.run(
-            workers=options.workers or opened.bench.fitting,
+    building = open_book(
+        jobs, out=options.out, book=options.book, commit=commit, retry=options.retry
+    )
+    with BenchProgress(building.bench) as progress:
+        rows = building.run(
+            workers=options.workers or building.bench.fitting,
             limit=options.limit or plan.limit,
             minutes=options.minutes,
             on_event=progress.on_event,
         )
-    _print_end(opened, rows)
+    _print_end(building, rows)
     page = options.out / "book.html"
-    there = rows_in(options.book) if options.book.is_dir() else []
-    write_whole(page, book_page(there, plan).encode())
+    rows_there = rows_in(options.book) if options.book.is_dir() else []
+    write_whole(page, book_page(rows_there, plan).encode())
     say(f"page: {page}")
     return 0
 
@@ -254,25 +265,30 @@ def _jobs(plan: BookPlan, options: argparse.Namespace) -> list[Job]:
     over = {} if options.device is None else {"device": options.device}
     wanted = plan.jobs(out=options.out, over=over)
     if options.only is not None:
-        wanted = only(wanted, [name.strip() for name in options.only.split(",") if name.strip()])
-    found = [(job, located(job, options.data)) for job in wanted]
-    absent = sorted({job.config.dataset.name for job, here in found if here is None})
-    if absent:
-        given = options.data
-        place = "no folder was given with --data" if given is None else f"they are not in {given}"
-        say(f"left out: {', '.join(absent)}: {place}", err=True)
-    return [here for _, here in found if here is not None]
+        wanted = named_jobs(
+            wanted, [name.strip() for name in options.only.split(",") if name.strip()]
+        )
+    located_jobs = [(job, located(job, options.data)) for job in wanted]
+    missing_files = sorted(
+        {job.config.dataset.name for job, found_job in located_jobs if found_job is None}
+    )
+    if missing_files:
+        folder = options.data
+        where = "no folder was given with --data" if folder is None else f"they are not in {folder}"
+        say(f"left out: {', '.join(missing_files)}: {where}", err=True)
+    return [found_job for _, found_job in located_jobs if found_job is not None]
 
 
-def _print_end(opened: Building, rows: Sequence[Row]) -> None:
+def _print_end(building: Building, rows: Sequence[Row]) -> None:
     failures = [(*row.job.names, row.failure.error) for row in rows if row.failure is not None]
     if failures:
         print_table(("method", "dataset", "setting", "failed because"), failures)
     built = sum(row.result is not None for row in rows)
-    left = len(rows) - built - len(failures)
+    missing_count = len(rows) - built - len(failures)
     say(
-        f"{opened.book}: {opened.kept} rows were there, {built} were built, {len(failures)} say "
-        f"why they failed, {left} are missing" + ("; the same command goes on" if left else "")
+        f"{building.book}: {building.kept} rows were there, {built} were built, {len(failures)} say "
+        f"why they failed, {missing_count} are missing"
+        + ("; the same command goes on" if missing_count else "")
     )
 
 

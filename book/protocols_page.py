@@ -39,18 +39,18 @@ def protocols_table() -> Table:
 
 
 def _row(protocol: Protocol) -> tuple[str, ...]:
-    said = flat(protocol.run)
-    batch = said.get("stream.batch")
+    settings = flat(protocol.run)
+    batch = settings.get("stream.batch")
     return (
         protocol.name,
         protocol.testing,
         protocol.averaging,
         "a test set at a time" if protocol.pooled else "a node at a time",
-        str(said["stream.classes_per_task"]),
+        str(settings["stream.classes_per_task"]),
         "by task" if batch is None else f"in batches of {batch}",
-        EDGES[said["stream.edges"]],
-        _split(said["stream.split"]),
-        _budget(said.get("memory.budget")),
+        EDGES[settings["stream.edges"]],
+        _split(settings["stream.split"]),
+        _budget(settings.get("memory.budget")),
     )
 
 
@@ -107,21 +107,21 @@ def published_numbers() -> list[PublishedNumber]:
 
 
 def _of_the_paper() -> Iterator[PublishedNumber]:
-    known = presets()
+    paths = presets()
     for table, setting in PUBLISHED_IN.items():
-        for method, called in METHODS.items():
+        for method, method_name in METHODS.items():
             for dataset in PAPERS:
                 name = f"paper/{table}/{dataset}-{method}"
-                if name in known:
-                    told = published(name)
+                if name in paths:
+                    metrics = published(name)
                     yield PublishedNumber(
-                        called,
+                        method_name,
                         dataset,
                         setting,
-                        told["average_accuracy"]["mean"],
+                        metrics["average_accuracy"]["mean"],
                         "paper",
                         f"Table {table.removeprefix('table')}",
-                        told.get("average_forgetting", {}).get("mean"),
+                        metrics.get("average_forgetting", {}).get("mean"),
                     )
 
 
@@ -132,10 +132,10 @@ def published_table(setting: str) -> Table:
     ['Fine-tune', 'paper', 'Table 3', '2.9 / -94.7', '4.9 / -87.0', '5.1 / -94.5', '3.4 / -82.5']
     """
     numbers = [number for number in published_numbers() if number.setting == setting]
-    found = {(n.method, n.protocol, n.source, n.dataset): _told(n) for n in numbers}
+    cells = {(n.method, n.protocol, n.source, n.dataset): _told(n) for n in numbers}
     rows = dict.fromkeys((n.method, n.protocol, n.source) for n in numbers)
     body = tuple(
-        (*map(Cell, row), *(Cell(found.get((*row, dataset), "-")) for dataset in PAPERS))
+        (*map(Cell, row), *(Cell(cells.get((*row, dataset), "-")) for dataset in PAPERS))
         for row in rows
     )
     columns = tuple(TableColumn(name) for name in ("method", "protocol", "read in", *PAPERS))
@@ -143,5 +143,5 @@ def published_table(setting: str) -> Table:
 
 
 def _told(number: PublishedNumber) -> str:
-    forgotten = number.average_forgetting
-    return f"{number.average_accuracy}{'' if forgotten is None else f' / {forgotten}'}"
+    forgetting = number.average_forgetting
+    return f"{number.average_accuracy}{'' if forgetting is None else f' / {forgetting}'}"

@@ -62,17 +62,17 @@ def command_of(config: RunConfig) -> str:
     def spelled(values: Mapping[str, Any]) -> dict[str, Any]:
         return flat(resolved(RunConfig.of(nested(values))).to_dict())
 
-    wanted = flat(resolved(config).to_dict())
-    chosen = {key: wanted[key] for key in _CHOICES if wanted.get(key) not in (None, [])}
-    plain, defaults = spelled(chosen), spelled({"method.name": wanted["method.name"]})
-    said = {
+    settings = flat(resolved(config).to_dict())
+    chosen = {key: settings[key] for key in _CHOICES if settings.get(key) not in (None, [])}
+    plain, defaults = spelled(chosen), spelled({"method.name": settings["method.name"]})
+    given = {
         key: value
-        for key, value in wanted.items()
+        for key, value in settings.items()
         if key in ("dataset.name", "method.name", "seeds")
         or (key in chosen and defaults.get(key) != value)
         or (key not in chosen and value is not None and plain.get(key) != value)
     }
-    words = [word for key, value in said.items() for word in _words(key, value)]
+    words = [word for key, value in given.items() for word in _words(key, value)]
     return shlex.join(["evergraph", "run", *words])
 
 
@@ -93,7 +93,7 @@ def _words(key: str, value: Any) -> list[str]:
             return ["--repeats", str(len(value))]
         return ["--seeds", ",".join(map(str, value))]
     if key == "plugins":
-        return [word for source in value for word in ("--plugin", without_place(source))]
+        return [word for source in value for word in ("--plugin", plugin_file_name(source))]
     bare = isinstance(value, str) and _BARE.fullmatch(value)  # otherwise it is written as TOML
     return ["--set", f"{key}={value if bare else json.dumps(value)}"]
 
@@ -109,30 +109,36 @@ def row_of(
     result: the content of its ``result.json``. folder: the row has the date of its result there.
     dataset, label: names in the book. commit: of the code that ran it.
     """
-    config = placeless(RunConfig.of(result["config"]))
-    # The kept parts of each seed's matrix, by testing and averaging.
+    config = without_folder(RunConfig.of(result["config"]))
+    matrices = result["accuracy_matrix"]
+    # The summaries of each seed's matrix, by testing and averaging.
     tasks = {
-        testing: {a: [_kept(seed[testing][a]) for seed in result["accuracy_matrix"]] for a in rows}
-        for testing, rows in result["accuracy_matrix"][0].items()
+        testing: {
+            averaging: [_summaries_of(seed[testing][averaging]) for seed in matrices]
+            for averaging in by_averaging
+        }
+        for testing, by_averaging in matrices[0].items()
         if testing != "seed"
     }
-    made = (folder / RESULT).stat().st_mtime
+    finished = (folder / RESULT).stat().st_mtime
     return BookRow(
         dataset=dataset,
         setting=config.stream.setting,
         label=label,
         method=config.method.name,
         protocol=getattr(config, "protocol", None),
-        config=told(config),
+        config=stored_config(config),
         command=command_of(config),
         commit=commit,
         versions=dict(result["versions"]),
-        machine=in_words(result["machine"]),
-        date=datetime.fromtimestamp(made, timezone.utc).strftime("%Y-%m-%d"),
-        seeds=tuple(seed["seed"] for seed in result["accuracy_matrix"]),
+        machine=machine_in_words(result["machine"]),
+        date=datetime.fromtimestamp(finished, timezone.utc).strftime("%Y-%m-%d"),
+        seeds=tuple(seed["seed"] for seed in matrices),
         values={
-            t: {a: book_rows.metrics_of(seeds) for a, seeds in ways.items()}
-            for t, ways in tasks.items()
+            testing: {
+                averaging: book_rows.metrics_of(seeds) for averaging, seeds in by_averaging.items()
+            }
+            for testing, by_averaging in tasks.items()
         },
         tasks=tasks,
         facts={k: v for k, v in result["dataset"].items() if k != "task_classes"},
@@ -143,7 +149,7 @@ def row_of(
     )
 
 
-def placeless(config: RunConfig) -> RunConfig:
+def without_folder(config: RunConfig) -> RunConfig:
     """Return a configuration with a graph's file by name, without its folder."""
     path = Path(config.dataset.name)
     if len(path.parts) < 2:
@@ -153,21 +159,21 @@ def placeless(config: RunConfig) -> RunConfig:
     )
 
 
-def without_place(plugin: str) -> str:
+def plugin_file_name(plugin: str) -> str:
     """Return a plugin's name without its folder, which is private."""
     return Path(plugin).name if is_file_plugin(plugin) else plugin
 
 
-def told(config: RunConfig) -> dict[str, Any]:
+def stored_config(config: RunConfig) -> dict[str, Any]:
     """Return a configuration as stored in a row: plugins by name, without their folders."""
-    # Not in ``placeless``: a configuration without their folders could not load its plugins.
-    return config.to_dict() | {"plugins": [without_place(each) for each in config.plugins]}
+    # Not in ``without_folder``: a configuration without their folders could not load its plugins.
+    return config.to_dict() | {"plugins": [plugin_file_name(each) for each in config.plugins]}
 
 
-def in_words(machine: Mapping[str, Any]) -> str:
+def machine_in_words(machine: Mapping[str, Any]) -> str:
     """Return a machine as text.
 
-    >>> in_words({"cpus": 16, "memory": "128 GiB", "gpu": "NVIDIA H200"})
+    >>> machine_in_words({"cpus": 16, "memory": "128 GiB", "gpu": "NVIDIA H200"})
     'NVIDIA H200, 16 CPUs, 128 GiB'
     """
     cpus = f"{machine['cpus']} CPUs"
@@ -176,32 +182,33 @@ def in_words(machine: Mapping[str, Any]) -> str:
 
 def commit_here(given: str | None = None) -> str:
     """Return the commit of this code: as given, from ``$EVERGRAPH_COMMIT``, or from git."""
-    said = given or os.environ.get(COMMIT)
-    if said:
-        return said
-    command, here = ["git", "rev-parse", "--short=12", "HEAD"], Path(__file__).parent
+    commit = given or os.environ.get(COMMIT)
+    if commit:
+        return commit
+    command = ["git", "rev-parse", "--short=12", "HEAD"]
+    folder = Path(__file__).parent
     try:
-        found = subprocess.run(
-            command, cwd=here, capture_output=True, text=True, timeout=10, check=True
+        result = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=10, check=True
         )
     except (OSError, subprocess.SubprocessError):  # no git, or no repository
         return "unknown"
-    return found.stdout.strip() or "unknown"
+    return result.stdout.strip() or "unknown"
 
 
-def _kept(rows: Sequence[Sequence[float]]) -> dict[str, list[float]]:
+def _summaries_of(rows: Sequence[Sequence[float]]) -> dict[str, list[float]]:
     """Return the mean of each row, the diagonal and the last row.
 
-    >>> _kept([[0.9], [0.5, 0.7]])
+    >>> _summaries_of([[0.9], [0.5, 0.7]])
     {'curve': [0.9, 0.6], 'learned': [0.9, 0.7], 'final': [0.5, 0.7]}
     """
     matrix = matrix_of(rows)
-    kept = {
+    parts = {
         "curve": average_accuracy_curve(matrix),
         "learned": matrix.diagonal(),
         "final": matrix[-1],
     }
-    return {name: np.round(values, book_rows.DIGITS).tolist() for name, values in kept.items()}
+    return {name: np.round(values, book_rows.DIGITS).tolist() for name, values in parts.items()}
 
 
 def submit(run: Path, *, book: Path, label: str | None, commit: str | None, check: bool) -> str:
@@ -212,7 +219,7 @@ def submit(run: Path, *, book: Path, label: str | None, commit: str | None, chec
         return f"{run}: {len(rows)} rows are valid, {failed} of them record a failure"
     row = submitted(run, book=book, commit=commit_here(commit), label=label)
     if check:
-        return f"{run}: valid; its row would be {book / row.place}"
+        return f"{run}: valid; its row would be {book / row.path_in_book}"
     return f"{run}: written to {row.write(book)}"
 
 
@@ -234,33 +241,33 @@ def submitted(
     for key in ("config", "dataset", "versions", "machine"):
         if key not in result:
             raise ResultsError(f"{run / RESULT} has no {key!r}")
-    config = placeless(RunConfig.of(result["config"]))
+    config = without_folder(RunConfig.of(result["config"]))
     load_plugins(config.plugins)
     dataset = _place(run, config, plan)
-    named = config.method.name if label is None else label
-    row = row_of(result, run, dataset=dataset, label=named, commit=commit)
+    method_label = config.method.name if label is None else label
+    row = row_of(result, run, dataset=dataset, label=method_label, commit=commit)
     book_rows.check_row(row, plan, where=str(run))
     _check_own(run, row, config, plan)
-    if (book / row.place).exists():
-        raise ResultsError(f"{run}: {book / row.place} exists: choose another --label")
+    if (book / row.path_in_book).exists():
+        raise ResultsError(f"{run}: {book / row.path_in_book} exists: choose another --label")
     return row
 
 
 def _place(run: Path, config: RunConfig, plan: BookPlan) -> str:
     """Return the book's name of a run's dataset: the one with the fewest differences."""
-    near = {
+    differences_by_dataset = {
         dataset: book_rows.decided(config.to_dict(), expected)
         for (dataset, setting), expected in plan.expected.items()
         if setting == config.stream.setting and expected.dataset.name == config.dataset.name
     }
-    if not near:
-        known = sorted({expected.dataset.name for expected in plan.expected.values()})
+    if not differences_by_dataset:
+        datasets = sorted({expected.dataset.name for expected in plan.expected.values()})
         raise ResultsError(
             f"{run}: the book has no dataset {config.dataset.name!r} in setting "
-            f"{config.stream.setting}: it has {', '.join(known)}"
+            f"{config.stream.setting}: it has {', '.join(datasets)}"
         )
-    dataset = min(near, key=lambda name: len(near[name]))
-    for key, (ours, theirs) in near[dataset].items():
+    dataset = min(differences_by_dataset, key=lambda name: len(differences_by_dataset[name]))
+    for key, (ours, theirs) in differences_by_dataset[dataset].items():
         raise ResultsError(
             f"{run}: {key} must be {theirs!r} as in the book's {dataset}, not {ours!r}"
         )
@@ -269,15 +276,17 @@ def _place(run: Path, config: RunConfig, plan: BookPlan) -> str:
 
 def _check_own(run: Path, row: BookRow, config: RunConfig, plan: BookPlan) -> None:
     """Raise if a row has the label of one of the book's methods but differs from it."""
-    alike = [e for e in plan.entries if row.label in [one.called for one in e.variants]]
-    for job in plan.jobs(entries=alike) if alike else ():
+    entries = [e for e in plan.entries if row.label in [variant.called for variant in e.variants]]
+    for job in plan.jobs(entries=entries) if entries else ():
         if (job.label, job.dataset, job.setting) != (row.label, row.dataset, row.setting):
             continue
         try:
-            other = differences(resolved(config).to_dict(), resolved(job.config).to_dict())
+            found_differences = differences(
+                resolved(config).to_dict(), resolved(job.config).to_dict()
+            )
         except EvergraphError as error:
             raise ResultsError(f"{run}: {error}") from None
-        for key, (ours, theirs) in other.items():
+        for key, (ours, theirs) in found_differences.items():
             raise ResultsError(
                 f"{run}: {key} must be {theirs!r} as in the book's {row.label}, not {ours!r}: "
                 "choose another --label for a variant"

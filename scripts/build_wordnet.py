@@ -144,8 +144,8 @@ def _read_file(path: Path) -> Iterator[Synset]:
 def read_licence(folder: Path) -> str:
     """Return the licence at the top of data.noun, without its line numbers."""
     with _existing(folder / FILES["n"]).open(encoding="utf-8") as lines:
-        found = [match[1].rstrip() for match in map(LICENCE_LINE.match, lines) if match]
-    return "\n".join(found) + "\n"
+        lines_of_licence = [match[1].rstrip() for match in map(LICENCE_LINE.match, lines) if match]
+    return "\n".join(lines_of_licence) + "\n"
 
 
 def _existing(path: Path) -> Path:
@@ -163,19 +163,19 @@ def joined_pairs(synsets: Sequence[Synset]) -> dict[tuple[int, int], str]:
     What joins them is told as ``kinds`` has it: ``hypernym> similar-to< similar-to>``.
     """
     number = {synset.key: node for node, synset in enumerate(synsets)}
-    found: dict[tuple[int, int], set[str]] = {}
+    relations: dict[tuple[int, int], set[str]] = {}
     for node, synset in enumerate(synsets):
         for key, symbol in zip(synset.pointers, synset.kinds, strict=True):
             if key not in number:
                 raise DataError(f"synset {synset.key} points to {key}, which no data file has")
             ends = node, number[key]
-            said = _said(symbol, forward=ends[0] < ends[1])
+            relation = _directed_relation(symbol, forward=ends[0] < ends[1])
             if ends[0] != ends[1]:
-                found.setdefault((min(ends), max(ends)), set()).add(said)
-    return {pair: " ".join(sorted(found[pair])) for pair in sorted(found)}
+                relations.setdefault((min(ends), max(ends)), set()).add(relation)
+    return {pair: " ".join(sorted(relations[pair])) for pair in sorted(relations)}
 
 
-def _said(symbol: str, *, forward: bool) -> str:
+def _directed_relation(symbol: str, *, forward: bool) -> str:
     """Return a relation's name and which way it runs: > from the smaller number to the larger."""
     if symbol in BACKWARDS:
         symbol, forward = BACKWARDS[symbol], not forward
@@ -190,21 +190,21 @@ def choose_vocabulary(synsets: Sequence[Synset], *, min_glosses: int = MIN_GLOSS
     That order makes most places in the vocabulary small numbers, which compress well.
     """
     glosses = Counter(word for synset in synsets for word in set(synset.words))
-    kept = (word for word, count in glosses.items() if count >= min_glosses)
-    return sorted(kept, key=lambda word: (-glosses[word], word))
+    words = (word for word, count in glosses.items() if count >= min_glosses)
+    return sorted(words, key=lambda word: (-glosses[word], word))
 
 
 def count_words(
     synsets: Sequence[Synset], vocabulary: Sequence[str]
 ) -> tuple[list[list[int]], list[int]]:
     """Return for each synset the places of its words, ascending, and the count of each in turn."""
-    place = {word: index for index, word in enumerate(vocabulary)}
+    index_of = {word: index for index, word in enumerate(vocabulary)}
     rows: list[list[int]] = []
     counts: list[int] = []
     for synset in synsets:
-        found = Counter(place[word] for word in synset.words if word in place)
-        rows.append(sorted(found))
-        counts.extend(found[index] for index in rows[-1])
+        word_counts = Counter(index_of[word] for word in synset.words if word in index_of)
+        rows.append(sorted(word_counts))
+        counts.extend(word_counts[index] for index in rows[-1])
     return rows, counts
 
 
@@ -231,7 +231,7 @@ def pack(synsets: Sequence[Synset], *, licence: str) -> dict[str, IntArray]:
     for smaller, larger in pairs:
         neighbours[smaller].append(larger)
     kinds = [kind for kind, _ in Counter(pairs.values()).most_common()]
-    place = {kind: line for line, kind in enumerate(kinds)}
+    line_of = {kind: line for line, kind in enumerate(kinds)}
     vocabulary = choose_vocabulary(synsets)
     words, counts = count_words(synsets, vocabulary)
     edge_lengths, edge_gaps = gaps(neighbours)
@@ -240,7 +240,7 @@ def pack(synsets: Sequence[Synset], *, licence: str) -> dict[str, IntArray]:
         "labels": np.array([synset.label for synset in synsets], dtype=np.uint8),
         "edge_lengths": edge_lengths,
         "edge_gaps": edge_gaps,
-        "edge_kinds": smallest([place[kind] for kind in pairs.values()]),
+        "edge_kinds": smallest([line_of[kind] for kind in pairs.values()]),
         "kinds": _as_bytes("\n".join(kinds)),
         "types": _as_bytes("".join(synset.part for synset in synsets)),
         "word_lengths": word_lengths,

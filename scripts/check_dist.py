@@ -35,23 +35,25 @@ SOURCES = {
 def faults_of(source: Path, wheel: Path, sdist: Path) -> Iterator[str]:
     """Yield what is wrong with archives that were built from ``source``, the folder of src."""
     files = (path for path in (source / "evergraph").rglob("*") if path.is_file())
-    ours = {f.relative_to(source).as_posix() for f in files if "__pycache__" not in f.parts}
+    source_files = {f.relative_to(source).as_posix() for f in files if "__pycache__" not in f.parts}
     for archive in (wheel, sdist):
         size = archive.stat().st_size
         if size > LARGEST:
             yield f"{archive.name}: {size:,} bytes, at most {LARGEST:,}"
     with zipfile.ZipFile(wheel) as packed:
-        inside = {name for name in packed.namelist() if ".dist-info/" not in name}
-        (about,) = (n for n in packed.namelist() if n.endswith(".dist-info/METADATA"))
-        metadata = packed.read(about)
-    yield from _differences(wheel.name, ours, inside)
-    yield from (f"{wheel.name}: has no {name}" for name in MARKERS if name not in inside)
+        wheel_files = {name for name in packed.namelist() if ".dist-info/" not in name}
+        (metadata_name,) = (n for n in packed.namelist() if n.endswith(".dist-info/METADATA"))
+        metadata = packed.read(metadata_name)
+    yield from _differences(wheel.name, source_files, wheel_files)
+    yield from (f"{wheel.name}: has no {name}" for name in MARKERS if name not in wheel_files)
     with tarfile.open(sdist) as archived:
         names = {m.name.partition("/")[2] for m in archived.getmembers() if m.isfile()}
     package = {name.removeprefix("src/") for name in names if name.startswith("src/evergraph/")}
-    yield from _differences(sdist.name, ours, package)
-    beside = {n for n in names if not n.startswith(("src/evergraph/", "src/evergraph.egg-info/"))}
-    yield from _differences(sdist.name, SOURCES, beside)
+    yield from _differences(sdist.name, source_files, package)
+    other_files = {
+        n for n in names if not n.startswith(("src/evergraph/", "src/evergraph.egg-info/"))
+    }
+    yield from _differences(sdist.name, SOURCES, other_files)
     yield from _metadata_faults(wheel.name, metadata)
 
 
@@ -77,9 +79,9 @@ def _metadata_faults(wheel: str, text: bytes) -> Iterator[str]:
         yield f"{wheel}: license files are {metadata.license_files}, not LICENSE and NOTICE"
     status = "4 - Beta" if metadata.version.is_prerelease else "5 - Production/Stable"
     if metadata.version >= Version("1.0.0rc1"):
-        wanted = f"Development Status :: {status}"
-        if wanted not in (metadata.classifiers or ()):
-            yield f"{wheel}: version {metadata.version} goes with the classifier {wanted!r}"
+        classifier = f"Development Status :: {status}"
+        if classifier not in (metadata.classifiers or ()):
+            yield f"{wheel}: version {metadata.version} goes with the classifier {classifier!r}"
 
 
 def main(source: str, wheel: str, sdist: str) -> int:

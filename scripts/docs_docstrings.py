@@ -20,7 +20,7 @@ def registered_name(obj: griffe.Object) -> str | None:
     """Return the name by which a registered class is chosen; None for anything else."""
     if not isinstance(obj, griffe.Class):
         return None
-    registered = any(str(each.value).endswith(".register") for each in obj.decorators)
+    registered = any(str(decorator.value).endswith(".register") for decorator in obj.decorators)
     name = obj.members.get("name")
     if not registered or not isinstance(name, griffe.Attribute):
         return None

@@ -83,11 +83,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         markdown = markdown.replace(SLOT.format(name), make())
     folder = (DOCS / page.file.src_uri).parent
 
-    def unlinked(found: re.Match[str]) -> str:
-        text, target = found.groups()
+    def unlinked(match: re.Match[str]) -> str:
+        text, target = match.groups()
         path = (folder / target).resolve()
         if path.is_relative_to(DOCS):
-            return found.group()
+            return match.group()
         if not path.exists():
             logger.warning("%s links to %s, which does not exist", page.file.src_uri, target)
         return text
@@ -101,17 +101,17 @@ def on_page_content(content: str, page: Any = None, **_: Any) -> str:
     The theme copies a block's attribute ``data-copy``, where there is one, instead of its text.
     """
     content = INLINE.sub(
-        lambda found: OPTION.sub(r'<span class="option">\g<0></span>', found.group()), content
+        lambda match: OPTION.sub(r'<span class="option">\g<0></span>', match.group()), content
     )
     if page is not None and page.file.src_uri == "results.md":
         content = content.replace(SLOT.format("the-book"), the_book())
 
-    def with_copy(found: re.Match[str]) -> str:
-        code = typed(html.unescape(TAG.sub("", found.group(1))))
+    def with_copy(match: re.Match[str]) -> str:
+        code = typed(html.unescape(TAG.sub("", match.group(1))))
         if code is None:
-            return found.group()
+            return match.group()
         attribute = html.escape(code).replace("\n", "&#10;")
-        return found.group().replace("<div ", f'<div data-copy="{attribute}" ', 1)
+        return match.group().replace("<div ", f'<div data-copy="{attribute}" ', 1)
 
     return BLOCK.sub(with_copy, content)
 

@@ -56,8 +56,8 @@ def chosen_verbs(wordnet: eg.Graph) -> eg.Graph:
     verbs = wordnet.subgraph(torch.isin(wordnet.labels, torch.tensor([*KINDS])).nonzero().flatten())
     kinds, pairs = verbs.labels.numpy(), pairs_of(verbs)
     net = networkx.Graph(pairs.tolist())
-    meeting = sorted({int(one) for one, other in pairs if kinds[one] != kinds[other]})
-    parts = [_around(net, start, kinds) for start in meeting]
+    border_verbs = sorted({int(first) for first, second in pairs if kinds[first] != kinds[second]})
+    parts = [_around(net, start, kinds) for start in border_verbs]
     best = max(parts, key=lambda part: (len(part), _borders(net.subgraph(part), kinds)))
     return verbs.subgraph(torch.tensor(sorted(best)))
 
@@ -65,19 +65,19 @@ def chosen_verbs(wordnet: eg.Graph) -> eg.Graph:
 def _around(net: networkx.Graph, start: int, kinds: Integers) -> list[int]:
     """Return the verbs nearest to one, breadth first, until there are enough of each kind."""
     room = dict.fromkeys(KINDS, PER_KIND)
-    found: dict[int, None] = {}
-    waiting = deque([start])
-    while waiting:
-        verb = waiting.popleft()
-        if verb not in found and room[int(kinds[verb])]:
+    verbs: dict[int, None] = {}
+    queue = deque([start])
+    while queue:
+        verb = queue.popleft()
+        if verb not in verbs and room[int(kinds[verb])]:
             room[int(kinds[verb])] -= 1
-            found[verb] = None
-            waiting.extend(sorted(net[verb]))
-    return list(found)
+            verbs[verb] = None
+            queue.extend(sorted(net[verb]))
+    return list(verbs)
 
 
 def _borders(net: networkx.Graph, kinds: Integers) -> int:
-    return sum(int(kinds[one] != kinds[other]) for one, other in net.edges)
+    return sum(int(kinds[first] != kinds[second]) for first, second in net.edges)
 
 
 def pairs_of(graph: eg.Graph) -> Integers:
@@ -92,33 +92,39 @@ def classified(graph: eg.Graph, kinds: npt.NDArray[np.str_], labelled: Any) -> l
     pairs = pairs_of(graph)
     frames: list[Frame] = []
     arrival = np.array([[*KINDS.values()].index(kind) for kind in kinds])
-    for turn in range(len(KINDS)):
-        new = np.flatnonzero(arrival == turn)
+    for step in range(len(KINDS)):
+        new = np.flatnonzero(arrival == step)
         labels = [str(kinds[n]) if labelled[n] else None for n in new]
-        edges = pairs[arrival[pairs].max(axis=1) == turn]  # with the later of their ends
+        edges = pairs[arrival[pairs].max(axis=1) == step]  # with the later of their ends
         model.partial_fit(new, graph.features[torch.from_numpy(new)], labels, edges)
-        if turn:  # of a single kind there is nothing to tell apart
-            known = np.flatnonzero(arrival <= turn)
+        if step:  # of a single kind there is nothing to tell apart
+            known = np.flatnonzero(arrival <= step)
             frames.append(Frame(known, np.asarray(model.predict(known))))
     return frames
 
 
 def drawn(
-    frames: Sequence[Frame], pairs: Integers, kinds: npt.NDArray[np.str_], labelled: Any, at: Places
+    frames: Sequence[Frame],
+    pairs: Integers,
+    kinds: npt.NDArray[np.str_],
+    labelled: Any,
+    layout: Places,
 ) -> Any:
     """Return the frames side by side: dots in the colour of what is predicted, crosses if wrong."""
     figure, axes = pyplot.subplots(1, len(frames), figsize=(13, 4.1), facecolor=PAPER)
     for ax, frame in zip(axes, frames, strict=True):
         shown = np.isin(pairs, frame.known).all(axis=1)
-        ax.add_collection(LineCollection(list(at[pairs[shown]]), color="#c5cad0", lw=0.6, zorder=1))
-        asked = ~labelled[frame.known]
+        ax.add_collection(
+            LineCollection(list(layout[pairs[shown]]), color="#c5cad0", lw=0.6, zorder=1)
+        )
+        unlabelled = ~labelled[frame.known]
         right = frame.predicted == kinds[frame.known]
         shades = np.array([COLOURS[kind] for kind in frame.predicted])
-        for of, size, face in ((~asked, 9, shades), (asked & right, 26, shades)):
-            ax.scatter(*at[frame.known[of]].T, s=size, c=face[of], lw=0, zorder=2)
-        wrong = asked & ~right
+        for is_shown, size, face in ((~unlabelled, 9, shades), (unlabelled & right, 26, shades)):
+            ax.scatter(*layout[frame.known[is_shown]].T, s=size, c=face[is_shown], lw=0, zorder=2)
+        wrong = unlabelled & ~right
         ax.scatter(
-            *at[frame.known[wrong]].T,
+            *layout[frame.known[wrong]].T,
             s=34,
             c=shades[wrong],
             marker="X",
@@ -126,15 +132,15 @@ def drawn(
             lw=0.7,
             zorder=3,
         )
-        share = 100 * (asked & right).sum() / asked.sum()
-        met = len(set(kinds[frame.known]))
+        share = 100 * (unlabelled & right).sum() / unlabelled.sum()
+        count_of_kinds = len(set(kinds[frame.known]))
         ax.set_title(
-            f"{len(frame.known)} verbs, {met} kinds\n{share:.0f} % of the unlabelled right",
+            f"{len(frame.known)} verbs, {count_of_kinds} kinds\n{share:.0f} % of the unlabelled right",
             color=INK,
             fontsize=12,
         )
-        ax.set(xlim=(at[:, 0].min() - 0.05, at[:, 0].max() + 0.05), aspect="equal")
-        ax.set_ylim(at[:, 1].min() - 0.05, at[:, 1].max() + 0.05)
+        ax.set(xlim=(layout[:, 0].min() - 0.05, layout[:, 0].max() + 0.05), aspect="equal")
+        ax.set_ylim(layout[:, 1].min() - 0.05, layout[:, 1].max() + 0.05)
         ax.axis("off")
     entries = [_key(kind, "o", 8, colour) for kind, colour in COLOURS.items()]
     entries += [_key("came with its label", "o", 4), _key("predicted", "o", 8)]
@@ -169,8 +175,8 @@ def main() -> None:
     net = networkx.Graph(pairs_of(graph).tolist())
     net.add_nodes_from(range(graph.num_nodes))
     layout = networkx.kamada_kawai_layout(net)
-    at = np.array([layout[node] for node in range(graph.num_nodes)])
-    figure = drawn(frames, pairs_of(graph), kinds, labelled, at)
+    positions = np.array([layout[node] for node in range(graph.num_nodes)])
+    figure = drawn(frames, pairs_of(graph), kinds, labelled, positions)
     figure.savefig(out, dpi=110, facecolor=PAPER)
     print(f"{out}: {out.stat().st_size / 1000:.0f} kB")
 

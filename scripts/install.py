@@ -38,15 +38,15 @@ def settings(listed: Iterable[str]) -> dict[str, str]:
     >>> settings(["global.find-links='/a /b'", ":env:.no-index='1'", "global.quiet='1'"])
     {'UV_FIND_LINKS': '/a,/b', 'UV_NO_INDEX': '1'}
     """
-    found: dict[str, str] = {}
+    environment: dict[str, str] = {}
     # Files come first, "install" after "global", and variables of the environment win.
     for line in sorted(listed, key=lambda line: (line.startswith(":env:"), line)):
         name, _, value = line.partition("=")
         setting = SETTINGS.get(name.rpartition(".")[2])
         if setting is not None:
             separator = "," if setting == "UV_FIND_LINKS" else " "
-            found[setting] = separator.join(str(ast.literal_eval(value)).split())
-    return found
+            environment[setting] = separator.join(str(ast.literal_eval(value)).split())
+    return environment
 
 
 def requirements(extras: str) -> list[str]:
@@ -63,30 +63,30 @@ def main(extras: str) -> int:
     if not PYTHON.exists():
         # Unpacking a pip into a new environment takes longer than all that uv does.
         _run(sys.executable, "-m", "venv", "--without-pip", str(VENV))
-    wanted = requirements(extras)
+    packages = requirements(extras)
     uv = _find_uv()
     if uv is not None:
         environment = {"UV_INDEX_STRATEGY": "unsafe-best-match", **_pip_settings(), **os.environ}
-        command = (uv, "pip", "install", "--quiet", "--python", str(PYTHON), *wanted, "pip")
+        command = (uv, "pip", "install", "--quiet", "--python", str(PYTHON), *packages, "pip")
         if not _run(*command, environment=environment):
             return 0
         print("uv has failed, so pip is tried instead ...", file=sys.stderr)
     _add_pip()
-    return _run(str(PYTHON), "-m", "pip", "install", "--quiet", "--quiet", *wanted)
+    return _run(str(PYTHON), "-m", "pip", "install", "--quiet", "--quiet", *packages)
 
 
 def _find_uv() -> str | None:
     """Return a uv of the environment or of the user, or None where none can be installed."""
-    own = VENV / "bin" / "uv"
-    if not own.exists() and (found := shutil.which("uv")) is not None:
-        return found
+    own_uv = VENV / "bin" / "uv"
+    if not own_uv.exists() and (user_uv := shutil.which("uv")) is not None:
+        return user_uv
     options = ("install", "--quiet", "--no-compile", "--constraint", str(CONSTRAINTS), "uv")
-    if not own.exists():
+    if not own_uv.exists():
         _run(sys.executable, "-m", "pip", "--python", str(PYTHON), *options, quiet=True)
-    if not own.exists():  # a pip that is too old for --python, or none
+    if not own_uv.exists():  # a pip that is too old for --python, or none
         _add_pip()
         _run(str(PYTHON), "-m", "pip", *options, quiet=True)
-    return str(own) if own.exists() else None
+    return str(own_uv) if own_uv.exists() else None
 
 
 def _add_pip() -> None:

@@ -76,7 +76,7 @@ BOTH_WAYS = {
     "minimum": "maximum",
 }
 ONE_WAY = {"FloorDiv": "Mult", "Mod": "FloorDiv", "Pow": "Mult", "MatMult": "Mult"}
-SWAPPED = BOTH_WAYS | {other: one for one, other in BOTH_WAYS.items()} | ONE_WAY
+SWAPPED = BOTH_WAYS | {after: before for before, after in BOTH_WAYS.items()} | ONE_WAY
 # What is no code of its own: annotations, decorators, and where a value goes.
 UNVISITED = {"decorator_list", "annotation", "returns", "targets", "bases"}
 LOGS = ("logger.", "logging.", "_log.", "log.", "...")
@@ -129,8 +129,8 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Place:
-    """A node of a syntax tree."""
+class Site:
+    """A node of a syntax tree, where a fault can be put."""
 
     node: ast.AST
     put: Callable[[Any], None]  # puts another node in its place
@@ -140,9 +140,9 @@ class Place:
     line: int  # of the statement around it
 
 
-def places(
+def sites(
     node: ast.AST, names: tuple[str, ...] = (), functions: int = 0, line: int = 1
-) -> Iterator[Place]:
+) -> Iterator[Site]:
     """Yield all code below a node: no docstring, assertion, annotation or decorator."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         names, functions = (*names, node.name), functions + isinstance(node, ast.FunctionDef)
@@ -156,8 +156,8 @@ def places(
             put = partial(value.__setitem__, number) if listed else partial(setattr, node, field)
             within = functions - isinstance(node, ast.arguments)  # a default is made at import
             at = child.lineno if isinstance(child, ast.stmt) else line
-            yield Place(child, put, field in ("test", "ifs"), names, max(within, 0), at)
-            yield from places(child, names, max(within, 0), at)
+            yield Site(child, put, field in ("test", "ifs"), names, max(within, 0), at)
+            yield from sites(child, names, max(within, 0), at)
 
 
 def _is_left_alone(node: ast.AST) -> bool:
@@ -181,8 +181,8 @@ def faults(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """Yield what may stand in place of a node, each with its kind."""
     match node:
         case ast.Compare():
-            for place, operator in enumerate(node.ops):
-                ops = [*node.ops[:place], opposite(operator), *node.ops[place + 1 :]]
+            for index, operator in enumerate(node.ops):
+                ops = [*node.ops[:index], opposite(operator), *node.ops[index + 1 :]]
                 yield "comparison", changed(node, ops=ops)
         case ast.BinOp() if not (_is_text(node.left) or _is_text(node.right)):
             yield from _swapped("arithmetic", node)
@@ -223,8 +223,8 @@ def opposite(operator: ast.AST) -> Any:
 def _calls(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
     for keyword in node.keywords:
         if keyword.arg not in (None, "strict"):
-            rest = [each for each in node.keywords if each is not keyword]
-            yield f"keyword {keyword.arg}= left out", changed(node, keywords=rest)
+            others = [other for other in node.keywords if other is not keyword]
+            yield f"keyword {keyword.arg}= left out", changed(node, keywords=others)
     name = getattr(node.func, "attr", getattr(node.func, "id", ""))
     if name in SWAPPED:
         field = "attr" if isinstance(node.func, ast.Attribute) else "id"
@@ -232,15 +232,15 @@ def _calls(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _targets(node: ast.Assign) -> list[ast.expr]:
-    return [each for target in node.targets for each in getattr(target, "elts", [target])]
+    return [element for target in node.targets for element in getattr(target, "elts", [target])]
 
 
 def changed(node: ast.AST, **fields: Any) -> Any:
     """Return a node with other values in some of its fields."""
-    found = copy(node)
+    copied = copy(node)
     for name, value in fields.items():
-        setattr(found, name, value)
-    return found
+        setattr(copied, name, value)
+    return copied
 
 
 def mutants_in(path: Path) -> Iterator[Mutant]:
@@ -248,28 +248,33 @@ def mutants_in(path: Path) -> Iterator[Mutant]:
     tree, name = ast.parse(path.read_bytes()), path.relative_to(ROOT).as_posix()
     seen: dict[str, int] = {}
 
-    def written(place: Place, new: ast.AST, faulty: bool) -> str:
-        place.put(new if faulty else place.node)
+    def written(site: Site, new: ast.AST, faulty: bool) -> str:
+        site.put(new if faulty else site.node)
         text = ast.unparse(tree)
-        place.put(place.node)
+        site.put(site.node)
         return text
 
-    for place in list(places(tree)):
-        found = list(faults(place.node))
-        if place.condition and not _is_not(place.node):
-            found.append(("condition", ast.UnaryOp(ast.Not(), place.node)))  # type: ignore[arg-type]
-        for kind, new in found:
-            before, after = (" ".join(ast.unparse(each).split()) for each in (place.node, new))
-            key = f"{name}::{'.'.join(place.names) or 'module'}: {kind}: {before} -> {after}"
+    for site in list(sites(tree)):
+        replacements = list(faults(site.node))
+        if site.condition and not _is_not(site.node):
+            replacements.append(("condition", ast.UnaryOp(ast.Not(), site.node)))  # type: ignore[arg-type]
+        for kind, new in replacements:
+            before = _on_one_line(site.node)
+            after = _on_one_line(new)
+            key = f"{name}::{'.'.join(site.names) or 'module'}: {kind}: {before} -> {after}"
             seen[key] = number = seen.get(key, -1) + 1
             yield Mutant(
                 path=name,
-                line=getattr(place.node, "lineno", place.line),
-                statement_line=place.line,
-                at_import=not place.functions,
+                line=getattr(site.node, "lineno", site.line),
+                statement_line=site.line,
+                at_import=not site.functions,
                 key=f"{key} #{number}" if number else key,
-                text=partial(written, place, new),
+                text=partial(written, site, new),
             )
+
+
+def _on_one_line(node: ast.AST) -> str:
+    return " ".join(ast.unparse(node).split())
 
 
 def _is_not(node: ast.AST) -> bool:
@@ -278,8 +283,8 @@ def _is_not(node: ast.AST) -> bool:
 
 def sources(package: str) -> list[Path]:
     """Return the files of a package, in order; kernels for a GPU only where they can be run."""
-    found = sorted((ROOT / "src" / "evergraph" / package).rglob("*.py"))
-    return found if find_spec("triton") else [p for p in found if not p.match("triton_*.py")]
+    paths = sorted((ROOT / "src" / "evergraph" / package).rglob("*.py"))
+    return paths if find_spec("triton") else [p for p in paths if not p.match("triton_*.py")]
 
 
 def sample(count: int, *, seed: int) -> list[Mutant]:
@@ -327,10 +332,10 @@ def test_folders() -> list[str]:
 
 def _fingerprint() -> str:
     """Return what all that tests reach depends on."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted({*(TREE / "src").rglob("*.py"), *(TREE / "tests").rglob("*.py")}):
-        found.update(path.read_bytes())
-    return found.hexdigest()
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 class Tracer:
@@ -361,8 +366,8 @@ class Tracer:
         """Keep the lines of a fixture for the other tests that use it."""
         before, self._lines = self._lines, set()
         yield
-        named = fixturedef.baseid, fixturedef.argname
-        self._fixtures[named] = self._fixtures.get(named, set()) | self._lines
+        key = fixturedef.baseid, fixturedef.argname
+        self._fixtures[key] = self._fixtures.get(key, set()) | self._lines
         self._lines |= before
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -387,8 +392,8 @@ class Tracer:
     def _call(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
         name = frame.f_code.co_filename
         if name not in self._wanted:
-            wanted = name.startswith(self._packages)
-            self._wanted[name] = name.removeprefix(self._tree) if wanted else None
+            is_mutated = name.startswith(self._packages)
+            self._wanted[name] = name.removeprefix(self._tree) if is_mutated else None
         path = self._wanted[name]
         if path is None:
             return None
@@ -402,10 +407,10 @@ class Tracer:
 
 
 def _by_file(lines: set[tuple[str, int]]) -> Lines:
-    found: Lines = {}
+    by_path: Lines = {}
     for path, line in sorted(lines):
-        found.setdefault(path, []).append(line)
-    return found
+        by_path.setdefault(path, []).append(line)
+    return by_path
 
 
 def _processor_seconds() -> float:
@@ -414,25 +419,25 @@ def _processor_seconds() -> float:
 
 def trace() -> dict[str, Reached]:
     """Return what each test reaches; they are run again once a file has changed."""
-    kept, now = WORK / "reached.json", _fingerprint()
-    if not kept.exists() or json.loads(kept.read_text())["files"] != now:
+    cache, fingerprint = WORK / "reached.json", _fingerprint()
+    if not cache.exists() or json.loads(cache.read_text())["files"] != fingerprint:
         print("running all tests under a tracer (minutes) ...", flush=True)
-        kept.unlink(missing_ok=True)
-        child = get_context("spawn").Process(target=_trace, args=(kept, now))
+        cache.unlink(missing_ok=True)
+        child = get_context("spawn").Process(target=_trace, args=(cache, fingerprint))
         child.start()
         child.join()
-        if not kept.exists():
+        if not cache.exists():
             raise SystemExit("pytest could not run the tests: see above")
-    tests = json.loads(kept.read_text())["tests"]
+    tests = json.loads(cache.read_text())["tests"]
     return {name: Reached(**test) for name, test in tests.items()}
 
 
-def _trace(kept: Path, now: str) -> None:
+def _trace(cache: Path, fingerprint: str) -> None:
     tracer = Tracer()
     code = pytest.main([*PYTEST, *test_folders()], plugins=[tracer])
     if code in (EXIT_PASSED, EXIT_FAILED):
         tests = {name: asdict(test) for name, test in tracer.reached.items()}
-        kept.write_text(json.dumps({"files": now, "tests": tests}))
+        cache.write_text(json.dumps({"files": fingerprint, "tests": tests}))
 
 
 def tests_for(mutant: Mutant, reached: dict[str, Reached], *, budget: float) -> list[str]:
@@ -442,14 +447,16 @@ def tests_for(mutant: Mutant, reached: dict[str, Reached], *, budget: float) -> 
     file, then by every test of the package.
     """
     lines = {mutant.line, mutant.statement_line}
-    found: list[tuple[bool, float, str]] = []
+    candidates: list[tuple[bool, float, str]] = []
     for name, test in reached.items():
-        here = test.lines.get(mutant.path, [])
-        near = bool((here and mutant.at_import) or lines.intersection(here))
-        if near or (mutant.at_import and f"/{mutant.package}/" in name):
-            found.append((not near, test.seconds, name))
+        lines_run = test.lines.get(mutant.path, [])
+        runs_line = bool((lines_run and mutant.at_import) or lines.intersection(lines_run))
+        if runs_line or (mutant.at_import and f"/{mutant.package}/" in name):
+            candidates.append((not runs_line, test.seconds, name))
     chosen: list[str] = []
-    for _, seconds, name in sorted(each for each in found if each[1] <= SLOWEST):
+    for _, seconds, name in sorted(candidates):
+        if seconds > SLOWEST:
+            continue
         budget -= seconds
         if budget < 0 and chosen:
             break
@@ -468,15 +475,15 @@ def judge(mutant: Mutant, nodeids: list[str], *, seconds: float, faulty: bool = 
     source = path.read_bytes()
     path.write_text(mutant.text(faulty), "utf-8")
     try:
-        code, said = run_tests(nodeids, seconds=10 * seconds)
+        code, output = run_tests(nodeids, seconds=10 * seconds)
     finally:
         path.write_bytes(source)
     if code in (EXIT_USAGE, EXIT_NO_TESTS):
-        raise SystemExit(f"no test could be run for {mutant.key}:\n{said}")
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
-    by = failed[1] if failed else f"exit {code}"
+        raise SystemExit(f"no test could be run for {mutant.key}:\n{output}")
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+    reason = failed[1] if failed else f"exit {code}"
     outcome = "survived" if code == EXIT_PASSED else "killed"
-    return Verdict(mutant.key, mutant.line, outcome, by if code else "", len(nodeids))
+    return Verdict(mutant.key, mutant.line, outcome, reason if code else "", len(nodeids))
 
 
 def run_tests(nodeids: list[str], *, seconds: float) -> tuple[int, str]:
@@ -522,18 +529,18 @@ def report(verdicts: list[Verdict], *, equivalent: set[str]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for package in (*PACKAGES, ""):
-        mine = [v for v in verdicts if v.key.startswith(f"src/evergraph/{package}")]
-        same = sum(v.outcome != "killed" and v.key in equivalent for v in mine)
-        killed = sum(v.outcome == "killed" for v in mine)
-        unreached = sum(v.outcome == "unreached" for v in mine)
-        if mine:
-            score = f"{100 * killed / max(1, len(mine) - same):.1f} %"
-            cells = (package or "all", len(mine), same, killed, unreached, score)
+        of_package = [v for v in verdicts if v.key.startswith(f"src/evergraph/{package}")]
+        equivalent_count = sum(v.outcome != "killed" and v.key in equivalent for v in of_package)
+        killed = sum(v.outcome == "killed" for v in of_package)
+        unreached = sum(v.outcome == "unreached" for v in of_package)
+        if of_package:
+            score = f"{100 * killed / max(1, len(of_package) - equivalent_count):.1f} %"
+            cells = (package or "all", len(of_package), equivalent_count, killed, unreached, score)
             rows.append(f"| {' | '.join(map(str, cells))} |")
     for verdict in verdicts:
         if verdict.outcome != "killed":
-            known = "equivalent" if verdict.key in equivalent else verdict.outcome
-            rows.append(f"{known} (line {verdict.line}, {verdict.tests} tests): {verdict.key}")
+            label = "equivalent" if verdict.key in equivalent else verdict.outcome
+            rows.append(f"{label} (line {verdict.line}, {verdict.tests} tests): {verdict.key}")
     return "\n".join(rows)
 
 
@@ -545,18 +552,18 @@ def main() -> None:
     parser.add_argument("--only", default="", help="part of the path of the files to mutate")
     parser.add_argument("--again", action="append", default=[], help="key of a mutant to run")
     parser.add_argument("--budget", type=float, default=20.0, help="seconds of tests a mutant gets")
-    asked = parser.parse_args()
-    if asked.again:
-        chosen = [m for p in PACKAGES for m in mutants_of(p) if m.key in asked.again]
+    options = parser.parse_args()
+    if options.again:
+        chosen = [m for p in PACKAGES for m in mutants_of(p) if m.key in options.again]
     else:
-        chosen = sample(asked.count, seed=asked.seed)
-    chosen = [mutant for mutant in chosen if asked.only in mutant.path]
+        chosen = sample(options.count, seed=options.seed)
+    chosen = [mutant for mutant in chosen if options.only in mutant.path]
     os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(TREE / "src")}
     sys.path.insert(0, str(TREE / "src"))  # which the process of the tracer takes over
     copy_tree()
     os.chdir(TREE)
     equivalent = set(EQUIVALENT.read_text("utf-8").splitlines())
-    print(report(check_one_by_one(chosen, budget=asked.budget), equivalent=equivalent))
+    print(report(check_one_by_one(chosen, budget=options.budget), equivalent=equivalent))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "notebooks"
-KEPT = ROOT / "build" / "notebooks"
+CACHE = ROOT / "build" / "notebooks"
 CODE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What an output depends on beside the page and the library.
 PACKAGES = ("torch", "torch-geometric", "numpy", "scipy", "matplotlib", "ipykernel", "nbclient")
@@ -58,35 +58,35 @@ def notebook_of(markdown: str) -> NotebookNode:
     return v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
 
 
-def executed(page: Path, *, kept: Path = KEPT) -> NotebookNode:
+def executed(page: Path, *, cache: Path = CACHE) -> NotebookNode:
     """Return the notebook of a page with its outputs, see ``all_executed``."""
-    return all_executed([page], kept=kept)[0]
+    return all_executed([page], cache=cache)[0]
 
 
-def all_executed(given: Sequence[Path], *, kept: Path = KEPT) -> list[NotebookNode]:
+def all_executed(paths: Sequence[Path], *, cache: Path = CACHE) -> list[NotebookNode]:
     """Return the notebooks of pages with their outputs.
 
-    They are taken from ``kept`` where page, library and versions are those they were made with;
+    They are taken from ``cache`` where page, library and versions are those they were made with;
     never where the environment says CI, whose word is that the cells run now.
     """
     import nbformat
 
-    found, missing = {}, {}
-    for page in given:
+    notebooks, missing = {}, {}
+    for page in paths:
         markdown = page.read_text("utf-8")
-        path = kept / f"{page.stem}-{_fingerprint(markdown)}.ipynb"
+        path = cache / f"{page.stem}-{_fingerprint(markdown)}.ipynb"
         if path.exists() and "CI" not in os.environ:
-            found[page] = nbformat.read(path, as_version=4)
+            notebooks[page] = nbformat.read(path, as_version=4)
         else:
-            found[page], missing[page] = notebook_of(markdown), path
+            notebooks[page], missing[page] = notebook_of(markdown), path
     if missing:
-        _execute({page.name: found[page] for page in missing})
+        _execute({page.name: notebooks[page] for page in missing})
     for page, path in missing.items():
-        kept.mkdir(parents=True, exist_ok=True)
-        for older in kept.glob(f"{page.stem}-*.ipynb"):
+        cache.mkdir(parents=True, exist_ok=True)
+        for older in cache.glob(f"{page.stem}-*.ipynb"):
             older.unlink()
-        nbformat.write(found[page], path)
-    return [found[page] for page in given]
+        nbformat.write(notebooks[page], path)
+    return [notebooks[page] for page in paths]
 
 
 def _execute(notebooks: Mapping[str, NotebookNode]) -> None:
@@ -103,13 +103,13 @@ def _execute(notebooks: Mapping[str, NotebookNode]) -> None:
         # Files instead of ports: nobody else on the machine can listen.
         files = {"transport": "ipc", "connection_file": f"{folder}/kernel.json"}
         config = Config(AsyncKernelManager=files)
-        whole = notebook_of("")
+        combined = notebook_of("")
         for name, notebook in notebooks.items():
-            own = Path(folder, name)
-            own.mkdir()
-            begin = f"%reset -f\n__import__('os').chdir({str(own)!r})"
-            whole.cells += [v4.new_code_cell(begin), *notebook.cells]
-        client = NotebookClient(whole, config=config, timeout=SECONDS, record_timing=False)
+            page_folder = Path(folder, name)
+            page_folder.mkdir()
+            begin = f"%reset -f\n__import__('os').chdir({str(page_folder)!r})"
+            combined.cells += [v4.new_code_cell(begin), *notebook.cells]
+        client = NotebookClient(combined, config=config, timeout=SECONDS, record_timing=False)
         home = {"IPYTHONDIR": folder, "MPLCONFIGDIR": os.environ.get("MPLCONFIGDIR", folder)}
         # Two cores are shared with the tests, and steps this small gain nothing from a second.
         # tqdm, of which PyG makes bars, says in vain that it would rather draw with ipywidgets.
@@ -149,13 +149,13 @@ def _sentence(notebooks: Mapping[str, NotebookNode], why: str) -> str:
 
 def _fingerprint(markdown: str) -> str:
     """Return a hash of all that outputs depend on."""
-    seen = hashlib.sha256(markdown.encode())
+    digest = hashlib.sha256(markdown.encode())
     for path in (Path(__file__), *sorted((ROOT / "src" / "evergraph").rglob("*"))):
         # What compilers keep there comes while tests run.
         if path.is_file() and path.parent.name != "__pycache__":
-            seen.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
-    seen.update(" ".join(version(package) for package in PACKAGES).encode())
-    return seen.hexdigest()[:16]
+            digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
+    digest.update(" ".join(version(package) for package in PACKAGES).encode())
+    return digest.hexdigest()[:16]
 
 
 def main(folder: str) -> None:

@@ -27,12 +27,12 @@ def on_files(files: Any, config: Any) -> Any:
     import nbformat
 
     _made.clear()
-    found = pages()
+    paths = pages()
     try:
-        made = all_executed(found)
+        notebooks = all_executed(paths)
     except CellError as error:
         raise PluginError(str(error)) from None
-    for page, notebook in zip(found, made, strict=True):
+    for page, notebook in zip(paths, notebooks, strict=True):
         _made[f"{FOLDER}/{page.name}"] = notebook
         target = f"{FOLDER}/{page.stem}.ipynb"
         files.append(File.generated(config, target, content=nbformat.writes(notebook)))
@@ -46,7 +46,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return markdown
     numbers = iter(range(len(CODE.findall(markdown))))
     markdown = CODE.sub(
-        lambda found: f"{found.group()}\n\n{SLOT.format(next(numbers))}\n", markdown
+        lambda match: f"{match.group()}\n\n{SLOT.format(next(numbers))}\n", markdown
     )
     name = uri.rsplit("/", 1)[1].removesuffix(".md")
     title, rest = markdown.split("\n", 1)
@@ -59,7 +59,7 @@ def on_page_content(content: str, page: Any, **_: Any) -> str:
     if notebook is None:
         return content
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    return SLOTS.sub(lambda found: shown(cells[int(found.group(1))].outputs), content)
+    return SLOTS.sub(lambda match: shown(cells[int(match.group(1))].outputs), content)
 
 
 def shown(outputs: list[Mapping[str, Any]]) -> str:

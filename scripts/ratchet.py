@@ -78,11 +78,11 @@ def above(sizes: Sizes, marks: Sizes) -> list[str]:
     """One sentence for everything that is further above its mark than the slack."""
     none = {"files": 0, "lines": 0, "circular": 0}
     return [
-        f"{package} has {size} {_SAID[what]}, its mark is {mark}: take something out, or "
+        f"{package} has {size} {_SAID[measure]}, its mark is {mark}: take something out, or "
         f'`python scripts/ratchet.py --raise {package} "why"`'
-        for package, now in sizes.items()
-        for what, size in now.items()
-        if size > (mark := marks.get(package, none)[what]) + slack(what, mark)
+        for package, current in sizes.items()
+        for measure, size in current.items()
+        if size > (mark := marks.get(package, none)[measure]) + slack(measure, mark)
     ]
 
 
@@ -112,28 +112,28 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--lower", action="store_true", help="write down what has fallen")
     parser.add_argument("--raise", dest="raised", nargs=2, metavar=("PACKAGE", "WHY"))
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     marks: Sizes = tomllib.loads(MARKS.read_text("utf8"))["marks"]
-    now = sizes()
-    if given.raised:
-        package, why = given.raised
-        if package not in now or not why.strip():
+    current = sizes()
+    if options.raised:
+        package, why = options.raised
+        if package not in current or not why.strip():
             parser.error(f"--raise needs a package and a reason, not {package!r} and {why!r}")
-        marks[package] = now[package]
+        marks[package] = current[package]
         RAISED.mkdir(exist_ok=True)
-        size = now[package]["lines"]
+        size = current[package]["lines"]
         (RAISED / f"{package}-{size}.md").write_text(f"{why.strip()}\n", "utf8")
-    wrong = above(now, marks)
-    for sentence in wrong:
+    complaints = above(current, marks)
+    for sentence in complaints:
         print(f"ratchet: {sentence}")
-    if given.lower:
+    if options.lower:
         marks = {
             name: {what: min(size, marks.get(name, each)[what]) for what, size in each.items()}
-            for name, each in now.items()
+            for name, each in current.items()
         }
-    if given.lower or given.raised:
+    if options.lower or options.raised:
         MARKS.write_text(HEAD + _as_toml(marks), "utf8")
-    return len(wrong) > 0
+    return len(complaints) > 0
 
 
 if __name__ == "__main__":

@@ -96,13 +96,13 @@ def _part_row(resolver: Resolver[Any], name: str) -> str:
     if getattr(cls, "mergeable", False) and "mergeable" not in about:
         notes.append("mergeable")
     about += f" ({', '.join(notes)})" if notes else ""
-    given = ", ".join(
+    parameters = ", ".join(
         f"`{p.name}` {_default(p)}"
         for p in inspect.signature(cls).parameters.values()
         if p.kind is p.KEYWORD_ONLY and p.name not in SHARED
     )
     page = _entries().get(_path(cls), "parts.md")  # below its table if no other page has it
-    return f"| [`{name}`]({page}#{_path(cls)}) | {_cell(about)} | {_cell(given) or 'none'} |"
+    return f"| [`{name}`]({page}#{_path(cls)}) | {_cell(about)} | {_cell(parameters) or 'none'} |"
 
 
 def _default(parameter: inspect.Parameter) -> str:
@@ -118,17 +118,17 @@ def _default(parameter: inspect.Parameter) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (list, tuple)):
-        return ", ".join(f"`{each}`" for each in value) or "none"
+        return ", ".join(f"`{item}`" for item in value) or "none"
     return "none" if value is None else str(value)
 
 
 def _pairs() -> str:
     """Say which methods run on which backbones, as the methods themselves accept them."""
-    made = {name: backbones.make(name) for name in backbones.names()}
+    by_name = {name: backbones.make(name) for name in backbones.names()}
     rows = []
     for name in methods.names():
-        runs = [other for other, backbone in made.items() if _accepts(name, backbone)]
-        missing = [other for other in made if other not in runs]
+        runs = [other for other, backbone in by_name.items() if _accepts(name, backbone)]
+        missing = [other for other in by_name if other not in runs]
         text = ", ".join(f"`{other}`" for other in runs)
         if not missing:
             text = "all"
@@ -140,12 +140,12 @@ def _pairs() -> str:
 
 def _accepts(name: str, backbone: Any) -> bool:
     # Landmarks are refused where the graph is not kept, so `auto` is tried both ways.
-    ways: list[dict[str, Any]] = [{}]
+    options: list[dict[str, Any]] = [{}]
     if "refresh" in methods.parameters(name):
-        ways.append({"refresh": "embeddings"})
-    for way in ways:
+        options.append({"refresh": "embeddings"})
+    for parameters in options:
         with suppress(ConfigurationError):
-            methods.make(name, backbone=backbone, generator=eg.seeded(0), **way)
+            methods.make(name, backbone=backbone, generator=eg.seeded(0), **parameters)
             return True
     return False
 
@@ -157,8 +157,8 @@ def _names(title: str, home: Any, names: list[str]) -> str:
         if isinstance(value, ModuleType):
             continue
         lines.append(f"- {_linked(value, name)}: {_first_line(value)}")
-        if callable(value) and (called := _signature(value)):
-            lines.append(f"  <br>`{name}{called}`")
+        if callable(value) and (signature := _signature(value)):
+            lines.append(f"  <br>`{name}{signature}`")
     return "\n".join(lines) + "\n"
 
 
@@ -207,14 +207,14 @@ def _commands() -> Iterator[str]:
 
 def _routes() -> str:
     with tempfile.TemporaryDirectory() as folder:
-        opened = LearnerFolder.open(Path(folder) / "learner", make=OnlineLearner)
-        paths = create_app(opened).openapi()["paths"]
-        opened.close()
+        learner_folder = LearnerFolder.open(Path(folder) / "learner", make=OnlineLearner)
+        paths = create_app(learner_folder).openapi()["paths"]
+        learner_folder.close()
     rows = [
-        f"| `{way.upper()} {path}` | {_cell(route['description'].splitlines()[0])} | "
-        f"{', '.join('`' + each['name'] + '`' for each in route.get('parameters', ())) or '-'} |"
-        for path, ways in paths.items()
-        for way, route in ways.items()
+        f"| `{method.upper()} {path}` | {_cell(route['description'].splitlines()[0])} | "
+        f"{', '.join('`' + parameter['name'] + '`' for parameter in route.get('parameters', ())) or '-'} |"
+        for path, methods_of_path in paths.items()
+        for method, route in methods_of_path.items()
     ]
     return "| route | what it does | parameters |\n|---|---|---|\n" + "\n".join(rows) + "\n"
 

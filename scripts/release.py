@@ -43,10 +43,10 @@ def obstacles(root: Path) -> Iterator[str]:
     if tested != _git(root, "rev-parse", "HEAD"):
         yield "make test has not passed on this commit"
     for name, pattern in VERSIONS.items():
-        found = set(re.findall(pattern, (root / name).read_text("utf-8"), re.MULTILINE))
-        if found != {version}:
-            named = " and ".join(sorted(found)) or "no version"
-            yield f"{name} names {named}, pyproject.toml {version}"
+        versions = set(re.findall(pattern, (root / name).read_text("utf-8"), re.MULTILINE))
+        if versions != {version}:
+            listed = " and ".join(sorted(versions)) or "no version"
+            yield f"{name} names {listed}, pyproject.toml {version}"
     if not news(root):
         yield "news/ has no fragment: there is nothing to release"
 
@@ -61,10 +61,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--dry-run", action="store_true", help="check and build, commit nothing")
     dry = parser.parse_args(arguments).dry_run
-    version, found = version_of(ROOT), list(obstacles(ROOT))
-    for obstacle in found:
+    version, problems = version_of(ROOT), list(obstacles(ROOT))
+    for obstacle in problems:
         print(f"error: {obstacle}", file=sys.stderr)
-    if found and not dry:
+    if problems and not dry:
         return 1
     dist = ROOT / "dist" / version
     if subprocess.run((ROOT / "scripts" / "check_wheel.sh", dist)).returncode:
@@ -73,8 +73,10 @@ def main(arguments: list[str] | None = None) -> int:
         content = archive.read_bytes()
         print(f"{archive.name}  {len(content):,} bytes  {hashlib.sha256(content).hexdigest()}")
     if dry:
-        print(f"{version} would be tagged v{version}" if not found else f"{version} is not ready")
-        return 1 if found else 0
+        print(
+            f"{version} would be tagged v{version}" if not problems else f"{version} is not ready"
+        )
+        return 1 if problems else 0
     subprocess.run(("towncrier", "build", "--yes", "--version", version), cwd=ROOT, check=True)
     _git(ROOT, "commit", "--quiet", "--message", f"Release {version}", "CHANGELOG.md", "news")
     _git(ROOT, "tag", "--annotate", f"v{version}", "--message", f"evergraph {version}")

@@ -37,19 +37,19 @@ Calls = Counter[str]
 @contextmanager
 def counted() -> Iterator[Calls]:
     """Count the calls into each file of the source, by threads that begin inside the block."""
-    found: Calls = Counter()
+    calls: Calls = Counter()
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
         # The body of a class or a module has no locals of its own: it runs when it is imported.
-        called = event == "call" and code.co_flags & inspect.CO_NEWLOCALS
-        if called and code.co_filename.startswith(SOURCE):
-            found[code.co_filename.removeprefix(SOURCE)] += 1
+        is_call = event == "call" and code.co_flags & inspect.CO_NEWLOCALS
+        if is_call and code.co_filename.startswith(SOURCE):
+            calls[code.co_filename.removeprefix(SOURCE)] += 1
 
     threading.setprofile(note)
     sys.setprofile(note)
     try:
-        yield found
+        yield calls
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
@@ -62,11 +62,11 @@ def run_way(stack: ExitStack) -> Callable[[], object]:
     from evergraph.cli.app import app
 
     out = stack.enter_context(tempfile.TemporaryDirectory())
-    words = f"run --dataset synthetic --method tem --epochs 2 --out {out}/run".split()
+    arguments = f"run --dataset synthetic --method tem --epochs 2 --out {out}/run".split()
 
     def go() -> None:
-        done = CliRunner().invoke(app, words)
-        assert done.exit_code == 0, done.output
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, result.output
 
     return go
 
@@ -139,11 +139,11 @@ WAYS: dict[str, Callable[[ExitStack], Callable[[], object]]] = {
 
 def traced(way: str) -> Calls:
     """Go a way; return the calls into each file."""
-    with ExitStack() as stack, counted() as found:
+    with ExitStack() as stack, counted() as calls:
         go = WAYS[way](stack)
-        found.clear()
+        calls.clear()
         go()
-        return Counter(found)
+        return Counter(calls)
 
 
 def main() -> None:
@@ -151,15 +151,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ways", nargs="*", help=f"of {', '.join(WAYS)}; all unless given")
     parser.add_argument("--files", action="store_true", help="name the files")
-    given = parser.parse_args()
-    for way in given.ways or WAYS:
-        found = traced(way)
-        packages = Counter(name.split("/")[0] for name in found)
+    options = parser.parse_args()
+    for way in options.ways or WAYS:
+        calls = traced(way)
+        packages = Counter(name.split("/")[0] for name in calls)
         listed = ", ".join(f"{name} {count}" for name, count in packages.most_common())
-        print(f"{way}: {len(found)} files ({listed})")
-        if given.files:
-            for name in sorted(found):
-                print(f"{found[name]:8,} {name}")
+        print(f"{way}: {len(calls)} files ({listed})")
+        if options.files:
+            for name in sorted(calls):
+                print(f"{calls[name]:8,} {name}")
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ def test_that_arrays_go_to_disk_is_said_once(ray_engine, monkeypatch, caplog):
     def length(item, array):
         return len(array) + item
 
-    monkeypatch.setattr(ray_engine, "_told", False)
+    monkeypatch.setattr(ray_engine, "_warned", False)
     shared = {"array": torch.zeros(1_000_000)}
     assert list(ray_engine.map(length, [0], shared=shared)) == [1_000_000]
     assert not caplog.records  # the store holds 200 MB

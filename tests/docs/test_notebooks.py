@@ -57,7 +57,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_page_is_executed_once_and_shown(scripts, page, tmp_path, monkeypatch):
-    made = scripts.notebooks.executed(page, kept=tmp_path / "kept")
+    made = scripts.notebooks.executed(page, cache=tmp_path / "kept")
     codes = [cell for cell in made.cells if cell.cell_type == "code"]
     assert len(codes) == 2
     assert codes[0].outputs[0].data["text/plain"] == "[]"  # in an empty folder
@@ -66,14 +66,14 @@ def test_a_page_is_executed_once_and_shown(scripts, page, tmp_path, monkeypatch)
     assert '<div class="notebook-html"><b>bold</b></div>' in second
     refuse = Mock(side_effect=AssertionError("executed again"))
     monkeypatch.setattr(scripts.notebooks, "_execute", refuse)
-    assert scripts.notebooks.executed(page, kept=tmp_path / "kept") == made
+    assert scripts.notebooks.executed(page, cache=tmp_path / "kept") == made
     monkeypatch.setenv("CI", "true")
     with pytest.raises(AssertionError, match="executed again"):
-        scripts.notebooks.executed(page, kept=tmp_path / "kept")
+        scripts.notebooks.executed(page, cache=tmp_path / "kept")
     monkeypatch.delenv("CI")
     page.write_text(PAGE.replace("bold", "bolder"), "utf-8")
     with pytest.raises(AssertionError, match="executed again"):
-        scripts.notebooks.executed(page, kept=tmp_path / "kept")
+        scripts.notebooks.executed(page, cache=tmp_path / "kept")
 
 
 def test_outputs_depend_on_the_library(scripts, tmp_path, monkeypatch):

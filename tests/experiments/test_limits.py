@@ -15,7 +15,13 @@ from evergraph.experiments import runner
 from evergraph.experiments.bench import pool
 from evergraph.experiments.bench import worker as less
 from evergraph.experiments.bench.pool import TIME_LIMIT, run_work
-from evergraph.experiments.bench.worker import Event, ever_less, is_out_of_memory, learn, with_less
+from evergraph.experiments.bench.worker import (
+    Event,
+    attempts_with_less_memory,
+    is_out_of_memory,
+    learn,
+    with_less_memory,
+)
 from evergraph.experiments.config import RunConfig
 from small_runs import job_of
 
@@ -85,12 +91,12 @@ def with_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("with_gpu")
 def test_a_gpu_that_is_too_small_gives_way_to_main_memory_and_then_to_the_cpu():
-    ways = list(ever_less(CONFIG.model_copy(update={"device": "auto"})))
+    ways = list(attempts_with_less_memory(CONFIG.model_copy(update={"device": "auto"})))
     configs, resources, _ = zip(*ways, strict=True)
     assert [config.device for config in configs] == ["auto", "auto", "cpu", "cpu"]
     assert [each.on_gpu for each in resources] == [None, 0, None, None]
     assert [each.memory_limit is None for each in resources] == [True, True, True, False]
-    assert len(list(ever_less(CONFIG))) == 2
+    assert len(list(attempts_with_less_memory(CONFIG))) == 2
     assert Resources(on_gpu=0).left_on(torch.device("cuda")) == 0
 
 
@@ -103,7 +109,7 @@ def test_it_goes_on_until_it_fits_and_says_so_once_each(caplog):
         if config.device != "cpu":
             raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
 
-    with_less(CONFIG.model_copy(update={"device": "auto"}), do)
+    with_less_memory(CONFIG.model_copy(update={"device": "auto"}), do)
     assert tried == ["auto", "auto", "cpu"]
     assert [record.getMessage() for record in caplog.records] == [
         "finetune on synthetic: the GPU has too little memory: continuing with the graph in main "
@@ -114,9 +120,9 @@ def test_it_goes_on_until_it_fits_and_says_so_once_each(caplog):
 
 def test_other_errors_and_the_last_lack_are_raised():
     with pytest.raises(RuntimeError, match="shapes differ"):
-        with_less(CONFIG, Mock(side_effect=RuntimeError("shapes differ")))
+        with_less_memory(CONFIG, Mock(side_effect=RuntimeError("shapes differ")))
     with pytest.raises(MemoryError):
-        with_less(CONFIG, Mock(side_effect=MemoryError))
+        with_less_memory(CONFIG, Mock(side_effect=MemoryError))
     assert is_out_of_memory(RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling"))
 
 

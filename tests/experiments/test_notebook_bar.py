@@ -108,6 +108,6 @@ def test_the_time_left_counts_what_was_learned_before_an_interruption(capsys):
     rows = {"local": {"balanced": [1.0]}, "global": {"balanced": [1.0]}}
     for index in range(2):
         bar.on_task("", 0, TaskReport(index, rows, {"train": 10.0, "evaluate": 5.0}, {}))
-        bar._said -= 10  # lines are at least so many seconds apart
+        bar._written_at -= 10  # lines are at least so many seconds apart
     written = capsys.readouterr().err.splitlines()
     assert [line.partition("about ")[2] for line in written] == ["45 s left", "30 s left"]

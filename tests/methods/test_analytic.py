@@ -145,7 +145,7 @@ def test_only_the_border_is_computed_anew():
     learner = learned(stream, refresh="embeddings")
     # When 20 arrives, 19 gets another degree, and 17 and 18 look at it from two hops; so at 40.
     assert learner.growing_.recomputed == 6
-    assert learner.growing_.standing == 17 + 37
+    assert learner.growing_.unchanged == 17 + 37
     assert_same(learner.statistics_, from_scratch(stream).statistics_, 1e-5)
 
 

@@ -58,7 +58,7 @@ def test_a_chosen_network_is_restored_whatever_its_shape(small_graph):
     stream = GraphStream(small_graph)
     learner = fitted(joint(again=9.0), stream, 0)
     learner._choice = 3, learner._choice[1]
-    learner._take(learner.backbone.candidates()[3])
+    learner._continue_with(learner.backbone.candidates()[3])
     fitted(learner, stream, 1)
     twin = joint(again=9.0)
     twin.restore(learner.state(), stream.label_space(1))

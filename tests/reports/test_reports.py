@@ -9,7 +9,7 @@ from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
 from evergraph.reports.report import write_report
 from evergraph.reports.run_tables import comparison, costs_table
-from evergraph.reports.runs import alone, collect, grouped
+from evergraph.reports.runs import collect, grouped, groups_of_one
 from evergraph.reports.tables import Cell, ranked
 
 
@@ -39,7 +39,7 @@ def test_a_row_says_what_the_result_says(runs):
     assert rows[0]["method"] == finished[0].method
     assert [(row["memory"], row["covered"]) for row in rows[1:]] == [("-", "-"), ("all data", "-")]
     # The table of costs counts floats, edges and all.
-    table = costs_table(alone(finished))
+    table = costs_table(groups_of_one(finished))
     tem, finetune, joint = (dict(zip(table.headings, row, strict=True)) for row in table.texts)
     kept = first["memory"]
     assert kept["floats"] == kept["samples"] == 4 * 5 * 8  # classes, budget, features

@@ -148,7 +148,7 @@ def test_warnings_of_one_kind_do_not_fill_the_disk():
 
 def test_a_pipe_that_nobody_empties_holds_up_nobody():
     read, write = os.pipe()
-    handler = ThreadedHandler(open(write, "w"), places=100)  # noqa: SIM115, PTH123
+    handler = ThreadedHandler(open(write, "w"), queue_size=100)  # noqa: SIM115, PTH123
     began = time.monotonic()
     for number in range(2000):  # more than the pipe holds, and the queue
         handler.handle(logging.LogRecord("x", 20, "", 0, f"{number} {'.' * 100}", (), None))

@@ -35,7 +35,7 @@ def test_room_comes_back_when_a_request_is_answered(monkeypatch):
             return Request({"type": "http", "headers": headers}, receive)
 
         async def answer():
-            async with bodies.of(request(700_000)) as body:
+            async with bodies.received(request(700_000)) as body:
                 assert len(body) == 700_000
                 await gate.wait()
 
@@ -47,22 +47,22 @@ def test_room_comes_back_when_a_request_is_answered(monkeypatch):
         await asyncio.sleep(0.01)
         assert bodies.held == {"": 1_300_000}  # as sent and as parsed: the share of a caller
         with pytest.raises(RefusedError, match="the limit is 1300000") as refused:
-            async with bodies.of(request(40_000)):
+            async with bodies.received(request(40_000)):
                 pytest.fail("was read")
         assert (refused.value.status, refused.value.headers) == (429, {"Retry-After": "1"})
         second = asyncio.ensure_future(held_by("other"))
         await asyncio.sleep(0.01)
         CALLER.set("third")
         with pytest.raises(RefusedError, match="the limit is 2600000") as refused:
-            async with bodies.of(request(40_000)):  # that may take 41 times as much
+            async with bodies.received(request(40_000)):  # that may take 41 times as much
                 pytest.fail("was read")
         assert (refused.value.status, refused.value.headers) == (503, {"Retry-After": "1"})
-        async with bodies.of(request(UNCOUNTED)):
+        async with bodies.received(request(UNCOUNTED)):
             assert bodies.held == {"": 1_300_000, "other": 1_300_000}
         gate.set()
         await asyncio.gather(first, second)
         assert not bodies.held
-        async with bodies.of(request(20_000)):
+        async with bodies.received(request(20_000)):
             assert bodies.held == {"third": 820_000}
 
     asyncio.run(scenario())
@@ -76,7 +76,7 @@ def test_a_body_that_does_not_arrive_is_given_up():
         headers = [(b"content-length", b"20000")]
         bodies = Bodies(Limits(seconds=0.05))
         with pytest.raises(RefusedError, match="to arrive") as refused:
-            async with bodies.of(Request({"type": "http", "headers": headers}, receive)):
+            async with bodies.received(Request({"type": "http", "headers": headers}, receive)):
                 pytest.fail("was read")
         assert (refused.value.status, bodies.held) == (503, {})
 

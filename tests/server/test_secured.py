@@ -26,7 +26,7 @@ from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.auth import Tls, read_tokens, tls_of
 from evergraph.server.client import Client
-from evergraph.server.running import Reload, outlive_hang_ups
+from evergraph.server.running import Reload, ignore_sighup
 from forked import in_a_child
 from served import served
 from waiting import until
@@ -187,7 +187,7 @@ def test_a_process_takes_other_secrets_on_sighup(tmp_path):
 
 def test_a_process_that_is_starting_outlives_sighup():
     def start():
-        outlive_hang_ups()
+        ignore_sighup()
         os.kill(os.getpid(), signal.SIGHUP)
         time.sleep(0.05)
 

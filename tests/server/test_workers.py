@@ -53,7 +53,7 @@ def test_where_too_many_wait_the_next_is_refused():
     gate = Event()
 
     async def main():
-        pool = Pool("sums", places=2, seconds=0.5)
+        pool = Pool("sums", queue_size=2, seconds=0.5)
         callers = ["one", "one", "other"]
         waiting = [asyncio.ensure_future(run(pool, lambda: gate.wait(5), who)) for who in callers]
         await asyncio.sleep(0.01)
@@ -94,7 +94,7 @@ def test_callers_take_turns_and_one_with_much_leaves_a_thread_to_the_others():
         return name
 
     async def main():
-        pool = Pool("sums", places=8, seconds=20, threads=2)
+        pool = Pool("sums", queue_size=8, seconds=20, threads=2)
         asked = [("one", f"large {n}") for n in range(3)] + [("two", "a"), ("two", "b")]
         waiting = [
             asyncio.ensure_future(run(pool, partial(work, name), who)) for who, name in asked
@@ -116,7 +116,7 @@ def test_no_caller_takes_more_than_half_of_the_places():
     gate = Event()
 
     async def main():
-        pool = Pool("sums", places=4, seconds=20)
+        pool = Pool("sums", queue_size=4, seconds=20)
         waiting = [asyncio.ensure_future(run(pool, lambda: gate.wait(5), "one")) for _ in range(3)]
         await asyncio.sleep(0.01)
         with pytest.raises(RefusedError, match="2 sums of this caller are waiting") as refused:
@@ -135,7 +135,7 @@ def test_who_gave_up_has_no_further_turn_until_its_call_has_ended():
     gate, begun = Event(), Event()
 
     async def main():
-        pool = Pool("sums", places=8, seconds=0.1, threads=2)
+        pool = Pool("sums", queue_size=8, seconds=0.1, threads=2)
         with pytest.raises(RefusedError, match="longer than 0"):
             await pool.run(lambda: gate.wait(5))
         with pytest.raises(RefusedError, match="longer than 0"):
@@ -191,7 +191,7 @@ def called(writer: Writer, function: Any) -> Any:
 
 
 def test_calls_run_in_turn_and_a_full_queue_refuses(folder):
-    writer, gate, begun, done = Writer(folder, places=3), Event(), Event(), []
+    writer, gate, begun, done = Writer(folder, queue_size=3), Event(), Event(), []
 
     def first():
         begun.set()
@@ -223,7 +223,7 @@ def test_calls_run_in_turn_and_a_full_queue_refuses(folder):
 
 
 def test_deltas_that_wait_are_taken_in_together_between_calls(folder):
-    writer, gate, begun, sizes = Writer(folder, places=5), Event(), Event(), []
+    writer, gate, begun, sizes = Writer(folder, queue_size=5), Event(), Event(), []
     take = folder.waiting._take
 
     def counted(waiting):

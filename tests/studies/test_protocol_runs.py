@@ -6,7 +6,7 @@ from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.bench.jobs import BenchConfig, expand
 from evergraph.experiments.build import resolved
 from evergraph.studies import Options
-from evergraph.studies.protocols import ORDER, _line, _spread, headline, learned
+from evergraph.studies.protocols import ORDER, _cells, _spread, headline, results_under_protocols
 
 READINGS = {"local": {"balanced": 0.9, "plain": 0.8}, "global": {"balanced": 0.6, "plain": 0.5}}
 
@@ -39,7 +39,7 @@ def told(labels: list[str]) -> object:
 def test_protocols_that_ask_for_the_same_run_share_it(tmp_path):
     labels = []
     options = Options(out=tmp_path, bench=told(labels), seeds=(0,))
-    results = learned("synthetic", ["tem", "analytic", "tpp"], options)
+    results = results_under_protocols("synthetic", ["tem", "analytic", "tpp"], options)
     assert set(results) == {(m, p) for m in ("tem", "analytic", "tpp") for p in ORDER}
     run = [label for label in labels if not label.endswith("ocgl")]  # which needs other streams
     assert run == [
@@ -65,15 +65,15 @@ def test_protocols_that_ask_for_the_same_run_share_it(tmp_path):
 
 def test_the_spread_is_told_in_one_line(tmp_path):
     options = Options(out=tmp_path, bench=told([]), seeds=(0,))
-    results = learned("synthetic", ["tem", "finetune"], options)
+    results = results_under_protocols("synthetic", ["tem", "finetune"], options)
     assert _spread("tem", results).startswith(
         "Protocols: from 50.0 (llm4gcl) to 90.0 (paper), 40.0 points apart. Readings of one run: "
         "up to 40.0 points apart"
     )
     result = results["tem", "paper"]
-    assert _line("tpp", result)[1] == "local, balanced, per test set (here per node)"
-    assert _line("puma", result)[:3] == ("puma", "local, plain", "90.0")  # as the result says
+    assert _cells("tpp", result)[1] == "local, balanced, per test set (here per node)"
+    assert _cells("puma", result)[:3] == ("puma", "local, plain", "90.0")  # as the result says
     # What cannot be run is a row that says why.
-    asked, reason = _line("tpp", "no such thing")[1:3]
+    asked, reason = _cells("tpp", "no such thing")[1:3]
     assert asked.startswith("local, balanced, per test set")
     assert reason == "not run: no such thing"

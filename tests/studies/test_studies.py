@@ -19,7 +19,7 @@ from evergraph.graphs import Graph, reach
 from evergraph.reports.tables import Cell
 from evergraph.streams import GraphStream
 from evergraph.studies import Options, Sheet, studies, table2
-from evergraph.studies.base import facts, keep, papers_name
+from evergraph.studies.base import facts, papers_name, write_study
 from evergraph.studies.comparison import METHODS
 from evergraph.studies.datasets import consumption
 from evergraph.studies.table2 import coverage_of
@@ -71,7 +71,7 @@ def test_every_study_makes_its_sheets_and_keeps_them(name, small, out):
     for sheet in sheets:
         assert sheet.picture is not None or sheet.rows
         assert all(len(row) == len(sheet.columns) for row in sheet.rows)
-    page = keep(name, sheets, out)
+    page = write_study(name, sheets, out)
     text = page.read_text()
     for sheet in sheets:
         assert f"## {sheet.title}" in text
@@ -206,7 +206,7 @@ def test_a_missing_or_tiny_graph_is_a_row_that_says_so(name, tmp_path):
     edges, labels = np.array([[0, 1], [1, 2]], np.int32), np.array([0, 0, 1], np.int16)
     np.savez(path, edge_index=edges, y=labels, x=np.eye(3, dtype=np.float32))
     sheets = studies.make(name).run(options(tmp_path, str(path)))
-    page = keep(name, sheets, tmp_path)
+    page = write_study(name, sheets, tmp_path)
     assert "class" in page.read_text()
     assert not any(sheet.picture for sheet in sheets)
 

@@ -19,8 +19,8 @@ def served(app: Any, **given: Any) -> Iterator[tuple[int, uvicorn.Server]]:
     bound = bind("127.0.0.1", 0)
     bound.listen()
     server = server_for(app, **given)
-    if hasattr(app, "attend"):
-        app.attend(server, "http://here/")
+    if hasattr(app, "set_server"):
+        app.set_server(server, "http://here/")
     thread = Thread(target=server.run, kwargs={"sockets": [bound]})
     port = bound.getsockname()[1]  # asked first: a server that ends at once closes the socket
     thread.start()

@@ -63,14 +63,16 @@ Every command takes [cyan]--help[/cyan]. Continue a stopped run with [cyan]--res
 def refusal(error: Any) -> str:
     """Return an error of typer's as one sentence."""
     context = getattr(error, "ctx", None)
-    where = "evergraph" if context is None else context.command_path
+    command = "evergraph" if context is None else context.command_path
     if hasattr(error, "option_name") and hasattr(error, "possibilities"):
-        known = [] if context is None else [o for p in context.command.params for o in p.opts]
-        said = f"no such option {error.option_name!r}: {did_you_mean(error.option_name, known)}"
-        return f"{said}{where} --help lists all"
+        options = [] if context is None else [o for p in context.command.params for o in p.opts]
+        message = (
+            f"no such option {error.option_name!r}: {did_you_mean(error.option_name, options)}"
+        )
+        return f"{message}{command} --help lists all"
     # Typer spreads lists over several lines, and prefixes some messages with "Value error".
-    said = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".")
-    return f"{said[:1].lower()}{said[1:]}; {where} --help shows the usage"
+    message = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".")
+    return f"{message[:1].lower()}{message[1:]}; {command} --help shows the usage"
 
 
 def in_options(message: str) -> str:
@@ -79,29 +81,33 @@ def in_options(message: str) -> str:
     >>> in_options("n.csv: has no column 'id': it has no, kind; are they id='no', label='kind'?")
     "n.csv: has no column 'id': it has no, kind; are they --id no --label kind?"
     """
-    said, asks, named = message.rpartition("; is it " if "; is it " in message else "; are they ")
-    named = re.sub(r"\b(id|label|source|target|weight)='([^']*)'(?:, )?", r"--\1 \2 ", named)
-    return f"{said}{asks}{named.replace(' ?', '?')}"
+    start, question, arguments = message.rpartition(
+        "; is it " if "; is it " in message else "; are they "
+    )
+    arguments = re.sub(
+        r"\b(id|label|source|target|weight)='([^']*)'(?:, )?", r"--\1 \2 ", arguments
+    )
+    return f"{start}{question}{arguments.replace(' ?', '?')}"
 
 
 def extra_arguments(command: str, extra: Sequence[str]) -> ConfigurationError:
     """Return the error for arguments that a command does not take; ``run`` takes options alone."""
-    word, further, hint = extra[0], "further ", ""
+    argument, further, hint = extra[0], "further ", ""
     if command == "run":
         from evergraph.experiments.presets import presets
 
         option = "--dataset"
-        if word.endswith(".toml") or word in presets():
+        if argument.endswith(".toml") or argument in presets():
             option = "--preset"
-        elif word.endswith(".py"):
+        elif argument.endswith(".py"):
             option = "--plugin"
-        elif declared_parts("methods", "methods").keys() & set(word.split(",")):
+        elif declared_parts("methods", "methods").keys() & set(argument.split(",")):
             option = "--method"
-        further, hint = "", f"did you mean {option} {word}? "
-    elif command in ("ingest", "evaluate") and word.endswith(TABLES):
+        further, hint = "", f"did you mean {option} {argument}? "
+    elif command in ("ingest", "evaluate") and argument.endswith(TABLES):
         hint = "tables are given by --nodes and --edges: "
     return ConfigurationError(
-        f"{command} takes no {further}argument {word!r}: "
+        f"{command} takes no {further}argument {argument!r}: "
         f"{hint}evergraph {command} --help lists all options"
     )
 
@@ -171,8 +177,8 @@ class Commands(TyperGroup):
         """Return the command that was typed; the error for a wrong name suggests the nearest."""
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             if meant := MEANT.get(args[0]):
-                said = f"unknown command {args[0]!r}: did you mean 'evergraph {meant}'?"
-                raise ConfigurationError(said)
+                message = f"unknown command {args[0]!r}: did you mean 'evergraph {meant}'?"
+                raise ConfigurationError(message)
             raise UnknownNameError("command", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
@@ -192,10 +198,10 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse options and arguments; raise if any argument is left over."""
         ctx.allow_extra_args = True  # rejected below, with a clearer error
-        left: list[str] = super().parse_args(ctx, args)
-        if left and not ctx.resilient_parsing:
-            raise extra_arguments(str(ctx.info_name), left)
-        return left
+        extra: list[str] = super().parse_args(ctx, args)
+        if extra and not ctx.resilient_parsing:
+            raise extra_arguments(str(ctx.info_name), extra)
+        return extra
 
 
 @cache  # typer asks for a command twice
@@ -246,8 +252,8 @@ def main() -> None:
             os._exit(EXIT_CODE)
         sys.exit(EXIT_CODE)
     except OSError as error:  # stdout on a full disk, or a file deleted meanwhile
-        where = "" if error.filename is None else f"{error.filename}: "
-        say(f"error: {where}{error.strerror or error}", err=True)
+        file = "" if error.filename is None else f"{error.filename}: "
+        say(f"error: {file}{error.strerror or error}", err=True)
         _forget_output()
         sys.exit(EXIT_CODE)
     except Exception as error:

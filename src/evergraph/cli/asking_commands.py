@@ -62,8 +62,8 @@ def predict_command(
     if out is not None and out.suffix not in SUFFIXES:
         raise ConfigurationError(f"--out must end in {' or '.join(SUFFIXES)}, not {out.name!r}")
     if [ids is not None, everything, dry].count(True) != 1:
-        given = "; new nodes, with --nodes, need --dry" if nodes is not None and not dry else ""
-        raise ConfigurationError(f"predict needs one of a file of ids, --all and --dry{given}")
+        hint = "; new nodes, with --nodes, need --dry" if nodes is not None and not dry else ""
+        raise ConfigurationError(f"predict needs one of a file of ids, --all and --dry{hint}")
     if dry != (nodes is not None) or (edges is not None and not dry):
         raise ConfigurationError(
             "--dry, --nodes and --edges belong together: --dry --nodes new.csv, perhaps with "
@@ -71,33 +71,33 @@ def predict_command(
         )
     if not dry and written != TableOptions():
         raise ConfigurationError("options of tables, such as --id, need --dry and --nodes")
-    wanted = None
+    listed_ids = None
     if ids is not None:
         if not is_pipe(ids) and not Path(ids).exists():
             raise DataError(
                 f"{ids}: no such file of ids; a single node: echo {ids} | evergraph predict "
                 f"{target} -, or evergraph explain {target} {ids}"
             )
-        wanted = read_ids(ids, integers=integers)
-    with access.to(target, plugins=plugins) as learner:
+        listed_ids = read_ids(ids, integers=integers)
+    with access.open(target, plugins=plugins) as learner:
         names = _names(learner) if every_class else ()
-        known: Sequence[str | int]
+        node_ids: Sequence[str | int]
         blocks: Iterable[Rows]
         if nodes is not None:
-            delta = _asked_about(learner, written.tables(nodes, edges), integers=integers)
-            known, blocks = delta.nodes, [learner.ask(delta, every_class=every_class)]
+            delta = _delta_of_new_nodes(learner, written.tables(nodes, edges), integers=integers)
+            node_ids, blocks = delta.nodes, [learner.ask(delta, every_class=every_class)]
         else:
-            known = learner.every_id() if wanted is None else wanted
+            node_ids = learner.every_id() if listed_ids is None else listed_ids
             step = max(min(IDS_PER_QUESTION, MOST_SHARES // max(len(names), 1)), 1)
-            more = {"every_class": every_class, "known": True}
-            starts = range(0, len(known), step)
-            blocks = (learner.predict(known[at : at + step], **more) for at in starts)
-            if wanted is not None:
+            parts = {"every_class": every_class, "known": True}
+            starts = range(0, len(node_ids), step)
+            blocks = (learner.predict(node_ids[at : at + step], **parts) for at in starts)
+            if listed_ids is not None:
                 blocks = list(blocks)  # nothing is written if any id is unknown
-            if not known:
+            if not node_ids:
                 blocks = [[]]  # the header alone
         if out is not None and out.suffix == ".parquet":
-            _write_parquet(out, blocks, known, learner.classes(), names)
+            _write_parquet(out, blocks, node_ids, learner.classes(), names)
             return
         with _csv_writer(out) as writer:
             for number, rows in enumerate(blocks):
@@ -116,7 +116,7 @@ def _names(learner: Target) -> Sequence[str | int]:
     return names
 
 
-def _asked_about(
+def _delta_of_new_nodes(
     learner: Target, tables: tuple[Source | None, Source | None], *, integers: bool
 ) -> Delta:
     """Return new nodes with their edges as one delta, without labels."""
@@ -126,11 +126,11 @@ def _asked_about(
     if not learner.status()["relations"]:
         deltas = deltas.without_relations()
     learner.check(deltas)
-    whole = deltas.whole
-    others = (whole.updated, whole.late, whole.removed_edges, whole.forgotten)
-    if deltas.known or not len(whole.nodes) or any(map(len, others)):
+    delta = deltas.whole
+    others = (delta.updated, delta.late, delta.removed_edges, delta.forgotten)
+    if deltas.known or not len(delta.nodes) or any(map(len, others)):
         raise DataError(f"{tables[0]}: --dry takes new nodes with features, and new edges only")
-    return replace(whole, labels=())
+    return replace(delta, labels=())
 
 
 @contextmanager
@@ -187,8 +187,8 @@ def _write_parquet(
     import pyarrow.parquet as parquet
 
     def type_of(values: Sequence[str | int]) -> pa.DataType:
-        whole = len(values) and all(type(value) is int for value in values)
-        return pa.int64() if whole else pa.string()
+        all_integers = len(values) and all(type(value) is int for value in values)
+        return pa.int64() if all_integers else pa.string()
 
     def array(name: str, values: list[Any]) -> pa.Array:
         types = {"id": type_of(ids), "label": type_of(classes), "target": pa.float64()}
@@ -232,25 +232,25 @@ def explain_command(
     classes gives the probabilities. Columns count the node's own values and those around it. A
     learner keeps no names of categories and words: --nodes names those of its table.
     """
-    more = {}
+    options_of_table = {}
     if nodes is not None:
         if is_url(target):
             raise ConfigurationError(f"--nodes of explain needs a learner's folder, not {target}")
-        more["table"] = written.tables(nodes, None)[0]
-    with access.to(target) as learner:
-        explanation = learner.explain(node, integer=integer, limit=count, **more)
+        options_of_table["table"] = written.tables(nodes, None)[0]
+    with access.open(target) as learner:
+        explanation = learner.explain(node, integer=integer, limit=count, **options_of_table)
     explanation = {name: explanation[name] for name in PARTS if name in explanation}
     if as_json:
         print_json(explanation)
         return
-    named = "it is labelled" if explanation["classes"] else "its known value is"
-    known = "" if explanation.get("known") is None else f"; {named} {explanation['known']}"
+    relation = "it is labelled" if explanation["classes"] else "its known value is"
+    known_label = "" if explanation.get("known") is None else f"; {relation} {explanation['known']}"
     if explanation["classes"]:
         share = 100 * explanation["probabilities"][0]
         label = explanation["classes"][0]
-        say(f"{explanation['id']}: {label} with a probability of {share:.1f} %{known}")
+        say(f"{explanation['id']}: {label} with a probability of {share:.1f} %{known_label}")
     else:
-        say(f"{explanation['id']}: {explanation['scores'][0]:.4g}{known}")
+        say(f"{explanation['id']}: {explanation['scores'][0]:.4g}{known_label}")
     if explanation.get("voices") is None:
         say("with this learner's topology and head, scores are not a sum over nodes")
         return
@@ -259,16 +259,17 @@ def explain_command(
     by_label = [f"{columns[0]}, for its label"] if has_codes else []
     print_table(("node", "label", *columns, *by_label), _rows(explanation, coded=has_codes))
     if explanation.get("columns"):
-        rows = [[one["column"], *_numbers(one["says"])] for one in explanation["columns"]]
+        rows = [[part["column"], *_numbers(part["says"])] for part in explanation["columns"]]
         print_table(("column", *columns), rows)
     if explanation.get("values"):
         rows = [
-            [one["column"], one["value"], *_numbers(one["says"])] for one in explanation["values"]
+            [part["column"], part["value"], *_numbers(part["says"])]
+            for part in explanation["values"]
         ]
         print_table(("column", "value", *columns), rows)
 
 
-def _rows(found: dict[str, Any], *, coded: bool) -> list[list[str]]:
+def _rows(explanation: dict[str, Any], *, coded: bool) -> list[list[str]]:
     """Return the rows of the table.
 
     >>> _rows({"voices": [{"id": "b", "label": "x", "says": [0.5], "by_label": [0.25]}],
@@ -277,12 +278,12 @@ def _rows(found: dict[str, Any], *, coded: bool) -> list[list[str]]:
      ['every node alike', '', '0.000', ''], ['sum', '', '0.625', '']]
     """
     rows = []
-    for voice in found["voices"]:
+    for voice in explanation["voices"]:
         label = "" if voice.get("label") is None else str(voice["label"])
         by_label = _numbers(voice.get("by_label") or [0.0], 1) if coded else []
         rows.append([str(voice["id"]), label, *_numbers(voice["says"]), *by_label])
     sums = (("all other nodes", "others"), ("every node alike", "rest"), ("sum", "scores"))
-    return rows + [[name, "", *_numbers(found[part]), *[""] * coded] for name, part in sums]
+    return rows + [[name, "", *_numbers(explanation[part]), *[""] * coded] for name, part in sums]
 
 
 def _numbers(values: Sequence[float], most: int = MAX_CLASSES_SHOWN) -> list[str]:
@@ -306,7 +307,7 @@ def suggest_command(
     """
     if out is not None and out.suffix != ".csv":
         raise ConfigurationError(f"--out must end in .csv, not {out.name!r}")
-    with access.to(target, plugins=plugins) as learner:
+    with access.open(target, plugins=plugins) as learner:
         suggestions = learner.suggest(count)
     if out is not None:
         with _csv_writer(out) as writer:
@@ -322,10 +323,10 @@ def suggest_command(
 
 def _suggested(row: dict[str, Any], *, digits: int, missing: str) -> list[str]:
     """Return a suggestion as a row; classes have their probabilities in a table for people."""
-    doubt, best = row.get("uncertainty"), list(map(str, row["classes"]))
+    uncertainty_value, classes = row.get("uncertainty"), list(map(str, row["classes"]))
     if missing:
-        shares = zip(best, row["probabilities"], strict=True)
-        best = [f"{name} ({100 * share:.0f} %)" for name, share in shares]
-    uncertainty = missing if doubt is None else f"{doubt:.{digits}f}"
+        shares = zip(classes, row["probabilities"], strict=True)
+        classes = [f"{name} ({100 * share:.0f} %)" for name, share in shares]
+    uncertainty = missing if uncertainty_value is None else f"{uncertainty_value:.{digits}f}"
     cells = [str(row["id"]), f"{row['gain']:.{digits}f}", str(row["reach"]), uncertainty]
-    return [*cells, *best, *[missing] * (2 - len(best))]
+    return [*cells, *classes, *[missing] * (2 - len(classes))]

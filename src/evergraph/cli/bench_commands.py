@@ -70,36 +70,38 @@ def bench_command(
 
     config = bench_of(bench, datasets=datasets, seeds=seeds.chosen, plugins=plugins)
     check_engine(engine, address)
-    given = {"device": device, "protocol": protocol}
-    over = parse_settings(settings) | {key: v for key, v in given.items() if v is not None}
+    option_values = {"device": device, "protocol": protocol}
+    overrides = parse_settings(settings) | {
+        key: v for key, v in option_values.items() if v is not None
+    }
     folder = out if out is not None else default_folder(f"bench-{Path(bench).stem}", resume=resume)
     with stops_with(f"finished tasks are kept; continue with --resume --out {folder}"):
         with spinner("loading torch and checking the benchmark"):
             from evergraph.experiments.bench.benchmark import open_bench, run_bench
             from evergraph.experiments.bench.pool import run_work
 
-            opened = open_bench(config, out=folder, resume=resume, over=over, search=search)
-        here = workers or opened.fitting
+            opened = open_bench(config, out=folder, resume=resume, over=overrides, search=search)
+        worker_count = workers or opened.fitting
         pool = None
         if engine == "ray":
             from evergraph.cluster.ray_engine import RayEngine
 
             with spinner("starting Ray" if address is None else f"joining {address}"):
-                ray = RayEngine(address, here if address is None else workers)
-            pool, here = partial(run_work, engine=ray), min(ray.workers, opened.size)
+                ray = RayEngine(address, worker_count if address is None else workers)
+            pool, worker_count = partial(run_work, engine=ray), min(ray.workers, opened.size)
         with BenchProgress(opened) as progress:
-            rows = run_bench(opened, workers=here, on_event=progress.on_event, pool=pool)
+            rows = run_bench(opened, workers=worker_count, on_event=progress.on_event, pool=pool)
     if as_json:
-        told = [row.to_dict() for row in rows]
-        print_json({"folder": str(folder), "rows": told, "notes": list(progress.notes)})
+        row_values = [row.to_dict() for row in rows]
+        print_json({"folder": str(folder), "rows": row_values, "notes": list(progress.notes)})
     else:
         _print_rows(rows)
         for note in progress.notes:
             say(f"note: {note}", err=True)
         say(f"results in {folder}; evergraph report {folder} draws figures")
     if failed := sum(row.failure is not None for row in rows):
-        again = f"--resume --out {folder} retries them"
-        say(f"{failed} of {len(rows)} runs failed: {again}", err=True)
+        remedy = f"--resume --out {folder} retries them"
+        say(f"{failed} of {len(rows)} runs failed: {remedy}", err=True)
         raise typer.Exit(1)
 
 
@@ -108,10 +110,12 @@ def _print_rows(rows: list[Row]) -> None:
 
     searches = []
     for row in rows:
-        found: dict[str, Any] = row.search or {"combinations": []}
-        for trial in found["combinations"]:
-            measures = (trial[f"average_{m}"][found["testing"]] for m in ("accuracy", "forgetting"))
-            chosen = "chosen" if trial["name"] == found["chosen"] else ""
+        search: dict[str, Any] = row.search or {"combinations": []}
+        for trial in search["combinations"]:
+            measures = (
+                trial[f"average_{m}"][search["testing"]] for m in ("accuracy", "forgetting")
+            )
+            chosen = "chosen" if trial["name"] == search["chosen"] else ""
             name = trial["name"].replace(",", ", ")  # where a line may break
             searches.append((*row.job.names, name, *(f"{100 * m:.1f}" for m in measures), chosen))
     if searches:
@@ -167,12 +171,12 @@ def reproduce_command(
         from evergraph.datasets.loading import is_registered
         from evergraph.methods import methods as known_methods
         from evergraph.studies import Options, studies
-        from evergraph.studies.base import NOT_RUN, keep
+        from evergraph.studies.base import NOT_RUN, write_study
         from evergraph.studies.comparison import METHODS, TABLES
 
     chosen = [studies.make(name) for name in names]  # errors are raised before any work
     folder = out / "quick" if quick else out
-    every = known_methods.names() if names == ["protocols"] else METHODS
+    allowed_methods = known_methods.names() if names == ["protocols"] else METHODS
     runs = StudyRuns(workers, device, room=0 if quick else RESULT_BYTES)
     options = Options(
         out=folder,
@@ -181,24 +185,26 @@ def reproduce_command(
         seeds=tuple(seeds.chosen or (0, 1, 2)),
         quick=quick,
         tables=_choice("tables", tables, TABLES),
-        methods=_choice("methods", methods, every),
+        methods=_choice("methods", methods, allowed_methods),
     )
     for study in chosen:
         study.check()
     check_directory("--from", source)
     choose_device("auto" if device is None else device)
     check_writable(folder)
-    unmade: dict[str, None] = {}
+    unavailable: dict[str, None] = {}
     with stops_with("finished work is kept; run the same command again to continue"):
         if download or source is not None or checksums is not None:
-            asked = dict.fromkeys(name for study in chosen for name in study.asked(options))
-            known = [name for name in asked if is_registered(name)]
-            options = replace(options, missing=fetch_all(known, source, checksums))
-            unmade = dict.fromkeys(options.missing)
+            dataset_names = dict.fromkeys(
+                name for study in chosen for name in study.datasets_of(options)
+            )
+            registered = [name for name in dataset_names if is_registered(name)]
+            options = replace(options, missing=fetch_all(registered, source, checksums))
+            unavailable = dict.fromkeys(options.missing)
         for study in chosen:
             with spinner(f"working on {study.name}"):
                 sheets = study.run(options)
-            page = keep(study.name, sheets, folder)  # before printing, which may fail
+            page = write_study(study.name, sheets, folder)  # before printing, which may fail
             for sheet in sheets:
                 if sheet.rows:
                     show_table(sheet.table)
@@ -206,12 +212,14 @@ def reproduce_command(
                     say(f"{sheet.title}: {folder / study.name / sheet.name}.png")
                 say("".join(f"  {note}\n" for note in sheet.notes))
             if study.name == "paper":
-                unmade = dict.fromkeys(f"{s.rows[0][0]}" for s in sheets if s.columns == NOT_RUN)
+                unavailable = dict.fromkeys(
+                    f"{s.rows[0][0]}" for s in sheets if s.columns == NOT_RUN
+                )
             say(f"page: {page}\n")
     for note in runs.notes:
         say(f"note: {note}", err=True)
-    if runs.failed or unmade:
-        without = f", and {', '.join(unmade)} could not be loaded" if unmade else ""
+    if runs.failed or unavailable:
+        without = f", and {', '.join(unavailable)} could not be loaded" if unavailable else ""
         say(
             f"{runs.failed} of {runs.count} runs failed{without}: run the same command again to "
             "retry them and continue",
@@ -284,22 +292,22 @@ def fetch_all(names: Sequence[str], folder: Path | None, checksums: Path | None)
     from evergraph.datasets.published import PublishedDataset
 
     sums = {} if checksums is None else read_sums(checksums)
-    made = [datasets.make(name) for name in names]
-    published = [dataset for dataset in made if isinstance(dataset, PublishedDataset)]
+    chosen = [datasets.make(name) for name in names]
+    published = [dataset for dataset in chosen if isinstance(dataset, PublishedDataset)]
     cache, missing = default_cache(), {}
     rooms = {dataset.name: dataset.raw(cache).room(Fetch(folder, sums)) for dataset in published}
-    if wanted := [name for name, room in rooms.items() if room]:
-        check_room(cache, sum(rooms.values()), f"fetching {', '.join(wanted)}", remedy=MAKE_ROOM)
+    if to_fetch := [name for name, room in rooms.items() if room]:
+        check_room(cache, sum(rooms.values()), f"fetching {', '.join(to_fetch)}", remedy=MAKE_ROOM)
     for dataset in published:
         with StageProgress({}) as progress:
-            how = Fetch(folder, sums, on_progress=progress.on_progress)
+            fetch = Fetch(folder, sums, on_progress=progress.on_progress)
             try:
-                graph = dataset.load(cache, how)
+                graph = dataset.load(cache, fetch)
             except EvergraphError as error:
                 say(f"{dataset.name} is not available: {error}", err=True)
                 missing[dataset.name] = str(error)
                 continue
         say(f"{dataset.name}: {graph.num_nodes:,} nodes, {graph.num_edges:,} edges, as published")
-        for file, found in recorded(cache / dataset.name).items():
-            say(f"{found}  {dataset.name}/{file}")
+        for file, checksum in recorded(cache / dataset.name).items():
+            say(f"{checksum}  {dataset.name}/{file}")
     return missing

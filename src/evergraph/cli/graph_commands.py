@@ -92,22 +92,22 @@ def import_command(
         else:
             edges, nodes = edges_query, nodes_query
         tables = written.tables(nodes, edges, database=database, pipe=pipe)
-        of_nodes, of_edges = (cast("Source", table) for table in tables)  # both are given
-        units = ["rows" if t.suffix == ".parquet" else "bytes" for t in (of_edges, of_nodes)]
+        node_table, edge_table = (cast("Source", table) for table in tables)  # both are given
+        units = ["rows" if t.suffix == ".parquet" else "bytes" for t in (edge_table, node_table)]
         resources = resources_of(memory_limit, None)
         with spinner("loading torch"):
             from evergraph.datasets.importing.importing import import_graph
         with StageProgress({"nodes": units[1], "edges": units[0]}) as progress:
-            chosen = parse_columns(columns, gaps=gaps, strict=False)
+            column_choices = parse_columns(columns, gaps=gaps, strict=False)
             report = import_graph(
-                of_edges,
-                of_nodes,
+                edge_table,
+                node_table,
                 out,
                 undirected=not directed,
                 resources=resources(),
                 on_progress=progress.on_progress,
                 overwrite=overwrite,
-                columns=chosen,
+                columns=column_choices,
                 unknown_edges=unknown_edges,
                 repeated=repeated or "last",
             )
@@ -155,13 +155,15 @@ def embed_command(
     run uses only the embeddings. A stopped command continues when it is run again.
     """
     resources = resources_of(memory_limit, None, engine, address, worker_threads)
-    given = parse_settings(settings)
-    if others := given.keys() - {"topology"}:
-        named = min(others)
-        raise ConfigurationError(f"--set must begin with topology. for embed, not with {named!r}")
-    chosen = dict(given.get("topology", {})) | {"name": topology, "hops": hops}
+    parameters = parse_settings(settings)
+    if others := parameters.keys() - {"topology"}:
+        first_other = min(others)
+        raise ConfigurationError(
+            f"--set must begin with topology. for embed, not with {first_other!r}"
+        )
+    topology_parameters = dict(parameters.get("topology", {})) | {"name": topology, "hops": hops}
     # Some f_topo do not take it.
-    chosen |= {} if dtype in (None, "float32") else {"dtype": dtype}
+    topology_parameters |= {} if dtype in (None, "float32") else {"dtype": dtype}
     with stops_with("run the same command again to continue"):
         with spinner(f"loading torch and {dataset}"):
             from evergraph.datasets import load
@@ -170,10 +172,10 @@ def embed_command(
             from evergraph.topology.embedding_folder import check_separable, embed
 
             load_plugins(plugins)
-            encoder = topologies.make(**chosen)
+            encoder = topologies.make(**topology_parameters)
             check_separable(encoder)  # before anything is read
             graph = load(dataset, undirected=not directed)
-            able = resources()
+            made_resources = resources()
         with StageProgress({"embed": "columns"}) as progress:
             new = embed(
                 graph,
@@ -181,17 +183,19 @@ def embed_command(
                 topology=encoder,
                 nodes=cast("Any", nodes),
                 name=dataset,
-                resources=able,
+                resources=made_resources,
                 on_progress=progress.on_progress,
                 overwrite=overwrite,
             )
-    made = open_graph_folder(out)
+    embedded = open_graph_folder(out)
     if as_json:
-        size = {"nodes": made.num_nodes, "width": made.num_features}
+        size = {"nodes": embedded.num_nodes, "width": embedded.num_features}
         print_json({"folder": str(out), "new": new, **size})
         return
-    done = "" if new else ", which already existed"
-    typer.echo(f"{made.num_nodes:,} embeddings of width {made.num_features:,} in {out}{done}")
+    suffix = "" if new else ", which already existed"
+    typer.echo(
+        f"{embedded.num_nodes:,} embeddings of width {embedded.num_features:,} in {out}{suffix}"
+    )
     typer.echo(f"use them with: evergraph run --dataset {out}")
 
 
@@ -207,9 +211,9 @@ def list_command(
         check_choice("kind", kind, KINDS)
     load_plugins(plugins)
     if kind is None:
-        told: dict[str, Any] = {known: len(_summaries(known)) for known in KINDS}
+        listing: dict[str, Any] = {known: len(_summaries(known)) for known in KINDS}
         columns: Sequence[str] = ("kind", "count", "list them with")
-        rows = [[name, str(number), f"evergraph list {name}"] for name, number in told.items()]
+        rows = [[name, str(number), f"evergraph list {name}"] for name, number in listing.items()]
     elif kind == "datasets":
         # The catalogue itself: its reader in evergraph.datasets imports torch.
         text = resources.files("evergraph").joinpath("datasets/catalogue.toml").read_text("utf-8")
@@ -217,12 +221,12 @@ def list_command(
         facts = {n: known.get(n, {"title": line}) for n, line in _summaries(kind).items()}
         shown = ("nodes", "edges", "features", "classes", "tasks", "title")
         rows = [[n, *(_cell(fact.get(column)) for column in shown)] for n, fact in facts.items()]
-        told, columns = {kind: facts}, ("name", *shown[:-1], "description")
+        listing, columns = {kind: facts}, ("name", *shown[:-1], "description")
     else:
-        told, columns = {kind: _summaries(kind)}, ("name", "description")
-        rows = [[name, line.replace("``", "")] for name, line in told[kind].items()]
+        listing, columns = {kind: _summaries(kind)}, ("name", "description")
+        rows = [[name, line.replace("``", "")] for name, line in listing[kind].items()]
     if as_json:
-        print_json(told)
+        print_json(listing)
     else:
         print_table(columns, rows)
 
@@ -278,8 +282,8 @@ def info_command(
             from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder
 
             if not is_graph_folder(Path(dataset)):
-                said = f"--verify needs a graph made by evergraph import, not {dataset}"
-                raise ConfigurationError(said)
+                message = f"--verify needs a graph made by evergraph import, not {dataset}"
+                raise ConfigurationError(message)
             open_graph_folder(Path(dataset), verify=True)
     with spinner(f"loading {dataset}"):
         load_plugins(plugins)
@@ -290,8 +294,8 @@ def info_command(
         print_json(facts)
         return
     sizes = facts.pop("class_sizes")
-    told = [(name.replace("_", " "), _cell(value)) for name, value in facts.items()]
-    print_table(("fact", "value"), told)
+    rows_of_facts = [(name.replace("_", " "), _cell(value)) for name, value in facts.items()]
+    print_table(("fact", "value"), rows_of_facts)
     rows = [(label, f"{size:,}") for label, size in sizes.items()]
     print_table(("target" if "targets" in facts else "class", "nodes"), rows)
 
@@ -320,18 +324,18 @@ def _recorded(dataset: str, classes_per_task: int) -> dict[str, Any] | None:
     if "evergraph.datasets" in sys.modules or installed_plugins():
         return None
     file = resources.files("evergraph").joinpath("datasets/bundled/wordnet.json")
-    found: dict[str, Any] = json.loads(file.read_text("utf-8"))
-    return found
+    facts: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    return facts
 
 
-def _facts(dataset: str, classes_per_task: int, how: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(dataset: str, classes_per_task: int, options: Mapping[str, Any]) -> dict[str, Any]:
     import torch
 
     from evergraph.datasets.loading import load_outline
     from evergraph.graphs import homophily
     from evergraph.streams.ways import arrange_classes, group_classes
 
-    graph = load_outline(dataset, **how)
+    graph = load_outline(dataset, **options)
     both_ways, weights = graph.to_undirected(), "none"
     if graph.weights is not None and graph.num_edges:
         weights = f"{float(graph.weights.min()):g} to {float(graph.weights.max()):g}"
@@ -353,7 +357,7 @@ def _facts(dataset: str, classes_per_task: int, how: Mapping[str, Any]) -> dict[
             "class_sizes": dict(zip(graph.targets.names, counts, strict=True)),
         }
     sizes = torch.bincount(graph.labels[graph.labels >= 0], minlength=graph.num_classes)
-    called = graph.class_names or map(str, range(len(sizes)))
+    class_names = graph.class_names or map(str, range(len(sizes)))
     return facts | {
         "classes": graph.num_classes,
         "unlabelled_nodes": int((graph.labels < 0).sum()),
@@ -361,5 +365,5 @@ def _facts(dataset: str, classes_per_task: int, how: Mapping[str, Any]) -> dict[
         "homophily_as_listed": round(homophily(graph), 4),
         "tasks": len(group_classes(arrange_classes(sizes), classes_per_task)),  # may be 0
         "classes_per_task": classes_per_task,
-        "class_sizes": dict(zip(called, sizes.tolist(), strict=True)),
+        "class_sizes": dict(zip(class_names, sizes.tolist(), strict=True)),
     }

@@ -98,14 +98,14 @@ def ingest_command(
     {"remove_edge": [id, id]}, {"update": id, "features": [..]},
     {"label": [id, label]} or {"forget": id}. The same stream given again continues where it ended.
     """
-    chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
-    learner, rule = _Receiver(target, access, chosen), repeated or "last"
+    column_choices = partial(parse_columns, columns, gaps=gaps, strict=strict)
+    learner, rule = _Receiver(target, access, column_choices), repeated or "last"
     if stream == "-" and pipe is not None and nodes is None:
         stream, nodes = None, "-"
     if stream is not None:
-        if stream != "-" or sync or any(given is not None for given in (nodes, edges, forget)):
-            said = "tables are given by --nodes and --edges, and a stream by - alone"
-            raise ConfigurationError(f"{said}, not {stream!r}")
+        if stream != "-" or sync or any(value is not None for value in (nodes, edges, forget)):
+            message = "tables are given by --nodes and --edges, and a stream by - alone"
+            raise ConfigurationError(f"{message}, not {stream!r}")
         stream_options: dict[str, Any] = {
             "batch": batch,
             "every": seconds_of(every),
@@ -129,26 +129,27 @@ def ingest_command(
         if tables == (None, None) and (sync or forget is None):
             needed = "ingest needs --nodes, --edges, --forget or a stream -, and none is given"
             raise ConfigurationError("--sync needs --nodes, --edges or both" if sync else needed)
-        gone: str | list[str | int] = [] if forget is None else forget
+        to_forget: str | list[str | int] = [] if forget is None else forget
         if forget is not None and Path(forget).is_file():
-            gone = read_ids(forget, integers=integers)
-        reading = {"forget": gone, "batch": batch, "integers": integers}
+            to_forget = read_ids(forget, integers=integers)
+        reading = {"forget": to_forget, "batch": batch, "integers": integers}
         emptying = allow_emptying if sync else None
         edges_as: dict[str, Any] = {"skip_unknown": unknown_edges == "skip", "repeated": rule}
-        done, first = _ingest(learner, tables, reading, emptying, **edges_as)
-    if done["other_features"]:
-        left = f"the features of {_many(done['other_features'], 'known node')} were kept"
-        say(tables[0], f"{left}: to change them, put 'update' in a column 'op'")
-    for place, what, change in ((1, "edge", "remove"), (0, "node", "update")):
-        if missing := done[f"missing_{what}s"]:
-            say(tables[place], f"{_many(missing, what)} to {change} not found in the learner")
+        counts, fixed_columns = _ingest(learner, tables, reading, emptying, **edges_as)
+    if counts["other_features"]:
+        sentence = f"the features of {_counted(counts['other_features'], 'known node')} were kept"
+        say(tables[0], f"{sentence}: to change them, put 'update' in a column 'op'")
+    node_table, edge_table = tables
+    for table, what, change in ((edge_table, "edge", "remove"), (node_table, "node", "update")):
+        if missing := counts[f"missing_{what}s"]:
+            say(table, f"{_counted(missing, what)} to {change} not found in the learner")
     if as_json:
-        print_json(done)
+        print_json(counts)
     else:
-        if first:  # later tables are read alike
-            rows = [tuple(row.values()) for row in done["columns"]]
-            print_table(tuple(done["columns"][0]), rows, f"{tables[0]}")
-        typer.echo(_summary(done))
+        if fixed_columns:  # later tables are read alike
+            rows = [tuple(row.values()) for row in counts["columns"]]
+            print_table(tuple(counts["columns"][0]), rows, f"{tables[0]}")
+        typer.echo(_summary(counts))
 
 
 @dataclass(frozen=True)
@@ -163,11 +164,11 @@ class _Receiver:
         """Open it for writing; kind: of its targets, if its folder does not exist yet."""
         from evergraph.core.targets import target_of
 
-        given = None
+        parameters = None
         is_new = not is_url(self.target) and not Path(self.target).exists()
         if is_new and not target_of(kind).is_class:
-            given = {"head": {"name": "targets", "kind": kind}}
-        return self.access.to_new(self.target, "write", given)
+            parameters = {"head": {"name": "targets", "kind": kind}}
+        return self.access.open_or_create(self.target, "write", parameters)
 
     def columns(self) -> Columns | Scheme | None:
         """Return how columns are encoded; None for a learner of plain numbers."""
@@ -184,21 +185,21 @@ class _Receiver:
         return scheme
 
 
-def _ingest_stream(receiver: _Receiver, way: dict[str, Any], as_json: bool) -> None:
+def _ingest_stream(receiver: _Receiver, stream_options: dict[str, Any], as_json: bool) -> None:
     """Ingest standard input, and print a summary.  way: arguments of ``LineStream``"""
     with spinner("loading torch"):
         from evergraph.core.targets import target_kinds, target_of
         from evergraph.online.line_stream import LineStream
 
-        way["columns"] = receiver.columns()
+        stream_options["columns"] = receiver.columns()
     with receiver.opened() as learner:
         status = learner.status()
-        way["kind"] = next(
+        stream_options["kind"] = next(
             name
             for name in target_kinds.names()
             if target_of(name).running == status.get("metric", "accuracy")
         )
-        stream = LineStream(learner, **way, undirected=status["undirected"])
+        stream = LineStream(learner, **stream_options, undirected=status["undirected"])
         with stops_with("send the same stream again to continue"):
             stream.take_in(arriving_lines())
         status = learner.status()
@@ -208,39 +209,39 @@ def _ingest_stream(receiver: _Receiver, way: dict[str, Any], as_json: bool) -> N
         print_json(counts | {"key_prefix": stream.prefix})
     else:
         typer.echo(
-            f"{_many(counts['lines'], 'line')}, {counts['known']:,} known, in "
-            f"{_many(counts['deltas'], 'delta')}; the learner knows {_many(counts['nodes'], 'node')} "
-            f"and {_many(counts['classes'], 'class')}"
+            f"{_counted(counts['lines'], 'line')}, {counts['known']:,} known, in "
+            f"{_counted(counts['deltas'], 'delta')}; the learner knows {_counted(counts['nodes'], 'node')} "
+            f"and {_counted(counts['classes'], 'class')}"
         )
 
 
-def _summary(done: dict[str, Any]) -> str:
-    ignored = f", ignored columns: {', '.join(done['ignored'])}" if done["ignored"] else ""
-    accuracy, classes = "", _many(done["classes"], "class")
-    if done["predicted"]:
-        share = f"{done['right']:,} of {done['predicted']:,}"
+def _summary(counts: dict[str, Any]) -> str:
+    ignored = f", ignored columns: {', '.join(counts['ignored'])}" if counts["ignored"] else ""
+    accuracy, classes = "", _counted(counts["classes"], "class")
+    if counts["predicted"]:
+        share = f"{counts['right']:,} of {counts['predicted']:,}"
         accuracy = f", {share} predicted correctly before being learned"
-    if "metric" in done:
-        measured = "none yet" if done["accuracy"] is None else f"{done['accuracy']:.4g}"
-        accuracy = f", {done['metric']} before being learned {measured}"
-        numeric = done["metric"] == "mean absolute error"
-        classes = "their values" if numeric else _many(done["classes"], "label")
+    if "metric" in counts:
+        measured = "none yet" if counts["accuracy"] is None else f"{counts['accuracy']:.4g}"
+        accuracy = f", {counts['metric']} before being learned {measured}"
+        numeric = counts["metric"] == "mean absolute error"
+        classes = "their values" if numeric else _counted(counts["classes"], "label")
     parts = (
-        _many(done["new_nodes"], "new node"),
-        f"{_many(done['known_nodes'], 'known node')} skipped",
-        _many(done["new_edges"], "new edge"),
-        f"{_many(done['new_labels'], 'label')} added",
-        f"{done['changed_labels']:,} changed",
-        *(f"{_many(done[name], what)} {how}" for name, what, how in CHANGES if done[name]),
-        f"{_many(done['forgotten'], 'node')} forgotten",
+        _counted(counts["new_nodes"], "new node"),
+        f"{_counted(counts['known_nodes'], 'known node')} skipped",
+        _counted(counts["new_edges"], "new edge"),
+        f"{_counted(counts['new_labels'], 'label')} added",
+        f"{counts['changed_labels']:,} changed",
+        *(f"{_counted(counts[name], what)} {how}" for name, what, how in CHANGES if counts[name]),
+        f"{_counted(counts['forgotten'], 'node')} forgotten",
     )
     return (
-        f"{', '.join(parts)}{ignored}; the learner knows {_many(done['nodes'], 'node')} and "
+        f"{', '.join(parts)}{ignored}; the learner knows {_counted(counts['nodes'], 'node')} and "
         f"{classes}{accuracy}"
     )
 
 
-def _many(count: int, what: str) -> str:
+def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 'es' if what.endswith('s') else 's'}"
 
 
@@ -317,7 +318,7 @@ def _ingest(
             totals |= {name: status[name] for name in ("metric", "accuracy")}
         if status.get("better_than_chance") is False:
             say(tables[0] or tables[1], CHANCE)
-    first = deltas.scheme is not None and not isinstance(columns, Scheme)
+    fixed_columns = deltas.scheme is not None and not isinstance(columns, Scheme)
     column_rows = [] if deltas.scheme is None else deltas.scheme.rows()
     of_tables = {"deltas": len(deltas), "ignored": list(deltas.ignored), "columns": column_rows}
-    return counts | totals | of_tables, first
+    return counts | totals | of_tables, fixed_columns

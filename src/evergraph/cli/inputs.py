@@ -88,9 +88,9 @@ class ColumnOptions:
     @property
     def names(self) -> ColumnNames:
         """The names that were given, by ours."""
-        ours = ("id", "label", "source", "target", "weight")
-        given = {name: getattr(self, f"{name}_column") for name in ours}
-        return cast("ColumnNames", {ours: theirs for ours, theirs in given.items() if theirs})
+        names = ("id", "label", "source", "target", "weight")
+        typed = {name: getattr(self, f"{name}_column") for name in names}
+        return cast("ColumnNames", {name: column for name, column in typed.items() if column})
 
 
 @dataclass(frozen=True)
@@ -123,11 +123,11 @@ class TableOptions(ColumnOptions):
         check_choice("--format", pipe, ("csv", "parquet"))
         if nodes == edges == "-":
             raise ConfigurationError("only one table can be read from standard input, not both")
-        written = (self.delimiter, self.decimal, self.encoding)
-        usual = written == (",", ".", "utf-8")
+        csv_format = (self.delimiter, self.decimal, self.encoding)
+        is_default_format = csv_format == (",", ".", "utf-8")
         sources: list[Source | None] = []
-        texts = 0
-        for text, called in ((nodes, of_nodes(self.names)), (edges, of_edges(self.names))):
+        csv_count = 0
+        for text, column_names in ((nodes, of_nodes(self.names)), (edges, of_edges(self.names))):
             if text is None:
                 sources.append(None)
                 continue
@@ -135,12 +135,12 @@ class TableOptions(ColumnOptions):
             if database is None and is_pipe(text):
                 table = _copied(text, f".{pipe}")
             is_csv = isinstance(table, Path) and table.suffix != ".parquet"
-            texts += is_csv
-            read = CsvTable(table, *written) if is_csv and not usual else table
+            csv_count += is_csv
+            source = CsvTable(table, *csv_format) if is_csv and not is_default_format else table
             if database is None and is_pipe(text):
-                read = Renamed(read, called=text)
-            sources.append(named(read, called))
-        if not usual and not texts:
+                source = Renamed(source, called=text)
+            sources.append(named(source, column_names))
+        if not is_default_format and not csv_count:
             raise ConfigurationError(
                 "--delimiter, --decimal and --encoding need a CSV table: none is given"
             )
@@ -158,22 +158,24 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
             continue
         options = get_type_hints(record, include_extras=True)
         parameters += [
-            parameter.replace(name=each.name, annotation=options[each.name], default=each.default)
-            for each in fields(record)
+            parameter.replace(
+                name=field.name, annotation=options[field.name], default=field.default
+            )
+            for field in fields(record)
         ]
 
     @wraps(command)
-    def called(**given: Any) -> None:
-        made = {
-            name: record(**{each.name: given.pop(each.name) for each in fields(record)})
+    def with_options(**values: Any) -> None:
+        built = {
+            name: record(**{field.name: values.pop(field.name) for field in fields(record)})
             for name, record in records.items()
         }
-        command(**given, **made)
+        command(**values, **built)
 
-    del called.__wrapped__
-    called.__annotations__ = {each.name: each.annotation for each in parameters}
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return called
+    del with_options.__wrapped__
+    with_options.__annotations__ = {field.name: field.annotation for field in parameters}
+    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return with_options
 
 
 def is_pipe(text: str) -> bool:
@@ -193,14 +195,14 @@ def _copied(text: str, suffix: str) -> Path:
     return Path(copy.name)
 
 
-def parse_columns(given: Sequence[str], *, gaps: str, strict: bool) -> Columns:
+def parse_columns(texts: Sequence[str], *, gaps: str, strict: bool) -> Columns:
     """Parse ``--column`` options."""
     from evergraph.tables.choices import Columns
 
-    for text in given:
+    for text in texts:
         if "=" not in text:
             raise ConfigurationError(f"--column must be NAME=KIND, not {text!r}")
-    kinds = dict(text.rsplit("=", 1) for text in given)
+    kinds = dict(text.rsplit("=", 1) for text in texts)
     return Columns(kinds=kinds, gaps=gaps, strict=strict)
 
 
@@ -215,8 +217,8 @@ def read_ids(source: str, *, integers: bool) -> list[str | int]:
         from evergraph.tables.sources import naming
 
         with naming(Path(source)):
-            read: list[str | int] = ids_in(read_table(Path(source), ("id",)), "id").to_pylist()
-            return read
+            ids_read: list[str | int] = ids_in(read_table(Path(source), ("id",)), "id").to_pylist()
+            return ids_read
     try:
         if source == "-":
             lines = list(csv.reader(sys.stdin))
@@ -229,10 +231,10 @@ def read_ids(source: str, *, integers: bool) -> list[str | int]:
         raise DataError(f"{source}: cannot be read as a list of ids ({error})") from None
     header = [name.strip() for name in lines[0]] if lines else []
     has_header = "id" in header
-    place = header.index("id") if has_header else 0
+    column = header.index("id") if has_header else 0
     ids: list[str | int] = []
     for row, line in enumerate(lines[has_header:], start=1):
-        if len(line) > place and (text := line[place].strip()):
+        if len(line) > column and (text := line[column].strip()):
             try:
                 ids.append(int(text) if integers else text)
             except ValueError:
@@ -244,10 +246,10 @@ def read_ids(source: str, *, integers: bool) -> list[str | int]:
 
 def seconds_of(text: str) -> float:
     """Parse the time of ``--every``."""
-    found = re.fullmatch(r"(\d+\.?\d*)\s*(ms|s|m|)", text.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d+\.?\d*)\s*(ms|s|m|)", text.strip())
+    if match is None:
         raise ConfigurationError(f"--every must be a time such as 2s, 500ms or 1m, not {text!r}")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def arriving_lines() -> Iterator[bytes | None]:
@@ -256,21 +258,21 @@ def arriving_lines() -> Iterator[bytes | None]:
     Only one read's worth of data is buffered, so a fast writer waits for this reader.
     """
     try:
-        place = sys.stdin.fileno()
+        descriptor = sys.stdin.fileno()
     except (io.UnsupportedOperation, ValueError):  # stdin replaced by a text stream
         yield from (line.encode() for line in sys.stdin)
         return
     unfinished = b""
     while True:
-        ready, _, _ = select.select([place], [], [], SECONDS_PER_WAIT)
+        ready, _, _ = select.select([descriptor], [], [], SECONDS_PER_WAIT)
         if not ready:
             yield None
             continue
-        chunk = os.read(place, 1 << 16)
+        chunk = os.read(descriptor, 1 << 16)
         if not chunk:
             break
-        *whole, unfinished = (unfinished + chunk).split(b"\n")
-        yield from whole
+        *lines, unfinished = (unfinished + chunk).split(b"\n")
+        yield from lines
         if len(unfinished) > MAX_LINE_BYTES:
             raise DataError(f"a line of standard input has more than {MAX_LINE_BYTES:,} bytes")
     if unfinished:

@@ -63,8 +63,8 @@ class Access:
                 raise ConfigurationError(f"{option} is for a service, and {folder} is a folder")
 
     @contextmanager
-    def to_new(
-        self, target: str, scope: Scope, given: dict[str, Any] | None = None
+    def open_or_create(
+        self, target: str, scope: Scope, parameters: dict[str, Any] | None = None
     ) -> Iterator[Target]:
         """Open a learner's folder, which is created if it is missing, or a client of a service.
 
@@ -77,12 +77,12 @@ class Access:
         from evergraph.online.folder.learner_folder import LearnerFolder
 
         with advising("if it is a service, give its URL"):
-            folder = LearnerFolder.open(target, given, readonly=scope == "read")
+            folder = LearnerFolder.open(target, parameters, readonly=scope == "read")
         with folder:
             yield _InFolder(folder)
 
     @contextmanager
-    def to(
+    def open(
         self,
         target: str,
         scope: Scope = "read",
@@ -99,7 +99,7 @@ class Access:
 
                 if stored_parameters(Path(target)) is None:
                     raise DataError(f"{target} holds no learner: evergraph ingest creates one")
-            with self.to_new(target, scope) as learner:
+            with self.open_or_create(target, scope) as learner:
                 yield learner
 
 
@@ -158,7 +158,7 @@ class _InFolder:
     def suggest(self, n: int) -> list[dict[str, Any]]:
         from evergraph.server.schema import to_json
 
-        return [to_json(found) for found in self._folder.learner.suggest(n)]
+        return [to_json(suggestion) for suggestion in self._folder.learner.suggest(n)]
 
     def explain(
         self, node: str, *, integer: bool, limit: int, table: Source | None = None
@@ -169,21 +169,21 @@ class _InFolder:
         from evergraph.tables.nodes import texts_of
         from evergraph.tables.sources import naming
 
-        learner, name = self._folder.learner, cast("NodeId", node)
+        learner, node_id = self._folder.learner, cast("NodeId", node)
         if integer or not learner.knows_nodes([node])[0]:  # then it may be an integer id
             with suppress(ValueError):
-                name = int(node)
+                node_id = int(node)
         scheme = self._folder.columns
         columns, values = () if scheme is None else scheme.columns_of_features, None
         if table is not None and scheme is not None:
             with naming(table):
                 rows = read_table(table, ("id",), text=texts_of(scheme))
-                if isinstance(name, int):
-                    whole = as_whole(ids(rows, "id"), "id")
-                    rows = rows.set_column(rows.column_names.index("id"), "id", whole)
+                if isinstance(node_id, int):
+                    integer_ids = as_whole(ids(rows, "id"), "id")
+                    rows = rows.set_column(rows.column_names.index("id"), "id", integer_ids)
                 values = scheme.values_in(rows)
-        asked: dict[str, Any] = {"top": CLASSES, "limit": limit, "columns": columns}
-        explanation: dict[str, Any] = to_json(learner.explain(name, **asked, values=values))
+        options: dict[str, Any] = {"top": CLASSES, "limit": limit, "columns": columns}
+        explanation: dict[str, Any] = to_json(learner.explain(node_id, **options, values=values))
         return explanation
 
     def status(self) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def token_for(path: Path | None, scope: Scope) -> str | None:
     require("fastapi", extra="serve", why="--token-file")
     from evergraph.server.auth import RIGHTS, read_tokens
 
-    tokens = [token for held, token in read_tokens(path).listed if scope in RIGHTS[held]]
+    tokens = [token for granted, token in read_tokens(path).listed if scope in RIGHTS[granted]]
     if not tokens:
         raise ConfigurationError(f"{path} must list a token with scope {scope}, and has none")
     return tokens[0]

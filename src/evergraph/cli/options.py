@@ -87,19 +87,19 @@ def argument(help: str, *, default: Any = ..., **more: Any) -> Any:
 
 def options_of_auto(memory: str | None, views: str | None) -> dict[str, Any]:
     """Return the options of method ``auto`` as a partial configuration."""
-    asked: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if memory is not None:
         parse_size(memory)
-        asked["method"] = {"name": AUTO, "memory": memory}
+        options["method"] = {"name": AUTO, "memory": memory}
     if views is not None:
-        asked["backbone"] = {"name": "view-features", "views": views.split(",")}
-    return asked
+        options["backbone"] = {"name": "view-features", "views": views.split(",")}
+    return options
 
 
-def several(
+def configs_of_methods(
     methods: str | None,
     preset: str | None,
-    given: Mapping[str, Any],
+    option_values: Mapping[str, Any],
     settings: Mapping[str, Any],
     *,
     auto: Mapping[str, Any] | None = None,
@@ -113,10 +113,11 @@ def several(
     from evergraph.experiments.presets import layered, read_preset
 
     def config_of(name: str | None) -> RunConfig:
-        own, values = _without_gaps({**given, "method": name}), {}
+        typed = _without_unset({**option_values, "method": name})
+        values: dict[str, Any] = {}
 
         def laid_over(values: Mapping[str, Any]) -> RunConfig:
-            return RunConfig.of(layered(RunConfig().to_dict(), values, own, settings))
+            return RunConfig.of(layered(RunConfig().to_dict(), values, typed, settings))
 
         if preset is not None:  # whose values may depend on the method, which it may name itself
             values = read_preset(preset, laid_over(read_preset(preset)).method.name)
@@ -130,30 +131,36 @@ def several(
             RunConfig.of(merged(config.to_dict(), auto)) if config.method.name == AUTO else config
             for config in configs
         ]
-    found = [config.method.name for config in configs]
-    for name in found:
-        if found.count(name) > 1:
+    names = [config.method.name for config in configs]
+    for name in names:
+        if names.count(name) > 1:
             raise ConfigurationError(f"method must name each method once, not {name!r} twice")
     return configs
 
 
 def check_used(
-    configs: Sequence[RunConfig], given: Mapping[str, Any], settings: Mapping[str, Any]
+    configs: Sequence[RunConfig], option_values: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> None:
     """Raise if no method uses one of the options or settings; say which ones some do not use."""
     from evergraph.core.errors import say_ignored
     from evergraph.experiments.build import unused
 
-    idle = {}
+    unused_by_method = {}
     for config in configs:
-        keys = [key.removesuffix(".name") for key in unused(config, _without_gaps(given))]
+        keys = [key.removesuffix(".name") for key in unused(config, _without_unset(option_values))]
         typed = [f"--{key.split('.')[-1].replace('_', '-')}" for key in keys]
-        idle[config.method.name] = [*typed, *unused(config, settings)]
-    everywhere = [key for key in next(iter(idle.values())) if all(key in v for v in idle.values())]
+        unused_by_method[config.method.name] = [*typed, *unused(config, settings)]
+    first_unused = next(iter(unused_by_method.values()))
+    everywhere = [
+        key for key in first_unused if all(key in keys for keys in unused_by_method.values())
+    ]
     if everywhere:
-        said = f"{' and '.join(idle)} {'does' if len(idle) == 1 else 'do'} not use"
-        raise ConfigurationError(f"{said} {', '.join(everywhere)}: leave that out")
-    for method, keys in idle.items():
+        methods = " and ".join(unused_by_method)
+        verb = "does" if len(unused_by_method) == 1 else "do"
+        raise ConfigurationError(
+            f"{methods} {verb} not use {', '.join(everywhere)}: leave that out"
+        )
+    for method, keys in unused_by_method.items():
         say_ignored(method, "option", keys, "the method does not use it")
 
 
@@ -172,8 +179,8 @@ def bench_of(
     from evergraph.experiments.config import merged
     from evergraph.experiments.presets import read_bench
 
-    given = {"datasets": None if datasets is None else datasets.split(","), "seeds": seeds}
-    values = read_bench(name) | _without_gaps(given)
+    replaced = {"datasets": None if datasets is None else datasets.split(","), "seeds": seeds}
+    values = read_bench(name) | _without_unset(replaced)
     return BenchConfig.of(merged(values, {"plugins": list(plugins)} if plugins else {}))
 
 
@@ -187,14 +194,14 @@ def default_folder(name: str, *, resume: bool) -> Path:
     return newest if resume else folder
 
 
-def _without_gaps(values: Mapping[str, Any]) -> dict[str, Any]:
+def _without_unset(values: Mapping[str, Any]) -> dict[str, Any]:
     """Drop options that were not given, and tables that are then empty."""
-    kept: dict[str, Any] = {}
+    set_values: dict[str, Any] = {}
     for key, value in values.items():
-        inner = _without_gaps(value) if isinstance(value, Mapping) else value
+        inner = _without_unset(value) if isinstance(value, Mapping) else value
         if inner is not None and inner != {}:
-            kept[key] = inner
-    return kept
+            set_values[key] = inner
+    return set_values
 
 
 def resources_of(
@@ -215,13 +222,13 @@ def resources_of(
     def make() -> Resources:
         from evergraph.core.resources import Resources
 
-        able = Resources(memory_limit=memory, scratch=scratch)
+        resources = Resources(memory_limit=memory, scratch=scratch)
         if engine == "local":
-            return able
+            return resources
         from evergraph.cluster.ray_engine import make_engine
 
-        made = make_engine(engine, address=address, threads=threads, memory=memory)
-        return replace(able, engine=made)
+        made_engine = make_engine(engine, address=address, threads=threads, memory=memory)
+        return replace(resources, engine=made_engine)
 
     return make
 
@@ -235,8 +242,8 @@ def parse_budget(text: str | None) -> int | float | None:
             return float(text[:-1]) / 100
         return float(text) if "." in text or "e" in text else int(text)
     except ValueError:
-        said = f"budget must be nodes per class, a fraction or a percentage, not {text!r}"
-        raise ConfigurationError(said) from None
+        message = f"budget must be nodes per class, a fraction or a percentage, not {text!r}"
+        raise ConfigurationError(message) from None
 
 
 def parse_split(text: str | None) -> str | list[int] | list[float] | None:
@@ -250,12 +257,12 @@ def parse_split(text: str | None) -> str | list[int] | list[float] | None:
     try:
         parts = text.split(",")
         if len(parts) == 3:
-            whole = "." not in text
-            return [int(part) for part in parts] if whole else [float(part) for part in parts]
+            is_integers = "." not in text
+            return [int(part) for part in parts] if is_integers else [float(part) for part in parts]
         raise ValueError(text)
     except ValueError:
-        said = f"--split must be masks or three numbers such as 0.6,0.2,0.2, not {text!r}"
-        raise ConfigurationError(said) from None
+        message = f"--split must be masks or three numbers such as 0.6,0.2,0.2, not {text!r}"
+        raise ConfigurationError(message) from None
 
 
 @dataclass(frozen=True)
@@ -289,11 +296,11 @@ class SeedOptions:
         try:
             numbers = None if listed is None else [int(part) for part in listed]
         except ValueError:
-            said = f"--seeds must be comma-separated integers, such as 0,1,2, not {self.seeds!r}"
-            raise ConfigurationError(said) from None
-        given = with_seeds({"seed": self.seed, "seeds": numbers, "repeats": self.repeats})
-        found: list[int] | None = given.get("seeds")
-        return found
+            message = f"--seeds must be comma-separated integers, such as 0,1,2, not {self.seeds!r}"
+            raise ConfigurationError(message) from None
+        values = with_seeds({"seed": self.seed, "seeds": numbers, "repeats": self.repeats})
+        seeds: list[int] | None = values.get("seeds")
+        return seeds
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:

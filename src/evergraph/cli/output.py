@@ -82,30 +82,32 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
     console = Console()
     head, body = list(columns), [list(row) for row in rows]
     numeric = [
-        place > 0 and all(row[place][:1] in "-0123456789" or row[place] == ALL_DATA for row in body)
-        for place in range(len(head))
+        column > 0
+        and all(row[column][:1] in "-0123456789" or row[column] == ALL_DATA for row in body)
+        for column in range(len(head))
     ]
-    widest = [_widest(cells) for cells in zip(head, *body, strict=True)]
-    least = []
-    for place, (name, *cells) in enumerate(zip(head, *body, strict=True)):
-        words = cells if numeric[place] else [word for cell in cells for word in cell.split()]
-        least.append(_widest([*name.split(), *words]))
+    widths = [_widest(cells) for cells in zip(head, *body, strict=True)]
+    min_widths = []
+    for column, (name, *cells) in enumerate(zip(head, *body, strict=True)):
+        words = cells if numeric[column] else [word for cell in cells for word in cell.split()]
+        min_widths.append(_widest([*name.split(), *words]))
     if not numeric[-1]:
-        least[-1] = max(least[-1], min(widest[-1], MIN_PROSE_WIDTH))
+        min_widths[-1] = max(min_widths[-1], min(widths[-1], MIN_PROSE_WIDTH))
     if not (console.is_terminal or os.environ.get("COLUMNS", "").isdigit()):
-        console = Console(width=_needed(widest))  # a log has no width to wrap at
+        console = Console(width=_needed(widths))  # a log has no width to wrap at
     keys = 1  # names before the first number
     while keys < len(head) - 1 and not numeric[keys]:
         keys += 1
-    for part in _parts(least, keys, console.width):
+    for part in _parts(min_widths, keys, console.width):
         table = rich.table.Table(title=title or None, title_justify="left")
-        roomy = _needed([least[place] for place in part]) <= console.width  # else words are folded
-        for place in part:
-            side: Literal["right", "left"] = "right" if numeric[place] else "left"
-            whole = roomy and least[place] == widest[place]
-            table.add_column(head[place], justify=side, no_wrap=whole, overflow="fold")
+        # Words are folded where even the narrowest columns do not fit.
+        fits = _needed([min_widths[column] for column in part]) <= console.width
+        for column in part:
+            side: Literal["right", "left"] = "right" if numeric[column] else "left"
+            no_wrap = fits and min_widths[column] == widths[column]
+            table.add_column(head[column], justify=side, no_wrap=no_wrap, overflow="fold")
         for row in body:
-            table.add_row(*(row[place] for place in part))
+            table.add_row(*(row[column] for column in part))
         console.print(table)
         title = ""
 
@@ -118,9 +120,9 @@ def show_table(table: Table) -> None:
 def show_runs(runs: Sequence[Finished]) -> None:
     """Print what runs found: as their protocols report it, if they have any, and in full."""
     from evergraph.reports.run_tables import comparison, headline_table
-    from evergraph.reports.runs import alone
+    from evergraph.reports.runs import groups_of_one
 
-    for table in (headline_table(alone(runs)), comparison(runs)):
+    for table in (headline_table(groups_of_one(runs)), comparison(runs)):
         if table is not None:
             show_table(table)
 
@@ -135,7 +137,7 @@ def _needed(widths: Sequence[int]) -> int:
     return sum(widths) + 3 * len(widths) + 1  # a rule and two spaces each, and a last rule
 
 
-def _parts(least: Sequence[int], keys: int, room: int) -> list[list[int]]:
+def _parts(min_widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
     """Return which columns are printed side by side; every part repeats the first ones.
 
     >>> _parts([4, 6, 6, 6], 1, 24), _parts([4, 6, 6, 6], 1, 40)
@@ -143,10 +145,13 @@ def _parts(least: Sequence[int], keys: int, room: int) -> list[list[int]]:
     """
     first = list(range(keys))
     parts = [[*first]]
-    for place in range(keys, len(least)):
-        if len(parts[-1]) > keys and _needed([least[p] for p in (*parts[-1], place)]) > room:
+    for column in range(keys, len(min_widths)):
+        if (
+            len(parts[-1]) > keys
+            and _needed([min_widths[other] for other in (*parts[-1], column)]) > room
+        ):
             parts.append([*first])
-        parts[-1].append(place)
+        parts[-1].append(column)
     return parts
 
 
@@ -170,7 +175,7 @@ class StageProgress(Progress):
 
         self._units = units
         self._console = Console(stderr=True)
-        self._said = time.monotonic()
+        self._last_line = time.monotonic()
         self._rows: dict[str, tuple[Any, float]] = {}
         counted = "{task.completed:,} of {task.total:,} {task.fields[unit]}"
         self._bar = progress_bar(self._console, counted)
@@ -188,8 +193,8 @@ class StageProgress(Progress):
             self._rows[stage] = (row, now)
         row, began = self._rows[stage]
         self._bar.update(row, completed=done, total=total)
-        if not self._console.is_terminal and now - self._said >= 10 and done:
-            self._said = now
+        if not self._console.is_terminal and now - self._last_line >= 10 and done:
+            self._last_line = now
             left = (now - began) * (total - done) / done
             sys.stderr.write(f"{name}: {done:,} of {total:,} {unit}, about {left:.0f} s left\n")
             sys.stderr.flush()
@@ -206,7 +211,9 @@ class BenchProgress(Progress):
         from rich.console import Console
 
         self.notes: dict[str, None] = {}
-        self._total, self._ended, self._kept = bench.size, 0, 0
+        self._total = bench.size
+        self._ended = 0
+        self._kept = 0
         self._shares: dict[tuple[Path, int], float] = {}  # learned of every seed that has begun
         self._started = time.monotonic()
         self._console = Console(stderr=True)
@@ -215,11 +222,15 @@ class BenchProgress(Progress):
 
     def on_event(self, event: Event) -> None:
         """Update the display with an event."""
-        folder, far = event.job.folder, event.progress
+        folder, progress = event.job.folder, event.progress
         if event.kind == "failed" and folder not in {begun for begun, _ in self._shares}:
             self._total -= len(event.job.config.seeds) - 1  # its search failed: none of them runs
         ended = event.kind in ("done", "failed", "kept")
-        share = 1.0 if ended else 0.0 if far is None else far.done / far.tasks
+        share = 0.0
+        if ended:
+            share = 1.0
+        elif progress is not None:
+            share = progress.done / progress.tasks
         self._shares[folder, event.seed] = share
         self._ended += ended
         self._kept += event.kind == "kept"
@@ -236,19 +247,19 @@ class BenchProgress(Progress):
         """Return how much is done, and the estimated time left."""
         text = f"{self._ended} of {self._total} done"
         done = sum(self._shares.values())
-        worked, rest = done - self._kept, self._total - done
-        if worked <= 0 or rest <= 0:
+        learned, unlearned = done - self._kept, self._total - done
+        if learned <= 0 or unlearned <= 0:
             return text
-        left = (time.monotonic() - self._started) * rest / worked
+        left = (time.monotonic() - self._started) * unlearned / learned
         return f"{text}, about {span(left)} left"
 
 
 def _sentence(event: Event) -> str:
-    what = f"seed {event.seed}" if event.job.trial is None else f"{event.job.trial}, validation"
-    name, found = f"{event.job}, {what}", event.progress
+    subject = f"seed {event.seed}" if event.job.trial is None else f"{event.job.trial}, validation"
+    name, progress = f"{event.job}, {subject}", event.progress
     if event.failure is not None:
         return f"{name} failed: {event.failure.error}"
-    return name if found is None else f"{name}: {found}, {span(found.seconds)}"
+    return name if progress is None else f"{name}: {progress}, {span(progress.seconds)}"
 
 
 def span(seconds: float) -> str:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from evergraph.reports.trials import Trials
     from evergraph.tables.sources import Source
 
-Place = tuple[str, str]
+DatasetAndSetting = tuple[str, str]
 """A dataset and a setting."""
 
 
@@ -47,7 +47,7 @@ def status_command(
 
     Accuracy is that of predictions made before their labels came.
     """
-    with access.to(target, plugins=plugins) as learner:
+    with access.open(target, plugins=plugins) as learner:
         facts, alarms = learner.status(), learner.alarms()
     if as_json:
         print_json(facts | {"alarms": alarms})
@@ -89,18 +89,28 @@ def show_learner(folder: Path, as_json: bool) -> None:
         facts = {"learner": str(folder), "targets": learner.head.kind, "parameters": parameters}
         print_json(facts | status | {"columns": columns, "class_sizes": sizes})
         return
-    topology, head = (
-        ", ".join(
-            [part["name"], *(f"{k} {v}" for k, v in part.items() if k != "name" and v is not None)]
-        )
-        for part in (parameters["topology"], parameters["head"])
-    )
-    of_parts = {"head": head, "topology": topology, "seed": str(parameters["seed"])}
-    _print(learner_facts(status) | of_parts, str(folder))
+    facts_in_words = learner_facts(status) | {
+        "head": _in_words(parameters["head"]),
+        "topology": _in_words(parameters["topology"]),
+        "seed": str(parameters["seed"]),
+    }
+    _print(facts_in_words, str(folder))
     if columns:
         print_table(tuple(columns[0]), [tuple(row.values()) for row in columns], "columns")
     if history.class_sizes:
         show_table(class_sizes_table(history.class_sizes, history.latest_sizes))
+
+
+def _in_words(component: dict[str, Any]) -> str:
+    """Return the name of a component and its parameters.
+
+    >>> _in_words({"name": "sgc", "hops": 2, "dtype": None})
+    'sgc, hops 2'
+    """
+    parameters = [
+        f"{key} {value}" for key, value in component.items() if key != "name" and value is not None
+    ]
+    return ", ".join([component["name"], *parameters])
 
 
 def report_learner(folder: Path, out: Path | None) -> None:
@@ -121,11 +131,11 @@ def report_learner(folder: Path, out: Path | None) -> None:
     say(f"report: {path}")
 
 
-def _page(out: Path | None, folder: Path, what: str) -> Path:
+def _page(out: Path | None, folder: Path, suffix: str) -> Path:
     """Return the page to write: beside the folder, which holds nothing but the learner."""
     if out is None:
-        beside = folder.resolve()
-        return beside.with_name(f"{beside.name}-{what}.html")
+        learner_folder = folder.resolve()
+        return learner_folder.with_name(f"{learner_folder.name}-{suffix}.html")
     if out.suffix != ".html":
         raise ConfigurationError(f"--out must end in .html, not {out.name!r}")
     return out
@@ -183,7 +193,7 @@ def evaluate_command(
 
 
 def _evaluated(
-    learner: OnlineLearner, deltas: TableDeltas, where: Source | None
+    learner: OnlineLearner, deltas: TableDeltas, source: Source | None
 ) -> tuple[HeldOutScores, dict[str, Any]]:
     """Return the scores of a table's nodes, and how many are new and how many were learned."""
     from evergraph.evaluation.held_out import score
@@ -191,29 +201,29 @@ def _evaluated(
     from evergraph.tables.sources import naming
 
     target = learner.head.target
-    right = deltas.labels()
-    if not right:
-        raise DataError(f"{where}: has no labels to compare predictions with")
-    with naming(where):
-        target.check_all([*right.values()])
-    every = [*deltas.whole.nodes, *deltas.whole.updated, *deltas.known]
+    true_labels = deltas.labels()
+    if not true_labels:
+        raise DataError(f"{source}: has no labels to compare predictions with")
+    with naming(source):
+        target.check_all([*true_labels.values()])
+    table_nodes = [*deltas.whole.nodes, *deltas.whole.updated, *deltas.known]
     if not learner.status().relations:
         deltas = deltas.without_relations()
     deltas.check_known(learner.knows_nodes)
-    known = dict(zip(every, learner.knows_nodes(every), strict=True))
-    with learner.reading([node for node in right if known[node]]) as state:
+    known = dict(zip(table_nodes, learner.knows_nodes(table_nodes), strict=True))
+    with learner.reading([node for node in true_labels if known[node]]) as state:
         labels = state.named_labels(state.positions)
     added = replace(deltas.whole, labels=(), late=(), removed_edges=(), forgotten=())
-    new, _ = learner.only_new(added)
-    if not is_empty(new):
-        learner.apply(new)  # this process's own learner: the folder is open for reading
-    classes, found = learner.predict_proba([*right])
+    new_part, _ = learner.only_new(added)
+    if not is_empty(new_part):
+        learner.apply(new_part)  # this process's own learner: the folder is open for reading
+    classes, predictions = learner.predict_proba([*true_labels])
     facts = {
-        "nodes": len(right),
-        "new": sum(not known[node] for node in right),
+        "nodes": len(true_labels),
+        "new": sum(not known[node] for node in true_labels),
         "learned": sum(label is not None for label in labels),
     }
-    return score(target, classes, found, [*right.values()]), facts
+    return score(target, classes, predictions, [*true_labels.values()]), facts
 
 
 def report_command(
@@ -269,71 +279,83 @@ def compare_command(
     """
     from evergraph.reports.comparing import compare_trials, corrected, over_datasets
 
-    def told(places: Iterable[Place]) -> str:
-        return "; ".join(", ".join(place) for place in places)
+    def listed(keys: Iterable[DatasetAndSetting]) -> str:
+        return "; ".join(", ".join(key) for key in keys)
 
-    ours, theirs = (found_trials(typed, folder, testing, averaging) for typed in (a, b))
-    common = [place for place in ours if place in theirs]
+    trials_a, trials_b = (found_trials(typed, folder, testing, averaging) for typed in (a, b))
+    common = [key for key in trials_a if key in trials_b]
     if not common:
         raise ResultsError(
-            f"{a} and {b} have no dataset and setting in common: {a} has {told(ours)}, "
-            f"{b} has {told(theirs)}"
+            f"{a} and {b} have no dataset and setting in common: {a} has {listed(trials_a)}, "
+            f"{b} has {listed(trials_b)}"
         )
-    for name, places, others in ((a, ours, theirs), (b, theirs, ours)):
-        if alone := [place for place in places if place not in others]:
-            say(f"left out, because only {name} has results: {told(alone)}", err=True)
+    for name, trials, others in ((a, trials_a, trials_b), (b, trials_b, trials_a)):
+        if alone := [key for key in trials if key not in others]:
+            say(f"left out, because only {name} has results: {listed(alone)}", err=True)
     pairs = []
-    for one, other in ((ours[place], theirs[place]) for place in common):
-        if one.name == other.name:  # told apart by their folders
-            one, other = (replace(x, name=f"{x.name} ({n})") for x, n in ((one, a), (other, b)))
-        pairs.append((one, other))
-    found = corrected([compare_trials(*pair) for pair in pairs])
-    over = over_datasets(found)
+    for key in common:
+        first, second = trials_a[key], trials_b[key]
+        if first.name == second.name:  # told apart by their folders
+            first = replace(first, name=f"{first.name} ({a})")
+            second = replace(second, name=f"{second.name} ({b})")
+        pairs.append((first, second))
+    comparisons = corrected([compare_trials(*pair) for pair in pairs])
+    across_datasets = over_datasets(comparisons)
     if as_json:
-        each = [comparison.to_dict() for comparison in found]
-        print_json({"comparisons": each, "over_datasets": [one.to_dict() for one in over]})
+        print_json(
+            {
+                "comparisons": [comparison.to_dict() for comparison in comparisons],
+                "over_datasets": [comparison.to_dict() for comparison in across_datasets],
+            }
+        )
         return
-    for sentence in (*(each.sentence for each in found), *(each.sentence for each in over)):
-        say(sentence)
+    for comparison in comparisons:
+        say(comparison.sentence)
+    for test in across_datasets:
+        say(test.sentence)
 
 
 def found_trials(
     typed: str, folder: Path | None, testing: str | None, averaging: str | None
-) -> dict[Place, Trials]:
+) -> dict[DatasetAndSetting, Trials]:
     """Return the trials of a folder, or of a method in it, by dataset and setting."""
     from evergraph.experiments.store import RESULT
     from evergraph.reports.runs import collect, way_of
     from evergraph.reports.trials import trials_of
 
-    where = Path(typed) if folder is None else folder
-    if folder is None and not where.exists():
-        said = f"{typed} must be a results folder, or a method with --in: there is no such folder"
-        raise ResultsError(said)
+    source_folder = Path(typed) if folder is None else folder
+    if folder is None and not source_folder.exists():
+        message = (
+            f"{typed} must be a results folder, or a method with --in: there is no such folder"
+        )
+        raise ResultsError(message)
     rows: list[Path] = []  # of a results book, if it is one
-    if where.is_dir() and next(where.rglob(RESULT), None) is None:
-        rows = sorted(where.glob("*/*/*.json"))
-    found = ((path, _trials_of_row(path, testing, averaging)) for path in rows)
-    every = [(path, trials) for path, trials in found if trials is not None] or [
+    if source_folder.is_dir() and next(source_folder.rglob(RESULT), None) is None:
+        rows = sorted(source_folder.glob("*/*/*.json"))
+    row_trials = ((path, _trials_of_row(path, testing, averaging)) for path in rows)
+    trials_by_source = [(path, trials) for path, trials in row_trials if trials is not None] or [
         (run.folder, trials_of(run, way_of(run.result, testing, averaging)))
-        for run in collect(where)
+        for run in collect(source_folder)
     ]
     holds, remedy = f"{typed} holds", "compare two of its methods with --in"
     if folder is not None:
         holds, remedy = f"{folder} holds", "give the folders of the two runs"
-        names = {trials.name for _, trials in every}
+        names = {trials.name for _, trials in trials_by_source}
         if typed not in names:
             raise UnknownNameError(f"method in {folder}", typed, names)
-        every = [(source, trials) for source, trials in every if trials.name == typed]
-    places: dict[Place, tuple[Path, Trials]] = {}
-    for source, trials in every:
-        place = (trials.dataset, trials.setting)
-        if place in places:
+        trials_by_source = [
+            (source, trials) for source, trials in trials_by_source if trials.name == typed
+        ]
+    by_key: dict[DatasetAndSetting, tuple[Path, Trials]] = {}
+    for source, trials in trials_by_source:
+        key = (trials.dataset, trials.setting)
+        if key in by_key:
             raise ResultsError(
-                f"{holds} more than one run on {', '.join(place)}, {places[place][0]} and "
+                f"{holds} more than one run on {', '.join(key)}, {by_key[key][0]} and "
                 f"{source}: {remedy}"
             )
-        places[place] = (source, trials)
-    return {place: trials for place, (_, trials) in sorted(places.items())}
+        by_key[key] = (source, trials)
+    return {key: trials for key, (_, trials) in sorted(by_key.items())}
 
 
 def _trials_of_row(path: Path, testing: str | None, averaging: str | None) -> Trials | None:
@@ -346,22 +368,22 @@ def _trials_of_row(path: Path, testing: str | None, averaging: str | None) -> Tr
         if row.get("failure") is not None:
             return None
         seeds, values, facts = row["seeds"], row["values"], row.get("facts", {})
-        known = {name: row[name] for name in ("dataset", "setting", "config")}
+        shared = {name: row[name] for name in ("dataset", "setting", "config")}
         label = row["label"]
     except (OSError, ValueError, KeyError, AttributeError) as error:
-        said = f"{path} is not a row of the book: {type(error).__name__}: {error}"
-        raise ResultsError(said) from None
+        message = f"{path} is not a row of the book: {type(error).__name__}: {error}"
+        raise ResultsError(message) from None
     target = target_of(facts.get("targets", {}).get("kind", "class"))
     way = testing or "local", averaging or target.main
     check_choice("testing", way[0], values)
     check_choice("averaging", way[1], values[way[0]])
-    kept = row.get("tasks", {}).get(way[0], {}).get(way[1]) or []
+    task_scores = row.get("tasks", {}).get(way[0], {}).get(way[1]) or []
     return Trials(
         name=label,
-        **known,
+        **shared,
         metric=target.measure,
         way=way,
         scores=dict(zip(seeds, values[way[0]][way[1]]["average_accuracy"], strict=True)),
-        tasks={seed: each["final"] for seed, each in zip(seeds, kept, strict=False)},
+        tasks={seed: of_seed["final"] for seed, of_seed in zip(seeds, task_scores, strict=False)},
         facts=facts,
     )

@@ -90,7 +90,7 @@ def run_command(
     methods are compared, each with its own folder below --out.
     """
     batch = int(batch_size) if batch_size and batch_size.isdigit() else batch_size
-    given = {
+    option_values = {
         "dataset": {"name": dataset, "repeated": repeated, **columns.names},
         "undirected": False if directed else None,
         "backbone": backbone,
@@ -120,8 +120,8 @@ def run_command(
     if report:
         require("matplotlib", extra="report", why="--report")
     auto = options.options_of_auto(memory, views)
-    changed = options.parse_settings(settings)
-    configs = options.several(method, preset, given, changed, auto=auto)
+    overrides = options.parse_settings(settings)
+    configs = options.configs_of_methods(method, preset, option_values, overrides, auto=auto)
     alone = len(configs) == 1  # otherwise each method has its own folder below
     if save is not None:  # raise now if the learner could not be saved, not after training
         if not alone:
@@ -140,7 +140,7 @@ def run_command(
 
             if memory_limit is None:
                 keep_freed_memory()
-            options.check_used(configs, given, changed)
+            options.check_used(configs, option_values, overrides)
             folders = [folder if alone else folder / c.method.name for c in configs]
             runs = open_together(configs, out=folders, resume=resume, resources=resources())
         progress, observers = progress_of(runs)
@@ -160,8 +160,8 @@ def run_command(
         with spinner("drawing the report"):
             page = write_report(collect(folder), folder)  # before printing, which may fail
     if as_json:
-        each = {result.config.method.name: result.to_dict() for result in results}
-        print_json(results[0].to_dict() if alone else {"folder": str(folder), "runs": each})
+        by_method = {result.config.method.name: result.to_dict() for result in results}
+        print_json(results[0].to_dict() if alone else {"folder": str(folder), "runs": by_method})
         return
     if len(results) == 1:
         _print_result(results[0], folder)
@@ -180,32 +180,29 @@ FAR_BELOW = 0.05
 
 
 def _print_result(result: RunResult, folder: Path) -> None:
-    from evergraph.evaluation.evaluator import NAMES
+    from evergraph.evaluation.evaluator import METRIC_NAMES
     from evergraph.reports.runs import ALL, percent, size
 
     values = result.to_dict()
     keys = [*result.target.rows]
     ways = [(testing, average) for testing in ("local", "global") for average in keys]
-    first = tuple(result.headline.values())
+    headline = tuple(result.headline.values())
     protocol = result.config.protocol
-    ways.sort(key=lambda way: way != first)
-    rows = [
-        (
-            f"{testing}, {average.replace('_f1', ' F1').replace('r2', 'R2')}"
-            f"{f': as {protocol} reports' if protocol and (testing, average) == first else ''}",
-            percent(values["average_accuracy"][testing][average]),
-            percent(values["average_forgetting"][testing][average]),
-            percent(values["anytime_accuracy"][testing][average]),
-        )
-        for testing, average in ways
-    ]
+    ways.sort(key=lambda way: way != headline)
+    rows = []
+    for testing, average in ways:
+        way = f"{testing}, {average.replace('_f1', ' F1').replace('r2', 'R2')}"
+        if protocol and (testing, average) == headline:
+            way += f": as {protocol} reports"
+        metrics = ("average_accuracy", "average_forgetting", "anytime_accuracy")
+        rows.append((way, *(percent(values[metric][testing][average]) for metric in metrics)))
     title = f"{result.config.method.name} on {result.config.dataset.name}, percent"
     shared = "accuracy" if "balanced" in keys else "F1"
     measured = f"average {result.target.measure if len(keys) == 1 else shared}"
     anytime = measured.replace("average", "anytime")
     print_table(("tested", measured, "average forgetting", anytime), rows, title)
     beside = [  # other measures of targets, averaged over tasks
-        f"{NAMES[name]} {values['measures'][testing][name]['mean']:.4g} {testing}"
+        f"{METRIC_NAMES[name]} {values['measures'][testing][name]['mean']:.4g} {testing}"
         for name in result.target.beside
         for testing in ("local", "global")
         if values["measures"][testing].get(name) is not None
@@ -218,18 +215,18 @@ def _print_result(result: RunResult, folder: Path) -> None:
     if count > 1:
         phases = f"per seed {phases}"
     stored = values["memory"]["bytes"]
-    kept = ALL if result.cumulative else size(stored) if stored else "none"
+    memory_text = ALL if result.cumulative else size(stored) if stored else "none"
     covered = values["coverage_ratio"]
-    said = "" if covered is None else f" covering {100 * covered:.1f} % of all nodes"
+    details = "" if covered is None else f" covering {100 * covered:.1f} % of all nodes"
     if values["refresh"] is not None:
-        again, old = values["refresh"]["recomputed"], values["refresh"]["of"]
-        said += f", {again:,} of {old:,} old embeddings recomputed"
-    say(f"memory {kept}{said}; {phases}; results in {folder}")
+        recomputed, old_count = values["refresh"]["recomputed"], values["refresh"]["of"]
+        details += f", {recomputed:,} of {old_count:,} old embeddings recomputed"
+    say(f"memory {memory_text}{details}; {phases}; results in {folder}")
     averages = values["average_accuracy"]
-    local, whole = (averages[testing][keys[0]]["mean"] for testing in ("local", "global"))
-    if result.config.stream.edges == "within" and local - whole > FAR_BELOW:
+    gap = averages["local"][keys[0]]["mean"] - averages["global"][keys[0]]["mean"]
+    if result.config.stream.edges == "within" and gap > FAR_BELOW:
         say(
-            f"in the whole graph it is {100 * (local - whole):.0f} points below: --edges all keeps "
+            f"in the whole graph it is {100 * gap:.0f} points below: --edges all keeps "
             "the graph, and learns old nodes as they are in it now"
         )
 
@@ -252,37 +249,43 @@ def plan_command(
     classes. Each is learned in a separate process, on this machine and the device that the run
     would use.
     """
-    given = {"dataset": dataset, "seeds": seeds.chosen, "device": device, "plugins": plugins}
-    changed = options.parse_settings(settings)
-    [config] = options.several(method, preset, given, changed)
+    option_values = {
+        "dataset": dataset,
+        "seeds": seeds.chosen,
+        "device": device,
+        "plugins": plugins,
+    }
+    overrides = options.parse_settings(settings)
+    [config] = options.configs_of_methods(method, preset, option_values, overrides)
     with spinner(f"loading torch and {dataset}"):
         from evergraph.experiments.plan import plan_run
 
-        options.check_used([config], given, changed)
+        options.check_used([config], option_values, overrides)
     with stops_with("nothing is kept, run the same command again"):
 
-        def told(nodes: int) -> None:
-            say(f"learning a copy of {nodes:,} nodes ...", err=True)
+        def announce(num_nodes: int) -> None:
+            say(f"learning a copy of {num_nodes:,} nodes ...", err=True)
 
-        plan = plan_run(config, seconds=seconds, on_copy=told)
+        plan = plan_run(config, seconds=seconds, on_copy=announce)
     if as_json:
         print_json(asdict(plan))
         return
     columns = ("nodes", "tasks", "processor", "clock", "memory", "GPU memory")
     costs = [(f"{cost.share * plan.nodes:,.0f}", cost) for cost in plan.copies]
+    costs.append((f"{plan.nodes:,} (estimated)", plan.seed))
     rows = [
         (
             nodes,
-            str(c.tasks),
-            span(c.processor),
-            span(c.clock),
-            shown(c.memory),
-            shown(c.device_memory),
+            str(cost.tasks),
+            span(cost.processor),
+            span(cost.clock),
+            shown(cost.memory),
+            shown(cost.device_memory),
         )
-        for nodes, c in (*costs, (f"{plan.nodes:,} (estimated)", plan.seed))
+        for nodes, cost in costs
     ]
-    used = 6 if plan.seed.device_memory else 5
+    column_count = 6 if plan.seed.device_memory else 5
     title = f"{config.method.name} on {dataset}, one seed"
-    print_table(columns[:used], [row[:used] for row in rows], title)
+    print_table(columns[:column_count], [row[:column_count] for row in rows], title)
     if plan.seeds > 1:
         say(f"{plan.seeds} seeds, one after another: {span(plan.seeds * plan.seed.clock)}")

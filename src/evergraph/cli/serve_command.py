@@ -41,15 +41,15 @@ def options_in(path: Path, command: Any) -> dict[str, Any]:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"{path}: cannot be read as TOML ({error})") from error
     names = option_names(command)
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for key, value in values.items():
-        plain = key.replace("_", "-")
-        if plain not in names:
+        option_name = key.replace("_", "-")
+        if option_name not in names:
             raise UnknownNameError(f"option in {path}", key, names)
-        if names[plain] in found:
-            raise ConfigurationError(f"{path}: {plain} must be given once, not twice")
-        found[names[plain]] = value
-    return found
+        if names[option_name] in parameters:
+            raise ConfigurationError(f"{path}: {option_name} must be given once, not twice")
+        parameters[names[option_name]] = value
+    return parameters
 
 
 def option_names(command: Any) -> dict[str, str]:
@@ -149,21 +149,21 @@ def serve_command(
     from evergraph.server.observability import FORMATS, written_log
     from evergraph.server.startup import Starting
 
-    running.outlive_hang_ups()
+    running.ignore_sighup()
     check_choice("log format", log_format, FORMATS)
     running.check_address(host, has_tokens=token_file is not None)
     tokens = None if token_file is None else read_tokens(token_file)
     tls = tls_of(tls_cert, tls_key, tls_key_password_file)
     running.check_proxies(proxies)
-    given = parse_settings(settings)  # the learner's parameters
+    parameters = parse_settings(settings)  # the learner's parameters
     of_topology: dict[str, Any] = {"name": topology, "hops": hops}
-    of_head = {"name": head, "objective": objective or given.pop("objective", None)}
+    of_head = {"name": head, "objective": objective or parameters.pop("objective", None)}
     for name, values in (("topology", of_topology), ("head", of_head)):
-        if kept := {key: value for key, value in values.items() if value is not None}:
-            given[name] = given.get(name, {}) | kept
-    if read_only and given:
-        said = f"--read-only cannot change the learner: leave out {next(iter(given))}"
-        raise ConfigurationError(said)
+        if set_values := {key: value for key, value in values.items() if value is not None}:
+            parameters[name] = parameters.get(name, {}) | set_values
+    if read_only and parameters:
+        message = f"--read-only cannot change the learner: leave out {next(iter(parameters))}"
+        raise ConfigurationError(message)
     limits = Limits(
         body=parse_size(body_limit),
         json=parse_size(json_limit),
@@ -205,7 +205,7 @@ def serve_command(
         with advising("give --read-only"):
             folder = LearnerFolder.open(
                 path,
-                given,
+                parameters,
                 readonly=read_only,
                 key_age=key_age,
                 replay_seconds=replay_seconds,

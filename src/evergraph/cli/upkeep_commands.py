@@ -68,33 +68,38 @@ def check_command(
         from evergraph.online.folder.checkup import checkup, listed, skip
     if why is not None:
         with spinner("applying the deltas after it"):
-            aside = skip(folder, *skipped, why=why)
+            set_aside = skip(folder, *skipped, why=why)
         if as_json:
-            print_json({"set_aside": [asdict(each) for each in aside]})
+            print_json({"set_aside": [asdict(delta) for delta in set_aside]})
         else:
-            _print_aside(aside)
+            _print_aside(set_aside)
         return
     with StageProgress({"verify": "deltas"}) as progress:
-        found = checkup(folder, quick=quick, deep=deep, on_progress=progress.on_progress)
-    aside = listed(folder)
+        findings = checkup(folder, quick=quick, deep=deep, on_progress=progress.on_progress)
+    set_aside = listed(folder)
     if as_json:
-        findings, kept = ([asdict(each) for each in part] for part in (found, aside))
-        print_json({"sound": not found, "findings": findings, "set_aside": kept})
+        print_json(
+            {
+                "sound": not findings,
+                "findings": [asdict(finding) for finding in findings],
+                "set_aside": [asdict(delta) for delta in set_aside],
+            }
+        )
     else:
-        for each in found:
-            say(f"{each.file}: {each.what}")
-        if not found:
+        for finding in findings:
+            say(f"{finding.file}: {finding.what}")
+        if not findings:
             say(f"{folder}: no findings")
-        _print_aside(aside)
-    if found:
+        _print_aside(set_aside)
+    if findings:
         raise typer.Exit(EXIT_IF_FOUND)
 
 
-def _print_aside(aside: list[SetAside]) -> None:
+def _print_aside(set_aside: list[SetAside]) -> None:
     rows = []
-    for each in aside:
-        when = datetime.fromtimestamp(each.time, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
-        rows.append([str(each.seq), each.key or "-", f"{each.size:,}", when, each.why])
+    for delta in set_aside:
+        when = datetime.fromtimestamp(delta.time, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+        rows.append([str(delta.seq), delta.key or "-", f"{delta.size:,}", when, delta.why])
     if rows:
         print_table(("delta", "key", "bytes", "set aside", "why"), rows)
 
@@ -161,7 +166,7 @@ def refit_command(
     nodes came no longer matters. A service answers predictions meanwhile, and changes wait.
     """
     doing = "learning everything again"
-    with access.to(target, "write", plugins=plugins, doing=doing) as learner:
+    with access.open(target, "write", plugins=plugins, doing=doing) as learner:
         done = learner.refit()
     if as_json:
         print_json(done)
@@ -187,11 +192,11 @@ def compact_command(
     """
     if keys and not now:
         raise ConfigurationError("--keys needs --now")
-    with access.to(target, "write", plugins=plugins, doing="compacting") as learner:
+    with access.open(target, "write", plugins=plugins, doing="compacting") as learner:
         done = learner.compact(now=now, keys=keys)
     if as_json:
         print_json(done)
         return
     before, after = (shown(done[name]) for name in ("bytes_before", "bytes_after"))
-    gone = f", {done['places']:,} positions of forgotten nodes removed" if done["places"] else ""
-    say(f"snapshot {done['seq']}: {before} before, {after} now{gone}")
+    removed = f", {done['places']:,} positions of forgotten nodes removed" if done["places"] else ""
+    say(f"snapshot {done['seq']}: {before} before, {after} now{removed}")

@@ -24,13 +24,13 @@ RETRIES = 3
 ANSWER_SECONDS = 5.0
 LOOK_SECONDS = 5.0
 FAILED_LOOKS = 3
-_TOLD_BY_US = "A worker died or was killed|so the task will be retried|The node with node id"
+_REPORTED_BY_US = "A worker died or was killed|so the task will be retried|The node with node id"
 
 
 def import_ray() -> ModuleType:
     """Return the module ray, or raise with the command that installs it."""
     # Ray reports dead workers on stdout, where results go; evergraph reports them if it matters.
-    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _TOLD_BY_US)
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _REPORTED_BY_US)
     require("ray", extra="cluster", why="engine 'ray'")
     import ray
 
@@ -47,9 +47,13 @@ def gpu_share(ray: ModuleType) -> float:
 
 def deaths(ray: ModuleType) -> tuple[type[BaseException], ...]:
     """Return the exceptions for a dead worker or a lost result."""
-    found = ray.exceptions
-    killed = (found.WorkerCrashedError, found.NodeDiedError, found.OutOfMemoryError)
-    return (*killed, found.ObjectLostError)
+    errors = ray.exceptions
+    return (
+        errors.WorkerCrashedError,
+        errors.NodeDiedError,
+        errors.OutOfMemoryError,
+        errors.ObjectLostError,
+    )
 
 
 def stop(ray: ModuleType, refs: Iterable[object]) -> None:
@@ -147,14 +151,14 @@ class HealthCheck:
     def __init__(self, ray: ModuleType) -> None:
         self.ray = ray
         self._looked = time.monotonic()
-        self._silent = 0
+        self._failed_checks = 0
 
     def look(self) -> None:
         """Check the cluster, unless the last check is recent."""
         if time.monotonic() < self._looked + LOOK_SECONDS:
             return
-        self._silent = 0 if answers(self.ray) else self._silent + 1
-        if self._silent >= FAILED_LOOKS:
+        self._failed_checks = 0 if answers(self.ray) else self._failed_checks + 1
+        if self._failed_checks >= FAILED_LOOKS:
             check_answers(self.ray)
         self._looked = time.monotonic()
 
@@ -164,9 +168,9 @@ def awaited(ray: ModuleType, future: Future[Any]) -> Any:
 
     There is no time-out, however slow a link is: interrupting the wait would restart the transfer.
     """
-    patience = HealthCheck(ray)
+    health_check = HealthCheck(ray)
     while not wait([future], timeout=LOOK_SECONDS).done:
-        patience.look()
+        health_check.look()
     return future.result()
 
 
@@ -187,7 +191,7 @@ def smallest_store(ray: ModuleType) -> int:
     return int(min(stores, default=0))
 
 
-def at(node: str) -> Any:
+def on_node(node: str) -> Any:
     """Return the task option that binds it to one machine."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -196,10 +200,10 @@ def at(node: str) -> Any:
 
 def on_all_nodes(ray: ModuleType, path: Path) -> bool:
     """Return whether every machine can open a file, with the same size."""
-    task, sizes = ray.remote(_size).options, set()
-    nodes = alive(ray)
-    asked = [task(num_cpus=0, scheduling_strategy=at(node)).remote(path) for node in nodes]
-    for ref in asked:  # machines that die are left out: Ray notices a lost one only after a while
+    task = ray.remote(_size).options
+    refs = [task(num_cpus=0, scheduling_strategy=on_node(node)).remote(path) for node in alive(ray)]
+    sizes = set()
+    for ref in refs:  # machines that die are left out: Ray notices a lost one only after a while
         with suppress(ray.exceptions.TaskUnschedulableError, *deaths(ray)):
             sizes.add(ray.get(ref))
     return sizes == {path.stat().st_size}

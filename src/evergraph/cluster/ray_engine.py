@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 IN_FLIGHT = 2
 # Share of a memory limit for Ray's object store on this machine.
 STORE_SHARE = 0.3
-RAYS_LEAST = 80_000_000  # bytes of an object store
+MIN_STORE_BYTES = 80_000_000  # bytes of an object store
 
 
 class RayEngine(Closing):
@@ -83,9 +83,11 @@ class RayEngine(Closing):
         self._workers = workers
         share = max(ray_cluster.cpu_count() // self.workers, 1) if address is None else 1
         self.threads = share if threads is None else threads
-        self._seen: dict[Path, bool] = {}  # whether every machine can open a file
-        self._told = False  # whether it was logged that arrays go to disk
-        self._put: weakref.WeakKeyDictionary[Any, tuple[Any, int]] = weakref.WeakKeyDictionary()
+        self._shared_files: dict[Path, bool] = {}  # whether every machine can open a file
+        self._warned = False  # whether it was logged that arrays go to disk
+        self._stored_records: weakref.WeakKeyDictionary[Any, tuple[Any, int]] = (
+            weakref.WeakKeyDictionary()
+        )
 
     @property
     def workers(self) -> int:
@@ -107,29 +109,33 @@ class RayEngine(Closing):
         """
         for module in file_plugins():  # which workers cannot import by name
             self.ray.cloudpickle.register_pickle_by_value(module)
-        given = dict(shared or {})
-        stored = [self._stored(value) for value in given.values()]
-        refs, held = [ref for ref, _ in stored], sum(size for _, size in stored)
+        shared = dict(shared or {})
+        stored = [self._stored(value) for value in shared.values()]
+        refs = [ref for ref, _ in stored]
+        held = sum(size for _, size in stored)
         store = ray_cluster.smallest_store(self.ray)
         task = self.ray.remote(_do).options(
             num_cpus=self._cpus,
             num_gpus=ray_cluster.gpu_share(self.ray),
             max_retries=ray_cluster.RETRIES,
         )
-        head = (self.threads, os.getcwd(), work, tuple(given))  # noqa: PTH109  (a plain text)
-        waiting: deque[tuple[Any, Future[Any]]] = deque()
+        head = (self.threads, os.getcwd(), work, tuple(shared))  # noqa: PTH109  (a plain text)
+        pending: deque[tuple[Any, Future[Any]]] = deque()
         # If Ray has more processors than the requested workers, a waiting item would run at once.
         workers = self.workers
-        busy = workers * self._cpus >= ray_cluster.cores(self.ray)
-        most = workers * (IN_FLIGHT if busy else 1)
+        all_busy = workers * self._cpus >= ray_cluster.cores(self.ray)
+        max_pending = workers * (IN_FLIGHT if all_busy else 1)
         try:
             for item in items:
-                if len(waiting) == most:
-                    yield self._result(waiting.popleft()[1])
-                given_out, size = self._stored(item) if _lasts(item) else (pack(item), 0)
-                held += size
-                if held > store and not self._told:
-                    self._told = True
+                if len(pending) == max_pending:
+                    yield self._result(pending.popleft()[1])
+                if _is_immutable_record(item):
+                    argument, size = self._stored(item)
+                    held += size
+                else:
+                    argument = pack(item)
+                if held > store and not self._warned:
+                    self._warned = True
                     logger.warning(
                         "workers need arrays of %s, but the smallest object store of a machine "
                         "holds %s: Ray writes what does not fit to disk, which is slower (ray "
@@ -137,12 +143,12 @@ class RayEngine(Closing):
                         shown(held),
                         shown(store),
                     )
-                made = task.remote(*head, given_out, *refs)
-                waiting.append((made, made.future()))
-            while waiting:
-                yield self._result(waiting.popleft()[1])
+                ref = task.remote(*head, argument, *refs)
+                pending.append((ref, ref.future()))
+            while pending:
+                yield self._result(pending.popleft()[1])
         finally:
-            ray_cluster.stop(self.ray, (ref for ref, _ in waiting))
+            ray_cluster.stop(self.ray, (ref for ref, _ in pending))
 
     def close(self) -> None:
         self._finalizer()
@@ -153,33 +159,34 @@ class RayEngine(Closing):
 
     def _stored(self, value: Any) -> tuple[Any, int]:
         """Return the reference of a stored value and its bytes; immutable records stay stored."""
-        lasting = _lasts(value)
-        if lasting and value in self._put:
-            return self._put[value]
+        is_immutable = _is_immutable_record(value)
+        if is_immutable and value in self._stored_records:
+            return self._stored_records[value]
 
         def everywhere(path: Path) -> bool:  # whether every machine can open it, of the same size
             if self.address is None:
                 return path.is_file()
-            if path not in self._seen:
-                self._seen[path] = path.is_file() and ray_cluster.on_all_nodes(self.ray, path)
-            return self._seen[path]
+            if path not in self._shared_files:
+                is_shared = path.is_file() and ray_cluster.on_all_nodes(self.ray, path)
+                self._shared_files[path] = is_shared
+            return self._shared_files[path]
 
         packed = pack(value, by_path=everywhere)
         stored = self.ray.put(packed), packed.nbytes
-        if lasting:
-            self._put[value] = stored
+        if is_immutable:
+            self._stored_records[value] = stored
         return stored
 
-    def _result(self, coming: Future[Any]) -> Any:
+    def _result(self, future: Future[Any]) -> Any:
         """Wait for a result and return it; raise an ``EvergraphError`` of the worker."""
         try:
-            given = ray_cluster.awaited(self.ray, coming)
+            result = ray_cluster.awaited(self.ray, future)
         except (self.ray.exceptions.TaskUnschedulableError, *ray_cluster.deaths(self.ray)) as error:
             raise ResourceError(
                 f"the Ray worker of an item died {ray_cluster.RETRIES + 1} times, perhaps for lack "
                 f"of memory ({ray_cluster.first_line(error)})"
             ) from None
-        return given.raised() if isinstance(given, _Error) else unpack(given)
+        return result.raised() if isinstance(result, _Error) else unpack(result)
 
 
 def make_engine(
@@ -197,7 +204,7 @@ def make_engine(
     check_engine(name, address, threads)
     if name == "local":
         return LocalEngine()
-    store = None if memory is None else max(int(STORE_SHARE * memory), RAYS_LEAST)
+    store = None if memory is None else max(int(STORE_SHARE * memory), MIN_STORE_BYTES)
     return RayEngine(address, threads=threads, store=store)
 
 
@@ -233,7 +240,7 @@ def _do(
         return _Error(type(error), str(error))
 
 
-def _lasts(value: Any) -> bool:
+def _is_immutable_record(value: Any) -> bool:
     """Return whether a value is an immutable record that is compared by identity."""
     if not is_dataclass(value) or isinstance(value, type):
         return False

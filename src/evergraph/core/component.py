@@ -72,7 +72,7 @@ class ShownRecord(Shown):
     """Dataclass that shows its fields; its repr is the dataclass's own."""
 
     def _repr_facts(self) -> Mapping[str, object]:
-        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
 
 def listed(names: Sequence[object]) -> str:
@@ -156,36 +156,36 @@ did you mean 'side'? it takes side
 
         hidden: those that it takes, but that the caller cannot set.
         """
-        known = [each for each in self.parameters(name) if each not in hidden]
+        known = [p for p in self.parameters(name) if p not in hidden]
         for parameter in parameters:
             if parameter not in known:
                 takes = f"{did_you_mean(parameter, known)}it takes {', '.join(known) or 'none'}"
-                said = f"{self.kind} {name!r} has no parameter {parameter!r}: {takes}"
-                raise ConfigurationError(said)
+                message = f"{self.kind} {name!r} has no parameter {parameter!r}: {takes}"
+                raise ConfigurationError(message)
 
     def make(self, name: str, **parameters: Any) -> T:
         """Return an instance of ``name``."""
         self.check(name, parameters)
         return self.resolve(name)(**parameters)
 
-    def part(self, given: T | str | Mapping[str, Any]) -> T:
+    def part(self, value: T | str | Mapping[str, Any]) -> T:
         """Return a component, given as itself, by its name, or as a table of name and parameters.
 
         >>> from evergraph.topology import topologies
         >>> topologies.part({"name": "sgc", "hops": 3}).hops
         3
         """
-        if isinstance(given, str):
-            return self.make(given)
-        if isinstance(given, Mapping):
-            parameters = dict(given)
+        if isinstance(value, str):
+            return self.make(value)
+        if isinstance(value, Mapping):
+            parameters = dict(value)
             if "name" not in parameters:
-                raise ConfigurationError(f"a table of a {self.kind} must have a name, not {given}")
+                raise ConfigurationError(f"a table of a {self.kind} must have a name, not {value}")
             return self.make(parameters.pop("name"), **parameters)
-        if isinstance(given, type) or not hasattr(given, "name"):
+        if isinstance(value, type) or not hasattr(value, "name"):
             kinds = f"its name, a table of name and parameters, or a {self.kind} object"
-            raise ConfigurationError(f"{self.kind} must be {kinds}, not {given!r}")
-        return given
+            raise ConfigurationError(f"{self.kind} must be {kinds}, not {value!r}")
+        return value
 
     def summaries(self) -> dict[str, str]:
         """Return each name with the first line of its docstring."""
@@ -221,7 +221,7 @@ def declared_parts(folder: str, resolver: str) -> Mapping[str, str]:
     without source or without a ``name`` of their own are not found. folder: of the package in the
     library, such as ``"memory/samplers"``. resolver: its name there, such as ``"samplers"``.
     """
-    found: dict[str, str] = {}
+    summaries: dict[str, str] = {}
     for file in sorted((PACKAGE / folder).rglob("*.py")):
         text = file.read_text("utf-8")
         if f"@{resolver}.register" not in text:  # most files have none, and parsing takes time
@@ -235,8 +235,8 @@ def declared_parts(folder: str, resolver: str) -> Mapping[str, str]:
                         ast.Assign(targets=[ast.Name(id="name")], value=ast.Constant(value=name))
                         | ast.AnnAssign(target=ast.Name(id="name"), value=ast.Constant(value=name))
                     ):
-                        found[str(name)] = _first_line(node)
-    return dict(sorted(found.items()))
+                        summaries[str(name)] = _first_line(node)
+    return dict(sorted(summaries.items()))
 
 
 def declared_summary(file: str, function: str) -> str:
@@ -298,9 +298,10 @@ class Made(Generic[T_co]):
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
         inherited = (vars(base).get(name) for base in owner.__mro__[1:])
-        for base in (each for each in inherited if isinstance(each, Made)):
-            self._parts = self._parts or base._parts
-            self.default = self.default or base.default
+        for declared in inherited:
+            if isinstance(declared, Made):
+                self._parts = self._parts or declared._parts
+                self.default = self.default or declared.default
 
     def __get__(self, part: Part | None, owner: type) -> T_co:
         return cast("T_co", None if part is None else part.__dict__.get(self._name))
@@ -337,38 +338,42 @@ class Part(Shown):
 
     def __post_init__(self) -> None:
         """Check the parameters of a dataclass, and make those that are not given."""
-        for each in (each for each in fields(self) if each.init):  # type: ignore[arg-type]
-            value = getattr(self, each.name)
-            if value is None and each.default is None:
-                setattr(self, each.name, self._parameter_default(each.name))
-            elif "check" in each.metadata:
-                each.metadata["check"](each.name, value)
-            elif isinstance(each.default, bool) and not isinstance(value, bool):
-                raise ConfigurationError(f"{each.name} must be true or false, not {value!r}")
+        for parameter in (f for f in fields(self) if f.init):  # type: ignore[arg-type]
+            name = parameter.name
+            value = getattr(self, name)
+            if value is None and parameter.default is None:
+                setattr(self, name, self._parameter_default(name))
+            elif "check" in parameter.metadata:
+                parameter.metadata["check"](name, value)
+            elif isinstance(parameter.default, bool) and not isinstance(value, bool):
+                raise ConfigurationError(f"{name} must be true or false, not {value!r}")
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
         """Return the constructor's parameters: ``type(part)(**part.get_params())`` makes a copy.
 
         deep: also return those of inner components, as ``outer__inner``.
         """
-        own: dict[str, Any] = {}
+        parameters: dict[str, Any] = {}
         for name in self._parameter_names():
-            own[name] = value = self._parameter_value(name)
+            parameters[name] = value = self._parameter_value(name)
             if value is _MISSING:
-                said = f"{type(self).__name__} must store its parameter {name!r} under that name"
-                raise ConfigurationError(said)
-        for name, value in list(own.items()) if deep else ():
+                message = f"{type(self).__name__} must store its parameter {name!r} under that name"
+                raise ConfigurationError(message)
+        for name, value in list(parameters.items()) if deep else ():
             if isinstance(value, Part):
                 inner = value.get_params(deep=True)
-                own |= {f"{name}__{below}": part for below, part in inner.items()}
-        return own
+                parameters |= {f"{name}__{inner_name}": part for inner_name, part in inner.items()}
+        return parameters
 
     @classmethod
     def _parameter_names(cls) -> list[str]:
         """Return the names of the parameters, a class's own before those it inherits."""
-        declared = [vars(base).get("__annotations__", {}) for base in cls.__mro__]
-        names = signature_of(cls).parameters
-        return sorted(names, key=lambda name: [name in some for some in declared], reverse=True)
+        annotations = [vars(base).get("__annotations__", {}) for base in cls.__mro__]
+
+        def declared_in(name: str) -> list[bool]:
+            return [name in of_class for of_class in annotations]
+
+        return sorted(signature_of(cls).parameters, key=declared_in, reverse=True)
 
     def _parameter_value(self, name: str) -> Any:
         """Return the value of a parameter, as the constructor takes it."""
@@ -378,8 +383,8 @@ class Part(Shown):
         declared = inspect.getattr_static(type(self), name, None)
         if isinstance(declared, Made) and declared.default is not None:
             return declared.default()
-        found = signature_of(type(self)).parameters.get(name)
-        return None if found is None else found.default
+        parameter = signature_of(type(self)).parameters.get(name)
+        return None if parameter is None else parameter.default
 
     def _repr_facts(self) -> Mapping[str, object]:
         table = self._repr_table().items()
@@ -391,14 +396,16 @@ class Part(Shown):
         return {name: value for name, value in values.items() if value is not _MISSING}
 
 
-def alike(one: object, other: object) -> bool:
+def alike(first: object, second: object) -> bool:
     """Return whether two parameter values are equal; components are compared by parameters."""
-    if isinstance(one, Part) and isinstance(other, Part):
-        ours, theirs = one._repr_table(), other._repr_table()
-        same = type(one) is type(other) and ours.keys() == theirs.keys()
-        return same and all(alike(value, theirs[name]) for name, value in ours.items())
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(alike, one, other))
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    return bool(one == other)
+    if isinstance(first, Part) and isinstance(second, Part):
+        first_table = first._repr_table()
+        second_table = second._repr_table()
+        if type(first) is not type(second) or first_table.keys() != second_table.keys():
+            return False
+        return all(alike(value, second_table[name]) for name, value in first_table.items())
+    if isinstance(first, (list, tuple)) and isinstance(second, (list, tuple)):
+        return len(first) == len(second) and all(map(alike, first, second))
+    if isinstance(first, bool) or isinstance(second, bool):
+        return first is second
+    return bool(first == second)

@@ -31,8 +31,8 @@ def did_you_mean(name: object, choices: Iterable[str]) -> str:
     >>> did_you_mean("neigbours", ["hops", "neighbours"])
     "did you mean 'neighbours'? "
     """
-    near = nearest(name, choices)
-    return f"did you mean {near!r}? " if near else ""
+    similar = nearest(name, choices)
+    return f"did you mean {similar!r}? " if similar else ""
 
 
 class EvergraphError(Exception):
@@ -194,8 +194,10 @@ def say_ignored(where: object, what: str, names: Iterable[object], why: str) -> 
 
     where: a file or an object; what: such as ``column``; why: the reason.
     """
-    found = [repr(name) for name in names]
-    if found:
-        many = len(found) > 1
-        said = f"{what}{'s' if many else ''} {', '.join(found)} {'are' if many else 'is'} ignored"
-        say(where, f"{said}: {why}")
+    quoted = [repr(name) for name in names]
+    if quoted:
+        many = len(quoted) > 1
+        ignored = (
+            f"{what}{'s' if many else ''} {', '.join(quoted)} {'are' if many else 'is'} ignored"
+        )
+        say(where, f"{ignored}: {why}")

@@ -77,9 +77,9 @@ class LabelSpace:
 
     def grown(self, new_classes: int, labels: Sequence[int] = ()) -> LabelSpace:
         """Return the space after one more task; labels: of its new classes, if they have any."""
-        every = (*self.labels, *labels)
-        known = every if len(every) == self.num_classes + new_classes else ()
-        return replace(self, sizes=(*self.sizes, new_classes), labels=known)
+        all_labels = (*self.labels, *labels)
+        labels_by_class = all_labels if len(all_labels) == self.num_classes + new_classes else ()
+        return replace(self, sizes=(*self.sizes, new_classes), labels=labels_by_class)
 
     def joined(self, other: LabelSpace, classes: Tensor | None = None, *, total: int) -> LabelSpace:
         """Return the space of two merged learners.
@@ -91,13 +91,13 @@ class LabelSpace:
         >>> here.joined(there, torch.tensor([2]), total=3).classes
         [5, 7, 9]
         """
-        more = total - self.num_classes
-        if more <= 0:
+        new_classes = total - self.num_classes
+        if new_classes <= 0:
             return self
-        places = range(other.num_classes) if classes is None else classes.tolist()
-        names = dict(zip(places, other.labels, strict=False))
-        new = range(self.num_classes, total)
-        return self.grown(more, [names[place] for place in new if place in names])
+        own_numbers = range(other.num_classes) if classes is None else classes.tolist()
+        names = dict(zip(own_numbers, other.labels, strict=False))
+        new_numbers = range(self.num_classes, total)
+        return self.grown(new_classes, [names[number] for number in new_numbers if number in names])
 
     def newest(self) -> range:
         """Return the classes that are new with the latest task."""

@@ -57,25 +57,25 @@ class MappedTensor(Tensor):
         """Return some rows, in any order; many rows are read in one pass through the file."""
         plain = self.as_subclass(Tensor)
         if plain.nbytes <= RESIDENT:  # a pass in blocks would gain nothing
-            taken = plain[rows]
+            values = plain[rows]
             if len(rows) > MANY:  # there may be many such arrays
                 page_out(plain)
-            return taken
+            return values
         self._read += max(_AROUND, plain[:1].nbytes) * len(rows)
         if self._read < RESIDENT:
             return plain[rows]
         order = rows.argsort()
-        taken = torch.empty(len(rows), *self.shape[1:], dtype=self.dtype)
+        values = torch.empty(len(rows), *self.shape[1:], dtype=self.dtype)
         for part in order.split(max(RESIDENT // _AROUND, 1)):
             first, stop = int(rows[part[0]]), int(rows[part[-1]]) + 1
             if (stop - first) * plain[:1].nbytes <= _AROUND * len(part):  # no more than pages
-                taken[part] = fetch(self, first, stop)[rows[part] - first]
+                values[part] = fetch(self, first, stop)[rows[part] - first]
             else:
-                taken[part] = plain[rows[part]]
+                values[part] = plain[rows[part]]
             page_out(plain[first:stop])
         page_out(plain)
         self._read = 0
-        return taken
+        return values
 
 
 class AppendedArray:

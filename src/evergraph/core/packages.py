@@ -69,10 +69,10 @@ def own_version() -> str:
 
 def _recorded(name: str) -> str | None:
     try:
-        found: str | None = metadata.version(name)
+        recorded: str | None = metadata.version(name)
     except (metadata.PackageNotFoundError, KeyError):
         return None
-    return found
+    return recorded
 
 
 GROUP = "evergraph.parts"
@@ -156,7 +156,7 @@ def load_installed_plugins() -> None:
         try:
             entry.load()
         except Exception as error:
-            say(f"entry point {entry.name!r} of {GROUP}", f"left out: {_said(error)}")
+            say(f"entry point {entry.name!r} of {GROUP}", f"left out: {_description(error)}")
 
 
 def _import_file(path: Path, content: bytes, source: str) -> ModuleType:
@@ -169,7 +169,7 @@ def _import_file(path: Path, content: bytes, source: str) -> ModuleType:
     if spec is None:
         raise ConfigurationError(f"plugin {source}: must be a Python file that ends in .py")
     module = module_from_spec(spec)
-    before = sys.modules.get(name)
+    earlier = sys.modules.get(name)
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     sys.modules[name] = module
@@ -178,11 +178,11 @@ def _import_file(path: Path, content: bytes, source: str) -> ModuleType:
         exec(compile(content, str(path), "exec"), module.__dict__)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        if before is not None:
-            sys.modules[name] = before
+        if earlier is not None:
+            sys.modules[name] = earlier
         line = [number for file, number in _frames(error) if file == str(path)][-1:]
         where = f"{source}, line {line[0]}" if line else source
-        raise ConfigurationError(f"plugin {where}: {_said(error)}") from error
+        raise ConfigurationError(f"plugin {where}: {_description(error)}") from error
     return module
 
 
@@ -200,18 +200,21 @@ def _import_module(name: str) -> ModuleType:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{name}.".startswith(f"{missing}."):
             raise absent from None  # not another module that this one imports
-        file, line = [each for each in _frames(error) if not str(each[0]).startswith("<frozen")][-1]
-        raise ConfigurationError(f"plugin {name} ({file}, line {line}): {_said(error)}") from error
+        frames = _frames(error)
+        file, line = [frame for frame in frames if not str(frame[0]).startswith("<frozen")][-1]
+        raise ConfigurationError(
+            f"plugin {name} ({file}, line {line}): {_description(error)}"
+        ) from error
 
 
 def _frames(error: BaseException) -> list[tuple[str | None, int | None]]:
     """Return file and line of every call that led to an error, and of bad syntax, the last."""
-    walked: Any = traceback.walk_tb(error.__traceback__)
-    found = [(frame.f_code.co_filename, number) for frame, number in walked]
-    return [*found, (error.filename, error.lineno)] if isinstance(error, SyntaxError) else found
+    calls: Any = traceback.walk_tb(error.__traceback__)
+    frames = [(frame.f_code.co_filename, number) for frame, number in calls]
+    return [*frames, (error.filename, error.lineno)] if isinstance(error, SyntaxError) else frames
 
 
-def _said(error: BaseException) -> str:
+def _description(error: BaseException) -> str:
     if isinstance(error, EvergraphError):
         return str(error)
     text = error.msg if isinstance(error, SyntaxError) else str(error).strip()

@@ -83,8 +83,8 @@ class ColumnSlice:
 
     def sent(self) -> ColumnSlice:
         """Return the same columns without the others."""
-        taken = self.array[:, self.start : self.stop].contiguous()
-        return ColumnSlice(taken, 0, self.stop - self.start, self.first)
+        columns = self.array[:, self.start : self.stop].contiguous()
+        return ColumnSlice(columns, 0, self.stop - self.start, self.first)
 
 
 class LocalEngine:
@@ -107,9 +107,9 @@ class LocalEngine:
 def check_engine(name: str, address: str | None, threads: int | None = None) -> None:
     """Raise unless the engine exists and takes the options that are given."""
     check_choice("engine", name, ENGINES)
-    for option, given in (("address", address), ("worker threads", threads)):
-        if given is not None and name != "ray":
-            raise ConfigurationError(f"{option} {given!r} needs engine 'ray', not {name!r}")
+    for option, value in (("address", address), ("worker threads", threads)):
+        if value is not None and name != "ray":
+            raise ConfigurationError(f"{option} {value!r} needs engine 'ray', not {name!r}")
 
 
 class SharedCache:
@@ -122,16 +122,16 @@ class SharedCache:
         self._kept: WeakKeyDictionary[Any, dict[Hashable, tuple[Any, float]]] = WeakKeyDictionary()
         self.saved = 0.0
 
-    def take(self, thing: object, way: Hashable, make: Callable[[], T]) -> T:
+    def take(self, owner: object, key: Hashable, make: Callable[[], T]) -> T:
         """Return the cached value for ``thing`` and ``way``, calling ``make`` the first time."""
-        made = self._kept.setdefault(thing, {})
-        if way in made:
-            self.saved += made[way][1]
+        values = self._kept.setdefault(owner, {})
+        if key in values:
+            self.saved += values[key][1]
         else:
             start = perf_counter()
-            made[way] = make(), perf_counter() - start
-        found: T = made[way][0]
-        return found
+            values[key] = make(), perf_counter() - start
+        value: T = values[key][0]
+        return value
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,8 @@ class Resources:
 
         if self.memory_limit is None:
             return int(FREE_SHARE * psutil.virtual_memory().available)
-        held: int = psutil.Process().memory_info().rss
-        return max(self.memory_limit - held, 0)
+        used: int = psutil.Process().memory_info().rss
+        return max(self.memory_limit - used, 0)
 
     def left_on(self, device: torch.device) -> int:
         """Return the bytes that may still be allocated on a device."""
@@ -171,8 +171,8 @@ class Resources:
         if self.on_gpu is not None:
             return self.on_gpu
         free: int = torch.cuda.mem_get_info(device)[0]
-        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(FREE_SHARE * (free + held))
+        cached_by_torch = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(FREE_SHARE * (free + cached_by_torch))
 
     def tidy(self) -> None:
         """Release unused memory if there is a limit."""
@@ -182,8 +182,8 @@ class Resources:
     def fits(self, size: int) -> bool:
         """Return whether an array of ``size`` bytes may stay in memory."""
         left = self.left
-        to_work_in = 0 if self.memory_limit is None else int(WORK_SHARE * self.memory_limit)
-        return size <= ARRAY_SHARE * left and left - size >= to_work_in
+        working_memory = 0 if self.memory_limit is None else int(WORK_SHARE * self.memory_limit)
+        return size <= ARRAY_SHARE * left and left - size >= working_memory
 
     def array(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
         """Return an empty array, in memory if it fits, else mapped from a temporary file.

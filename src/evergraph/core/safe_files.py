@@ -60,10 +60,10 @@ def make_folders(path: Path) -> None:
     ...     Path(folder, "a", "b").is_dir()
     True
     """
-    missing = [place for place in (path, *path.absolute().parents) if not place.exists()]
+    missing = [folder for folder in (path, *path.absolute().parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
-    for place in reversed(missing):
-        sync(place.absolute().parent)
+    for folder in reversed(missing):
+        sync(folder.absolute().parent)
 
 
 @contextmanager
@@ -100,11 +100,12 @@ def check_writable(folder: Path) -> None:
 
     Nothing is left behind: neither the folder nor anything in it.
     """
-    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    folders = (folder, *folder.absolute().parents)
+    existing = next(path for path in folders if path.exists())
     with results_written(folder):
-        if not there.is_dir():
-            raise NotADirectoryError(20, f"{there} is a file, not a folder")
-        with tempfile.TemporaryFile(dir=there):
+        if not existing.is_dir():
+            raise NotADirectoryError(20, f"{existing} is a file, not a folder")
+        with tempfile.TemporaryFile(dir=existing):
             pass
 
 
@@ -170,8 +171,8 @@ class FileLock(Closing):
 
     def _holder(self) -> str:
         number = self._file.read(_MAX_DIGITS + 1).decode("ascii", "replace").strip()
-        own = " (this one)" if number == str(os.getpid()) else ""
-        return f"process {number or 'unknown'}{own}"
+        note = " (this one)" if number == str(os.getpid()) else ""
+        return f"process {number or 'unknown'}{note}"
 
 
 # Locks of this process. A forked child must close its copies: otherwise it would keep the lock
@@ -179,14 +180,14 @@ class FileLock(Closing):
 _open: WeakSet[FileLock] = WeakSet()
 
 
-def _let_go() -> None:
+def _close_inherited_locks() -> None:
     """Close a child's copies of locks; those of its parent are unchanged."""
     for lock in list(_open):
         lock.holds = False
         lock.close()
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_close_inherited_locks)
 
 
 def is_held(path: Path) -> bool:
@@ -207,11 +208,11 @@ def is_held(path: Path) -> bool:
 def _lock(handle: int, *, wait: bool, shared: bool = False) -> bool:
     """Take the lock; return whether locking is supported; raise if another process has it."""
     kind = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
-    for again in (True, False):
+    for may_retry in (True, False):
         try:
             fcntl.flock(handle, kind)
         except BlockingIOError:
-            if not again:
+            if not may_retry:
                 raise
             time.sleep(_SECONDS_BEFORE_RETRY)  # another process may be in ``is_held``
         except OSError:  # not supported by this file system
@@ -230,21 +231,21 @@ def scratch_beside(path: Path) -> Iterator[Path]:
     with disk_is_enough(path):
         path.absolute().parent.mkdir(parents=True, exist_ok=True)
         remove_left(path)
-        made = tempfile.TemporaryDirectory(dir=path.absolute().parent, prefix=SCRATCH)
-    with made as name, FileLock(Path(name, LOCK_FILE), DataError):
+        scratch = tempfile.TemporaryDirectory(dir=path.absolute().parent, prefix=SCRATCH)
+    with scratch as name, FileLock(Path(name, LOCK_FILE), DataError):
         yield Path(name)
 
 
 def left_beside(path: Path) -> list[Path]:
     """Return the folders of ``scratch_beside`` whose processes have ended."""
-    made = sorted(path.absolute().parent.glob(f"{SCRATCH}*"))
-    return [each for each in made if not is_held(each / LOCK_FILE)]
+    folders = sorted(path.absolute().parent.glob(f"{SCRATCH}*"))
+    return [folder for folder in folders if not is_held(folder / LOCK_FILE)]
 
 
 def remove_left(path: Path) -> None:
     """Remove the folders of ``scratch_beside`` whose processes have ended."""
-    for each in left_beside(path):
-        shutil.rmtree(each, ignore_errors=True)
+    for folder in left_beside(path):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

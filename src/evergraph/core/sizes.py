@@ -21,14 +21,14 @@ _OPTIONS = {"trim_threshold": -1, "top_pad": -2, "mmap_threshold": -3, "arenas":
 
 def parse_size(text: str | int) -> int:
     """Return the number of bytes of a text such as ``4GB``, ``512MiB`` or ``1e9``."""
-    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)(e\d+)?\s*([kmgt]?)(i?)b?\s*", str(text), re.I)
-    if found is not None and (found[3] or not found[4]):
-        unit = (1024 if found[4] else 1000) ** " kmgt".index(found[3].lower() or " ")
-        size = int(float(f"{found[1]}{found[2] or ''}") * unit)
+    match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)(e\d+)?\s*([kmgt]?)(i?)b?\s*", str(text), re.I)
+    if match is not None and (match[3] or not match[4]):
+        unit = (1024 if match[4] else 1000) ** " kmgt".index(match[3].lower() or " ")
+        size = int(float(f"{match[1]}{match[2] or ''}") * unit)
         if size > 0:
             return size
-    said = f"memory limit must be a size such as 4GB or 512MiB, above 0, not {text!r}"
-    raise ConfigurationError(said)
+    message = f"memory limit must be a size such as 4GB or 512MiB, above 0, not {text!r}"
+    raise ConfigurationError(message)
 
 
 def shown(size: float) -> str:
@@ -59,7 +59,7 @@ def check_room(folder: Path, needed: float, purpose: str, *, remedy: str = "make
 
 def there(folder: Path) -> Path:
     """Return a folder, or the nearest one above it that exists."""
-    return next(place for place in (folder, *folder.absolute().parents) if place.is_dir())
+    return next(ancestor for ancestor in (folder, *folder.absolute().parents) if ancestor.is_dir())
 
 
 def free_memory() -> int:
@@ -71,13 +71,13 @@ def free_memory() -> int:
     """
     import psutil
 
-    found = [int(psutil.virtual_memory().available), *_left_to_groups()]
-    held = psutil.Process().memory_info()
-    for kind, name in ((resource.RLIMIT_AS, "vms"), (resource.RLIMIT_DATA, "data")):
-        limit = resource.getrlimit(kind)[0]
-        if limit != resource.RLIM_INFINITY and hasattr(held, name):
-            found.append(int(limit) - int(getattr(held, name)))
-    return max(min(found), 0)
+    limits = [int(psutil.virtual_memory().available), *_left_to_groups()]
+    used = psutil.Process().memory_info()
+    for limit_kind, name in ((resource.RLIMIT_AS, "vms"), (resource.RLIMIT_DATA, "data")):
+        limit = resource.getrlimit(limit_kind)[0]
+        if limit != resource.RLIM_INFINITY and hasattr(used, name):
+            limits.append(int(limit) - int(getattr(used, name)))
+    return max(min(limits), 0)
 
 
 def _left_to_groups() -> Iterator[int]:
@@ -93,13 +93,13 @@ def _left_to_groups() -> Iterator[int]:
             return
         try:
             limit = (folder / "memory.max").read_text().strip()
-            held = int((folder / "memory.current").read_text())
+            used = int((folder / "memory.current").read_text())
             lines = (folder / "memory.stat").read_text().splitlines()
         except (OSError, ValueError):
             continue
         if limit != "max":
             cached = [int(line.split()[1]) for line in lines if line.startswith("inactive_file ")]
-            yield int(limit) - held + sum(cached)
+            yield int(limit) - used + sum(cached)
 
 
 def keep_freed_memory() -> None:

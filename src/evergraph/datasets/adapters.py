@@ -81,11 +81,11 @@ class NamedGraph(Shown):
         return {"graph": self.graph, "named": self.ids is not None, "classes": self.classes}
 
     def _repr_table(self) -> dict[str, object]:
-        found: dict[str, object] = dict(self.graph._repr_facts())
+        facts: dict[str, object] = dict(self.graph._repr_facts())
         for name, values in (("ids", self.ids), ("names of classes", self.classes)):
             if values is not None:
-                found[name] = listed(values)
-        return found
+                facts[name] = listed(values)
+        return facts
 
 
 def as_graph(source: Any, /, *, undirected: bool = False, **options: Any) -> Graph:
@@ -125,24 +125,24 @@ def named_graph(source: Any, /, *, undirected: bool = False, **options: Any) -> 
         (_is_networkx, from_networkx, ("features", "labels", "weight", "repeated")),
         (is_sparse, from_scipy, ("features", "labels", "repeated")),
         (is_table, from_tables, ("edges", "columns", "unknown_edges", "repeated", *COLUMNS)),
-        (lambda held: isinstance(held, Graph) or is_pyg(held), _plain, ("repeated",)),
+        (lambda value: isinstance(value, Graph) or is_pyg(value), _plain, ("repeated",)),
     )
     kind = type(source).__name__
-    for recognised, adapter, taken in adapters:
-        if recognised(source):
+    for recognises, adapter, accepted in adapters:
+        if recognises(source):
             for name in options:
-                if name not in taken:
-                    offer = " and ".join(taken)
-                    said = f"{kind} accepts only {offer} as options, not {name!r}"
-                    raise ConfigurationError(said)
-            if "edges" in taken and "edges" not in options:
-                said = f"{kind} of nodes needs edges: pass the pair (nodes, edges)"
-                raise ConfigurationError(said)
+                if name not in accepted:
+                    accepted_names = " and ".join(accepted)
+                    message = f"{kind} accepts only {accepted_names} as options, not {name!r}"
+                    raise ConfigurationError(message)
+            if "edges" in accepted and "edges" not in options:
+                message = f"{kind} of nodes needs edges: pass the pair (nodes, edges)"
+                raise ConfigurationError(message)
             named: NamedGraph = adapter(source, undirected=undirected, **options)
-            called = tuple(named.classes or ())
+            classes = tuple(named.classes or ())
             if not is_table(source):  # whose reader has said it
-                say_alike(kind, called)
-            return replace(named, graph=replace(named.graph, class_names=called))
+                say_alike(kind, classes)
+            return replace(named, graph=replace(named.graph, class_names=classes))
     raise ConfigurationError(f"a graph must be {KINDS}, not {kind}")
 
 
@@ -165,21 +165,21 @@ def holds_graph(source: Any) -> bool:
     """
     source = source[0] if isinstance(source, tuple) and source else source
     adapters = (_is_networkx, is_sparse, is_table, is_pyg)
-    return isinstance(source, Graph) or any(recognised(source) for recognised in adapters)
+    return isinstance(source, Graph) or any(recognises(source) for recognises in adapters)
 
 
 def _unpacked(source: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the first item of a tuple, and the others as named options."""
     if not isinstance(source, tuple) or not source:
         return source, options
-    first, *rest = source
+    first, *others = source
     names = ("edges",) if is_table(first) else ("features", "labels") if is_sparse(first) else ()
-    if len(rest) > len(names):
+    if len(others) > len(names):
         raise ConfigurationError(
             f"a graph must be {KINDS}, not a tuple of {len(source)} items that begins with "
             f"{type(first).__name__}"
         )
-    return first, dict(zip(names, rest, strict=False)) | options
+    return first, dict(zip(names, others, strict=False)) | options
 
 
 def from_networkx(
@@ -203,26 +203,26 @@ def from_networkx(
     """
     nodes: Attributes = dict(source.nodes(data=True))
     if isinstance(labels, Mapping):
-        if strange := [node for node in labels if node not in nodes]:
-            said = f"labels names {strange[0]!r}, which is not a node of the graph"
-            raise DataError(said)
+        if unknown := [node for node in labels if node not in nodes]:
+            message = f"labels names {unknown[0]!r}, which is not a node of the graph"
+            raise DataError(message)
         nodes = {
-            node: {**held, LABELS[0]: labels.get(node, held.get(LABELS[0]))}
-            for node, held in nodes.items()
+            node: {**attributes, LABELS[0]: labels.get(node, attributes.get(LABELS[0]))}
+            for node, attributes in nodes.items()
         }
         labels = LABELS[0]
-    there = {name for held in nodes.values() for name in held}
-    if labels is not None and labels not in there:
+    attribute_names = {name for attributes in nodes.values() for name in attributes}
+    if labels is not None and labels not in attribute_names:
         raise DataError(f"labels must name an attribute of nodes, but no node has {labels!r}")
-    used = [features or VECTOR] if isinstance(features, str | None) else [*features]
-    label = labels or next((name for name in LABELS if name in there), None)
-    label = label or _likely_label(nodes, {VECTOR, TIME, *used})
-    numbers, classes = numbered_labels([held.get(label) for held in nodes.values()])
-    times = [held.get(TIME) for held in nodes.values()]
+    feature_names = [features or VECTOR] if isinstance(features, str | None) else [*features]
+    label = labels or next((name for name in LABELS if name in attribute_names), None)
+    label = label or _likely_label(nodes, {VECTOR, TIME, *feature_names})
+    numbers, classes = numbered_labels([attributes.get(label) for attributes in nodes.values()])
+    times = [attributes.get(TIME) for attributes in nodes.values()]
     ends, weights = _edges(source, list(nodes), weight)
     graph = Graph.from_edges(
         ends,
-        features=_features(nodes, used if features or VECTOR in there else []),
+        features=_features(nodes, feature_names if features or VECTOR in attribute_names else []),
         labels=numbers,
         time=torch.tensor(times) if times and None not in times else None,
         undirected=undirected or not source.is_directed(),
@@ -230,19 +230,20 @@ def from_networkx(
         repeated=repeated,
         where=WHERE,
     )
-    unread = sorted(map(str, there - {*used, label, TIME}))
-    why = f"only {', '.join(used)}, {label} and {TIME} of nodes are used"
+    unread = sorted(map(str, attribute_names - {*feature_names, label, TIME}))
+    why = f"only {', '.join(feature_names)}, {label} and {TIME} of nodes are used"
     say_ignored(WHERE, "attribute", unread, why)
-    others = {name for *_, held in source.edges(data=True) for name in held} - {weight}
-    say_ignored(WHERE, "attribute", sorted(map(str, others)), f"only {weight} of edges is used")
+    edge_attributes = {name for *_, attributes in source.edges(data=True) for name in attributes}
+    unread = sorted(map(str, edge_attributes - {weight}))
+    say_ignored(WHERE, "attribute", unread, f"only {weight} of edges is used")
     return NamedGraph(graph, list(nodes), classes)
 
 
 def _likely_label(nodes: Attributes, used: Collection[str]) -> str:
     """Return the only attribute with few texts, and say so; the usual name if there is none."""
     likely = []
-    for name in dict.fromkeys(name for held in nodes.values() for name in held):
-        values = [held[name] for held in nodes.values() if name in held]
+    for name in dict.fromkeys(name for attributes in nodes.values() for name in attributes):
+        values = [attributes[name] for attributes in nodes.values() if name in attributes]
         texts = {value for value in values if isinstance(value, str)}
         if name not in used and all(isinstance(value, str) for value in values):
             likely += [str(name)] * (2 <= len(texts) <= len(values) / 4)
@@ -256,12 +257,14 @@ def _features(nodes: Attributes, names: Sequence[str]) -> Tensor:
     """Return the features of all nodes: some attributes of theirs.  -> float32 [nodes, dims]"""
     if not names:
         return torch.zeros(len(nodes), 0)
-    for node, held in nodes.items():
+    for node, attributes in nodes.items():
         for name in names:
-            if held.get(name) is None:
-                said = f"node {node!r} has no attribute {name!r}: features need it on every node"
-                raise DataError(said)
-    rows = [np.concatenate([np.ravel(held[n]) for n in names]) for held in nodes.values()]
+            if attributes.get(name) is None:
+                message = f"node {node!r} has no attribute {name!r}: features need it on every node"
+                raise DataError(message)
+    rows = []
+    for attributes in nodes.values():
+        rows.append(np.concatenate([np.ravel(attributes[name]) for name in names]))
     widths = {len(row) for row in rows}
     if len(widths) > 1:
         raise DataError(f"features must have one width on all nodes, not {sorted(widths)}")
@@ -276,12 +279,12 @@ def _edges(
     source: networkx.Graph, nodes: Sequence[Hashable], weight: str
 ) -> tuple[Tensor, Tensor | None]:
     """Return edges as positions, and their weights if any has one.  -> int64 [2, edges]"""
-    place = {node: number for number, node in enumerate(nodes)}
+    position = {node: number for number, node in enumerate(nodes)}
     edges = list(source.edges(data=weight))
-    weights = [each for *_, each in edges]
-    ends = [(place[start], place[end]) for start, end, _ in edges]
+    ends = [(position[start], position[end]) for start, end, _ in edges]
     pairs = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2).t()
-    if all(weight is None for weight in weights):
+    weights = [edge_weight for *_, edge_weight in edges]
+    if all(edge_weight is None for edge_weight in weights):
         return pairs, None
     return pairs, torch.tensor([1.0 if w is None else float(w) for w in weights]).double()
 
@@ -305,15 +308,17 @@ def from_tables(
     with naming(paths[0]):
         table = renamed(arrow_table(_indexed(nodes)), of_nodes(names))
         check_columns(table.column_names, ("id",), lambda: table)
-        known = ids(table, "id").to_pylist()
+        node_ids = ids(table, "id").to_pylist()
     with naming(paths[1]):
-        pairs = renamed(arrow_table(_indexed(edges)), of_edges(names))
-        check_columns(pairs.column_names, ENDS, lambda: pairs)
+        edge_table = renamed(arrow_table(_indexed(edges)), of_edges(names))
+        check_columns(edge_table.column_names, ENDS, lambda: edge_table)
     chosen = columns if isinstance(columns, Scheme) else columns_of(columns)
-    how = {"unknown_edges": unknown_edges, "repeated": repeated}
-    graph = graph_of_tables(table, pairs, chosen, paths=paths, undirected=undirected, **how)
+    options = {"unknown_edges": unknown_edges, "repeated": repeated}
+    graph = graph_of_tables(
+        table, edge_table, chosen, paths=paths, undirected=undirected, **options
+    )
     graph = graph.to_undirected() if undirected else graph
-    return NamedGraph(graph, known, list(graph.class_names) or None)
+    return NamedGraph(graph, node_ids, list(graph.class_names) or None)
 
 
 def _indexed(table: Any) -> Any:
@@ -347,10 +352,10 @@ def from_scipy(
     nodes = adjacency.shape[0]
     entries = adjacency.tocoo()
     weights = None if bool((entries.data == 1).all()) else torch.from_numpy(_real(entries.data))
-    listed = labels.tolist() if hasattr(labels, "tolist") else list(labels or ())
-    if labels is not None and len(listed) != nodes:
-        raise DataError(f"labels must be as many as nodes, not {len(listed)} for {nodes} nodes")
-    numbers, classes = numbered_labels([None] * nodes if labels is None else listed)
+    label_list = labels.tolist() if hasattr(labels, "tolist") else list(labels or ())
+    if labels is not None and len(label_list) != nodes:
+        raise DataError(f"labels must be as many as nodes, not {len(label_list)} for {nodes} nodes")
+    numbers, classes = numbered_labels([None] * nodes if labels is None else label_list)
     graph = Graph.from_edges(
         torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64)),
         features=_matrix_features(features, nodes),

@@ -53,20 +53,20 @@ Arrays = dict[str, npt.NDArray[np.generic]]
 def read_npz(path: Path, *, repeated: str = "last") -> Graph:
     """Return the graph in an ``.npz`` file, edges as listed.  repeated: as in ``load``"""
     with naming(path):
-        arrays, others = _read_arrays(path)
+        arrays, unread = _read_arrays(path)
         for key in ("edge_index", "y"):
             if key not in arrays:
-                said = f"has no array {key!r}: it holds {', '.join(arrays) or 'none known'}"
-                raise DataError(said)
-        answers = read_y(_tensor(arrays, "y"))
-        if "targets" in answers and "y_names" in arrays:
+                message = f"has no array {key!r}: it holds {', '.join(arrays) or 'none known'}"
+                raise DataError(message)
+        labels_or_targets = read_y(_tensor(arrays, "y"))
+        if "targets" in labels_or_targets and "y_names" in arrays:
             names = tuple(map(str, arrays["y_names"]))
-            answers = {"targets": replace(answers["targets"], names=names)}
+            labels_or_targets = {"targets": replace(labels_or_targets["targets"], names=names)}
         graph = assemble(
             path,
             edge_index=_tensor(arrays, "edge_index"),
             features=_npz_features(arrays),
-            **answers,
+            **labels_or_targets,
             time=_tensor(arrays, "year") if "year" in arrays else None,
             weights=_tensor(arrays, "edge_weight") if "edge_weight" in arrays else None,
             masks=read_masks(
@@ -76,7 +76,7 @@ def read_npz(path: Path, *, repeated: str = "last") -> Graph:
             repeated=repeated,
         )
     known = (*KEYS, *MASKS)
-    say_ignored(path, "array", others, f"only {', '.join(known[:-1])} and {known[-1]} are read")
+    say_ignored(path, "array", unread, f"only {', '.join(known[:-1])} and {known[-1]} are read")
     return graph
 
 
@@ -123,8 +123,8 @@ def _plain(archive: np.lib.npyio.NpzFile, key: str) -> npt.NDArray[np.generic]:
     try:
         array: npt.NDArray[np.generic] = archive[key]
     except (ValueError, MemoryError) as error:
-        said = "without pickle" if "pickle" in str(error) else f"({reason(error)})"
-        raise DataError(f"array {key!r} cannot be read {said}: expected numbers") from error
+        how = "without pickle" if "pickle" in str(error) else f"({reason(error)})"
+        raise DataError(f"array {key!r} cannot be read {how}: expected numbers") from error
     if key == "year" and isinstance(array, np.ndarray) and array.dtype.kind == "M":
         if np.isnat(array).any():
             node = int(np.isnat(array).argmax())
@@ -150,8 +150,8 @@ def _npz_features(arrays: Arrays) -> Tensor | None:
     if not csr:
         return None
     if len(csr) < 3:
-        said = f"holds {', '.join(csr)} only: CSR features need x_indptr, x_indices and x_shape"
-        raise DataError(said)
+        message = f"holds {', '.join(csr)} only: CSR features need x_indptr, x_indices and x_shape"
+        raise DataError(message)
     for key in csr:
         if arrays[key].dtype.kind not in "iu":
             raise DataError(f"array {key!r} holds {arrays[key].dtype}: expected integers")

@@ -97,15 +97,15 @@ def catalogue() -> dict[str, Facts]:
 @cache
 def _catalogue(overlay: str | None) -> dict[str, Facts]:
     text = resources.files("evergraph.datasets").joinpath("catalogue.toml").read_text("utf-8")
-    known: dict[str, dict[str, Any]] = tomllib.loads(text)
+    tables: dict[str, dict[str, Any]] = tomllib.loads(text)
     try:
         changes = tomllib.loads(Path(overlay).read_text("utf-8")) if overlay else {}
     except (OSError, ValueError) as error:
         raise DataError(f"${OVERLAY}: {overlay}: cannot be read ({error})") from None
     for name, facts in changes.items():
-        known[name] = {**known.get(name, {}), **facts}
+        tables[name] = {**tables.get(name, {}), **facts}
     try:
-        return {name: Facts(**facts) for name, facts in known.items()}
+        return {name: Facts(**facts) for name, facts in tables.items()}
     except TypeError as error:
         raise DataError(f"${OVERLAY}: {overlay}: is not a valid catalogue ({error})") from None
 
@@ -129,6 +129,6 @@ def check_facts(name: str, graph: Graph) -> None:
         "classes": (facts.classes, graph.num_classes),
     }
     differ = ((fact, *pair) for fact, pair in compared.items() if pair[0] != pair[1])
-    wrong = [f"{fact} should be {due:,} but are {found:,}" for fact, due, found in differ]
+    wrong = [f"{fact} should be {expected:,} but are {found:,}" for fact, expected, found in differ]
     if wrong:
         raise DataError(f"dataset {name!r} is not the published one: {', '.join(wrong)}")

@@ -94,7 +94,7 @@ def read_sums(path: Path) -> dict[str, str]:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read as a list of checksums ({error})") from None
-    found = {}
+    sums = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -104,16 +104,16 @@ def read_sums(path: Path) -> dict[str, str]:
                 f"{path}, line {number}: must be a SHA-256 of 64 hexadecimal digits, two spaces "
                 f"and a file name, as sha256sum writes them, not {line!r}"
             )
-        found[matched[2]] = matched[1].lower()
-    return found
+        sums[matched[2]] = matched[1].lower()
+    return sums
 
 
 def verify(root: Path, files: Iterable[str], known: Mapping[str, str]) -> None:
     """Raise unless every file below ``root`` with a known SHA-256 has it."""
     for file in files:
-        if file in known and (found := checksum(root / file)) != known[file]:
-            said = f"{root / file}: the SHA-256 is {found}, but {known[file]} was expected"
-            raise WrongFileError(said)
+        if file in known and (actual := checksum(root / file)) != known[file]:
+            message = f"{root / file}: the SHA-256 is {actual}, but {known[file]} was expected"
+            raise WrongFileError(message)
 
 
 def set_aside(path: Path) -> Path:
@@ -147,26 +147,26 @@ class Fetch:
         name = unquote(urlsplit(urls[0]).path).rpartition("/")[2]
         if self.folder is not None:
             if not self.folder.is_dir():
-                said = f"{self.folder} is not a folder, so {name} cannot be read from it"
-                raise DownloadError(said)
+                message = f"{self.folder} is not a folder, so {name} cannot be read from it"
+                raise DownloadError(message)
             for path in (self.folder / name, *sorted(self.folder.rglob(name))):
                 if path.is_file():
                     return path
             raise DownloadError(f"{name} is not in {self.folder} or a folder below it")
-        far = [url for url in urls if urlsplit(url).scheme != "file"]
-        near = [Path(url2pathname(urlsplit(url).path)) for url in urls if url not in far]
-        for path in (*near, downloads / name):
+        remote = [url for url in urls if urlsplit(url).scheme != "file"]
+        local = [Path(url2pathname(urlsplit(url).path)) for url in urls if url not in remote]
+        for path in (*local, downloads / name):
             if path.is_file():
                 return path
-        if not far:
-            raise DownloadError(f"{name} is not at {' or '.join(map(str, near))}")
+        if not remote:
+            raise DownloadError(f"{name} is not at {' or '.join(map(str, local))}")
         pace = Pace(f"downloading {name}")
 
         def logged(_: str, done: int, total: int | None) -> None:
             if total:
                 pace.tell(done, total)
 
-        download(far, downloads / name, tries=self.tries, on_progress=self.on_progress or logged)
+        download(remote, downloads / name, tries=self.tries, on_progress=self.on_progress or logged)
         return downloads / name
 
     def sum_of(self, *names: str) -> str | None:
@@ -191,8 +191,10 @@ def download(
     import pooch
     import requests
 
-    told = None if on_progress is None else _Told(path.name, on_progress)
-    downloader = pooch.HTTPDownloader(progressbar=told or False, chunk_size=_BLOCK, timeout=TIMEOUT)
+    progress_bar = None if on_progress is None else _ProgressBar(path.name, on_progress)
+    downloader = pooch.HTTPDownloader(
+        progressbar=progress_bar or False, chunk_size=_BLOCK, timeout=TIMEOUT
+    )
     aside, reasons = path.with_name(f".{path.name}.partial"), []
     for url in urls:
         shutil.rmtree(aside, ignore_errors=True)  # left by a killed process
@@ -219,7 +221,7 @@ def _said(error: BaseException) -> str:
     return reason(OSError(getattr(error, "strerror", None) or str(error) or type(error).__name__))
 
 
-class _Told:
+class _ProgressBar:
     """A progress bar for pooch that reports how much of a file has arrived."""
 
     def __init__(self, name: str, on_progress: OnProgress) -> None:
@@ -309,29 +311,29 @@ class RawFiles:
             raise DownloadError("the catalogue has no address for it")
         check_room(self.root.parent, self.room(how), f"dataset {self.name!r}", remedy=MAKE_ROOM)
         file = how.get(self.facts.urls, self._downloads)
-        ours = file.parent == self._downloads
+        is_download = file.parent == self._downloads
         log.info("checking and reading %s", file.name)
-        given = how.sum_of(f"{self.name}/{file.name}", file.name)
-        expected = given or self.facts.sha256.get(file.name)
+        known_sum = how.sum_of(f"{self.name}/{file.name}", file.name)
+        expected = known_sum or self.facts.sha256.get(file.name)
         try:
             if expected is None:
                 log.info("%s: the SHA-256 is %s", file.name, checksum(file))
             else:
                 verify(file.parent, [file.name], {file.name: expected})
             try:
-                found = self._moved_in(file, how, read)
+                result = self._moved_in(file, how, read)
             except DataError as error:
                 # Of published bytes, which have their checksum, another copy would not help.
                 if isinstance(error, WrongFileError) or expected is not None:
                     raise
                 raise WrongFileError(str(error)) from error
         except WrongFileError as error:
-            if not ours:
+            if not is_download:
                 raise
             raise WrongFileError(f"{error}: it is kept as {set_aside(file).name}") from error
-        if ours:
+        if is_download:
             set_aside(file).unlink()  # in place of one that was wrong before
-        return found
+        return result
 
     def _moved_in(self, file: Path, how: Fetch, read: Callable[[Path], T]) -> T:
         """Unpack, check and read the files in a folder aside, and move them in if all is well."""
@@ -340,19 +342,21 @@ class RawFiles:
             aside = Path(folder)
             unpack(file, self.files, aside)
             verify(aside, self.files, self._known(how))
-            found = read(aside)
+            result = read(aside)
             with disk_is_enough(self.root):
                 for path in self.files:
                     (self.root / path).parent.mkdir(parents=True, exist_ok=True)
                     (aside / path).replace(self.root / path)
-        return found
+        return result
 
     def _known(self, how: Fetch) -> dict[str, str]:
         """Return checksums by path: those given, else the catalogue's, else those recorded."""
-        pinned = {} if self.facts is None else dict(self.facts.sha256)
-        given = {file: how.sum_of(f"{self.name}/{file}", file) for file in self.files}
-        known = {file: found for file, found in given.items() if found is not None}
-        return recorded(self.root) | pinned | known
+        catalogued = {} if self.facts is None else dict(self.facts.sha256)
+        known = recorded(self.root) | catalogued
+        for file in self.files:
+            if (chosen := how.sum_of(f"{self.name}/{file}", file)) is not None:
+                known[file] = chosen
+        return known
 
     def _not_fetched(self, error: Exception) -> DownloadError:
         source = "its publisher" if self.facts is None else self.facts.source
@@ -381,16 +385,16 @@ def unpack(source: Path, files: Sequence[str], folder: Path) -> None:
         return
     try:
         with zipfile.ZipFile(source) as archive:
-            listed = [member for member in archive.infolist() if not member.is_dir()]
-            found = {Path(member.filename).name: member for member in reversed(listed)}
-            found |= {member.filename: member for member in listed}
+            members = [member for member in archive.infolist() if not member.is_dir()]
+            by_name = {Path(member.filename).name: member for member in reversed(members)}
+            by_name |= {member.filename: member for member in members}
             for file in files:
-                if file not in found and Path(file).name not in found:
-                    said = f"{source}: does not contain {file}, but {len(listed)} other files"
-                    raise WrongFileError(said)
-            members = {file: found.get(file) or found[Path(file).name] for file in files}
-            check_room(folder, sum(m.file_size for m in members.values()), source.name)
-            for file, member in members.items():
+                if file not in by_name and Path(file).name not in by_name:
+                    message = f"{source}: does not contain {file}, but {len(members)} other files"
+                    raise WrongFileError(message)
+            to_unpack = {file: by_name.get(file) or by_name[Path(file).name] for file in files}
+            check_room(folder, sum(m.file_size for m in to_unpack.values()), source.name)
+            for file, member in to_unpack.items():
                 path = folder / file
                 with disk_is_enough(path), archive.open(member) as packed, path.open("wb") as out:
                     shutil.copyfileobj(packed, out, 1 << 20)  # checks the CRC at the end

@@ -46,12 +46,13 @@ def aligned(features: Tensor, *, width: int, align: Align = "svd", seed: int = 0
     dims = features.shape[1]
     if align == "projection":
         return features @ projection(dims, width, seed=seed)
-    kept = min(width, *features.shape)
-    found = torch.zeros(features.shape[0], width)
-    if kept:
+    directions = min(width, *features.shape)
+    reduced = torch.zeros(features.shape[0], width)
+    if directions:
         generator = seeded(seed, "directions")
-        found[:, :kept] = truncated_svd(as_scipy(as_csr(features)), dims=kept, generator=generator)
-    return found
+        matrix = as_scipy(as_csr(features))
+        reduced[:, :directions] = truncated_svd(matrix, dims=directions, generator=generator)
+    return reduced
 
 
 def projection(dims: int, width: int, *, seed: int) -> Tensor:
@@ -115,14 +116,15 @@ def join_domains(
     (Graph(nodes=120, edges=1200, features=10, classes=8), [0, 1])
     """
     check_choice("classes", classes, CLASSES)
-    found, before = [], 0
+    domains = []
+    classes_before = 0
     for graph in graphs:
         features = aligned(graph.features, width=width, align=align, seed=seed)
-        shift = before if classes == "own" else 0
+        shift = classes_before if classes == "own" else 0
         labels = graph.labels.where(graph.labels == UNLABELLED, graph.labels + shift)
-        found.append(graph.with_features(features).with_labels(labels))
-        before += graph.num_classes
-    return join(found)
+        domains.append(graph.with_features(features).with_labels(labels))
+        classes_before += graph.num_classes
+    return join(domains)
 
 
 @datasets.register
@@ -151,8 +153,10 @@ class Joined(Part, Dataset):
     def __post_init__(self) -> None:
         parts = self.parts
         if isinstance(parts, str) or not parts or not all(isinstance(p, str) for p in parts):
-            said = f"parts must be a non-empty list of dataset names or graph paths, not {parts!r}"
-            raise ConfigurationError(said)
+            message = (
+                f"parts must be a non-empty list of dataset names or graph paths, not {parts!r}"
+            )
+            raise ConfigurationError(message)
         super().__post_init__()
         if not self.width and self.classes != "shared":
             raise ConfigurationError("classes need a width: set width, for example to 128")
@@ -161,5 +165,5 @@ class Joined(Part, Dataset):
         graphs = [load(part, undirected=False, cache=cache) for part in self.parts]
         if not self.width:
             return join(graphs)
-        how = {name: value for name, value in self.get_params().items() if name != "parts"}
-        return join_domains(graphs, **how)
+        options = {name: value for name, value in self.get_params().items() if name != "parts"}
+        return join_domains(graphs, **options)

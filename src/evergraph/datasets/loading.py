@@ -70,12 +70,12 @@ def load(
     """
     one_edge = undirected and not directions  # whether (a, b) and (b, a) are
     if not isinstance(source, str | Path):
-        chosen: dict[str, Any] = {} if columns is None else {"columns": columns}
+        options: dict[str, Any] = {} if columns is None else {"columns": columns}
         if unknown_edges != "refuse":
-            chosen["unknown_edges"] = unknown_edges
+            options["unknown_edges"] = unknown_edges
         if is_table(source[0] if isinstance(source, tuple) and source else source):
-            chosen["undirected"] = one_edge
-        graph = as_graph(source, repeated=repeated, **chosen, **parameters)
+            options["undirected"] = one_edge
+        graph = as_graph(source, repeated=repeated, **options, **parameters)
         return _fitting(graph, undirected=undirected, directions=directions)
     if isinstance(source, str) and is_registered(source):
         say_hidden(source)
@@ -94,8 +94,8 @@ def load(
 def _fitting(graph: Graph, *, undirected: bool, directions: bool) -> Graph:
     """Return a graph with a suitable feature layout, undirected if wanted."""
     if not graph.mapped:
-        read = graph.columns
-        graph = replace(graph.with_features(fitting_layout(graph.features)), columns=read)
+        columns = graph.columns
+        graph = replace(graph.with_features(fitting_layout(graph.features)), columns=columns)
     graph = graph.with_directions() if directions else graph
     return graph.to_undirected() if undirected else graph
 
@@ -133,14 +133,15 @@ def check_no_columns(
     source: object, columns: object, unknown_edges: str = "refuse", repeated: str = "last"
 ) -> None:
     """Raise if options for tables are given with another source."""
-    given = {
+    is_given = {
         "columns": columns is not None,
         "unknown_edges": unknown_edges != "refuse",
         "repeated": repeated != "last",
     }
-    for name in (name for name, is_given in given.items() if is_given):
-        said = f"{name} must not be given with {source}: only a folder of tables takes it"
-        raise ConfigurationError(said)
+    for name, given in is_given.items():
+        if given:
+            message = f"{name} must not be given with {source}: only a folder of tables takes it"
+            raise ConfigurationError(message)
 
 
 def read_path(
@@ -158,19 +159,21 @@ def read_path(
     """
     path = path.expanduser()
     if path.is_dir() and not is_graph_folder(path):
-        chosen = columns if isinstance(columns, Scheme) else columns_of(columns)
-        how = {"unknown_edges": unknown_edges, "repeated": repeated}
-        return read_table_folder(path, chosen, undirected=undirected, names=names or {}, **how)
+        scheme_or_choices = columns if isinstance(columns, Scheme) else columns_of(columns)
+        options = {"unknown_edges": unknown_edges, "repeated": repeated}
+        return read_table_folder(
+            path, scheme_or_choices, undirected=undirected, names=names or {}, **options
+        )
     _check_file(path, names or {})
-    made = "last" if path.suffix in READERS else repeated  # these take it as well
-    check_no_columns(path, columns, unknown_edges, made)
+    unchecked = "last" if path.suffix in READERS else repeated  # these take it as well
+    check_no_columns(path, columns, unknown_edges, unchecked)
     if path.is_dir():  # an imported graph
         graph, about = open_graph_folder(path), read_facts(path).get("about", {})
         with naming(path):
             check_numbers(graph)
-        if (kept := about.get("columns")) is not None:
+        if (columns_json := about.get("columns")) is not None:
             with suppress(ConfigurationError):  # a user-defined encoder may be missing
-                graph = replace(graph, columns=Scheme.from_json(kept))
+                graph = replace(graph, columns=Scheme.from_json(columns_json))
         if about.get("dominant") is not None:  # the import's warning about its features
             say(path, about["dominant"])
         return replace(graph, class_names=tuple(about.get("class_names", ())))

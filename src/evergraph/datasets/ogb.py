@@ -186,9 +186,9 @@ def write_binary_raw(
     counts = [
         next(StreamedArray(raw / DATA, f"num_{n}_list").values(2)) for n in ("nodes", "edges")
     ]
-    if any(len(found) != 1 for found in counts):
+    if any(len(count) != 1 for count in counts):
         raise DataError(f"{raw / DATA}: holds more than one graph: expected one")
-    nodes, edges = (int(found[0]) for found in counts)
+    nodes, edges = (int(count[0]) for count in counts)
     if like is None:
         _write_nodes(raw, writer, nodes)
     for path in () if like is None else (like / f"{name}.npy" for name in OF_NODES):
@@ -197,17 +197,17 @@ def write_binary_raw(
                 os.link(path, writer.folder / path.name)
             except OSError:  # a file system without hard links
                 shutil.copyfile(path, writer.folder / path.name)
-    given = StreamedArray(raw / DATA, "edge_index")
-    if given.shape != (2, edges):
+    edge_index = StreamedArray(raw / DATA, "edge_index")
+    if edge_index.shape != (2, edges):
         raise DataError(
-            f"{given.archive}: array 'edge_index' has shape {list(given.shape)}: expected "
+            f"{edge_index.archive}: array 'edge_index' has shape {list(edge_index.shape)}: expected "
             f"{[2, edges]}"
         )
     table = EdgeTable(
         writer.folder / "edges", nodes=nodes, undirected=undirected, memory=SORT_MEMORY
     )
     reading, done = Pace("reading edges"), 0
-    for sources, targets in given.pairs(_VALUES):
+    for sources, targets in edge_index.pairs(_VALUES):
         table.add(sources, targets)
         done += len(sources)
         reading.tell(done, edges)
@@ -220,36 +220,40 @@ def _write_nodes(raw: Path, writer: GraphFolderWriter, nodes: int) -> None:
     """Write labels, years and features, each as it is read."""
 
     def copied(
-        archive: Path, name: str, into: str, change: Callable[[NDArray[Any], int], NDArray[Any]]
+        archive: Path, name: str, into: str, convert: Callable[[NDArray[Any], int], NDArray[Any]]
     ) -> None:
         """Copy an array in blocks of rows; change: gets a block and the rows before it."""
-        given = StreamedArray(archive, name)
-        if not given.shape or given.shape[0] != nodes:
+        source = StreamedArray(archive, name)
+        if not source.shape or source.shape[0] != nodes:
             raise DataError(
-                f"{archive}: array {name!r} has shape {list(given.shape)}: expected a row for each "
+                f"{archive}: array {name!r} has shape {list(source.shape)}: expected a row for each "
                 f"of {nodes:,} nodes"
             )
-        width = given.size // max(nodes, 1)
-        wide = into == "features"
-        kind, shape = (torch.float32, (nodes, width)) if wide else (torch.int64, (nodes,))
-        target, pace, done = writer.create(into, shape, kind), Pace(f"reading {into}"), 0
-        for rows in given.rows(max(1, _VALUES // max(width, 1))):
-            found = change(rows if wide else rows[:, 0], done)
-            put(target, done, torch.from_numpy(found))
+        width = source.size // max(nodes, 1)
+        is_matrix = into == "features"
+        if is_matrix:
+            target = writer.create(into, (nodes, width), torch.float32)
+        else:
+            target = writer.create(into, (nodes,), torch.int64)
+        pace = Pace(f"reading {into}")
+        done = 0
+        for rows in source.rows(max(1, _VALUES // max(width, 1))):
+            values = convert(rows if is_matrix else rows[:, 0], done)
+            put(target, done, torch.from_numpy(values))
             done += len(rows)
             pace.tell(done, nodes)
 
     def classes(values: NDArray[Any], before: int) -> NDArray[Any]:
         known = values == values  # NaN is no label
-        found = np.where(known, values, UNLABELLED).astype(np.int64)
-        wrong = known & ((found != values) | (found < 0))
+        labels = np.where(known, values, UNLABELLED).astype(np.int64)
+        wrong = known & ((labels != values) | (labels < 0))
         if wrong.any():
-            place = int(wrong.argmax())
+            row = int(wrong.argmax())
             raise DataError(
-                f"{raw / LABELS}: node {before + place} has the label {values[place]}: expected a "
+                f"{raw / LABELS}: node {before + row} has the label {values[row]}: expected a "
                 "whole number of at least 0, or NaN"
             )
-        return found
+        return labels
 
     def finite(rows: NDArray[Any], before: int) -> NDArray[Any]:
         if not np.isfinite(rows).all():
@@ -309,14 +313,14 @@ class StreamedArray:
         """Yield ``count`` rows at a time.  [count, width]"""
         width = self.size // max(self.shape[0], 1)
         if self.by_column and width > 1:
-            said = f"{self.archive}: array {self.name!r} is stored by column: expected rows"
-            raise DataError(said)
+            message = f"{self.archive}: array {self.name!r} is stored by column: expected rows"
+            raise DataError(message)
         return (values.reshape(-1, width) for values in self.values(count * width))
 
     def pairs(self, count: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         """Yield ``count`` columns at a time of an array of two rows.  2 x [count]"""
         if self.by_column:
-            return ((both[::2], both[1::2]) for both in self.values(2 * count))
+            return ((ends[::2], ends[1::2]) for ends in self.values(2 * count))
         middle = self.size // 2
         return zip(self.values(count, stop=middle), self.values(count, start=middle), strict=True)
 
@@ -335,9 +339,9 @@ class StreamedArray:
 
     def _read(self, stream: IO[bytes], count: int) -> NDArray[Any]:
         values = np.empty(count, self.dtype)
-        rest = memoryview(values.view(np.uint8))  # type: ignore[arg-type]
-        while len(rest):
-            rest = rest[stream.readinto(rest) or self._cut_short() :]  # type: ignore[attr-defined]
+        unread = memoryview(values.view(np.uint8))  # type: ignore[arg-type]
+        while len(unread):
+            unread = unread[stream.readinto(unread) or self._cut_short() :]  # type: ignore[attr-defined]
         return values
 
     def _cut_short(self) -> int:

@@ -65,8 +65,10 @@ class PublishedDataset(Dataset):
             with disk_is_enough(folder):
                 graph = self.read(folder)
         except MemoryError as error:
-            said = f"reading the raw files of dataset {self.name!r} needs more memory than there is"
-            raise ResourceError(said) from error
+            message = (
+                f"reading the raw files of dataset {self.name!r} needs more memory than there is"
+            )
+            raise ResourceError(message) from error
         except FAILURES as error:
             raise not_readable(self.name, root, error) from error
         check_facts(self.name, graph)
@@ -97,9 +99,9 @@ class PygDataset(PublishedDataset):
         self.check_reader()
         import torch_geometric.datasets
 
-        make = getattr(torch_geometric.datasets, self.pyg_class)
-        named = () if self.pyg_name is None else (self.pyg_name,)
-        dataset = make(str(folder), *named, force_reload=True)
+        dataset_class = getattr(torch_geometric.datasets, self.pyg_class)
+        arguments = () if self.pyg_name is None else (self.pyg_name,)
+        dataset = dataset_class(str(folder), *arguments, force_reload=True)
         graph = Graph.from_data(dataset[0])
         graph = graph.with_features(fitting_layout(graph.features))
         shutil.rmtree(dataset.processed_dir, ignore_errors=True)

@@ -36,8 +36,8 @@ class BlockModel:
         Duplicates are dropped and drawn again, so that the count is exact. In a graph so dense that
         hubs are joined to all others, later rounds draw all nodes with equal weight.
         """
-        nodes, inside = len(self.weights), int((self.sizes * (self.sizes - 1) // 2).sum())
-        possible = inside if within else nodes * (nodes - 1) // 2 - inside
+        nodes, pairs_within = len(self.weights), int((self.sizes * (self.sizes - 1) // 2).sum())
+        possible = pairs_within if within else nodes * (nodes - 1) // 2 - pairs_within
         if count > possible:
             kind = "within classes" if within else "between classes"
             raise ConfigurationError(
@@ -52,24 +52,24 @@ class BlockModel:
             if attempt == WEIGHTED_ROUNDS:
                 cumulative = torch.arange(1, len(self.weights) + 1, dtype=torch.float64)
             open_share = (possible - count + missing) / possible
-            drawn = self._pairs(int(1.1 * missing / open_share) + 16, cumulative, within)
-            batches.append(self._fresh(drawn, batches, missing))
+            candidates = self._pairs(int(1.1 * missing / open_share) + 16, cumulative, within)
+            batches.append(self._fresh(candidates, batches, missing))
             missing -= len(batches[-1])
         if missing:
             log.warning("%d of %d edges are missing: the graph is too dense", missing, count)
         keys = torch.cat([torch.empty(0, dtype=torch.int64), *batches])
         return torch.stack([keys // nodes, keys % nodes], dim=1)
 
-    def _fresh(self, drawn: Tensor, batches: list[Tensor], most: int) -> Tensor:
+    def _fresh(self, pairs: Tensor, batches: list[Tensor], limit: int) -> Tensor:
         """Return at most ``most`` of the drawn pairs that are new, each once.  [n, 2] -> [m]"""
-        low, high = drawn.min(1).values, drawn.max(1).values
+        low, high = pairs.min(1).values, pairs.max(1).values
         fresh: Tensor = torch.unique((low * len(self.weights) + high)[low != high])
         for keys in filter(len, batches):
-            place = torch.searchsorted(keys, fresh).clamp_max_(len(keys) - 1)
-            fresh = fresh[keys[place] != fresh]
-        if len(fresh) <= most:
+            position = torch.searchsorted(keys, fresh).clamp_max_(len(keys) - 1)
+            fresh = fresh[keys[position] != fresh]
+        if len(fresh) <= limit:
             return fresh
-        chosen = torch.randperm(len(fresh), generator=self.generator)[:most]
+        chosen = torch.randperm(len(fresh), generator=self.generator)[:limit]
         return fresh[chosen.sort().values]
 
     def _pairs(self, count: int, cumulative: Tensor, within: bool) -> Tensor:
@@ -83,8 +83,8 @@ class BlockModel:
             return torch.rand(count, dtype=torch.float64, generator=self.generator)
 
         def nodes_at(points: Tensor) -> Tensor:
-            found = torch.searchsorted(cumulative, points, right=True)
-            return found.clamp_max_(len(cumulative) - 1)
+            nodes = torch.searchsorted(cumulative, points, right=True)
+            return nodes.clamp_max_(len(cumulative) - 1)
 
         tops = cumulative[self.sizes.cumsum(0) - 1]
         bottoms = torch.cat([torch.zeros(1, dtype=torch.float64), tops[:-1]])
@@ -147,8 +147,8 @@ class Synthetic(Part, Dataset):
         if self.degree_exponent:
             check_number("degree_exponent", self.degree_exponent, least=0.0)
             if self.degree_exponent <= 2:
-                said = f"degree_exponent must be above 2, or 0, not {self.degree_exponent}"
-                raise ConfigurationError(said)
+                message = f"degree_exponent must be above 2, or 0, not {self.degree_exponent}"
+                raise ConfigurationError(message)
 
     def load(self, cache: Path) -> Graph:
         sizes = class_sizes(self.nodes, self.classes, self.class_imbalance)

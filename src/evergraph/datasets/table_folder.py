@@ -61,8 +61,8 @@ def read_table_folder(
     with naming(edges_path):
         edges = read_table(edges_path, ENDS)
     paths = nodes_path, edges_path
-    how = {"unknown_edges": unknown_edges, "repeated": repeated}
-    return graph_of_tables(nodes, edges, columns, paths=paths, undirected=undirected, **how)
+    options = {"unknown_edges": unknown_edges, "repeated": repeated}
+    return graph_of_tables(nodes, edges, columns, paths=paths, undirected=undirected, **options)
 
 
 def graph_of_tables(
@@ -83,7 +83,7 @@ def graph_of_tables(
     check_choice("unknown_edges", unknown_edges, UNKNOWN_EDGES)
     nodes_path, edges_path = paths
     with naming(nodes_path):
-        found = read_nodes(
+        node_table = read_nodes(
             nodes,
             columns or Columns(),
             where=nodes_path,
@@ -91,52 +91,61 @@ def graph_of_tables(
         )
     with naming(edges_path):
         if unknown_edges == "skip":
-            listed, edges = edges.num_rows, between(edges, found.ids)
-            say_skipped(edges_path, listed - edges.num_rows)
+            rows_listed, edges = edges.num_rows, between(edges, node_table.ids)
+            say_skipped(edges_path, rows_listed - edges.num_rows)
         rows = read_edges(edges)
-        ends, kinds, related = positions(rows, found.ids), None, None
+        ends = positions(rows, node_table.ids)
+        relations = relation_numbers = None
         if rows.relations is not None:
-            names, kinds = _numbered(rows.relations)
+            relation_names, relation_numbers = _numbered(rows.relations)
         # With ``last``, each direction keeps the last weight that is listed for it.
         both_ways = undirected and repeated != "last"
-        each = combined(ends, rows.weights, kinds, repeated=repeated, both_ways=both_ways)
-        say_repeated(edges_path, each.repeats, ends.shape[1], repeated)
-        ends, weights = ends[:, each.rows], each.checked_weights()
-        if kinds is not None:
-            kinds, size = kinds[each.rows], len(found.ids)
-            related = Relations.of(ends, kinds, names, nodes=size, weights=weights)
-    read = found.features
+        edges_once = combined(
+            ends, rows.weights, relation_numbers, repeated=repeated, both_ways=both_ways
+        )
+        say_repeated(edges_path, edges_once.repeats, ends.shape[1], repeated)
+        ends, weights = ends[:, edges_once.rows], edges_once.checked_weights()
+        if relation_numbers is not None:
+            relations = Relations.of(
+                ends,
+                relation_numbers[edges_once.rows],
+                relation_names,
+                nodes=len(node_table.ids),
+                weights=weights,
+            )
+    features = node_table.features
+    scheme = features.scheme
     with naming(nodes_path):
         targets = labels = None
-        if found.lists is not None:
-            targets = Targets.from_lists(found.lists)
-        elif found.numbers is not None:
-            names = called(found.roles.targets)
-            targets = Targets(torch.from_numpy(found.numbers), "numbers", names)
+        if node_table.lists is not None:
+            targets = Targets.from_lists(node_table.lists)
+        elif node_table.numbers is not None:
+            names = called(node_table.roles.targets)
+            targets = Targets(torch.from_numpy(node_table.numbers), "numbers", names)
         else:
-            unknown = torch.full((len(found.ids),), UNLABELLED)
-            labels = unknown if found.labels is None else numbered(found.labels)
+            unknown = torch.full((len(node_table.ids),), UNLABELLED)
+            labels = unknown if node_table.labels is None else numbered(node_table.labels)
         graph = assemble(
             nodes_path,
             edge_index=ends,
-            features=read.features,
+            features=features.features,
             labels=labels,
             targets=targets,
-            time=found.times,
-            names=found.roles.features if read.scheme is None else read.scheme.names,
+            time=node_table.times,
+            names=node_table.roles.features if scheme is None else scheme.names,
             weights=weights,
         )
         types = None
-        if found.types is not None:
-            names, kinds = _numbered(found.types)
-            types = NodeTypes(names, kinds.to(torch.int16))
+        if node_table.types is not None:
+            type_names, type_numbers = _numbered(node_table.types)
+            types = NodeTypes(type_names, type_numbers.to(torch.int16))
     if isinstance(columns, Columns) and columns.fill == "neighbours":
-        graph = filled_from_neighbours(graph, read)
+        graph = filled_from_neighbours(graph, features)
     say_edges_unread(edges_path, edges.column_names)
-    graph = graph.with_relations(related).with_types(types)
-    classes = () if found.labels is None else class_names(found.labels)
+    graph = graph.with_relations(relations).with_types(types)
+    classes = () if node_table.labels is None else class_names(node_table.labels)
     say_alike(nodes_path, classes or (() if targets is None else targets.names))
-    return replace(graph, columns=read.scheme, class_names=classes)
+    return replace(graph, columns=scheme, class_names=classes)
 
 
 def _numbered(values: pa.Array) -> tuple[tuple[str, ...], torch.Tensor]:
@@ -148,13 +157,13 @@ def _numbered(values: pa.Array) -> tuple[tuple[str, ...], torch.Tensor]:
 
 def find_table(folder: Path, name: str) -> Path:
     """Return the only file in the folder with the table ``name``."""
-    found = [path for suffix in SUFFIXES if (path := folder / f"{name}{suffix}").is_file()]
-    if not found:
+    paths = [path for suffix in SUFFIXES if (path := folder / f"{name}{suffix}").is_file()]
+    if not paths:
         hint = ""
         if any(folder.glob("*.csv")) or any(folder.glob("*.parquet")):
             hint = "; tables with other names become a graph with evergraph import"
         expected = f"expected {name}.csv or {name}.parquet"
         raise DataError(f"{folder}: has no table of {name}: {expected}{hint}")
-    if len(found) > 1:
+    if len(paths) > 1:
         raise DataError(f"{folder}: has both {name}.csv and {name}.parquet: expected one of them")
-    return found[0]
+    return paths[0]

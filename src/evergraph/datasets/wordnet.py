@@ -120,11 +120,11 @@ def _relations(arrays: Arrays) -> Relations:
     names = sorted({word[:-1] for line in lines for word in line.split()})
     pairs, kinds = _edge_index(arrays), torch.from_numpy(arrays["edge_kinds"].astype(np.int64))
     ends, numbers = [], []
-    for place, line in enumerate(lines):
-        joined = pairs[:, kinds == place]
+    for kind, line in enumerate(lines):
+        kind_pairs = pairs[:, kinds == kind]
         for word in line.split():
-            ends.append(joined if word[-1] == ">" else joined.flip(0))
-            numbers.append(torch.full((joined.shape[1],), names.index(word[:-1])))
+            ends.append(kind_pairs if word[-1] == ">" else kind_pairs.flip(0))
+            numbers.append(torch.full((kind_pairs.shape[1],), names.index(word[:-1])))
     nodes = len(arrays["labels"])
     return Relations.of(torch.cat(ends, dim=1), torch.cat(numbers), names, nodes=nodes)
 
@@ -138,8 +138,8 @@ def _types(arrays: Arrays) -> NodeTypes:
 def _unpack(content: bytes) -> Arrays:
     """Return the arrays of the bundled file with gaps decoded."""
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-        plain = ("labels", "edge_lengths", "word_lengths", "word_counts")
-        arrays = {name: stored[name] for name in (*plain, "edge_kinds", "kinds", "types")}
+        names = ("labels", "edge_lengths", "word_lengths", "word_counts")
+        arrays = {name: stored[name] for name in (*names, "edge_kinds", "kinds", "types")}
         for name in ("edge", "word"):
             lengths = arrays[f"{name}_lengths"]
             arrays[f"{name}s"] = _from_gaps(lengths, stored[f"{name}_gaps"])
@@ -219,8 +219,10 @@ def truncated_svd(
     """
     smaller = min(matrix.shape)
     if not 1 <= dims <= smaller:
-        said = f"dims must lie between 1 and {smaller}, the smaller side of the matrix: got {dims}"
-        raise ConfigurationError(said)
+        message = (
+            f"dims must lie between 1 and {smaller}, the smaller side of the matrix: got {dims}"
+        )
+        raise ConfigurationError(message)
 
     def as_torch(matrix: scipy.sparse.csr_matrix) -> Tensor:  # whose products use all cores
         parts = (matrix.indptr, matrix.indices, np.asarray(matrix.data, dtype=np.float32))
@@ -245,24 +247,28 @@ def truncated_svd(
     W = vectors.flip(1)[:, :dims].float()  # [width, dims]
     right = Q @ W
     largest = right.gather(0, right.abs().argmax(0, keepdim=True))[0]
-    found: Tensor = B @ (W * torch.where(largest < 0, -1.0, 1.0))
-    return found
+    scaled_left: Tensor = B @ (W * torch.where(largest < 0, -1.0, 1.0))
+    return scaled_left
 
 
 def _cached(file: Path, *, shape: tuple[int, int]) -> Tensor | None:
     """Return the features cached in ``file``, or None if there are no valid ones."""
     try:
-        kept = np.load(file, allow_pickle=False)
+        features = np.load(file, allow_pickle=False)
     except FileNotFoundError:
         return None
     except DAMAGE as error:
         logger.warning("%s cannot be read (%s): the features are computed again", file, error)
         return None
-    sound = isinstance(kept, np.ndarray) and kept.shape == shape and kept.dtype == np.float32
-    if not sound or not np.isfinite(kept.sum()):
+    sound = (
+        isinstance(features, np.ndarray)
+        and features.shape == shape
+        and features.dtype == np.float32
+    )
+    if not sound or not np.isfinite(features.sum()):
         logger.warning("%s does not hold the features: they are computed again", file)
         return None
-    return torch.from_numpy(kept)
+    return torch.from_numpy(features)
 
 
 def by_depth(relations: Relations, types: NodeTypes, *, deepest: int = MAX_DEPTH) -> Tensor:
@@ -278,16 +284,16 @@ def by_depth(relations: Relations, types: NodeTypes, *, deepest: int = MAX_DEPTH
     tensor([ 0,  1,  2,  1, -1])
     """
     ends, numbers = relations.edges()
-    steps = [place for place, name in enumerate(relations.names) if name in UPWARD]
-    children, parents = ends[:, torch.isin(numbers, torch.tensor(steps))]
-    hanging = [place for place, name in enumerate(types.names) if name in ("noun", "verb")]
+    upward = [number for number, name in enumerate(relations.names) if name in UPWARD]
+    children, parents = ends[:, torch.isin(numbers, torch.tensor(upward))]
+    with_depth = [number for number, name in enumerate(types.names) if name in ("noun", "verb")]
     depth = torch.full((len(types.numbers),), UNLABELLED)
-    depth[torch.isin(types.numbers.long(), torch.tensor(hanging))] = 0
+    depth[torch.isin(types.numbers.long(), torch.tensor(with_depth))] = 0
     depth[children] = UNLABELLED  # until a parent's depth is known
     level = 0
-    while len(found := children[(depth[parents] == level) & (depth[children] < 0)]):
+    while len(next_level := children[(depth[parents] == level) & (depth[children] < 0)]):
         level += 1
-        depth[found] = level
+        depth[next_level] = level
     return depth.clamp_max(deepest)
 
 

@@ -24,7 +24,7 @@ AccuracyMatrix = npt.NDArray[np.float64]
 
 With a test after every task, test i follows task i, and tasks j > i have not begun.
 """
-NAMES = {
+METRIC_NAMES = {
     "balanced": "accuracy, class-balanced",
     "plain": "accuracy",
     "micro_f1": "micro F1",
@@ -141,15 +141,15 @@ class Scored(Predictions):
     targets: Tensor | None = None  # true multi-label or regression targets.  [nodes, targets]
 
 
-def mark(learner: Predictor, exams: Sequence[Exam]) -> Scored:
+def predictions_on(learner: Predictor, exams: Sequence[Exam]) -> Scored:
     """Classify every set of test nodes once; return predictions with the true classes."""
-    answers = [learner.answer(exam.graph, exam.nodes, exam.tasks) for exam in exams]
-    values = [a.values for a in answers if a.values is not None]
+    predictions = [learner.answer(exam.graph, exam.nodes, exam.tasks) for exam in exams]
+    values = [p.values for p in predictions if p.values is not None]
     targets = [exam.targets for exam in exams if exam.targets is not None]
     return Scored(
-        classes=torch.cat([a.classes for a in answers]),
-        confidence=torch.cat([a.confidence for a in answers]),
-        novelty=torch.cat([a.novelty for a in answers]),
+        classes=torch.cat([p.classes for p in predictions]),
+        confidence=torch.cat([p.confidence for p in predictions]),
+        novelty=torch.cat([p.novelty for p in predictions]),
         labels=torch.cat([exam.labels for exam in exams]),
         tasks=torch.cat([exam.tasks for exam in exams]),
         values=torch.cat(values) if values else None,
@@ -169,16 +169,16 @@ def expected_calibration_error(confidence: Tensor, right: Tensor, *, bins: int =
 
     Two of three predictions at 0.9 are right, and none of one at 0.5: 3/4 · 0.233 + 1/4 · 0.5.
 
-    >>> sure = torch.tensor([0.9, 0.9, 0.9, 0.5])
-    >>> round(expected_calibration_error(sure, torch.tensor([True, True, False, False])), 3)
+    >>> confidence = torch.tensor([0.9, 0.9, 0.9, 0.5])
+    >>> round(expected_calibration_error(confidence, torch.tensor([True, True, False, False])), 3)
     0.3
     """
-    sure = confidence.double()
     edges = torch.arange(1, bins, dtype=torch.float64) / bins
     # Compared in their own type: a float32 on an edge must not cross it when widened.
-    owner = torch.bucketize(confidence, edges.to(confidence.dtype))
-    gap = torch.zeros(bins, dtype=torch.float64).index_add_(0, owner, right.double() - sure)
-    return float(gap.abs().sum() / len(sure))
+    bin_of_node = torch.bucketize(confidence, edges.to(confidence.dtype))
+    gaps = right.double() - confidence.double()
+    gap_of_bin = torch.zeros(bins, dtype=torch.float64).index_add_(0, bin_of_node, gaps)
+    return float(gap_of_bin.abs().sum() / len(confidence))
 
 
 def rejection_auroc(known: Tensor, unknown: Tensor) -> float:
@@ -199,8 +199,8 @@ def rejection_auroc(known: Tensor, unknown: Tensor) -> float:
         return float("nan")
     ranked = known.sort().values
     below = torch.searchsorted(ranked, unknown)  # known scores below each unknown one
-    level = torch.searchsorted(ranked, unknown, right=True)  # and those equal to it
-    return float((below + level).double().mean() / (2 * len(known)))
+    below_or_equal = torch.searchsorted(ranked, unknown, right=True)
+    return float((below + below_or_equal).double().mean() / (2 * len(known)))
 
 
 def rejection(seen: Scored, coming: Scored, learned: LabelSpace) -> float | None:
@@ -212,7 +212,9 @@ def rejection(seen: Scored, coming: Scored, learned: LabelSpace) -> float | None
     """
     unknown = coming.novelty[coming.labels >= learned.num_classes]
     known = coming.novelty[coming.tasks < len(learned.sizes)]
-    return rejection_auroc(known if len(known) else seen.novelty, unknown) if len(unknown) else None
+    if not len(unknown):
+        return None
+    return rejection_auroc(known if len(known) else seen.novelty, unknown)
 
 
 def forward_transfer(coming: Scored, learned: LabelSpace) -> float | None:
@@ -222,10 +224,11 @@ def forward_transfer(coming: Scored, learned: LabelSpace) -> float | None:
     model's accuracy as chance). Above 0, knowledge transfers to nodes that arrive later. None if no
     known class returns, as always if every task brings only new classes.
     """
-    again = (coming.tasks >= len(learned.sizes)) & (coming.labels < learned.num_classes)
-    if not bool(again.any()):
+    returning = (coming.tasks >= len(learned.sizes)) & (coming.labels < learned.num_classes)
+    if not bool(returning.any()):
         return None
-    return balanced_accuracy(coming.classes[again], coming.labels[again]) - 1 / learned.num_classes
+    accuracy = balanced_accuracy(coming.classes[returning], coming.labels[returning])
+    return accuracy - 1 / learned.num_classes
 
 
 @dataclass(frozen=True)
@@ -256,20 +259,25 @@ def evaluate(
     measures: Measures = {}
     target = stream.target
     for testing in testings:
-        seen = mark(learner, stream.exams(index, testing, part))
+        seen = predictions_on(learner, stream.exams(index, testing, part))
         order = seen.tasks.argsort(stable=True)
         counts = torch.bincount(seen.tasks, minlength=stream.met(index)).tolist()
-        compared = seen.classes, seen.labels
+        predicted, true = seen.classes, seen.labels
         if seen.values is not None and seen.targets is not None:
-            compared = seen.values, seen.targets
-        given, right = (each[order].split(counts) for each in compared)
-        rows[testing] = {n: list(map(mean, given, right)) for n, mean in target.rows.items()}
+            predicted, true = seen.values, seen.targets
+        predicted_by_task = predicted[order].split(counts)
+        true_by_task = true[order].split(counts)
+        rows[testing] = {
+            name: list(map(metric, predicted_by_task, true_by_task))
+            for name, metric in target.rows.items()
+        }
         if not target.is_class:
-            beside = {name: metric(*compared) for name, metric in target.beside.items()}
-            measures[testing] = {name: _meaningful(value) for name, value in beside.items()}
+            measures[testing] = {
+                name: _meaningful(metric(predicted, true)) for name, metric in target.beside.items()
+            }
             continue
-        last = testing == testings[0] and index + 1 == len(stream)
-        if last and len(seen.classes.unique()) == 1 < len(seen.labels.unique()):
+        at_the_end = testing == testings[0] and index + 1 == len(stream)
+        if at_the_end and len(seen.classes.unique()) == 1 < len(seen.labels.unique()):
             only = stream.classes[int(seen.classes[0])]
             say(
                 getattr(learner, "name", "learner"),
@@ -281,10 +289,12 @@ def evaluate(
         if preview:
             measures[testing] |= {"rejection_auroc": None, "forward_transfer": None}
             if exams := stream.preview(index, testing, part):
-                coming, learned = mark(learner, exams), stream.label_space(index)
-                unknown = _meaningful(rejection(seen, coming, learned))
-                transfer = forward_transfer(coming, learned)
-                measures[testing] |= {"rejection_auroc": unknown, "forward_transfer": transfer}
+                coming = predictions_on(learner, exams)
+                learned = stream.label_space(index)
+                measures[testing] |= {
+                    "rejection_auroc": _meaningful(rejection(seen, coming, learned)),
+                    "forward_transfer": forward_transfer(coming, learned),
+                }
     return Evaluation(rows, measures)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from evergraph.core.targets import Label, Labels, Target
 from evergraph.core.targets.labels import THRESHOLD, average_precision, macro_f1, micro_f1
@@ -76,39 +78,43 @@ class HeldOutScores:
     values: tuple[tuple[float, float], ...] = ()
 
 
-def score_classes(names: Sequence[Label], found: Tensor, right: Sequence[Any]) -> HeldOutScores:
+def score_classes(
+    names: Sequence[Label], probabilities: Tensor, true: Sequence[Any]
+) -> HeldOutScores:
     """Return the scores of class probabilities; a true class that has none counts as missed.
 
-    names: of the columns; found: probabilities [nodes, classes]; right: the true classes.
+    names: of the columns; probabilities: [nodes, classes]; true: the true classes.
 
     One of two nodes of a is found, and the one of c, a class that is not known, cannot be.
 
-    >>> given = torch.tensor([[0.9, 0.1], [0.4, 0.6], [0.3, 0.7]])
-    >>> scores = score_classes(["a", "b"], given, ["a", "a", "c"])
+    >>> probabilities = torch.tensor([[0.9, 0.1], [0.4, 0.6], [0.3, 0.7]])
+    >>> scores = score_classes(["a", "b"], probabilities, ["a", "a", "c"])
     >>> scores.measures["balanced accuracy"], scores.confusion  # of a, c and b
     (0.25, ((1, 0, 1), (0, 0, 1), (0, 0, 0)))
     """
-    numbers = {name: number for number, name in enumerate(dict.fromkeys((*names, *right)))}
-    labels = torch.tensor([numbers[name] for name in right], dtype=torch.int64)
-    confidence, predicted = found.max(1)
-    same = predicted == labels
-    table = torch.bincount(labels * len(numbers) + predicted, minlength=len(numbers) ** 2)
-    table = table.view(len(numbers), -1)
-    nodes, given = table.sum(1), table.sum(0)
-    order = [i for i in nodes.argsort(descending=True, stable=True).tolist() if nodes[i] + given[i]]
-    every = [*numbers]
+    classes = list(dict.fromkeys((*names, *true)))
+    number_of = {name: number for number, name in enumerate(classes)}
+    labels = torch.tensor([number_of[name] for name in true], dtype=torch.int64)
+    confidence, predicted = probabilities.max(1)
+    right = predicted == labels
+    table = torch.bincount(labels * len(classes) + predicted, minlength=len(classes) ** 2)
+    table = table.view(len(classes), -1)
+    nodes_true, nodes_predicted = table.sum(1), table.sum(0)
+    by_size = nodes_true.argsort(descending=True, stable=True).tolist()
+    order = [i for i in by_size if nodes_true[i] + nodes_predicted[i]]
     return HeldOutScores(
         nodes=len(labels),
         measures={
             "accuracy": plain_accuracy(predicted, labels),
             "balanced accuracy": balanced_accuracy(predicted, labels),
-            "calibration error": expected_calibration_error(confidence, same),
+            "calibration error": expected_calibration_error(confidence, right),
         },
         classes=tuple(
-            ClassScore(every[i], int(nodes[i]), int(given[i]), int(table[i, i])) for i in order
+            ClassScore(classes[i], int(nodes_true[i]), int(nodes_predicted[i]), int(table[i, i]))
+            for i in order
         ),
         confusion=tuple(map(tuple, table[order][:, order].tolist())),
-        calibration=confidence_bins(confidence, same),
+        calibration=confidence_bins(confidence, right),
     )
 
 
@@ -119,77 +125,88 @@ def confidence_bins(confidence: Tensor, right: Tensor) -> tuple[ConfidenceBin, .
     ...  confidence_bins(torch.tensor([0.95, 0.92, 0.5]), torch.tensor([True, False, True]))]
     [(1, 1.0), (2, 0.5)]
     """
-    owner = (confidence.double() * CONFIDENCE_BINS).ceil().long().clamp(1, CONFIDENCE_BINS)
+    bin_of_node = (confidence.double() * CONFIDENCE_BINS).ceil().long().clamp(1, CONFIDENCE_BINS)
     bins = []
-    for number in owner.unique().tolist():
-        inside = owner == number
-        shares = (part[inside].double().mean() for part in (confidence, right))
-        bins.append(ConfidenceBin(int(inside.sum()), *map(float, shares)))
+    for number in bin_of_node.unique().tolist():
+        inside = bin_of_node == number
+        bins.append(
+            ConfidenceBin(
+                nodes=int(inside.sum()),
+                confidence=float(confidence[inside].double().mean()),
+                accuracy=float(right[inside].double().mean()),
+            )
+        )
     return tuple(bins)
 
 
-def score_labels(names: Sequence[Label], found: Tensor, right: Sequence[Any]) -> HeldOutScores:
+def score_labels(
+    names: Sequence[Label], probabilities: Tensor, true: Sequence[Any]
+) -> HeldOutScores:
     """Return the scores of label probabilities.
 
-    names: of the columns; found: probabilities [nodes, labels]; right: the labels of each node.
+    names: of the columns; probabilities: [nodes, labels]; true: the labels of each node.
 
     >>> scores = score_labels(["a", "b"], torch.tensor([[0.9, 0.8], [0.2, 0.6]]), [["a"], ["b"]])
-    >>> [(each.name, each.nodes, each.predicted, each.right) for each in scores.classes]
+    >>> [(label.name, label.nodes, label.predicted, label.right) for label in scores.classes]
     [('a', 1, 1, 1), ('b', 1, 2, 1)]
     """
-    every = dict.fromkeys((*names, *(label for labels in right for label in labels)))
-    columns = {label: column for column, label in enumerate(every)}
-    there = Labels().matrix(right, columns)
-    given = torch.nn.functional.pad(found, (0, len(columns) - found.shape[1]))
-    chosen = given > THRESHOLD
+    labels = dict.fromkeys((*names, *chain.from_iterable(true)))
+    columns = {label: column for column, label in enumerate(labels)}
+    targets = Labels().matrix(true, columns)
+    # A label that has no column is never predicted.
+    probabilities = pad(probabilities, (0, len(columns) - probabilities.shape[1]))
+    predicted = probabilities > THRESHOLD
     counts = zip(
         columns,
-        there.sum(0).int().tolist(),
-        chosen.sum(0).tolist(),
-        (chosen & (there == 1)).sum(0).tolist(),
+        targets.sum(0).int().tolist(),
+        predicted.sum(0).tolist(),
+        (predicted & (targets == 1)).sum(0).tolist(),
         strict=True,
     )
-    precision = average_precision(given, there)
+    scores = [ClassScore(*counts_of_label) for counts_of_label in counts]
+    precision = average_precision(probabilities, targets)
     return HeldOutScores(
-        nodes=len(there),
+        nodes=len(targets),
         measures={
-            "micro F1": micro_f1(given, there),
-            "macro F1": macro_f1(given, there),
+            "micro F1": micro_f1(probabilities, targets),
+            "macro F1": macro_f1(probabilities, targets),
             "average precision": None if math.isnan(precision) else precision,
         },
-        classes=tuple(sorted((ClassScore(*each) for each in counts), key=lambda c: -c.nodes)),
+        classes=tuple(sorted(scores, key=lambda score: -score.nodes)),
     )
 
 
-def score_numbers(names: Sequence[Label], found: Tensor, right: Sequence[Any]) -> HeldOutScores:
+def score_numbers(names: Sequence[Label], predicted: Tensor, true: Sequence[Any]) -> HeldOutScores:
     """Return the scores of numbers.
 
-    found: numbers [nodes, 1]; right: the true numbers.
+    predicted: numbers [nodes, 1]; true: the true numbers.
 
     >>> scores = score_numbers((), torch.tensor([[1.0], [4.0]]), [1.0, 3.0])
     >>> {name: round(value, 3) for name, value in scores.measures.items()}
     {'R2': 0.5, 'mean absolute error': 0.5, 'root mean squared error': 0.707}
     """
-    there = torch.tensor(right, dtype=torch.float64)[:, None]
+    targets = torch.tensor(true, dtype=torch.float64)[:, None]
     return HeldOutScores(
-        nodes=len(there),
+        nodes=len(targets),
         measures={
-            "R2": r2(found, there),
-            "mean absolute error": mean_absolute_error(found, there),
-            "root mean squared error": float((found.double() - there).square().mean().sqrt()),
+            "R2": r2(predicted, targets),
+            "mean absolute error": mean_absolute_error(predicted, targets),
+            "root mean squared error": float((predicted.double() - targets).square().mean().sqrt()),
         },
-        values=tuple(zip(there[:, 0].tolist(), found[:, 0].tolist(), strict=True)),
+        values=tuple(zip(targets[:, 0].tolist(), predicted[:, 0].tolist(), strict=True)),
     )
 
 
 def score(
-    target: Target, names: Sequence[Label], found: Tensor, right: Sequence[Any]
+    target: Target, names: Sequence[Label], predicted: Tensor, true: Sequence[Any]
 ) -> HeldOutScores:
     """Return the scores of predictions for a kind of targets.
 
-    names: of classes or labels; found: their probabilities, or numbers [nodes, columns]; right: the
-    true targets.
+    names: of classes or labels; predicted: their probabilities, or numbers [nodes, columns]; true:
+    the true targets.
     """
     if target.is_class:
-        return score_classes(names, found, right)
-    return (score_labels if target.is_named else score_numbers)(names, found, right)
+        return score_classes(names, predicted, true)
+    if target.is_named:
+        return score_labels(names, predicted, true)
+    return score_numbers(names, predicted, true)

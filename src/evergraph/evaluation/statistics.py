@@ -44,11 +44,12 @@ def sample(name: str, values: Sample, *, least: int) -> Numbers:
 
 def differences(a: Sample, b: Sample, *, least: int) -> Numbers:
     """Return ``a - b`` of paired samples.  [pairs]"""
-    ours, theirs = sample("a", a, least=least), sample("b", b, least=least)
-    if len(ours) != len(theirs):
-        said = f"a and b must be of the same length to be paired, not {len(ours)} and {len(theirs)}"
-        raise ConfigurationError(said)
-    return ours - theirs
+    first, second = sample("a", a, least=least), sample("b", b, least=least)
+    if len(first) != len(second):
+        raise ConfigurationError(
+            f"a and b must be of the same length to be paired, not {len(first)} and {len(second)}"
+        )
+    return first - second
 
 
 def rising_ranks(values: Numbers) -> Numbers:
@@ -59,8 +60,8 @@ def rising_ranks(values: Numbers) -> Numbers:
     >>> rising_ranks(np.array([0.5, 0.9, 0.5]))
     array([1.5, 3. , 1.5])
     """
-    _, place, counts = np.unique(np.round(values, 12), return_inverse=True, return_counts=True)
-    ranks: Numbers = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    _, inverse, counts = np.unique(np.round(values, 12), return_inverse=True, return_counts=True)
+    ranks: Numbers = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
     return ranks
 
 
@@ -85,12 +86,12 @@ class Difference:
     @property
     def low(self) -> float:
         """The lower end of the confidence interval."""
-        return self.mean - self._reach
+        return self.mean - self._margin
 
     @property
     def high(self) -> float:
         """The upper end of the confidence interval."""
-        return self.mean + self._reach
+        return self.mean + self._margin
 
     @property
     def p_value(self) -> float:
@@ -100,7 +101,7 @@ class Difference:
         return 2 * float(stdtr(self.freedom, -abs(self.mean) / self.error))
 
     @property
-    def _reach(self) -> float:
+    def _margin(self) -> float:
         return float(stdtrit(self.freedom, (1 + self.confidence) / 2)) * self.error
 
 
@@ -125,8 +126,8 @@ def paired_difference(
 
     d is 1, 2 and 3: mean 2, s = 1, and 4.303/√3 on either side.
 
-    >>> found = paired_difference([2, 4, 6], [1, 2, 3])
-    >>> found.mean, round(found.low, 2), round(found.high, 2), round(found.p_value, 3)
+    >>> d = paired_difference([2, 4, 6], [1, 2, 3])
+    >>> d.mean, round(d.low, 2), round(d.high, 2), round(d.p_value, 3)
     (2.0, -0.48, 4.48, 0.074)
     """
     check_number("confidence", confidence, least=0.5, most=1 - 1e-9)
@@ -155,18 +156,20 @@ def unpaired_difference(
 
     Means 2 and 5, v = 1/3 each: 3 in steps of 0.816, with 4 degrees of freedom.
 
-    >>> found = unpaired_difference([1, 2, 3], [4, 5, 6])
-    >>> found.mean, round(found.low, 2), round(found.p_value, 3)
+    >>> d = unpaired_difference([1, 2, 3], [4, 5, 6])
+    >>> d.mean, round(d.low, 2), round(d.p_value, 3)
     (-3.0, -5.27, 0.021)
     """
     check_number("confidence", confidence, least=0.5, most=1 - 1e-9)
-    ours, theirs = sample("a", a, least=2), sample("b", b, least=2)
-    samples = (ours, theirs)
-    spreads = [max(_deviation(p), least_spread) ** 2 * (1 / len(p) + overlap) for p in samples]
-    variance = sum(spreads)
-    terms = [v**2 / (len(p) - 1) for v, p in zip(spreads, samples, strict=True)]
-    freedom = variance**2 / sum(terms) if variance else 1.0
-    mean = float(ours.mean() - theirs.mean())
+    first, second = sample("a", a, least=2), sample("b", b, least=2)
+    variance_a = max(_deviation(first), least_spread) ** 2 * (1 / len(first) + overlap)
+    variance_b = max(_deviation(second), least_spread) ** 2 * (1 / len(second) + overlap)
+    variance = variance_a + variance_b
+    freedom = 1.0
+    if variance:
+        terms = variance_a**2 / (len(first) - 1) + variance_b**2 / (len(second) - 1)
+        freedom = variance**2 / terms
+    mean = float(first.mean() - second.mean())
     return Difference(mean, math.sqrt(variance), freedom, confidence=confidence)
 
 
@@ -215,26 +218,29 @@ def wilcoxon(a: Sample, b: Sample) -> SignedRanks:
     change = change[np.abs(change) > ROUNDING]
     ranks = rising_ranks(np.abs(change))
     won, lost = float(ranks[change > 0].sum()), float(ranks[change < 0].sum())
-    least = min(won, lost)
+    smaller = min(won, lost)
     if len(ranks) <= MAX_PAIRS_COUNTED:
-        p_value = _exact(ranks, least)
+        p_value = _exact_p_value(ranks, smaller)
     else:
         deviation = math.sqrt(float((ranks**2).sum()) / 4)
-        p_value = float(2 * ndtr((least - ranks.sum() / 2) / deviation))
+        p_value = float(2 * ndtr((smaller - ranks.sum() / 2) / deviation))
     wins, losses = int((change > 0).sum()), int((change < 0).sum())
     return SignedRanks(wins, losses, won, lost, min(1.0, p_value))
 
 
-def _exact(ranks: Numbers, least: float) -> float:
-    """Return twice the share of all signs whose sum of ranks is no larger than ``least``."""
+def _exact_p_value(ranks: Numbers, statistic: float) -> float:
+    """Return twice the probability of a sum of ranks no larger than the statistic.
+
+    Every rank is in the sum or not, both as likely.
+    """
     doubled = np.round(2 * ranks).astype(int)  # a mean rank may end in a half
-    ways = np.ones(1)
+    probabilities = np.ones(1)  # of every sum of the ranks so far
     for rank in doubled:
-        with_it = np.zeros(len(ways) + rank)
-        with_it[rank:] = ways
-        with_it[: len(ways)] += ways
-        ways = with_it / 2
-    return float(2 * ways[: round(2 * least) + 1].sum())
+        extended = np.zeros(len(probabilities) + rank)
+        extended[rank:] = probabilities
+        extended[: len(probabilities)] += probabilities
+        probabilities = extended / 2
+    return float(2 * probabilities[: round(2 * statistic) + 1].sum())
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -248,10 +254,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
     [0.03, 0.06, 0.06]
     """
     corrected = [0.0] * len(p_values)
-    least = 0.0
-    for place, i in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        least = max(least, min(1.0, (len(p_values) - place) * p_values[i]))
-        corrected[i] = least
+    ascending = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    largest = 0.0  # of the corrected ones so far
+    for smaller, i in enumerate(ascending):
+        largest = max(largest, min(1.0, (len(p_values) - smaller) * p_values[i]))
+        corrected[i] = largest
     return corrected
 
 
@@ -279,9 +286,9 @@ class Ranks:
         """Whether any methods differ: by Friedman's test, over at least 6 datasets."""
         return self.datasets >= LEAST_PAIRS and self.friedman_p < 1 - self.confidence
 
-    def differ(self, one: int, other: int) -> bool:
+    def differ(self, first: int, second: int) -> bool:
         """Return whether two methods differ."""
-        gap = abs(self.mean_ranks[one] - self.mean_ranks[other])
+        gap = abs(self.mean_ranks[first] - self.mean_ranks[second])
         return self.differs and gap > self.critical_difference + SAME_RANK
 
 
@@ -319,11 +326,16 @@ def nemenyi(scores: npt.ArrayLike, *, confidence: float = CONFIDENCE) -> Ranks:
         )
     if not np.isfinite(numbers).all():
         raise ConfigurationError("scores must be finite numbers only")
-    table = np.array([rising_ranks(-row) for row in numbers])
-    datasets, methods = table.shape
-    apart = _quantile(confidence, methods) * math.sqrt(methods * (methods + 1) / (6 * datasets))
-    mean = tuple(map(float, table.mean(axis=0)))
-    return Ranks(mean, apart, friedman(table), datasets, confidence)
+    ranks = np.array([rising_ranks(-row) for row in numbers])
+    datasets, methods = ranks.shape
+    error = math.sqrt(methods * (methods + 1) / (6 * datasets))
+    return Ranks(
+        mean_ranks=tuple(map(float, ranks.mean(axis=0))),
+        critical_difference=_quantile(confidence, methods) * error,
+        friedman_p=friedman(ranks),
+        datasets=datasets,
+        confidence=confidence,
+    )
 
 
 def friedman(ranks: Numbers) -> float:
@@ -335,18 +347,19 @@ def friedman(ranks: Numbers) -> float:
     patterns = tuple(sorted(map(tuple, doubled.tolist())))
     outcomes = _outcomes(patterns)
     if outcomes is not None:
-        unlike, shares = outcomes
-        found = np.round((2 * ranks.sum(axis=0)) ** 2).sum()
-        return min(1.0, float(shares[unlike >= found].sum()))
+        statistics, probabilities = outcomes
+        observed = np.round((2 * ranks.sum(axis=0)) ** 2).sum()
+        return min(1.0, float(probabilities[statistics >= observed].sum()))
     if (np.ptp(ranks, axis=1) == 0).all():
         return 1.0
     from scipy.stats import friedmanchisquare  # takes a second to import
 
     n, k = ranks.shape
     chi = float(friedmanchisquare(*ranks.T).statistic)
-    room, p_value = n * (k - 1) - chi, 0.0
-    if room > SAME_RANK:  # Iman and Davenport's F
-        p_value = float(fdtrc(k - 1, (k - 1) * (n - 1), (n - 1) * chi / room))
+    denominator = n * (k - 1) - chi
+    p_value = 0.0
+    if denominator > SAME_RANK:  # Iman and Davenport's F
+        p_value = float(fdtrc(k - 1, (k - 1) * (n - 1), (n - 1) * chi / denominator))
     return max(p_value, math.exp(-(n - 1) * math.lgamma(k + 1)))  # its value if all agree
 
 
@@ -358,16 +371,15 @@ def _outcomes(patterns: tuple[tuple[int, ...], ...]) -> tuple[Numbers, Numbers] 
     outcomes stay few. None if there are too many.
     """
     sums = np.zeros((1, len(patterns[0])), dtype=np.int64)
-    shares: Numbers = np.ones(1)
+    probabilities: Numbers = np.ones(1)
     digits = (2 * sums.size * len(patterns) + 1) ** np.arange(sums.size)  # encodes sums as a number
     for pattern in patterns:
         if len(sums) * math.factorial(len(pattern)) > MAX_OUTCOMES:
             return None
         orders = np.array([*set(permutations(pattern))])
-        every = np.sort((sums[:, None] + orders).reshape(-1, len(pattern)), axis=1)
-        _, first, place = np.unique(every @ digits, return_index=True, return_inverse=True)
-        shares = np.asarray(
-            np.bincount(place, np.repeat(shares / len(orders), len(orders))), dtype=np.float64
-        )
-        sums = every[first]
-    return (sums**2).sum(axis=1).astype(np.float64), shares
+        next_sums = np.sort((sums[:, None] + orders).reshape(-1, len(pattern)), axis=1)
+        _, first, inverse = np.unique(next_sums @ digits, return_index=True, return_inverse=True)
+        weights = np.repeat(probabilities / len(orders), len(orders))
+        probabilities = np.asarray(np.bincount(inverse, weights), dtype=np.float64)
+        sums = next_sums[first]
+    return (sums**2).sum(axis=1).astype(np.float64), probabilities

@@ -47,7 +47,7 @@ T = TypeVar("T")
 PARTS = {"topology", "head", "memory", "training"}  # sections that some methods do not use
 _METHOD_PARTS = ("trainer", "generator", "memory", "backbone")
 _PDGNN_PARTS = ("topology", *HeadConfig.model_fields)
-_OF_TARGETS: dict[str, Any] = {
+_FOR_OTHER_TARGETS: dict[str, Any] = {
     "method": Component(name="analytic"),
     "backbone": None,
     "training": TrainingConfig(),
@@ -57,8 +57,8 @@ _OF_TARGETS: dict[str, Any] = {
 def load_graph(config: RunConfig) -> Graph:
     """Load the configured dataset, with a column of ones if it has no features."""
     load_plugins(config.plugins)
-    how: dict[str, Any] = config.model_dump(include={"undirected", "directions"})
-    graph = load(config.dataset.name, **how, **config.dataset.parameters)
+    options: dict[str, Any] = config.model_dump(include={"undirected", "directions"})
+    graph = load(config.dataset.name, **options, **config.dataset.parameters)
     return with_some_features(graph, config.dataset.name)
 
 
@@ -89,12 +89,14 @@ def build_stream(
 
 def build_backbone(config: RunConfig) -> Backbone:
     """Make the configured backbone, or the method's own."""
-    component, parts = backbone_of(config), {}
-    taken = backbones.parameters(component.name)
-    if "topology" in taken:
-        every = {"topology": _make(topologies, config.topology), **config.head.model_dump()}
-        own = component.parameters
-        parts = {key: part for key, part in every.items() if key in taken and key not in own}
+    component = backbone_of(config)
+    accepted = backbones.parameters(component.name)
+    parts = {}
+    if "topology" in accepted:
+        topology = _make(topologies, config.topology)
+        for key, part in {"topology": topology, **config.head.model_dump()}.items():
+            if key in accepted and key not in component.parameters:
+                parts[key] = part
     return _make(backbones, component, **parts)
 
 
@@ -110,10 +112,10 @@ def build_memory(config: RunConfig) -> Any:
     name = config.method.name
     if not has_memory(name):
         return None
-    if (given := config.method.parameters.get("memory")) is not None:
+    if (size := config.method.parameters.get("memory")) is not None:
         raise ConfigurationError(
             f"memory in bytes needs method auto; {name} keeps nodes: set a budget of nodes per "
-            f"class instead of {given!r}"
+            f"class instead of {size!r}"
         )
     options: dict[str, Any] = config.memory.model_dump(include={"budget"}, exclude_none=True)
     if config.memory.sampler is not None:
@@ -124,7 +126,7 @@ def build_memory(config: RunConfig) -> Any:
 def build_learner(config: RunConfig, seed: int, *, resources: Resources | None = None) -> Learner:
     """Make the configured learner from the configured components."""
     load_plugins(config.plugins)
-    config = _aimed(config)
+    config = _with_objective(config)
     backbone = build_backbone(config)
     training = vars(backbone.recipe) | config.training.model_dump(exclude_none=True)
     if training["batch_size"] == "full":
@@ -139,29 +141,29 @@ def build_learner(config: RunConfig, seed: int, *, resources: Resources | None =
 def resolved(config: RunConfig) -> RunConfig:
     """Return the configuration with every default filled in, adapted to its protocol."""
     load_plugins(config.plugins)
-    config = _aimed(pooled(config))
+    config = _with_objective(pooled(config))
     if config.backbone is None and config.stream.batch is None:
         # Some methods suit a stream with other defaults; but with small batches, work repeated for
         # each batch would be repeated too often.
-        given = config.method
-        more = methods.resolve(given.name).suited_to(edges=config.stream.edges)
-        method = Component.model_validate({"name": given.name, **more, **given.parameters})
+        name, parameters = config.method.name, config.method.parameters
+        suited = methods.resolve(name).suited_to(edges=config.stream.edges)
+        method = Component.model_validate({"name": name, **suited, **parameters})
         config = config.model_copy(update={"method": method})
     backbone = backbone_of(config)
     recipe = backbones.resolve(backbone.name).recipe
     # Newer values are left out if they are off, so that older runs and rows still have the same
     # configuration.
-    later = ("decay", "smoothing", "patience", "evaluate_every")
-    off = {field.name: field.default for field in fields(Recipe) if field.name in later}
+    newer = ("decay", "smoothing", "patience", "evaluate_every")
+    off = {field.name: field.default for field in fields(Recipe) if field.name in newer}
     training = {key: v for key, v in vars(recipe).items() if key not in off or v != off[key]}
     training |= {"batch_size": recipe.batch_size or "full"}
     training |= config.training.model_dump(exclude_none=True)
     memory = config.memory
     if has_memory(config.method.name):
-        usual = methods.resolve(config.method.name).make_memory()
-        sampler = memory.sampler or Component(name=usual.sampler.name)
+        default = methods.resolve(config.method.name).make_memory()
+        sampler = memory.sampler or Component(name=default.sampler.name)
         memory = MemoryConfig(
-            budget=usual.budget if memory.budget is None else memory.budget,
+            budget=default.budget if memory.budget is None else memory.budget,
             sampler=spelled_out(samplers, sampler),
         )
     return config.model_copy(
@@ -177,22 +179,22 @@ def resolved(config: RunConfig) -> RunConfig:
 
 def pooled(config: RunConfig) -> RunConfig:
     """Return a configuration with the variant of its method that its protocol needs, if any."""
-    asked = config.protocol is not None and read_protocol(config.protocol).pooled
+    required = config.protocol is not None and read_protocol(config.protocol).pooled
     name = f"{config.method.name}{POOLED}"
-    if not asked or name not in methods.names():
+    if not required or name not in methods.names():
         return config
     return config.model_copy(update={"method": config.method.model_copy(update={"name": name})})
 
 
-def _aimed(config: RunConfig) -> RunConfig:
-    """Return a configuration whose objective is a parameter of its method, if that has one."""
+def _with_objective(config: RunConfig) -> RunConfig:
+    """Return a configuration with its objective as a parameter of the method, if it has one."""
     objective, method = config.training.objective, config.method
     if objective is None:
         return config
     if "objective" in methods.parameters(method.name):
-        aimed = Component.model_validate(method.get_params() | {"objective": objective})
+        method = Component.model_validate(method.get_params() | {"objective": objective})
         training = config.training.model_copy(update={"objective": None})
-        return config.model_copy(update={"method": aimed, "training": training})
+        return config.model_copy(update={"method": method, "training": training})
     if not methods.resolve(method.name).follows_objective:
         raise ConfigurationError(
             f"objective cannot be {objective!r} for {method.name}, which weighs nodes by a rule of "
@@ -203,9 +205,8 @@ def _aimed(config: RunConfig) -> RunConfig:
 
 def epochs_of(config: RunConfig) -> int:
     """Return the most epochs per task of a resolved configuration."""
-    return (config.training.epochs or 1) * backbones.resolve(
-        backbone_of(config).name
-    ).networks_trained
+    networks = backbones.resolve(backbone_of(config).name).networks_trained
+    return (config.training.epochs or 1) * networks
 
 
 def backbone_of(config: RunConfig) -> Component:
@@ -248,20 +249,24 @@ def unused(config: RunConfig, given: Mapping[str, Any]) -> list[str]:
 
     An objective is refused where it cannot be followed, see ``resolved``.
     """
-    used, backbone, usual = parts_used(config), backbone_of(config), flat(RunConfig().to_dict())
+    used = parts_used(config)
+    backbone = backbone_of(config)
     patience = config.training.patience or backbones.resolve(backbone.name).recipe.patience
-    taken = set(backbones.parameters(backbone.name)) - backbone.parameters.keys()
-    idle = {f"head.{key}" for key in HeadConfig.model_fields if key not in taken}
-    idle |= set() if "training" in used else {"head.dropout"}
-    idle |= set() if patience else {"training.evaluate_every"}
+    accepted = set(backbones.parameters(backbone.name)) - backbone.parameters.keys()
+    ignored = {f"head.{key}" for key in HeadConfig.model_fields if key not in accepted}
+    if "training" not in used:
+        ignored.add("head.dropout")
+    if not patience:
+        ignored.add("training.evaluate_every")
     if not methods.resolve(config.method.name).carries_moments:
-        idle.add("training.momentum")
+        ignored.add("training.momentum")
+    defaults = flat(RunConfig().to_dict())
     return [
         key
         for key, value in flat(given).items()
-        if value not in (None, usual.get(key), usual.get(f"{key}.name"))
+        if value not in (None, defaults.get(key), defaults.get(f"{key}.name"))
         and key != "training.objective"
-        and (key in idle or key.partition(".")[0] in PARTS - used)
+        and (key in ignored or key.partition(".")[0] in PARTS - used)
     ]
 
 
@@ -284,8 +289,8 @@ def check(config: RunConfig, seed: int = 0, *, resources: Resources | None = Non
 
 def _make(resolver: Resolver[T], component: Component, **parts: Any) -> T:
     for key in component.parameters.keys() & parts.keys():
-        made = "it is made from the settings backbone, training and seeds"
-        raise ConfigurationError(f"{resolver.kind}.{key} cannot be set: {made}")
+        reason = "it is made from the settings backbone, training and seeds"
+        raise ConfigurationError(f"{resolver.kind}.{key} cannot be set: {reason}")
     # A memory of nodes is made here; of bytes, it is a setting of the method.
     hidden = {"backbone", "topology", "trainer", *SURROUNDINGS} | ({"memory"} & parts.keys())
     resolver.check(component.name, component.parameters, hidden=hidden)
@@ -293,33 +298,36 @@ def _make(resolver: Resolver[T], component: Component, **parts: Any) -> T:
     try:
         return resolver.make(component.name, **parameters)
     except TypeError as error:
-        said = f"{component.name!r} cannot be made with {parameters}: {error}"
-        raise ConfigurationError(said) from error
+        message = f"{component.name!r} cannot be made with {parameters}: {error}"
+        raise ConfigurationError(message) from error
 
 
 def departures(config: RunConfig) -> list[str]:
     """Return the differences between a configuration and its protocol, as phrases."""
     if config.protocol is None:
         return []
-    said = flat(read_protocol(config.protocol).values(config.dataset.name)).items()
-    found = flat(config.to_dict())
-    differ = [(key, value) for key, value in said if found.get(key) != value]
-    return [f"{key} is {found.get(key)!r} and not {value!r}" for key, value in differ]
+    prescribed = flat(read_protocol(config.protocol).values(config.dataset.name))
+    values = flat(config.to_dict())
+    return [
+        f"{key} is {values.get(key)!r} and not {value!r}"
+        for key, value in prescribed.items()
+        if values.get(key) != value
+    ]
 
 
-def say_protocol(asked: RunConfig, config: RunConfig) -> None:
+def say_protocol(configured: RunConfig, config: RunConfig) -> None:
     """Log how a run under a protocol differs from the paper's.
 
-    asked: the configuration as given; config: the one that will run.
+    configured: the configuration as given; config: the one that will run.
     """
     if config.protocol is None:
         return
-    where = f"{asked.method.name} under protocol {config.protocol}"
+    where = f"{configured.method.name} under protocol {config.protocol}"
     for departure in read_protocol(config.protocol).departs:
         say(where, departure)
     for departure in departures(config):
         say(where, f"{departure}, so the result is not comparable with that paper's")
-    if config.method.name != asked.method.name:
+    if config.method.name != configured.method.name:
         say(where, f"{config.method.name} is run instead, because whole test sets are predicted")
     elif read_protocol(config.protocol).pooled and not config.method.name.endswith(POOLED):
         say(where, "it predicts node by node; the paper's method predicts whole test sets")
@@ -332,23 +340,23 @@ def fitted_to(graph: Graph, config: RunConfig) -> RunConfig:
     ``analytic``, and tasks are cut without classes. Both are logged in one line.
     """
     target = target_of("class" if graph.targets is None else graph.targets.kind)
-    told = []
-    as_it_comes = resolved(RunConfig(stream=config.stream)).method  # adapted to the stream
-    if not target.is_class and config.method == as_it_comes:
-        told.append("method analytic in place of auto, which learns classes")
-        config = resolved(config.model_copy(update=_OF_TARGETS))
+    changes = []
+    default_method = resolved(RunConfig(stream=config.stream)).method  # adapted to the stream
+    if not target.is_class and config.method == default_method:
+        changes.append("method analytic in place of auto, which learns classes")
+        config = resolved(config.model_copy(update=_FOR_OTHER_TARGETS))
     methods.resolve(config.method.name).check_kind(target.name)
-    if not target.is_class and config.stream.by == "class":
-        timed, asked = graph.time is not None, config.stream.tasks
-        by, tasks = without_classes(
-            "class", tasks=asked, timed=timed, setting=cast("Setting", config.stream.setting)
-        )
-        told.append(f"{tasks} tasks {'by time' if timed else 'in random order'}")
+    stream = config.stream
+    if not target.is_class and stream.by == "class":
+        timed = graph.time is not None
+        setting = cast("Setting", stream.setting)
+        by, tasks = without_classes("class", tasks=stream.tasks, timed=timed, setting=setting)
+        changes.append(f"{tasks} tasks {'by time' if timed else 'in random order'}")
         cut = {"by": by, "tasks": tasks}
-        config = config.model_copy(update={"stream": config.stream.model_copy(update=cut)})
+        config = config.model_copy(update={"stream": stream.model_copy(update=cut)})
     config = _not_embedded_twice(graph, config)
-    if told:
-        say(config.dataset.name, f"its nodes have {target.described}: {', '.join(told)}")
+    if changes:
+        say(config.dataset.name, f"its nodes have {target.described}: {', '.join(changes)}")
     return config
 
 
@@ -359,34 +367,32 @@ def _not_embedded_twice(graph: Graph, config: RunConfig) -> RunConfig:
     edges there is nothing to smooth.
     """
     folder = Path(config.dataset.name)
-    made = embedding_in(folder) if folder.is_dir() else None
-    if made is None or not graph.num_edges:
+    embedding = embedding_in(folder) if folder.is_dir() else None
+    if embedding is None or not graph.num_edges:
         return config
-    name, hops = made["topology"]["name"], made["topology"].get("hops", 0)
-    known = f"its features are already embeddings, by {name} over {hops} hops"
+    name, hops = embedding["topology"]["name"], embedding["topology"].get("hops", 0)
+    reason = f"its features are already embeddings, by {name} over {hops} hops"
     if "topology" in parts_used(config) and config.topology == resolved(RunConfig()).topology:
-        say(config.dataset.name, f"{known}: topology identity in place of {config.topology.name}")
+        say(config.dataset.name, f"{reason}: topology identity in place of {config.topology.name}")
         identity = spelled_out(topologies, Component(name="identity"))
         return config.model_copy(update={"topology": identity})
-    say(config.dataset.name, f"{known}: {config.method.name} smooths them once more")
+    say(config.dataset.name, f"{reason}: {config.method.name} smooths them once more")
     return config
 
 
 def say_unseen(config: RunConfig, graph: Graph) -> None:
     """Log which parts of a graph the configured learner does not use."""
-    made = build_backbone(config)
-    parts: list[Any] = [made]
+    backbone = build_backbone(config)
+    parts: list[Any] = [backbone]
     if "topology" in parts_used(config):
         parts.append(topologies.resolve(config.topology.name))
     if graph.masks is not None and config.stream.split == SHARES:
-        say(
-            config.dataset.name,
-            f"{', '.join(MASKS)} are not used: split='masks' (--split) uses them",
-        )
+        text = f"{', '.join(MASKS)} are not used: split='masks' (--split) uses them"
+        say(config.dataset.name, text)
     unseen = []
     if graph.weights is not None and not all(part.sees_weights for part in parts):
         unseen.append("edge weights")
-    if not any(view.related for view in map(View.parse, getattr(made, "views", ()))):
+    if not any(view.related for view in map(View.parse, getattr(backbone, "views", ()))):
         unseen += ["relations"] if graph.relations is not None else []
         unseen += ["node types"] if graph.types is not None else []
     if unseen:

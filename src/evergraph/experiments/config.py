@@ -203,9 +203,11 @@ class RunConfig(SeededSection):
 
     def _repr_facts(self) -> dict[str, Any]:
         """Return the values that differ from the defaults, as the constructor takes them."""
-        given = self.model_dump(exclude_defaults=True).items()
-        named = {k: v["name"] for k, v in given if isinstance(v, dict) and v.keys() == {"name"}}
-        return dict(given) | named
+        values = self.model_dump(exclude_defaults=True)
+        for key, value in values.items():
+            if isinstance(value, dict) and value.keys() == {"name"}:
+                values[key] = value["name"]
+        return values
 
     def _repr_table(self) -> dict[str, Any]:
         return self.to_dict()
@@ -220,53 +222,57 @@ class RunConfig(SeededSection):
 
 
 def validated(
-    model: type[M], values: Mapping[str, Any], whole: str, *, elsewhere: Iterable[str] = ()
+    model: type[M], values: Mapping[str, Any], record: str, *, elsewhere: Iterable[str] = ()
 ) -> M:
     """Return the record with these values; raise one sentence that explains a wrong one.
 
-    whole: the record's name in the sentence. elsewhere: further dotted keys to suggest.
+    record: its name in the sentence. elsewhere: further dotted keys to suggest.
     """
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
-        said = _complaint(error, model, whole, elsewhere)
-        raise ConfigurationError(said) from None
+        message = _explained(error, model, record, elsewhere)
+        raise ConfigurationError(message) from None
 
 
-def _complaint(
-    error: ValidationError, model: type[BaseModel], whole: str, elsewhere: Iterable[str]
+def _explained(
+    error: ValidationError, model: type[BaseModel], record: str, elsewhere: Iterable[str]
 ) -> str:
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
+    path = ".".join(str(part) for part in first["loc"])
     if first["type"] != "extra_forbidden":
-        return f"{where or whole}: {first['msg'].lower()}, not {first['input']!r}"
+        return f"{path or record}: {first['msg'].lower()}, not {first['input']!r}"
     *tables, key = map(str, first["loc"])
     table = model
     for name in tables:
         table = _section(table, name) or table
     prefix = "".join(f"{name}." for name in tables)
-    own = {name: f"{prefix}{name}" for name in table.model_fields}
+    in_table = {name: f"{prefix}{name}" for name in table.model_fields}
     # The name may be right but in the wrong table, such as epochs for training.epochs.
-    places = {dotted.rpartition(".")[2]: dotted for dotted in [*elsewhere, *keys(model)]}
-    meant = own.get(nearest(key, own)) or places.get(nearest(key, places))
+    anywhere = {dotted.rpartition(".")[2]: dotted for dotted in [*elsewhere, *keys(model)]}
+    meant = in_table.get(nearest(key, in_table)) or anywhere.get(nearest(key, anywhere))
     hint = "" if meant is None else f"did you mean {meant!r}? "
-    takes = f"{'.'.join(tables) or whole} takes {', '.join(table.model_fields)}"
-    return f"unknown key {where!r}: {hint}{takes}"
+    takes = f"{'.'.join(tables) or record} takes {', '.join(table.model_fields)}"
+    return f"unknown key {path!r}: {hint}{takes}"
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> list[str]:
     """Return the dotted keys of a configuration, including those of its tables."""
-    found: list[str] = []
+    dotted: list[str] = []
     for name in model.model_fields:
+        key = f"{prefix}{name}"
+        dotted.append(key)
         section = _section(model, name)
-        own = f"{prefix}{name}"
-        found += [own] if section is None else [own, *keys(section, f"{own}.")]
-    return found
+        if section is not None:
+            dotted += keys(section, f"{key}.")
+    return dotted
 
 
 def _section(model: type[BaseModel], name: str) -> type[Section] | None:
-    kind = model.model_fields[name].annotation
-    return kind if isinstance(kind, type) and issubclass(kind, Section) else None
+    annotation = model.model_fields[name].annotation
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    return None
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -364,23 +370,24 @@ def with_seeds(values: Mapping[str, Any]) -> dict[str, Any]:
 not seed and repeats
     """
     given = [key for key in SEEDING if values.get(key) is not None]
-    rest = {name: value for name, value in values.items() if name not in SEEDING}
+    others = {name: value for name, value in values.items() if name not in SEEDING}
     if not given:
-        return rest
+        return others
     if len(given) > 1:
-        said = f"only one of seed, seeds and repeats can be given, not {' and '.join(given)}"
-        raise ConfigurationError(said)
+        raise ConfigurationError(
+            f"only one of seed, seeds and repeats can be given, not {' and '.join(given)}"
+        )
     [key] = given
     value = values[key]
     if key == "repeats":
         check_integer("repeats", value, least=1)
-        return rest | {"seeds": list(range(operator.index(value)))}
+        return others | {"seeds": list(range(operator.index(value)))}
     if key == "seed":
         check_integer("seed", value, least=0)
-        return rest | {"seeds": [operator.index(value)]}
+        return others | {"seeds": [operator.index(value)]}
     if isinstance(value, int):
         rule = f"write seed = {value}, or repeats = {value} for that many seeds"
         raise ConfigurationError(f"seeds must be a list such as [0], not {value}: {rule}")
     if isinstance(value, Iterable) and not isinstance(value, str):
         value = list(value)
-    return rest | {"seeds": value}
+    return others | {"seeds": value}

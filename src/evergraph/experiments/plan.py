@@ -77,25 +77,26 @@ class LearnedCopy:
     sizes: tuple[int, ...]  # nodes of every task, or between two tests
     # CPU seconds and seconds of each task learned, and peak bytes on CPU and GPU by its end
     costs: tuple[tuple[float, float, float, float], ...]
-    kept: float = 0.0  # nodes of a task whose labelled ones fill its part of a memory
+    stored: float = 0.0  # nodes of a task whose labelled ones fill its part of a memory
 
     @property
     def cost(self) -> Cost:
         """The cost of what was learned."""
-        return Cost(self.share, len(self.costs), *_whole(np.array(self.costs)))
+        return Cost(self.share, len(self.costs), *_total(np.array(self.costs)))
 
     def terms(self, share: float) -> NDArray[np.float64]:
         """Return what a to g are multiplied by for each task of a copy.  -> [tasks, 7]"""
-        own, most = (np.array(n) / sum(self.sizes) * share for n in (self.sizes, self.kept))
-        stored = np.minimum(own, most)
-        learned = own + stored.cumsum() - stored
-        one, number = np.ones(len(own)), np.arange(1.0, len(own) + 1)
+        nodes = np.array(self.sizes) / sum(self.sizes) * share
+        stored = np.minimum(nodes, self.stored / sum(self.sizes) * share)
+        learned = nodes + stored.cumsum() - stored
+        ones = np.ones(len(nodes))
+        number = np.arange(1.0, len(nodes) + 1)
         first = number == 1
-        terms = one, one * share, learned, own.cumsum(), first, first * share, np.log(number)
+        terms = [ones, ones * share, learned, nodes.cumsum(), first, first * share, np.log(number)]
         return np.stack(terms, axis=1)
 
 
-def _whole(costs: NDArray[np.float64]) -> list[float]:
+def _total(costs: NDArray[np.float64]) -> list[float]:
     """Return the costs of all tasks: seconds add up, of bytes the most counts.  [tasks, 4] -> 4"""
     return [*costs[:, :2].sum(axis=0).tolist(), *costs[:, 2:].max(axis=0).tolist()]
 
@@ -105,10 +106,14 @@ def extrapolated(copies: Sequence[LearnedCopy]) -> Cost:
     last = copies[-2:]
     terms = np.concatenate([copy.terms(copy.share)[: len(copy.costs)] for copy in last])
     costs = np.concatenate([copy.costs for copy in last])
-    every = last[-1].terms(1.0)
-    fitted = zip((SECONDS, SECONDS, BYTES, BYTES), costs.T, strict=True)
-    found = np.stack([every[:, of] @ nnls(terms[:, of], taken)[0] for of, taken in fitted], axis=1)
-    return Cost(1.0, len(every), *map(max, _whole(found), _whole(np.array(last[-1].costs))))
+    terms_of_whole = last[-1].terms(1.0)
+    columns = []
+    for used, cost in zip((SECONDS, SECONDS, BYTES, BYTES), costs.T, strict=True):
+        coefficients, _ = nnls(terms[:, used], cost)
+        columns.append(terms_of_whole[:, used] @ coefficients)
+    estimate = _total(np.stack(columns, axis=1))
+    measured = _total(np.array(last[-1].costs))
+    return Cost(1.0, len(terms_of_whole), *map(max, estimate, measured))
 
 
 @dataclass(frozen=True)
@@ -148,13 +153,13 @@ def plan_run(
     while len(copies) < 2 or (share and time.monotonic() - began < seconds / 2):
         small = shrunk(graph, share, generator=torch.Generator().manual_seed(0))
         on_copy(small.num_nodes)
-        here = small.num_nodes / graph.num_nodes
-        copies.append(learned_copy(config, small, share=here, seconds=seconds / 8))
+        share_of_copy = small.num_nodes / graph.num_nodes
+        copies.append(learned_copy(config, small, share=share_of_copy, seconds=seconds / 8))
         growth = min(max(seconds / copies[-1].cost.processor, LEAST_GROWTH), MOST_GROWTH)
         share = min(growth * share, LARGEST_SHARE) if share < LARGEST_SHARE else 0.0
     costs = tuple(copy.cost for copy in copies)
-    whole = extrapolated(copies)
-    return Plan(graph.num_nodes, graph.num_edges, costs, whole, len(config.seeds))
+    estimate = extrapolated(copies)
+    return Plan(graph.num_nodes, graph.num_edges, costs, estimate, len(config.seeds))
 
 
 def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
@@ -172,12 +177,12 @@ def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
     # Node v is replaced by its own copy, or by one of its group, chosen by its number.
     copy = first[group] + torch.arange(graph.num_nodes) % count[group]
     copy[nodes] = torch.arange(len(nodes))
-    kept = torch.zeros(len(copy), dtype=torch.bool)
-    kept[nodes] = True
+    inside = torch.zeros(len(copy), dtype=torch.bool)
+    inside[nodes] = True
     rows, entries = row_entries(graph.indptr, nodes)
     ends = graph.indices[entries].long()
     if graph.undirected:  # each edge is doubled below: one inside is stored twice already
-        once = torch.where(kept[ends], rows < copy[ends], torch.arange(len(rows)) % 2 == 0)
+        once = torch.where(inside[ends], rows < copy[ends], torch.arange(len(rows)) % 2 == 0)
         rows, entries, ends = rows[once], entries[once], ends[once]
     small = Graph.from_edges(
         torch.stack([copy[ends], rows]),
@@ -192,9 +197,15 @@ def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
     related = graph.relations
     if related is not None:
         ends, kinds = related.edges()
-        mine, weights = kept[ends[1]], related.edge_weights()
-        weights, ends = None if weights is None else weights[mine], copy[ends[:, mine]]
-        related = Relations.of(ends, kinds[mine], related.names, nodes=len(nodes), weights=weights)
+        entering = inside[ends[1]]
+        weights = related.edge_weights()
+        related = Relations.of(
+            copy[ends[:, entering]],
+            kinds[entering],
+            related.names,
+            nodes=len(nodes),
+            weights=None if weights is None else weights[entering],
+        )
     return small.with_relations(related).with_types(types)
 
 
@@ -227,7 +238,7 @@ def learned_copy(
 
 def _learned(config: RunConfig, graph: Graph, share: float, seconds: float) -> LearnedCopy:
     logging.disable(logging.WARNING)  # the run itself will log warnings about the graph
-    began = before = time.process_time(), time.perf_counter()
+    start = before = time.process_time(), time.perf_counter()
     budget = resolved(config).memory.budget
     per_class = max(round(budget * share), 1) if isinstance(budget, int) else 0
     if per_class:  # else the budget is a share already, or there is none
@@ -238,18 +249,19 @@ def _learned(config: RunConfig, graph: Graph, share: float, seconds: float) -> L
     costs = []
     for _ in learn_seed_by_task(opened, config.seeds[0]):
         now = time.process_time(), time.perf_counter()
-        bytes_ = peak_rss_bytes(), torch.cuda.max_memory_reserved() if cuda else 0
-        costs.append((now[0] - before[0], now[1] - before[1], *bytes_))
+        device_memory = torch.cuda.max_memory_reserved() if cuda else 0
+        elapsed = (now[0] - before[0], now[1] - before[1])
+        costs.append((*elapsed, peak_rss_bytes(), device_memory))
         before = now
-        if now[1] - began[1] > seconds and len(costs) >= FEWEST_TASKS:
+        if now[1] - start[1] > seconds and len(costs) >= FEWEST_TASKS:
             break
     stream = opened.stream
-    every = steps_apart(len(stream), len(stream.tasks), opened.config.test_every)
+    apart = steps_apart(len(stream), len(stream.tasks), opened.config.test_every)
     sizes = stream.step_sizes
-    between = tuple(sum(sizes[at : at + every]) for at in range(0, len(sizes), every))
+    between_tests = tuple(sum(sizes[step : step + apart]) for step in range(0, len(sizes), apart))
     split = SHARES if isinstance(config.stream.split, str) else config.stream.split
     labelled = config.stream.labelled or split[0]
     if isinstance(labelled, int):  # nodes per class
         labelled *= len(stream.classes) / graph.num_nodes
-    kept = per_class / labelled * len(stream.classes) / len(between)
-    return LearnedCopy(share, between, tuple(costs), kept)
+    stored = per_class / labelled * len(stream.classes) / len(between_tests)
+    return LearnedCopy(share, between_tests, tuple(costs), stored)

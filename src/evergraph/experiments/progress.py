@@ -50,23 +50,23 @@ class RunProgress(Progress):
 
     On a terminal and in a notebook the bar moves with every epoch. In a log a line is written after
     each task that all runs have learned, but at most every ten seconds, so short runs stay quiet.
-    The first accuracy is written at once. epochs: per task, by the name of the run, which a single
-    one need not have. tasks: of each run, or steps if they arrive in batches, ``called`` so.
+    The first accuracy is written at once. epochs: per task, by the name of the run. tasks: of each
+    run, or steps if they arrive in batches. unit: what one of them is called.
     """
 
     def __init__(
-        self, *, label: str, epochs: Mapping[str, int], tasks: int, seeds: int, called: str = "task"
+        self, *, label: str, epochs: Mapping[str, int], tasks: int, seeds: int, unit: str = "task"
     ) -> None:
         from rich.console import Console
 
         self._console = Console(stderr=True, force_jupyter=False)
         self._moves = self._console.is_terminal or in_notebook()
-        self._label, self._called = label, called
+        self._label, self._unit = label, unit
         self._epochs, self._tasks = epochs, tasks
         self._total = tasks * seeds * len(epochs)
         self._last: dict[tuple[str, int], TaskReport] = {}  # the last test of each run and seed
         self._taken = 0.0  # seconds of all tasks so far, also those learned before an interruption
-        self._said = time.monotonic()
+        self._written_at = time.monotonic()  # the last line in a log
         bar = NotebookBar if in_notebook() else progress_bar
         self._bar = bar(self._console, "{task.percentage:3.0f} %")
         self._row = self._bar.add_task(label, total=self._total)
@@ -81,23 +81,24 @@ class RunProgress(Progress):
         self._last[name, seed] = report
         self._taken += sum(report.seconds.values())
         done = sum(last.index + 1 for last in self._last.values())
-        found = {  # accuracies of the runs that have learned this task of this seed
+        accuracies = {  # of the runs that have learned this task of this seed
             run: _accuracies(last)
             for (run, its_seed), last in self._last.items()
             if (its_seed, last.index) == (seed, report.index)
         }
-        said = "AA {} local, {} global".format(*found[name])
+        summary = "AA {} local, {} global".format(*accuracies[name])
         if len(self._epochs) > 1:
-            each = (f"{run} {local}, {union}" for run, (local, union) in found.items())
-            said = f"AA local, global: {'; '.join(each)}"
-        place = f"{self._called} {report.index + 1}/{self._tasks}"
-        text = f"{self._label}  seed {seed}  {place}  {said}"
+            by_run = (f"{run} {local}, {union}" for run, (local, union) in accuracies.items())
+            summary = f"AA local, global: {'; '.join(by_run)}"
+        position = f"{self._unit} {report.index + 1}/{self._tasks}"
+        text = f"{self._label}  seed {seed}  {position}  {summary}"
         self._bar.update(self._row, description=text, completed=done)
-        now, over = time.monotonic(), done == self._total
-        due = now - self._said >= 10 and len(found) == len(self._epochs)
+        now = time.monotonic()
+        over = done == self._total
+        due = now - self._written_at >= 10 and len(accuracies) == len(self._epochs)
         if self._moves or not (due or over or first):
             return
-        self._said = now
+        self._written_at = now
         left = self._taken * (self._total - done) / done
         sys.stderr.write(f"{text}\n" if over else f"{text}  about {left:.0f} s left\n")
         sys.stderr.flush()
@@ -106,12 +107,12 @@ class RunProgress(Progress):
 def _accuracies(report: TaskReport) -> tuple[str, str]:
     """Return local and global AA in percent, in the main measure, which comes first.
 
-    They are summed as in the result: another order of summation may end on the other side of a
-    half, and so in another digit than that of the table.
+    They are summed as in the result: summed in another order, they might be rounded to another
+    digit than in the table.
     """
     from evergraph.evaluation.evaluator import average_accuracy, matrix_of
 
-    rows = [next(iter(report.rows[way].values())) for way in ("local", "global")]
+    rows = [next(iter(report.rows[testing].values())) for testing in ("local", "global")]
     local, union = (f"{100 * average_accuracy(matrix_of([row])):.1f}" for row in rows)
     return local, union
 
@@ -126,18 +127,20 @@ def in_notebook() -> bool:
     if "IPython" not in sys.modules:
         return False
     shell = sys.modules["IPython"].get_ipython()
-    return any(each.__name__ == "ZMQInteractiveShell" for each in type(shell).__mro__)
+    return any(base.__name__ == "ZMQInteractiveShell" for base in type(shell).__mro__)
 
 
 class ProgressLine:
     """A line of text with a progress bar until it is done, as HTML and plain text."""
 
     def __init__(self, text: str, share: float | None, time: str) -> None:
-        self.text, self.share, self.time = text, share, time
+        self.text = text
+        self.share = share  # of the work that is done; None once all is
+        self.time = time
 
     def __repr__(self) -> str:
-        said = "" if self.share is None else f" {100 * self.share:.0f} %, "
-        return f"{self.text}  {said}{self.time}"
+        percent = "" if self.share is None else f" {100 * self.share:.0f} %, "
+        return f"{self.text}  {percent}{self.time}"
 
     def _repr_html_(self) -> str:
         text = escape(self.text)
@@ -154,7 +157,9 @@ class NotebookBar:
     """
 
     def __init__(self, *_: object) -> None:
-        self._text, self._done, self._total = "", 0.0, 1.0
+        self._text = ""
+        self._done = 0.0
+        self._total = 1.0
         self._begun = self._drawn = 0.0
         self._display: Any = None
 
@@ -170,10 +175,10 @@ class NotebookBar:
         self._begun = self._drawn = time.monotonic()
         self._display = display(self._line(), display_id=True)
 
-    def update(self, row: int, *, advance: float = 0.0, **given: Any) -> None:
+    def update(self, row: int, *, advance: float = 0.0, **changes: Any) -> None:
         """Change the text, ``description``, and how much is ``completed``."""
-        self._text = given.get("description", self._text)
-        self._done = given.get("completed", self._done) + advance
+        self._text = changes.get("description", self._text)
+        self._done = changes.get("completed", self._done) + advance
         if time.monotonic() - self._drawn >= PAUSE:
             self._drawn = time.monotonic()
             self._display.update(self._line())

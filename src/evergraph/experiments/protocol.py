@@ -64,7 +64,9 @@ def learn_stream(
         learned = time.perf_counter()
         training = learner.embed_seconds - embedded
         with sums_by(threads):
-            found = evaluate(learner, stream, index, testings=testings, part=part, preview=preview)
+            evaluation = evaluate(
+                learner, stream, index, testings=testings, part=part, preview=preview
+            )
         tested = time.perf_counter()
         embedding = learner.embed_seconds - embedded
         seconds = {
@@ -72,7 +74,7 @@ def learn_stream(
             "train": learned - start - training,
             "evaluate": tested - learned - (embedding - training),
         }
-        yield TaskReport(index, found.rows, seconds, found.measures)
+        yield TaskReport(index, evaluation.rows, seconds, evaluation.measures)
         first = index + 1
 
 

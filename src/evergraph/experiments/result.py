@@ -39,7 +39,8 @@ from evergraph.training import Learner
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-NEEDED, OPTIONAL = ("evergraph", "torch", "numpy", "scipy"), ("torch-geometric",)
+REQUIRED_PACKAGES = ("evergraph", "torch", "numpy", "scipy")
+OPTIONAL_PACKAGES = ("torch-geometric",)
 COLUMNS = [
     "dataset",
     "method",
@@ -52,9 +53,9 @@ COLUMNS = [
     "accuracy",
 ]
 Metric = Callable[[AccuracyMatrix], float]
-LINES = {"local": "-", "global": "--"}
+LINE_STYLES = {"local": "-", "global": "--"}
 PHASES = ("embed", "train", "evaluate")
-KEPT = ("floats", "bytes", "samples", "gradients", "importance", "models", "edges", "statistics")
+USAGE = ("floats", "bytes", "samples", "gradients", "importance", "models", "edges", "statistics")
 
 
 def describe(graph: Graph, stream: GraphStream, config: RunConfig) -> dict[str, Any]:
@@ -70,11 +71,10 @@ def describe(graph: Graph, stream: GraphStream, config: RunConfig) -> dict[str, 
         "task_classes": [list(classes) for classes in stream.tasks],
     }
     if graph.targets is not None:
-        known = float(graph.targets.known.float().mean())
         facts["targets"] = {
             "kind": graph.targets.kind,
             "names": list(graph.targets.names),
-            "known": known,
+            "known": float(graph.targets.known.float().mean()),
         }
     if graph.masks is not None and config.stream.split == BY_MASKS:
         seed = config.stream.split_seed
@@ -96,15 +96,18 @@ def machine(device: str) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Return the versions of installed packages that a result depends on."""
-    found = {name: installed_version(name) for name in (*NEEDED, *OPTIONAL)}
-    told = {name: found[name] or "unknown" for name in NEEDED}
-    told |= {name: version for name in OPTIONAL if (version := found[name])}
-    return {"python": platform.python_version()} | told
+    versions = {"python": platform.python_version()}
+    for name in REQUIRED_PACKAGES:
+        versions[name] = installed_version(name) or "unknown"
+    for name in OPTIONAL_PACKAGES:
+        if version := installed_version(name):
+            versions[name] = version
+    return versions
 
 
 @dataclass(frozen=True)
 class SeedResult:
-    """One repeat: what its tests found, and its costs.
+    """One repeat: the results of its tests, and its costs.
 
     Attributes:
         seed: the repeat's seed.
@@ -140,9 +143,9 @@ class SeedResult:
 
     def measure(self, testing: str, name: str) -> float | None:
         """Return the mean of a measure over the tests where it is defined, None if nowhere."""
-        found = [report.measures[testing].get(name) for report in self.reports]
-        values = [value for value in found if value is not None]
-        return float(np.mean(values)) if values else None
+        values = [report.measures[testing].get(name) for report in self.reports]
+        defined = [value for value in values if value is not None]
+        return float(np.mean(defined)) if defined else None
 
     @property
     def averages(self) -> list[str]:
@@ -194,9 +197,10 @@ class RunResult(Shown):
         main = {"testing": "local", "averaging": self.target.main}
         if self.config.protocol is None:
             return main
-        told = read_protocol(self.config.protocol).headline
-        known = told["averaging"] in self.target.rows
-        return told if known else main | {"testing": told["testing"]}
+        headline = read_protocol(self.config.protocol).headline
+        if headline["averaging"] in self.target.rows:
+            return headline
+        return main | {"testing": headline["testing"]}
 
     def _repr_facts(self) -> dict[str, object]:
         measured = {} if self.target.main == "balanced" else {"measured": self.target.measure}
@@ -212,7 +216,7 @@ class RunResult(Shown):
         }
 
     def _repr_table(self) -> dict[str, object]:
-        found = {
+        accuracies = {
             f"{t}, {a}": f"AA {100 * self.average_accuracy(t, a):.1f} %, "
             f"AF {100 * self.average_forgetting(t, a):.1f} %, "
             f"anytime {100 * self.anytime_accuracy(t, a):.1f} %"
@@ -220,7 +224,7 @@ class RunResult(Shown):
             for a in self.target.rows
         }
         facts = {k: v for k, v in self._repr_facts().items() if not k.startswith("average_")}
-        return facts | found | {"seconds": round(self.total_seconds, 1)}
+        return facts | accuracies | {"seconds": round(self.total_seconds, 1)}
 
     def average_accuracy(self, testing: str | None = None, average: str | None = None) -> float:
         """Return AA after the last task, the mean over seeds.  0..1
@@ -243,8 +247,9 @@ class RunResult(Shown):
 
     def _mean(self, metric: Metric, testing: str | None, average: str | None) -> float:
         main = self.headline
-        ways = testing or main["testing"], average or main["averaging"]
-        return float(np.mean([metric(seed.matrix(*ways)) for seed in self.seeds]))
+        testing = testing or main["testing"]
+        average = average or main["averaging"]
+        return float(np.mean([metric(seed.matrix(testing, average)) for seed in self.seeds]))
 
     def to_frame(self) -> DataFrame:
         """Return every accuracy as a tidy pandas ``DataFrame``, one observation per row.
@@ -258,8 +263,10 @@ class RunResult(Shown):
             frame[frame.after == frame.after.max()].groupby(["testing", "average", "seed"])
         """
         if not installed("pandas"):
-            needs = "RunResult.to_frame() needs the package pandas, which is missing"
-            raise ConfigurationError(f"{needs}: pip install pandas")
+            raise ConfigurationError(
+                "RunResult.to_frame() needs the package pandas, which is missing: "
+                "pip install pandas"
+            )
         from pandas import DataFrame
 
         config = self.config
@@ -291,13 +298,13 @@ class RunResult(Shown):
             axes = pyplot.subplots()[1]
         config, tested_after = self.config, self.seeds[0].tested_after
         colour = axes.plot([], [])[0].get_color()
-        for testing, line in LINES.items():
+        for testing, line in LINE_STYLES.items():
             matrices = (seed.matrix(testing, average) for seed in self.seeds)
             curves = 100 * np.array([average_accuracy_curve(matrix) for matrix in matrices])
             mean = curves.mean(axis=0)  # of curves, [seeds, tests]
-            name = f"{config.method.name}, {testing}"
+            label = f"{config.method.name}, {testing}"
             style = {"color": colour, "linestyle": line, "marker": "o", "markersize": 4}
-            axes.plot(tested_after, mean, label=name, **style)
+            axes.plot(tested_after, mean, label=label, **style)
             if len(curves) > 1:
                 band = curves.std(axis=0, ddof=1)
                 low, high = mean - band, mean + band
@@ -313,14 +320,13 @@ class RunResult(Shown):
         """Return everything as plain values; accuracies are fractions."""
         ratios = [s.coverage_ratio for s in self.seeds if s.coverage_ratio is not None]
         seconds = {phase: sum(s.seconds[phase] for s in self.seeds) for phase in PHASES}
-        costs = [s.recomputed for s in self.seeds if s.recomputed is not None]
-        refresh = {"recomputed": sum(c[0] for c in costs), "of": sum(c[1] for c in costs)}
+        refreshed = [s.recomputed for s in self.seeds if s.recomputed is not None]
+        refresh = {"recomputed": sum(r[0] for r in refreshed), "of": sum(r[1] for r in refreshed)}
         averages = self.target.rows
-        matrices = [
-            {"seed": s.seed}
-            | {t: {a: [row[t][a] for row in s.rows] for a in averages} for t in TESTINGS}
-            for s in self.seeds
-        ]
+        matrices: list[dict[str, Any]] = []
+        for seed in self.seeds:
+            rows = {t: {a: [row[t][a] for row in seed.rows] for a in averages} for t in TESTINGS}
+            matrices.append({"seed": seed.seed} | rows)
 
         def curve(testing: str, average: str) -> list[float]:
             curves = [average_accuracy_curve(s.matrix(testing, average)) for s in self.seeds]
@@ -329,9 +335,9 @@ class RunResult(Shown):
 
         measures: dict[str, dict[str, Any]] = {testing: {} for testing in TESTINGS}
         for testing, name in product(TESTINGS, (*MEASURES, *self.target.beside)):
-            found = [s.measure(testing, name) for s in self.seeds]
-            known = [value for value in found if value is not None]
-            measures[testing][name] = spread(known) if known else None
+            values = [s.measure(testing, name) for s in self.seeds]
+            defined = [value for value in values if value is not None]
+            measures[testing][name] = spread(defined) if defined else None
         return {
             "metric": {"name": self.target.measure, "key": self.target.main},
             "protocol": self.config.protocol,
@@ -339,14 +345,14 @@ class RunResult(Shown):
             "average_accuracy": self._summary(average_accuracy),
             "average_forgetting": self._summary(average_forgetting),
             "anytime_accuracy": self._summary(anytime_accuracy),
-            "average_accuracy_curve": self._each_way(curve),
+            "average_accuracy_curve": self._by_testing_and_average(curve),
             "tested_after": self.seeds[0].tested_after,
             "measures": measures,
             "accuracy_matrix": matrices,
             "coverage_ratio": float(np.mean(ratios)) if ratios else None,
-            "refresh": refresh if costs else None,
+            "refresh": refresh if refreshed else None,
             "cumulative": self.cumulative,
-            "memory": {kept: max(getattr(s.usage, kept) for s in self.seeds) for kept in KEPT},
+            "memory": {name: max(getattr(s.usage, name) for s in self.seeds) for name in USAGE},
             "seconds": seconds | {"total": self.total_seconds},
             "peak_rss_bytes": self.peak_rss_bytes,
             "dataset": self.dataset,
@@ -356,8 +362,10 @@ class RunResult(Shown):
         }
 
     def _summary(self, metric: Metric) -> dict[str, Any]:
-        return self._each_way(lambda t, a: spread([metric(s.matrix(t, a)) for s in self.seeds]))
+        return self._by_testing_and_average(
+            lambda t, a: spread([metric(s.matrix(t, a)) for s in self.seeds])
+        )
 
-    def _each_way(self, make: Callable[[str, str], Any]) -> dict[str, Any]:
-        ways = self.target.rows
-        return {testing: {name: make(testing, name) for name in ways} for testing in TESTINGS}
+    def _by_testing_and_average(self, make: Callable[[str, str], Any]) -> dict[str, Any]:
+        averages = self.target.rows
+        return {t: {a: make(t, a) for a in averages} for t in TESTINGS}

@@ -124,8 +124,8 @@ def run(  # noqa: PLR0913
     def load(config: RunConfig) -> Graph:
         if graph is None:
             return build.load_graph(config)
-        known = graph.with_directions() if config.directions else graph
-        return known.to_undirected() if config.undirected else known
+        loaded = graph.with_directions() if config.directions else graph
+        return loaded.to_undirected() if config.undirected else loaded
 
     folder = None if out is None else Path(out)
     opened = open_run(config, out=folder, resume=resume, resources=resources, load=load)
@@ -133,16 +133,16 @@ def run(  # noqa: PLR0913
         progress = observer is None and watched()
     if not progress:
         return complete(opened, observer=observer, keep_learner=keep_learner)
-    bar, [moving] = progress_of([opened])
-    told = Observer() if observer is None else observer
+    bar, [bar_observer] = progress_of([opened])
+    observers = [bar_observer] if observer is None else [bar_observer, observer]
 
     def on_epoch(task: int, epoch: int) -> None:
-        moving.on_epoch(task, epoch)
-        told.on_epoch(task, epoch)
+        for each in observers:
+            each.on_epoch(task, epoch)
 
     def on_task(seed: int, report: TaskReport) -> None:
-        moving.on_task(seed, report)
-        told.on_task(seed, report)
+        for each in observers:
+            each.on_task(seed, report)
 
     with bar:
         return complete(opened, observer=Observer(on_epoch, on_task), keep_learner=keep_learner)
@@ -160,9 +160,9 @@ def progress_of(runs: Sequence[OpenedRun]) -> tuple[RunProgress, list[Observer]]
     dataset = first.dataset.name
     dataset = "a graph in memory" if dataset == IN_MEMORY else dataset
     label = f"{first.method.name} on {dataset}" if len(runs) == 1 else dataset
-    called = "task" if len(stream) == len(stream.tasks) else "batch"
-    counts = {"tasks": len(stream), "seeds": len(first.seeds)}
-    bar = RunProgress(label=label, epochs=epochs, **counts, called=called)
+    tasks, seeds = len(stream), len(first.seeds)
+    unit = "task" if tasks == len(stream.tasks) else "batch"
+    bar = RunProgress(label=label, epochs=epochs, tasks=tasks, seeds=seeds, unit=unit)
     return bar, [Observer(partial(bar.on_epoch, n), partial(bar.on_task, n)) for n in epochs]
 
 
@@ -185,7 +185,8 @@ def open_run(
     closed. ready: the learner of the first of them, if it is already built, for a configuration.
     """
     started = time.perf_counter()
-    asked, config = config, build.resolved(config)
+    configured = config
+    config = build.resolved(config)
     resources = Resources() if resources is None else resources
     seeds = config.seeds if seeds is None else tuple(seeds)
     checked, learner = ready or (config, build.check(config, seeds[0], resources=resources))
@@ -193,7 +194,7 @@ def open_run(
     config = build.fitted_to(graph, config)
     if config != checked:
         learner = build.check(config, seeds[0], resources=resources)
-    build.say_protocol(asked, config)
+    build.say_protocol(configured, config)
     if graph.num_features == 0:
         raise DataError(f"dataset {config.dataset.name!r} has no features to learn from")
     if cut is None:
@@ -239,10 +240,10 @@ def open_together(
                     f"but {config.method.name} and {first.method.name} differ in it"
                 )
     opened: list[OpenedRun] = []
-    how: dict[str, Any] = {"resume": resume, "resources": resources}
+    options: dict[str, Any] = {"resume": resume, "resources": resources}
     for config, folder, learner in zip(configs, out, ready, strict=True):
-        opened.append(open_run(config, out=folder, ready=learner, **how))
-        how |= {"load": lambda _: opened[0].graph, "cut": lambda *_: opened[0].stream}
+        opened.append(open_run(config, out=folder, ready=learner, **options))
+        options |= {"load": lambda _: opened[0].graph, "cut": lambda *_: opened[0].stream}
     return opened
 
 
@@ -263,25 +264,28 @@ def complete_together(
     """
     if len(runs) > 1:
         for opened in runs:
-            rehearse(opened)
+            warm_up(opened)
     # What they share, whoever was opened first, counts for all of them.
     opening = time.perf_counter() - min(opened.started for opened in runs)
-    pairs = list(zip(runs, observers, strict=True))
-    done: list[list[SeedResult]] = [[] for _ in runs]
+    observed = list(zip(runs, observers, strict=True))
+    seed_results: list[list[SeedResult]] = [[] for _ in runs]
     try:
         for seed in runs[0].config.seeds:
-            learned = _in_turn([learn_seed_by_task(run, seed, observer=how) for run, how in pairs])
-            for seeds, (result, _) in zip(done, learned, strict=True):
-                seeds.append(result)
-        results = (assemble(run, seeds, opening) for run, seeds in zip(runs, done, strict=True))
-        learners = [learner if keep_learner else None for _, learner in learned]
-        return [replace(each, learner=kept) for each, kept in zip(results, learners, strict=True)]
+            learning = [learn_seed_by_task(run, seed, observer=o) for run, o in observed]
+            learned = _in_turn(learning)
+            for seeds, (seed_result, _) in zip(seed_results, learned, strict=True):
+                seeds.append(seed_result)
+        results = []
+        for opened, seeds, (_, learner) in zip(runs, seed_results, learned, strict=True):
+            result = assemble(opened, seeds, opening)
+            results.append(replace(result, learner=learner) if keep_learner else result)
+        return results
     finally:
         for opened in runs:
             opened.close()
 
 
-def rehearse(opened: OpenedRun) -> None:
+def warm_up(opened: OpenedRun) -> None:
     """Learn a tiny graph: packages and kernels that load on first use must not count for a task."""
     training = opened.config.training.model_copy(update={"epochs": 1})
     tiny = {
@@ -300,13 +304,13 @@ def _in_turn(learning: Sequence[Learning]) -> list[Learned]:
     """Advance each run by one task in turn until all are done."""
     results: dict[int, Learned] = {}
     while len(results) < len(learning):
-        for place, one in enumerate(learning):
-            if place not in results:
+        for number, run_by_task in enumerate(learning):
+            if number not in results:
                 try:
-                    next(one)
+                    next(run_by_task)
                 except StopIteration as end:
-                    results[place] = end.value
-    return [results[place] for place in range(len(learning))]
+                    results[number] = end.value
+    return [results[number] for number in range(len(learning))]
 
 
 def learn_seed(opened: OpenedRun, seed: int) -> SeedResult:
@@ -390,5 +394,6 @@ def assemble_if_whole(opened: OpenedRun) -> RunResult | None:
     """
     assert opened.store is not None
     stored = [opened.store.seed(seed).progress() for seed in opened.config.seeds]
-    whole = [far.result for far in stored if far is not None and far.result is not None]
-    return assemble(opened, whole) if len(whole) == len(stored) else None
+    results = [progress.result for progress in stored if progress is not None]
+    finished = [result for result in results if result is not None]
+    return assemble(opened, finished) if len(finished) == len(stored) else None

@@ -19,7 +19,7 @@ IN_MEMORY = "in memory"
 
 
 @cache
-def homes() -> dict[str, str]:
+def section_of_field() -> dict[str, str]:
     """Return the section of each field; ``hops`` belongs to the topology."""
     return {"hops": "topology"} | {
         key: name
@@ -44,18 +44,19 @@ def configured(base: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
     layers: list[dict[str, Any]] = []
     for key in sorted(settings, key=lambda key: key.count("__")):  # a name before its parameters
         path = key.split("__")
-        if len(path) == 1 and key in homes():
-            path = [homes()[key], key]
+        if len(path) == 1 and key in section_of_field():
+            path = [section_of_field()[key], key]
         if path[0] not in RunConfig.model_fields:
-            raise UnknownNameError("setting", key, [*RunConfig.model_fields, *SEEDING, *homes()])
+            known = [*RunConfig.model_fields, *SEEDING, *section_of_field()]
+            raise UnknownNameError("setting", key, known)
         layers.append(reduce(lambda inner, name: {name: inner}, path[::-1], _plain(settings[key])))
         topology = getattr(settings[key], "topology", None) if key == "backbone" else None
         if isinstance(topology, Part) and "topology" not in settings:
             layers.append({"topology": _plain(topology)})
     config = RunConfig.of(layered(base.to_dict(), *layers))
-    if idle := unused(config, reduce(merged, layers, {})):
+    if ignored := unused(config, reduce(merged, layers, {})):
         raise ConfigurationError(
-            f"{config.method.name} does not use {', '.join(idle)}: leave that out, or choose "
+            f"{config.method.name} does not use {', '.join(ignored)}: leave that out, or choose "
             "another method"
         )
     return config

@@ -62,20 +62,20 @@ class ResultStore:
 
     def open(self, config: RunConfig, *, resume: bool) -> None:
         """Claim the folder for a configuration; several processes may do so for the same one."""
-        known = self.folder / CONFIG
+        path = self.folder / CONFIG
         check_free(self.folder, CONFIG, resume=resume, beside=(FAILURE, SEARCH, CHOICE))
-        if not known.exists():
+        if not path.exists():
             # Only one process may write it: a second would overwrite the first one's.
             with locked(self.folder, "it is being claimed", wait=True):
-                if known.exists():
+                if path.exists():
                     check_free(self.folder, CONFIG, resume=resume)
                 else:
-                    write_whole(known, config.to_toml().encode())
-        stored = merged(RunConfig().to_dict(), read_toml(known))
-        for key, (here, there) in differences(config.to_dict(), stored).items():
+                    write_whole(path, config.to_toml().encode())
+        stored = merged(RunConfig().to_dict(), read_toml(path))
+        for key, (new, old) in differences(config.to_dict(), stored).items():
             raise ResultsError(
-                f"{self.folder} holds another configuration: {key} is {there!r} there and "
-                f"{here!r} here"
+                f"{self.folder} holds another configuration: {key} is {old!r} there and "
+                f"{new!r} here"
             )
 
     def finished(self) -> dict[str, Any] | None:
@@ -143,10 +143,11 @@ class SeedStore:
             return None
         stored = _read_json(path)
         try:
-            reports, result = [TaskReport(**report) for report in stored["reports"]], None
-            if (found := stored["result"]) is not None:
-                usage = MemoryUsage(**found["usage"])
-                result = SeedResult(**found | {"reports": reports, "usage": usage})
+            reports = [TaskReport(**report) for report in stored["reports"]]
+            result = None
+            if (values := stored["result"]) is not None:
+                usage = MemoryUsage(**values["usage"])
+                result = SeedResult(**values | {"reports": reports, "usage": usage})
             return SeedProgress(reports, stored["tasks"], result)
         except (KeyError, TypeError) as error:
             raise ResultsError(f"{path} is not a progress file of evergraph: {error}") from None
@@ -167,15 +168,15 @@ class SeedStore:
         path = self.folder / ARRAYS
         with results_written(path, remedy=RESUMABLE), written_aside(path) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-        found = asdict(replace(result, reports=[]))  # which are kept beside it
-        self._keep(result.reports, result.reports[-1].index + 1, result=found)
+        values = asdict(replace(result, reports=[]))  # which are stored beside it
+        self._keep(result.reports, result.reports[-1].index + 1, result=values)
 
     def _keep(
         self, reports: list[TaskReport], tasks: int, *, result: object = None, state: object = None
     ) -> None:
         """Write the progress, then remove all states but the one that it refers to."""
-        told = [asdict(report) for report in reports]
-        content = json.dumps({"tasks": tasks, "reports": told, "result": result})
+        rows = [asdict(report) for report in reports]
+        content = json.dumps({"tasks": tasks, "reports": rows, "result": result})
         write_whole(self.folder / PROGRESS, content.encode())
         with results_written(self.folder, remedy=RESUMABLE):
             for path in self.folder.glob(STATE.replace("{:04d}", "*")):
@@ -215,13 +216,14 @@ def check_free(folder: Path, marker: str, *, resume: bool, beside: Collection[st
     """
     if (folder / marker).exists():
         if not resume:
-            said = f"{folder} already holds results: use --resume to continue them, or another"
-            raise ResultsError(f"{said} --out")
+            raise ResultsError(
+                f"{folder} already holds results: use --resume to continue them, or another --out"
+            )
         return
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     # Another process may be claiming the folder: its temporary file is ignored.
-    begun = (LOCK_FILE, f".{marker}-")
-    foreign = [name for name in names if name not in beside and not name.startswith(begun)]
+    temporary = (LOCK_FILE, f".{marker}-")
+    foreign = [name for name in names if name not in beside and not name.startswith(temporary)]
     # Checked last: another process may have claimed the folder and started meanwhile.
     if (folder.is_file() or foreign) and not (folder / marker).exists():
         raise ResultsError(f"{folder} is neither empty nor a results folder of evergraph")

@@ -45,10 +45,10 @@ def build_csr(
         keys = torch.unique(keys)
     else:
         keys, order = keys.sort(stable=True)
-        counts = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
-        torch.ne(keys[1:], keys[:-1], out=counts[:-1])  # the last of each pair
-        counts &= weights[order] > 0
-        keys, weights = keys[counts], weights[order[counts]]
+        is_last = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
+        torch.ne(keys[1:], keys[:-1], out=is_last[:-1])  # the last of each pair
+        is_last &= weights[order] > 0
+        keys, weights = keys[is_last], weights[order[is_last]]
     size = max(nodes, 1)
     return row_pointers(keys // size, nodes), (keys % size).int(), weights
 
@@ -60,17 +60,18 @@ def adjacency_of(
 
     edge_index: integer [2, edges]; weights: float32 [edges]; the result is as of ``build_csr``.
     """
-    sources, ends = edge_index[0].long(), edge_index[1].long()
-    distinct = sources != ends
-    sources, ends = sources[distinct], ends[distinct]
+    sources, targets = edge_index[0].long(), edge_index[1].long()
+    distinct = sources != targets
+    sources, targets = sources[distinct], targets[distinct]
     weights = None if weights is None else weights[distinct]
     if undirected and weights is not None:  # each edge next to its reverse, since the last counts
-        pairs = (sources, ends), (ends, sources)
-        sources, ends = (torch.stack(pair, 1).flatten() for pair in pairs)
+        doubled_sources = torch.stack([sources, targets], 1).flatten()
+        targets = torch.stack([targets, sources], 1).flatten()
+        sources = doubled_sources
         weights = weights.repeat_interleave(2)
     elif undirected:
-        sources, ends = torch.cat([sources, ends]), torch.cat([ends, sources])
-    return build_csr(ends, sources, weights, nodes)
+        sources, targets = torch.cat([sources, targets]), torch.cat([targets, sources])
+    return build_csr(targets, sources, weights, nodes)
 
 
 def row_pointers(rows: Tensor, nodes: int) -> Tensor:
@@ -162,13 +163,13 @@ def stacked(first: Tensor, second: Tensor, *, resources: Resources) -> Tensor:
     """Return two dense matrices stacked, in a file if the first is in one."""
     if not is_mapped(first):
         return torch.cat([first, second])
-    both = resources.array((len(first) + len(second), first.shape[1]), first.dtype)
+    result = resources.array((len(first) + len(second), first.shape[1]), first.dtype)
     for start in range(0, len(first), ROWS_AT_A_TIME):
         part = slice(start, min(start + ROWS_AT_A_TIME, len(first)))
-        put(both, start, first[part])
+        put(result, start, first[part])
         page_out(first[part])
-    put(both, len(first), second)
-    return both
+    put(result, len(first), second)
+    return result
 
 
 @contextmanager
@@ -202,8 +203,8 @@ def csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int
     Pointers and columns get one type, as torch's products require: int32 if that counts all
     entries and columns, whatever their own type.
     """
-    both = pointer_type(max(len(indices), shape[1]))
-    indptr, indices = indptr.to(both), indices.to(both)
+    index_type = pointer_type(max(len(indices), shape[1]))
+    indptr, indices = indptr.to(index_type), indices.to(index_type)
     with quietly_sparse():
         return torch.sparse_csr_tensor(indptr, indices, values, size=shape, check_invariants=False)
 
@@ -254,47 +255,50 @@ def induced_adjacency(
     [edges]; groups: only entries within a group are kept.  [all nodes]
     -> [nodes + 1], int32 [entries], float32 [entries]
     """
-    device, resources = indptr.device, Resources() if resources is None else resources
-    position = torch.full((len(indptr) - 1,), -1, dtype=torch.int32, device=device)
-    position[nodes] = torch.arange(len(nodes), dtype=torch.int32, device=device)
+    device = indptr.device
+    resources = Resources() if resources is None else resources
+    new_number = torch.full((len(indptr) - 1,), -1, dtype=torch.int32, device=device)
+    new_number[nodes] = torch.arange(len(nodes), dtype=torch.int32, device=device)
     lengths = indptr[nodes + 1].long() - indptr[nodes].long()
 
-    def room(kind: torch.dtype) -> Tensor:
+    def empty_entries(dtype: torch.dtype) -> Tensor:
         size = int(lengths.sum())
         if device.type == "cpu":
-            return resources.array((size,), kind)
-        return torch.empty(size, dtype=kind, device=device)
+            return resources.array((size,), dtype)
+        return torch.empty(size, dtype=dtype, device=device)
 
-    columns = room(torch.int32)
-    weighed = None if weights is None else room(weights.dtype)
+    columns = empty_entries(torch.int32)
+    new_weights = None if weights is None else empty_entries(weights.dtype)
     counts = torch.empty(len(nodes), dtype=torch.int64, device=device)
-    stop = 0
+    filled = 0
     for block in cut(lengths.cpu().double().numpy(), BLOCK_ENTRIES[device.type]):
         owners, entries = row_entries(indptr, nodes[block])
-        found = indices.as_subclass(Tensor).index_select(0, entries)
-        inside = position.index_select(0, found)
-        kept = inside >= 0
+        neighbours = indices.as_subclass(Tensor).index_select(0, entries)
+        new_columns = new_number.index_select(0, neighbours)
+        selected = new_columns >= 0
         if keep is not None:
-            kept &= keep[entries]
+            selected &= keep[entries]
         if groups is not None:
-            kept &= groups[found] == groups[nodes[block]][owners]
-        inside, owners = inside[kept], owners[kept]
+            selected &= groups[neighbours] == groups[nodes[block]][owners]
+        new_columns, owners = new_columns[selected], owners[selected]
         counts[block] = torch.bincount(owners, minlength=len(counts[block]))
-        put(columns, stop, inside)
-        if weights is not None and weighed is not None:
-            put(weighed, stop, weights.as_subclass(Tensor).index_select(0, entries[kept]))
-        for read in (indices, weights):
-            if read is not None and is_mapped(read) and len(entries):  # its pages may go
-                page_out(read[int(entries.min()) : int(entries.max()) + 1])
-        stop += len(inside)
+        put(columns, filled, new_columns)
+        if weights is not None and new_weights is not None:
+            put(new_weights, filled, weights.as_subclass(Tensor).index_select(0, entries[selected]))
+        for array in (indices, weights):
+            if (
+                array is not None and is_mapped(array) and len(entries)
+            ):  # its pages may leave memory
+                page_out(array[int(entries.min()) : int(entries.max()) + 1])
+        filled += len(new_columns)
     pointers = pointers_of(counts)
-    columns = shortened(columns, stop)
-    weighed = None if weighed is None else shortened(weighed, stop)
+    columns = shortened(columns, filled)
+    new_weights = None if new_weights is None else shortened(new_weights, filled)
     if len(nodes) < 2 or bool((nodes[1:] > nodes[:-1]).all()):  # columns keep their order
-        return pointers, columns, weighed
+        return pointers, columns, new_weights
     rows = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), counts)
-    weighed = None if weighed is None else weighed.as_subclass(Tensor)
-    return build_csr(rows, columns.long(), weighed, len(nodes))
+    new_weights = None if new_weights is None else new_weights.as_subclass(Tensor)
+    return build_csr(rows, columns.long(), new_weights, len(nodes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,14 +330,14 @@ class RowSweep:
         for start in range(0, count, ROWS_CUT_TOGETHER):
             stop = min(start + ROWS_CUT_TOGETHER, count)
             if rows is None:
-                some = torch.arange(start, stop, device=self.indices.device)
+                block_rows = torch.arange(start, stop, device=self.indices.device)
             else:
-                some = rows[start:stop]
-            costs = self.lengths(some).cpu().double().numpy() + ROW_COST
+                block_rows = rows[start:stop]
+            costs = self.lengths(block_rows).cpu().double().numpy() + ROW_COST
             for part in cut(costs, BLOCK_ENTRIES["cpu"]):
-                yield slice(start + part.start, start + part.stop), step(some[part])
+                yield slice(start + part.start, start + part.stop), step(block_rows[part])
                 if self.mapped:
-                    page_out(self.run(some[part]))
+                    page_out(self.run(block_rows[part]))
 
     def lengths(self, rows: Tensor) -> Tensor:
         """Return the number of entries in some rows.  int64 [m] -> int64 [m]"""
@@ -364,13 +368,13 @@ def neighbour_sums(sweep: RowSweep, values: Tensor, rows: Tensor | None = None) 
     tensor([ 0.,  1., 11.], dtype=torch.float64)
     """
 
-    def add_up(some: Tensor) -> Tensor:
-        lengths = sweep.lengths(some)
-        near = sweep.run(some) if rows is None else sweep.neighbours(some)
-        running = values.new_zeros(len(near) + 1)
-        torch.cumsum(values.index_select(0, near), 0, out=running[1:])
+    def add_up(block: Tensor) -> Tensor:
+        lengths = sweep.lengths(block)
+        sources = sweep.run(block) if rows is None else sweep.neighbours(block)
+        running = values.new_zeros(len(sources) + 1)
+        torch.cumsum(values.index_select(0, sources), 0, out=running[1:])
         ends = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
         return running.index_select(0, ends).diff()
 
-    sums = [found for _, found in sweep.blocks(rows, add_up)]
+    sums = [block_sums for _, block_sums in sweep.blocks(rows, add_up)]
     return torch.cat(sums) if sums else values.new_zeros(0)

@@ -23,33 +23,36 @@ def disjoint_union(graphs: Sequence[Graph]) -> Graph:
     kept if every graph has them.
     """
     sizes = [graph.num_nodes for graph in graphs]
-    before = list(accumulate(sizes, initial=0))
-    check_count(before[-1])
+    offsets = list(accumulate(sizes, initial=0))
+    check_count(offsets[-1])
     times = [graph.time for graph in graphs if graph.time is not None]
-    weights = None
-    if any(graph.weights is not None for graph in graphs):
-        ones = (torch.ones(graph.num_edges, device=graph.device) for graph in graphs)
-        given = (graph.weights for graph in graphs)
-        weights = torch.cat([w if w is not None else o for w, o in zip(given, ones, strict=True)])
+    weighted = any(graph.weights is not None for graph in graphs)
     entries = sum(graph.num_edges for graph in graphs)
     return Graph(
         _pointers([graph.indptr for graph in graphs]).to(pointer_type(entries)),
-        torch.cat([g.indices + nodes for g, nodes in zip(graphs, before, strict=False)]),
+        torch.cat([g.indices + offset for g, offset in zip(graphs, offsets, strict=False)]),
         _stacked([graph.features for graph in graphs]),
         torch.cat([graph.labels for graph in graphs]),
         torch.cat(times) if len(times) == len(graphs) else None,
         all(graph.undirected for graph in graphs),
-        weights=weights,
+        weights=torch.cat([_weights(graph) for graph in graphs]) if weighted else None,
         targets=Targets.joined([graph.targets for graph in graphs]),
         relations=side_by_side([graph.relations for graph in graphs], sizes),
         types=types_side_by_side([graph.types for graph in graphs]),
     )
 
 
+def _weights(graph: Graph) -> Tensor:
+    """Return the weights of a graph's edges.  float32 [edges]"""
+    if graph.weights is None:
+        return torch.ones(graph.num_edges, device=graph.device)
+    return graph.weights
+
+
 def _pointers(parts: Sequence[Tensor]) -> Tensor:
     """Return the row pointers of matrices one below the other.  int64 [all rows + 1]"""
     ends = accumulate((int(part[-1]) for part in parts), initial=0)
-    moved = [part[1:].long() + before for part, before in zip(parts, ends, strict=False)]
+    moved = [part[1:].long() + offset for part, offset in zip(parts, ends, strict=False)]
     return torch.cat([parts[0][:1].long(), *moved])
 
 

@@ -33,14 +33,15 @@ def homophily(graph: Graph) -> float:
     sweep = graph.sweep
 
     def compared(rows: Tensor) -> Tensor:
-        mine = repeat(labels[rows], sweep.lengths(rows))
-        known = (mine >= 0).nonzero().flatten()  # few, if few nodes have a class
-        theirs = labels[sweep.run(rows)[known].long()]
-        return torch.stack([(theirs == mine[known]).sum(), (theirs >= 0).sum()])
+        row_labels = repeat(labels[rows], sweep.lengths(rows))
+        labelled = (row_labels >= 0).nonzero().flatten()  # few, if few nodes have a class
+        neighbour_labels = labels[sweep.run(rows)[labelled].long()]
+        alike = neighbour_labels == row_labels[labelled]
+        return torch.stack([alike.sum(), (neighbour_labels >= 0).sum()])
 
     counts = torch.zeros(2, dtype=torch.int64, device=graph.device)
-    for _, found in sweep.blocks(None, compared):
-        counts += found
+    for _, block_counts in sweep.blocks(None, compared):
+        counts += block_counts
     alike, total = counts.tolist()
     return alike / total if total else 0.0
 
@@ -68,10 +69,10 @@ def forman_curvature(graph: Graph) -> Tensor:
     >>> forman_curvature(graph)
     tensor([3., 2., 3., 2., 2., 2., 0., 0.])
     """
-    both = graph.to_undirected()
-    adjacency = pattern(both.sweep, torch.arange(both.num_nodes))
+    undirected = graph.to_undirected()
+    adjacency = pattern(undirected.sweep, torch.arange(undirected.num_nodes))
     first, second, edge = undirected_edges(graph)
-    degrees = both.degrees.cpu().numpy()
+    degrees = undirected.degrees.cpu().numpy()
     triangles = _shared_neighbours(adjacency, first, second) - 2  # the ends count themselves
     curvature = 4 - degrees[first] - degrees[second] + 3 * triangles  # [undirected edges]
     return torch.from_numpy(curvature[edge]).float().to(graph.device)

@@ -103,8 +103,8 @@ class Graph(Shown):
                 raise DataError(f"{name} have {rows} rows, but the graph has {nodes} nodes")
         for name, array in (("labels have", self.labels), ("time has", self.time)):
             if array is not None and array.shape != (nodes,):
-                said = f"{name} shape {tuple(array.shape)}, but the graph has {nodes} nodes"
-                raise DataError(said)
+                message = f"{name} shape {tuple(array.shape)}, but the graph has {nodes} nodes"
+                raise DataError(message)
         if self.weights is not None and self.weights.shape != self.indices.shape:
             raise DataError(
                 f"weights have shape {tuple(self.weights.shape)}, but the graph has "
@@ -206,12 +206,13 @@ class Graph(Shown):
             groups=groups,
             resources=resources,
         )
-        taken: dict[str, Any] = {}
+        records: dict[str, Any] = {}
         for name in ("types", "targets", "masks"):
-            if (part := getattr(self, name)) is not None:
-                taken[name] = part.each(lambda rows: rows[nodes.to(rows.device)])
+            if (record := getattr(self, name)) is not None:
+                records[name] = record.each(lambda rows: rows[nodes.to(rows.device)])
         if (related := self.relations) is not None:
-            taken["relations"] = related.subgraph(nodes.to(related.device)).within(indptr, indices)
+            related = related.subgraph(nodes.to(related.device))
+            records["relations"] = related.within(indptr, indices)
         return Graph(
             indptr,
             indices,
@@ -222,7 +223,7 @@ class Graph(Shown):
             weights=weights,
             columns=self.columns,
             class_names=self.class_names,
-            **taken,
+            **records,
         )
 
     def with_labels(self, labels: Tensor) -> Graph:
@@ -279,11 +280,11 @@ class Graph(Shown):
         if self.undirected:
             return self
         ends, nodes = self.edge_index(), self.num_nodes
-        doubled = None if self.weights is None else self.weights.repeat(2)
+        doubled_weights = None if self.weights is None else self.weights.repeat(2)
         # New directions first: an edge that exists both ways keeps the weight of each direction.
-        found = build_csr(ends.flatten(), ends.flip(0).flatten(), doubled, nodes)
-        made: dict[str, Any] = dict(zip(("indptr", "indices", "weights"), found, strict=True))
-        return replace(self, **made, undirected=True, folder=None, bare=None)
+        csr = build_csr(ends.flatten(), ends.flip(0).flatten(), doubled_weights, nodes)
+        arrays: dict[str, Any] = dict(zip(("indptr", "indices", "weights"), csr, strict=True))
+        return replace(self, **arrays, undirected=True, folder=None, bare=None)
 
     def with_relations(self, relations: Relations | None) -> Graph:
         """Return the same graph with other relations, or none."""
@@ -353,9 +354,17 @@ class Graph(Shown):
             edge_index, weights = edge_index[:, edges.rows], edges.checked_weights()
         indptr, indices, weights = adjacency_of(edge_index, weights, nodes, undirected=undirected)
         time = None if time is None else time.long()
-        nodes_of = (features, labels.long(), time)
-        more: dict[str, Any] = {"weights": weights, "targets": targets, "masks": masks}
-        return cls(indptr, indices, *nodes_of, undirected, **more)
+        return cls(
+            indptr,
+            indices,
+            features,
+            labels.long(),
+            time,
+            undirected,
+            weights=weights,
+            targets=targets,
+            masks=masks,
+        )
 
     @classmethod
     def from_data(
@@ -383,8 +392,14 @@ class Graph(Shown):
     def to_data(self) -> Data:
         """Return the graph as ``torch_geometric.data.Data``."""
         y = self.labels if self.targets is None else self.targets.values
-        more: dict[str, Any] = {"time": self.time, "weights": self.weights, "masks": self.masks}
-        return write_data(self.features, self.edge_index(), y, **more)
+        return write_data(
+            self.features,
+            self.edge_index(),
+            y,
+            time=self.time,
+            weights=self.weights,
+            masks=self.masks,
+        )
 
     def to_hetero(self) -> HeteroData:
         """Return the graph as ``HeteroData``; without relations there is one, ``edge``."""

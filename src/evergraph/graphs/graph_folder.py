@@ -45,8 +45,8 @@ def read_facts(folder: Path) -> dict[str, Any]:
         if not isinstance(facts, dict) or not isinstance(facts.get("about", {}), dict):
             raise ValueError("it is no object of graph facts")
     except FileNotFoundError:
-        said = f"{folder}: holds no finished graph: {FACTS} is missing, import it again"
-        raise DataError(said) from None
+        message = f"{folder}: holds no finished graph: {FACTS} is missing, import it again"
+        raise DataError(message) from None
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{folder / FACTS}: cannot be read ({error})") from None
     if facts.get("format") != FORMAT:
@@ -64,24 +64,24 @@ def open_graph_folder(folder: Path, *, verify: bool = False) -> Graph:
     and compares checksums.
     """
     try:
-        return _opened(folder, read_facts(folder), verify=verify)
+        return _open(folder, read_facts(folder), verify=verify)
     except (AttributeError, KeyError, TypeError) as error:
         raise DataError(f"{folder / FACTS}: cannot be read ({error!r}): import it again") from None
 
 
-def _opened(folder: Path, facts: dict[str, Any], *, verify: bool) -> Graph:
+def _open(folder: Path, facts: dict[str, Any], *, verify: bool) -> Graph:
     arrays: dict[str, Any] = {}
-    for name, about in facts["arrays"].items():
+    for name, entry in facts["arrays"].items():
         if name not in ARRAYS:
             raise DataError(f"{folder / FACTS}: names an unknown array {name!r}")
         path = folder / f"{name}.npy"
-        found = path.stat().st_size if path.is_file() else 0
-        if found != about["bytes"]:
-            said = f"has {found:,} bytes instead of {about['bytes']:,}"
-            raise DataError(f"{path}: {said}: import it again")
-        if verify and checksum(path) != about["sha256"]:
-            said = "its contents have changed since it was written"
-            raise DataError(f"{path}: {said}: import it again")
+        size = path.stat().st_size if path.is_file() else 0
+        if size != entry["bytes"]:
+            message = f"has {size:,} bytes instead of {entry['bytes']:,}"
+            raise DataError(f"{path}: {message}: import it again")
+        if verify and checksum(path) != entry["sha256"]:
+            message = "its contents have changed since it was written"
+            raise DataError(f"{path}: {message}: import it again")
         arrays[name] = map_array(path)
         _check_layout(path, name, arrays[name])
     if not len(arrays["indptr"]):
@@ -94,8 +94,8 @@ def _opened(folder: Path, facts: dict[str, Any], *, verify: bool) -> Graph:
         )
     named: dict[str, Any] = {}
     if "targets" in facts:
-        about = facts["targets"]
-        named["targets"] = Targets(arrays.pop("targets"), about["kind"], tuple(about["names"]))
+        entry = facts["targets"]
+        named["targets"] = Targets(arrays.pop("targets"), entry["kind"], tuple(entry["names"]))
     if "types" in facts:
         named["types"] = NodeTypes(tuple(facts["types"]), arrays.pop("types"))
     if "relations" in facts:
@@ -116,8 +116,8 @@ def _check_layout(path: Path, name: str, array: Tensor) -> None:
     if array.dim() != rank or not sound or array.is_complex():
         bits = " or ".join(str(8 * width) for width in widths)
         rule = f"{rank} of {'real' if real else 'whole'} numbers of {bits} bits"
-        said = f"has {array.dim()} dimensions of {array.dtype}"
-        raise DataError(f"{path}: {said}: expected {rule}")
+        message = f"has {array.dim()} dimensions of {array.dtype}"
+        raise DataError(f"{path}: {message}: expected {rule}")
 
 
 def check_numbers(graph: Graph) -> None:
@@ -135,43 +135,43 @@ def check_numbers(graph: Graph) -> None:
         check_csr(related.indptr, related.indices, graph.num_nodes)
         for part in (related.kinds, related.weights):
             if part is not None and len(part) != len(related):
-                said = f"relations have {len(part)} kinds or weights for {len(related)} entries"
-                raise DataError(f"{said}: expected one for each")
+                message = f"relations have {len(part)} kinds or weights for {len(related)} entries"
+                raise DataError(f"{message}: expected one for each")
         named.append(("relation", related.kinds, related.kind_names()))
-    for what, numbers, names in named:
+    for noun, numbers, names in named:
         if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(names):
             raise DataError(
-                f"{what}s are numbered {int(numbers.min())} to {int(numbers.max())}: expected 0 to "
+                f"{noun}s are numbered {int(numbers.min())} to {int(numbers.max())}: expected 0 to "
                 f"{len(names) - 1}"
             )
 
 
 def arrays_of(graph: Graph) -> dict[str, Tensor]:
     """Return the arrays of a graph by file name."""
-    found = {name: getattr(graph, name) for name in PLAIN}
+    arrays = {name: getattr(graph, name) for name in PLAIN}
     if graph.targets is not None:
-        found["targets"] = graph.targets.values
+        arrays["targets"] = graph.targets.values
     if graph.types is not None:
-        found["types"] = graph.types.numbers
+        arrays["types"] = graph.types.numbers
     if graph.masks is not None:
-        found.update(zip(MASKS, graph.masks.parts, strict=True))
+        arrays.update(zip(MASKS, graph.masks.parts, strict=True))
     if graph.relations is not None:
         fields = (name.removeprefix("relation_") for name in RELATION_ARRAYS)
         related = (getattr(graph.relations, field) for field in fields)
-        found.update(zip(RELATION_ARRAYS, related, strict=True))
-    return {name: array for name, array in found.items() if array is not None}
+        arrays.update(zip(RELATION_ARRAYS, related, strict=True))
+    return {name: array for name, array in arrays.items() if array is not None}
 
 
 def names_in(graph: Graph) -> dict[str, Any]:
     """Return the entries of ``graph.json`` for targets, types and relations, if there are any."""
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     if graph.targets is not None:
-        found["targets"] = {"kind": graph.targets.kind, "names": list(graph.targets.names)}
+        entries["targets"] = {"kind": graph.targets.kind, "names": list(graph.targets.names)}
     if graph.types is not None:
-        found["types"] = list(graph.types.names)
+        entries["types"] = list(graph.types.names)
     if graph.relations is not None:
-        found["relations"] = list(graph.relations.names)
-    return found
+        entries["relations"] = list(graph.relations.names)
+    return entries
 
 
 def checksum(path: Path) -> str:
@@ -247,7 +247,7 @@ class GraphFolderWriter:
             for name, path in paths.items()
             if path.is_file()
         }
-        sums = "".join(f"{name} {about_it['sha256']}\n" for name, about_it in arrays.items())
+        sums = "".join(f"{name} {entry['sha256']}\n" for name, entry in arrays.items())
         sums += json.dumps(named) if named else ""
         total = hashlib.sha256(sums.encode()).hexdigest()
         facts = {

@@ -111,10 +111,10 @@ def estimate_reach_sizes(
             f"not {registers!r}"
         )
     nodes = nodes.to(graph.device)
-    near = graph.degrees[nodes].double().cpu() + 1
+    one_hop = graph.degrees[nodes].double().cpu() + 1
     if hops < 2 or not len(nodes):
-        return near if hops else torch.ones_like(near)
-    rows, back = nodes.cpu().unique(return_inverse=True)
+        return one_hop if hops else torch.ones_like(one_hop)
+    rows, row_of_node = nodes.cpu().unique(return_inverse=True)
     column, rank = hashed(graph.num_nodes, registers)
     sweep = graph.sweep.on_cpu()
     shared = {"sweep": sweep, "rows": rows, "hops": hops, "column": column, "rank": rank}
@@ -123,8 +123,8 @@ def estimate_reach_sizes(
     sums = torch.zeros(2, len(rows), dtype=torch.int64)
     for part in resources.engine.map(sum_registers, blocks, shared=shared):
         sums += part
-    sizes = distinct_count(sums, registers)[back]
-    return sizes.clamp_min(near).clamp_max(graph.num_nodes)
+    sizes = distinct_count(sums, registers)[row_of_node]
+    return sizes.clamp_min(one_hop).clamp_max(graph.num_nodes)
 
 
 def _blocks(graph: Graph, registers: int, resources: Resources) -> list[tuple[int, int]]:
@@ -159,24 +159,26 @@ def sum_registers(
     low, width = block
     indptr, indices = map(unsigned, sweep.plain)
 
-    def fill(loop: Callable[..., None], some: Tensor, out: Tensor, *arrays: Any) -> Tensor:
-        fast, given = compiled(loop), (indptr, indices, some.numpy(), *arrays, out.numpy())
-        costs = sweep.lengths(some).numpy() + 1
-        in_parts(lambda part: fast(*given, part.start, part.stop), costs, each=width)
+    def fill(loop: Callable[..., None], block_rows: Tensor, out: Tensor, *arrays: Any) -> Tensor:
+        compiled_loop = compiled(loop)
+        arguments = (indptr, indices, block_rows.numpy(), *arrays, out.numpy())
+        costs = sweep.lengths(block_rows).numpy() + 1
+        in_parts(lambda part: compiled_loop(*arguments, part.start, part.stop), costs, each=width)
         return out
 
-    def first(some: Tensor) -> Tensor:
-        out = torch.zeros(len(some), width, dtype=torch.uint8)
-        return fill(fill_first, some, out, column.numpy(), rank.numpy(), low)
+    def first(block_rows: Tensor) -> Tensor:
+        out = torch.zeros(len(block_rows), width, dtype=torch.uint8)
+        return fill(fill_first, block_rows, out, column.numpy(), rank.numpy(), low)
 
-    def following(some: Tensor) -> Tensor:
-        return fill(fill_maxima, some, seen[some], seen.numpy())
+    def following(block_rows: Tensor) -> Tensor:
+        out = registers_before[block_rows]
+        return fill(fill_maxima, block_rows, out, registers_before.numpy())
 
     for hop in range(1, hops):
-        found = torch.empty(len(rank), width, dtype=torch.uint8)
+        registers_after = torch.empty(len(rank), width, dtype=torch.uint8)
         for part, registers in sweep.blocks(None, first if hop == 1 else following):
-            found[part] = registers
-        seen = found
+            registers_after[part] = registers
+        registers_before = registers_after
     sums = torch.empty(2, len(rows), dtype=torch.int64)
     for part, registers in sweep.blocks(rows, following):
         sums[:, part] = register_sums(registers)
@@ -209,14 +211,14 @@ def fill_first(
     """Fill ``out[start:stop]`` from the one register that each neighbour fills."""
     for i in range(start, stop):
         v = rows[i]
-        at = column[v] - low
-        if at >= 0 and at < out.shape[1]:
-            out[i, at] = rank[v]
+        position = column[v] - low
+        if position >= 0 and position < out.shape[1]:
+            out[i, position] = rank[v]
         for e in range(indptr[v], indptr[v + 1]):
             u = indices[e]
-            at = column[u] - low
-            if at >= 0 and at < out.shape[1]:
-                out[i, at] = max(out[i, at], rank[u])
+            position = column[u] - low
+            if position >= 0 and position < out.shape[1]:
+                out[i, position] = max(out[i, position], rank[u])
 
 
 def fill_maxima(
@@ -226,6 +228,6 @@ def fill_maxima(
     for i in range(start, stop):
         row = out[i]
         for e in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            other = registers[indices[e]]
+            neighbour = registers[indices[e]]
             for k in range(len(row)):
-                row[k] = max(row[k], other[k])
+                row[k] = max(row[k], neighbour[k])

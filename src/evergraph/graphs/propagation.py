@@ -67,49 +67,53 @@ class Smoother(ScaledRows):
         rounded to ``held`` after scaling by R, and summed and returned in float32; features in
         half precision give results in half precision.
         """
-        shape, whole = (len(self.left), features.shape[1]), (len(self.right), features.shape[1])
-        for name, given, wanted in (
-            ("features", features, whole),
+        shape = (len(self.left), features.shape[1])
+        features_shape = (len(self.right), features.shape[1])
+        for name, matrix, expected in (
+            ("features", features, features_shape),
             ("add", add, shape),
             ("out", out, shape),
         ):
-            if given is not None and tuple(given.shape) != wanted:
-                raise DataError(f"{name} must have shape {wanted} here, not {tuple(given.shape)}")
+            if matrix is not None and tuple(matrix.shape) != expected:
+                raise DataError(
+                    f"{name} must have shape {expected} here, not {tuple(matrix.shape)}"
+                )
         operator, features = self.holding(features)
         if out is None:
             out = room(shape[0], like=features, dtype=torch.float32 if operator.scaled else None)
-        features, add = _with_whole_rows(features), None if add is None else _with_whole_rows(add)
+        features = _with_contiguous_rows(features)
+        add = None if add is None else _with_contiguous_rows(add)
         if out.numel():
-            product = operator._by(features, add, out)
+            product = operator._product_for(features, add, out)
             product(operator, features, out, Affine(add, scale, add_scale))
         return out
 
     def holding(self, features: Tensor) -> tuple[Self, Tensor]:
         """Return R features in the type ``held`` with the smoother for them; as given if alike."""
-        kind = ROW_TYPES[self.held]
-        if self.scaled or kind == torch.float32 or features.dtype != torch.float32:
+        dtype = ROW_TYPES[self.held]
+        if self.scaled or dtype == torch.float32 or features.dtype != torch.float32:
             return self, features
-        return self._scaled, held_rows(features, self.right.to(features.device), kind)
+        return self._scaled, held_rows(features, self.right.to(features.device), dtype)
 
     @cached_property  # so that its matrix is made once
     def _scaled(self) -> Self:
         return replace(self, scaled=True)
 
-    def _by(self, *matrices: Tensor | None) -> Product:
+    def _product_for(self, *matrices: Tensor | None) -> Product:
         """Return the product function for these matrices: the smoother's own kernel if possible.
 
         A compiled kernel uses them in place: it must know their types, and rows be contiguous.
         """
-        given = [matrix for matrix in matrices if matrix is not None]
-        if given[0].device != self.device:
+        present = [matrix for matrix in matrices if matrix is not None]
+        if present[0].device != self.device:
             return streamed_product
-        whole = all(_with_whole_rows(matrix) is matrix for matrix in given)
-        devices = {m.device.type for m in given}
-        known = {m.dtype for m in given} <= {*ROW_TYPES.values()}
-        summed = all(m.dtype == torch.float32 for m in given[1:])
-        if self.kernel == "numba" and whole and known and summed and devices == {"cpu"}:
+        contiguous = all(_with_contiguous_rows(matrix) is matrix for matrix in present)
+        devices = {m.device.type for m in present}
+        in_place = contiguous and {m.dtype for m in present} <= {*ROW_TYPES.values()}
+        in_float32 = all(m.dtype == torch.float32 for m in present[1:])
+        if self.kernel == "numba" and in_place and in_float32 and devices == {"cpu"}:
             return numba_product
-        if self.kernel == "triton" and whole and known and devices == {"cuda"}:
+        if self.kernel == "triton" and in_place and devices == {"cuda"}:
             from evergraph.graphs.kernels.triton_sum import triton_product
 
             return triton_product
@@ -174,7 +178,7 @@ def normalised(
     return smoother(graph, self_loops=self_loops, scheme=scheme, kernel="torch").matrix
 
 
-def _with_whole_rows(matrix: Tensor) -> Tensor:
+def _with_contiguous_rows(matrix: Tensor) -> Tensor:
     """Return a matrix with contiguous rows (itself if they are)."""
     return matrix if matrix.stride(1) == 1 or matrix.shape[1] == 1 else matrix.contiguous()
 
@@ -225,10 +229,10 @@ def sparse_product(left: Tensor, right: Tensor) -> Tensor:
     if left.device.type != "cpu" or torch.backends.mkl.is_available():
         product: Tensor = torch.sparse.mm(left, right)
         return product
-    found = as_scipy(left) @ as_scipy(right)
-    found.sort_indices()
-    indptr, indices, values = map(torch.from_numpy, (found.indptr, found.indices, found.data))
-    return csr_tensor(indptr, indices, values, found.shape)
+    csr = as_scipy(left) @ as_scipy(right)
+    csr.sort_indices()
+    indptr, indices, values = map(torch.from_numpy, (csr.indptr, csr.indices, csr.data))
+    return csr_tensor(indptr, indices, values, csr.shape)
 
 
 def ordered_product(indptr: Tensor, indices: Tensor, weights: Tensor, features: Tensor) -> Tensor:
@@ -242,10 +246,10 @@ def ordered_product(indptr: Tensor, indices: Tensor, weights: Tensor, features: 
     ...                 torch.tensor([1., 10.]), torch.tensor([[2.], [3.]]))
     tensor([[32.]])
     """
-    used, places = np.unique(indices.numpy(), return_inverse=True)
-    parts = (weights.double().numpy(), places.reshape(-1), indptr.numpy())
-    matrix = scipy.sparse.csr_matrix(parts, shape=(len(indptr) - 1, len(used)))
-    product = matrix @ features.numpy().take(used, axis=0).astype(np.float64)
+    columns, positions = np.unique(indices.numpy(), return_inverse=True)
+    parts = (weights.double().numpy(), positions.reshape(-1), indptr.numpy())
+    matrix = scipy.sparse.csr_matrix(parts, shape=(len(indptr) - 1, len(columns)))
+    product = matrix @ features.numpy().take(columns, axis=0).astype(np.float64)
     return torch.from_numpy(product.astype(np.float32))
 
 
@@ -285,15 +289,15 @@ def pattern(adjacency: RowSweep, rows: Tensor) -> scipy.sparse.csr_matrix:
     """
     rows = rows.to(adjacency.indices.device)
     nodes = len(adjacency.indptr) - 1
-    lengths, own = torch.zeros(2, nodes, dtype=torch.int64, device=rows.device)
-    lengths[rows], own[rows] = adjacency.lengths(rows), 1
-    near = adjacency.indices if len(rows) == nodes else adjacency.neighbours(rows)
-    return _boolean(lengths, near) + _boolean(own, rows)
+    lengths, loops = torch.zeros(2, nodes, dtype=torch.int64, device=rows.device)
+    lengths[rows], loops[rows] = adjacency.lengths(rows), 1
+    columns = adjacency.indices if len(rows) == nodes else adjacency.neighbours(rows)
+    return _boolean(lengths, columns) + _boolean(loops, rows)
 
 
 def _boolean(lengths: Tensor, columns: Tensor) -> scipy.sparse.csr_matrix:
     """Return a square matrix of ones, given the number in each row."""
-    kind = pointer_type(max(len(columns), len(lengths)))
-    indptr, indices = pointers_of(lengths).to(kind), columns.to(kind)
+    index_type = pointer_type(max(len(columns), len(lengths)))
+    indptr, indices = pointers_of(lengths).to(index_type), columns.to(index_type)
     parts = (np.ones(len(columns), dtype=bool), indices.cpu().numpy(), indptr.cpu().numpy())
     return scipy.sparse.csr_matrix(parts, shape=(len(lengths), len(lengths)))

@@ -117,8 +117,8 @@ def read_hetero(
     starts = dict(zip(types, accumulate(sizes, initial=0), strict=False))
     labelled = [name for name in types if "y" in data[name]]
     if target is None and len(labelled) != 1:
-        found = ", ".join(map(repr, labelled)) or "none"
-        raise DataError(f"one node type must have classes 'y', not {found}: name it with target=")
+        listed = ", ".join(map(repr, labelled)) or "none"
+        raise DataError(f"one node type must have classes 'y', not {listed}: name it with target=")
     target = labelled[0] if target is None else target
     if target not in types:
         raise DataError(f"target must be a node type, one of {', '.join(types)}, not {target!r}")
@@ -131,25 +131,27 @@ def read_hetero(
     labels = torch.full((sum(sizes),), UNLABELLED)
     classes = data[target].y
     labels[starts[target] : starts[target] + len(classes)] = classes.reshape(-1)
-    numbered = torch.arange(len(types), dtype=torch.int16).repeat_interleave(torch.tensor(sizes))
+    type_numbers = torch.arange(len(types), dtype=torch.int16).repeat_interleave(
+        torch.tensor(sizes)
+    )
     for name in types:
         read = (*READ_OF_NODES, *(names_of_masks(data[name].to_dict()) if name == target else ()))
         unread = [key for key in data[name].to_dict() if key not in read]
         say_ignored(f"node type {name!r}", "attribute", unread, "only x and y are used")
     for kind in data.edge_types:
         unread = [key for key in data[kind].to_dict() if key not in READ_OF_EDGES]
-        said = "only edge_index and edge_weight are used"
-        say_ignored(f"edge type {'__'.join(kind)!r}", "attribute", unread, said)
+        reason = "only edge_index and edge_weight are used"
+        say_ignored(f"edge type {'__'.join(kind)!r}", "attribute", unread, reason)
     arrays = {"edge_index": ends, "features": _features(data, types, sizes), "labels": labels}
     masks = read_masks(data[target].to_dict(), sizes[types.index(target)])
-    if masks is not None:
-        before = starts[target]
-        after = len(labels) - before - len(masks)
-        masks = masks.each(lambda mask: torch.nn.functional.pad(mask, (0, 0, before, after)))
+    if masks is not None:  # other types of nodes are in none
+        nodes_before = starts[target]
+        padding = (0, 0, nodes_before, len(labels) - nodes_before - len(masks))
+        masks = masks.each(lambda mask: torch.nn.functional.pad(mask, padding))
     return (
         arrays | {"weights": weights, "masks": masks},
         Relations.of(ends, numbers, names, nodes=len(labels), weights=weights),
-        NodeTypes(tuple(types), numbered),
+        NodeTypes(tuple(types), type_numbers),
     )
 
 
@@ -163,10 +165,10 @@ def write_hetero(
     data: Any = HeteroData()
     if types is None:
         types = NodeTypes(("node",), torch.zeros(len(labels), dtype=torch.int16))
-    place = torch.empty(len(labels), dtype=torch.int64)
+    position = torch.empty(len(labels), dtype=torch.int64)
     for number, name in enumerate(types.names):
         nodes = (types.numbers == number).nonzero().flatten()
-        place[nodes] = torch.arange(len(nodes))
+        position[nodes] = torch.arange(len(nodes))
         data[name].x = densify(features)[nodes]
         if bool((labels[nodes] != UNLABELLED).any()):
             data[name].y = labels[nodes]
@@ -174,22 +176,22 @@ def write_hetero(
     weights = relations.edge_weights()
     kinds = torch.stack([types.numbers[ends[0]].long(), numbers, types.numbers[ends[1]].long()])
     for source, relation, target in kinds.unique(dim=1).t().tolist():
-        found = (kinds == torch.tensor([[source], [relation], [target]])).all(0)
+        selected = (kinds == torch.tensor([[source], [relation], [target]])).all(0)
         kind = types.names[source], relations.names[relation], types.names[target]
-        data[kind].edge_index = place[ends[:, found]]
+        data[kind].edge_index = position[ends[:, selected]]
         if weights is not None:
-            data[kind].edge_weight = weights[found]
+            data[kind].edge_weight = weights[selected]
     return data
 
 
 def _features(data: Any, types: Sequence[str], sizes: Sequence[int]) -> Tensor:
     """Return the features of all types.  -> float32 [nodes, dims]"""
-    given = [densify(data[name].x).float() if "x" in data[name] else None for name in types]
-    widths = [0 if x is None else x.shape[1] for x in given]
+    matrices = [densify(data[name].x).float() if "x" in data[name] else None for name in types]
+    widths = [0 if x is None else x.shape[1] for x in matrices]
     shared = len({width for width in widths if width}) <= 1
     total = max(widths, default=0) if shared else sum(widths)
     rows, first = [torch.zeros(size, total) for size in sizes], 0
-    for x, block, width in zip(given, rows, widths, strict=True):
+    for x, block, width in zip(matrices, rows, widths, strict=True):
         if x is not None:
             block[:, first : first + width] = x
         first += 0 if shared else width
@@ -199,15 +201,17 @@ def _features(data: Any, types: Sequence[str], sizes: Sequence[int]) -> Tensor:
 def _edges(data: Any, starts: dict[str, int]) -> tuple[Tensor, Tensor, list[str], Tensor | None]:
     """Return ends, relations, their names, and weights if any edge has one."""
     kinds = list(data.edge_types)
-    often = Counter(relation for _, relation, _ in kinds)  # with its end types if not unique
-    names = [kind[1] if often[kind[1]] == 1 else "__".join(kind) for kind in kinds]
+    counts = Counter(relation for _, relation, _ in kinds)  # with its end types if not unique
+    names = [kind[1] if counts[kind[1]] == 1 else "__".join(kind) for kind in kinds]
     ends, numbers, weights = [torch.empty(2, 0).long()], [torch.empty(0).long()], []
     for number, kind in enumerate(kinds):
         pairs = data[kind].edge_index
         ends.append(pairs + torch.tensor([[starts[kind[0]]], [starts[kind[2]]]]))
         numbers.append(torch.full((pairs.shape[1],), number))
-        given = data[kind].edge_weight if "edge_weight" in data[kind] else None
-        weights.append(torch.ones(pairs.shape[1]) if given is None else given.reshape(-1).float())
+        if "edge_weight" in data[kind]:
+            weights.append(data[kind].edge_weight.reshape(-1).float())
+        else:
+            weights.append(torch.ones(pairs.shape[1]))
     weighed = any("edge_weight" in data[kind] for kind in kinds)
-    joined = torch.cat(weights) if weighed else None
-    return torch.cat(ends, dim=1), torch.cat(numbers), names, joined
+    all_weights = torch.cat(weights) if weighed else None
+    return torch.cat(ends, dim=1), torch.cat(numbers), names, all_weights

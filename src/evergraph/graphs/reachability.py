@@ -65,21 +65,21 @@ def ball_blocks(
     that are stepped through are copied once, whatever the number of blocks; resources: checked for
     their memory first.
     """
-    wanted = nodes.cpu().numpy()
+    node_ids = nodes.cpu().numpy()
     walks = walk_counts(graph, nodes, hops=hops).cpu().numpy()
     rows = _stepped_through(graph, nodes, hops, float(walks.sum()), resources or Resources())
     adjacency = pattern(graph.sweep, rows)
 
     def balls(centres: npt.NDArray[np.int64]) -> Iterator[scipy.sparse.csr_matrix]:
-        own = (np.ones(len(centres), dtype=bool), centres, np.arange(len(centres) + 1))
-        members = scipy.sparse.csr_matrix(own, shape=(len(centres), adjacency.shape[1]))
+        centre_entries = (np.ones(len(centres), dtype=bool), centres, np.arange(len(centres) + 1))
+        members = scipy.sparse.csr_matrix(centre_entries, shape=(len(centres), adjacency.shape[1]))
         yield members
         for hop in range(hops):
             members = members @ adjacency if hop else adjacency[centres]
             yield members
 
     for block in cut(walks, block_walks):
-        yield block, balls(wanted[block])
+        yield block, balls(node_ids[block])
 
 
 def _stepped_through(
@@ -106,13 +106,13 @@ def reach(graph: Graph, nodes: Tensor, *, hops: int) -> list[Tensor]:
     >>> reach(path, torch.tensor([0, 1]), hops=2)
     [tensor([0, 1, 2]), tensor([0, 1, 2, 3])]
     """
-    found: list[Tensor] = []
+    neighbourhoods: list[Tensor] = []
     for _, balls in ball_blocks(graph, nodes, hops=hops):
         members = deque(balls, maxlen=1)[0]
         members.sort_indices()
         rows = np.split(members.indices, members.indptr[1:-1])
-        found.extend(torch.from_numpy(row.astype(np.int64)) for row in rows)
-    return found
+        neighbourhoods.extend(torch.from_numpy(row.astype(np.int64)) for row in rows)
+    return neighbourhoods
 
 
 def reach_sizes(
@@ -131,14 +131,14 @@ def reach_sizes(
     """
     check_choice("reach method", method, METHODS)
     if hops < 2:
-        near = graph.degrees[nodes.to(graph.device)].cpu() + 1
-        return near if hops else torch.ones_like(near)
+        one_hop = graph.degrees[nodes.to(graph.device)].cpu() + 1
+        return one_hop if hops else torch.ones_like(one_hop)
     costs = search_costs(graph, nodes, hops=hops)
     seconds = predicted_seconds(graph, costs, hops=hops, registers=REGISTERS)
     chosen, why = choose(method, *seconds, device=graph.device)
     level = logging.INFO if chosen == "estimated" else logging.DEBUG
-    told = "reach of %d nodes within %d hops: %s sizes, since %s"
-    logger.log(level, told, len(nodes), hops, chosen, why)
+    message = "reach of %d nodes within %d hops: %s sizes, since %s"
+    logger.log(level, message, len(nodes), hops, chosen, why)
     if chosen == "estimated":
         return estimate_reach_sizes(graph, nodes, hops=hops, resources=resources).round().long()
     # A search must save more than numba takes to start.
@@ -167,8 +167,8 @@ def searched_sizes(
     pieces = engine.workers * _BLOCKS_PER_WORKER if engine.workers > 1 else 1
     blocks = [(b.start, b.stop) for b in cut(costs, float(costs.sum()) / pieces)]
     shared = {"rows": graph.sweep.on_cpu(), "nodes": nodes.cpu(), "hops": hops, "costs": costs}
-    found = list(engine.map(search_block, blocks, shared=shared))
-    return torch.cat(found) if found else torch.empty(0, dtype=torch.int64)
+    sizes = list(engine.map(search_block, blocks, shared=shared))
+    return torch.cat(sizes) if sizes else torch.empty(0, dtype=torch.int64)
 
 
 def search_block(
@@ -180,11 +180,12 @@ def search_block(
     costs: npt.NDArray[np.float64],
 ) -> Tensor:
     """Return the sizes of some of the nodes; a pure function.  int64 [block]"""
-    part, (indptr, indices) = slice(*block), rows.plain
-    sizes = np.empty(part.stop - part.start, dtype=np.int64)
-    given = unsigned(indptr), unsigned(indices), nodes[part].numpy(), hops, sizes
-    fast = compiled(search)
-    in_parts(lambda some: fast(*given, some.start, some.stop), costs[part], each=1)
+    span = slice(*block)
+    indptr, indices = rows.plain
+    sizes = np.empty(span.stop - span.start, dtype=np.int64)
+    arrays = unsigned(indptr), unsigned(indices), nodes[span].numpy(), hops, sizes
+    compiled_search = compiled(search)
+    in_parts(lambda part: compiled_search(*arrays, part.start, part.stop), costs[span], each=1)
     if rows.mapped:
         page_out(indices)
     return torch.from_numpy(sizes)
@@ -206,9 +207,9 @@ def walk_counts(graph: Graph, nodes: Tensor | None = None, *, hops: int) -> Tens
     for before in reversed(range(hops - 1)):  # number of steps taken before this one
         rows = None
         if nodes is not None:
-            near = covered_nodes(graph, nodes, hops=before).nonzero().flatten()
-            if len(near) <= PICKED_BELOW * graph.num_nodes:
-                rows = near.to(graph.device)
+            reached = covered_nodes(graph, nodes, hops=before).nonzero().flatten()
+            if len(reached) <= PICKED_BELOW * graph.num_nodes:
+                rows = reached.to(graph.device)
         counts[... if rows is None else rows] += neighbour_sums(graph.sweep, counts, rows)
     return counts if nodes is None else counts[nodes.to(graph.device)]
 
@@ -235,11 +236,11 @@ def choose(method: str, exact: float, estimated: float, *, device: torch.device)
 
     The estimate is taken only if exact sizes are not affordable, and if it is cheaper.
     """
-    most = AFFORDABLE_SECONDS[device.type]
+    affordable = AFFORDABLE_SECONDS[device.type]
     if method != "auto":
         return method, "as configured"
-    if exact > most and estimated < exact:
-        return "estimated", f"exact ones would take more than {most:.0f} s"
+    if exact > affordable and estimated < exact:
+        return "estimated", f"exact ones would take more than {affordable:.0f} s"
     return "exact", "exact ones are affordable"
 
 
@@ -259,21 +260,21 @@ def covered_nodes(
     >>> covered_nodes(path, torch.tensor([1]), hops=2, available=lambda nodes: nodes != 0)
     tensor([False,  True,  True,  True])
     """
-    met = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
-    met[nodes.to(graph.device)] = True
-    sweep, layer = graph.sweep, met
+    reached = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
+    reached[nodes.to(graph.device)] = True
+    sweep, layer = graph.sweep, reached
     for _ in range(hops):
         if not bool(layer.any()):  # no others are connected
             break
-        found = met.clone()
-        for _, near in sweep.blocks(layer.nonzero().flatten(), sweep.neighbours):
-            found[near] = True
-        layer = found & ~met
+        expanded = reached.clone()
+        for _, neighbours in sweep.blocks(layer.nonzero().flatten(), sweep.neighbours):
+            expanded[neighbours] = True
+        layer = expanded & ~reached
         if available is not None:
-            new = layer.nonzero().flatten()
-            layer[new] = available(new.cpu()).to(layer.device)
-        met = met | layer
-    return met.cpu()
+            candidates = layer.nonzero().flatten()
+            layer[candidates] = available(candidates.cpu()).to(layer.device)
+        reached = reached | layer
+    return reached.cpu()
 
 
 def reaching_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
@@ -283,11 +284,11 @@ def reaching_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
     """
     if graph.undirected:
         return covered_nodes(graph, nodes, hops=hops)
-    met = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
-    met[nodes.to(graph.device)] = True
+    reached = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
+    reached[nodes.to(graph.device)] = True
     for _ in range(hops):
-        met = met | (neighbour_sums(graph.sweep, met.double()) > 0)
-    return met.cpu()
+        reached = reached | (neighbour_sums(graph.sweep, reached.double()) > 0)
+    return reached.cpu()
 
 
 def search(
@@ -298,23 +299,23 @@ def search(
     Nodes reached are marked with the number of the search, so that marks have to be cleared only
     when a byte has run through all its values.
     """
-    met = np.zeros(len(indptr) - 1, np.uint8)
+    marks = np.zeros(len(indptr) - 1, np.uint8)
     queue = np.empty(len(indptr) - 1, np.uint32)
     mark = 0
     for i in range(start, stop):
         mark += 1
         if mark == 256:
-            met[:] = 0
+            marks[:] = 0
             mark = 1
         queue[0] = nodes[i]
-        met[nodes[i]] = mark
+        marks[nodes[i]] = mark
         layer, size = 0, 1  # start and end of the layer in the queue
         for _ in range(hops - 1):
             end = size
             for q in range(layer, end):
                 for e in range(indptr[queue[q]], indptr[queue[q] + 1]):
-                    if met[indices[e]] != mark:
-                        met[indices[e]] = mark
+                    if marks[indices[e]] != mark:
+                        marks[indices[e]] = mark
                         queue[size] = indices[e]
                         size += 1
             layer = end
@@ -322,6 +323,6 @@ def search(
         for q in range(layer, end if hops > 0 else layer):
             for e in range(indptr[queue[q]], indptr[queue[q] + 1]):
                 u = indices[e]
-                size += met[u] != mark  # the last layer is not expanded: no queue, no branch
-                met[u] = mark
+                size += marks[u] != mark  # the last layer is not expanded: no queue, no branch
+                marks[u] = mark
         sizes[i] = size

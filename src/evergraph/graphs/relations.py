@@ -62,8 +62,8 @@ class Relations:
         if relations.shape != edge_index.shape[1:]:
             raise DataError(f"relations have shape {tuple(relations.shape)}: expected one per edge")
         if len(names) > MOST_RELATIONS:
-            said = f"there are {len(names)} relations: at most {MOST_RELATIONS} are supported"
-            raise DataError(said)
+            message = f"there are {len(names)} relations: at most {MOST_RELATIONS} are supported"
+            raise DataError(message)
         if len(set(names)) < len(names):
             raise DataError(f"relations must have different names, not {list(names)}")
         if len(relations) and not 0 <= int(relations.min()) <= int(relations.max()) < len(names):
@@ -74,10 +74,12 @@ class Relations:
         edge_index = edge_index.long()
         columns, rows = edge_index.flatten(), edge_index.flip(0).flatten()
         kinds = torch.cat([WAYS * relations.long(), WAYS * relations.long() + 1])
-        apart = rows != columns
-        both = None if weights is None else torch.cat([weights.float()] * 2)[apart]
-        parts = rows[apart], columns[apart], kinds[apart], both
-        return cls._sorted(tuple(names), *parts, nodes=nodes)
+        distinct = rows != columns
+        if weights is not None:
+            weights = torch.cat([weights.float()] * 2)[distinct]
+        return cls._sorted(
+            tuple(names), rows[distinct], columns[distinct], kinds[distinct], weights, nodes=nodes
+        )
 
     @classmethod
     def _sorted(
@@ -97,11 +99,11 @@ class Relations:
         major, minor = major[order], columns[order]
         last = torch.ones(len(order), dtype=torch.bool, device=order.device)
         last[:-1] = (major[1:] != major[:-1]) | (minor[1:] != minor[:-1])
-        kept = order[last]
+        entries = order[last]
         if weights is not None:
-            weights = weights[kept]
-            kept, weights = kept[weights > 0], weights[weights > 0]
-        rows, columns, kinds = rows[kept], columns[kept].int(), kinds[kept].to(torch.int16)
+            weights = weights[entries]
+            entries, weights = entries[weights > 0], weights[weights > 0]
+        rows, columns, kinds = rows[entries], columns[entries].int(), kinds[entries].to(torch.int16)
         return cls(names, row_pointers(rows, nodes), columns, kinds, weights)
 
     def __len__(self) -> int:
@@ -163,13 +165,13 @@ class Relations:
         sources = torch.where(against, rows, columns)
         owners = row_entries(indptr, torch.arange(self.num_nodes, device=self.device))[0]
         listed = owners * self.num_nodes + indices.long()  # ascending
-        wanted = targets * self.num_nodes + sources
-        places = torch.searchsorted(listed, wanted).clamp_max(max(len(listed) - 1, 0))
-        kept = listed[places] == wanted if len(listed) else torch.zeros_like(against)
-        if bool(kept.all()):
+        own_edges = targets * self.num_nodes + sources
+        positions = torch.searchsorted(listed, own_edges).clamp_max(max(len(listed) - 1, 0))
+        present = listed[positions] == own_edges if len(listed) else torch.zeros_like(against)
+        if bool(present.all()):
             return self
-        entries = kept.nonzero().flatten()
-        return self._taken(entries, rows[kept], columns[kept], nodes=self.num_nodes)
+        entries = present.nonzero().flatten()
+        return self._taken(entries, rows[present], columns[present], nodes=self.num_nodes)
 
     def _taken(self, entries: Tensor, rows: Tensor, columns: Tensor, *, nodes: int) -> Relations:
         weights = None if self.weights is None else self.weights[entries]
@@ -225,25 +227,28 @@ def side_by_side(relations: Sequence[Relations | None], nodes: Sequence[int]) ->
     tensor([[0, 3],
             [1, 4]])
     """
-    given = [each for each in relations if each is not None]
-    if not given:
+    present = [part for part in relations if part is not None]
+    if not present:
         return None
-    names = list(dict.fromkeys(name for each in given for name in each.names))
-    ends, numbers, weights, before = [], [], [], 0
-    for each, count in zip(relations, nodes, strict=True):
-        if each is not None:
-            pairs, own = each.edges()
-            ends.append(pairs + before)
-            numbers.append(_renumbered(own, each.names, names))
-            known = each.edge_weights()
-            weights.append(torch.ones(len(own), device=own.device) if known is None else known)
-        before += count
-    weighed = any(each.weights is not None for each in given)
+    names = list(dict.fromkeys(name for part in present for name in part.names))
+    ends, numbers, weights = [], [], []
+    offset = 0
+    for part, count in zip(relations, nodes, strict=True):
+        if part is not None:
+            pairs, part_numbers = part.edges()
+            ends.append(pairs + offset)
+            numbers.append(_renumbered(part_numbers, part.names, names))
+            part_weights = part.edge_weights()
+            if part_weights is None:
+                part_weights = torch.ones(len(part_numbers), device=part_numbers.device)
+            weights.append(part_weights)
+        offset += count
+    weighed = any(part.weights is not None for part in present)
     return Relations.of(
         torch.cat(ends, dim=1),
         torch.cat(numbers),
         names,
-        nodes=before,
+        nodes=offset,
         weights=torch.cat(weights) if weighed else None,
     )
 
@@ -255,15 +260,15 @@ def types_side_by_side(types: Sequence[NodeTypes | None]) -> NodeTypes | None:
     >>> types_side_by_side([paper, NodeTypes(("author",), torch.zeros(1).short())]).numbers
     tensor([0, 1], dtype=torch.int16)
     """
-    given = [each for each in types if each is not None]
-    if len(given) < len(types):
+    present = [part for part in types if part is not None]
+    if len(present) < len(types):
         return None
-    names = list(dict.fromkeys(name for each in given for name in each.names))
-    numbers = [_renumbered(each.numbers.long(), each.names, names).short() for each in given]
+    names = list(dict.fromkeys(name for part in present for name in part.names))
+    numbers = [_renumbered(part.numbers.long(), part.names, names).short() for part in present]
     return NodeTypes(tuple(names), torch.cat(numbers))
 
 
-def _renumbered(numbers: Tensor, names: Sequence[str], others: Sequence[str]) -> Tensor:
+def _renumbered(numbers: Tensor, names: Sequence[str], new_names: Sequence[str]) -> Tensor:
     """Return indices into names as indices into ``others``.  int64 [n] -> int64 [n]"""
-    places = torch.tensor([others.index(name) for name in names], device=numbers.device)
-    return places[numbers]
+    positions = torch.tensor([new_names.index(name) for name in names], device=numbers.device)
+    return positions[numbers]

@@ -94,16 +94,18 @@ class Targets(Shown):
                 [1., 1.],
                 [0., 0.]])
         """
-        met = {label for row in labels if row is not None for label in row}
-        places = {name: place for place, name in enumerate(names or sorted(met))}
-        if not met <= places.keys():
-            raise DataError(f"label {min(met - places.keys())!r} is none of {', '.join(places)}")
-        values = torch.full((len(labels), len(places)), torch.nan)
+        known_labels = {label for row in labels if row is not None for label in row}
+        columns = {name: column for column, name in enumerate(names or sorted(known_labels))}
+        if not known_labels <= columns.keys():
+            raise DataError(
+                f"label {min(known_labels - columns.keys())!r} is none of {', '.join(columns)}"
+            )
+        values = torch.full((len(labels), len(columns)), torch.nan)
         for node, row in enumerate(labels):
             if row is not None:
                 values[node] = 0.0
-                values[node, [places[label] for label in row]] = 1.0
-        return cls(values, "labels", tuple(places))
+                values[node, [columns[label] for label in row]] = 1.0
+        return cls(values, "labels", tuple(columns))
 
     @classmethod
     def joined(cls, parts: Sequence[Targets | None]) -> Targets | None:
@@ -111,13 +113,13 @@ class Targets(Shown):
 
         All must have the same kind and names.
         """
-        found = [part for part in parts if part is not None]
-        if not found:
+        present = [part for part in parts if part is not None]
+        if not present:
             return None
-        alike = {(part.kind, part.names) for part in found}
-        if len(found) < len(parts) or len(alike) > 1:
+        alike = {(part.kind, part.names) for part in present}
+        if len(present) < len(parts) or len(alike) > 1:
             raise DataError("graphs can be joined if all have the same targets, or none has any")
-        return cls(torch.cat([part.values for part in found]), found[0].kind, found[0].names)
+        return cls(torch.cat([part.values for part in present]), present[0].kind, present[0].names)
 
 
 def labels_beside(targets: Targets | None, labels: Tensor | None) -> Tensor:
@@ -125,8 +127,8 @@ def labels_beside(targets: Targets | None, labels: Tensor | None) -> Tensor:
     if labels is None and targets is not None:
         return torch.full((len(targets),), UNLABELLED, device=targets.values.device)
     if labels is None or (targets is not None and bool((labels != UNLABELLED).any())):
-        found = "neither" if targets is None else "both"
-        raise DataError(f"a graph has either labels or targets, not {found}")
+        given = "neither" if targets is None else "both"
+        raise DataError(f"a graph has either labels or targets, not {given}")
     return labels
 
 
@@ -140,11 +142,11 @@ def read_targets(values: Tensor) -> Targets:
     """
     if values.is_complex():
         raise DataError(f"y holds {values.dtype}: expected real numbers")
-    whole = not values.is_floating_point()
+    integral = not values.is_floating_point()
     values = values.float()
     binary = bool((values.isnan() | (values == 0) | (values == 1)).all())
     several = values.dim() == 2 and values.shape[1] > 1
-    return Targets(values, "labels" if whole or (binary and several) else "numbers")
+    return Targets(values, "labels" if integral or (binary and several) else "numbers")
 
 
 def read_y(y: Tensor) -> dict[str, Any]:
@@ -175,17 +177,17 @@ def one_column(name: str, values: Tensor) -> Tensor:
 
 def _checked(values: Tensor, target: Target, names: Sequence[str]) -> Tensor:
     """Return values as float32; raise if a known one is not allowed for its kind."""
-    found = values.detach().float()
-    unknown = found.isnan()
-    sound, rule = target.check_matrix(found)
+    float_values = values.detach().float()
+    unknown = float_values.isnan()
+    sound, rule = target.check_matrix(float_values)
     wrong = ~(sound | unknown)
     if bool(wrong.any()):
-        node, column = (int(place) for place in wrong.nonzero()[0])
+        node, column = (int(index) for index in wrong.nonzero()[0])
         raise DataError(
             f"node {node} has {values[node, column].item()!r} for target {names[column]!r}: "
             f"expected {rule}, or NaN if it is not known"
         )
-    return found
+    return float_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,10 +255,10 @@ class Masks:
         return first, second, third
 
 
-def read_masks(given: Mapping[str, Any], nodes: int) -> Masks | None:
+def read_masks(attributes: Mapping[str, Any], nodes: int) -> Masks | None:
     """Return the masks among some attributes, None if there is not one of each.
 
-    given: arrays [nodes], [nodes, splits] or, if the name is a plural, [splits, nodes]
+    attributes: arrays [nodes], [nodes, splits] or, if the name is a plural, [splits, nodes]
 
     >>> whole = torch.tensor([True, False])
     >>> read_masks({"train_mask": whole, "val_mask": ~whole, "test_mask": whole}, 2).splits
@@ -264,15 +266,15 @@ def read_masks(given: Mapping[str, Any], nodes: int) -> Masks | None:
     >>> read_masks({"train_mask": whole}, 2) is None
     True
     """
-    found = {PLURALS.get(name, name): (name, value) for name, value in given.items()}
-    if not all(isinstance(found.get(name, ("", None))[1], Tensor) for name in MASKS):
+    named = {PLURALS.get(name, name): (name, value) for name, value in attributes.items()}
+    if not all(isinstance(named.get(name, ("", None))[1], Tensor) for name in MASKS):
         return None
-    return Masks(*(_checked_mask(*found[name], nodes) for name in MASKS))
+    return Masks(*(_checked_mask(*named[name], nodes) for name in MASKS))
 
 
-def names_of_masks(given: Mapping[str, Any]) -> list[str]:
+def names_of_masks(attributes: Mapping[str, Any]) -> list[str]:
     """Return the attributes that ``read_masks`` reads, none if one of the three is missing."""
-    names = [name for name in given if PLURALS.get(name, name) in MASKS]
+    names = [name for name in attributes if PLURALS.get(name, name) in MASKS]
     return names if {PLURALS.get(name, name) for name in names} == set(MASKS) else []
 
 

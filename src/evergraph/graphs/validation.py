@@ -31,7 +31,7 @@ _VALUES_PER_BLOCK = 1 << 22  # values processed together
 # as 1, and a row of weight 0, which is no edge, adds nothing.
 REPEATED = ("last", "sum", "mean", "count", "refuse")
 ONCE = "expected each edge once, since repeated is 'refuse'"
-_SAID = {
+_EXPLANATIONS = {
     "last": "the last weight counts, unless repeated is sum, mean or count",
     "sum": "the weights of an edge are added",
     "mean": "the weights of an edge are averaged",
@@ -86,9 +86,9 @@ def check_csr(indptr: Tensor, indices: Tensor, columns: int) -> None:
         block = indices[start : start + _VALUES_PER_BLOCK]
         least, most = map(int, block.aminmax())
         if least < 0 or most >= columns:
-            place = int(((block < 0) | (block >= columns)).nonzero()[0, 0])
+            position = int(((block < 0) | (block >= columns)).nonzero()[0, 0])
             raise DataError(
-                f"CSR column index {int(block[place])} at stored value {start + place}: "
+                f"CSR column index {int(block[position])} at stored value {start + position}: "
                 f"expected 0 to {columns - 1}"
             )
         if is_mapped(indices) and indices.nbytes > RESIDENT:
@@ -114,8 +114,10 @@ def checked_weights(name: str, weights: Tensor, edges: int) -> Tensor:
     tensor([1., 2.])
     """
     if weights.shape != (edges,):
-        said = f"{name}s have shape {list(weights.shape)}: expected [{edges}], one number per edge"
-        raise DataError(said)
+        message = (
+            f"{name}s have shape {list(weights.shape)}: expected [{edges}], one number per edge"
+        )
+        raise DataError(message)
     if weights.is_complex():
         raise DataError(f"{name}s hold {weights.dtype}: expected real numbers")
     wrong = unsound_weights(weights)
@@ -131,8 +133,8 @@ def unsound_weights(weights: Tensor) -> Tensor:
     >>> unsound_weights(torch.tensor([0.0, 2.5, -1.0, float("nan"), 1e30]))
     tensor([False, False,  True,  True,  True])
     """
-    found: Tensor = ~(((weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)) | (weights == 0))
-    return found
+    unsound: Tensor = ~(((weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)) | (weights == 0))
+    return unsound
 
 
 def check_real(features: Tensor) -> None:
@@ -153,11 +155,11 @@ def check_features(features: Tensor, nodes: int) -> None:
         bad = (~values.isfinite()).nonzero()
         if len(bad):
             where = f"{'row' if values.dim() == 2 else 'stored value'} {int(bad[0, 0])}"
-            said = f"features hold NaN or infinity, first in {where}: expected finite numbers"
-            raise DataError(said)
+            message = f"features hold NaN or infinity, first in {where}: expected finite numbers"
+            raise DataError(message)
 
 
-def given_weights(given: Mapping[str, Any]) -> tuple[str, Tensor] | tuple[None, None]:
+def given_weights(attributes: Mapping[str, Any]) -> tuple[str, Tensor] | tuple[None, None]:
     """Return the name and values of the edge weights among some attributes.
 
     They are ``edge_weight``, else ``edge_attr`` if that has one column.
@@ -166,10 +168,10 @@ def given_weights(given: Mapping[str, Any]) -> tuple[str, Tensor] | tuple[None, 
     ('edge_attr', tensor([2., 3.]))
     """
     for name in WEIGHTS:
-        if isinstance(found := given.get(name), Tensor):
-            single = found.dim() == 1 or found.shape[1:] == (1,)
+        if isinstance(values := attributes.get(name), Tensor):
+            single = values.dim() == 1 or values.shape[1:] == (1,)
             if single or name == WEIGHTS[0]:
-                return name, found.reshape(-1) if single else found
+                return name, values.reshape(-1) if single else values
     return None, None
 
 
@@ -232,11 +234,11 @@ def combined(
     plain = weights is None and repeated in ("last", "mean", "refuse")
     # An unweighted edge may be listed in both directions, as is usual: nothing is lost then.
     ends = ends.long().cpu()
-    names = edge_names(ends, both_ways=both_ways and kinds is None and not plain)
+    keys = edge_keys(ends, both_ways=both_ways and kinds is None and not plain)
     if kinds is not None:
-        number = np.unique(names, return_inverse=True)[1]
-        names = number * (int(kinds.max()) + 1 if len(kinds) else 1) + kinds.numpy()
-    _, first, edge = np.unique(names, return_index=True, return_inverse=True)
+        pair_numbers = np.unique(keys, return_inverse=True)[1]
+        keys = pair_numbers * (int(kinds.max()) + 1 if len(kinds) else 1) + kinds.numpy()
+    _, first, edge = np.unique(keys, return_index=True, return_inverse=True)
     again = (ends[0] != ends[1]).numpy()  # a self-loop is no edge
     again[first] = False
     repeats = int(again.sum())
@@ -244,15 +246,15 @@ def combined(
         row = int(again.argmax())
         raise DataError(f"row {row + 1} lists the edge of row {first[edge[row]] + 1} again: {ONCE}")
     if plain or repeated in ("last", "refuse"):
-        return Combined(torch.arange(len(names)), weights, repeats)
-    given = np.ones(len(names)) if weights is None else weights.double().cpu().numpy()
-    totals, rows = np.bincount(edge, given), np.bincount(edge, given > 0)
-    kept = np.sort(first)
-    found = combined_weight(repeated, totals, rows)[edge[kept]]
-    made = torch.from_numpy(found)
-    return Combined(
-        torch.from_numpy(kept), made if weights is None else made.to(weights.device), repeats
-    )
+        return Combined(torch.arange(len(keys)), weights, repeats)
+    known_weights = np.ones(len(keys)) if weights is None else weights.double().cpu().numpy()
+    totals, rows = np.bincount(edge, known_weights), np.bincount(edge, known_weights > 0)
+    first_rows = np.sort(first)
+    combined_weights = combined_weight(repeated, totals, rows)[edge[first_rows]]
+    new_weights = torch.from_numpy(combined_weights)
+    if weights is not None:
+        new_weights = new_weights.to(weights.device)
+    return Combined(torch.from_numpy(first_rows), new_weights, repeats)
 
 
 def combined_weight(repeated: str, total: Any, rows: Any) -> Any:
@@ -266,17 +268,17 @@ def say_repeated(where: object, repeats: int, rows: int, repeated: str) -> None:
     """Report how many rows list an edge again, and what becomes of its weight."""
     if repeats:
         many = "row lists" if repeats == 1 else "rows list"
-        say(where, f"{repeats:,} of {rows:,} {many} an edge again: {_SAID[repeated]}")
+        say(where, f"{repeats:,} of {rows:,} {many} an edge again: {_EXPLANATIONS[repeated]}")
 
 
-def edge_names(ends: Tensor, *, both_ways: bool) -> NDArray[np.int64]:
+def edge_keys(ends: Tensor, *, both_ways: bool) -> NDArray[np.int64]:
     """Return a number for each edge, equal for equal edges.  int64 [2, m] -> int64 [m]
 
     both_ways: whether (a, b) and (b, a) are one edge. A position of -1 is no node.
     """
-    one, other = (side.numpy() + 1 for side in ends)
+    low, high = (side.numpy() + 1 for side in ends)
     if both_ways:
-        one, other = np.minimum(one, other), np.maximum(one, other)
+        low, high = np.minimum(low, high), np.maximum(low, high)
     most = int(ends.max()) + 2 if ends.numel() else 1
-    names: NDArray[np.int64] = one * most + other
-    return names
+    keys: NDArray[np.int64] = low * most + high
+    return keys

@@ -54,11 +54,11 @@ def class_budgets(
     >>> class_budgets(0.1, {0: 50, 1: 4}, {0: 30, 1: 2})
     {0: 5, 1: 1}
     """
-    wanted = {
+    budgets = {
         label: budget if isinstance(budget, int) else max(1, round(budget * sizes[label]))
         for label in available
     }
-    return {label: min(wanted[label], count) for label, count in available.items()}
+    return {label: min(budgets[label], count) for label, count in available.items()}
 
 
 @dataclass(frozen=True)
@@ -130,15 +130,15 @@ class Memory(Part):
         Return the classes and ranks of stored nodes and candidates, in sequence, and the positions
         of those to keep.  int64 [n], float64 [n], int64 [kept]
         """
-        stored = torch.isin(self.labels_, candidates.labels.cpu())
-        self.sampler.check_whole(self.labels_[stored])
+        returns = torch.isin(self.labels_, candidates.labels.cpu())
+        self.sampler.check_whole(self.labels_[returns])
         labels = torch.cat([self.labels_, candidates.labels.cpu()])
-        contested = torch.cat([stored, torch.ones(len(candidates), dtype=torch.bool)])
+        contested = torch.cat([returns, torch.ones(len(candidates), dtype=torch.bool)])
         rows = contested.nonzero().flatten()
         classes, counts = labels[rows].unique(return_counts=True)
         available = dict(zip(classes.tolist(), counts.tolist(), strict=True))
         budgets = class_budgets(self.budget, sizes, available)
-        new = self.sampler.rank(candidates, budgets, generator=generator)
-        ranks = torch.cat([self.ranks_, new])
+        new_ranks = self.sampler.rank(candidates, budgets, generator=generator)
+        ranks = torch.cat([self.ranks_, new_ranks])
         best = rows[best_per_class(ranks[rows], labels[rows], budgets)]
         return labels, ranks, torch.cat([(~contested).nonzero().flatten(), best])

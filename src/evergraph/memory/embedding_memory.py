@@ -14,7 +14,7 @@ from evergraph.graphs.csr import repeat
 from evergraph.memory.budget import Budget, Memory, MemoryUsage
 from evergraph.memory.samplers import Candidates, CoverageSampler, Sampler
 
-_KEPT = ("embeddings", "labels", "nodes", "ranks")
+_STATE_NAMES = ("embeddings", "labels", "nodes", "ranks")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -48,7 +48,8 @@ class EmbeddingMemory(Memory):
         sizes: number of nodes of each class in the whole task, for fractional budgets.
         """
         labels, ranks, keep = self._choose(candidates, sizes, generator=generator)
-        from_old, from_new = keep[keep < len(self)], keep[keep >= len(self)] - len(self)
+        from_old = keep[keep < len(self)]
+        from_new = keep[keep >= len(self)] - len(self)
         new = self.sampler.vectors(candidates, from_new, generator=generator)
         width = candidates.embeddings.shape[1]
         old = self.embeddings_.reshape(len(self), width).to(candidates.embeddings.device)
@@ -61,11 +62,11 @@ class EmbeddingMemory(Memory):
 
         ids: id of each node of ``graph``; own: positions in it of the task's nodes.
         """
-        new = torch.isin(self.nodes_, ids[own.cpu()])
-        races = [self.nodes_[new]]  # if nothing is ever dropped, any order is valid
+        is_new = torch.isin(self.nodes_, ids[own.cpu()])
+        races = [self.nodes_[is_new]]  # if nothing is ever dropped, any order is valid
         if self.sampler.mergeable:  # class by class, in the order in which they are kept
-            classes = self.labels_[new].unique()
-            rows = [(new & (self.labels_ == label)).nonzero().flatten() for label in classes]
+            classes = self.labels_[is_new].unique()
+            rows = [(is_new & (self.labels_ == label)).nonzero().flatten() for label in classes]
             races = [self.nodes_[row[self.ranks_[row].argsort(stable=True)]] for row in rows]
         record = self.coverage_.pruned(self.nodes_)
         self.coverage_ = record.with_task(graph, ids, own, races, hops=hops)
@@ -90,11 +91,11 @@ class EmbeddingMemory(Memory):
         """Return everything stored, by name."""
         covered = {f"coverage.{name}": part for name, part in vars(self.coverage_).items()}
         covered["coverage.met"] = torch.tensor(self.coverage_.met)
-        return {name: getattr(self, f"{name}_") for name in _KEPT} | covered
+        return {name: getattr(self, f"{name}_") for name in _STATE_NAMES} | covered
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
-        for name in _KEPT:
+        for name in _STATE_NAMES:
             setattr(self, f"{name}_", state[name])
         parts = (state[f"coverage.{name}"] for name in ("sizes", "groups", "coverers"))
         self.coverage_ = CoverageRecord(int(state["coverage.met"]), *parts)
@@ -126,9 +127,9 @@ class CoverageRecord:
 
     def pruned(self, stored: Tensor) -> CoverageRecord:
         """Return the record without nodes that are no longer stored."""
-        alive = torch.isin(self.coverers, stored)
-        left, groups = self.groups[alive].unique(return_inverse=True)
-        return CoverageRecord(self.met, self.sizes[left], groups, self.coverers[alive])
+        is_stored = torch.isin(self.coverers, stored)
+        groups_left, groups = self.groups[is_stored].unique(return_inverse=True)
+        return CoverageRecord(self.met, self.sizes[groups_left], groups, self.coverers[is_stored])
 
     def with_task(
         self, graph: Graph, ids: Tensor, own: Tensor, races: Sequence[Tensor], *, hops: int
@@ -150,10 +151,10 @@ class CoverageRecord:
         member[group] = torch.arange(len(own))  # one of each group: the others are equal
         groups, coverers = [self.groups], [self.coverers]
         for nodes, first in zip(races, firsts, strict=True):
-            some = first[member]
-            found = some < len(nodes)
-            groups.append(found.nonzero().flatten() + len(self.sizes))
-            coverers.append(nodes[some[found]])
+            member_firsts = first[member]
+            is_covered = member_firsts < len(nodes)
+            groups.append(is_covered.nonzero().flatten() + len(self.sizes))
+            coverers.append(nodes[member_firsts[is_covered]])
         arrays = ([self.sizes, sizes], groups, coverers)
         return CoverageRecord(self.met + len(own), *map(torch.cat, arrays))
 
@@ -173,12 +174,12 @@ def first_coverers(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
     first[nodes] = torch.arange(len(nodes), device=graph.device)
     sweep, rows = graph.sweep, nodes.sort().values
     for _ in range(hops):
-        found = first.clone()
-        for part, near in sweep.blocks(rows, sweep.neighbours):
-            some = rows[part]
-            counts = graph.indptr[some + 1] - graph.indptr[some]
-            found.scatter_reduce_(0, near, repeat(first[some], counts), "amin")
-        rows, first = (found < first).nonzero().flatten(), found
+        next_first = first.clone()
+        for part, neighbours in sweep.blocks(rows, sweep.neighbours):
+            block_rows = rows[part]
+            counts = graph.indptr[block_rows + 1] - graph.indptr[block_rows]
+            next_first.scatter_reduce_(0, neighbours, repeat(first[block_rows], counts), "amin")
+        rows, first = (next_first < first).nonzero().flatten(), next_first
     return first.cpu()
 
 

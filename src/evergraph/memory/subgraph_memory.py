@@ -46,30 +46,31 @@ def ego_networks(
     """
     device = graph.device
     centres = centres.to(device)
-    kept = torch.zeros(graph.num_edges, dtype=torch.bool, device=device)
-    met = torch.zeros(graph.num_nodes, dtype=torch.bool, device=device)
-    met[centres] = True
-    layer = met.nonzero().flatten()
+    kept_entries = torch.zeros(graph.num_edges, dtype=torch.bool, device=device)
+    reached = torch.zeros(graph.num_nodes, dtype=torch.bool, device=device)
+    reached[centres] = True
+    layer = reached.nonzero().flatten()
     for _ in range(hops):
         owners, entries = row_entries(graph.indptr, layer)
         if neighbours is not None:
             ranks = rank(entries).to(device)
             entries = entries[first_of_each_row(owners, ranks, neighbours)]
-        kept[entries] = True
-        found = torch.zeros_like(met)
-        found[graph.indices[entries].long()] = True
-        layer = (found & ~met).nonzero().flatten()
-        met |= found
-    nodes = met.nonzero().flatten()
+        kept_entries[entries] = True
+        neighbouring = torch.zeros_like(reached)
+        neighbouring[graph.indices[entries].long()] = True
+        layer = (neighbouring & ~reached).nonzero().flatten()
+        reached |= neighbouring
+    nodes = reached.nonzero().flatten()
     if graph.num_edges:  # the position of (u, v) for every entry (v, u); its own if missing
         rows, columns = graph.edge_rows(), graph.indices.long()
         keys = rows * graph.num_nodes + columns  # ascending, since rows and columns are
-        wanted = columns * graph.num_nodes + rows
-        places = torch.searchsorted(keys, wanted).clamp_max(len(keys) - 1)
-        own = torch.arange(len(keys), device=keys.device)
-        kept = kept | kept[torch.where(keys[places] == wanted, places, own)]
-    inside = graph.subgraph(nodes, keep=kept)
-    return EgoNetworks(inside, torch.searchsorted(nodes, centres), hops)
+        reverse_keys = columns * graph.num_nodes + rows
+        positions = torch.searchsorted(keys, reverse_keys).clamp_max(len(keys) - 1)
+        own_positions = torch.arange(len(keys), device=keys.device)
+        reverse = torch.where(keys[positions] == reverse_keys, positions, own_positions)
+        kept_entries = kept_entries | kept_entries[reverse]
+    merged = graph.subgraph(nodes, keep=kept_entries)
+    return EgoNetworks(merged, torch.searchsorted(nodes, centres), hops)
 
 
 def isolated(graph: Graph, centres: Tensor) -> EgoNetworks:
@@ -121,8 +122,8 @@ class SubgraphMemory(Memory):
         of the graph to keep around the chosen nodes.
         """
         labels, ranks, chosen = self._choose(candidates, sizes, generator=generator)
-        stays = torch.zeros(len(labels), dtype=torch.bool).index_fill_(0, chosen, True)
-        old, new = stays[: len(self)], stays[len(self) :]
+        is_kept = torch.zeros(len(labels), dtype=torch.bool).index_fill_(0, chosen, True)
+        old, new = is_kept[: len(self)], is_kept[len(self) :]
         if not bool(new.any()):  # budgets never shrink, so everything stored stays
             return
         kept = keep(candidates.graph, candidates.nodes.cpu()[new])
@@ -132,12 +133,13 @@ class SubgraphMemory(Memory):
             nodes = covered_nodes(self.graph_, centres, hops=kept.hops).nonzero().flatten()
             self.graph_ = self.graph_.subgraph(nodes)
             self.centres_ = torch.searchsorted(nodes, centres)
-        before = 0 if self.graph_ is None else self.graph_.num_nodes
+        offset = 0 if self.graph_ is None else self.graph_.num_nodes
         # Relations and types are not kept: no backbone that learns from stored graphs reads them.
-        beside = kept.graph.to("cpu").with_relations(None).with_types(None)
-        self.graph_ = disjoint_union([beside] if self.graph_ is None else [self.graph_, beside])
-        self.centres_ = torch.cat([self.centres_, kept.centres.cpu() + before])
-        self.labels_, self.ranks_ = labels[stays], ranks[stays]
+        new_graph = kept.graph.to("cpu").with_relations(None).with_types(None)
+        graphs = [new_graph] if self.graph_ is None else [self.graph_, new_graph]
+        self.graph_ = disjoint_union(graphs)
+        self.centres_ = torch.cat([self.centres_, kept.centres.cpu() + offset])
+        self.labels_, self.ranks_ = labels[is_kept], ranks[is_kept]
 
     @property
     def usage(self) -> MemoryUsage:

@@ -81,7 +81,7 @@ class ADR(BackboneLearner):
     def begin_task(self, task: Task) -> int:
         """Draw a new head; the solved one is computed again after the task."""
         if self.backbone.begun:
-            self._maps[-1].clear()
+            self._linear_maps[-1].clear()
         self.trainer.restore({})  # Adam's moments belong to the layers before the merge
         return super().begin_task(task)
 
@@ -90,34 +90,34 @@ class ADR(BackboneLearner):
         """Merge the layers, then solve for the head on their outputs at the task's nodes."""
         super().end_task(task)
         inputs, nodes = self.backbone.prepare(task.graph), task.train.to(self.device)
-        trained = self._entering(inputs, nodes)
-        for linear, sums, rows in zip(self._maps, self.layers_, trained, strict=False):
+        layer_inputs = self._layer_inputs(inputs, nodes)
+        for linear, sums, rows in zip(self._linear_maps, self.layers_, layer_inputs, strict=False):
             sums.add(rows, rows @ linear.joined())
-        for linear, sums in zip(self._maps, self.layers_, strict=False):
+        for linear, sums in zip(self._linear_maps, self.layers_, strict=False):
             linear.set_joined(sums.merged(self.merging))
-        *_, features = self._entering(inputs, nodes)
+        *_, features = self._layer_inputs(inputs, nodes)
         labels = task.train_labels.to(self.device)
         self.statistics_.add(features, labels, torch.ones_like(labels, dtype=torch.float32))
         self.statistics_.grow(task.label_space.num_classes)
         head = balanced_ridge(self.statistics_, self.regularisation)
-        self._maps[-1].set_joined(SHARPNESS * head.float())
+        self._linear_maps[-1].set_joined(SHARPNESS * head.float())
 
-    def _entering(self, inputs: GraphInputs, nodes: Tensor) -> Iterator[Tensor]:
+    def _layer_inputs(self, inputs: GraphInputs, nodes: Tensor) -> Iterator[Tensor]:
         """Yield the inputs of each layer's map at some nodes, with a 1 appended for a bias.
 
         -> [nodes, inputs of the layer]
         """
-        near = take_rows(inputs.adjacency.matrix, nodes)  # some rows of Â
+        adjacency_rows = take_rows(inputs.adjacency.matrix, nodes)  # some rows of Â
         state: Features = inputs.features
         values = inputs.raw
-        for layer, linear in zip(self.backbone.convolutions or (), self._maps, strict=True):
-            rows = densify(propagate(near, values))
-            one = torch.ones_like(rows[:, :1])  # for the bias
-            yield rows if linear.bias is None else torch.cat([rows, one], 1)
+        for layer, linear in zip(self.backbone.convolutions or (), self._linear_maps, strict=True):
+            rows = densify(propagate(adjacency_rows, values))
+            ones = torch.ones_like(rows[:, :1])  # for the bias
+            yield rows if linear.bias is None else torch.cat([rows, ones], 1)
             state = values = torch.relu_(layer(inputs.adjacency, state))
 
     @property
-    def _maps(self) -> list[Linear]:
+    def _linear_maps(self) -> list[Linear]:
         """The linear maps of all layers, the head's last."""
         layers = cast("Iterable[GraphConvolution]", self.backbone.convolutions or ())
         return [layer.linear for layer in layers]
@@ -134,14 +134,14 @@ class ADR(BackboneLearner):
 
     @property
     def parts(self) -> dict[str, Any]:
-        layers = {f"layers.{place}": sums for place, sums in enumerate(self.layers_)}
+        layers = {f"layers.{layer}": sums for layer, sums in enumerate(self.layers_)}
         return super().parts | layers | {"statistics": self.statistics_}
 
     def _make_room(self, dims: int, classes: int) -> None:
         first = not self.backbone.begun
         super()._make_room(dims, classes)
         if first:
-            *hidden, head = (len(linear.joined()) for linear in self._maps)
+            *hidden, head = (len(linear.joined()) for linear in self._linear_maps)
             width, device = self.backbone.hidden, self.device
             self.layers_ = [LayerSums(inputs, width, device=device) for inputs in hidden]
             self.statistics_ = ClassStatistics(head, device=device)
@@ -177,11 +177,11 @@ class LayerSums:
 
     def add(self, inputs: Tensor, outputs: Tensor) -> None:
         """Add a task's inputs and outputs.  [n, inputs], [n, outputs]"""
-        for rows, images in zip(
+        for rows, output_rows in zip(
             inputs.split(ROWS_PER_BLOCK), outputs.split(ROWS_PER_BLOCK), strict=True
         ):
             self.gram_.add(rows, torch.zeros_like(rows[:, 0]).long(), torch.ones_like(rows[:, 0]))
-            self.products_ += (rows.t() @ images).double()
+            self.products_ += (rows.t() @ output_rows).double()
 
     def merged(self, regularisation: float) -> Tensor:
         """Return W, λ = ``regularisation`` x the mean of G's diagonal.  -> [inputs, outputs]"""

@@ -110,11 +110,11 @@ class BackboneLearner(Learner):
     @property
     def draws_from(self) -> Sequence[torch.Generator] | None:
         """Dropout's generator if a step computes only f_out on embeddings, else None."""
-        plain = type(self).loss is BackboneLearner.loss
-        plain &= type(self).adjust_gradients is Learner.adjust_gradients
+        is_plain = type(self).loss is BackboneLearner.loss
+        is_plain &= type(self).adjust_gradients is Learner.adjust_gradients
         in_memory = self._examples is not None and not is_mapped(self._examples.inputs)
         decoupled = isinstance(self.backbone, PDGNN)
-        return (self._noise,) if plain and in_memory and decoupled else None
+        return (self._noise,) if is_plain and in_memory and decoupled else None
 
     def examples(self, task: Task) -> Examples:
         """Return the training examples; here the task's own training nodes."""
@@ -168,8 +168,8 @@ class BackboneLearner(Learner):
         self.backbone.eval()
         probabilities: Tensor = self.backbone(inputs, rows).softmax(1)
         self.backbone.train()
-        places = torch.arange(len(targets), device=targets.device)
-        probabilities[places, targets] -= 1.0
+        positions = torch.arange(len(targets), device=targets.device)
+        probabilities[positions, targets] -= 1.0
         return probabilities
 
     def modules(self) -> Iterator[tuple[str, nn.Module]]:
@@ -268,39 +268,39 @@ def load_learner(path: Path | str, *, device: str | None = None) -> BackboneLear
 
     try:
         with safe_open(Path(path), framework="pt") as file:
-            about = json.loads((file.metadata() or {})[KEY])
+            metadata = json.loads((file.metadata() or {})[KEY])
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
     except (SafetensorError, KeyError, ValueError):
         raise DataError(f"{path} is not a learner saved by evergraph") from None
-    if about.get("format") != FORMAT:
+    if metadata.get("format") != FORMAT:
         raise DataError(
-            f"{path} has format {about.get('format')!r}, written by evergraph "
-            f"{about.get('evergraph')}, but this version reads {FORMAT}"
+            f"{path} has format {metadata.get('format')!r}, written by evergraph "
+            f"{metadata.get('evergraph')}, but this version reads {FORMAT}"
         )
     try:
-        space = about["label_space"]
-        given: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in space.items()
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in metadata["label_space"].items()
         }
-        label_space = LabelSpace(**given)
-        learner = _made(about["method"], device)
+        label_space = LabelSpace(**fields)
+        learner = _new_learner(metadata["method"], device)
         learner.restore(state, label_space)
-        learner.undirected_ = bool(about["undirected"])
+        learner.undirected_ = bool(metadata["undirected"])
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"{path} does not hold a whole learner: {error}") from error
     return learner
 
 
-def _made(description: Mapping[str, Any], device: str | None) -> BackboneLearner:
+def _new_learner(description: Mapping[str, Any], device: str | None) -> BackboneLearner:
     parameters = dict(description)
     name = parameters.pop("name")
-    training = dict(parameters.pop("trainer"))
-    wanted = training.pop("device") if device is None else device
-    if device is None and wanted == "cuda" and not torch.cuda.is_available():
-        wanted = "cpu"
+    trainer_parameters = dict(parameters.pop("trainer"))
+    device_name = trainer_parameters.pop("device") if device is None else device
+    if device is None and device_name == "cuda" and not torch.cuda.is_available():
+        device_name = "cpu"
     if isinstance(memory := parameters.get("memory"), Mapping):  # else a number of bytes
         parameters["memory"] = methods.resolve(name).make_memory(**memory)
-    trainer = Trainer(**{**training, "device": wanted})
+    trainer = Trainer(**{**trainer_parameters, "device": device_name})
     return methods.make(name, **parameters, trainer=trainer, generator=torch.Generator())

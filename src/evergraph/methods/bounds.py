@@ -64,29 +64,29 @@ class Joint(BackboneLearner):
             return
         candidates = self.backbone.candidates()
         self.tried_ = []
-        best: tuple[tuple[float, float], int] | None = None
+        best = 0
+        best_score: tuple[float, float] | None = None
         # Without validation nodes there is nothing to choose by.
         for index in range(len(candidates) if len(task.validation) else 1):
-            self._take(candidates[index])
+            self._continue_with(candidates[index])
             self.trainer.fit(self, task)
             score = self.validate(task) or (0.0, 0.0)
             self.tried_.append(score[0])
-            if best is None or score > best[0]:
-                best = score, index
-        assert best is not None
-        self._choice = best[1], nodes
-        self._take(candidates[best[1]])
-        chosen = candidates[best[1]]
+            if best_score is None or score > best_score:
+                best, best_score = index, score
+        chosen = candidates[best]
+        self._choice = best, nodes
+        self._continue_with(chosen)
         logger.info(
             "joint: task %d: %s of %d layers is best on validation nodes: %.1f %% (tried: %s)",
             task.index,
             chosen.kind,
             chosen.layers,
-            100 * self.tried_[best[1]],
-            ", ".join(f"{100 * found:.1f}" for found in self.tried_),
+            100 * self.tried_[best],
+            ", ".join(f"{100 * accuracy:.1f}" for accuracy in self.tried_),
         )
 
-    def _take(self, candidate: Tuned) -> None:
+    def _continue_with(self, candidate: Tuned) -> None:
         """Continue with a candidate, with its own weights if it has any."""
         candidate.place(self.device, self.resources)
         self.backbone = candidate
@@ -100,5 +100,5 @@ class Joint(BackboneLearner):
         if "choice" in state and isinstance(self.backbone, Tuned):
             index, nodes = state["choice"].tolist()
             self._choice = index, nodes
-            self._take(self.backbone.candidates()[index])
+            self._continue_with(self.backbone.candidates()[index])
         super().restore(state, label_space)

@@ -70,8 +70,9 @@ class ConsolidatingLearner(BackboneLearner):
         parameters = self.named_parameters()
         terms = []
         for name, anchor in self.anchor_.items():
-            known = tuple(slice(size) for size in anchor.shape)  # classes may have arrived since
-            terms.append((self.importance_[name] * (parameters[name][known] - anchor) ** 2).sum())
+            old_part = tuple(slice(size) for size in anchor.shape)  # classes may have arrived since
+            squares = (parameters[name][old_part] - anchor) ** 2
+            terms.append((self.importance_[name] * squares).sum())
         return torch.stack(terms).sum()
 
     def end_task(self, task: Task) -> None:
@@ -83,24 +84,24 @@ class ConsolidatingLearner(BackboneLearner):
     def gradients(self, value: Tensor, *, keep: bool = False) -> Values:
         """Return the gradient of a value by parameter; ``keep`` retains the graph for another."""
         parameters = self.named_parameters()
-        found = torch.autograd.grad(
+        gradients = torch.autograd.grad(
             value, list(parameters.values()), retain_graph=keep, materialize_grads=True
         )
         # Same layout as the parameters, since the penalty reads both together at every step.
-        return {n: gradient.contiguous() for n, gradient in zip(parameters, found, strict=True)}
+        return {n: gradient.contiguous() for n, gradient in zip(parameters, gradients, strict=True)}
 
     @property
     def usage(self) -> MemoryUsage:
-        kept = [*self.importance_.values(), *self.anchor_.values()]
+        tensors = [*self.importance_.values(), *self.anchor_.values()]
         return MemoryUsage(
-            importance=sum(tensor.numel() for tensor in kept),
-            bytes=sum(tensor.nbytes for tensor in kept),
+            importance=sum(tensor.numel() for tensor in tensors),
+            bytes=sum(tensor.nbytes for tensor in tensors),
         )
 
     def state(self) -> dict[str, Tensor]:
-        kept = {f"importance.{name}": value.cpu() for name, value in self.importance_.items()}
-        kept |= {f"anchor.{name}": value.cpu() for name, value in self.anchor_.items()}
-        return super().state() | kept
+        stored = {f"importance.{name}": value.cpu() for name, value in self.importance_.items()}
+        stored |= {f"anchor.{name}": value.cpu() for name, value in self.anchor_.items()}
+        return super().state() | stored
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
         super().restore(state, label_space)
@@ -188,11 +189,11 @@ class EWC(ConsolidatingLearner):
         total = added(old, importance)
         anchor = {}
         for name, parameter in self.named_parameters().items():
-            here = importance[name] * parameter.detach()
+            weighted = importance[name] * parameter.detach()
             if name in old:
-                here = here + padded(old[name] * self.anchor_[name], parameter)
+                weighted = weighted + padded(old[name] * self.anchor_[name], parameter)
             weight = total[name]
-            anchor[name] = torch.where(weight > 0, here / weight, parameter.detach())
+            anchor[name] = torch.where(weight > 0, weighted / weight, parameter.detach())
         self.importance_, self.anchor_ = total, anchor
 
 
@@ -278,9 +279,9 @@ class TWP(ConsolidatingLearner):
             parts.append(self.penalty())
         if self.beta:
             parameters = list(self.named_parameters().values())
-            found = torch.autograd.grad(loss, parameters, create_graph=True, allow_unused=True)
-            sizes = torch.stack([g.abs().sum() for g in found if g is not None])
-            parts.append(self.beta * sizes.sum())
+            gradients = torch.autograd.grad(loss, parameters, create_graph=True, allow_unused=True)
+            norms = torch.stack([g.abs().sum() for g in gradients if g is not None])
+            parts.append(self.beta * norms.sum())
         return torch.stack(parts).sum()
 
 

@@ -15,7 +15,7 @@ from evergraph.nn.prototype_network import PrototypeHead, PrototypeNetwork
 from evergraph.streams import Task
 from evergraph.training import Batch
 
-REHEARSED = 512  # prototypes per step
+PROTOTYPES_PER_STEP = 512  # that are rehearsed
 
 
 @methods.register
@@ -80,7 +80,7 @@ class HPN(BackboneLearner):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._before = torch.empty(0, 0)  # the counts at the start of the task
+        self._counts_before = torch.empty(0, 0)  # at the start of the task
         self._classes_before = 0
 
     @property
@@ -91,7 +91,7 @@ class HPN(BackboneLearner):
 
     def begin_task(self, task: Task) -> int:
         count = super().begin_task(task)
-        self._before, self._classes_before = self.head.counts, len(self.head.classes)
+        self._counts_before, self._classes_before = self.head.counts, len(self.head.classes)
         self._establish()
         return count
 
@@ -100,8 +100,8 @@ class HPN(BackboneLearner):
         levels = self.head.levels(self.head.extracted(self._examples.inputs[batch]))
         scores = self.head.scores(levels, generator=self._noise)
         loss = self.classification_loss(scores, batch)
-        if self._in_class_il and self.rehearse and self._before.numel():
-            share = self._before.any(1).count_nonzero() / len(self._before)
+        if self._in_class_il and self.rehearse and self._counts_before.numel():
+            share = self._counts_before.any(1).count_nonzero() / len(self._counts_before)
             loss = (1 - share) * loss + share * self._rehearsal()
         atomic, node, cls = (level.distance for level in levels)
         loss = loss + self.distance_strength * (atomic + node + cls)
@@ -109,8 +109,8 @@ class HPN(BackboneLearner):
 
     def adjust_gradients(self) -> None:
         """Freeze the extractors after the first task, unless they are always refined."""
-        usual = "first" if self._in_class_il else "always"
-        if self._before.numel() and (self.refine or usual) == "first":
+        default = "first" if self._in_class_il else "always"
+        if self._counts_before.numel() and (self.refine or default) == "first":
             for extractor in self.head.extractors:
                 extractor.weight.grad = None
 
@@ -119,7 +119,7 @@ class HPN(BackboneLearner):
         if self._in_class_il:
             # Prototypes from before training consist of atoms that no node uses any more, so
             # rehearsing them would be useless.
-            self.head.forget(nodes=self._before.shape[1], classes=self._classes_before)
+            self.head.forget(nodes=self._counts_before.shape[1], classes=self._classes_before)
         self.head.count(self._examples.targets, self._establish())
         super().end_task(task)
 
@@ -134,20 +134,20 @@ class HPN(BackboneLearner):
 
     def _rehearsal(self) -> Tensor:
         """Return the cross-entropy of old prototypes, with equal class weights.  []"""
-        counts = self._before
+        counts = self._counts_before
         weights = (counts / counts.sum(1, keepdim=True).clamp_min(1.0)).t()  # [p, classes]
-        places = weights.any(1).nonzero().flatten()
-        if len(places) > REHEARSED:
-            drawn = torch.randperm(len(places), generator=self.generator)[:REHEARSED]
-            places = places[drawn.to(places.device)]
-        levels = self.head.levels(self.head.composed(self.head.nodes[places]))
+        rows = weights.any(1).nonzero().flatten()
+        if len(rows) > PROTOTYPES_PER_STEP:
+            drawn = torch.randperm(len(rows), generator=self.generator)[:PROTOTYPES_PER_STEP]
+            rows = rows[drawn.to(rows.device)]
+        levels = self.head.levels(self.head.composed(self.head.nodes[rows]))
         scores = self.head.scores(levels, generator=self._noise)
-        chosen = weights[places]
+        chosen = weights[rows]
         return -(chosen * scores.log_softmax(1)).sum() / chosen.sum()
 
     @property
     def usage(self) -> MemoryUsage:
         if self.backbone.head is None:
             return MemoryUsage()
-        kept = [*self.backbone.head.buffers()]
-        return MemoryUsage(samples=self.head.atoms.numel(), bytes=sum(t.nbytes for t in kept))
+        buffers = [*self.backbone.head.buffers()]
+        return MemoryUsage(samples=self.head.atoms.numel(), bytes=sum(t.nbytes for t in buffers))

@@ -32,7 +32,7 @@ class GrowingEmbeddings:
     is a cache, rebuilt from the graph after a restart.
 
     Attributes:
-        recomputed, standing: number of old embeddings that were recomputed, and that were
+        recomputed, unchanged: number of old embeddings that were recomputed, and that were
             unchanged, over all tasks.
     """
 
@@ -40,7 +40,7 @@ class GrowingEmbeddings:
         self._ids: Tensor | None = None
         self._embeddings: Tensor | None = None
         self.recomputed = 0
-        self.standing = 0
+        self.unchanged = 0
 
     def update(self, task: Task, backbone: PDGNN) -> tuple[Growth, Tensor] | None:
         """Embed a task's graph; return the changes and the old nodes' earlier embeddings.
@@ -52,16 +52,19 @@ class GrowingEmbeddings:
             is_old = torch.ones(task.graph.num_nodes, dtype=torch.bool)
             is_old[task.own] = False
             old = is_old.nonzero().flatten()
-            known, ids = self._embeddings, task.ids[old]
-            if known is None or self._ids is None or not self._ids.equal(ids):  # after a restart
-                known = backbone.embeddings.encode(task.graph.subgraph(old))
-            growth = backbone.embeddings.grow(task.graph, known=known, old=old)
-            again = int(growth.changed[old].sum())
-            self.recomputed += again
-            self.standing += len(old) - again
-            logger.info("task %d: %d of %d old embeddings recomputed", task.index, again, len(old))
+            old_embeddings = self._embeddings
+            is_current = self._ids is not None and self._ids.equal(task.ids[old])
+            if old_embeddings is None or not is_current:  # after a restart
+                old_embeddings = backbone.embeddings.encode(task.graph.subgraph(old))
+            growth = backbone.embeddings.grow(task.graph, known=old_embeddings, old=old)
+            recomputed = int(growth.changed[old].sum())
+            self.recomputed += recomputed
+            self.unchanged += len(old) - recomputed
+            logger.info(
+                "task %d: %d of %d old embeddings recomputed", task.index, recomputed, len(old)
+            )
             before = torch.zeros_like(growth.embeddings)
-            before[old.to(known.device)] = known
+            before[old.to(old_embeddings.device)] = old_embeddings
             result = growth, before
         self._ids, self._embeddings = task.ids, backbone.prepare(task.graph)
         return result
@@ -69,18 +72,18 @@ class GrowingEmbeddings:
     @property
     def cost(self) -> tuple[int, int]:
         """Number of old embeddings recomputed, and the number of all old embeddings."""
-        return self.recomputed, self.recomputed + self.standing
+        return self.recomputed, self.recomputed + self.unchanged
 
     def state(self) -> dict[str, Tensor]:
         """Return the counts, if any; the embeddings are computed again."""
-        if not self.recomputed + self.standing:
+        if not self.recomputed + self.unchanged:
             return {}
-        return {"counts": torch.tensor([self.recomputed, self.standing])}
+        return {"counts": torch.tensor([self.recomputed, self.unchanged])}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
         if "counts" in state:
-            self.recomputed, self.standing = state["counts"].tolist()
+            self.recomputed, self.unchanged = state["counts"].tolist()
 
 
 def is_first_graph(task: Task) -> bool:
@@ -120,18 +123,18 @@ def seen_drift(task: Task, backbone: PDGNN) -> Drift | None:
     if is_first_graph(task):
         return None
     graph = task.graph
-    around = covered_nodes(graph, task.own, hops=backbone.hops).nonzero().flatten()
-    old = (~torch.isin(around, task.own)).nonzero().flatten()
+    nearby_nodes = covered_nodes(graph, task.own, hops=backbone.hops).nonzero().flatten()
+    old = (~torch.isin(nearby_nodes, task.own)).nonzero().flatten()
     if not len(old):
         return None
-    everyone = graph.num_nodes - len(task.own)
-    logger.info("task %d: %d of %d old nodes in sight", task.index, len(old), everyone)
-    sight = graph.subgraph(around)
-    kept = min(len(old), MAX_NODES)
-    rows = torch.arange(kept) * len(old) // kept  # evenly spaced
-    after = backbone.taken(backbone.embeddings.encode(sight), old[rows])
-    before = backbone.taken(backbone.embeddings.encode(sight.subgraph(old)), rows)
-    return Drift(before, after, len(old) / everyone)
+    num_old = graph.num_nodes - len(task.own)
+    logger.info("task %d: %d of %d old nodes in sight", task.index, len(old), num_old)
+    nearby = graph.subgraph(nearby_nodes)
+    count = min(len(old), MAX_NODES)
+    rows = torch.arange(count) * len(old) // count  # evenly spaced
+    after = backbone.taken(backbone.embeddings.encode(nearby), old[rows])
+    before = backbone.taken(backbone.embeddings.encode(nearby.subgraph(old)), rows)
+    return Drift(before, after, len(old) / num_old)
 
 
 def drift_map(drift: Drift, *, ridge: float = RIDGE) -> Tensor:
@@ -147,7 +150,7 @@ def drift_map(drift: Drift, *, ridge: float = RIDGE) -> Tensor:
             [0.5000, 0.5000]], dtype=torch.float64)
     """
     gain = drift.before.t() @ (drift.after - drift.before)
-    weights = _solved(drift, drift.before.t() @ drift.before, gain, ridge)
+    weights = _ridge_solution(drift, drift.before.t() @ drift.before, gain, ridge)
     weights.mul_(drift.share).diagonal().add_(1.0)
     return weights
 
@@ -161,12 +164,12 @@ def drifted(vectors: Tensor, drift: Drift, *, ridge: float = RIDGE) -> Tensor:
     seen, dims = drift.before.shape
     if dims <= seen:
         return (vectors.double() @ drift_map(drift, ridge=ridge)).float()
-    alike = drift.before @ drift.before.t()
-    gain = _solved(drift, alike, drift.after - drift.before, ridge)
+    kernel = drift.before @ drift.before.t()
+    gain = _ridge_solution(drift, kernel, drift.after - drift.before, ridge)
     return vectors + drift.share * (vectors @ drift.before.t() @ gain.float())
 
 
-def _solved(drift: Drift, matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
+def _ridge_solution(drift: Drift, matrix: Tensor, targets: Tensor, ridge: float) -> Tensor:
     matrix = matrix.double()
     matrix.diagonal().add_(ridge * drift.before.double().square().sum() / drift.before.shape[1])
-    return torch.cholesky_solve(right.double(), torch.linalg.cholesky(matrix))
+    return torch.cholesky_solve(targets.double(), torch.linalg.cholesky(matrix))

@@ -59,8 +59,9 @@ class RememberingLearner(MemoryLearner):
         hidden = self.backbone.hidden_states(inputs, rows)
         self.backbone.train()
         residuals = self.residuals(inputs, task.train_labels.to(self.device), rows)
-        nodes = task.graph, task.train, task.train_labels
-        candidates = Candidates(*nodes, hidden, self.backbone.hops, residuals)
+        candidates = Candidates(
+            task.graph, task.train, task.train_labels, hidden, self.backbone.hops, residuals
+        )
         self.memory.store(candidates, task.met_sizes, keep=self.keep, generator=self.generator)
 
 
@@ -76,11 +77,11 @@ class ReplayingLearner(RememberingLearner):
             return super().examples(task)
         graph = disjoint_union([task.graph, self.memory.graph_.to(task.graph.device)])
         inputs = self.backbone.prepare(graph)
-        rows = torch.cat([task.train, self.memory.centres_ + task.graph.num_nodes])
-        inputs, places = self.backbone.narrowed(inputs, rows.to(self.device))
+        nodes = torch.cat([task.train, self.memory.centres_ + task.graph.num_nodes])
+        inputs, rows = self.backbone.narrowed(inputs, nodes.to(self.device))
         targets = torch.cat([task.train_labels, self.memory.labels_]).to(self.device)
         stored = len(self.memory)
-        return make_examples(inputs, places, targets, label_space=task.label_space, stored=stored)
+        return make_examples(inputs, rows, targets, label_space=task.label_space, stored=stored)
 
 
 @methods.register
@@ -213,15 +214,15 @@ class GradientMemoryLearner(RememberingLearner):
 
     def gradient(self) -> Tensor:
         """Return the current gradient of all parameters as one vector."""
-        found = (torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters())
-        return torch.cat([gradient.flatten() for gradient in found])
+        gradients = (torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters())
+        return torch.cat([gradient.flatten() for gradient in gradients])
 
     def gradient_of(self, loss: Tensor, *, keep: bool = False) -> Tensor:
         """Return the gradient of a loss as one vector."""
-        found = torch.autograd.grad(
+        gradients = torch.autograd.grad(
             loss, self._parameters(), retain_graph=keep, materialize_grads=True
         )
-        return torch.cat([gradient.flatten() for gradient in found])
+        return torch.cat([gradient.flatten() for gradient in gradients])
 
     def set_gradient(self, gradient: Tensor) -> None:
         """Write a vector back to the parameters' gradients."""
@@ -297,8 +298,8 @@ class AGEM(GradientMemoryLearner):
             return
         rows = torch.randperm(len(self._stored), generator=self.generator)[: self.sample]
         rows = rows.to(self.device)
-        places = rows if self._stored.rows is None else self._stored.rows[rows]
-        scores = self.backbone(self._stored.inputs, places, generator=self._noise)
+        input_rows = rows if self._stored.rows is None else self._stored.rows[rows]
+        scores = self.backbone(self._stored.inputs, input_rows, generator=self._noise)
         reference = self.gradient_of(self.stored_loss(scores, rows))
         gradient = self.gradient()
         harm = torch.dot(gradient, reference)
@@ -320,10 +321,12 @@ def project(gradient: Tensor, old: Tensor, *, margin: float = 0.0) -> Tensor:
     """
     products = (old @ old.t()).double().cpu().numpy()
     slopes = (old @ gradient).double().cpu().numpy() + margin * products.sum(axis=1)
-    values, vectors = np.linalg.eigh(products)
-    kept = values > 1e-10 * max(values.max(), 1e-300)
-    roots, along = np.sqrt(values[kept]), vectors[:, kept].T
+    eigenvalues, eigenvectors = np.linalg.eigh(products)
+    is_nonzero = eigenvalues > 1e-10 * max(eigenvalues.max(), 1e-300)
+    roots = np.sqrt(eigenvalues[is_nonzero])
+    directions = eigenvectors[:, is_nonzero].T
     weights = np.full(len(slopes), margin)
-    if kept.any():
-        weights += scipy.optimize.nnls(roots[:, None] * along, -(along @ slopes) / roots)[0]
+    if is_nonzero.any():
+        targets = -(directions @ slopes) / roots
+        weights += scipy.optimize.nnls(roots[:, None] * directions, targets)[0]
     return gradient + torch.from_numpy(weights).to(gradient) @ old

@@ -25,7 +25,7 @@ from evergraph.topology.rowwise import unit_rows
 
 logger = logging.getLogger(__name__)
 
-_NOBODY = torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
+_NO_NODES = torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
 
 
 @methods.register
@@ -96,7 +96,7 @@ class TEM(MemoryLearner):
                 f"{self.memory.sampler.name!r} stores synthetic vectors: use another sampler"
             )
         self.growing_ = GrowingEmbeddings()
-        self._guessed = _NOBODY
+        self._pseudo_labelled = _NO_NODES
 
     @classmethod
     def make_memory(cls, **options: Any) -> EmbeddingMemory:
@@ -107,22 +107,24 @@ class TEM(MemoryLearner):
         before = self.memory.state()
         super().fit_task(task)
         if self.pseudo_labels is not None and self.store == "only":
-            self._guessed = self._guess(task)
+            self._pseudo_labelled = self._pseudo_label(task)
             self.memory.restore(before)
             super().fit_task(task)
-            self._guessed = _NOBODY
+            self._pseudo_labelled = _NO_NODES
 
     @torch.no_grad()
-    def _guess(self, task: Task) -> tuple[Tensor, Tensor]:
+    def _pseudo_label(self, task: Task) -> tuple[Tensor, Tensor]:
         """Return positions and predicted classes of confidently classified new nodes."""
         assert self.pseudo_labels is not None
-        others = task.own[~torch.isin(task.own, task.train)]
+        unlabelled = task.own[~torch.isin(task.own, task.train)]
         classes = task.train_labels.unique()
-        tasks = task.label_space.task_of(classes[:1]).expand(len(others))
-        scores = self._allowed(self.logits(task.graph, others), tasks)
-        rows, given = confident(scores, classes, least=self.pseudo_labels)
-        logger.info("task %d: %d of %d nodes pseudo-labelled", task.index, len(rows), len(others))
-        return others[rows.cpu()], given.cpu()
+        tasks = task.label_space.task_of(classes[:1]).expand(len(unlabelled))
+        scores = self._allowed(self.logits(task.graph, unlabelled), tasks)
+        rows, predicted = confident(scores, classes, least=self.pseudo_labels)
+        logger.info(
+            "task %d: %d of %d nodes pseudo-labelled", task.index, len(rows), len(unlabelled)
+        )
+        return unlabelled[rows.cpu()], predicted.cpu()
 
     def begin_task(self, task: Task) -> int:
         """Update the stored embeddings to the current graph, then prepare as usual."""
@@ -130,10 +132,11 @@ class TEM(MemoryLearner):
             self.backbone.head = None
             self.trainer.restore({})  # Adam's moments belong to other weights
         if self.refresh == "embeddings":
-            grown = self.growing_.update(task, self.backbone)
-            if grown is not None and len(self.memory):
-                places = torch.searchsorted(task.ids, self.memory.nodes_)
-                self.memory.embeddings_ = self.backbone.taken(grown[0].embeddings, places)
+            update = self.growing_.update(task, self.backbone)
+            if update is not None and len(self.memory):
+                growth, _ = update
+                rows = torch.searchsorted(task.ids, self.memory.nodes_)
+                self.memory.embeddings_ = self.backbone.taken(growth.embeddings, rows)
         elif self.refresh == "corrected":  # by the drift of the old nodes in sight
             drift = seen_drift(task, self.backbone)
             if drift is not None and len(self.memory):
@@ -165,16 +168,16 @@ class TEM(MemoryLearner):
         super().end_task(task)
         if self.store == "after":
             if self.pseudo_labels is not None:
-                self._guessed = self._guess(task)
+                self._pseudo_labelled = self._pseudo_label(task)
             self._remember(task)
-            self._guessed = _NOBODY
+            self._pseudo_labelled = _NO_NODES
 
     def _embedded(self, task: Task, nodes: Tensor) -> Tensor:
         return self.backbone.taken(self.backbone.prepare(task.graph), nodes)
 
     def _remember(self, task: Task) -> None:
-        guessed, classes = self._guessed
-        nodes = torch.cat([task.train, guessed])
+        pseudo_labelled, classes = self._pseudo_labelled
+        nodes = torch.cat([task.train, pseudo_labelled])
         targets = torch.cat([task.train_labels, classes]).to(self.device)
         current, hops = self._embedded(task, nodes), self.backbone.hops
         residuals = self.residuals(current, targets)
@@ -223,10 +226,10 @@ def confident(scores: Tensor, classes: Tensor, *, least: float) -> tuple[Tensor,
     >>> confident(odds.log(), torch.tensor([0, 1]), least=0.85)
     (tensor([0]), tensor([0]))
     """
-    surest, given = scores.softmax(1).max(1)
-    taken = (surest >= least) & torch.isin(given, classes.to(given.device))
-    rows = taken.nonzero().flatten()
-    return rows, given[rows]
+    confidence, predicted = scores.softmax(1).max(1)
+    is_confident = (confidence >= least) & torch.isin(predicted, classes.to(predicted.device))
+    rows = is_confident.nonzero().flatten()
+    return rows, predicted[rows]
 
 
 @methods.register

@@ -149,11 +149,11 @@ class TPP(BackboneLearner):
         scores = embeddings.new_full((len(nodes), self.label_space_.num_classes), -2 * APART)
         level = embeddings.new_zeros(len(nodes), 1)
         for task, head in enumerate(self.heads_):
-            own = torch.cat([head(part) for part in embeddings.split(PREDICT_ROWS)])
-            level = own.logsumexp(1, keepdim=True).where(chosen == task, level)
+            task_scores = torch.cat([head(part) for part in embeddings.split(PREDICT_ROWS)])
+            level = task_scores.logsumexp(1, keepdim=True).where(chosen == task, level)
             columns = self.classes_[task].to(self.device)
-            elsewhere = torch.maximum(scores[:, columns], own.log_softmax(1) - APART)
-            scores[:, columns] = own.log_softmax(1).where(chosen == task, elsewhere)
+            elsewhere = torch.maximum(scores[:, columns], task_scores.log_softmax(1) - APART)
+            scores[:, columns] = task_scores.log_softmax(1).where(chosen == task, elsewhere)
         return scores + level
 
     def logits_of_exam(self, graph: Graph, nodes: Tensor, tasks: Tensor | None) -> Tensor:
@@ -166,10 +166,10 @@ class TPP(BackboneLearner):
 
     def guess_tasks(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return the task whose profile is nearest to each node.  [nodes] -> int64 [nodes]"""
-        profiles, alike = self.profiles_.to(self.device), self.likeness(graph, nodes)
+        profiles, likenesses = self.profiles_.to(self.device), self.likeness(graph, nodes)
         if self.pooled:
-            alike = alike.mean(0, keepdim=True).expand(len(nodes), -1)
-        return nearest(alike, profiles, distance=self.distance)
+            likenesses = likenesses.mean(0, keepdim=True).expand(len(nodes), -1)
+        return nearest(likenesses, profiles, distance=self.distance)
 
     @property
     def smoothing(self) -> TopologyEncoder:
@@ -199,8 +199,8 @@ class TPP(BackboneLearner):
         """
         graph, nodes = graph.to(self.device), nodes.to(self.device)
         columns = propagate(graph.features, self.profiles_.to(self.device).t().contiguous())
-        along = replace(graph.structure, features=columns)
-        return self.weights(graph, nodes) * self.smoothing.encode(along)[nodes]
+        projected = replace(graph.structure, features=columns)
+        return self.weights(graph, nodes) * self.smoothing.encode(projected)[nodes]
 
     @property
     def usage(self) -> MemoryUsage:

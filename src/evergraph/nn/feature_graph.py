@@ -21,7 +21,7 @@ MAX_WIDTH = 256
 BLOCK_VALUES = 1 << 24
 
 
-def feature_adjacency(own: Tensor, near: Tensor) -> Tensor:
+def feature_adjacency(features: Tensor, neighbour_sums: Tensor) -> Tensor:
     """Return the interaction strength of each pair of a node's features.  2 x [n, F] -> [n, F, F]
 
     A = sgnroot(x sᵀ + s xᵀ), sgnroot(a) = sign(a) √|a|, each row divided by the sum of its absolute
@@ -32,7 +32,7 @@ def feature_adjacency(own: Tensor, near: Tensor) -> Tensor:
     tensor([[[0.4142, 0.5858],
              [1.0000, 0.0000]]])
     """
-    crossed = own[:, :, None] * near[:, None, :]
+    crossed = features[:, :, None] * neighbour_sums[:, None, :]
     crossed = crossed + crossed.transpose(1, 2)
     rooted = crossed.abs().sqrt_().copysign_(crossed)
     sizes = rooted.abs().sum(2, keepdim=True)
@@ -90,13 +90,15 @@ class FeatureGraphHead(GrowingHead):
 
     def hidden_states(self, embeddings: Tensor, *, generator: Generator | None = None) -> Tensor:
         """Return all channels of all features.  [n, (relations + 1) F] -> [n, F channels]"""
-        at_once = len(embeddings) if self.training else max(BLOCK_VALUES // self.dims**2, 1)
+        block_rows = len(embeddings) if self.training else max(BLOCK_VALUES // self.dims**2, 1)
         states = []
-        for part in embeddings.split(max(at_once, 1)):
-            own, *near = part.split(self.dims, dim=1)
-            adjacencies = [feature_adjacency(own, other) for other in near]
+        for part in embeddings.split(max(block_rows, 1)):
+            own_features, *neighbour_features = part.split(self.dims, dim=1)
+            adjacencies = [
+                feature_adjacency(own_features, features) for features in neighbour_features
+            ]
             # Rows have length 1: this scales their values to about 1.
-            state: Tensor = (own * self.dims**0.5)[:, :, None]
+            state: Tensor = (own_features * self.dims**0.5)[:, :, None]
             for convolution in self.convolutions:
                 state = torch.relu_(convolution(adjacencies, state))
             states.append(state.flatten(1))
@@ -171,5 +173,5 @@ class FeatureGraph(PDGNN):
     def step_work(self, rows: int) -> int | None:
         if self.head is None:
             return None
-        wide = self.head.dims**2 * self.hops * (1 + sum(self.channels))
-        return rows * (wide + self.head.out.weight.numel())
+        convolution_work = self.head.dims**2 * self.hops * (1 + sum(self.channels))
+        return rows * (convolution_work + self.head.out.weight.numel())

@@ -34,14 +34,14 @@ class Linear(nn.Module):
 
     def grow(self, outputs: int, *, generator: torch.Generator) -> None:
         """Add outputs; the others keep their weights."""
-        known, inputs = self.weight.shape
+        old_outputs, inputs = self.weight.shape
         weight = uniform(outputs, inputs, inputs=inputs, generator=generator)
         weight = weight.to(self.weight.device)
-        weight[:known] = self.weight.detach()
+        weight[:old_outputs] = self.weight.detach()
         self.weight = nn.Parameter(weight)
         if self.bias is not None:
             bias = uniform(outputs, inputs=inputs, generator=generator).to(self.bias.device)
-            bias[:known] = self.bias.detach()
+            bias[:old_outputs] = self.bias.detach()
             self.bias = nn.Parameter(bias)
 
     def clear(self) -> None:
@@ -127,5 +127,5 @@ def dropout_mask(shape: torch.Size, rate: float, *, generator: torch.Generator |
     words = -(-shape.numel() // 8)
     noise = torch.empty(words, dtype=torch.int64, device=generator.device)
     noise.random_(-(2**63), None, generator=generator)
-    kept = noise.view(torch.uint8)[: shape.numel()].view(shape) >= dropped
-    return kept.float().mul_(256 / (256 - dropped))
+    is_kept = noise.view(torch.uint8)[: shape.numel()].view(shape) >= dropped
+    return is_kept.float().mul_(256 / (256 - dropped))

@@ -44,9 +44,10 @@ def masked_losses(
     losses = cross_entropy(logits, targets, reduction="none")
     if not smoothing:
         return losses
-    there = logits.detach() > -torch.inf
-    logs = logits.log_softmax(1).masked_fill(~there, 0.0)  # torch's own smoothing gives infinity
-    return (1 - smoothing) * losses - smoothing * logs.sum(1) / there.sum(1)
+    is_allowed = logits.detach() > -torch.inf
+    # Torch's own smoothing gives infinity.
+    logs = logits.log_softmax(1).masked_fill(~is_allowed, 0.0)
+    return (1 - smoothing) * losses - smoothing * logs.sum(1) / is_allowed.sum(1)
 
 
 def term_weights(weights: Tensor, terms: Tensor) -> Tensor:

@@ -46,14 +46,15 @@ def unmatched(vectors: Tensor, prototypes: Tensor, threshold: float, *, most: in
     >>> unmatched(line, torch.tensor([[1., 0.]]), .9, most=9)
     tensor([1, 2])
     """
-    left = vectors.any(1)
+    is_unmatched = vectors.any(1)
     if len(prototypes):
-        left &= (vectors @ prototypes.t()).amax(1) < threshold
-    rows, found = left.nonzero().flatten(), list[Tensor]()
-    while len(rows) and len(found) < most:
-        found.append(rows[:1])
+        is_unmatched &= (vectors @ prototypes.t()).amax(1) < threshold
+    rows = is_unmatched.nonzero().flatten()
+    chosen: list[Tensor] = []
+    while len(rows) and len(chosen) < most:
+        chosen.append(rows[:1])
         rows = rows[1:][vectors[rows[1:]] @ vectors[rows[0]] < threshold]
-    return torch.cat(found) if found else rows[:0]
+    return torch.cat(chosen) if chosen else rows[:0]
 
 
 def stand_in(vectors: Tensor, prototypes: Tensor) -> Tensor:
@@ -149,8 +150,8 @@ class PrototypeHead(GrowingHead):
 
     def grow(self, classes: int, *, generator: torch.Generator) -> None:
         super().grow(classes, generator=generator)
-        new = self.counts.new_zeros(classes - len(self.counts), self.counts.shape[1])
-        self.counts = torch.cat([self.counts, new])
+        new_counts = self.counts.new_zeros(classes - len(self.counts), self.counts.shape[1])
+        self.counts = torch.cat([self.counts, new_counts])
 
     def hidden_states(
         self, embeddings: Tensor, *, generator: torch.Generator | None = None
@@ -166,9 +167,9 @@ class PrototypeHead(GrowingHead):
 
     def extracted(self, embeddings: Tensor) -> Tensor:
         """Return the outputs of the extractors.  [n, (hops + 1) dims] -> [n, atoms, d_A]"""
-        own, *rings = embeddings.split(self.dims, dim=1)
-        found = torch.cat([self.own(own), *(self.structure(ring) for ring in rings)], dim=1)
-        return unit(found.unflatten(1, (-1, self.atomic)))
+        own_attributes, *rings = embeddings.split(self.dims, dim=1)
+        outputs = [self.own(own_attributes), *(self.structure(ring) for ring in rings)]
+        return unit(torch.cat(outputs, dim=1).unflatten(1, (-1, self.atomic)))
 
     def levels(self, atomic: Tensor) -> list[Level]:
         """Return nodes on the atomic, the node and the class level.  [n, atoms, d_A] -> ..."""
@@ -213,26 +214,30 @@ class PrototypeHead(GrowingHead):
         thresholds: t_A, t_N, t_C of the paper, the least cosine at which a prototype matches on
         each level; capacity: maximum number per level.  [n, (hops + 1) dims] -> int64 [n]
         """
-        of_atoms, of_nodes, of_classes = thresholds
+        atom_threshold, node_threshold, class_threshold = thresholds
         atomic = self.extracted(embeddings).flatten(0, 1)
-        new = unmatched(atomic, self.atoms, of_atoms, most=capacity - len(self.atoms))
-        self.atoms = torch.cat([self.atoms, atomic[new]])
+        new_rows = unmatched(atomic, self.atoms, atom_threshold, most=capacity - len(self.atoms))
+        self.atoms = torch.cat([self.atoms, atomic[new_rows]])
         if len(self.atoms):
-            parts = nearest(atomic, self.atoms).masked_fill(~atomic.any(1), NOTHING)
+            atom_indices = nearest(atomic, self.atoms).masked_fill(~atomic.any(1), NOTHING)
         else:
-            parts = torch.full((len(atomic),), NOTHING, device=atomic.device)
-        parts = parts.view(len(embeddings), -1)
-        node = unit(self.to_node(self.composed(parts).flatten(1)))
-        known, _ = self.prototypes()
-        new = unmatched(node, known, of_nodes, most=capacity - len(known))
-        self.nodes = torch.cat([self.nodes, parts[new]])
-        more = self.counts.new_zeros(len(self.counts), len(new))
-        self.counts = torch.cat([self.counts, more], dim=1)
-        nodes, known = self.prototypes()
+            atom_indices = torch.full((len(atomic),), NOTHING, device=atomic.device)
+        atom_indices = atom_indices.view(len(embeddings), -1)
+        node = unit(self.to_node(self.composed(atom_indices).flatten(1)))
+        known_prototypes, _ = self.prototypes()
+        new_rows = unmatched(
+            node, known_prototypes, node_threshold, most=capacity - len(known_prototypes)
+        )
+        self.nodes = torch.cat([self.nodes, atom_indices[new_rows]])
+        new_counts = self.counts.new_zeros(len(self.counts), len(new_rows))
+        self.counts = torch.cat([self.counts, new_counts], dim=1)
+        nodes, known_prototypes = self.prototypes()
         chosen = nearest(node, nodes)
         cls = unit(self.to_class(nodes[chosen]))
-        new = unmatched(cls, known, of_classes, most=capacity - len(known))
-        self.classes = torch.cat([self.classes, chosen[new]])
+        new_rows = unmatched(
+            cls, known_prototypes, class_threshold, most=capacity - len(known_prototypes)
+        )
+        self.classes = torch.cat([self.classes, chosen[new_rows]])
         return chosen
 
     def forget(self, *, nodes: int, classes: int) -> None:
@@ -248,8 +253,8 @@ class PrototypeHead(GrowingHead):
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
         """Resize the buffers to the stored number of prototypes."""
         for name, buffer in [*self.named_buffers(recurse=False)]:
-            kept = state_dict.get(prefix + name, buffer)
-            setattr(self, name, torch.empty_like(kept, device=buffer.device))
+            stored = state_dict.get(prefix + name, buffer)
+            setattr(self, name, torch.empty_like(stored, device=buffer.device))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

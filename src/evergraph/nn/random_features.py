@@ -145,8 +145,8 @@ class RandomFeatures(PDGNN):
         return scores
 
     def step_work(self, rows: int) -> int | None:
-        of_head = super().step_work(rows)
-        return None if of_head is None else of_head + rows * self._dims * self.width
+        head_work = super().step_work(rows)
+        return None if head_work is None else head_work + rows * self._dims * self.width
 
     def hidden_states(self, inputs: Tensor, rows: Tensor | None = None) -> Tensor:
         return self.expand(self.taken(inputs, rows))
@@ -173,12 +173,13 @@ class RandomFeatures(PDGNN):
 
     def expands_like(self, other: RandomFeatures) -> bool:
         """Return whether another backbone computes the same features of the same graph."""
-        mine, theirs = (
-            (int(b.seed), b.activation, b.width, b._dims, b.scaling, b.topology.name)
-            for b in (self, other)
-        )
-        looks = vars(self.topology) == vars(other.topology)
-        return mine == theirs and looks and self.centre.cpu().equal(other.centre.cpu())
+
+        def settings(b: RandomFeatures) -> tuple[object, ...]:
+            return (int(b.seed), b.activation, b.width, b._dims, b.scaling, b.topology.name)
+
+        same_topology = vars(self.topology) == vars(other.topology)
+        same_centre = self.centre.cpu().equal(other.centre.cpu())
+        return settings(self) == settings(other) and same_topology and same_centre
 
 
 @dataclass(frozen=True)
@@ -254,8 +255,9 @@ class LinearHead(PDGNN):
 
     def expands_like(self, other: LinearHead) -> bool:
         """Return whether another backbone computes the same features of the same graph."""
-        mine, theirs = ((b.width, b.scaling, b.topology.name) for b in (self, other))
-        return mine == theirs and vars(self.topology) == vars(other.topology)
+        same_settings = (self.width, self.scaling) == (other.width, other.scaling)
+        same_topology = self.topology.name == other.topology.name
+        return same_settings and same_topology and vars(self.topology) == vars(other.topology)
 
     def set_head(self, weights: Tensor, offsets: Tensor) -> None:
         """Set V and b.  [dims, classes], [classes]"""
@@ -301,5 +303,5 @@ class UntrainedGCN(LinearHead):
         super().__init__(topology=topology, dropout=dropout, scaling=scaling)
 
     def _parameter_value(self, name: str) -> Any:
-        own = name in ("dims", "seed")
-        return getattr(self.topology, name) if own else super()._parameter_value(name)
+        of_topology = name in ("dims", "seed")
+        return getattr(self.topology, name) if of_topology else super()._parameter_value(name)

@@ -80,12 +80,12 @@ class Residual(GNN):
     def _convolution(
         self, inputs: int, outputs: int, *, last: bool, generator: torch.Generator
     ) -> Convolution:
-        near: Convolution | None = None
+        convolution: Convolution | None = None
         if self.kind == "gat":
-            near = HeadAttention(inputs, outputs, heads=self.heads, generator=generator)
+            convolution = HeadAttention(inputs, outputs, heads=self.heads, generator=generator)
         elif self.kind != "mlp":
-            near = GraphConvolution(inputs, outputs, bias=False, generator=generator)
-        return ResidualLayer(inputs, outputs, near=near, generator=generator)
+            convolution = GraphConvolution(inputs, outputs, bias=False, generator=generator)
+        return ResidualLayer(inputs, outputs, near=convolution, generator=generator)
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
         width = self.hidden
@@ -143,7 +143,10 @@ class Tuned(Residual):
 
     def candidates(self) -> list[Tuned]:
         """Return the networks to choose among, without weights."""
-        return [Tuned(heads=self.heads, hidden=self.hidden, **each) for each in self.CANDIDATES]
+        return [
+            Tuned(heads=self.heads, hidden=self.hidden, **candidate)
+            for candidate in self.CANDIDATES
+        ]
 
 
 class ResidualLayer(Convolution):

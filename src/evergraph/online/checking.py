@@ -25,7 +25,7 @@ from evergraph.core.errors import (
     UnknownNodeError,
 )
 from evergraph.core.targets import OneClass, Target
-from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE, combined, edge_names
+from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE, combined, edge_keys
 from evergraph.online.delta import Delta, EdgeColumns, NodeId, edge_numbers, listed
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.identifiers import IdTable, check_ids, first_repeated
@@ -290,7 +290,7 @@ def _check_cut(
     exists = np.zeros(cut.shape[1], dtype=bool)
     if graph is not None:
         exists = (graph.weights_of(*cut.where(cut < graph.num_nodes, -1)) > 0).numpy()
-    names = edge_names(torch.cat([ends, cut], dim=1), both_ways=both_ways)
+    names = edge_keys(torch.cat([ends, cut], dim=1), both_ways=both_ways)
     added_names, removed_names = names[: ends.shape[1]], names[ends.shape[1] :]
     if len(added_names):  # what the delta says last of an edge decides whether it is there
         stays = (ends[0] != ends[1]).numpy()  # self-loops and edges of weight 0 are not added

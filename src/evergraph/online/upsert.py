@@ -15,7 +15,7 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.targets import Target
 from evergraph.graphs import UNLABELLED
-from evergraph.graphs.validation import edge_names
+from evergraph.graphs.validation import edge_keys
 from evergraph.online.checking import CLASSES, check_parts, pairs_of, with_ones
 from evergraph.online.delta import Delta, DeltaResult, EdgeColumns, NodeId, listed
 from evergraph.online.graph.live_relations import LiveRelations
@@ -46,7 +46,7 @@ def edges_beyond(
     given = torch.stack([ids.where(listed(side)) for side in edges])
     known = knowledge.graph.edges()
     known = known[:, ~torch.isin(known, ids.where(list(without))).any(0)]
-    names = edge_names(torch.cat([known, given], dim=1), both_ways=both_ways)
+    names = edge_keys(torch.cat([known, given], dim=1), both_ways=both_ways)
     distinct, first = np.unique(names[: known.shape[1]], return_index=True)
     rows = np.sort(first[~np.isin(distinct, names[known.shape[1] :])])
     sources, targets = ([ids.at(position) for position in side[rows].tolist()] for side in known)
@@ -191,12 +191,12 @@ def new_edges(
     """
     edges, removed = pairs_of(delta)
     ends, removed_ends = _numbered_ends(edges, removed, ids)
-    names = edge_names(torch.cat([ends, removed_ends], dim=1), both_ways=both_ways)
+    names = edge_keys(torch.cat([ends, removed_ends], dim=1), both_ways=both_ways)
     added_names, removed_names = names[: len(edges)], names[len(edges) :]
     kept = np.flatnonzero(~_known_loops(delta, ends, ids) & ~np.isin(added_names, removed_names))
     if len(delta.relations):
         kinds = np.unique(delta.relations, return_inverse=True)[1]
-        related = np.stack([edge_names(ends, both_ways=False), kinds])
+        related = np.stack([edge_keys(ends, both_ways=False), kinds])
         added_names = np.unique(related, axis=1, return_inverse=True)[1].reshape(-1)
     first, last = _each_once(added_names[kept])
     rows = kept[first]

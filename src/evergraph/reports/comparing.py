@@ -108,7 +108,8 @@ class Comparison:
     @property
     def sentence(self) -> str:
         """The verdict with its numbers, in percent and percentage points, and the evidence."""
-        a, b, where, pairing = self.a.name, self.b.name, self.a.where, self.pairing
+        a, b, where = self.a.name, self.b.name, self.a.where
+        pairing = self.pairing
         claim = f"cannot tell {a} from {b} on {where}"
         if self.verdict in ("better", "worse"):
             claim = f"{a} is {self.verdict} than {b} on {where}"
@@ -116,28 +117,30 @@ class Comparison:
         numbers = f"{points(self.mean_a)} against {points(self.mean_b)}, {gap} points"
         if not pairing.shows_spread:
             return f"{claim}: {numbers} ({self.verdict}{REMEDIES[self.verdict]})."
-        of = "seeds and overlapping splits" if self.a.resplit else "seeds of one split"
-        counts = len(pairing.ours), len(pairing.theirs)
-        over = f"{counts[0]} paired {of}"
+        repeats = "seeds and overlapping splits" if self.a.resplit else "seeds of one split"
+        counts = len(pairing.seeds_a), len(pairing.seeds_b)
+        samples = f"{counts[0]} paired {repeats}"
         if pairing.basis == "unpaired seeds":
-            over = f"{counts[0]} and {counts[1]} unpaired {of}"
+            samples = f"{counts[0]} and {counts[1]} unpaired {repeats}"
         if (len(pairing.a), len(pairing.b)) != counts:
-            over += ", identical repeats counted once"
+            samples += ", identical repeats counted once"
         interval = f"{points(self.difference.low)} to {points(self.difference.high)}"
-        told = [f"{100 * self.confidence:.4g} % interval {interval}", over, p_text(self.p_value)]
+        level = f"{100 * self.confidence:.4g} %"
+        evidence = [f"{level} interval {interval}", samples, p_text(self.p_value)]
         if self.corrected_p is not None:
-            told.append("interval and p corrected by Holm")
+            evidence.append("interval and p corrected by Holm")
         for name, seeds in pairing.left_out.items():
-            some = f"seed{'s' if len(seeds) > 1 else ''} {listed([str(seed) for seed in seeds])}"
-            told.append(f"without {some}, which only {name} has")
-        return f"{claim}: {numbers} ({', '.join(told)})."
+            word = "seeds" if len(seeds) > 1 else "seed"
+            numbered = f"{word} {listed([str(seed) for seed in seeds])}"
+            evidence.append(f"without {numbered}, which only {name} has")
+        return f"{claim}: {numbers} ({', '.join(evidence)})."
 
     def __repr__(self) -> str:
         return self.sentence
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values; scores are fractions."""
-        found, spread = self.difference, self.pairing.shows_spread
+        difference, spread = self.difference, self.pairing.shows_spread
         return {
             "a": self.a.name,
             "b": self.b.name,
@@ -150,15 +153,15 @@ class Comparison:
             "sentence": self.sentence,
             "mean_a": self.mean_a,
             "mean_b": self.mean_b,
-            "difference": found.mean,
+            "difference": difference.mean,
             "confidence": self.confidence,
-            "low": found.low if spread else None,
-            "high": found.high if spread else None,
-            "p_value": found.p_value if spread else None,
+            "low": difference.low if spread else None,
+            "high": difference.high if spread else None,
+            "p_value": difference.p_value if spread else None,
             "corrected_p": self.corrected_p,
             "over": self.pairing.basis,
-            "seeds_a": list(self.pairing.ours),
-            "seeds_b": list(self.pairing.theirs),
+            "seeds_a": list(self.pairing.seeds_a),
+            "seeds_b": list(self.pairing.seeds_b),
         }
 
 
@@ -187,8 +190,8 @@ def compare(
     names = [run.method for run in runs]
     if names[0] == names[1]:
         names = [f"{names[0]} (first)", f"{names[1]} (second)"]
-    ours, theirs = (trials_of(r, way, name=name) for r, name in zip(runs, names, strict=True))
-    return compare_trials(ours, theirs, confidence=confidence)
+    trials = [trials_of(run, way, name=name) for run, name in zip(runs, names, strict=True)]
+    return compare_trials(trials[0], trials[1], confidence=confidence)
 
 
 def compare_trials(a: Trials, b: Trials, *, confidence: float = CONFIDENCE) -> Comparison:
@@ -196,14 +199,18 @@ def compare_trials(a: Trials, b: Trials, *, confidence: float = CONFIDENCE) -> C
     check_comparable(a, b)
     pairing = pair(a, b)
     if pairing.shows_spread:
-        measure = paired_difference if pairing.basis == "paired seeds" else unpaired_difference
-        least, overlap = max(a.resolution, b.resolution), max(a.overlap, b.overlap)
-        how = {"confidence": confidence, "least_spread": least, "overlap": overlap}
-        found = measure(pairing.a, pairing.b, **how)
+        test = paired_difference if pairing.basis == "paired seeds" else unpaired_difference
+        difference = test(
+            pairing.a,
+            pairing.b,
+            confidence=confidence,
+            least_spread=max(a.resolution, b.resolution),
+            overlap=max(a.overlap, b.overlap),
+        )
     else:
         gap = fmean(pairing.a) - fmean(pairing.b)
-        found = Difference(gap, error=inf, freedom=1, confidence=confidence)
-    return Comparison(a, b, pairing, found, confidence)
+        difference = Difference(gap, error=inf, freedom=1, confidence=confidence)
+    return Comparison(a, b, pairing, difference, confidence)
 
 
 def corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
@@ -212,18 +219,19 @@ def corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
     Intervals are widened so that they exclude 0 exactly if the corrected p-value makes a claim.
     Comparisons without spread are not tested and do not count.
     """
-    tested = [found for found in comparisons if found.pairing.shows_spread]
+    tested = [comparison for comparison in comparisons if comparison.pairing.shows_spread]
     if len(tested) < 2:
         return list(comparisons)
-    p_values = iter(holm([found.difference.p_value for found in tested]))
+    p_values = iter(holm([comparison.difference.p_value for comparison in tested]))
     result = []
-    for found in comparisons:
-        if found.pairing.shows_spread:
+    for comparison in comparisons:
+        if comparison.pairing.shows_spread:
             p_value = next(p_values)
-            share = found.difference.p_value / p_value if p_value else 1.0
-            wide = replace(found.difference, confidence=1 - (1 - found.confidence) * share)
-            found = replace(found, corrected_p=p_value, difference=wide)
-        result.append(found)
+            difference = comparison.difference
+            share = difference.p_value / p_value if p_value else 1.0
+            widened = replace(difference, confidence=1 - (1 - comparison.confidence) * share)
+            comparison = replace(comparison, corrected_p=p_value, difference=widened)
+        result.append(comparison)
     return result
 
 
@@ -282,19 +290,19 @@ def over_datasets(comparisons: Sequence[Comparison]) -> list[OverDatasets]:
     A dataset counts once, with its means over repeats, whatever their spread.
     """
     by_setting: dict[str, list[Comparison]] = {}
-    for found in comparisons:
-        by_setting.setdefault(found.a.setting, []).append(found)
+    for comparison in comparisons:
+        by_setting.setdefault(comparison.a.setting, []).append(comparison)
     return [
         OverDatasets(
-            each[0].a.name,
-            each[0].b.name,
+            alike[0].a.name,
+            alike[0].b.name,
             setting,
-            datasets=tuple(found.a.dataset for found in each),
-            ranks=wilcoxon([found.mean_a for found in each], [found.mean_b for found in each]),
-            confidence=each[0].confidence,
+            datasets=tuple(comparison.a.dataset for comparison in alike),
+            ranks=wilcoxon([c.mean_a for c in alike], [c.mean_b for c in alike]),
+            confidence=alike[0].confidence,
         )
-        for setting, each in by_setting.items()
-        if len(each) > 1
+        for setting, alike in by_setting.items()
+        if len(alike) > 1
     ]
 
 
@@ -304,7 +312,7 @@ class GroupDifferences:
 
     reference: str
     means: Mapping[str, float]  # AA of every run
-    found: Mapping[str, Comparison | None]  # of the others with it; None: not comparable
+    comparisons: Mapping[str, Comparison | None]  # of the others with it; None: not comparable
 
 
 def differences_in(group: Group, testing: str, against: str | None = None) -> GroupDifferences:
@@ -319,17 +327,18 @@ def differences_in(group: Group, testing: str, against: str | None = None) -> Gr
     }
     means = {name: trials.mean for name, trials in runs.items()}
     reference = against if against in runs else max(means, key=lambda name: means[name])
-    every = combinations(runs, 2) if against is None else ((n, reference) for n in runs)
-    pairs = [pair for pair in every if pair[0] != pair[1]]
-    # The reference is always the second of a pair.
-    pairs = [(b, a) if a == reference else (a, b) for a, b in pairs]
+    if against is None:
+        # The reference is always the second of a pair.
+        pairs = [(b, a) if a == reference else (a, b) for a, b in combinations(runs, 2)]
+    else:
+        pairs = [(name, reference) for name in runs if name != reference]
     tested: dict[tuple[str, str], Comparison] = {}
     for a, b in pairs:
         with suppress(ResultsError):  # not comparable
             tested[a, b] = compare_trials(runs[a], runs[b])
-    told = dict(zip(tested, corrected(list(tested.values())), strict=True))
-    found = {a: told.get((a, b)) for a, b in pairs if b == reference}
-    return GroupDifferences(reference, means, found)
+    by_pair = dict(zip(tested, corrected(list(tested.values())), strict=True))
+    comparisons = {a: by_pair.get((a, b)) for a, b in pairs if b == reference}
+    return GroupDifferences(reference, means, comparisons)
 
 
 @dataclass(frozen=True)
@@ -349,7 +358,7 @@ def standings(groups: Sequence[Group]) -> list[Standing]:
     by_setting: dict[str, list[Group]] = {}
     for group in groups:
         by_setting.setdefault(group.setting, []).append(group)
-    found = []
+    result = []
     for alike, testing in product(by_setting.values(), TESTINGS):
         # A method that predicts whole test sets together has more to go by than the others.
         scores = [
@@ -360,20 +369,20 @@ def standings(groups: Sequence[Group]) -> list[Standing]:
             }
             for group in alike
         ]
-        everywhere = [name for name in scores[0] if all(name in each for each in scores)]
+        everywhere = [name for name in scores[0] if all(name in by_name for by_name in scores)]
         if len(alike) < LEAST_DATASETS or len(everywhere) < 2:
             continue
-        ranks = nemenyi([[each[name] for name in everywhere] for each in scores])
-        mean = dict(zip(everywhere, ranks.mean_ranks, strict=True))
-        order = sorted(everywhere, key=lambda name: mean[name])
-        found.append(
+        ranks = nemenyi([[by_name[name] for name in everywhere] for by_name in scores])
+        mean_ranks = dict(zip(everywhere, ranks.mean_ranks, strict=True))
+        order = sorted(everywhere, key=lambda name: mean_ranks[name])
+        result.append(
             Standing(
                 setting=alike[0].setting,
                 testing=testing,
                 datasets=tuple(group.dataset for group in alike),
                 methods=tuple(order),
                 left_out=tuple(sorted(set(names_of(alike)) - set(order))),
-                ranks=nemenyi([[each[name] for name in order] for each in scores]),
+                ranks=nemenyi([[by_name[name] for name in order] for by_name in scores]),
             )
         )
-    return found
+    return result

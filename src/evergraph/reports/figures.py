@@ -54,10 +54,10 @@ STYLE = {
     "svg.fonttype": "path",  # the same letters on every machine
     "svg.hashsalt": "evergraph",
 }
-INK, QUIET = "#374151", "#9ca3af"
+TEXT_COLOUR, PALE_COLOUR = "#374151", "#9ca3af"
 DPI = 150
 HEADING: dict[str, Any] = {"x": 0.02, "ha": "left", "weight": "bold", "fontsize": 10}
-LINES = {"local": "-", "global": (0, (3, 1.6))}
+LINE_STYLES = {"local": "-", "global": (0, (3, 1.6))}
 MAX_TASKS_WRITTEN = 8  # most tasks for which numbers fit into the cells
 Inches = tuple[float, float]
 """Width and height."""
@@ -74,8 +74,8 @@ class Look:
 def looks_of(names: Sequence[str]) -> dict[str, Look]:
     """Return a look for each name, the first 56 all different."""
     return {
-        name: Look(COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)])
-        for place, name in enumerate(names)
+        name: Look(COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)])
+        for index, name in enumerate(names)
     }
 
 
@@ -141,15 +141,17 @@ def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
 
     def draw(figure: Any, axes: Any) -> None:
         tasks = max(entry.run.tested_after[-1] for entry in group.entries)
-        curves = [_curve(entry, testing) for entry in group.entries for testing in LINES]
+        curves = [_curve(entry, testing) for entry in group.entries for testing in LINE_STYLES]
         limits = percent_limits([value for curve in curves for value in curve])
         learned = "batches" if group.entries[0].run.step == "batch" else "tasks"
         axes.set(xlabel=f"{learned} learned", ylabel=f"average {group.metric} (%)", ylim=limits)
         axes.set_xlim(0.8, max(tasks, 2) + 0.2)
         axes.set_title(group.title, pad=24)
         axes.xaxis.get_major_locator().set_params(integer=True)
-        for entry, (testing, line) in product(group.entries, LINES.items()):
-            look, local, curve = looks[entry.name], testing == "local", _curve(entry, testing)
+        for entry, (testing, line) in product(group.entries, LINE_STYLES.items()):
+            look = looks[entry.name]
+            local = testing == "local"
+            curve = _curve(entry, testing)
             axes.plot(
                 entry.run.tested_after,
                 curve,
@@ -165,10 +167,12 @@ def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
             )
         style = {"frameon": False, "fontsize": 8, "borderaxespad": 0.1, "borderpad": 0.2}
         figure.legend(loc="outside right upper", handlelength=1.2, **style)
-        lines = [axes.plot([], [], linestyle=line, color=INK)[0] for line in LINES.values()]
+        lines = [
+            axes.plot([], [], linestyle=line, color=TEXT_COLOUR)[0] for line in LINE_STYLES.values()
+        ]
         axes.legend(  # between title and axes
             lines,
-            list(LINES),
+            list(LINE_STYLES),
             loc="lower left",
             bbox_to_anchor=(0, 1),
             ncols=2,
@@ -188,25 +192,26 @@ def accuracy_matrix(group: Group, entry: Entry) -> Picture:
     """Draw a run's local and global matrices, class-balanced, the mean over its seeds."""
 
     def draw(figure: Any, axes: Any) -> None:
-        for place, testing in zip(axes, ("local", "global"), strict=True):
+        for panel, testing in zip(axes, ("local", "global"), strict=True):
             matrix = mean_matrix(entry, testing)
             look = {"vmin": 0, "vmax": 100, "cmap": "viridis", "interpolation": "none"}
             square = matrix.shape[0] == matrix.shape[1]
-            image = place.imshow(matrix, aspect="equal" if square else "auto", **look)
-            place.set_title(testing, fontsize=9, fontweight="normal", pad=5)
-            place.set_xlabel(f"{entry.run.metric} on task")
-            place.grid(visible=False)
-            place.spines[:].set_visible(False)
-            across, down = range(1, matrix.shape[1] + 1), entry.run.tested_after
-            for axis, names in ((place.xaxis, across), (place.yaxis, down)):
+            image = panel.imshow(matrix, aspect="equal" if square else "auto", **look)
+            panel.set_title(testing, fontsize=9, fontweight="normal", pad=5)
+            panel.set_xlabel(f"{entry.run.metric} on task")
+            panel.grid(visible=False)
+            panel.spines[:].set_visible(False)
+            tasks = range(1, matrix.shape[1] + 1)
+            for axis, names in ((panel.xaxis, tasks), (panel.yaxis, entry.run.tested_after)):
                 ticks = list(range(0, len(names), -(-len(names) // 8)))
                 axis.set_ticks(ticks, [str(names[tick]) for tick in ticks])
                 axis.set_tick_params(length=0)
-            written = zip(*np.nonzero(~np.isnan(matrix)), strict=True)
-            for i, j in written if len(matrix) <= MAX_TASKS_WRITTEN else ():
+            if len(matrix) > MAX_TASKS_WRITTEN:
+                continue
+            for i, j in zip(*np.nonzero(~np.isnan(matrix)), strict=True):
                 style = {"ha": "center", "va": "center", "fontsize": 7}
                 colour = "white" if matrix[i, j] < 60 else "black"  # white on dark colours
-                place.text(j, i, f"{matrix[i, j]:.0f}", color=colour, **style)
+                panel.text(j, i, f"{matrix[i, j]:.0f}", color=colour, **style)
         figure.suptitle(f"{shortened(entry.name)}: {group.title}", **HEADING)
         axes[0].set_ylabel(f"after learning {entry.run.step}")
         figure.colorbar(image, ax=axes, shrink=0.8).outline.set_visible(False)
@@ -227,7 +232,8 @@ def critical_difference(standing: Standing) -> Picture:
 
     Two methods are told apart if their bars do not overlap, and Friedman's test finds a difference.
     """
-    ranks, count = standing.ranks, len(standing.methods)
+    ranks = standing.ranks
+    count = len(standing.methods)
     title = f"{standing.setting}, {standing.testing}"
     names = [shortened(name) for name in standing.methods]
 
@@ -237,9 +243,10 @@ def critical_difference(standing: Standing) -> Picture:
         if not ranks.differs:
             verdict = "no methods can be told apart"
         figure.suptitle(title, **HEADING)
-        figure.supxlabel(f"{tested}: {verdict}", x=0.02, ha="left", fontsize=8, color=INK)
+        figure.supxlabel(f"{tested}: {verdict}", x=0.02, ha="left", fontsize=8, color=TEXT_COLOUR)
         half = ranks.critical_difference / 2
-        rows, style = range(count), {"fmt": "o", "color": COLOURS[0], "ecolor": QUIET}
+        rows = range(count)
+        style = {"fmt": "o", "color": COLOURS[0], "ecolor": PALE_COLOUR}
         axes.errorbar(ranks.mean_ranks, rows, xerr=half, elinewidth=4, **style)
         axes.set_yticks(rows, names)
         axes.set(xlabel="mean rank, 1 being the best", ylim=(count - 0.5, -0.5))

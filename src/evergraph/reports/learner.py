@@ -71,11 +71,11 @@ def learner_facts(status: Mapping[str, Any]) -> dict[str, str]:
     status: the fields of ``Status``, ``FolderStatus``, or both.
     """
     known = {name: value for name, value in status.items() if value is not None}
-    found = "none predicted yet"
+    accuracy = "none predicted yet"
     if "accuracy" in known:
         value = known["accuracy"]
-        told = f"{value:.4g}" if known["metric"] in IN_UNITS else f"{100 * value:.1f} %"
-        found = f"{told} of {known['predicted']:,} predictions"
+        text = f"{value:.4g}" if known["metric"] in IN_UNITS else f"{100 * value:.1f} %"
+        accuracy = f"{text} of {known['predicted']:,} predictions"
     facts = {
         "nodes": f"{known['nodes']:,}",
         "edges": f"{known['edges']:,}, {'undirected' if known['undirected'] else 'directed'}",
@@ -83,18 +83,18 @@ def learner_facts(status: Mapping[str, Any]) -> dict[str, str]:
         "labelled nodes": f"{known['labelled']:,}",
         "numbers per node": f"{known['features']:,}",
         "memory": size(known["memory"]),
-        f"{known['metric']} before labels came": found,
+        f"{known['metric']} before labels came": accuracy,
         "deltas": f"{known['seq']:,}",
     }
     if "better_than_chance" in known:
-        told = "" if known["better_than_chance"] else "not "
-        facts["labelled nodes left out"] = f"{told}predicted better than by chance"
+        negation = "" if known["better_than_chance"] else "not "
+        facts["labelled nodes left out"] = f"{negation}predicted better than by chance"
     if "snapshot" in known:
         taken = f", {_time(known['snapshot_time'])}" if "snapshot_time" in known else ""
         facts["newest snapshot"] = f"delta {known['snapshot']:,}{taken}" if taken else "none yet"
     if "deltas_since" in known:
-        told = f" ({size(known['bytes_since'])})" if known["deltas_since"] else ""
-        facts["deltas since"] = f"{known['deltas_since']:,}{told}"
+        journal = f" ({size(known['bytes_since'])})" if known["deltas_since"] else ""
+        facts["deltas since"] = f"{known['deltas_since']:,}{journal}"
     if known.get("waiting"):
         facts["changes waiting"] = f"{known['waiting']:,}"
     if known.get("set_aside"):
@@ -112,11 +112,12 @@ def _time(seconds: float) -> str:
 
 def class_sizes_table(sizes: Mapping[Any, int], latest: Mapping[Any, int]) -> Table:
     """Return a row per class: its labelled nodes, and its share of all and of the latest."""
-    totals = sum(sizes.values()) or 1, sum(latest.values())
+    total = sum(sizes.values()) or 1
+    total_of_latest = sum(latest.values())
     rows = []
     for name, nodes in sizes.items():
-        newest = latest.get(name, 0) / totals[1] if totals[1] else None
-        rows.append((Cell(str(name)), count(nodes), share(nodes / totals[0]), share(newest)))
+        of_latest = latest.get(name, 0) / total_of_latest if total_of_latest else None
+        rows.append((Cell(str(name)), count(nodes), share(nodes / total), share(of_latest)))
     columns = numbers(("labelled nodes", "share", "share of the latest"))
     caption = "Labelled nodes by class, and shares of all labels and of the latest."
     return Table("classes", caption, (TableColumn("class"), *columns), (tuple(rows),))
@@ -139,11 +140,11 @@ def scores_table(classes: Iterable[ClassScore], caption: str) -> Table:
     """Return a row per class: its nodes, what they are predicted as, precision, recall and F1."""
     rows = tuple(
         (
-            Cell(str(each.name)),
-            *map(count, (each.nodes, each.predicted)),
-            *map(share, (each.precision, each.recall, each.f1)),
+            Cell(str(score.name)),
+            *map(count, (score.nodes, score.predicted)),
+            *map(share, (score.precision, score.recall, score.f1)),
         )
-        for each in classes
+        for score in classes
     )
     columns = numbers(("nodes", "predicted", "precision", "recall", "F1"))
     return Table("per-class", caption, (TableColumn("class"), *columns), (rows,))
@@ -151,7 +152,7 @@ def scores_table(classes: Iterable[ClassScore], caption: str) -> Table:
 
 def confusion_table(scores: HeldOutScores) -> Table:
     """Return nodes by true class (rows) and predicted class (columns), of the largest classes."""
-    names = [str(each.name) for each in scores.classes[:SHOWN]]
+    names = [str(score.name) for score in scores.classes[:SHOWN]]
     rows = tuple(
         (Cell(name), *map(count, row[:SHOWN]))
         for name, row in zip(names, scores.confusion, strict=False)
@@ -163,8 +164,8 @@ def confusion_table(scores: HeldOutScores) -> Table:
 def calibration_table(scores: HeldOutScores) -> Table:
     """Return a row per bin of confidence."""
     rows = tuple(
-        (Cell(share(each.confidence).text), count(each.nodes), share(each.accuracy))
-        for each in scores.calibration
+        (Cell(share(part.confidence).text), count(part.nodes), share(part.accuracy))
+        for part in scores.calibration
     )
     columns = TableColumn("mean confidence"), *numbers(("nodes", "accuracy"))
     caption = "Predictions by confidence. Where both shares agree, probabilities can be trusted."
@@ -173,18 +174,18 @@ def calibration_table(scores: HeldOutScores) -> Table:
 
 def evaluation_tables(scores: HeldOutScores) -> list[Table]:
     """Return every table with content."""
-    found = [measures_table(scores)]
+    tables = [measures_table(scores)]
     if scores.classes:
-        told = (
+        caption = (
             "Precision: the share right of nodes given the class. Recall: the share found of its "
             "nodes. F1: their harmonic mean."
         )
-        found.append(scores_table(scores.classes, told))
+        tables.append(scores_table(scores.classes, caption))
     if scores.confusion and len(scores.classes) <= SHOWN:
-        found.append(confusion_table(scores))
+        tables.append(confusion_table(scores))
     if scores.calibration:
-        found.append(calibration_table(scores))
-    return found
+        tables.append(calibration_table(scores))
+    return tables
 
 
 def write_learner_report(
@@ -195,7 +196,7 @@ def write_learner_report(
     status: see ``learner_facts``.
     """
     facts = learner_facts(status)
-    alarms = "".join(f"<p><b>Alarm:</b> {escape(each.message)}.</p>" for each in history.alarms)
+    alarms = "".join(f"<p><b>Alarm:</b> {escape(alarm.message)}.</p>" for alarm in history.alarms)
     glance = alarms + html_table(facts_table(facts))
     content: dict[str, list[Picture]] = {}
     for title, draw in pictures_of(history).items():
@@ -215,16 +216,16 @@ def write_learner_report(
         body = f"{figures_html(pictures)}\n{below}"
         (anchor,) = slugs_of([heading])
         sections.append(PageSection(anchor, heading, LEADS[heading], body))
-    about = " · ".join(f"{facts[what]} {what}" for what in ("nodes", "classes", "deltas"))
+    about = " · ".join(f"{facts[name]} {name}" for name in ("nodes", "classes", "deltas"))
     return write_page(path, page(name, about, sections, command="evergraph report"))
 
 
 def _scores_of(history: LearnerHistory) -> list[ClassScore]:
     names, table = history.recorded, history.confusion
-    given = [sum(column) for column in zip(*table, strict=True)]
+    predicted = [sum(column) for column in zip(*table, strict=True)]
     return [
-        ClassScore(name, sum(row), given[place], row[place])
-        for place, (name, row) in enumerate(zip(names, table, strict=True))
+        ClassScore(name, sum(row), predicted[index], row[index])
+        for index, (name, row) in enumerate(zip(names, table, strict=True))
     ]
 
 
@@ -232,7 +233,7 @@ def write_evaluation(name: str, about: str, scores: HeldOutScores, path: Path) -
     """Write the page of scores of held-out nodes; about: which nodes, in a line."""
     pictures: dict[str, Picture] = {}
     if scores.confusion:
-        names = [each.name for each in scores.classes]
+        names = [score.name for score in scores.classes]
         draw = partial(draw_confusion, names=names, counts=scores.confusion)
         pictures["confusion"] = _picture("Confusion", HIGH, draw)
     if scores.calibration:
@@ -241,7 +242,8 @@ def write_evaluation(name: str, about: str, scores: HeldOutScores, path: Path) -
         draw = partial(_draw_values, scores)
         pictures["measures"] = _picture("True and predicted values", WIDE, draw)
     headings = {"measures": "Scores", "per-class": "Class by class"}
-    tables = {t.name: t for t in evaluation_tables(scores) if t.name != "confusion"}  # it is drawn
+    tables = {table.name: table for table in evaluation_tables(scores)}
+    tables.pop("confusion", None)  # it is drawn
     sections = []
     for key in dict.fromkeys((*tables, *pictures)):
         drawing = figures_html([pictures[key]]) if key in pictures else ""
@@ -252,22 +254,20 @@ def write_evaluation(name: str, about: str, scores: HeldOutScores, path: Path) -
 
 
 def _draw_calibration(scores: HeldOutScores, axes: Any) -> None:
-    sure, right = (
-        [100 * getattr(each, part) for each in scores.calibration]
-        for part in ("confidence", "accuracy")
-    )
+    confidence = [100 * part.confidence for part in scores.calibration]
+    accuracy = [100 * part.accuracy for part in scores.calibration]
     axes.plot([0, 100], [0, 100], color="#9ca3af", linewidth=1, linestyle=":")
-    areas = [4 + 200 * each.nodes / scores.nodes for each in scores.calibration]
-    axes.plot(sure, right, linewidth=1, alpha=0.5)
-    axes.scatter(sure, right, s=areas, color="C0", zorder=3)  # larger for more nodes
+    areas = [4 + 200 * part.nodes / scores.nodes for part in scores.calibration]
+    axes.plot(confidence, accuracy, linewidth=1, alpha=0.5)
+    axes.scatter(confidence, accuracy, s=areas, color="C0", zorder=3)  # larger for more nodes
     axes.set(xlabel="confidence (%)", ylabel="accuracy (%)", xlim=(-2, 102), ylim=(-2, 102))
 
 
 def _draw_values(scores: HeldOutScores, axes: Any) -> None:
-    right, given = zip(*scores.values, strict=True)
-    ends = [min(right), max(right)]
+    true, predicted = zip(*scores.values, strict=True)
+    ends = [min(true), max(true)]
     axes.plot(ends, ends, color="#9ca3af", linewidth=1, linestyle=":")
-    axes.plot(right, given, "o", markersize=3, alpha=0.5)
+    axes.plot(true, predicted, "o", markersize=3, alpha=0.5)
     axes.set(xlabel="true value", ylabel="predicted value")
 
 
@@ -282,8 +282,9 @@ def _picture(title: str, size: Inches, draw: Callable[[Any], None]) -> Picture:
 def plain(scores: HeldOutScores) -> dict[str, Any]:
     """Return scores as JSON can hold them, with the shares of every class."""
     classes = [
-        asdict(each) | {name: getattr(each, name) for name in ("precision", "recall", "f1")}
-        for each in scores.classes
+        asdict(score) | {name: getattr(score, name) for name in ("precision", "recall", "f1")}
+        for score in scores.classes
     ]
-    found = asdict(scores) | {"classes": classes, "measures": dict(scores.measures)}
-    return {name: value for name, value in found.items() if name != "values"}
+    values = asdict(scores) | {"classes": classes, "measures": dict(scores.measures)}
+    del values["values"]  # one pair a node
+    return values

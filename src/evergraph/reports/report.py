@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ def write_report(runs: Sequence[Finished], folder: Path, *, against: str | None 
         for table in tables.values()
         for ending, form in FORMATS.items()
     }
-    for picture in (picture for section in figures.values() for picture in section):
+    for picture in chain.from_iterable(figures.values()):
         files[f"figures/{picture.name}.png"] = picture.png
         files[f"figures/{picture.name}.svg"] = picture.svg.encode()
     with results_written(folder / FOLDER):
@@ -72,20 +72,24 @@ def write_report(runs: Sequence[Finished], folder: Path, *, against: str | None 
             path = folder / FOLDER / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        patterns = [*(f"tables/*.{ending}" for ending in FORMATS), "figures/*.png", "figures/*.svg"]
-        for old in (path for pattern in patterns for path in (folder / FOLDER).glob(pattern)):
-            if old.relative_to(folder / FOLDER).as_posix() not in files:
-                old.unlink()
+        for pattern in (
+            *(f"tables/*.{ending}" for ending in FORMATS),
+            "figures/*.png",
+            "figures/*.svg",
+        ):
+            for path in (folder / FOLDER).glob(pattern):
+                if path.relative_to(folder / FOLDER).as_posix() not in files:
+                    path.unlink()
     return write_page(folder / PAGE, text)
 
 
 def tables_of(groups: Sequence[Group], against: str | None = None) -> dict[str, Table]:
     """Return every table with content by name; against: see ``write_report``."""
-    made = [headline_table(groups), summary_table(groups)]
+    tables = [headline_table(groups), summary_table(groups)]
     if any(len(group.entries) > 1 for group in groups):  # else there is nothing to compare
-        made += [differences_table(groups, against), ranks_table(groups)]
-    made += [beyond_table(groups), costs_table(groups)]
-    return {table.name: table for table in made if table is not None}
+        tables += [differences_table(groups, against), ranks_table(groups)]
+    tables += [beyond_table(groups), costs_table(groups)]
+    return {table.name: table for table in tables if table is not None}
 
 
 def gallery(groups: Sequence[Group]) -> dict[str, list[Picture]]:
@@ -94,15 +98,15 @@ def gallery(groups: Sequence[Group]) -> dict[str, list[Picture]]:
     Ranks are drawn for each setting with several datasets and each way of testing.
     """
     looks = looks_of(names_of(groups))
-    drawn: dict[str, list[Picture]] = defaultdict(list)
+    pictures: dict[str, list[Picture]] = defaultdict(list)
     for group in groups:
-        drawn["curves"].append(learning_curves(group, looks))
-        drawn["matrices"] += [accuracy_matrix(group, entry) for entry in group.entries]
+        pictures["curves"].append(learning_curves(group, looks))
+        pictures["matrices"] += [accuracy_matrix(group, entry) for entry in group.entries]
     if any(len(group.entries) > 1 for group in groups):  # else there is nothing to compare
         from evergraph.reports.comparing import standings
 
-        drawn["ranks"] = list(map(critical_difference, standings(groups)))
-    return drawn
+        pictures["ranks"] = list(map(critical_difference, standings(groups)))
+    return pictures
 
 
 # The page loads nothing, and this policy makes the browser enforce it.
@@ -280,22 +284,22 @@ def sections_of(
 ) -> list[PageSection]:
     """Return all sections, the most important first."""
     metric = metric_of(runs_of(groups))
-    shown = {name: html_table(table) for name, table in tables.items()}
-    rest = iter(gallery.get("matrices", ()))
+    tables_html = {name: html_table(table) for name, table in tables.items()}
+    pictures = iter(gallery.get("matrices", ()))  # of all runs, group by group
     matrices = []
     for group in groups:
-        figures = figures_html(list(islice(rest, len(group.entries))), small=True)
+        figures = figures_html(list(islice(pictures, len(group.entries))), small=True)
         matrices.append(f"<h3>{escape(group.title)}</h3>\n{figures}")
-    drawn = {name: figures_html(gallery.get(name, ())) for name in ("curves", "ranks")}
-    content = shown | {
-        "differences": _differences(groups, shown, drawn["ranks"]),
-        "curves": drawn["curves"],
+    diagrams = figures_html(gallery.get("ranks", ()))
+    content = tables_html | {
+        "differences": _differences(groups, tables_html, diagrams),
+        "curves": figures_html(gallery.get("curves", ())),
         "matrices": "\n".join(matrices),
     }
-    called = {"metric": metric, "Metric": f"{metric[0].upper()}{metric[1:]}"}
+    words = {"metric": metric, "Metric": f"{metric[0].upper()}{metric[1:]}"}
     return [
         *(
-            PageSection(name, heading, lead.format(**called), content[name])
+            PageSection(name, heading, lead.format(**words), content[name])
             for name, (heading, lead) in LEADS.items()
             if content.get(name)
         ),
@@ -304,25 +308,26 @@ def sections_of(
     ]
 
 
-def _differences(groups: Sequence[Group], shown: Mapping[str, str], diagrams: str) -> str:
+def _differences(groups: Sequence[Group], tables_html: Mapping[str, str], diagrams: str) -> str:
     """Return the section on differences, and what is missing for a test."""
-    if "differences" not in shown:
+    if "differences" not in tables_html:
         return ""
-    runs, missing = runs_of(groups), []
+    runs = runs_of(groups)
+    missing = []
     if single := sum(seeds_of(run) < 2 for run in runs):
         missing.append(
             f"Not enough seeds: {single} of {len(runs)} runs have a single one, which shows no "
             "spread; at least 2 are needed, and 5 are better."
         )
-    if "ranks" not in shown:
+    if "ranks" not in tables_html:
         most = max(Counter(group.setting for group in groups).values())
         missing.append(
             f"Not enough datasets to rank methods: {LEAST_DATASETS} of one setting are needed on "
             f"which the same methods were run, and there are {most}."
         )
-    parts = [*(f"<p>{escape(text)}</p>" for text in missing), shown["differences"]]
-    if "ranks" in shown:
-        parts += ["<h3>Over all datasets</h3>", diagrams, shown["ranks"]]
+    parts = [*(f"<p>{escape(text)}</p>" for text in missing), tables_html["differences"]]
+    if "ranks" in tables_html:
+        parts += ["<h3>Over all datasets</h3>", diagrams, tables_html["ranks"]]
     return "\n".join(parts)
 
 
@@ -333,7 +338,7 @@ def _configurations(groups: Sequence[Group]) -> PageSection:
             return {name: without_none(part) for name, part in value.items() if part is not None}
         return value
 
-    folds = []
+    details = []
     for group in groups:
         runs = "\n".join(
             f"<details><summary>{escape(entry.name)}</summary><pre><code>"
@@ -341,21 +346,22 @@ def _configurations(groups: Sequence[Group]) -> PageSection:
             "</details>"
             for entry in group.entries
         )
-        folds.append(
+        details.append(
             f'<details><summary>{escape(group.title)}</summary><div class="inside">\n{runs}\n'
             "</div></details>"
         )
     lead = "The full configuration of each run as TOML; evergraph run --preset FILE repeats it."
-    return PageSection("configurations", "Configurations", lead, "\n".join(folds))
+    return PageSection("configurations", "Configurations", lead, "\n".join(details))
 
 
 def terms(metric: str = "accuracy") -> PageSection:
     """Return the definitions, folded; metric: the metric of the runs."""
-    further = {name: text for name, text in OF_TARGETS.items() if name in metric}
-    told = (TERMS | further).items()
-    items = "\n".join(f"<div><dt>{term}</dt><dd>{text}</dd></div>" for term, text in told)
-    fold = (
+    definitions = TERMS | {name: text for name, text in OF_TARGETS.items() if name in metric}
+    items = "\n".join(
+        f"<div><dt>{term}</dt><dd>{text}</dd></div>" for term, text in definitions.items()
+    )
+    details = (
         '<details class="definitions"><summary>What the words and numbers mean</summary>\n'
         f'<dl class="terms">\n{items}\n</dl></details>'
     )
-    return PageSection("terms", "How to read this page", LEAD, fold)
+    return PageSection("terms", "How to read this page", LEAD, details)

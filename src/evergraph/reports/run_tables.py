@@ -11,9 +11,9 @@ from evergraph.reports.runs import (
     Entry,
     Finished,
     Group,
-    alone,
     count_of,
     deviations,
+    groups_of_one,
     metric_of,
     p_text,
     percent,
@@ -64,7 +64,9 @@ def headline_table(groups: Sequence[Group]) -> Table | None:
     """Return a row for each run under a protocol; None if there are none."""
     rows = []
     for group in groups:
-        for entry in (entry for entry in group.entries if entry.run.protocol is not None):
+        for entry in group.entries:
+            if entry.run.protocol is None:
+                continue
             testing, averaging = entry.run.headline
             metrics = ("average_accuracy", "average_forgetting")
             spreads = [_cell(entry.run.result[metric][testing][averaging]) for metric in metrics]
@@ -121,18 +123,18 @@ def summary_table(groups: Sequence[Group]) -> Table:
 
 def comparison(runs: Sequence[Finished]) -> Table:
     """Return the same for runs outside a report, in their order and without ranks."""
-    said = metric_of(runs)
-    said = "class-balanced accuracy" if said == "accuracy" else f"{said}{balanced(runs)}"
-    caption = f"{said} in percent{deviations(runs)}{labels_shown(runs)}"
-    return replace(summary_table(alone(runs)), caption=caption)
+    metric = metric_of(runs)
+    measured = "class-balanced accuracy" if metric == "accuracy" else f"{metric}{balanced(runs)}"
+    caption = f"{measured} in percent{deviations(runs)}{labels_shown(runs)}"
+    return replace(summary_table(groups_of_one(runs)), caption=caption)
 
 
 def balanced(runs: Sequence[Finished]) -> str:
     """Return the caption's words on balanced accuracies, if any run is measured by accuracy."""
-    every = {run.metric for run in runs}
-    if "accuracy" not in every:
+    metrics = {run.metric for run in runs}
+    if "accuracy" not in metrics:
         return ""
-    return ", class-balanced" if len(every) == 1 else ", accuracies class-balanced"
+    return ", class-balanced" if len(metrics) == 1 else ", accuracies class-balanced"
 
 
 def labels_shown(runs: Sequence[Finished]) -> str:
@@ -146,20 +148,24 @@ def labels_shown(runs: Sequence[Finished]) -> str:
 def beyond_table(groups: Sequence[Group]) -> Table:
     """Return a row for each run and a column for each measure that any run has."""
 
-    def found(run: Finished, name: str, testing: str) -> dict[str, Any] | None:
-        measured: dict[str, Any] = run.result["measures"][testing]
-        return run.main(name, testing) if name == "anytime_accuracy" else measured.get(name)
+    def spread_of(run: Finished, name: str, testing: str) -> dict[str, Any] | None:
+        measures: dict[str, Any] = run.result["measures"][testing]
+        return run.main(name, testing) if name == "anytime_accuracy" else measures.get(name)
 
-    def cell(run: Finished, name: str, testing: str) -> Cell:
-        spread = found(run, name, testing)
+    def cell_of(run: Finished, name: str, testing: str) -> Cell:
+        spread = spread_of(run, name, testing)
         if spread is None:
             return Cell("-")
-        told = _cell(spread)
-        return replace(told, text=f"{spread['mean']:.4g}") if name == "mae" else told
+        cell = _cell(spread)
+        return replace(cell, text=f"{spread['mean']:.4g}") if name == "mae" else cell
 
     runs = runs_of(groups)
-    told = [metric for metric in BEYOND if any(found(run, *metric[1:]) for run in runs)]
-    names = {name for _, name, _ in told}
+    shown = [
+        (short, name, testing)
+        for short, name, testing in BEYOND
+        if any(spread_of(run, name, testing) for run in runs)
+    ]
+    names = {name for _, name, _ in shown}
     of_targets = ""
     if "average_precision" in names:
         of_targets += "; AP: average precision, the mean over labels"
@@ -171,8 +177,10 @@ def beyond_table(groups: Sequence[Group]) -> Table:
         "guessing; FWT: accuracy on known classes of the next task, above guessing"
         f"{of_targets}. In percent{deviations(runs)}; - if not measured or not defined."
     )
-    columns = [spread_column(f"{short} {testing}") for short, _, testing in told]
-    blocks = rows_of(groups, lambda run: [cell(run, name, testing) for _, name, testing in told])
+    columns = [spread_column(f"{short} {testing}") for short, _, testing in shown]
+    blocks = rows_of(
+        groups, lambda run: [cell_of(run, name, testing) for _, name, testing in shown]
+    )
     return Table("beyond", caption, (*NAMED, *columns), blocks)
 
 
@@ -185,35 +193,41 @@ def costs_table(groups: Sequence[Group]) -> Table:
         "Then seconds per seed, the mean over seeds; total is from start to end, including loading "
         "if one process did it all, which counts alike for methods of one command."
     )
-    spent = (*PHASES, "total")
+    phases = (*PHASES, "total")
 
     def cells(run: Finished) -> list[Cell]:
-        counts = [run.result["memory"].get(part, 0) for part in COUNTED]
-        seconds = [seconds_a_seed(run, part) for part in spent]
-        kept = [*(Cell(count_of(count), (count,)) for count in counts), kept_cell(run)]
-        return [*kept, *(Cell(f"{each:.1f}", (each,)) for each in seconds)]
+        counts = [run.result["memory"].get(kind, 0) for kind in COUNTED]
+        times = [seconds_a_seed(run, phase) for phase in phases]
+        return [
+            *(Cell(count_of(count), (count,)) for count in counts),
+            kept_cell(run),
+            *(Cell(f"{seconds:.1f}", (seconds,)) for seconds in times),
+        ]
 
-    columns = (*numbers(COUNTED), TableColumn("size", ("bytes",)), *numbers(spent))
+    columns = (*numbers(COUNTED), TableColumn("size", ("bytes",)), *numbers(phases))
     return Table("costs", caption, (*NAMED, *columns), rows_of(groups, cells))
 
 
 def kept_cell(run: Finished) -> Cell:
     """Return the number of bytes a run keeps."""
     if run.keeps_everything:
-        return Cell(ALL, most=True)
-    kept = run.result["memory"]["bytes"]
-    return Cell(size(kept), (kept,))
+        return Cell(ALL, largest=True)
+    bytes_kept = run.result["memory"]["bytes"]
+    return Cell(size(bytes_kept), (bytes_kept,))
 
 
 DIFFERENCE_COLUMNS = (
     *NAMED,
     *(
         column
-        for way in TESTINGS
+        for testing in TESTINGS
         for column in (
-            TableColumn(f"difference {way}", (f"difference {way}", f"low {way}", f"high {way}")),
-            TableColumn(f"p {way}", (f"p {way}", f"corrected p {way}")),
-            TableColumn(f"verdict {way}"),
+            TableColumn(
+                f"difference {testing}",
+                (f"difference {testing}", f"low {testing}", f"high {testing}"),
+            ),
+            TableColumn(f"p {testing}", (f"p {testing}", f"corrected p {testing}")),
+            TableColumn(f"verdict {testing}"),
         )
     ),
 )
@@ -248,11 +262,13 @@ def differences_table(groups: Sequence[Group], against: str | None = None) -> Ta
     )
     blocks = []
     for group in shown:
-        found = [differences_in(group, testing, against) for testing in TESTINGS]
-        rows = [
-            (*named(group, entry), *(c for each in found for c in _difference_cells(each, entry)))
-            for entry in group.entries
-        ]
+        by_testing = [differences_in(group, testing, against) for testing in TESTINGS]
+        rows = []
+        for entry in group.entries:
+            row = [*named(group, entry)]
+            for differences in by_testing:
+                row += _difference_cells(differences, entry)
+            rows.append(tuple(row))
         blocks.append(tuple(rows))
     return Table("differences", caption, DIFFERENCE_COLUMNS, tuple(blocks))
 
@@ -263,18 +279,21 @@ def _difference_cells(differences: GroupDifferences, entry: Entry) -> tuple[Cell
     if entry.name == differences.reference:
         best = differences.means[entry.name] == max(differences.means.values())
         return Cell("-"), Cell("-"), Cell("best" if best else "reference")
-    found = differences.found[entry.name]
-    gap = differences.means[entry.name] - differences.means[differences.reference]
-    if found is None or not found.pairing.shows_spread:
-        why = "not comparable" if found is None else found.verdict
-        return Cell(points(gap, signed=True), (gap, None, None)), Cell("-"), Cell(why)
-    change = found.difference
-    told = f"{points(change.mean, signed=True)} ({points(change.low)} to {points(change.high)})"
-    p_value = found.p_value
+    compared = differences.comparisons[entry.name]
+    if compared is None or not compared.pairing.shows_spread:
+        gap = differences.means[entry.name] - differences.means[differences.reference]
+        reason = "not comparable" if compared is None else compared.verdict
+        return Cell(points(gap, signed=True), (gap, None, None)), Cell("-"), Cell(reason)
+    change = compared.difference
+    interval = f"{points(change.low)} to {points(change.high)}"
+    p_value = compared.p_value
     return (
-        Cell(told, (change.mean, change.low, change.high)),
+        Cell(
+            f"{points(change.mean, signed=True)} ({interval})",
+            (change.mean, change.low, change.high),
+        ),
         Cell("< 0.001" if p_value < 0.001 else f"{p_value:.3f}", (change.p_value, p_value)),
-        Cell(found.verdict),
+        Cell(compared.verdict),
     )
 
 
@@ -283,10 +302,10 @@ def ranks_table(groups: Sequence[Group]) -> Table | None:
     from evergraph.evaluation.statistics import LEAST_PAIRS
     from evergraph.reports.comparing import listed, standings
 
-    found = standings(groups)
-    if not found:
+    ranked_settings = standings(groups)
+    if not ranked_settings:
         return None
-    names = sorted({name for standing in found for name in standing.left_out})
+    names = sorted({name for standing in ranked_settings for name in standing.left_out})
     left_out = ""
     if names:
         left_out = f" Left out, since not run on every dataset or not comparable: {listed(names)}."
@@ -296,14 +315,13 @@ def ranks_table(groups: Sequence[Group]) -> Table | None:
         f"farther apart than Nemenyi's critical difference.{left_out}"
     )
     blocks = []
-    for standing in found:
+    for standing in ranked_settings:
         ranks, count = standing.ranks, len(standing.datasets)
         p_value = p_text(ranks.friedman_p).removeprefix("p ").removeprefix("= ")
         rows = []
-        for place, (method, rank) in enumerate(
-            zip(standing.methods, ranks.mean_ranks, strict=True)
-        ):
-            verdict = "worse" if ranks.differ(0, place) else "cannot tell"
+        ranked_methods = zip(standing.methods, ranks.mean_ranks, strict=True)
+        for index, (method, rank) in enumerate(ranked_methods):
+            verdict = "worse" if ranks.differ(0, index) else "cannot tell"
             rows.append(
                 (
                     Cell(method),
@@ -313,7 +331,7 @@ def ranks_table(groups: Sequence[Group]) -> Table | None:
                     Cell(f"{rank:.2f}", (rank,)),
                     Cell(f"{ranks.critical_difference:.2f}", (ranks.critical_difference,)),
                     Cell(p_value, (ranks.friedman_p,)),
-                    Cell(verdict if place else "best"),
+                    Cell(verdict if index else "best"),
                 )
             )
         blocks.append(tuple(rows))

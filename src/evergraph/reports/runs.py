@@ -1,4 +1,4 @@
-"""Finished runs: collected, grouped with those they can be compared with, and told in numbers."""
+"""Finished runs: collected, grouped with those they can be compared with, and as text."""
 
 from __future__ import annotations
 
@@ -49,14 +49,15 @@ class Finished:
     def setting(self) -> str:
         """``class-il`` or ``task-il``, with the options of the stream that are not the default."""
         stream = {"by": "class", "edges": "within"} | self.result["config"]["stream"]
-        by, told = stream["by"], [str(stream["setting"])]
+        by = stream["by"]
+        parts = [str(stream["setting"])]
         if by != "class":
-            told.append(f"by {by}" if by in ("time", "random") else by)
+            parts.append(f"by {by}" if by in ("time", "random") else by)
         if stream["edges"] != "within":
-            told.append(f"{stream['edges']} edges")
+            parts.append(f"{stream['edges']} edges")
         if self.protocol is not None:
-            told.append(f"protocol {self.protocol}")
-        return ", ".join(told)
+            parts.append(f"protocol {self.protocol}")
+        return ", ".join(parts)
 
     @property
     def protocol(self) -> str | None:
@@ -74,9 +75,9 @@ class Finished:
         """The metric of predictions, such as ``accuracy``."""
         return str(self.result["metric"]["name"])
 
-    def main(self, what: str, testing: str) -> Any:
+    def main(self, part: str, testing: str) -> Any:
         """Return the main metric of a part of the result, such as its averages."""
-        return self.result[what][testing][main_key(self.result)]
+        return self.result[part][testing][main_key(self.result)]
 
     @property
     def step(self) -> str:
@@ -103,10 +104,10 @@ def way_of(
     >>> way_of(result), way_of(result, "global", "plain")
     (('local', 'balanced'), ('global', 'plain'))
     """
-    told = result["headline"] or {}
+    headline = result["headline"] or {}
     return (
-        testing or told.get("testing", TESTINGS[0]),
-        averaging or told.get("averaging") or main_key(result),
+        testing or headline.get("testing", TESTINGS[0]),
+        averaging or headline.get("averaging") or main_key(result),
     )
 
 
@@ -119,13 +120,14 @@ def collect(folder: Path) -> list[Finished]:
         raise ResultsError(f"no such results folder: {folder}")
     if not folder.is_dir():
         raise ResultsError(f"{folder} is a file, not a results folder")
-    found = [p for p in folder.rglob(RESULT) if SEARCH not in p.relative_to(folder).parts]
-    paths = sorted(found, key=lambda path: path.stat().st_mtime)
+    paths = [p for p in folder.rglob(RESULT) if SEARCH not in p.relative_to(folder).parts]
+    paths.sort(key=lambda path: path.stat().st_mtime)
     if not paths:
-        begun = len(list(folder.rglob(PROGRESS)))
-        hint = f" ({begun} unfinished: --resume continues them)" if begun else ""
-        said = f"{folder} holds no finished run{hint}: expected a {RESULT} in it or below"
-        raise ResultsError(said)
+        unfinished = len(list(folder.rglob(PROGRESS)))
+        hint = f" ({unfinished} unfinished: --resume continues them)" if unfinished else ""
+        raise ResultsError(
+            f"{folder} holds no finished run{hint}: expected a {RESULT} in it or below"
+        )
     return [Finished(path.parent, read_result(path)) for path in paths]
 
 
@@ -172,7 +174,7 @@ def runs_of(groups: Sequence[Group]) -> list[Finished]:
     return [entry.run for group in groups for entry in group.entries]
 
 
-def alone(runs: Sequence[Finished]) -> list[Group]:
+def groups_of_one(runs: Sequence[Finished]) -> list[Group]:
     """Return each run as a group of its own, for tables outside a report.
 
     Runs of one method on one dataset and setting are distinguished by their folders.
@@ -182,11 +184,13 @@ def alone(runs: Sequence[Finished]) -> list[Group]:
     return [Group(run.dataset, run.setting, "", (Entry(name, "", run),)) for run, name in pairs]
 
 
-def _names(runs: Sequence[Finished], place: Callable[[Finished], str]) -> list[str]:
-    # With the place of each, if a method ran more than once on a dataset and setting.
-    kinds = [(run.method, run.dataset, run.setting) for run in runs]
-    told = zip(runs, map(kinds.count, kinds), strict=True)
-    return [run.method if times == 1 else f"{run.method} ({place(run)})" for run, times in told]
+def _names(runs: Sequence[Finished], path_of: Callable[[Finished], str]) -> list[str]:
+    # With the path of each, if a method ran more than once on a dataset and setting.
+    keys = [(run.method, run.dataset, run.setting) for run in runs]
+    return [
+        run.method if keys.count(key) == 1 else f"{run.method} ({path_of(run)})"
+        for run, key in zip(runs, keys, strict=True)
+    ]
 
 
 def grouped(runs: Sequence[Finished], folder: Path) -> tuple[Group, ...]:
@@ -195,17 +199,17 @@ def grouped(runs: Sequence[Finished], folder: Path) -> tuple[Group, ...]:
     ``folder`` is where they were collected: runs of one method are distinguished by their paths.
     """
 
-    def place(run: Finished) -> str:
+    def relative_path(run: Finished) -> str:
         return Path(os.path.relpath(run.folder, folder)).as_posix()
 
     members: dict[tuple[str, str], list[Finished]] = {}
-    for run in sorted(runs, key=place):
+    for run in sorted(runs, key=relative_path):
         members.setdefault((run.dataset, run.setting), []).append(run)
     keys = sorted(members)
     slugs = slugs_of(f"{dataset}-{setting}" for dataset, setting in keys)
     groups = []
     for key, slug in zip(keys, slugs, strict=True):
-        names = _names(members[key], place)
+        names = _names(members[key], relative_path)
         entries = map(Entry, names, slugs_of(names), members[key])
         best_first = sorted(entries, key=lambda entry: -entry.accuracy("local"))
         groups.append(Group(*key, slug, tuple(best_first)))

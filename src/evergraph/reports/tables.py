@@ -21,7 +21,7 @@ ESCAPES = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    **{character: f"\\{character}" for character in "&%$#_{}"},
 }
 MIN_WRAPPED = 18  # characters from which a cell may be wrapped
 FIRST_OF_BLOCK = ' class="first"'  # the first row of a block, which has a rule above it
@@ -45,7 +45,7 @@ class Cell:
     # key. Empty if there are none, None for one that was not measured.
     numbers: tuple[float | None, ...] = ()
     rank: int = 0  # 1 if it is the best of its group, 2 if it is the second best, else 0
-    most: bool = False  # whether it sorts above all numbers
+    largest: bool = False  # whether it sorts above all numbers
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,13 @@ class Table:
     @property
     def constants(self) -> tuple[int, ...]:
         """The indices of columns with the same text in every row, except the first column."""
-        texts = [[row[place].text for row in self.rows] for place in range(len(self.columns))]
         several = len(self.rows) > 1
-        return tuple(
-            place
-            for place, column in enumerate(texts)
-            if place and len(set(column)) == 1 and (several or self.columns[place] in NAMED)
-        )
+        constant = []
+        for index, column in enumerate(self.columns):
+            texts = {row[index].text for row in self.rows}
+            if index and len(texts) == 1 and (several or column in NAMED):
+                constant.append(index)
+        return tuple(constant)
 
     @property
     def headings(self) -> list[str]:
@@ -116,7 +116,7 @@ def ranked(cells: Sequence[Cell]) -> list[Cell]:
     best = sorted(set(values), reverse=True)[:2]
     if len(cells) < 2 or len(best) < 2:
         return list(cells)
-    ranks = {value: place for place, value in enumerate(best, start=1)}
+    ranks = {value: rank for rank, value in enumerate(best, start=1)}
     return [
         replace(cell, rank=ranks.get(value, 0)) for cell, value in zip(cells, values, strict=True)
     ]
@@ -131,8 +131,8 @@ def csv_text(table: Table) -> str:
         values: list[str] = []
         for column, cell in zip(table.columns, row, strict=True):
             numbers = cell.numbers or (None,) * len(column.numbers)
-            told = ["" if number is None else repr(number) for number in numbers]
-            values += told if column.numbers else [cell.text]
+            texts = ["" if number is None else repr(number) for number in numbers]
+            values += texts if column.numbers else [cell.text]
         writer.writerow(values)
     return text.getvalue()
 
@@ -186,7 +186,7 @@ def latex(table: Table) -> str:
 
 def escaped_latex(text: str) -> str:
     """Return text escaped for LaTeX."""
-    return "".join(ESCAPES.get(sign, sign) for sign in " ".join(text.split()))
+    return "".join(ESCAPES.get(character, character) for character in " ".join(text.split()))
 
 
 def html_table(table: Table) -> str:
@@ -195,17 +195,17 @@ def html_table(table: Table) -> str:
     Columns with the same value in every row are listed once above, to save width.
     """
     name, constants = escape(table.name), table.constants
-    places = [place for place in range(len(table.columns)) if place not in constants]
+    varying = [index for index in range(len(table.columns)) if index not in constants]
     shared = []
-    for place in constants:
-        text = table.rows[0][place].text
+    for index in constants:
+        text = table.rows[0][index].text
         value = "none" if text == "-" else escape(text)
-        shared.append(f"{escape(table.columns[place].name)} <b>{value}</b>")
-    heads = [_html_heading(table.columns[place]) for place in places]
+        shared.append(f"{escape(table.columns[index].name)} <b>{value}</b>")
+    heads = [_html_heading(table.columns[index]) for index in varying]
     rows = []
     for block in table.blocks:
         for number, row in enumerate(block):
-            cells = "".join(_html_cell(table.columns[place], row[place]) for place in places)
+            cells = "".join(_html_cell(table.columns[index], row[index]) for index in varying)
             rows.append(f"<tr{'' if number else FIRST_OF_BLOCK}>{cells}</tr>")
     body = "\n".join(rows)
     return (
@@ -228,6 +228,6 @@ def _html_cell(column: TableColumn, cell: Cell) -> str:
         # Other cells stay on one line: a browser would break class-il after its hyphen.
         wraps = ' class="long"' if len(cell.text) > MIN_WRAPPED and " " in cell.text else ""
         return f"<td{wraps}>{shown}</td>"
-    missing = "Infinity" if cell.most else "-Infinity"  # sorts last unless it is the most
+    missing = "Infinity" if cell.largest else "-Infinity"  # sorts below all others
     value = repr(cell.numbers[0]) if cell.numbers else missing
     return f'<td class="number" data-value="{value}">{shown}</td>'

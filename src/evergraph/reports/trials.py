@@ -54,7 +54,7 @@ class Trials:
         return bool(self.config["stream"].get("split_seed") == "run")
 
     @property
-    def tested(self) -> float:
+    def test_share(self) -> float:
         """The share of the graph's nodes that one split tests on."""
         stream = STREAM | self.config["stream"]
         shares = stream["split"]
@@ -64,19 +64,19 @@ class Trials:
         share = shares[1 if self.config.get("part") == "validation" else 2]
         if share < 1:
             return float(share)
-        nodes, classes = (self.facts.get(fact, 0) for fact in ("nodes", "classes"))
+        nodes, classes = self.facts.get("nodes", 0), self.facts.get("classes", 0)
         return min(share * classes / nodes if nodes else 1.0, share / sum(shares))
 
     @property
     def resolution(self) -> float:
         """The smallest difference between scores: one test node if known, at least 0.001."""
-        nodes = float(self.facts.get("nodes", 0)) * self.tested
+        nodes = float(self.facts.get("nodes", 0)) * self.test_share
         return max(LEAST_RESOLUTION, 1 / nodes) if nodes else LEAST_RESOLUTION
 
     @property
     def overlap(self) -> float:
         """Tested nodes over all others if repeats are splits of one graph, see the tests."""
-        return self.tested / (1 - self.tested) if self.resplit else 0.0
+        return self.test_share / (1 - self.test_share) if self.resplit else 0.0
 
     def outcome(self, seed: int) -> Outcome:
         """Return the outcome of a repeat; equal outcomes count as one observation."""
@@ -87,10 +87,12 @@ class Trials:
     def where(self) -> str:
         """The dataset and the setting, with the way of testing if it is not the default."""
         testing, averaging = self.way
-        told = [self.dataset, self.setting]
-        told += ["tested globally"] if testing == "global" else []
-        told += ["plain accuracy"] if averaging == "plain" else []
-        return ", ".join(told)
+        parts = [self.dataset, self.setting]
+        if testing == "global":
+            parts.append("tested globally")
+        if averaging == "plain":
+            parts.append("plain accuracy")
+        return ", ".join(parts)
 
 
 def trials_of(run: Finished, way: Way, *, name: str | None = None) -> Trials:
@@ -124,9 +126,9 @@ class Pairing:
     # split. ``unpaired seeds``: fewer than two seeds are shared. ``one seed`` and ``identical
     # repeats``, which count as one: no spread, so nothing is tested.
     basis: Basis
-    # ours, theirs: the seeds, in order; matched one by one if they are paired
-    ours: tuple[int, ...]
-    theirs: tuple[int, ...]
+    # The seeds, in order; matched one by one if they are paired.
+    seeds_a: tuple[int, ...]
+    seeds_b: tuple[int, ...]
     # a, b: their scores, one number for all repeats with the same outcome on the same split
     a: tuple[float, ...]
     b: tuple[float, ...]
@@ -141,14 +143,15 @@ class Pairing:
 
 def check_comparable(a: Trials, b: Trials) -> None:
     """Raise unless both have the same graph, stream, split and way of testing."""
-    ours, theirs = conditions(a), conditions(b)
-    for key in dict.fromkeys([*ours, *theirs]):
+    conditions_a, conditions_b = conditions(a), conditions(b)
+    for key in dict.fromkeys([*conditions_a, *conditions_b]):
+        value_a, value_b = conditions_a.get(key), conditions_b.get(key)
         # A number that an earlier version did not store is no difference.
-        unknown = key.startswith("the number of ") and None in (ours.get(key), theirs.get(key))
-        if ours.get(key) != theirs.get(key) and not unknown:
+        unknown = key.startswith("the number of ") and None in (value_a, value_b)
+        if value_a != value_b and not unknown:
             raise ResultsError(
-                f"{a.name} and {b.name} cannot be compared: {key} is {ours.get(key)!r} for "
-                f"{a.name} and {theirs.get(key)!r} for {b.name}"
+                f"{a.name} and {b.name} cannot be compared: {key} is {value_a!r} for {a.name} and "
+                f"{value_b!r} for {b.name}"
             )
 
 
@@ -177,26 +180,26 @@ def pair(a: Trials, b: Trials) -> Pairing:
     A seed means the same split in both: either all seeds share one, or it follows the seed.
     """
     common = tuple(sorted(a.scores.keys() & b.scores.keys()))
-    ours, theirs = tuple(sorted(a.scores)), tuple(sorted(b.scores))
+    seeds_a, seeds_b = tuple(sorted(a.scores)), tuple(sorted(b.scores))
     basis: Basis = "one seed"
     left_out = {}
     if len(common) >= 2:
         basis = "paired seeds"
         alone = {t.name: tuple(sorted(t.scores.keys() - set(common))) for t in (a, b)}
         left_out = {name: seeds for name, seeds in alone.items() if seeds}
-    elif min(len(ours), len(theirs)) >= 2:
+    elif min(len(seeds_a), len(seeds_b)) >= 2:
         basis = "unpaired seeds"
     if basis != "unpaired seeds" and common:
-        ours = theirs = common
+        seeds_a = seeds_b = common
         observed = _merged([(a.outcome(seed), b.outcome(seed)) for seed in common])
     else:
         observed = [
             [outcome[0] for outcome in dict.fromkeys(map(trials.outcome, seeds))]
-            for trials, seeds in ((a, ours), (b, theirs))
+            for trials, seeds in ((a, seeds_a), (b, seeds_b))
         ]
     if basis != "one seed" and min(map(len, observed)) < 2:
         basis = "identical repeats"
-    return Pairing(basis, ours, theirs, tuple(observed[0]), tuple(observed[1]), left_out)
+    return Pairing(basis, seeds_a, seeds_b, tuple(observed[0]), tuple(observed[1]), left_out)
 
 
 def _merged(pairs: Sequence[tuple[Outcome, Outcome]]) -> list[list[float]]:
@@ -205,12 +208,16 @@ def _merged(pairs: Sequence[tuple[Outcome, Outcome]]) -> list[list[float]]:
     Otherwise a run would look more certain if it were repeated beside different runs of the other.
     """
     groups: list[list[tuple[Outcome, Outcome]]] = []
-    for one in dict.fromkeys(pairs):
-        alike = [
-            group
-            for group in groups
-            if any(o == x for p in group for o, x in zip(one, p, strict=True))
-        ]
-        groups = [group for group in groups if group not in alike]
-        groups.append([one, *(each for group in alike for each in group)])
-    return [[fmean(p[side][0] for p in group) for group in groups] for side in (0, 1)]
+    for outcome_a, outcome_b in dict.fromkeys(pairs):
+        joined = [(outcome_a, outcome_b)]
+        separate = []
+        for group in groups:
+            if any(outcome_a == a or outcome_b == b for a, b in group):
+                joined += group
+            else:
+                separate.append(group)
+        groups = [*separate, joined]
+    return [
+        [fmean(a[0] for a, _ in group) for group in groups],
+        [fmean(b[0] for _, b in group) for group in groups],
+    ]

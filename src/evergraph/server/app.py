@@ -116,8 +116,9 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
 
         Browsers, clients and proxies shorten paths such as ``/..`` and ``/a//b`` before they ask.
         """
-        given = in_time | {"responses": schema.answers(reply, *REFUSED, 404, 409, 422)}
-        in_path, in_query = router.get(f"{path}/{{node:path}}", **given), router.get(path, **given)
+        options = in_time | {"responses": schema.answers(reply, *REFUSED, 404, 409, 422)}
+        in_path = router.get(f"{path}/{{node:path}}", **options)
+        in_query = router.get(path, **options)
         return lambda endpoint: in_query(in_path(endpoint))
 
     async def predictions(request: Request, after: int = AFTER) -> Response:
@@ -128,27 +129,33 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         """
         guard.admit(request, "read")
         media_type(request, JSON)
-        async with service.bodies.of(request) as body:
+        async with service.bodies.received(request) as body:
             read = partial(read_question, body, most=service.limits.nodes)
             if len(body) < SMALL_QUESTION:
-                wanted = read()
+                question = read()
             else:
-                wanted = await service.pools["bodies"].run(read)
+                question = await service.pools["bodies"].run(read)
             if query := request.scope["query_string"]:
                 await service.wait_for(after_in(query))
-            if wanted.asks:
-                asked = request.query_params
-                called = ColumnsOfBody({name: asked[name] for name in OF_NODES if name in asked})
+            if question.asks:
+                parameters = request.query_params
+                own_columns = ColumnsOfBody(
+                    {name: parameters[name] for name in OF_NODES if name in parameters}
+                )
                 read_change = partial(
-                    service.reader.read, body, model="question", kind=JSON, own_columns=called
+                    service.reader.read, body, model="question", kind=JSON, own_columns=own_columns
                 )
                 change, _ = await service.pools["bodies"].run(read_change)
-                found = await service.ask(change, wanted.ids or None, every_class=wanted.all)
-            elif wanted.known:
-                found = await service.beside_known(wanted.ids, every_class=wanted.all)
+                predictions_text = await service.ask(
+                    change, question.ids or None, every_class=question.all
+                )
+            elif question.known:
+                predictions_text = await service.beside_known(
+                    question.ids, every_class=question.all
+                )
             else:
-                found = await service.predictions(wanted.ids, every_class=wanted.all)
-        return Response(found, media_type=JSON)
+                predictions_text = await service.predictions(question.ids, every_class=question.all)
+        return Response(predictions_text, media_type=JSON)
 
     router.add_api_route(
         "/v1/predictions",
@@ -170,8 +177,8 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
 
         Without `integer`, the string id is tried first, then the integer id of the same digits.
         """
-        found = await service.prediction(node, integer=integer, every_class=all)
-        return Response(found, media_type=JSON)
+        prediction_text = await service.prediction(node, integer=integer, every_class=all)
+        return Response(prediction_text, media_type=JSON)
 
     @router.get("/v1/status", responses=schema.answers(schema.StatusReply, *REFUSED), **may_read)
     async def status() -> Response:
@@ -192,11 +199,11 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
     ) -> Response:
         """List the ids of nodes, one page at a time."""
 
-        def found() -> dict[str, Any]:
+        def one_page() -> dict[str, Any]:
             page, following = service.view.ids_from(start, limit)
             return {"ids": page, "next": following}
 
-        return await reply(FACTS, found)
+        return await reply(FACTS, one_page)
 
     @router.get(
         "/v1/classes", responses=schema.answers(schema.ClassesReply, *REFUSED, 422), **in_time
@@ -207,11 +214,11 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
     ) -> Response:
         """List the names of classes, one page at a time."""
 
-        def found() -> dict[str, Any]:
+        def one_page() -> dict[str, Any]:
             names, end = service.view.classes, start + limit
             return {"classes": list(names[start:end]), "next": end if end < len(names) else None}
 
-        return await reply(FACTS, found)
+        return await reply(FACTS, one_page)
 
     @router.get("/v1/keys", responses=schema.answers(schema.KeyReply, *REFUSED, 422), **may_read)
     async def keys(
@@ -243,11 +250,11 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
     ) -> Response:
         """Suggest unlabelled nodes to label next, with reasons."""
 
-        def found() -> dict[str, Any]:
+        def ranked() -> dict[str, Any]:
             seq, best = service.view.suggestions(n)
             return {"seq": seq, "suggestions": schema.to_json(best)}
 
-        return await reply("suggestions", found)
+        return await reply("suggestions", ranked)
 
     @of_a_node("/v1/nodes", schema.NodeReply)
     async def node(
@@ -269,10 +276,10 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
     @router.get("/readyz", responses=READINESS)
     async def readyz() -> Response:
         """Return whether the service is ready for requests: recovered, and accepting changes."""
-        found = service.readiness()
-        if found["status"] == "ready":
-            return answer(found)
-        return answer(found, 503, {"Retry-After": "2"})
+        readiness = service.readiness()
+        if readiness["status"] == "ready":
+            return answer(readiness)
+        return answer(readiness, 503, {"Retry-After": "2"})
 
     @router.get("/metrics", response_class=PlainTextResponse, responses=METRICS, **may_read)
     async def prometheus() -> PlainTextResponse:

@@ -97,13 +97,15 @@ class ArrowReader:
 
     def _table(self, table: pa.Table) -> dict[str, Any]:
         """Return what a delta has of a table."""
-        joins = all(self.names.get(end, end) in table.column_names for end in ENDS)
-        called = (of_edges if joins else of_nodes)(self.names)
-        called = {theirs: ours for theirs, ours in called.items() if theirs in table.column_names}
-        with worded(called), naming(WHERE):
-            table = renamed(table, called)
-            check_columns(table.column_names, ENDS if joins else ("id",), lambda: table)
-            return _edge_parts(table) if joins else self._node_parts(table)
+        is_of_edges = all(self.names.get(end, end) in table.column_names for end in ENDS)
+        our_names = (of_edges if is_of_edges else of_nodes)(self.names)
+        our_names = {
+            theirs: ours for theirs, ours in our_names.items() if theirs in table.column_names
+        }
+        with worded(our_names), naming(WHERE):
+            table = renamed(table, our_names)
+            check_columns(table.column_names, ENDS if is_of_edges else ("id",), lambda: table)
+            return _edge_parts(table) if is_of_edges else self._node_parts(table)
 
     def _node_parts(self, table: pa.Table) -> dict[str, Any]:
         if self.nodes is not None:
@@ -174,20 +176,20 @@ def tables_in(body: bytes, *, most: int = MAX_DECODED) -> Iterator[pa.Table]:
     Tables are validated in full before use: lengths and offsets come from outside. More than
     ``most`` bytes once decoded are rejected.
     """
-    left = pa.py_buffer(body)
+    remaining = pa.py_buffer(body)
     for _ in range(MAX_TABLES + 1):
-        if not left.size:
+        if not remaining.size:
             return
         with _refusing("the body is not an Arrow IPC stream"):
-            headers = _headers(left, most)
+            headers = _headers(remaining, most)
         with _refusing("Arrow buffers must not be compressed or damaged"):
             pa.ipc.open_stream(headers).read_all()
         with _refusing("the body is not an Arrow IPC stream"):
-            table = pa.ipc.open_stream(left).read_all()
+            table = pa.ipc.open_stream(remaining).read_all()
             table.validate(full=True)
         most -= check_decoded(table, most)
         yield table
-        left = left.slice(headers.size)
+        remaining = remaining.slice(headers.size)
     raise RefusedError(
         422, f"the body must hold at most {MAX_TABLES} Arrow streams, and holds more"
     )

@@ -35,7 +35,7 @@ MIN_TOKEN_LENGTH = 16  # characters; a shorter secret can be guessed
 MAX_CALLERS = 10_000  # remembered at once
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 BEARER = HTTPBearer(auto_error=False, description="A token from the service's token file.")
-Given = Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
+BearerToken = Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
 
 
 def read_private(path: Path, called: str) -> bytes:
@@ -73,8 +73,8 @@ class Tokens:
 
         Every listed token is compared, in constant time, so that timing reveals nothing.
         """
-        given = token.encode()
-        scopes = [s for s, known in self.listed if hmac.compare_digest(given, known.encode())]
+        token_bytes = token.encode()
+        scopes = [s for s, known in self.listed if hmac.compare_digest(token_bytes, known.encode())]
         return scopes[-1] if scopes else None
 
 
@@ -146,7 +146,7 @@ class Guard:
     def needs(self, scope: Scope) -> Callable[..., Awaitable[None]]:
         """Return a FastAPI dependency that admits callers with a scope."""
 
-        async def check(request: Request, given: Given) -> None:  # given: for OpenAPI only
+        async def check(request: Request, given: BearerToken) -> None:  # given: for OpenAPI only
             self.admit(request, scope)
 
         return check
@@ -156,34 +156,34 @@ class Guard:
         address = address_of(request)
         if self._tokens is None:
             self._check_rate(address)
-            named = request.headers.getlist("host")
-            if len(named) > 1:
-                raise RefusedError(400, f"a request must have one Host, not {len(named)}")
-            host = named[0] if named else ""
+            hosts = request.headers.getlist("host")
+            if len(hosts) > 1:
+                raise RefusedError(400, f"a request must have one Host, not {len(hosts)}")
+            host = hosts[0] if hosts else ""
             if host.rsplit(":", 1)[0] not in LOOPBACK_NAMES and host not in LOOPBACK_NAMES:
                 sentence = f"without tokens the service answers to localhost, not to {host!r}"
                 raise RefusedError(403, sentence)
             return
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        given = given.strip() if scheme.lower() == "bearer" else ""
-        held = self._tokens.scope_of(given)
-        if held is None:
-            self._reject_token(address, given)
-        self._check_rate(given)
-        if needed not in RIGHTS[held]:
-            _log_refusal(address, f"may {held}, needed to {needed}")
-            raise RefusedError(403, f"the token may {held}, and this needs one that may {needed}")
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        token = token.strip() if scheme.lower() == "bearer" else ""
+        scope = self._tokens.scope_of(token)
+        if scope is None:
+            self._reject_token(address, token)
+        self._check_rate(token)
+        if needed not in RIGHTS[scope]:
+            _log_refusal(address, f"may {scope}, needed to {needed}")
+            raise RefusedError(403, f"the token may {scope}, and this needs one that may {needed}")
 
-    def _reject_token(self, address: str, given: str) -> NoReturn:
+    def _reject_token(self, address: str, token: str) -> NoReturn:
         """Reject a missing or invalid token; 429 for an address that guesses too often.
 
         Valid tokens are never counted here, so an attacker cannot lock anybody out.
         """
-        _log_refusal(address, "unknown token" if given else "no token")
+        _log_refusal(address, "unknown token" if token else "no token")
         wait = self._guesses.take(address)
         if wait:
             raise RefusedError(429, "too many invalid tokens from this address", retry_after=wait)
-        if given:
+        if token:
             raise RefusedError(401, "the token is not valid for this service")
         raise RefusedError(
             401, "a token is needed: give --token-file, or the header 'Authorization: Bearer TOKEN'"

@@ -201,9 +201,9 @@ def _matrix(name: str, rows: list[list[float]]) -> Tensor:
     """Return lists of equal length as a matrix.  -> float32 [rows, width]"""
     widths = {len(row) for row in rows}
     if len(widths) > 1:
-        some = " and ".join(map(str, sorted(widths)[:3]))
+        first_widths = " and ".join(map(str, sorted(widths)[:3]))
         others = " and others" if len(widths) > 3 else ""
-        raise RefusedError(422, f"{name} must be rows of one width, not of {some}{others}")
+        raise RefusedError(422, f"{name} must be rows of one width, not of {first_widths}{others}")
     with np.errstate(over="ignore"):  # too large for float32 becomes inf, which the learner rejects
         matrix = np.array(rows, dtype=np.float64).astype(np.float32)
     return torch.from_numpy(matrix.reshape(len(rows), max(widths, default=0)))
@@ -212,14 +212,14 @@ def _matrix(name: str, rows: list[list[float]]) -> Tensor:
 def parse(model: type[Model], body: bytes) -> Model:
     """Parse JSON as ``model``, or raise the first mistake as one sentence."""
     try:
-        found = model.model_validate_json(body)
+        parsed = model.model_validate_json(body)
     except ValidationError as error:
         raise RefusedError(422, _sentence_of(error)) from None
-    for name in found.model_extra or ():
+    for name in parsed.model_extra or ():
         raise RefusedError(422, f"{name[:QUOTED]}: extra inputs are not permitted")
-    rows = found.rows if isinstance(found, UpsertBody) else ()
-    _check_no_repeated_keys(body, len(found.model_fields_set) + sum(map(len, rows)))
-    return found
+    rows = parsed.rows if isinstance(parsed, UpsertBody) else ()
+    _check_no_repeated_keys(body, len(parsed.model_fields_set) + sum(map(len, rows)))
+    return parsed
 
 
 def _sentence_of(error: ValidationError) -> str:
@@ -243,17 +243,17 @@ def _check_no_repeated_keys(body: bytes, keys: int) -> None:
     if body.count(b":") == keys or sum(1 for _ in re.finditer(rb'"[ \t\r\n]*:', body)) == keys:
         return
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def reject_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
         for name, value in pairs:
-            if name in found:
+            if name in values:
                 raise RefusedError(
                     400, f"key {name[:QUOTED]!r} must come once in an object, not twice"
                 )
-            found[name] = value
-        return found
+            values[name] = value
+        return values
 
-    json.loads(body, object_pairs_hook=once)
+    json.loads(body, object_pairs_hook=reject_repeated)
 
 
 DELTAS: Mapping[str, type[UpsertBody | LabelsBody | ForgetBody | RefitBody]] = {
@@ -351,16 +351,18 @@ class DeltaReader:
         if not installed("pyarrow"):
             raise RefusedError(422, "rows cannot be read: pyarrow is not installed in this service")
         columns, kind = self._reading(own_columns.columns), self._folder.learner.head.kind
-        theirs = of_nodes(own_columns.names)
-        ours = [
-            {theirs.get(name.strip(), name.strip()): value for name, value in row.items()}
+        our_names = of_nodes(own_columns.names)
+        renamed_rows = [
+            {our_names.get(name.strip(), name.strip()): value for name, value in row.items()}
             for row in rows
         ]
-        if columns is None and any(feature_names(row) for row in ours):
+        if columns is None and any(feature_names(row) for row in renamed_rows):
             raise DataError("rows: the learner began with plain numbers: send nodes and features")
-        with worded(theirs), naming("rows"):
-            read = read_rows(table_of_json(ours, columns, kind), columns, kind, where="rows")
-        return replace(delta, **delta_parts(read)), read.features.scheme
+        with worded(our_names), naming("rows"):
+            table = read_rows(
+                table_of_json(renamed_rows, columns, kind), columns, kind, where="rows"
+            )
+        return replace(delta, **delta_parts(table)), table.features.scheme
 
     def _reading(self, choices: Columns | None) -> Columns | Scheme | None:
         """Return how columns are read: as the first were, or by the choices of a first body."""

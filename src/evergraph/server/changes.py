@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from evergraph.server.service import Service
 
 REFUSED = (401, 403, 404, 409, 413, 415, 422, 429, 503, 507)
-TIDY_REFUSED = (401, 403, 413, 415, 422, 429, 503, 507)
+UPKEEP_REFUSED = (401, 403, 413, 415, 422, 429, 503, 507)
 CompactedReply = schema.described(Purged, "Compacted")
 TAR = "application/x-tar"
 BACKED_UP = "x-evergraph-backup"  # header with a backup's last delta, snapshot and size in bytes
@@ -111,15 +111,16 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
     )
 
     async def learn(request: Request, model: str, *kinds: str) -> Response:
-        known = ("repeated", "columns", *OF_NODES, *OF_EDGES) if kinds else ()
-        check_parameters(request.scope["query_string"], known)
+        allowed = ("repeated", "columns", *OF_NODES, *OF_EDGES) if kinds else ()
+        check_parameters(request.scope["query_string"], allowed)
         repeated = request.query_params.get("repeated", "last")
         if repeated not in REPEATED:
             rule = f"must be one of {', '.join(REPEATED)}"
             raise RefusedError(422, f"repeated {rule}, not {repeated[:40]!r}")
         guard.admit(request, "write")
-        began, kind = time.monotonic(), media_type(request, JSON, *kinds)
-        async with service.bodies.of(request, kind) as body:
+        began = time.monotonic()
+        kind = media_type(request, JSON, *kinds)
+        async with service.bodies.received(request, kind) as body:
             read = partial(
                 service.reader.read,
                 body,
@@ -129,15 +130,16 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
                 own_columns=_columns_of_body(request),
             )
             delta, scheme = await service.pools["bodies"].run(read)
-            delta, upsert = _keyed(request, delta), model == "upsert"
+            delta = _with_key(request, delta)
+            upsert = model == "upsert"
             if upsert and delta.key is not None:
                 raise RefusedError(422, "an upsert takes no key: repeating it changes nothing")
-            found = await service.change(delta, scheme, upsert=upsert)
-            done = asdict(found)
-            if isinstance(found, Upserted):
-                done = done["applied"] | {"news": done["news"]}
-        audit_change(request, delta, done["seq"], time.monotonic() - began)
-        return answer(done)
+            result = await service.change(delta, scheme, upsert=upsert)
+            applied = asdict(result)
+            if isinstance(result, Upserted):
+                applied = applied["applied"] | {"news": applied["news"]}
+        audit_change(request, delta, applied["seq"], time.monotonic() - began)
+        return answer(applied)
 
     @router.post(
         "/deltas",
@@ -204,16 +206,16 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         """
         began = time.monotonic()
         first, second = ids_of(node, integer)
-        delta = _keyed(request, Delta(forgotten=(first,)))
+        delta = _with_key(request, Delta(forgotten=(first,)))
         try:
-            done = asdict(await service.change(delta))
+            applied = asdict(await service.change(delta))
         except (UnknownNodeError, KeyReusedError):  # the key may be that of the integer id
             if second is None:
                 raise
             delta = replace(delta, forgotten=(second,))
-            done = asdict(await service.change(delta))
-        audit_change(request, delta, done["seq"], time.monotonic() - began)
-        return answer(done)
+            applied = asdict(await service.change(delta))
+        audit_change(request, delta, applied["seq"], time.monotonic() - began)
+        return answer(applied)
 
     for path in ("/nodes/{node:path}", "/nodes"):  # as of the routes that read
         router.add_api_route(
@@ -228,12 +230,12 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
 
 def _columns_of_body(request: Request) -> ColumnsOfBody:
     """Return what the query says about columns."""
-    asked = request.query_params
-    names = {name: asked[name] for name in (*OF_NODES, *OF_EDGES) if name in asked}
-    if "columns" not in asked:
+    parameters = request.query_params
+    names = {name: parameters[name] for name in (*OF_NODES, *OF_EDGES) if name in parameters}
+    if "columns" not in parameters:
         return ColumnsOfBody(names)
     try:
-        kinds = json.loads(asked["columns"])
+        kinds = json.loads(parameters["columns"])
     except (ValueError, RecursionError):
         kinds = None
     if not isinstance(kinds, dict) or not all(isinstance(kind, str) for kind in kinds.values()):
@@ -241,7 +243,7 @@ def _columns_of_body(request: Request) -> ColumnsOfBody:
     return ColumnsOfBody(names, Columns(kinds=kinds))
 
 
-def _keyed(request: Request, delta: Delta) -> Delta:
+def _with_key(request: Request, delta: Delta) -> Delta:
     header = request.headers.get("idempotency-key")
     if header is None:
         return delta
@@ -260,7 +262,7 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
     @router.post(
         "/compact",
         openapi_extra=schema.accepts(CompactBody),
-        responses=schema.answers(CompactedReply, *TIDY_REFUSED),
+        responses=schema.answers(CompactedReply, *UPKEEP_REFUSED),
         dependencies=[Depends(guard.needs("write"))],
     )
     async def compact(request: Request) -> Response:
@@ -269,14 +271,14 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
         Changes wait meanwhile, predictions do not. It is safe to send again after a failure.
         """
         media_type(request, JSON)
-        async with service.bodies.of(request) as sent:
-            body = parse(CompactBody, sent)
+        async with service.bodies.received(request) as content:
+            body = parse(CompactBody, content)
         if body.keys and not body.now:
             raise RefusedError(422, 'keys: requires "now": true')
         service.check_writes()
-        compacted = partial(service.folder.purge, keys=body.keys)
-        call = compacted if body.now else service.folder.compacted
-        done = await service.pools["compactions"].run(call)
+        purge = partial(service.folder.purge, keys=body.keys)
+        compact_folder = purge if body.now else service.folder.compacted
+        done = await service.pools["compactions"].run(compact_folder)
         audit("folder compacted", address=address_of(request), **body.model_dump(), **asdict(done))
         return answer(done)
 

@@ -111,13 +111,17 @@ class Client:
         path = f"/v1/predictions?after={after}" if after else "/v1/predictions"
         predictions: list[dict[str, Any]] = []
         for start in range(0, len(ids), MAX_IDS):
-            asked = {"ids": list(ids[start : start + MAX_IDS]), "all": every_class, "known": known}
-            predictions += self._ask(path, json.dumps(asked).encode())["predictions"]
+            question = {
+                "ids": list(ids[start : start + MAX_IDS]),
+                "all": every_class,
+                "known": known,
+            }
+            predictions += self._ask(path, json.dumps(question).encode())["predictions"]
         return predictions
 
     def ask(self, delta: Delta, *, every_class: bool = False) -> list[dict[str, Any]]:
         """Return the predictions for a delta's new nodes, without adding them."""
-        asked: dict[str, Any] = {
+        question: dict[str, Any] = {
             "nodes": list(delta.nodes),
             "features": delta.features.tolist(),
             "edges": [list(edge) for edge in delta.edges],
@@ -127,7 +131,7 @@ class Client:
             "all": every_class,
         }
         predictions: list[dict[str, Any]]
-        predictions = self._ask("/v1/predictions", json.dumps(asked).encode())["predictions"]
+        predictions = self._ask("/v1/predictions", json.dumps(question).encode())["predictions"]
         return predictions
 
     def every_id(self) -> list[NodeId]:
@@ -184,18 +188,18 @@ class Client:
                     shutil.copyfileobj(answer, file)
                 if archive.stat().st_size != int(answer.headers["content-length"]):
                     raise ResourceError(f"{self.url}: the backup ended before it was complete")
-                return {"told": answer.headers["x-evergraph-backup"].split()}
+                return {"fields": answer.headers["x-evergraph-backup"].split()}
 
             header = self._ask("/v1/backup", read=save, seconds=3600.0)
             if not is_tar(to):
                 return restore(archive, to)
             archive.rename(to)
-            return BackedUp(*map(int, header["told"]))
+            return BackedUp(*map(int, header["fields"]))
 
     def alarms(self) -> list[dict[str, Any]]:
         """Return the accuracy alarm while it is raised."""
-        raised: list[dict[str, Any]] = self._ask("/v1/alarms")["alarms"]
-        return raised
+        alarms: list[dict[str, Any]] = self._ask("/v1/alarms")["alarms"]
+        return alarms
 
     def status(self) -> dict[str, Any]:
         """Return the status of the learner and of its folder."""
@@ -218,20 +222,20 @@ class Client:
         if key is not None:
             headers["Idempotency-Key"] = key
         request = Request(self.url + path, body, headers)
-        for again in range(TRIES):
-            wait = min(MAX_PAUSE, 0.25 * 2**again)
+        for attempt in range(TRIES):
+            wait = min(MAX_PAUSE, 0.25 * 2**attempt)
             try:
                 with self._open(request, timeout=seconds or self.seconds) as answer:
                     return read(answer)
             except HTTPError as error:
                 with error:
                     sentence = sentence_in(error.read())
-                if error.code not in (429, 503) or again == TRIES - 1:
+                if error.code not in (429, 503) or attempt == TRIES - 1:
                     raise refusal_of(error.code, f"{self.url}: {sentence}") from None
             except (URLError, HTTPException, OSError) as error:
                 # Nothing listens, or the URL or certificate is invalid: trying again cannot help.
                 cause = getattr(error, "reason", error)
-                if again == TRIES - 1 or isinstance(cause, PERMANENT):
+                if attempt == TRIES - 1 or isinstance(cause, PERMANENT):
                     raise ResourceError(f"{self.url}: no service answers ({cause})") from error
             time.sleep(wait)
         raise AssertionError("the last try returns or raises")
@@ -263,7 +267,7 @@ def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
             raise DataError("edges must be pairs of ids to be sent")
         return dict(zip(ENDS, columns.sides, strict=True))
 
-    def wide(features: Tensor, nodes: Sequence[NodeId]) -> Any:
+    def feature_lists(features: Tensor, nodes: Sequence[NodeId]) -> Any:
         if len(nodes) and (len(features) != len(nodes) or not features.numel()):
             # Sent without features, these would be nodes to label or to forget.
             raise DataError(
@@ -272,23 +276,19 @@ def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
         rows = np.ascontiguousarray(features.numpy(), dtype=np.float32)
         return pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), max(rows.shape[1], 1))
 
-    updating, cutting = (
-        [word] * len(part)
-        for word, part in (("update", delta.updated), ("remove", delta.removed_edges))
-    )
     tables: list[dict[str, Any]] = [
         {
             "id": list(delta.nodes),
             "label": list(delta.labels),
-            "features": wide(delta.features, delta.nodes),
+            "features": feature_lists(delta.features, delta.nodes),
             TYPE: delta.types,
         },
         ends(delta.edges) | {"weight": np.array(delta.weights, float), RELATION: delta.relations},
-        ends(delta.removed_edges) | {"op": cutting},
+        ends(delta.removed_edges) | {"op": ["remove"] * len(delta.removed_edges)},
         {
             "id": list(delta.updated),
-            "features": wide(delta.updated_features, delta.updated),
-            "op": updating,
+            "features": feature_lists(delta.updated_features, delta.updated),
+            "op": ["update"] * len(delta.updated),
         },
         {"id": [node for node, _ in delta.late], "label": [label for _, label in delta.late]},
         {"id": list(delta.forgotten)},
@@ -297,8 +297,8 @@ def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
     mark = {MARK: json.dumps(metadata).encode()}
     sink = pa.BufferOutputStream()
     for columns in tables:
-        if given := {name: values for name, values in columns.items() if len(values)}:
-            table = pa.table(given).replace_schema_metadata(mark)
+        if filled := {name: values for name, values in columns.items() if len(values)}:
+            table = pa.table(filled).replace_schema_metadata(mark)
             with pa.ipc.new_stream(sink, table.schema) as writer:
                 writer.write_table(table)
     return bytes(sink.getvalue())

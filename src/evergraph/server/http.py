@@ -134,33 +134,33 @@ class Bodies:
         self.held: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def of(self, request: Request, kind: str = JSON) -> AsyncIterator[bytes]:
+    async def received(self, request: Request, kind: str = JSON) -> AsyncIterator[bytes]:
         """Read the body of a request, and hold it until the end of the ``async with``."""
         most = min(self.limits.body, self.limits.held)
         if kind == JSON:
             most = min(most, self.limits.json)
         caller, size = CALLER.get(), _declared_size(request, most, kind)
-        taken = 0 if size <= UNCOUNTED else min((1 + PARSED[kind]) * size, self.limits.held // 2)
-        if not taken:
+        reserved = 0 if size <= UNCOUNTED else min((1 + PARSED[kind]) * size, self.limits.held // 2)
+        if not reserved:
             yield await self._read(request, most, kind)
             return
-        await self._wait_for_room(caller, taken)
-        self.held[caller] += taken
+        await self._wait_for_room(caller, reserved)
+        self.held[caller] += reserved
         try:
             yield await self._read(request, most, kind)
         finally:
-            self.held[caller] -= taken
+            self.held[caller] -= reserved
             self.held += Counter()  # without callers that hold none
 
     async def _wait_for_room(self, caller: str, more: int) -> None:
         """Wait while others are held: who sends much is slowed down, and need not send it again."""
         loop = asyncio.get_running_loop()
-        late = loop.time() + ROOM_SECONDS
+        deadline = loop.time() + ROOM_SECONDS
         while True:
             try:
                 return self._check_room(caller, more)
             except RefusedError:
-                if loop.time() >= late:
+                if loop.time() >= deadline:
                     raise
             await asyncio.sleep(ROOM_PAUSE)
 
@@ -182,7 +182,7 @@ class Bodies:
         # As ``asyncio.timeout``, which Python 3.10 lacks, at a third of the cost of anyio's.
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None, "requests are answered in tasks"
-        clock = loop.call_later(self.limits.seconds, task.cancel)
+        timer = loop.call_later(self.limits.seconds, task.cancel)
         try:
             while more:
                 message = await request.receive()
@@ -193,12 +193,12 @@ class Bodies:
                 if len(body) > most:
                     raise _too_long(most, kind)
         except asyncio.CancelledError:
-            if loop.time() < clock.when():
+            if loop.time() < timer.when():
                 raise
-            late = f"the body took longer than {self.limits.seconds:g} s to arrive"
-            raise RefusedError(503, late) from None
+            sentence = f"the body took longer than {self.limits.seconds:g} s to arrive"
+            raise RefusedError(503, sentence) from None
         finally:
-            clock.cancel()
+            timer.cancel()
         return bytes(body)
 
 
@@ -212,11 +212,11 @@ def _declared_size(request: Request, most: int, kind: str) -> int:
     return most if "transfer-encoding" in request.headers else int(declared)
 
 
-def _too_long(most: int, kind: str, found: str = "") -> RefusedError:
+def _too_long(most: int, kind: str, declared: str = "") -> RefusedError:
     if kind == JSON:
-        rest = ": send it in parts, or as Arrow"
-        return RefusedError(413, f"a JSON body must have at most {most} bytes{found}{rest}")
-    return RefusedError(413, f"the body must have at most {most} bytes{found}")
+        advice = ": send it in parts, or as Arrow"
+        return RefusedError(413, f"a JSON body must have at most {most} bytes{declared}{advice}")
+    return RefusedError(413, f"the body must have at most {most} bytes{declared}")
 
 
 # Any other EvergraphError means that the input breaks a rule: 422.
@@ -262,9 +262,9 @@ def failure(error: Exception, scope: Scope, folder: Path | None = None) -> Respo
         name = first["loc"][-1] if first["loc"] else "the request"
         status, sentence = 422, f"{name}: {first['msg'][:1].lower()}{first['msg'][1:]}"
     elif isinstance(error, HTTPException):
-        own = {404: f"there is nothing at {path}", 405: f"{path} does not take {method}"}
+        sentences = {404: f"there is nothing at {path}", 405: f"{path} does not take {method}"}
         status, headers = error.status_code, error.headers
-        sentence = own.get(status, str(error.detail))
+        sentence = sentences.get(status, str(error.detail))
     elif isinstance(error, errors.EvergraphError):
         status, sentence = status_of(error), without_paths(error, folder)
         headers = error.headers if isinstance(error, RefusedError) else None
@@ -338,32 +338,32 @@ class LeanRoute(APIRoute):
 
 def router(*dependencies: Any, **options: Any) -> APIRouter:
     """Return a router whose routes reject unknown parameters before anything else."""
-    return APIRouter(dependencies=[Depends(only_known), *dependencies], **options)
+    return APIRouter(dependencies=[Depends(reject_unknown_parameters), *dependencies], **options)
 
 
 @cache
 def _spellings(folder: Path) -> tuple[Path, ...]:  # cached, since links are looked up on the disk
-    found = {folder, folder.absolute(), folder.resolve()}
-    return tuple(base for base in found if base.is_absolute())
+    paths = {folder, folder.absolute(), folder.resolve()}
+    return tuple(base for base in paths if base.is_absolute())
 
 
-async def only_known(request: Request) -> None:
+async def reject_unknown_parameters(request: Request) -> None:
     """Reject a query with an unknown or a repeated parameter."""
     if query := request.scope["query_string"]:
-        known, parts = [], [request.scope["route"].dependant]
+        names, parts = [], [request.scope["route"].dependant]
         for part in parts:  # the route, and what it depends on, which may depend on more
-            known += [each.alias for each in part.query_params]
+            names += [parameter.alias for parameter in part.query_params]
             parts += part.dependencies
-        check_parameters(query, known)
+        check_parameters(query, names)
 
 
 def check_parameters(query: bytes, known: Sequence[str]) -> None:
     """Raise if a query names an unknown parameter, or one parameter twice."""
-    named = [name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)]
-    for index, name in enumerate(named):
+    names = [name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)]
+    for index, name in enumerate(names):
         if name not in known:
             near = get_close_matches(name[:QUOTED], known, n=1)
             hint = f"did you mean {near[0]!r}" if near else f"it takes {', '.join(known) or 'none'}"
             raise RefusedError(400, f"there is no parameter {name[:QUOTED]!r} here: {hint}")
-        if name in named[:index]:
+        if name in names[:index]:
             raise RefusedError(400, f"parameter {name!r} must be given once, not twice")

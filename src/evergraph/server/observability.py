@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 HEADER = b"x-request-id"
-SANE = re.compile(rb"[!-~]{1,64}").fullmatch  # printable and short: safe in a log line
+SAFE_ID = re.compile(rb"[!-~]{1,64}").fullmatch  # printable and short: safe in a log line
 GAUGES = {
     "nodes": "Nodes in the graph.",
     "edges": "Edges; an undirected one counts once.",
@@ -79,7 +79,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # start_time_seconds
 def request_id_of(scope: Scope) -> str:
     """Return the request id that the client sent, or a new one if none is safe to log."""
     sent: bytes = dict(scope.get("headers", ())).get(HEADER, b"")
-    return sent.decode("ascii") if SANE(sent) else f"{_PROCESS}-{_number():x}"
+    return sent.decode("ascii") if SAFE_ID(sent) else f"{_PROCESS}-{_number():x}"
 
 
 def audit(event: str, *, level: int = logging.INFO, **facts: object) -> None:
@@ -161,7 +161,9 @@ class ServiceCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics but those of requests, memory and CPU."""
-        service, now, folder = self._service, time.time(), self._service.folder.status()
+        service = self._service
+        now = time.time()
+        folder = service.folder.status()
         values = {**vars(folder), **service.status()}
         for name, meaning in GAUGES.items():
             yield _metric(name, meaning, values[name])
@@ -240,15 +242,17 @@ class Observed:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status, name = time.perf_counter(), 0, request_id_of(scope)
-        REQUEST_ID.set(name)  # no reset needed: the task ends with the request
+        began = time.perf_counter()
+        status = 0
+        request_id = request_id_of(scope)
+        REQUEST_ID.set(request_id)  # no reset needed: the task ends with the request
 
         async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                named = (HEADER, name.encode())
-                message["headers"] = [*message.get("headers", ()), *HEADERS, named]
+                request_id_header = (HEADER, request_id.encode())
+                message["headers"] = [*message.get("headers", ()), *HEADERS, request_id_header]
             await send(message)
 
         try:
@@ -281,7 +285,7 @@ class TextLines(logging.Formatter):
         # Escaped, so that no client can forge a second line.
         message = record.message.replace("\r", "\\r").replace("\n", "\\n")
         request = f" [{name}]" if (name := REQUEST_ID.get()) else ""
-        return f"{_moment(record)} {record.levelname} {record.name}{request}: {message}"
+        return f"{_timestamp(record)} {record.levelname} {record.name}{request}: {message}"
 
 
 class JsonLines(logging.Formatter):
@@ -290,7 +294,7 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return one line."""
         line: dict[str, Any] = {
-            "time": _moment(record),
+            "time": _timestamp(record),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
@@ -332,13 +336,13 @@ class WarningLimit(logging.Filter):
 class ThreadedHandler(logging.handlers.QueueHandler):
     """Writes lines on a thread of its own, so that a full pipe holds up no request.
 
-    The caller formats them, who knows the request id. Beyond ``places`` they are lost and counted.
+    The caller formats them, who knows the request id. Beyond ``queue_size`` they are lost and counted.
     """
 
     queue: Queue[Any]
 
-    def __init__(self, stream: IO[str], *, places: int = MAX_LINES) -> None:
-        super().__init__(Queue(places))
+    def __init__(self, stream: IO[str], *, queue_size: int = MAX_LINES) -> None:
+        super().__init__(Queue(queue_size))
         self._stream = stream
         self._lost = 0
         self._thread = Thread(target=self._write, name="evergraph-log", daemon=True)
@@ -356,12 +360,12 @@ class ThreadedHandler(logging.handlers.QueueHandler):
         # their locks, even if the reader of the pipe hangs.
         while (record := self.queue.get()) is not None:
             lost, self._lost = self._lost, 0
-            more = f"{lost} lines of the log were lost: nobody read them in time\n" if lost else ""
-            left = f"{record.getMessage()}\n{more}".encode("utf-8", "backslashreplace")
+            note = f"{lost} lines of the log were lost: nobody read them in time\n" if lost else ""
+            unwritten = f"{record.getMessage()}\n{note}".encode("utf-8", "backslashreplace")
             with suppress(OSError, ValueError):  # the reader has gone
-                number = self._stream.fileno()
-                while left:
-                    left = left[os.write(number, left) :]
+                descriptor = self._stream.fileno()
+                while unwritten:
+                    unwritten = unwritten[os.write(descriptor, unwritten) :]
 
     def close(self) -> None:
         """Write the remaining lines, but do not wait for a reader that hangs."""
@@ -381,20 +385,22 @@ def written_log(form: str) -> Iterator[None]:
     handler = ThreadedHandler(sys.stderr)
     handler.setFormatter(FORMATS[form]())
     handler.addFilter(WarningLimit())
-    root, own = logging.getLogger(), logging.getLogger("evergraph")
-    before = root.handlers[:], root.level, own.level
+    root = logging.getLogger()
+    evergraph = logging.getLogger("evergraph")
+    old_handlers = root.handlers[:]
+    old_levels = root.level, evergraph.level
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    own.setLevel(logging.INFO)
+    evergraph.setLevel(logging.INFO)
     try:
         yield
     finally:
         handler.close()  # before anything else writes to stderr
-        root.handlers[:] = before[0]
-        root.setLevel(before[1])
-        own.setLevel(before[2])
+        root.handlers[:] = old_handlers
+        root.setLevel(old_levels[0])
+        evergraph.setLevel(old_levels[1])
 
 
-def _moment(record: logging.LogRecord) -> str:  # in UTC, to the millisecond
+def _timestamp(record: logging.LogRecord) -> str:  # in UTC, to the millisecond
     second = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     return f"{second}.{int(record.msecs):03d}Z"

@@ -51,10 +51,10 @@ log = logging.getLogger(__name__)
 def check_address(host: str, *, has_tokens: bool) -> None:
     """Raise if a service without tokens could be reached from other machines."""
     try:
-        here = host == "localhost" or ipaddress.ip_address(host).is_loopback
+        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
-        here = False
-    if not has_tokens and not here:
+        is_loopback = False
+    if not has_tokens and not is_loopback:
         raise ConfigurationError(
             f"host must be 127.0.0.1, ::1 or localhost unless there is a --token-file, not {host!r}"
         )
@@ -102,24 +102,27 @@ class Reload:
 
     def __call__(self) -> None:
         """Read the files again, and log the result."""
-        done = []
+        reloaded = []
         with self._lock:
             try:
                 tokens = None if self.token_file is None else read_tokens(self.token_file)
                 if self.tls is not None:
                     self.tls.renew()
-                    done.append("the certificate")
+                    reloaded.append("the certificate")
             except EvergraphError as error:
                 log.error("nothing was reloaded: %s", error)
                 return
             # Tokens are replaced last, so that an invalid certificate leaves the old ones in use.
             if tokens is not None and self.tokens is not None:
                 self.tokens.listed = tokens.listed
-                done.insert(0, f"{len(tokens.listed)} tokens")
-            log.info("reloaded %s" if done else "there is nothing to reload%s", " and ".join(done))
+                reloaded.insert(0, f"{len(tokens.listed)} tokens")
+            if reloaded:
+                log.info("reloaded %s", " and ".join(reloaded))
+            else:
+                log.info("there is nothing to reload")
 
 
-def outlive_hang_ups() -> None:
+def ignore_sighup() -> None:
     """Ignore SIGHUP, which ends a process by default, until ``listen`` handles it."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
@@ -139,34 +142,37 @@ def listen(
     the learner's folder. A second signal rejects what still waits; no change is left half done.
     reload: called on a thread on SIGHUP.
     """
-    interval, collecting = sys.getswitchinterval(), gc.get_threshold()
+    switch_interval = sys.getswitchinterval()
+    gc_thresholds = gc.get_threshold()
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.set_threshold(*GC_THRESHOLDS)
     # uvicorn raises the signal again once it has stopped, which would kill the process here.
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sigterm_handler = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         server = server_for(app, limits=limits, tls=tls, proxies=proxies)
-        stop = server.handle_exit
+        uvicorn_handler = server.handle_exit
 
         def exit_handler(sig: int, frame: FrameType | None) -> None:
             app.state.stopping.set()  # ends requests that wait for a delta
-            stop(sig, frame)
+            uvicorn_handler(sig, frame)
 
         server.handle_exit = exit_handler  # type: ignore[method-assign]
         bound.listen()  # from here on clients wait instead of being turned away
-        (host, port), scheme = bound.getsockname()[:2], "http" if tls is None else "https"
-        named = f"[{host}]" if ":" in host else host
-        app.attend(server, f"{scheme}://{named}:{port}/")  # it logs when it is ready
+        host, port = bound.getsockname()[:2]
+        if ":" in host:  # of IPv6
+            host = f"[{host}]"
+        scheme = "http" if tls is None else "https"
+        app.set_server(server, f"{scheme}://{host}:{port}/")  # it logs when it is ready
         if reload is not None:
             signal.signal(signal.SIGHUP, lambda *_: Thread(target=reload, daemon=True).start())
         server.run(sockets=[bound])
     except KeyboardInterrupt:
         pass
     finally:
-        outlive_hang_ups()
-        signal.signal(signal.SIGTERM, before)
-        sys.setswitchinterval(interval)
-        gc.set_threshold(*collecting)
+        ignore_sighup()
+        signal.signal(signal.SIGTERM, sigterm_handler)
+        sys.setswitchinterval(switch_interval)
+        gc.set_threshold(*gc_thresholds)
         bound.close()
     if app.failed is None and not app.state.failed.is_set():
         log.info("stopped: everything acknowledged is on disk")
@@ -265,8 +271,13 @@ def _allow_files(needed: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return
-    most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    if most < needed:
-        few = f"the system allows this process {most} open files, and {needed - OWN_FILES} connections"
-        log.warning("%s need %d: lower --connections, or raise ulimit -n", few, needed)
+    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < needed:
+        log.warning(
+            "the system allows this process %d open files, and %d connections need %d: lower "
+            "--connections, or raise ulimit -n",
+            allowed,
+            needed - OWN_FILES,
+            needed,
+        )

@@ -240,21 +240,21 @@ def node_reply(
 
     limit: of neighbours, and of contributions; columns: the user's column of each feature.
     """
-    around, why = view.looked_up(node, top=CLASSES, limit=limit, columns=columns)
-    weights = {voice.node: voice.weight for voice in why.voices or ()}
-    listed = zip(around.nodes, around.distances, around.labels, strict=True)
+    neighbourhood, explanation = view.looked_up(node, top=CLASSES, limit=limit, columns=columns)
+    weights = {voice.node: voice.weight for voice in explanation.voices or ()}
+    listed = zip(neighbourhood.nodes, neighbourhood.distances, neighbourhood.labels, strict=True)
     return {
         "voices": None,
-        **to_json(why),
-        "label": why.classes[0] if why.classes else why.scores[0],
-        "probability": why.probabilities[0] if why.probabilities else None,
+        **to_json(explanation),
+        "label": explanation.classes[0] if explanation.classes else explanation.scores[0],
+        "probability": explanation.probabilities[0] if explanation.probabilities else None,
         "neighbours": [  # as in ``Neighbour``
             {"id": n, "hops": hops, "label": label, "weight": weights.get(n)}
             for n, hops, label in listed
         ],
-        "edges": to_json(around.edges),
-        "whole": around.whole,
-        **({} if around.weights is None else {"weights": list(around.weights)}),
+        "edges": to_json(neighbourhood.edges),
+        "whole": neighbourhood.whole,
+        **({} if neighbourhood.weights is None else {"weights": list(neighbourhood.weights)}),
     }
 
 

@@ -81,11 +81,11 @@ class PredictionBatches:
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._answer_batch)
         for every_class in (False, True):
-            alike = [q for q in batch if q.every_class == every_class and not q.answer.done()]
-            if alike:
-                self._answer_alike(alike, every_class)
+            questions = [q for q in batch if q.every_class == every_class and not q.answer.done()]
+            if questions:
+                self._answer_together(questions, every_class)
 
-    def _answer_alike(self, questions: Sequence[_Question], every_class: bool) -> None:
+    def _answer_together(self, questions: Sequence[_Question], every_class: bool) -> None:
         try:
             answer = self._answer([node for q in questions for node in q.ids], every_class)
         except Exception as error:
@@ -93,7 +93,7 @@ class PredictionBatches:
                 questions[0].answer.set_exception(error)
                 return
             for question in questions:  # one of them is invalid: answer each by itself
-                self._answer_alike([question], every_class)
+                self._answer_together([question], every_class)
             return
         start = 0
         for question in questions:
@@ -111,7 +111,7 @@ class Service:
         self.failed = Event()  # set: the process ends, and its supervisor restarts it
         self.renew_view()
         folder.watch(on_change=self.renew_view, on_stop=self.fail)
-        self.writer = Writer(folder, places=limits.queue)
+        self.writer = Writer(folder, queue_size=limits.queue)
         self.pools = pools(limits.seconds)
         self.bodies = Bodies(limits)
         self.reader = DeltaReader(folder, most=limits.nodes)
@@ -165,12 +165,14 @@ class Service:
                 done: DeltaResult | Upserted = await asyncio.wrap_future(future)
                 return done
         except TimeoutError:
-            late = f"this took longer than {self.limits.seconds:g} s"
+            sentence = f"this took longer than {self.limits.seconds:g} s"
             if future.cancel():
-                raise RefusedError(503, f"{late}, and nothing was changed", retry_after=1) from None
-            again = "" if upsert else "with the same key "
-            late += f" and is still running: send it again {again}to get its result"
-            raise RefusedError(503, late, retry_after=5) from None
+                raise RefusedError(
+                    503, f"{sentence}, and nothing was changed", retry_after=1
+                ) from None
+            key_hint = "" if upsert else "with the same key "
+            sentence += f" and is still running: send it again {key_hint}to get its result"
+            raise RefusedError(503, sentence, retry_after=5) from None
 
     def renew_view(self) -> None:
         """Let readers see the folder's newest state."""
@@ -233,34 +235,34 @@ class Service:
         """Return predictions as JSON, with the target that is known of each node."""
         self._check_size(len(ids), every_class=every_class)
 
-        def found() -> bytes:
+        def serialised() -> bytes:
             return orjson.dumps(
                 schema.with_known(*self.view.answer_beside_known(ids, every_class=every_class))
             )
 
-        return await self.pools["look-ups"].run(found)
+        return await self.pools["look-ups"].run(serialised)
 
     async def ask(self, delta: Delta, ids: Sequence[NodeId] | None, *, every_class: bool) -> bytes:
         """Return the predictions that a delta would lead to as JSON, by a copy of the learner."""
         self._check_size(len(delta.nodes if ids is None else ids), every_class=every_class)
         learner = self.folder.learner
 
-        def found() -> bytes:
+        def serialised() -> bytes:
             return predictions_json(learner.ask(delta, ids, every_class=every_class))
 
-        return await self.pools["questions"].run(found)
+        return await self.pools["questions"].run(serialised)
 
     def _predict(self, ids: Sequence[NodeId], every_class: bool) -> Answer:
         return self.view.answer(ids, every_class=every_class)
 
     def _in_slices(self, ids: Sequence[NodeId], every_class: bool) -> bytes:
         """Predict and serialise a few nodes at a time."""
-        texts: list[bytes] = []
+        slices: list[bytes] = []
         for answer in self.view.answers(ids, every_class=every_class):
-            texts.append(predictions_json(answer.predictions)[1:-1])
+            slices.append(predictions_json(answer.predictions)[1:-1])
         # No name of a class can look like this: quotation marks are escaped.
-        whole = predictions_json(replace(answer, predictions=()))
-        return whole.replace(b'"predictions":[]', b'"predictions":[%s]' % b",".join(texts), 1)
+        envelope = predictions_json(replace(answer, predictions=()))
+        return envelope.replace(b'"predictions":[]', b'"predictions":[%s]' % b",".join(slices), 1)
 
     async def prediction(self, text: str, *, integer: bool, every_class: bool) -> bytes:
         """Return the prediction for one node as JSON; its id as in ``node``."""
@@ -274,13 +276,15 @@ class Service:
 
     async def wait_for(self, seq: int) -> None:
         """Wait until a delta is visible to readers; reject the request if it does not come."""
-        most = min(self.limits.patience, self.limits.seconds)
+        patience = min(self.limits.patience, self.limits.seconds)
         loop = asyncio.get_running_loop()
-        late = loop.time() + most
-        while (known := self.view.status().seq) < seq:
-            if self.stopping.is_set() or loop.time() >= late:
+        deadline = loop.time() + patience
+        while (visible := self.view.status().seq) < seq:
+            if self.stopping.is_set() or loop.time() >= deadline:
                 raise RefusedError(
-                    503, f"delta {seq} has not come within {most:g} s, only {known}", retry_after=1
+                    503,
+                    f"delta {seq} has not come within {patience:g} s, only {visible}",
+                    retry_after=1,
                 )
             await asyncio.sleep(SEQ_CHECK_SECONDS)
 
@@ -294,8 +298,8 @@ class Service:
         of_learner = asdict(self.view.status())
         names = list(self.view.classes[-schema.MAX_NAMES :])
         processes = [asdict(self.process())]
-        more = {"names": names, "waiting": self.writer.waiting, "replicas": processes}
-        return of_learner | more | of_folder
+        of_service = {"names": names, "waiting": self.writer.waiting, "replicas": processes}
+        return of_learner | of_service | of_folder
 
     def alarms(self) -> dict[str, Any]:
         """Return the accuracy alarm while it is raised."""
@@ -328,12 +332,12 @@ class Service:
         self.folder.close()
 
 
-def predictions_json(found: Answer | Sequence[Any]) -> bytes:
+def predictions_json(predictions: Answer | Sequence[Any]) -> bytes:
     """Return ``schema.to_json`` of predictions as text, without converting each of them in Python.
 
     orjson writes fields that are None, too: those are cut out; no name can look like them.
     """
-    text = orjson.dumps(found).replace(b',"probabilities":null', b"")
+    text = orjson.dumps(predictions).replace(b',"probabilities":null', b"")
     return text.replace(b',"classes":null', b"")
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from evergraph.online.folder.recovery import Replaying
 
 SHUTDOWN_SECONDS = 1.0  # to wait for a recovery on shutdown, or for the service manager's socket
-BEAT_SECONDS = 5.0  # between two notifications if no watchdog needs more
+NOTIFY_SECONDS = 5.0  # between two notifications if no watchdog needs more
 RETRY_LATER = {"Retry-After": "2"}  # seconds
 EXTENSION_SECONDS = 60  # by which each notification extends the start-up timeout
 RECOVERING = "the service is recovering from disk: try again later"
@@ -37,7 +37,7 @@ Make = Callable[[Callable[["Replaying"], None]], "FastAPI"]
 class Notifier:
     """Notifies a service manager such as systemd; does nothing if there is none.
 
-    >>> Notifier.of({"NOTIFY_SOCKET": "/run/notify", "WATCHDOG_USEC": "3000000"})
+    >>> Notifier.from_environment({"NOTIFY_SOCKET": "/run/notify", "WATCHDOG_USEC": "3000000"})
     Notifier(address='/run/notify', watchdog=3.0)
     """
 
@@ -45,17 +45,17 @@ class Notifier:
     watchdog: float | None = None  # seconds within which the process must ping it
 
     @classmethod
-    def of(cls, environment: Mapping[str, str] = os.environ) -> Notifier:
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Notifier:
         """Return the notifier that the environment describes."""
-        own = environment.get("WATCHDOG_PID") in (None, str(os.getpid()))
-        interval = environment.get("WATCHDOG_USEC", "") if own else ""
+        is_for_this_process = environment.get("WATCHDOG_PID") in (None, str(os.getpid()))
+        interval = environment.get("WATCHDOG_USEC", "") if is_for_this_process else ""
         watchdog = int(interval) / 1e6 if interval.isdigit() and int(interval) else None
         return cls(environment.get("NOTIFY_SOCKET") or None, watchdog)
 
     @property
     def pause(self) -> float:
         """Seconds between two notifications: a third of what the watchdog allows."""
-        return BEAT_SECONDS if self.watchdog is None else min(BEAT_SECONDS, self.watchdog / 3)
+        return NOTIFY_SECONDS if self.watchdog is None else min(NOTIFY_SECONDS, self.watchdog / 3)
 
     def notify(self, **facts: object) -> None:
         """Send a notification; a failure is only logged."""
@@ -89,18 +89,18 @@ class Starting:
 
     def __init__(self, make: Make, *, notifier: Notifier | None = None) -> None:
         self._make = make
-        self._notifier = Notifier.of() if notifier is None else notifier
+        self._notifier = Notifier.from_environment() if notifier is None else notifier
         self.app: FastAPI | None = None
         self.failed: BaseException | None = None
         self.abandoned = False
         self.state: Any = SimpleNamespace(stopping=Event(), failed=Event())
-        self._made: FastAPI | None = None
+        self._opened_app: FastAPI | None = None
         self._progress: Replaying | None = None
         self._logged = False
         self._server: uvicorn.Server | None = None
         self._url = ""
 
-    def attend(self, server: uvicorn.Server, url: str) -> None:
+    def set_server(self, server: uvicorn.Server, url: str) -> None:
         """Set the server of this application, and its address."""
         self._server, self._url = server, url
 
@@ -114,23 +114,24 @@ class Starting:
             await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        found = answer({"error": RECOVERING}, 503, RETRY_LATER)
+        response = answer({"error": RECOVERING}, 503, RETRY_LATER)
         if scope.get("path") == "/healthz":
-            found = answer({"status": "ok"})
+            response = answer({"status": "ok"})
         elif scope.get("path") == "/readyz":
-            found = answer({"status": "recovering", **self.progress()}, 503, RETRY_LATER)
-        found.raw_headers += [(HEADER, request_id_of(scope).encode()), *HEADERS]
-        await found(scope, receive, send)
+            response = answer({"status": "recovering", **self.progress()}, 503, RETRY_LATER)
+        response.raw_headers += [(HEADER, request_id_of(scope).encode()), *HEADERS]
+        await response(scope, receive, send)
 
     def progress(self) -> dict[str, Any]:
         """Return how many deltas have been replayed, of how many, and the estimated time left."""
-        now = self._progress
-        if now is None:
+        progress = self._progress
+        if progress is None:
             return {"done": 0, "of": 0, "seconds_left": None}
-        left = round(now.seconds, 1) if now.seconds or now.done == now.of else None
-        return {"done": now.done, "of": now.of, "seconds_left": left}
+        is_estimated = progress.seconds or progress.done == progress.of
+        seconds_left = round(progress.seconds, 1) if is_estimated else None
+        return {"done": progress.done, "of": progress.of, "seconds_left": seconds_left}
 
-    def _note(self, progress: Replaying) -> None:
+    def _on_progress(self, progress: Replaying) -> None:
         """Record the recovery's progress; called by its thread, which ends here on shutdown."""
         self._progress = progress
         if self.state.stopping.is_set():
@@ -143,7 +144,7 @@ class Starting:
     def _open(self, opened: Callable[[], None]) -> None:
         """Open the folder, then call ``opened``; runs on a thread."""
         try:
-            self._made = self._make(self._note)
+            self._opened_app = self._make(self._on_progress)
             # Exempt what is loaded by now from garbage collection: a full pass took 180 ms.
             gc.collect()
             gc.freeze()
@@ -157,11 +158,15 @@ class Starting:
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         loop, opened = asyncio.get_running_loop(), asyncio.Event()
-        notify = (lambda: loop.call_soon_threadsafe(opened.set),)
-        Thread(target=self._open, args=notify, name="evergraph-opening", daemon=True).start()
+
+        def set_opened() -> None:
+            loop.call_soon_threadsafe(opened.set)
+
+        args = (set_opened,)
+        Thread(target=self._open, args=args, name="evergraph-opening", daemon=True).start()
         stop = asyncio.Event()
-        life = loop.create_task(self._live(opened, stop))
-        beat = loop.create_task(self._beat())
+        answering = loop.create_task(self._answer_until(opened, stop))
+        notifying = loop.create_task(self._notify_repeatedly())
         await send({"type": "lifespan.startup.complete"})
         await receive()
         self._notifier.notify(STOPPING=1, STATUS="stopping")
@@ -172,16 +177,16 @@ class Starting:
         self.abandoned = not opened.is_set()
         stop.set()
         if self.abandoned:
-            life.cancel()
+            answering.cancel()
         else:
-            await life
-        beat.cancel()
+            await answering
+        notifying.cancel()
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def _live(self, opened: asyncio.Event, stop: asyncio.Event) -> None:
+    async def _answer_until(self, opened: asyncio.Event, stop: asyncio.Event) -> None:
         """Wait for the application proper, and let it answer until the end."""
         await opened.wait()
-        app = self._made
+        app = self._opened_app
         if app is None:
             if self._server is not None:
                 self._server.should_exit = True
@@ -196,14 +201,16 @@ class Starting:
                 self._notifier.notify(READY=1, STATUS="ready")
             await stop.wait()
 
-    async def _beat(self) -> None:
+    async def _notify_repeatedly(self) -> None:
         """Ping the watchdog, and extend the start-up timeout during a recovery."""
         while True:
             facts: dict[str, object] = {} if self._notifier.watchdog is None else {"WATCHDOG": 1}
             if self.app is None and not self.state.stopping.is_set():
-                now = self.progress()
+                progress = self.progress()
                 facts["EXTEND_TIMEOUT_USEC"] = EXTENSION_SECONDS * 1_000_000
-                facts["STATUS"] = f"recovering: {now['done']} of {now['of']} deltas applied"
+                facts["STATUS"] = (
+                    f"recovering: {progress['done']} of {progress['of']} deltas applied"
+                )
             if facts:
                 self._notifier.notify(**facts)
             await asyncio.sleep(self._notifier.pause)

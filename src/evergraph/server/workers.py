@@ -1,6 +1,6 @@
 """Threads of the service: one that changes the learner, and a pool for each kind of slow work.
 
-Wherever work waits for a thread, callers take turns, and none takes more than half of the places.
+Wherever work waits for a thread, callers take turns, and none takes more than half of a queue.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Writer:
     changes.
     """
 
-    def __init__(self, folder: LearnerFolder, *, places: int) -> None:
-        self.places = places
+    def __init__(self, folder: LearnerFolder, *, queue_size: int) -> None:
+        self.queue_size = queue_size
         self.busy = 0.0
         self._folder = folder
         self._lock = Lock()
@@ -51,8 +51,8 @@ class Writer:
     @property
     def oldest(self) -> float:
         """Age of the oldest unfinished change in seconds; 0 if there is none."""
-        came = [came for _, came in list(self._unfinished.values())]
-        return round(time.monotonic() - came[0], 3) if came else 0.0
+        arrivals = [arrival for _, arrival in list(self._unfinished.values())]
+        return round(time.monotonic() - arrivals[0], 3) if arrivals else 0.0
 
     def submit(self, delta: Delta, call: Callable[[], Any] | None = None) -> Future[Any]:
         """Queue a delta, or a call that applies it; reject it if the queue is full."""
@@ -68,12 +68,12 @@ class Writer:
     def _check_room(self, caller: str) -> None:
         if self._closing:
             raise RefusedError(503, "the service is stopping", retry_after=5)
-        if self.waiting >= self.places:
-            sentence = f"{self.places} changes are waiting already: send this one again later"
+        if self.waiting >= self.queue_size:
+            sentence = f"{self.queue_size} changes are waiting already: send this one again later"
             raise RefusedError(503, sentence, retry_after=1)
         changes = list(self._unfinished.items())
-        own = sum(sender == caller and not change.running() for change, (sender, _) in changes)
-        check_share("changes", own, self.places)
+        waiting = sum(sender == caller and not change.running() for change, (sender, _) in changes)
+        check_share("changes", waiting, self.queue_size)
 
     def _serve(self) -> None:
         began = time.monotonic()
@@ -95,51 +95,56 @@ class Pool:
     Of each caller one call runs at a time, so that those of others never wait for all of its calls.
     What takes too long is answered with 503; its thread goes on to the end.
 
-    what: the work in the plural, for error messages; places: calls that may wait; seconds: time for
-    a call, waiting included; threads: with two of them, one is left to the others by who asks for
-    much.
+    what: the work in the plural, for error messages; queue_size: calls that may wait; seconds: time
+    for a call, waiting included; threads: with two of them, a caller that asks for much leaves one
+    to the others.
     """
 
-    def __init__(self, what: str, *, places: int, seconds: float, threads: int = 1) -> None:
-        self.what, self.places, self.seconds, self.threads = what, places, seconds, threads
+    def __init__(self, what: str, *, queue_size: int, seconds: float, threads: int = 1) -> None:
+        self.what = what
+        self.queue_size = queue_size
+        self.seconds = seconds
+        self.threads = threads
         self._unfinished: Counter[str] = Counter()  # by caller
-        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._semaphores: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"evergraph-{what}")
         self._closed = False
 
     async def run(self, call: Callable[[], T]) -> T:
         """Make a call on a thread and return its result; reject it if the queue is full."""
         caller = CALLER.get()
-        if self._unfinished.total() >= self.places + self.threads:
-            sentence = f"{self.places} {self.what} are waiting already: try again later"
+        if self._unfinished.total() >= self.queue_size + self.threads:
+            sentence = f"{self.queue_size} {self.what} are waiting already: try again later"
             raise RefusedError(503, sentence, retry_after=1, hang_up=True)
-        check_share(self.what, self._unfinished[caller] - 1, self.places)
-        turn = self._turns.setdefault(caller, asyncio.Semaphore(1))
+        check_share(self.what, self._unfinished[caller] - 1, self.queue_size)
+        semaphore = self._semaphores.setdefault(caller, asyncio.Semaphore(1))
         self._unfinished[caller] += 1
         try:
             with anyio.fail_after(self.seconds):
-                await turn.acquire()
-                return await asyncio.shield(self._begun(call, turn))
+                await semaphore.acquire()
+                return await asyncio.shield(self._start(call, semaphore))
         except TimeoutError:
-            late = f"the answer took longer than {self.seconds:g} s"
-            raise RefusedError(503, late, retry_after=1) from None
+            sentence = f"the answer took longer than {self.seconds:g} s"
+            raise RefusedError(503, sentence, retry_after=1) from None
         finally:
             self._unfinished[caller] -= 1
             self._unfinished += Counter()  # without callers that have none
 
-    def _begun(self, call: Callable[[], T], turn: asyncio.Semaphore) -> asyncio.Future[T]:
+    def _start(self, call: Callable[[], T], semaphore: asyncio.Semaphore) -> asyncio.Future[T]:
         """Begin a call; the turn ends with it, whether or not somebody still waits for it."""
         if self._closed:
-            turn.release()  # to those behind it, who are told the same
+            semaphore.release()  # to those behind it, who are told the same
             raise RefusedError(503, "the service is stopping", retry_after=5)
 
         def end(done: asyncio.Future[T]) -> None:
-            turn.release()
+            semaphore.release()
             if not done.cancelled():
                 done.exception()  # else asyncio complains if nobody waits for it any more
 
         loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._executor, copy_context().run, _cleared, call)
+        future = loop.run_in_executor(
+            self._executor, copy_context().run, _call_clearing_frames, call
+        )
         future.add_done_callback(end)
         return future
 
@@ -149,7 +154,7 @@ class Pool:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
 
-def _cleared(call: Callable[[], T]) -> T:
+def _call_clearing_frames(call: Callable[[], T]) -> T:
     """Make a call; clear the frames of an error here, since on the event loop others would wait."""
     try:
         return call()
@@ -158,11 +163,11 @@ def _cleared(call: Callable[[], T]) -> T:
         raise
 
 
-def check_share(what: str, waiting: int, places: int) -> None:
-    """Raise if a caller has taken half of all places, the others being for others."""
-    most = max(places // 2, 1)
-    if waiting >= most:
-        sentence = f"{most} {what} of this caller are waiting already: try again later"
+def check_share(what: str, waiting: int, queue_size: int) -> None:
+    """Raise if a caller has taken half of the queue: the other half is for others."""
+    share = max(queue_size // 2, 1)
+    if waiting >= share:
+        sentence = f"{share} {what} of this caller are waiting already: try again later"
         raise RefusedError(429, sentence, retry_after=1, hang_up=True)
 
 
@@ -181,8 +186,8 @@ KINDS = {
 
 def pools(seconds: float) -> dict[str, Pool]:
     """Return a pool for each kind of work, with this time limit; a backup may take an hour."""
-    found = {
-        what: Pool(what, places=places, seconds=seconds, threads=threads)
-        for what, (places, threads) in KINDS.items()
+    by_work = {
+        what: Pool(what, queue_size=size, seconds=seconds, threads=threads)
+        for what, (size, threads) in KINDS.items()
     }
-    return found | {"backups": Pool("backups", places=2, seconds=3600.0)}
+    return by_work | {"backups": Pool("backups", queue_size=2, seconds=3600.0)}

@@ -86,14 +86,14 @@ def arrival_of(
     tasks: number of tasks; by default those that have nodes.
     """
     tasks = int(owner.max()) + 1 if tasks is None else tasks
-    here = owner != NOWHERE
+    arrives = owner != NOWHERE
     first = torch.full((int(labels.max()) + 1,), tasks)  # [labels], the task of the first node
-    first.scatter_reduce_(0, labels[here], owner[here], "amin")
-    met = first[list(classes)].tolist()
-    new: list[list[int]] = [[] for _ in range(tasks)]
-    for label, task in zip(classes, met, strict=True):
-        new[task].append(label)
-    return Arrival(owner, [tuple(labels) for labels in new])
+    first.scatter_reduce_(0, labels[arrives], owner[arrives], "amin")
+    first_tasks = first[list(classes)].tolist()
+    new_classes: list[list[int]] = [[] for _ in range(tasks)]
+    for label, task in zip(classes, first_tasks, strict=True):
+        new_classes[task].append(label)
+    return Arrival(owner, [tuple(labels) for labels in new_classes])
 
 
 def fitting_way(graph: Graph, classified: Tensor) -> Unlabelled:
@@ -105,12 +105,12 @@ def fitting_way(graph: Graph, classified: Tensor) -> Unlabelled:
     """
     if graph.types is not None:
         return "along"
-    without = 1 - int(classified.sum()) / max(len(classified), 1)
-    if without <= MAX_UNLABELLED or not len(classified):
+    unclassified = 1 - int(classified.sum()) / max(len(classified), 1)
+    if unclassified <= MAX_UNLABELLED or not len(classified):
         return "leave-out"
     say(
         "stream.unlabelled",
-        f"{100 * without:.1f} % of the nodes have no class and come along with the first task that "
+        f"{100 * unclassified:.1f} % of the nodes have no class and come along with the first task that "
         "has a neighbour of them: 'leave-out' leaves them out",
     )
     return "along"
@@ -130,33 +130,34 @@ def with_companions(graph: Graph, owner: Tensor) -> Tensor:
     >>> with_companions(star, torch.tensor([-1, 1, 0, -1, -1]))
     tensor([ 0,  1,  0, -1, -1])
     """
-    free = graph.labels.cpu() == UNLABELLED
+    unlabelled = graph.labels.cpu() == UNLABELLED
     sweep = graph.to("cpu").sweep
-    when = owner.int().masked_fill_(owner < 0, _NEVER)
+    arrival_steps = owner.int().masked_fill_(owner < 0, _NEVER)
     for _ in range(ROUNDS):
-        when = torch.where(free, _earliest_around(sweep, when, both=not graph.undirected), when)
-    return when.masked_fill_(when == _NEVER, -1).long()
+        earliest = _earliest_around(sweep, arrival_steps, both=not graph.undirected)
+        arrival_steps = torch.where(unlabelled, earliest, arrival_steps)
+    return arrival_steps.masked_fill_(arrival_steps == _NEVER, -1).long()
 
 
-def _earliest_around(sweep: RowSweep, when: Tensor, *, both: bool) -> Tensor:
+def _earliest_around(sweep: RowSweep, steps: Tensor, *, both: bool) -> Tensor:
     """Return the least value of each node and its neighbours.  [nodes] -> [nodes]
 
     both: whether to include the nodes in whose rows it occurs.
     """
     indptr, indices = sweep.plain
-    near = when.clone()
+    earliest = steps.clone()
 
-    def look(rows: Tensor) -> Tensor:
+    def earliest_in_block(rows: Tensor) -> Tensor:
         owners, entries = row_entries(indptr, rows)
         columns = indices.index_select(0, entries).long()
-        around = when[rows].scatter_reduce_(0, owners, when[columns], "amin")
+        row_earliest = steps[rows].scatter_reduce_(0, owners, steps[columns], "amin")
         if both:
-            near.scatter_reduce_(0, columns, when[rows][owners], "amin")
-        return around
+            earliest.scatter_reduce_(0, columns, steps[rows][owners], "amin")
+        return row_earliest
 
-    for part, around in sweep.blocks(None, look):
-        torch.minimum(near[part], around, out=near[part])
-    return near
+    for part, row_earliest in sweep.blocks(None, earliest_in_block):
+        torch.minimum(earliest[part], row_earliest, out=earliest[part])
+    return earliest
 
 
 @dataclass(frozen=True)
@@ -202,10 +203,11 @@ def split_classes(
     for label in classes:
         nodes = (labels == label).nonzero().flatten()
         shuffle = torch.randperm(len(nodes), generator=seeded(seed, "split", label))
-        nodes, whole = nodes[shuffle], 1.0
+        nodes = nodes[shuffle]
+        total = 1.0
         if _are_counts(shares):
-            whole = sum(shares)
-            nodes = nodes[: int(whole)]
+            total = sum(shares)
+            nodes = nodes[: int(total)]
         count = len(nodes)
         if count < LEAST_NODES:
             raise DataError(
@@ -218,12 +220,12 @@ def split_classes(
             train = min(max(1, int(labelled * count + 1e-9)), count - 2)
             validation = min(train, (count - train) // 2)
         else:
-            wanted = [max(1, int(share / whole * count + 1e-9)) for share in shares[1:]]
-            validation = min(wanted[0], count - 2)
-            train = count - validation - min(wanted[1], count - validation - 1)
+            sizes = [max(1, int(share / total * count + 1e-9)) for share in shares[1:]]
+            validation = min(sizes[0], count - 2)
+            train = count - validation - min(sizes[1], count - validation - 1)
         cuts = nodes.tensor_split((train, train + validation))
-        for part, chosen in zip(parts, cuts, strict=True):
-            part.append(chosen)
+        for part, part_nodes in zip(parts, cuts, strict=True):
+            part.append(part_nodes)
     return Split(*(torch.cat(part).sort().values for part in parts))
 
 
@@ -253,9 +255,9 @@ def split_tasks(
 
     labels: int64 [nodes]
     """
-    whole = split_classes(labels, arrival.classes, shares=shares, labelled=labelled, seed=seed)
-    more = "" if labelled is None else f", or label more than {labelled:g} (parameter labelled)"
-    return _shared_out(whole, arrival, more)
+    split = split_classes(labels, arrival.classes, shares=shares, labelled=labelled, seed=seed)
+    advice = "" if labelled is None else f", or label more than {labelled:g} (parameter labelled)"
+    return _shared_out(split, arrival, advice)
 
 
 def stand_in_labels(graph: Graph) -> Tensor:
@@ -265,13 +267,14 @@ def stand_in_labels(graph: Graph) -> Tensor:
     """
     if graph.targets is None:
         return graph.labels.cpu()
-    here = graph.targets.known.any(dim=1).cpu()
-    if int(here.sum()) < LEAST_NODES:
+    has_targets = graph.targets.known.any(dim=1).cpu()
+    count = int(has_targets.sum())
+    if count < LEAST_NODES:
         raise DataError(
-            f"targets are known of {int(here.sum())} nodes, too few to split into training, "
+            f"targets are known of {count} nodes, too few to split into training, "
             f"validation and test: at least {LEAST_NODES} are needed"
         )
-    return torch.where(here, 0, UNLABELLED)
+    return torch.where(has_targets, 0, UNLABELLED)
 
 
 def split_each(
@@ -297,20 +300,20 @@ def split_by_masks(arrival: Arrival, masks: Masks | None, split: int) -> list[Sp
         raise DataError(
             f"split='masks' needs {', '.join(MASKS)}: the graph does not have all three"
         )
-    arriving = [nodes[arrival.owner[nodes] >= 0] for nodes in masks.nodes(split)]
-    return _shared_out(Split(*arriving), arrival, ", or use another split")
+    part_nodes = [nodes[arrival.owner[nodes] >= 0] for nodes in masks.nodes(split)]
+    return _shared_out(Split(*part_nodes), arrival, ", or use another split")
 
 
-def _shared_out(whole: Split, arrival: Arrival, more: str) -> list[Split]:
+def _shared_out(split: Split, arrival: Arrival, advice: str) -> list[Split]:
     """Give each task the nodes that arrive with it.  more: advice if a part of one is empty"""
-    parts = [arrival.shared_out(getattr(whole, part)) for part in PARTS]
+    parts = [arrival.shared_out(getattr(split, part)) for part in PARTS]
     splits = [Split(*nodes) for nodes in zip(*parts, strict=True)]
-    for index, split in enumerate(splits):
-        for part, called in PARTS.items():
-            if not len(getattr(split, part)):
+    for index, task_split in enumerate(splits):
+        for part, noun in PARTS.items():
+            if not len(getattr(task_split, part)):
                 raise DataError(
-                    f"task {index} has no {called} nodes: make fewer tasks than {len(splits)} "
-                    f"(parameter tasks){more}"
+                    f"task {index} has no {noun} nodes: make fewer tasks than {len(splits)} "
+                    f"(parameter tasks){advice}"
                 )
     return splits
 

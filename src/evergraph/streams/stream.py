@@ -132,27 +132,27 @@ class GraphStream(Shown):
         device: torch.device | str | None = None,
         resources: Resources | None = None,
     ) -> None:
-        whole = as_graph(graph)
+        full_graph = as_graph(graph)
         check_choice("edges", edges, EDGES)
         check_choice("known_labels", known_labels, KNOWN_LABELS)
-        labels = stand_in_labels(whole)
+        labels = stand_in_labels(full_graph)
         if unlabelled is None:
-            unlabelled = fitting_way(whole, labels != UNLABELLED)
+            unlabelled = fitting_way(full_graph, labels != UNLABELLED)
         check_choice("unlabelled", unlabelled, UNLABELLED_WAYS)
         self.unlabelled: Unlabelled = unlabelled
         self.known_labels: KnownLabels = known_labels
         self.resources = resources
-        self._label_space = LabelSpace(setting, names=whole.class_names)
-        targets = whole.targets
+        self._label_space = LabelSpace(setting, names=full_graph.class_names)
+        targets = full_graph.targets
         if targets is not None:
-            timed = whole.time is not None
+            timed = full_graph.time is not None
             by, tasks = without_classes(by, tasks=tasks, timed=timed, setting=setting)
             self._label_space = LabelSpace("class-il", kind=targets.kind, names=targets.names)
         check_way(by, tasks=tasks, blur=blur, setting=setting, batch=batch)
         self.edges = edges
-        shown = whole if targets is None else whole.with_labels(labels)
+        labelled_graph = full_graph if targets is None else full_graph.with_labels(labels)
         arrival = arrange(
-            shown,
+            labelled_graph,
             by=by,
             tasks=tasks,
             blur=blur,
@@ -164,7 +164,7 @@ class GraphStream(Shown):
         self.tasks = arrival.new_classes
         check_shares(split, labelled)
         if isinstance(split, str):
-            self.splits = split_by_masks(arrival, whole.masks, seed)
+            self.splits = split_by_masks(arrival, full_graph.masks, seed)
         elif targets is None:
             self.splits = split_tasks(labels, arrival, shares=split, labelled=labelled, seed=seed)
         else:
@@ -179,30 +179,32 @@ class GraphStream(Shown):
         self._begins = [0, *accumulate(torch.bincount(self._task_of).tolist())]
         owner = arrival.owner
         if unlabelled == "along":
-            owner = with_companions(shown, owner)
+            owner = with_companions(labelled_graph, owner)
         self._owner = owner.int()  # the step of every node, of which there may be 10^8
         # Each node's class by arrival; the last entry is for unlabelled nodes, numbered -1.
-        numbers = torch.full((int(labels.max()) + 2,), UNLABELLED)
-        numbers[self.classes] = torch.arange(len(self.classes))
-        self._labels = numbers[labels].int()
+        class_numbers = torch.full((int(labels.max()) + 2,), UNLABELLED)
+        class_numbers[self.classes] = torch.arange(len(self.classes))
+        self._labels = class_numbers[labels].int()
         self._training_labels = torch.full_like(labels, UNLABELLED).int()
         self._targets: Tensor | None = None  # [all nodes, targets]
         if targets is None:
-            for part in self.splits:
-                self._training_labels[part.train] = labels[part.train].int()
+            for task_split in self.splits:
+                self._training_labels[task_split.train] = labels[task_split.train].int()
         else:
             self._targets = targets.values.cpu()
             # All targets are new with the first task.
             self.tasks = [tuple(range(len(targets.names))), *([()] * (len(self.tasks) - 1))]
-        self._graph = whole.without_labels()
+        self._graph = full_graph.without_labels()
         if device is not None:
             self._graph = self._graph.to(device)
         self._members = TaskMembers(self._owner, self.splits)
         # Nodes with targets have no classes to count.
         counted = self._labels if targets is None else torch.full_like(self._labels, UNLABELLED)
         self._met = ClassSizes(self._owner, counted, steps=len(arrival))
-        known = torch.cat([n for part in self.splits for n in (part.train, part.validation)])
-        self._known = ClassSizes(self._owner[known], counted[known], steps=len(arrival))
+        known_nodes = torch.cat(
+            [split.train for split in self.splits] + [split.validation for split in self.splits]
+        )
+        self._known = ClassSizes(self._owner[known_nodes], counted[known_nodes], steps=len(arrival))
         self._local: dict[int, tuple[int, Graph]] = {}  # with their step; they show labels
         self._local_exams: dict[tuple[int, str], tuple[int, Exam]] = {}
         self._union: tuple[int, Graph] | None = None  # with its task; it shows labels
@@ -262,14 +264,14 @@ class GraphStream(Shown):
         with the nodes within that distance and their neighbours, which give them the right degrees.
         """
         if not 0 <= index < len(self):
-            said = f"task must be a number from 0 to {len(self) - 1}, not {index!r}"
-            raise ConfigurationError(said)
+            message = f"task must be a number from 0 to {len(self) - 1}, not {index!r}"
+            raise ConfigurationError(message)
         if self._lease is not None:
             self._lease.close()
         ids, graph = self._given(index, cumulative, sight)
         self._lease = Lease(graph)
         first = 0 if cumulative else index
-        own = self._members.nodes(index, upto=cumulative)
+        new_nodes = self._members.nodes(index, upto=cumulative)
         train = self._members.part("train", first, index)
         validation = self._members.part("validation", first, index)
         return Task(
@@ -280,7 +282,7 @@ class GraphStream(Shown):
             train_labels=self._labels[train].long(),
             validation=torch.searchsorted(ids, validation),
             validation_labels=self._labels[validation].long(),
-            own=torch.searchsorted(ids, own),
+            own=torch.searchsorted(ids, new_nodes),
             class_sizes=self._met.between(first, index),
             met_sizes=self._met.between(0, index),
             known_sizes=self._known.between(0, index),
@@ -292,17 +294,18 @@ class GraphStream(Shown):
     def _given(self, index: int, cumulative: bool, sight: int | None) -> tuple[Tensor, Graph]:
         """Return the nodes that a learner is given with a step, ascending, and their graph."""
         if self._batched and sight is not None and not cumulative:
-            within, own = self.edges == "within", self._task_of[index]
+            within = self.edges == "within"
+            own_task = self._task_of[index]
 
             def arrived(nodes: Tensor) -> Tensor:
                 steps = self._owner[nodes]
-                come = (steps >= 0) & (steps <= index)
-                return come & (self._tasks_of(steps) == own) if within else come
+                has_arrived = (steps >= 0) & (steps <= index)
+                return has_arrived & (self._tasks_of(steps) == own_task) if within else has_arrived
 
             members = self._members.nodes(index)
-            near = covered_nodes(self._graph, members, hops=sight + 1, available=arrived)
-            near = near.nonzero().flatten()
-            return near, self._induced(near)
+            covered = covered_nodes(self._graph, members, hops=sight + 1, available=arrived)
+            nodes = covered.nonzero().flatten()
+            return nodes, self._induced(nodes)
         if self.edges == "all":
             return self._members.nodes(index, upto=True), self._seen_graph(index)
         if not cumulative:
@@ -322,9 +325,9 @@ class GraphStream(Shown):
 
     def label_space(self, index: int) -> LabelSpace:
         """Return the classes seen once task or step ``index`` has arrived."""
-        met = self.tasks[: self.met(index)]
-        labels = tuple(label for classes in met for label in classes)
-        return replace(self._label_space, sizes=tuple(len(c) for c in met), labels=labels)
+        class_groups = self.tasks[: self.met(index)]
+        labels = tuple(label for classes in class_groups for label in classes)
+        return replace(self._label_space, sizes=tuple(len(c) for c in class_groups), labels=labels)
 
     def exams(self, index: int, testing: Testing, part: str = "test") -> list[Exam]:
         """Return the test sets after task or step ``index``.
@@ -383,19 +386,19 @@ class GraphStream(Shown):
 
     def _local_exam(self, task: int, part: str, index: int) -> Exam:
         first, last = self._steps(task, index)
-        known = self._local_exams.get((task, part))
-        if known is None or known[0] != last:
+        cached = self._local_exams.get((task, part))
+        if cached is None or cached[0] != last:
             graph = self._own_graph(task, index)
             if self.known_labels != "everywhere":
                 graph = graph.structure
-            asked = self._members.part(part, first, last)
-            known = last, self._exam(graph, self._members.between(first, last), asked)
-            self._local_exams[task, part] = known
-        return known[1]
+            test_nodes = self._members.part(part, first, last)
+            cached = last, self._exam(graph, self._members.between(first, last), test_nodes)
+            self._local_exams[task, part] = cached
+        return cached[1]
 
-    def _exam(self, graph: Graph, nodes: Tensor, asked: Tensor) -> Exam:
+    def _exam(self, graph: Graph, nodes: Tensor, test_nodes: Tensor) -> Exam:
         """Return the test set of some nodes of a graph.  [nodes of graph], [asked]"""
-        targets = None if self._targets is None else self._targets[asked]
-        tasks = self._tasks_of(self._owner[asked]).long()
-        places = torch.searchsorted(nodes, asked)
-        return Exam(graph, places, self._labels[asked].long(), tasks, targets)
+        targets = None if self._targets is None else self._targets[test_nodes]
+        tasks = self._tasks_of(self._owner[test_nodes]).long()
+        positions = torch.searchsorted(nodes, test_nodes)
+        return Exam(graph, positions, self._labels[test_nodes].long(), tasks, targets)

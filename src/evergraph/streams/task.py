@@ -118,10 +118,10 @@ class TaskMembers:
     """
 
     def __init__(self, owner: Tensor, splits: Sequence[Split]) -> None:
-        here = (owner >= 0).nonzero().flatten()
-        tasks = owner[here]
+        nodes = (owner >= 0).nonzero().flatten()
+        tasks = owner[nodes]
         counts = torch.bincount(tasks, minlength=len(splits)).tolist()
-        self._own: tuple[Tensor, ...] = here[tasks.argsort(stable=True)].split(counts)
+        self._own: tuple[Tensor, ...] = nodes[tasks.argsort(stable=True)].split(counts)
         self._owner = owner
         self._splits = splits
         self._upto: tuple[int, Tensor] | None = None  # task, nodes
@@ -143,8 +143,8 @@ class TaskMembers:
 
     def part(self, part: str, first: int, last: int) -> Tensor:
         """Return the training, validation or test nodes of some steps, ascending.  int64 [nodes]"""
-        found: list[Tensor] = [getattr(split, part) for split in self._splits[first : last + 1]]
-        return found[0] if len(found) == 1 else torch.cat(found).sort().values
+        parts: list[Tensor] = [getattr(split, part) for split in self._splits[first : last + 1]]
+        return parts[0] if len(parts) == 1 else torch.cat(parts).sort().values
 
 
 NODES_PER_BLOCK = 1 << 24  # nodes counted at a time, of which there may be 10^8
@@ -163,14 +163,15 @@ class ClassSizes:
     def __init__(self, owner: Tensor, labels: Tensor, *, steps: int) -> None:
         classes = int(labels.max()) + 1
         counts = torch.zeros(steps * classes, dtype=torch.int64)
-        for steps_of, classes_of in zip(
+        for block_steps, block_classes in zip(
             owner.split(NODES_PER_BLOCK), labels.split(NODES_PER_BLOCK), strict=True
         ):
-            here = (steps_of >= 0) & (classes_of >= 0)
-            cells = steps_of[here].long() * classes + classes_of[here]
+            counted = (block_steps >= 0) & (block_classes >= 0)
+            cells = block_steps[counted].long() * classes + block_classes[counted]
             counts += torch.bincount(cells, minlength=len(counts))
-        before = counts.new_zeros(1, classes)
-        self._before = torch.cat([before, counts.view(steps, classes).cumsum(0)])  # and the end
+        totals = counts.view(steps, classes).cumsum(0)
+        # Nodes before each step, and before the end.
+        self._before = torch.cat([totals.new_zeros(1, classes), totals])
 
     def between(self, first: int, last: int) -> dict[int, int]:
         """Return the number of nodes of every class that has any in consecutive steps."""

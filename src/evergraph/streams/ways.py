@@ -99,11 +99,11 @@ def arrange(
     # Computed in main memory, whatever the device of the graph.
     labels, time = graph.labels.cpu(), None if graph.time is None else graph.time.cpu()
     sizes = torch.bincount(labels[labels >= 0], minlength=graph.num_classes)
-    rule: dict[str, Any] = {"order": order, "min_size": min_class_size, "seed": seed}
-    rule["names"] = graph.class_names
+    options: dict[str, Any] = {"order": order, "min_size": min_class_size, "seed": seed}
+    options["names"] = graph.class_names
     if by in WHOLE:
-        return by_class(labels, order_classes(sizes, per_task=classes_per_task, **rule))
-    classes = arrange_classes(sizes, **rule)
+        return by_class(labels, order_classes(sizes, per_task=classes_per_task, **options))
+    classes = arrange_classes(sizes, **options)
     if not classes:
         raise DataError(f"no task can be made: no class has at least {min_class_size} nodes")
     if by == "time":
@@ -160,11 +160,11 @@ def by_time(
     """
     if time is None:
         raise DataError("by = 'time' needs the time of every node, and the graph has none")
-    here = torch.isin(labels, torch.tensor(classes))
-    _, place, counts = time[here].unique(return_inverse=True, return_counts=True)
+    arrives = torch.isin(labels, torch.tensor(classes))
+    _, time_index, counts = time[arrives].unique(return_inverse=True, return_counts=True)
     task_of_time = group_times(counts.tolist(), len(counts) if tasks is None else tasks)
     owner = torch.full_like(labels, NOWHERE)
-    owner[here] = task_of_time[place]
+    owner[arrives] = task_of_time[time_index]
     return arrival_of(owner, labels, classes=classes)
 
 
@@ -177,14 +177,14 @@ def group_times(counts: Sequence[int], tasks: int) -> Tensor:
     """
     before = [0, *accumulate(counts)]  # nodes before each time, and their total
     cuts = [0]
-    for left in range(min(tasks, len(counts)), 1, -1):
-        done = before[cuts[-1]]
-        wanted = done + (before[-1] - done) / left
-        cut = bisect_left(before, wanted)
-        if before[cut] - wanted >= wanted - before[cut - 1]:
+    for tasks_left in range(min(tasks, len(counts)), 1, -1):
+        nodes_done = before[cuts[-1]]
+        target_end = nodes_done + (before[-1] - nodes_done) / tasks_left
+        cut = bisect_left(before, target_end)
+        if before[cut] - target_end >= target_end - before[cut - 1]:
             cut -= 1  # the nearest, and the first of two equally near
         # At least one time for this task and for each that follows.
-        cuts.append(min(max(cut, cuts[-1] + 1), len(counts) - left + 1))
+        cuts.append(min(max(cut, cuts[-1] + 1), len(counts) - tasks_left + 1))
     return torch.bucketize(torch.arange(len(counts)), torch.tensor(cuts[1:]), right=True)
 
 
@@ -213,8 +213,8 @@ def blurred(
     times = arrival_times(
         labels, classes=classes, blur=blur, together=together, comes_back=comes_back, seed=seed
     )
-    here = times.isfinite().nonzero().flatten()
-    order = here[times[here].argsort(stable=True)]
+    arriving = times.isfinite().nonzero().flatten()
+    order = arriving[times[arriving].argsort(stable=True)]
     owner = torch.full_like(labels, NOWHERE)
     for index, nodes in enumerate(order.tensor_split(tasks)):
         owner[nodes] = index
@@ -242,17 +242,17 @@ def arrival_times(
     other way round: the first classes return with the last ones.  -> float64 [nodes]
     """
     width = int(labels.max()) + 2  # the last entry is for unlabelled nodes, numbered -1
-    place = torch.full((width,), torch.inf, dtype=torch.float64)
-    places = torch.arange(len(classes)) // together
-    place[list(classes)] = places.double()
-    inside = _uniform(len(labels), seeded(seed, "arrival", "inside"))
+    class_position = torch.full((width,), torch.inf, dtype=torch.float64)
+    positions = torch.arange(len(classes)) // together
+    class_position[list(classes)] = positions.double()
+    within_class = _uniform(len(labels), seeded(seed, "arrival", "inside"))
     # By the inverse of the distribution function: torch.randn draws in blocks, so a node's number
     # would depend on the number of nodes.
     noise = torch.special.ndtri(_uniform(len(labels), seeded(seed, "arrival", "blur")))
-    times: Tensor = place[labels] + inside + blur * noise
+    times: Tensor = class_position[labels] + within_class + blur * noise
     if comes_back:
-        here = times.isfinite()
-        times[here] = times[here].remainder(float(places[-1]) + 1)
+        arrives = times.isfinite()
+        times[arrives] = times[arrives].remainder(float(positions[-1]) + 1)
     return times
 
 
@@ -318,16 +318,16 @@ def order_classes(
     """
     classes = arrange_classes(sizes, order=order, min_size=min_size, seed=seed, names=names)
     tasks = group_classes(classes, per_task)
-    if last := classes[sum(map(len, tasks)) :]:
+    if left_over := classes[sum(map(len, tasks)) :]:
         logger.info(
             "%s is left out: it comes last, and a task has %d classes (classes_per_task)",
-            called(last, names),
+            called(left_over, names),
             per_task,
         )
     if not tasks:
-        found = "1 class has" if len(classes) == 1 else f"{len(classes)} classes have"
+        classes_found = "1 class has" if len(classes) == 1 else f"{len(classes)} classes have"
         raise DataError(
-            f"no task can be made: {found} at least {min_size} nodes, "
+            f"no task can be made: {classes_found} at least {min_size} nodes, "
             f"and a task needs {min(per_task, 2)}"
         )
     return tasks
@@ -339,8 +339,8 @@ def called(classes: Sequence[int], names: Sequence[str] = ()) -> str:
     >>> called([3]), called([0, 1], ["art", "law"])
     ('class 3', "classes 'art', 'law'")
     """
-    shown = [repr(names[c]) if c < len(names) else str(c) for c in classes]
-    return f"{'class' if len(shown) == 1 else 'classes'} {listed(shown)}"
+    class_names = [repr(names[c]) if c < len(names) else str(c) for c in classes]
+    return f"{'class' if len(class_names) == 1 else 'classes'} {listed(class_names)}"
 
 
 def arrange_classes(
@@ -359,32 +359,32 @@ def arrange_classes(
     [2, 0, 3]
     """
     counts = sizes.tolist()
-    large = [c for c, size in enumerate(counts) if size >= min_size]
-    if small := [c for c, size in enumerate(counts) if 0 < size < min_size]:
-        verb = "is" if len(small) == 1 else "are"
+    large_enough = [c for c, size in enumerate(counts) if size >= min_size]
+    if too_small := [c for c, size in enumerate(counts) if 0 < size < min_size]:
+        verb = "is" if len(too_small) == 1 else "are"
         logger.info(
             "%s %s left out: fewer than %d nodes (min_class_size)",
-            called(small, names),
+            called(too_small, names),
             verb,
             min_size,
         )
     if order == "label":
-        return large
+        return large_enough
     if order == "size":
-        return sorted(large, key=lambda c: -counts[c])
+        return sorted(large_enough, key=lambda c: -counts[c])
     if order == "shuffled":
-        shuffle = torch.randperm(len(large), generator=seeded(seed, "class order"))
-        return [large[i] for i in shuffle.tolist()]
+        shuffle = torch.randperm(len(large_enough), generator=seeded(seed, "class order"))
+        return [large_enough[i] for i in shuffle.tolist()]
     if isinstance(order, str):
         raise ConfigurationError(
             f"order must be 'label', 'size', 'shuffled' or classes, not {order!r}"
         )
-    given = list(order)
-    if len(set(given)) != len(given) or not set(given) <= set(large):
+    chosen = list(order)
+    if len(set(chosen)) != len(chosen) or not set(chosen) <= set(large_enough):
         raise ConfigurationError(
-            f"order must name each class at most once, of those that are large enough, not {given}"
+            f"order must name each class at most once, of those that are large enough, not {chosen}"
         )
-    return given
+    return chosen
 
 
 def group_classes(classes: Sequence[int], per_task: int) -> list[tuple[int, ...]]:
@@ -395,5 +395,5 @@ def group_classes(classes: Sequence[int], per_task: int) -> list[tuple[int, ...]
     """
     check_integer("classes_per_task", per_task, least=1)
     tasks = [tuple(classes[i : i + per_task]) for i in range(0, len(classes), per_task)]
-    alone = per_task > 1 and bool(tasks) and len(tasks[-1]) == 1
-    return tasks[:-1] if alone else tasks
+    has_single_class = per_task > 1 and bool(tasks) and len(tasks[-1]) == 1
+    return tasks[:-1] if has_single_class else tasks

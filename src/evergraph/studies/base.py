@@ -109,7 +109,7 @@ class Study(ABC):
     def run(self, options: Options) -> list[Sheet]:
         """Make the sheets, resuming earlier runs."""
 
-    def asked(self, options: Options) -> tuple[str, ...]:
+    def datasets_of(self, options: Options) -> tuple[str, ...]:
         """Return the datasets to use."""
         return options.datasets or self.datasets
 
@@ -120,21 +120,21 @@ class DatasetStudy(Study):
     learns: ClassVar[bool] = True
 
     def run(self, options: Options) -> list[Sheet]:
-        made: list[Sheet] = []
-        for dataset in self.asked(options):
+        sheets: list[Sheet] = []
+        for dataset in self.datasets_of(options):
             try:
                 graph = options.missing.get(dataset) or try_load(dataset)
                 if isinstance(graph, str):
                     raise DataError(graph)
                 if self.learns and not graph.num_features:
                     raise DataError(f"{dataset} has no features to learn from")
-                made += self.sheets(dataset, graph, options)
+                sheets += self.sheets(dataset, graph, options)
             except DataError as error:  # for example too small: other datasets are still made
                 name, stem = self.name, Path(dataset).stem
-                made.append(
+                sheets.append(
                     Sheet(f"{name}-{stem}", f"{name}, {stem}", NOT_RUN, [(stem, str(error))])
                 )
-        return made
+        return sheets
 
     @abstractmethod
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
@@ -184,9 +184,12 @@ def marked(values: Sequence[Mapping[str, Any] | None], aside: Collection[int] = 
     [('10.0', 0), ('30.0', 1), ('20.0', 2), ('90.0', 0)]
     """
     means = [None if v is None or i in aside else v["mean"] for i, v in enumerate(values)]
-    known = sorted({mean for mean in means if mean is not None}, reverse=True)
-    ranks = {mean: rank for rank, mean in enumerate(known[:2], start=1)}
-    return [Cell(percent(v), rank=ranks.get(m, 0)) for v, m in zip(values, means, strict=True)]
+    descending = sorted({mean for mean in means if mean is not None}, reverse=True)
+    ranks = {mean: rank for rank, mean in enumerate(descending[:2], start=1)}
+    return [
+        Cell(percent(value), rank=ranks.get(mean, 0))
+        for value, mean in zip(values, means, strict=True)
+    ]
 
 
 def balanced(result: Mapping[str, Any] | None, metric: str, testing: str = "local") -> Any:
@@ -194,14 +197,15 @@ def balanced(result: Mapping[str, Any] | None, metric: str, testing: str = "loca
     return None if result is None else result[metric][testing]["balanced"]
 
 
-def keep(study: str, sheets: Sequence[Sheet], out: Path) -> Path:
+def write_study(study: str, sheets: Sequence[Sheet], out: Path) -> Path:
     """Write a study's page, its tables and figures in every format; return the page's path."""
     folder = out / study
     page = folder / f"{study}.md"
     files: dict[Path, bytes] = {}
     sections = []
     for sheet in sheets:
-        parts, name = [f"## {sheet.title}"], sheet.name
+        name = sheet.name
+        parts = [f"## {sheet.title}"]
         if sheet.picture is not None:
             files[folder / f"{name}.svg"] = sheet.picture.svg.encode()
             files[folder / f"{name}.png"] = sheet.picture.png

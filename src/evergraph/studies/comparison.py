@@ -62,7 +62,8 @@ class MethodsTable(DatasetStudy):
             classes = max(2, -(-graph.num_classes // QUICK_TASKS))
             quick = {"training": {"epochs": QUICK_EPOCHS}, "stream": {"classes_per_task": classes}}
         entries = []
-        for label in (label for label in METHODS if label in (options.methods or METHODS)):
+        chosen = options.methods or METHODS
+        for label in (label for label in METHODS if label in chosen):
             # The paper's preset, or defaults on other datasets.
             name = label.removesuffix("-pdgnn")
             preset = f"paper/{self.name}/{base.papers_name(dataset)}-{name}"
@@ -78,8 +79,7 @@ class MethodsTable(DatasetStudy):
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
         stem = Path(dataset).stem
-        where = f"Table {self.name[-1]}, {stem}, {self.setting}"
-        title = f"{where}: average accuracy and forgetting, percent"
+        title = f"Table {self.name[-1]}, {stem}, {self.setting}: average accuracy and forgetting, percent"
         rows = self.rows(dataset, graph, options)
         notes = [
             "Best bold, second underlined, upper bounds aside; tested locally, as the paper does, "
@@ -90,26 +90,33 @@ class MethodsTable(DatasetStudy):
         if base.papers_name(dataset) is None:
             notes.append(f"The paper has no {stem}: it stands in for its datasets.")
         accuracies = [base.balanced(row.result, "average_accuracy") for row in rows]
-        bounds = [place for place, row in enumerate(rows) if row.job.label in UPPER_BOUNDS]
-        cells = base.marked(accuracies, aside=bounds)
-        lines = [self._line(dataset, row, cell) for row, cell in zip(rows, cells, strict=True)]
-        return [Sheet(f"{self.name}-{stem}", title, COLUMNS, lines, options.differences(*notes))]
+        bounds = [index for index, row in enumerate(rows) if row.job.label in UPPER_BOUNDS]
+        accuracy_cells = base.marked(accuracies, aside=bounds)
+        cells = [
+            self._cells(dataset, row, accuracy)
+            for row, accuracy in zip(rows, accuracy_cells, strict=True)
+        ]
+        return [Sheet(f"{self.name}-{stem}", title, COLUMNS, cells, options.differences(*notes))]
 
-    def _line(self, dataset: str, row: Row, cell: Cell) -> tuple[str | Cell, ...]:
+    def _cells(self, dataset: str, row: Row, accuracy: Cell) -> tuple[str | Cell, ...]:
         method = METHODS[row.job.label]
         if row.result is None:
             reason = row.failure.error if row.failure is not None else "not finished"
             return (method, f"failed: {reason}", *["-"] * (len(COLUMNS) - 2))
-        cell_of = f"paper/{self.name}/{base.papers_name(dataset)}-{row.job.label}"
-        papers = published(cell_of) if cell_of in presets() else {}
+        preset = f"paper/{self.name}/{base.papers_name(dataset)}-{row.job.label}"
+        papers = published(preset) if preset in presets() else {}
         ours = 100 * base.balanced(row.result, "average_accuracy")["mean"]
-        theirs = papers.get("average_accuracy")
-        forgetting = percent(base.balanced(row.result, "average_forgetting"))
-        anywhere = percent(base.balanced(row.result, "average_accuracy", "global"))
-        apart = base.difference(ours, None if theirs is None else theirs["mean"])
-        beside = percent(theirs, scale=1), apart, base.within(ours, papers)
-        papers_af = percent(papers.get("average_forgetting"), scale=1)
-        return (method, cell, forgetting, anywhere, *beside, papers_af)
+        papers_aa = papers.get("average_accuracy")
+        return (
+            method,
+            accuracy,
+            percent(base.balanced(row.result, "average_forgetting")),
+            percent(base.balanced(row.result, "average_accuracy", "global")),
+            percent(papers_aa, scale=1),
+            base.difference(ours, None if papers_aa is None else papers_aa["mean"]),
+            base.within(ours, papers),
+            percent(papers.get("average_forgetting"), scale=1),
+        )
 
 
 @studies.register
@@ -168,16 +175,16 @@ class Fig5(DatasetStudy):
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
         stem = Path(dataset).stem
         group = compared(dataset, graph, options)
+        entries = {entry.name: entry for entry in group.entries}
         return [
             Sheet(
-                f"fig5-{stem}-{entry.name}",
-                f"Figure 5, {stem}: accuracy matrix of {METHODS[entry.name]}, class-IL",
+                f"fig5-{stem}-{name}",
+                f"Figure 5, {stem}: accuracy matrix of {METHODS[name]}, class-IL",
                 notes=options.differences(),
-                picture=accuracy_matrix(group, entry),
+                picture=accuracy_matrix(group, entries[name]),
             )
-            for shown in SHOWN
-            for entry in group.entries
-            if entry.name == shown
+            for name in SHOWN
+            if name in entries
         ]
 
 
@@ -190,12 +197,12 @@ class Paper(Study):
 
     def run(self, options: Options) -> list[Sheet]:
         """Make the tables dataset by dataset, the smallest first; the page is written each time."""
-        made: list[Sheet] = []
-        for dataset in self.asked(options):
+        sheets: list[Sheet] = []
+        for dataset in self.datasets_of(options):
             for table in options.tables or TABLES:
-                made += studies.make(table).run(replace(options, datasets=(dataset,)))
-                base.keep(self.name, [*made, summary(made)], options.out)
-        return [*made, summary(made)]
+                sheets += studies.make(table).run(replace(options, datasets=(dataset,)))
+                base.write_study(self.name, [*sheets, summary(sheets)], options.out)
+        return [*sheets, summary(sheets)]
 
 
 def summary(sheets: Sequence[Sheet]) -> Sheet:
@@ -212,7 +219,8 @@ def summary(sheets: Sequence[Sheet]) -> Sheet:
             continue
         verdicts = [row[COLUMNS.index(WITHIN)].text for row in sheet.table.rows]
         accuracies = [row[COLUMNS.index("AA")].text for row in sheet.table.rows]
-        near, far = (sum(text.startswith(said) for text in verdicts) for said in ("yes", "no "))
+        near = sum(text.startswith("yes") for text in verdicts)
+        far = sum(text.startswith("no ") for text in verdicts)
         failed = sum(text.startswith("failed") for text in accuracies)
         rows.append((sheet.name, *map(str, (len(verdicts), near, far, failed)), "-"))
     return Sheet("paper-summary", "Tables 3 and 5: how near ours are to the paper's", SUMMARY, rows)

@@ -13,7 +13,10 @@ from evergraph.studies import base
 from evergraph.studies.base import DatasetStudy, Options, Sheet, Study, studies
 
 PAPERS = ("corafull", "arxiv", "reddit", "products")
-HOPS, HIDDEN, MEMORIES, NEIGHBOURS = 2, 256, 100, 5
+HOPS = 2
+HIDDEN = 256
+MEMORIES = 100
+NEIGHBOURS = 5
 # Per class, as the paper's numbers imply (docs/decisions/0014); 100 and 400 elsewhere.
 NODES = {"corafull": 100, "arxiv": 400, "reddit": 500, "products": 600}
 EMBEDDINGS = {"corafull": 60}
@@ -31,19 +34,21 @@ class Table1(Study):
     def run(self, options: Options) -> list[Sheet]:
         columns = ("dataset", "nodes", "edges", "classes", "tasks", "homophily", "paper's")
         rows = []
-        for name in self.asked(options):
-            listed, both = base.try_load(name, undirected=False), base.try_load(name)
-            if isinstance(listed, str) or isinstance(both, str):
-                reason = f"not at hand: {listed if isinstance(listed, str) else both}"
-                found = [reason, "-", "-", "-", "-"]
+        for name in self.datasets_of(options):
+            listed = base.try_load(name, undirected=False)
+            undirected = base.try_load(name)
+            if isinstance(listed, str) or isinstance(undirected, str):
+                reason = f"not at hand: {listed if isinstance(listed, str) else undirected}"
+                cells = [reason, "-", "-", "-", "-"]
             else:
                 try:
-                    counts = (listed.num_nodes, listed.num_edges, listed.num_classes)
-                    every = (*counts, len(GraphStream(both)))
-                    found = [*(f"{count:,}" for count in every), f"{homophily(both):.3f}"]
+                    tasks = len(GraphStream(undirected))
+                    counts = (listed.num_nodes, listed.num_edges, listed.num_classes, tasks)
+                    ratio = f"{homophily(undirected):.3f}"
+                    cells = [*(f"{count:,}" for count in counts), ratio]
                 except DataError as error:
-                    found = [f"cannot be cut into tasks: {error}", "-", "-", "-", "-"]
-            rows.append((Path(name).stem, *found, _papers(name)))
+                    cells = [f"cannot be cut into tasks: {error}", "-", "-", "-", "-"]
+            rows.append((Path(name).stem, *cells, _papers(name)))
         notes = (
             "Edges as listed by the publisher; homophily with edges both ways. The paper's: nodes, "
             "edges, classes, tasks, homophily.",
@@ -62,7 +67,7 @@ class Homophily(Study):
     def run(self, options: Options) -> list[Sheet]:
         columns = ("dataset", "as listed", "both ways", "paper's")
         rows = []
-        for name in self.asked(options):
+        for name in self.datasets_of(options):
             graphs = [base.try_load(name, undirected=undirected) for undirected in (False, True)]
             ratios = [f"{homophily(graph):.3f}" for graph in graphs if isinstance(graph, Graph)]
             if reasons := [graph for graph in graphs if isinstance(graph, str)]:
@@ -73,11 +78,11 @@ class Homophily(Study):
 
 
 def _papers(name: str) -> str:
-    known = base.facts()["datasets"].get(base.papers_name(name) or "")
-    if known is None:
+    facts = base.facts()["datasets"].get(base.papers_name(name) or "")
+    if facts is None:
         return "-"
-    counts = [f"{known[key]:,}" for key in ("nodes", "edges", "classes", "tasks")]
-    return "; ".join([*counts, f"{known['homophily']:.3f}"])
+    counts = [f"{facts[key]:,}" for key in ("nodes", "edges", "classes", "tasks")]
+    return "; ".join([*counts, f"{facts['homophily']:.3f}"])
 
 
 @studies.register
@@ -93,10 +98,13 @@ class Table4(DatasetStudy):
         title = f"Table 4, {stem}: millions of float32 values kept after the whole stream"
         papers = base.facts()["memory"].get(base.papers_name(dataset) or "", {})
         rows = []
-        for design, method, floats, how in consumption(graph, base.papers_name(dataset)):
-            ours, theirs = floats / 1e6, papers.get(method)
-            beside = ("-", "-") if theirs is None else (f"{theirs:,}", f"{ours / theirs:.2f}")
-            rows.append((design, f"{ours:,.1f}", *beside, how))
+        for design, method, floats, counted_as in consumption(graph, base.papers_name(dataset)):
+            ours = floats / 1e6
+            papers_value = papers.get(method)
+            papers_cells = ("-", "-")
+            if papers_value is not None:
+                papers_cells = (f"{papers_value:,}", f"{ours / papers_value:.2f}")
+            rows.append((design, f"{ours:,.1f}", *papers_cells, counted_as))
         columns = ("design", "ours, M", "paper's, M", "ours / paper's", "counted as")
         notes = (
             "Exact counts: ego-subnetworks within each task, edges both ways, mean over the "
@@ -115,16 +123,16 @@ def consumption(graph: Graph, papers: str | None) -> list[tuple[str, str, float,
     stream = GraphStream(graph)
     width = graph.num_features or WIDTHS.get(papers or "", 1)
     nodes, vectors = NODES.get(papers or "", 100), EMBEDDINGS.get(papers or "", 400)
-    stored, whole, few = _stored(stream, nodes)
+    stored, in_full_egos, in_sparse_egos = _stored(stream, nodes)
     embeddings = _stored(stream, vectors)[0]
     classes, tasks = len(stream.classes), len(stream)
     gradients = tasks * (width * HIDDEN + HIDDEN * classes)
-    known = base.facts()["datasets"].get(papers or "")
+    facts = base.facts()["datasets"].get(papers or "")
     degree = graph.num_edges / graph.num_nodes
-    if known is not None:  # the paper's count of edges, in both directions
-        degree = 2 * known["edges"] / known["nodes"]
+    if facts is not None:  # the paper's count of edges, in both directions
+        degree = 2 * facts["edges"] / facts["nodes"]
     return [
-        ("full subnetworks", "full-subgraph", whole * width, "ego sizes x features"),
+        ("full subnetworks", "full-subgraph", in_full_egos * width, "ego sizes x features"),
         (
             "full, n·d^L",
             "full-subgraph",
@@ -134,22 +142,22 @@ def consumption(graph: Graph, papers: str | None) -> list[tuple[str, str, float,
         ("GEM, a gradient a task", "gem", gradients + stored * width, "parameters x tasks"),
         ("GEM, a gradient a memory", "gem", MEMORIES * gradients, "the paper's count"),
         ("ER-GNN", "er-gnn", stored * width, f"{nodes} nodes a class"),
-        ("SSM and SEM", "ssm", few * width, f"{NEIGHBOURS} neighbours a hop, at most"),
+        ("SSM and SEM", "ssm", in_sparse_egos * width, f"{NEIGHBOURS} neighbours a hop, at most"),
         ("PDGNNs-TEM", "tem", embeddings * width, f"{vectors} embeddings a class"),
     ]
 
 
 def _stored(stream: GraphStream, budget: int) -> tuple[float, float, float]:
-    """Return the number of nodes stored: alone, with whole, and with sparsified ego-subnetworks."""
-    stored, whole, few = 0.0, 0.0, 0.0
-    most = sum(NEIGHBOURS**hop for hop in range(HOPS + 1))
+    """Return the number of nodes stored: alone, with full, and with sparsified ego-subnetworks."""
+    stored, in_full_egos, in_sparse_egos = 0.0, 0.0, 0.0
+    largest_sparse = sum(NEIGHBOURS**hop for hop in range(HOPS + 1))
     for index in range(len(stream)):
         task = stream.open(index)
         sizes = reach_sizes(task.graph, task.train, hops=HOPS).double()
         for label in task.train_labels.unique().tolist():
-            own = sizes[task.train_labels == label]
-            kept = min(budget, len(own))
-            stored += kept
-            whole += kept * float(own.mean())
-            few += kept * float(torch.clamp(own, max=most).mean())
-    return stored, whole, few
+            ego_sizes = sizes[task.train_labels == label]
+            count = min(budget, len(ego_sizes))
+            stored += count
+            in_full_egos += count * float(ego_sizes.mean())
+            in_sparse_egos += count * float(torch.clamp(ego_sizes, max=largest_sparse).mean())
+    return stored, in_full_egos, in_sparse_egos

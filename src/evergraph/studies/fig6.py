@@ -35,13 +35,14 @@ class Fig6(DatasetStudy):
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
         stem = Path(dataset).stem
-        few = min(len(exam.nodes) for exam in GraphStream(graph).exams(0, "local"))
-        if few < MIN_POINTS:
-            said = f"{dataset}: fig6 needs {MIN_POINTS} test nodes in the first task, not {few}"
-            raise DataError(said)
+        fewest = min(len(exam.nodes) for exam in GraphStream(graph).exams(0, "local"))
+        if fewest < MIN_POINTS:
+            raise DataError(
+                f"{dataset}: fig6 needs {MIN_POINTS} test nodes in the first task, not {fewest}"
+            )
         title = f"Figure 6, {stem}: hidden states of test nodes, a colour a class"
         folder = options.out / "fig6"
-        found = {
+        panels = {
             method: made_once(
                 folder / f"{stem}-{method}.json", partial(_panels, method, graph, options.quick)
             )
@@ -51,7 +52,7 @@ class Fig6(DatasetStudy):
             f"t-SNE of at most {MAX_POINTS} test nodes of all tasks so far, one seed, tested locally; "
             "ER-GNN on a normalised GCN, the others on PDGNN."
         )
-        picture = _draw(f"fig6-{stem}", title, found)
+        picture = _draw(f"fig6-{stem}", title, panels)
         return [Sheet(f"fig6-{stem}", title, notes=notes, picture=picture)]
 
 
@@ -65,11 +66,11 @@ def _panels(method: str, graph: Graph, quick: bool) -> list[Panel]:
         method, backbone=backbone, trainer=Trainer(**recipe), generator=seeded(0, "learner")
     )
     stream = GraphStream(graph)
-    wanted = {0, (len(stream) - 1) // 2, len(stream) - 1}
+    shown = {0, (len(stream) - 1) // 2, len(stream) - 1}
     panels = []
     for index in range(len(stream)):
         learner.fit_task(stream.open(index))
-        if index not in wanted:
+        if index not in shown:
             continue
         states, labels = [], []
         learner.backbone.eval()
@@ -83,29 +84,29 @@ def _panels(method: str, graph: Graph, quick: bool) -> list[Panel]:
         rows = torch.randperm(sum(map(len, labels)), generator=seeded(0, "points"))[:MAX_POINTS]
         perplexity = min(30.0, max(2.0, (len(rows) - 1) / 4))
         tsne = TSNE(random_state=0, init="pca", perplexity=perplexity)
-        places = tsne.fit_transform(torch.cat(states)[rows].numpy())
+        points = tsne.fit_transform(torch.cat(states)[rows].numpy())
         panels.append(
             {
                 "title": f"after {index + 1} of {len(stream)}",
-                "points": places.tolist(),
+                "points": points.tolist(),
                 "classes": torch.cat(labels)[rows].tolist(),
             }
         )
     return panels
 
 
-def _draw(name: str, title: str, found: dict[str, list[Panel]]) -> Picture:
-    columns = max(len(panels) for panels in found.values())
+def _draw(name: str, title: str, panels_of: dict[str, list[Panel]]) -> Picture:
+    columns = max(len(panels) for panels in panels_of.values())
 
     def draw(figure: Any, axes: Any) -> None:
         figure.clear()
-        grid = figure.subplots(len(found), columns, squeeze=False)
-        for row, (method, panels) in zip(grid, found.items(), strict=True):
+        grid = figure.subplots(len(panels_of), columns, squeeze=False)
+        for row, (method, panels) in zip(grid, panels_of.items(), strict=True):
             row[0].set_ylabel(SHOWN[method])
-            for place, panel in zip(row, panels, strict=False):
-                across, up = zip(*panel["points"], strict=True)
-                place.scatter(across, up, c=panel["classes"], s=3, cmap="turbo", linewidths=0)
-                place.set(xticks=[], yticks=[])
-                place.set_title(panel["title"], fontsize=8, fontweight="normal")
+            for panel_axes, panel in zip(row, panels, strict=False):
+                x, y = zip(*panel["points"], strict=True)
+                panel_axes.scatter(x, y, c=panel["classes"], s=3, cmap="turbo", linewidths=0)
+                panel_axes.set(xticks=[], yticks=[])
+                panel_axes.set_title(panel["title"], fontsize=8, fontweight="normal")
 
-    return drawn(name, title, (2.6 * columns, 2.4 * len(found)), draw)
+    return drawn(name, title, (2.6 * columns, 2.4 * len(panels_of)), draw)

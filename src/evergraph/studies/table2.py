@@ -26,7 +26,7 @@ SAMPLERS = ("uniform", "mean-feature", "coverage", "degree", "greedy-coverage")
 QUICK = ("0.1", "1")
 DETERMINISTIC = "greedy-coverage"
 HOPS = 2
-Found = dict[tuple[str, str], dict[str, Any] | None]
+Spreads = dict[tuple[str, str], dict[str, Any] | None]
 """A mean and deviation by sampler and ratio."""
 STRATEGIES = {
     "sgc": "S1",
@@ -53,11 +53,13 @@ class Table2(DatasetStudy):
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
         ratios = [ratio for ratio in RATIOS if not options.quick or ratio in QUICK]
         if graph.num_features:
-            return _learned(dataset, ratios, options)
-        return [_covered(dataset, undirected, ratios, options) for undirected in (False, True)]
+            return _sheets_of_runs(dataset, ratios, options)
+        return [
+            _sheet_of_coverage(dataset, undirected, ratios, options) for undirected in (False, True)
+        ]
 
 
-def learned(
+def results_by_memory(
     name: str, ratios: Sequence[str], options: Options
 ) -> dict[tuple[str, str], dict[str, Any] | None]:
     """Return the result of a whole run for every sampler and ratio, with the paper's recipe."""
@@ -70,60 +72,69 @@ def learned(
         run = values | {"memory": {"budget": RATIOS[ratio], "sampler": sampler}}
         entries.append({"name": "tem", "label": f"{sampler}-{ratio}", "run": run})
     results = {row.job.label: row.result for row in options.rows("table2", name, entries)}
-    return {(s, r): results[f"{s}-{r}"] for s in SAMPLERS for r in ratios}
+    return {
+        (sampler, ratio): results[f"{sampler}-{ratio}"]
+        for sampler, ratio in product(SAMPLERS, ratios)
+    }
 
 
-def _learned(name: str, ratios: list[str], options: Options) -> list[Sheet]:
+def _sheets_of_runs(name: str, ratios: list[str], options: Options) -> list[Sheet]:
     stem = Path(name).stem
-    results = learned(name, ratios, options)
-    accuracy = {key: base.balanced(found, "average_accuracy") for key, found in results.items()}
+    results = results_by_memory(name, ratios, options)
+    accuracy = {key: base.balanced(result, "average_accuracy") for key, result in results.items()}
     # A result keeps only the mean of the coverage over seeds.
     coverage = {
-        key: None if found is None else {"mean": found["coverage_ratio"], "std": None}
-        for key, found in results.items()
+        key: None if result is None else {"mean": result["coverage_ratio"], "std": None}
+        for key, result in results.items()
     }
     notes = options.differences("The paper's recipe; local testing; two hops.")
     return [
         _sheet(
-            f"table2-{stem}-{end}",
-            f"Table 2, {stem}: {said}, percent",
+            f"table2-{stem}-aa",
+            f"Table 2, {stem}: AA, percent",
             name,
-            found,
+            accuracy,
             ratios,
-            metric,
+            "average_accuracy",
             notes,
-        )
-        for end, said, metric, found in (
-            ("aa", "AA", "average_accuracy", accuracy),
-            ("coverage", "coverage ratio", "coverage_ratio", coverage),
-        )
+        ),
+        _sheet(
+            f"table2-{stem}-coverage",
+            f"Table 2, {stem}: coverage ratio, percent",
+            name,
+            coverage,
+            ratios,
+            "coverage_ratio",
+            notes,
+        ),
     ]
 
 
-def _covered(name: str, undirected: bool, ratios: list[str], options: Options) -> Sheet:
+def _sheet_of_coverage(name: str, undirected: bool, ratios: list[str], options: Options) -> Sheet:
     """Return the coverage of memories filled without learning."""
-    stem, way = Path(name).stem, "both-ways" if undirected else "as-listed"
+    stem = Path(name).stem
+    edges = "both-ways" if undirected else "as-listed"
     graph = base.try_load(name, undirected=undirected)
     assert isinstance(graph, Graph)
     stream = GraphStream(graph)
-    found: Found = {}
+    spreads: Spreads = {}
     for sampler, ratio in product(SAMPLERS, ratios):
-        if sampler == "mean-feature":  # of which it needs some
-            found[sampler, ratio] = None
+        if sampler == "mean-feature":  # there are no features
+            spreads[sampler, ratio] = None
             continue
         measured = []
         for seed in options.repeats()[: 1 if sampler == DETERMINISTIC else None]:
-            path = options.out / "table2" / f"{stem}-{way}" / f"{sampler}-{ratio}-{seed}.json"
+            path = options.out / "table2" / f"{stem}-{edges}" / f"{sampler}-{ratio}-{seed}.json"
             measure = partial(coverage_of, stream, sampler, RATIOS[ratio], seed=seed)
             measured.append(base.made_once(path, measure))
-        found[sampler, ratio] = spread_of(measured)
+        spreads[sampler, ratio] = spread_of(measured)
     notes = options.differences(
         f"Edges {'both ways' if undirected else 'as listed'}, within tasks, two hops, exact; the "
         "structure alone, so no accuracy and no mean of features.",
-        _turn(found, ratios),
+        _coverage_against_uniform(spreads, ratios),
     )
-    title = f"Table 2, {stem}, edges {way.replace('-', ' ')}: coverage ratio, percent"
-    return _sheet(f"table2-{stem}-{way}", title, name, found, ratios, "coverage_ratio", notes)
+    title = f"Table 2, {stem}, edges {edges.replace('-', ' ')}: coverage ratio, percent"
+    return _sheet(f"table2-{stem}-{edges}", title, name, spreads, ratios, "coverage_ratio", notes)
 
 
 def coverage_of(stream: GraphStream, sampler: str, budget: float, *, seed: int) -> float:
@@ -131,9 +142,14 @@ def coverage_of(stream: GraphStream, sampler: str, budget: float, *, seed: int) 
     memory = EmbeddingMemory(budget=budget, sampler=samplers.make(sampler))
     for index in range(len(stream)):
         task = stream.open(index)
-        nothing = torch.empty(len(task.train), 0)
+        no_features = torch.empty(len(task.train), 0)
         candidates = Candidates(
-            task.graph, task.train, task.train_labels, nothing, HOPS, known_as=task.ids[task.train]
+            task.graph,
+            task.train,
+            task.train_labels,
+            no_features,
+            HOPS,
+            known_as=task.ids[task.train],
         )
         memory.store(candidates, task.class_sizes, generator=seeded(seed, index))
         memory.measure(task.graph, task.ids, task.own, hops=HOPS)
@@ -144,33 +160,38 @@ def _sheet(
     name: str,
     title: str,
     dataset: str,
-    found: Found,
+    spreads: Spreads,
     ratios: list[str],
     metric: str,
     notes: tuple[str, ...],
 ) -> Sheet:
     """Return our values and the paper's, a row per sampler, a column per ratio."""
-    theirs_too = (f"paper's {ratio} % (ours minus it)" for ratio in ratios)
-    columns = ("sampler", *(f"{ratio} %" for ratio in ratios), *theirs_too)
+    columns = (
+        "sampler",
+        *(f"{ratio} %" for ratio in ratios),
+        *(f"paper's {ratio} % (ours minus it)" for ratio in ratios),
+    )
     rows: dict[str, list[str | Cell]] = {sampler: [sampler] for sampler in SAMPLERS}
     for ratio in ratios:
-        cells = base.marked([found[sampler, ratio] for sampler in SAMPLERS])
+        cells = base.marked([spreads[sampler, ratio] for sampler in SAMPLERS])
         for sampler, cell in zip(SAMPLERS, cells, strict=True):
             rows[sampler].append(cell)
     for sampler, ratio in product(SAMPLERS, ratios):
-        preset, ours, told = f"paper/table2/{sampler}-{ratio}", found[sampler, ratio], "-"
+        preset = f"paper/table2/{sampler}-{ratio}"
+        ours = spreads[sampler, ratio]
+        text = "-"
         if base.papers_name(dataset) == "arxiv" and preset in presets():
-            value = published(preset)[metric]
-            told = percent(value, scale=1)
+            papers = published(preset)[metric]
+            text = percent(papers, scale=1)
             if ours is not None:
-                told += f" ({base.difference(100 * ours['mean'], value['mean'])})"
-        rows[sampler].append(told)
+                text += f" ({base.difference(100 * ours['mean'], papers['mean'])})"
+        rows[sampler].append(text)
     return Sheet(name, title, columns, [tuple(row) for row in rows.values()], notes)
 
 
-def _turn(found: Found, ratios: list[str]) -> str:
+def _coverage_against_uniform(spreads: Spreads, ratios: list[str]) -> str:
     """Return a note on ratios at which coverage maximisation is not ahead of uniform sampling."""
-    means = {key: 0.0 if value is None else value["mean"] for key, value in found.items()}
+    means = {key: 0.0 if spread is None else spread["mean"] for key, spread in spreads.items()}
     behind = [f"{r} %" for r in ratios if means["coverage", r] <= means["uniform", r]]
     if not behind:
         return "Coverage maximisation is ahead of uniform sampling at every ratio."
@@ -192,8 +213,8 @@ class Strategies(DatasetStudy):
         entries = []
         for strategy in STRATEGIES:
             for hop in FIXED.get(strategy, hops):
-                hopped = {} if strategy in FIXED else {"hops": hop}
-                run = {"topology": {"name": strategy, **hopped}, **training}
+                parameters = {} if strategy in FIXED else {"hops": hop}
+                run = {"topology": {"name": strategy, **parameters}, **training}
                 entries.append({"name": "tem", "label": f"{strategy}-{hop}", "run": run})
         rows = options.rows("strategies", dataset, entries)
         columns = ("strategy", *(f"{hop} hops" for hop in hops))
@@ -201,15 +222,15 @@ class Strategies(DatasetStudy):
         values = []
         for strategy, hop in product(STRATEGIES, hops):
             # A strategy with fixed hops appears in one column: theirs, or the first for 0 hops.
-            (only,) = FIXED.get(strategy, (hop,))
-            shown = hop == (only or hops[0])
-            values.append(results.get(f"{strategy}-{only}") if shown else None)
+            (hops_run,) = FIXED.get(strategy, (hop,))
+            shown = hop == (hops_run or hops[0])
+            values.append(results.get(f"{strategy}-{hops_run}") if shown else None)
         cells = iter(base.marked(values))
-        lines: list[tuple[str | Cell, ...]] = [
-            (said, *islice(cells, len(hops))) for said in STRATEGIES.values()
+        table: list[tuple[str | Cell, ...]] = [
+            (label, *islice(cells, len(hops))) for label in STRATEGIES.values()
         ]
         notes = options.differences(
             "The paper chooses S1 with 2 hops and shows no table of the others.",
             "H2GCN keeps self, 1 and 2 hops apart, no topology is the features alone: once each.",
         )
-        return [Sheet(f"strategies-{stem}", title, columns, lines, notes)]
+        return [Sheet(f"strategies-{stem}", title, columns, table, notes)]

@@ -17,10 +17,12 @@ from evergraph.graphs import Graph, reach
 from evergraph.nn import PDGNN
 from evergraph.streams import GraphStream
 from evergraph.studies.base import DatasetStudy, Options, Sheet, balanced, studies
-from evergraph.studies.table2 import QUICK, learned
+from evergraph.studies.table2 import QUICK, results_by_memory
 from evergraph.training import Trainer
 
-REPLAYED, STEP, TASKS = 200, 0.05, 4
+REPLAYED = 200
+STEP = 0.05
+TASKS = 4
 TIGHT = ("0.1", "1", "5")
 BANDS = ((0.0, 0.5), (0.5, 0.8), (0.8, 1.01))
 
@@ -77,19 +79,20 @@ def coverage_and_accuracy(name: str, options: Options) -> Sheet:
     """Return AA beside the coverage ratio of the same runs, and their rank correlation."""
     stem = Path(name).stem
     ratios = QUICK if options.quick else TIGHT
-    found = {
-        key: (result["coverage_ratio"], balanced(result, "average_accuracy")["mean"])
-        for key, result in learned(name, ratios, options).items()
-        if result is not None
-    }
-    rows = [
-        (sampler, f"{ratio} %", f"{100 * cover:.1f}", f"{100 * accuracy:.1f}")
-        for (sampler, ratio), (cover, accuracy) in found.items()
-    ]
-    at = {r: [pair for (_, kept), pair in found.items() if kept == r] for r in ratios}
+    rows = []
+    pairs_at: dict[str, list[tuple[float, float]]] = {ratio: [] for ratio in ratios}
+    pairs = []  # coverage and accuracy
+    for (sampler, ratio), result in results_by_memory(name, ratios, options).items():
+        if result is None:
+            continue
+        coverage = result["coverage_ratio"]
+        accuracy = balanced(result, "average_accuracy")["mean"]
+        rows.append((sampler, f"{ratio} %", f"{100 * coverage:.1f}", f"{100 * accuracy:.1f}"))
+        pairs_at[ratio].append((coverage, accuracy))
+        pairs.append((coverage, accuracy))
     notes = options.differences(
-        f"Rank correlation of coverage and AA: {_ranked(list(found.values()))} over all runs; "
-        + ", ".join(f"{_ranked(at[ratio])} at {ratio} %" for ratio in ratios)
+        f"Rank correlation of coverage and AA: {_correlation(pairs)} over all runs; "
+        + ", ".join(f"{_correlation(pairs_at[ratio])} at {ratio} %" for ratio in ratios)
         + ". At one budget it tells samplers apart; over all, larger budgets have more of both."
     )
     title = f"Coverage and accuracy on {stem}, class-IL, percent"
@@ -97,7 +100,7 @@ def coverage_and_accuracy(name: str, options: Options) -> Sheet:
     return Sheet(f"theorem-{stem}-coverage", title, columns, rows, notes)
 
 
-def _ranked(pairs: Sequence[tuple[float, float]]) -> str:
+def _correlation(pairs: Sequence[tuple[float, float]]) -> str:
     """Return Spearman's rank correlation."""
     if len(pairs) < 3 or any(len(set(values)) < 2 for values in zip(*pairs, strict=True)):
         return "-"
@@ -142,35 +145,42 @@ def _effect(
     loss = cross_entropy(model(embeddings, torch.tensor([node])), labels[node : node + 1])
     gradients = torch.autograd.grad(loss, parameters)
 
-    def stepped(by: float) -> Tensor:
+    def scores_after_step(size: float) -> Tensor:
         for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.add_(gradient, alpha=by)
+            parameter.add_(gradient, alpha=size)
         scores: Tensor = model(embeddings)[:, label]
         return scores
 
     with torch.no_grad():
         before: Tensor = model(embeddings)[:, label]
-        rise = stepped(-STEP) - before
-        stepped(STEP)
+        rise = scores_after_step(-STEP) - before
+        scores_after_step(STEP)
     inside = torch.zeros(len(labels), dtype=torch.bool)
     inside[others] = True
     outside = ~inside
     outside[node] = False
     same = labels == label
-    means = [
-        float(values.mean()) if len(values) else float("nan")
-        for values in (rise[part] for part in (inside, outside, inside & same, outside & same))
-    ]
+    means = []
+    for part in (inside, outside, inside & same, outside & same):
+        values = rise[part]
+        means.append(float(values.mean()) if len(values) else float("nan"))
     return Effect(float(same[others].float().mean()), *means)
 
 
 def _band(effects: list[Effect], low: float, high: float) -> tuple[str, ...]:
-    chosen = [effect for effect in effects if low <= effect.homophily < high]
+    in_band = [effect for effect in effects if low <= effect.homophily < high]
     name = "all" if (low, high) == (0.0, 1.01) else f"{low:.1f} to {min(high, 1.0):.1f}"
-    if not chosen:
+    if not in_band:
         return (name, "0", *["-"] * 6)
-    _, inside, outside, *_ = means = np.nanmean(chosen, axis=0).tolist()
-    ahead = float(np.mean([effect.inside > effect.outside for effect in chosen]))
-    shown = [f"{1000 * mean:+.2f}" for mean in means[1:]]
-    ratio = f"{inside / outside:.1f}" if outside > 0 else "-"
-    return (name, str(len(chosen)), shown[0], shown[1], ratio, *shown[2:], f"{100 * ahead:.0f} %")
+    mean = Effect(*np.nanmean(in_band, axis=0).tolist())
+    ahead = float(np.mean([effect.inside > effect.outside for effect in in_band]))
+    return (
+        name,
+        str(len(in_band)),
+        f"{1000 * mean.inside:+.2f}",
+        f"{1000 * mean.outside:+.2f}",
+        f"{mean.inside / mean.outside:.1f}" if mean.outside > 0 else "-",
+        f"{1000 * mean.same_inside:+.2f}",
+        f"{1000 * mean.same_outside:+.2f}",
+        f"{100 * ahead:.0f} %",
+    )

@@ -59,8 +59,8 @@ class Stepwise(ABC):
     @property
     def assembled(self) -> Sequence[int]:
         """The states that ``assemble`` reads; the others may be empty."""
-        own = type(self).assemble is not Stepwise.assemble
-        return range(self.hops + 1) if own else (self.hops,)
+        overridden = type(self).assemble is not Stepwise.assemble
+        return range(self.hops + 1) if overridden else (self.hops,)
 
 
 def coefficients(topology: Stepwise) -> list[float] | None:
@@ -75,14 +75,14 @@ def coefficients(topology: Stepwise) -> list[float] | None:
     """
     if not topology.linear:
         return None
-    one = torch.zeros(1, topology.hops + 1, dtype=torch.float64)
-    one[0, 0] = 1.0
-    states = [one]
+    constant = torch.zeros(1, topology.hops + 1, dtype=torch.float64)
+    constant[0, 0] = 1.0
+    states = [constant]
     for hop in range(topology.hops):
         smoothed = topology.message(states[-1], hop=hop).roll(1, dims=1)
-        states.append(topology.advance(smoothed, states[-1], one, hop=hop))
-    found: list[float] = topology.assemble(states)[0].tolist()
-    return found
+        states.append(topology.advance(smoothed, states[-1], constant, hop=hop))
+    coefficients_: list[float] = topology.assemble(states)[0].tolist()
+    return coefficients_
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -132,8 +132,8 @@ class TopologyEncoder(Part, ABC):
         """
         if not together:
             return torch.from_numpy(unit_parts(rows.numpy(), self.units))
-        apart = rows.reshape(len(rows) * self.units, rows.shape[1] // self.units)
-        return unit_rows(apart, together=True).reshape(rows.shape)
+        parts = rows.reshape(len(rows) * self.units, rows.shape[1] // self.units)
+        return unit_rows(parts, together=True).reshape(rows.shape)
 
     def from_column(self, first: int) -> Self:
         """Return the encoder for columns of ``inputs`` from the given one on."""

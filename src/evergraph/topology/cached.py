@@ -87,11 +87,11 @@ def grown_embeddings(topology: _Encoder, graph: Graph, *, known: Tensor, old: Te
     is_new = torch.ones(graph.num_nodes, dtype=torch.bool)
     is_new[old.cpu()] = False
     changed = affected_nodes(graph, is_new.nonzero().flatten(), hops=topology.hops) | is_new
-    places = changed.nonzero().flatten()
+    positions = changed.nonzero().flatten()
     embeddings = known.new_empty(graph.num_nodes, known.shape[1])
     embeddings[old.to(known.device)] = known
-    recomputed = encode_nodes(topology, graph, places)
-    embeddings[places.to(known.device)] = recomputed.to(known.device)
+    recomputed = encode_nodes(topology, graph, positions)
+    embeddings[positions.to(known.device)] = recomputed.to(known.device)
     return Growth(embeddings, changed)
 
 
@@ -163,9 +163,9 @@ class EmbeddingCache:
         elif self.resources.cache is None:
             embeddings = self._kept[graph] = encoded()
         else:
-            looks = repr(sorted(vars(self.topology).items()))
-            way = (self.topology.name, looks, self.scaling, self.storage, str(self.device))
-            embeddings = self._kept[graph] = self.resources.cache.take(graph, way, encoded)
+            parameters = repr(sorted(vars(self.topology).items()))
+            key = (self.topology.name, parameters, self.scaling, self.storage, str(self.device))
+            embeddings = self._kept[graph] = self.resources.cache.take(graph, key, encoded)
         self.seconds += time.perf_counter() - start
         return embeddings
 
@@ -196,76 +196,83 @@ class EmbeddingCache:
 
     def encode(self, graph: Graph, rows: Tensor | None = None) -> Tensor:
         """Return scaled embeddings without keeping them.  -> [nodes, dims], or [rows, dims]"""
-        topology, alone = self.topology, self.resources.engine.workers == 1
-        if alone and isinstance(topology, MixHop) and topology.unit and self.scaling == "unit":
+        topology = self.topology
+        one_worker = self.resources.engine.workers == 1
+        to_unit_length = self.scaling == "unit"
+        if one_worker and to_unit_length and isinstance(topology, MixHop) and topology.unit:
             return self._hop_by_hop(topology, graph, rows)
         return self._whole(graph, rows)
 
-    def _hop_by_hop(self, topology: MixHop, graph: Graph, asked: Tensor | None) -> Tensor:
+    def _hop_by_hop(self, topology: MixHop, graph: Graph, chosen: Tensor | None) -> Tensor:
         """Return scaled hops, of some nodes alone if they are given, not all held unscaled.
 
         Hops kept in float16 are computed on a CPU in blocks of columns: for 7,600 nodes with 12,000
         features, whole ones in float32 would take 1.1 GB. A block is scaled to unit length by
         itself and, once the other blocks are known, to its share of the whole length.
         """
-        inputs, count = topology.inputs(graph), graph.num_nodes if asked is None else len(asked)
-        nodes, asked = graph.num_nodes, None if asked is None else asked.to(self.device)
-        dims, parts, stored = inputs.num_features, topology.parts, STORAGES[self.storage]
+        inputs = topology.inputs(graph)
+        nodes = count = graph.num_nodes
+        if chosen is not None:
+            count = len(chosen)
+            chosen = chosen.to(self.device)
+        dims = inputs.num_features
+        parts = topology.parts
+        stored = STORAGES[self.storage]
         in_blocks = self.storage == "float16" and self.device.type == "cpu"
         step = max(HALVED_AT_A_TIME // max(nodes, 1), 64) if in_blocks else max(dims, 1)
         size = count * parts * dims * stored.itemsize
         fits = size + 12 * nodes * min(step, dims) <= self.resources.left_on(self.device)
         if not fits or (self.device.type == "cpu" and not self.resources.fits(size)):
-            return self._whole(graph, asked)
-        kept = torch.empty(count, parts * dims, dtype=stored, device=self.device)
+            return self._whole(graph, chosen)
+        result = torch.empty(count, parts * dims, dtype=stored, device=self.device)
         starts = range(0, dims, step)
         lengths = torch.ones(count, parts, len(starts), dtype=torch.float64, device=self.device)
         near_to_far = sorted(range(parts), key=topology.kept.__getitem__)
         for block, start in enumerate(starts):
-            some = inputs
+            block_inputs = inputs
             if len(starts) > 1:
-                some = inputs.with_features(columns_of(inputs.features, start, start + step))
-            hops = topology.hop_by_hop(some.to(self.device))
-            for place, hop in zip(near_to_far, hops, strict=True):
+                columns = columns_of(inputs.features, start, start + step)
+                block_inputs = inputs.with_features(columns)
+            hops = topology.hop_by_hop(block_inputs.to(self.device))
+            for part, hop in zip(near_to_far, hops, strict=True):
                 for first in range(0, count, ROWS_AT_A_TIME):
                     rows = slice(first, first + ROWS_AT_A_TIME)
-                    values = hop[rows] if asked is None else hop.index_select(0, asked[rows])
-                    into = kept[rows, place * dims + start :][:, : hop.shape[1]]
+                    values = hop[rows] if chosen is None else hop.index_select(0, chosen[rows])
+                    target = result[rows, part * dims + start :][:, : hop.shape[1]]
                     if stored == hop.dtype:
-                        unit_rows(values, together=True, out=into)
+                        unit_rows(values, together=True, out=target)
                     else:
-                        into.copy_(unit_rows(values, together=True))
+                        target.copy_(unit_rows(values, together=True))
                     if len(starts) > 1:
-                        lengths[rows, place, block] = values.double().norm(dim=1)
+                        lengths[rows, part, block] = values.double().norm(dim=1)
         if len(starts) > 1:
             lengths /= lengths.norm(dim=2, keepdim=True).clamp_min(torch.finfo(lengths.dtype).tiny)
-            for hop, shares in zip(kept.split(dims, dim=1), lengths.unbind(1), strict=True):
-                for columns, share in zip(hop.split(step, dim=1), shares.float().t(), strict=True):
-                    columns.copy_(columns * share[:, None])
-        return kept
+            for hop, shares in zip(result.split(dims, dim=1), lengths.unbind(1), strict=True):
+                for values, share in zip(hop.split(step, dim=1), shares.float().t(), strict=True):
+                    values.copy_(values * share[:, None])
+        return result
 
-    def _whole(self, graph: Graph, asked: Tensor | None) -> Tensor:
+    def _whole(self, graph: Graph, chosen: Tensor | None) -> Tensor:
         embeddings = encode_within(
             self.topology, graph, resources=self.resources, device=self.device
         )
-        if asked is not None:
-            embeddings = embeddings.index_select(0, asked.to(embeddings.device))
+        if chosen is not None:
+            embeddings = embeddings.index_select(0, chosen.to(embeddings.device))
         stored = STORAGES[self.storage]
         if self.scaling == "none" and stored == embeddings.dtype:
             return embeddings
-        kept, given = embeddings, graph.features
+        result = embeddings
+        features = graph.features
         # An f_topo may return the features themselves, which must not be scaled in place.
-        own = given.layout != torch.strided or embeddings.data_ptr() != given.data_ptr()
-        if stored != embeddings.dtype or not own:
-            on_cpu = embeddings.device.type == "cpu"
-            kept = (
-                self.resources.array(tuple(embeddings.shape), stored)
-                if on_cpu
-                else torch.empty_like(embeddings, dtype=stored)
-            )
+        is_own = features.layout != torch.strided or embeddings.data_ptr() != features.data_ptr()
+        if stored != embeddings.dtype or not is_own:
+            if embeddings.device.type == "cpu":
+                result = self.resources.array(tuple(embeddings.shape), stored)
+            else:
+                result = torch.empty_like(embeddings, dtype=stored)
         for start in range(0, len(embeddings), ROWS_AT_A_TIME):
             rows = fetch(embeddings, start, start + ROWS_AT_A_TIME)
             if self.scaling == "unit":
                 rows = self.topology.scaled(rows, together=True)
-            put(kept, start, rows)
-        return kept
+            put(result, start, rows)
+        return result

@@ -51,15 +51,15 @@ def encode_within(
     """
     device, graph = torch.device(device), topology.inputs(graph)
     resources.tidy()
-    whole = _size(topology, graph, graph.num_features, device)
-    fits = whole + reserve_of(graph.entry_bytes, graph.num_nodes) <= resources.left_on(device)
+    size = _size(topology, graph, graph.num_features, device)
+    fits = size + reserve_of(graph.entry_bytes, graph.num_nodes) <= resources.left_on(device)
     if shared is None:
         work = (graph.num_edges + graph.num_nodes) * graph.num_features
         shared = resources.engine.workers > 1 and work >= SHARED_FROM
     if fits and not (shared and topology.separable):
         return topology.smooth(graph.to(device))
     if not topology.separable:
-        resources.check(whole, f"encoding with {topology.name!r}, whose columns mix,")
+        resources.check(size, f"encoding with {topology.name!r}, whose columns mix,")
         return topology.smooth(graph)
     embeddings = resources.array((graph.num_nodes, topology.parts * graph.num_features))
     for columns, part in encoded_blocks(topology, graph, embeddings, resources, device=device):
@@ -85,22 +85,27 @@ def encoded_blocks(
     -> (start, stop), float32 [nodes, parts x columns]
     """
     device, engine = torch.device(device), resources.engine
-    beside = -(-engine.workers // engine.machines)  # workers per machine, if all are alike
-    if graph.entry_bytes > resources.left // beside:
-        engine, beside = LocalEngine(), 1
-    wide = graph.num_features - first
-    held = 0 if is_mapped(embeddings) else embeddings.nbytes
-    one = _size(topology, graph, 1, device)
+    per_machine = -(-engine.workers // engine.machines)  # workers per machine, if all are alike
+    if graph.entry_bytes > resources.left // per_machine:
+        engine, per_machine = LocalEngine(), 1
+    columns_left = graph.num_features - first
+    embedding_bytes = 0 if is_mapped(embeddings) else embeddings.nbytes
+    column_bytes = _size(topology, graph, 1, device)
     reserve = reserve_of(graph.entry_bytes, graph.num_nodes)
-    resources.check(held + (one + reserve) * beside, "encoding a single column of the features")
-    left = resources.left_on(device) - (held if device.type == "cpu" else 0)
+    least_bytes = embedding_bytes + (column_bytes + reserve) * per_machine
+    resources.check(least_bytes, "encoding a single column of the features")
+    left = resources.left_on(device) - (embedding_bytes if device.type == "cpu" else 0)
     least = engine.workers
-    count = block_count(wide, one=one, left=left, reserve=reserve, at_once=beside, least=least)
-    ends = [first + wide * block // count for block in range(count + 1)] if wide else []
+    count = block_count(
+        columns_left, one=column_bytes, left=left, reserve=reserve, at_once=per_machine, least=least
+    )
+    ends = []
+    if columns_left:
+        ends = [first + columns_left * block // count for block in range(count + 1)]
     blocks = list(pairwise(ends))  # of nearly equal width
     logger.info(
         "encoding %d columns in %d blocks: %s of memory left, embeddings %s",
-        wide,
+        columns_left,
         len(blocks),
         shown(resources.left),
         "on disk" if is_mapped(embeddings) else "in memory",
@@ -114,8 +119,8 @@ def encoded_blocks(
         graph = replace(graph, indptr=indptr, indices=indices, weights=weights)
     # A worker is sent its own columns, and the graph without features.
     items = [ColumnSlice(graph.features, start, stop, start) for start, stop in blocks]
-    bare = graph.with_features(torch.empty(graph.num_nodes, 0))
-    shared = {"topology": topology, "graph": bare, "device": str(device)}
+    structure = graph.with_features(torch.empty(graph.num_nodes, 0))
+    shared = {"topology": topology, "graph": structure, "device": str(device)}
     parts = engine.map(encode_columns, items, shared=shared)
     for columns in blocks:  # no zip, which would hold a part until the next one is ready
         yield columns, next(parts)
@@ -141,12 +146,12 @@ def columns_of(features: Tensor, start: int, stop: int) -> Tensor:
     if not is_mapped(features):
         return features[:, start:stop].contiguous()
     # numpy returns memory to the system at once; torch does not on every platform.
-    taken = room(len(features), like=features, width=stop - start)
+    selected = room(len(features), like=features, width=stop - start)
     for first in range(0, len(features), ROWS_AT_A_TIME):
         rows = features[first : first + ROWS_AT_A_TIME]
-        taken[first : first + ROWS_AT_A_TIME] = rows[:, start:stop]
+        selected[first : first + ROWS_AT_A_TIME] = rows[:, start:stop]
         page_out(rows)
-    return taken
+    return selected
 
 
 def _size(
@@ -156,9 +161,9 @@ def _size(
 
     On a GPU, or with half-precision rows, a hop also holds scaled features.
     """
-    held = ROW_TYPES[topology.dtype]
-    apart = torch.device(device).type == "cuda" or held != torch.float32
-    scaled = held.itemsize if apart else 0
+    row_type = ROW_TYPES[topology.dtype]
+    has_scaled_copy = torch.device(device).type == "cuda" or row_type != torch.float32
+    scaled = row_type.itemsize if has_scaled_copy else 0
     return graph.num_nodes * columns * (4 * topology.arrays + scaled)
 
 
@@ -190,11 +195,11 @@ def put_columns(embeddings: Tensor, part: Tensor, columns: tuple[int, int], wide
     width = stop - start
     on_disk = is_mapped(embeddings)
     for first in range(0, len(part), ROWS_AT_A_TIME):
-        some = part[first : first + ROWS_AT_A_TIME]
-        rows = slice(first, first + len(some))
+        part_rows = part[first : first + ROWS_AT_A_TIME]
+        rows = slice(first, first + len(part_rows))
         target = fetch(embeddings, rows.start, rows.stop)
-        for piece in range(part.shape[1] // width):
-            where = slice(piece * wide + start, piece * wide + stop)
-            target[:, where] = some[:, piece * width : (piece + 1) * width]
+        for hop in range(part.shape[1] // width):
+            target_columns = slice(hop * wide + start, hop * wide + stop)
+            target[:, target_columns] = part_rows[:, hop * width : (hop + 1) * width]
         if on_disk:
             put(embeddings, rows.start, target)

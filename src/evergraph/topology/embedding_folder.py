@@ -78,39 +78,42 @@ def embed(
     check_choice("nodes", nodes, NODES)
     check_separable(topology)
     # The source and parameters of embeddings as JSON values.
-    known_by = f"{name} {graph!r}" if graph.folder is None else read_facts(graph.folder)["sha256"]
-    described = {"name": topology.name, **topology.get_params()}
-    made: dict[str, Any] = {"of": known_by, "topology": described, "nodes": nodes}
-    made = json.loads(json.dumps(made))
-    if embedding_in(out) == made:
+    source_id = f"{name} {graph!r}" if graph.folder is None else read_facts(graph.folder)["sha256"]
+    parameters = {"name": topology.name, **topology.get_params()}
+    description: dict[str, Any] = {"of": source_id, "topology": parameters, "nodes": nodes}
+    description = json.loads(json.dumps(description))
+    if embedding_in(out) == description:
         return False
     _check_free(out, overwrite=overwrite)
     with one_at_a_time(out):
         (out / FACTS).unlink(missing_ok=True)  # from now on it is not a valid graph folder
-        kept = None
+        rows_kept = None
         if nodes == "labelled":  # with a class, or a known target
-            known = graph.labels >= 0 if graph.targets is None else graph.targets.known.any(1)
-            kept = known.nonzero().flatten()
-        columns = _columns_done(out, made, width=topology.parts * graph.num_features)
+            labelled = graph.labels >= 0 if graph.targets is None else graph.targets.known.any(1)
+            rows_kept = labelled.nonzero().flatten()
+        columns = _columns_done(out, description, width=topology.parts * graph.num_features)
         if not columns:
-            _note(out, made, 0)  # first, so that an interrupted start can be repeated
-            _lay_out(graph, out, topology, kept)
+            _note(out, description, 0)  # first, so that an interrupted start can be repeated
+            _lay_out(graph, out, topology, rows_kept)
         file: MappedTensor = map_array(out / "features.npy", writable=True)
         assert file.file is not None
         report, wide = on_progress or (lambda *_: None), graph.num_features
         report("embed", columns, wide)
         blocks = encoded_blocks(topology, graph, file, resources or Resources(), first=columns)
         for block, part in blocks:
-            put_columns(file, part if kept is None else part[kept], block, wide)
+            put_columns(file, part if rows_kept is None else part[rows_kept], block, wide)
             os.fsync(file.file.fileno())  # before the progress is recorded
-            _note(out, made, block[1])
+            _note(out, description, block[1])
             report("embed", block[1], wide)
         report("checksum", 0, 1)
-        bare, named = kept is not None, names_in(graph)
-        if bare:  # without edges there are no relations to name
+        without_edges = rows_kept is not None
+        named = names_in(graph)
+        if without_edges:  # without edges there are no relations to name
             named.pop("relations", None)
         GraphFolderWriter(out).finish(
-            undirected=bare or graph.undirected, about={EMBEDDING: made}, named=named
+            undirected=without_edges or graph.undirected,
+            about={EMBEDDING: description},
+            named=named,
         )
         (out / PROGRESS).unlink(missing_ok=True)
     return True
@@ -130,8 +133,8 @@ def embedding_in(folder: Path) -> dict[str, Any] | None:
 
     None also for a path without a graph folder.
     """
-    found = read_facts(folder)["about"].get(EMBEDDING) if is_graph_folder(folder) else None
-    return found if found is None else dict(found)
+    description = read_facts(folder)["about"].get(EMBEDDING) if is_graph_folder(folder) else None
+    return description if description is None else dict(description)
 
 
 def _check_free(out: Path, *, overwrite: bool) -> None:
@@ -148,27 +151,29 @@ def _check_free(out: Path, *, overwrite: bool) -> None:
     shutil.rmtree(out)
 
 
-def _columns_done(out: Path, made: Mapping[str, Any], *, width: int) -> int:
+def _columns_done(out: Path, description: Mapping[str, Any], *, width: int) -> int:
     """Return the number of finished feature columns, 0 for other embeddings."""
     try:
-        found = json.loads((out / PROGRESS).read_text("utf-8"))
-        begun = found["made"] == made and map_array(out / "features.npy").shape[1] == width
-        return int(found["columns"]) if begun else 0
+        progress = json.loads((out / PROGRESS).read_text("utf-8"))
+        if progress["made"] != description:
+            return 0
+        same_width = map_array(out / "features.npy").shape[1] == width
+        return int(progress["columns"]) if same_width else 0
     except (OSError, ValueError, KeyError, TypeError, IndexError, DataError):
         return 0
 
 
-def _lay_out(graph: Graph, out: Path, topology: TopologyEncoder, kept: Tensor | None) -> None:
+def _lay_out(graph: Graph, out: Path, topology: TopologyEncoder, rows_kept: Tensor | None) -> None:
     """Write all of a graph but its features, and allocate the embeddings.
 
     With labelled nodes only, no edges are kept, since the embeddings include their effect.
     """
     writer, arrays = GraphFolderWriter(out), arrays_of(graph)
     del arrays["features"]
-    if kept is not None:
-        of_nodes = {n: a for n, a in arrays.items() if not n.startswith(("relation_", *JOINING))}
-        arrays = {name: array[kept] for name, array in of_nodes.items()} | {
-            "indptr": torch.zeros(len(kept) + 1, dtype=torch.int32),
+    if rows_kept is not None:
+        node_arrays = {n: a for n, a in arrays.items() if not n.startswith(("relation_", *JOINING))}
+        arrays = {name: array[rows_kept] for name, array in node_arrays.items()} | {
+            "indptr": torch.zeros(len(rows_kept) + 1, dtype=torch.int32),
             "indices": torch.zeros(0, dtype=torch.int32),
         }
     for name, array in arrays.items():
@@ -177,6 +182,6 @@ def _lay_out(graph: Graph, out: Path, topology: TopologyEncoder, kept: Tensor | 
     writer.create("features", shape, torch.float32)
 
 
-def _note(out: Path, made: Mapping[str, Any], columns: int) -> None:
+def _note(out: Path, description: Mapping[str, Any], columns: int) -> None:
     with disk_is_enough(out), written_aside(out / PROGRESS) as file:
-        file.write(json.dumps({"made": made, "columns": columns}).encode())
+        file.write(json.dumps({"made": description, "columns": columns}).encode())

@@ -164,8 +164,8 @@ class EndOfHops(ViewHops):
         scaled = (rows / adjacency.left.to(rows.device)[:, None]).cpu()  # left is 1 / √d
         # Not on a GPU, where the order of additions, and so the rounding, changes from run to run.
         sums = scaled.new_zeros(int(component.max(initial=-1)) + 1, scaled.shape[1])
-        places = torch.from_numpy(component)
-        return sums.index_add_(0, places, scaled)[places].to(rows.device)
+        node_components = torch.from_numpy(component)
+        return sums.index_add_(0, node_components, scaled)[node_components].to(rows.device)
 
 
 def _components(adjacency: Smoother) -> npt.NDArray[np.int64]:
@@ -174,15 +174,15 @@ def _components(adjacency: Smoother) -> npt.NDArray[np.int64]:
     Rows are read a range at a time, so that a graph in files need not fit into memory.
     """
     pointers, nodes = adjacency.indptr.cpu(), len(adjacency.left)
-    found = np.arange(nodes)
+    component = np.arange(nodes)
     for part in row_ranges(pointers, count=range_count(pointers, mapped=adjacency.mapped)):
         entries = pointers[part.start : part.stop + 1].diff().numpy()
-        ends = found[part].repeat(entries), found[adjacency.entries(part).cpu().numpy()]
-        joins = scipy.sparse.coo_matrix((np.ones(len(ends[0]), bool), ends), shape=(nodes, nodes))
-        _, joined = scipy.sparse.csgraph.connected_components(joins, directed=False)
-        found = joined.astype(np.int64)[found]
-        adjacency.let_go(part)
-    return found
+        ends = component[part].repeat(entries), component[adjacency.entries(part).cpu().numpy()]
+        links = scipy.sparse.coo_matrix((np.ones(len(ends[0]), bool), ends), shape=(nodes, nodes))
+        _, merged = scipy.sparse.csgraph.connected_components(links, directed=False)
+        component = merged.astype(np.int64)[component]
+        adjacency.page_out(part)
+    return component
 
 
 @topologies.register

@@ -65,9 +65,9 @@ def unit_parts(whole: Matrix, parts: int = 1) -> Matrix:
         lengths = np.sqrt(np.add.reduce(rows * rows, axis=1, keepdims=True))
     unit: Matrix = np.divide(rows, np.maximum(lengths, LEAST_LENGTH))
     extreme = ~((lengths >= LEAST_LENGTH) & (lengths < np.inf)).ravel()
-    if extreme.any() and (some := rows[extreme]).any():
-        peaks = np.abs(some).max(1, keepdims=True)
-        scaled = some / (peaks + (peaks == 0))
+    if extreme.any() and (extreme_rows := rows[extreme]).any():
+        peaks = np.abs(extreme_rows).max(1, keepdims=True)
+        scaled = extreme_rows / (peaks + (peaks == 0))
         lengths = np.sqrt(np.add.reduce(scaled * scaled, axis=1, keepdims=True))
         unit[extreme] = scaled / np.maximum(lengths, 1)
     return unit.reshape(whole.shape)
@@ -112,15 +112,15 @@ class RowProduct:
     @classmethod
     def of(cls, matrix: Tensor) -> RowProduct:
         """Cut a matrix.  [k, dims]"""
-        whole = matrix.numpy()
-        height, columns = whole.shape
-        widest = PANEL_BYTES[whole.itemsize] // whole.itemsize
+        values = matrix.numpy()
+        height, columns = values.shape
+        widest = PANEL_BYTES[values.itemsize] // values.itemsize
         while widest > 1 and widest * height > VALUES_PER_PANEL:
             widest //= 2
         width = max(min(widest, columns), 1)
         count = -(-columns // width)
-        padded = np.zeros((height, count * width), whole.dtype)
-        padded[:, :columns] = whole
+        padded = np.zeros((height, count * width), values.dtype)
+        padded[:, :columns] = values
         panels = padded.reshape(height, 1, count, width).transpose(2, 1, 0, 3)
         return cls(np.ascontiguousarray(panels), columns)
 
@@ -132,8 +132,8 @@ class RowProduct:
         padded[: len(rows)] = rows
         products = np.matmul(padded.reshape(blocks, FEW_ROWS, height), self.panels)
         side_by_side = products.transpose(1, 2, 0, 3)  # [blocks, rows, panels, width]
-        found: Matrix = side_by_side.reshape(blocks * FEW_ROWS, count * width)
-        return found[: len(rows), : self.columns]
+        result: Matrix = side_by_side.reshape(blocks * FEW_ROWS, count * width)
+        return result[: len(rows), : self.columns]
 
 
 def tanh(rows: Tensor) -> Tensor:

@@ -116,14 +116,14 @@ class LazyEncoder(TeleportingEncoder):
         embeddings = features = densify(graph.features)
         shares: dict[str, Any] = {"scale": 1 - self.alpha, "add_scale": self.alpha}
         for _ in range(self.hops):
-            own = features if self.restarts else embeddings
-            embeddings = propagate(adjacency, embeddings, add=own, **shares)
+            restart = features if self.restarts else embeddings
+            embeddings = propagate(adjacency, embeddings, add=restart, **shares)
         return embeddings
 
     def advance(self, smoothed: Tensor, state: Tensor, features: Tensor, *, hop: int) -> Tensor:
         """Return (1-α) Â Z + α Y, each product and sum rounded by itself."""
-        own = features if self.restarts else state
-        return smoothed * (1 - self.alpha) + own * self.alpha
+        restart = features if self.restarts else state
+        return smoothed * (1 - self.alpha) + restart * self.alpha
 
 
 @topologies.register
@@ -184,8 +184,8 @@ class Reservoir(Stepwise, TopologyEncoder):
     def weights(self, layer: int, width: int) -> tuple[Tensor, Tensor]:
         """Return W_I and W_H of a layer with ``width`` inputs.  2 x [width, dims]"""
         generator = seeded(self.seed, "reservoir", layer, width)
-        both = torch.randn(2, width, self.dims, generator=generator) * (self.scale / width**0.5)
-        return both[0], both[1]
+        matrices = torch.randn(2, width, self.dims, generator=generator) * (self.scale / width**0.5)
+        return matrices[0], matrices[1]
 
     @property
     def separable(self) -> bool:
@@ -203,9 +203,10 @@ class Reservoir(Stepwise, TopologyEncoder):
         states = [densify(graph.features)]
         for layer in range(self.hops):
             state = states[-1]
-            own, others = (w.to(state.device) for w in self.weights(layer, state.shape[1]))
-            add = state @ own if self.own_weights else None
-            states.append(propagate(adjacency, state @ others, add=add).tanh_())
+            matrices = self.weights(layer, state.shape[1])
+            own_matrix, neighbour_matrix = (matrix.to(state.device) for matrix in matrices)
+            add = state @ own_matrix if self.own_weights else None
+            states.append(propagate(adjacency, state @ neighbour_matrix, add=add).tanh_())
             if self.layers == "last":
                 states = states[-1:]
         return self.assemble(states)

@@ -170,14 +170,16 @@ class Learner(Part, ABC):
         graph: also as PyG's ``Data``, without ``y``. nodes: all nodes by default. tasks: the task
         of each node; needed in task-IL only.
         """
-        scores = self._asked_scores(graph, nodes, tasks)
+        scores = self._allowed_scores(graph, nodes, tasks)
         target = self._check_learned().target
-        found: Tensor = target.decide(scores).cpu()
+        predicted: Tensor = target.decide(scores).cpu()
         if not target.is_class:
-            return found.long() if target.is_named else found
-        called = self.classes
-        named = isinstance(called[0], str)
-        return np.array(called)[found.numpy()] if named else torch.tensor(called)[found]
+            return predicted.long() if target.is_named else predicted
+        labels = self.classes
+        if isinstance(labels[0], str):
+            names: NDArray[np.str_] = np.array(labels)[predicted.numpy()]
+            return names
+        return torch.tensor(labels)[predicted]
 
     def predict_proba(
         self, graph: Graph | Data, nodes: Tensor | None = None, tasks: Tensor | None = None
@@ -190,18 +192,18 @@ class Learner(Part, ABC):
         target = self._check_learned().target
         if not target.has_probabilities:
             raise ConfigurationError(f"{target.plural} have no probabilities: call predict")
-        return target.shares(self._asked_scores(graph, nodes, tasks)).cpu()
+        return target.shares(self._allowed_scores(graph, nodes, tasks)).cpu()
 
     @torch.no_grad()
-    def _asked_scores(
+    def _allowed_scores(
         self, graph: Graph | Data, nodes: Tensor | None, tasks: Tensor | None
     ) -> Tensor:
-        self._check_asked(tasks)
+        self._check_tasks_given(tasks)
         if not isinstance(graph, Graph):  # its edges are read as in training, labels are ignored
             if graph.x is None or graph.edge_index is None:
                 raise DataError("the Data object must have 'x' and 'edge_index'")
-            held = graph.to_dict() | {"y": torch.full((len(graph.x),), UNLABELLED)}
-            arrays = read_attributes(held, "Data", names=())
+            attributes = graph.to_dict() | {"y": torch.full((len(graph.x),), UNLABELLED)}
+            arrays = read_attributes(attributes, "Data", names=())
             graph = Graph.from_edges(features=graph.x, **arrays, undirected=self.undirected_)
         nodes = torch.arange(graph.num_nodes) if nodes is None else nodes
         return self._allowed(self.logits_of_exam(graph, nodes, tasks), tasks)
@@ -228,7 +230,7 @@ class Learner(Part, ABC):
         tasks: as in ``predict``. In task-IL a node of a task that has not been learned yet has no
         allowed class: only its novelty is meaningful.
         """
-        self._check_asked(tasks)
+        self._check_tasks_given(tasks)
         logits = self.logits_of_exam(graph, nodes, tasks)
         target = self._check_learned().target
         if not target.is_class:
@@ -251,7 +253,7 @@ class Learner(Part, ABC):
             raise ConfigurationError("the learner has learned no task yet: call fit_task first")
         return self.label_space_
 
-    def _check_asked(self, tasks: Tensor | None) -> None:
+    def _check_tasks_given(self, tasks: Tensor | None) -> None:
         if self._check_learned().setting == "task-il" and tasks is None:
             raise ConfigurationError("tasks must be given in task-il: the task of each node")
 
@@ -279,8 +281,8 @@ class Learner(Part, ABC):
         weights = class_balanced(labels) if self.trainer.objective == "balanced" else None
         weights = torch.ones_like(scores[:, 0]) if weights is None else weights
         right = (scores.argmax(dim=1) == labels).float()
-        found = torch.stack([right, -masked_losses(scores, labels)]) @ weights / weights.sum()
-        accuracy, minus_loss = found.tolist()
+        measures = torch.stack([right, -masked_losses(scores, labels)])
+        accuracy, minus_loss = (measures @ weights / weights.sum()).tolist()
         return accuracy, minus_loss
 
     def named_parameters(self) -> dict[str, nn.Parameter]:
@@ -324,8 +326,8 @@ class Learner(Part, ABC):
             for part, module in self.modules()
             for name, buffer in module.named_buffers()
         }
-        for part, kept in self.parts.items():
-            state |= {f"{part}.{name}": value.cpu() for name, value in kept.state().items()}
+        for part_name, part in self.parts.items():
+            state |= {f"{part_name}.{name}": value.cpu() for name, value in part.state().items()}
         state["generator"] = self.generator.get_state()
         return state
 
@@ -338,7 +340,7 @@ class Learner(Part, ABC):
         from safetensors.torch import save
 
         label_space = self._check_learned()
-        about = {
+        metadata = {
             "format": FORMAT,
             "evergraph": own_version(),
             "method": description(self),
@@ -346,15 +348,15 @@ class Learner(Part, ABC):
             "undirected": self.undirected_,
         }
         tensors = {name: value.contiguous() for name, value in self.state().items()}
-        content = save(tensors, metadata={KEY: json.dumps(about)})
+        content = save(tensors, metadata={KEY: json.dumps(metadata)})
         with results_written(Path(path)), written_aside(Path(path)) as file:
             file.write(content)
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
         """Restore what ``state`` returned."""
         self.label_space_ = label_space
-        for part, kept in self.parts.items():
-            kept.restore(part_of(state, f"{part}."))
+        for name, part in self.parts.items():
+            part.restore(part_of(state, f"{name}."))
         self.generator.set_state(state["generator"])
 
 
@@ -366,10 +368,10 @@ def part_of(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 def description(part: Part) -> dict[str, Any]:
     """Return a part as JSON: its name, if it has one, and its parameters."""
     named = {"name": part.name} if hasattr(part, "name") else {}
-    inner = {k: v for k, v in part.get_params().items() if k not in SURROUNDINGS}
-    for key, value in inner.items():
+    parameters = {k: v for k, v in part.get_params().items() if k not in SURROUNDINGS}
+    for key, value in parameters.items():
         try:
-            inner[key] = (
+            parameters[key] = (
                 description(value) if isinstance(value, Part) else json.loads(json.dumps(value))
             )
         except TypeError:
@@ -377,4 +379,4 @@ def description(part: Part) -> dict[str, Any]:
                 f"{key} of {type(part).__name__} cannot be saved: it must be text, a number or a "
                 f"list of such, not {type(value).__name__}"
             ) from None
-    return named | inner
+    return named | parameters

@@ -102,11 +102,12 @@ class Trainer(Part):
         # few hundred steps would bring every weight to zero, and a deep network would stay there.
         decay = 0.0 if task.label_space.decided else self.weight_decay
         optimiser = self._optimiser(parameters, decay=decay)
-        last: list[Tensor] = []
+        last_loss: list[Tensor] = []
         # The best weights on validation nodes, the first of equally good ones.
-        best: tuple[float, float] | None = None
-        best_epoch, kept = 0, dict[str, Tensor]()
-        step = self._step(learner, optimiser, last)
+        best_score: tuple[float, float] | None = None
+        best_epoch = 0
+        best_weights: dict[str, Tensor] = {}
+        step = self._step(learner, optimiser, last_loss)
         with worthwhile_threads(learner.step_work(min(count, self.batch_size or count))):
             for epoch in range(self.epochs):
                 self._set_rate(optimiser, epoch)
@@ -119,15 +120,15 @@ class Trainer(Part):
                 last_or_due = epoch + 1 == self.epochs or (epoch + 1) % self.evaluate_every == 0
                 if self.patience and last_or_due:
                     score = learner.validate(task)
-                    if score is not None and (best is None or score > best):
-                        best, best_epoch = score, epoch
-                        kept = {name: p.detach().clone() for name, p in parameters.items()}
-                    if best is not None and epoch - best_epoch >= self.patience:
+                    if score is not None and (best_score is None or score > best_score):
+                        best_score, best_epoch = score, epoch
+                        best_weights = {n: p.detach().clone() for n, p in parameters.items()}
+                    if best_score is not None and epoch - best_epoch >= self.patience:
                         break
-        self._check_finite(learner, task, [*last, *parameters.values()])
+        self._check_finite(learner, task, [*last_loss, *parameters.values()])
         self._keep_moments(optimiser, parameters)
         with torch.no_grad():
-            for name, value in kept.items():
+            for name, value in best_weights.items():
                 parameters[name].copy_(value)
         learner.end_task(task)
 
@@ -139,20 +140,19 @@ class Trainer(Part):
         if bool(torch.stack([value.detach().isfinite().all() for value in values]).all()):
             return
         kind = type(learner)
-        strengths = [n for n in inspect.signature(kind).parameters if n.endswith("strength")]
-        lower = " or ".join(
-            f"{name} (now {getattr(owner, name):g})"
-            for owner, name in [(self, "lr"), *((learner, name) for name in strengths)]
-        )
+        too_high = [f"lr (now {self.lr:g})"]
+        for name in inspect.signature(kind).parameters:
+            if name.endswith("strength"):
+                too_high.append(f"{name} (now {getattr(learner, name):g})")
         raise DivergedError(
             f"training of {getattr(kind, 'name', kind.__name__)} on task {task.index} ended in "
-            f"numbers that are not finite: lower {lower}, or scale the features down"
+            f"numbers that are not finite: lower {' or '.join(too_high)}, or scale the features down"
         )
 
     def _step(
-        self, learner: _Learner, optimiser: Adam, last: list[Tensor]
+        self, learner: _Learner, optimiser: Adam, last_loss: list[Tensor]
     ) -> Callable[[Batch], None]:
-        """Return a function that does a step and stores its loss in ``last``."""
+        """Return a function that does a step and stores its loss in ``last_loss``."""
 
         def step(batch: Batch) -> None:
             optimiser.zero_grad()
@@ -160,7 +160,7 @@ class Trainer(Part):
             loss.backward()
             learner.adjust_gradients()
             optimiser.step()
-            last[:] = [loss.detach()]
+            last_loss[:] = [loss.detach()]
 
         if self.device.type != "cuda" or learner.draws_from is None:
             return step
@@ -258,15 +258,15 @@ class CapturedSteps:
         self, step: Callable[[Batch], None], *, generators: Sequence[torch.Generator] = ()
     ) -> None:
         self._step, self._generators = step, generators
-        self._done: dict[int, int] = {}
+        self._steps_done: dict[int, int] = {}  # by size of the batch
         self._recorded: dict[int, tuple[torch.cuda.CUDAGraph, Batch]] = {}
         self._stream = torch.cuda.Stream()
 
     def __call__(self, batch: Batch) -> None:
         """Do a step."""
         size = len(batch) if isinstance(batch, Tensor) else -1
-        self._done[size] = self._done.get(size, 0) + 1
-        if self._done[size] <= STEPS_BEFORE_RECORDING:
+        self._steps_done[size] = self._steps_done.get(size, 0) + 1
+        if self._steps_done[size] <= STEPS_BEFORE_RECORDING:
             # On the recording's stream, so that its allocations can be reused.
             self._stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self._stream):
@@ -327,22 +327,22 @@ class Adam:
     @torch.no_grad()
     def step(self) -> None:
         """Follow the gradients by one step."""
-        moved = [parameter for parameter in self.parameters if parameter.grad is not None]
-        for parameter in moved:
+        trained = [parameter for parameter in self.parameters if parameter.grad is not None]
+        for parameter in trained:
             if parameter not in self.state:
                 self.state[parameter] = {
                     "step": torch.zeros((), device=parameter.device),
                     "exp_avg": torch.zeros_like(parameter),
                     "exp_avg_sq": torch.zeros_like(parameter),
                 }
-        states = [self.state[parameter] for parameter in moved]
+        states = [self.state[parameter] for parameter in trained]
         steps = [state["step"] for state in states]
         torch._foreach_add_(steps, 1)
-        moments = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq"))
         self._kernel(
-            moved,
-            [parameter.grad for parameter in moved],
-            *moments,
+            trained,
+            [parameter.grad for parameter in trained],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
             [],
             steps,
             lr=self.lr,

@@ -148,8 +148,9 @@ def test_a_product_some_columns_at_a_time_is_the_same(added):
     found = []
     for often in (1 << 30, 0):
         with pytest.MonkeyPatch.context() as patch:
-            for name, value in (("UNCACHED", 0), ("OFTEN", often), ("CACHED_COLUMNS", 4)):
-                patch.setattr(products, name, value)
+            patch.setattr(products, "UNCACHED_VALUES", 0)
+            patch.setattr(products, "READS_PER_ROW", often)
+            patch.setattr(products, "CACHED_COLUMNS", 4)
             found.append(torch.full((30, 11), torch.nan))
             products.into(matrix, graph.features, found[-1], products.Affine(add, 0.5, 2.0))
     torch.testing.assert_close(*found)

@@ -10,7 +10,7 @@ import pytest
 from evergraph.evaluation.evaluator import spread
 from evergraph.reports.report import sections_of, tables_of
 from evergraph.reports.run_tables import headline_table, labels_shown
-from evergraph.reports.runs import Finished, alone, collect, grouped
+from evergraph.reports.runs import Finished, collect, grouped, groups_of_one
 from evergraph.reports.tables import csv_text, html_table
 
 
@@ -34,7 +34,7 @@ def under(protocol: str, testing: str, averaging: str, accuracy: float) -> dict[
 
 def test_runs_under_a_protocol_stand_apart_with_their_own_number(write_run, change, tmp_path):
     write_run(tmp_path, "tem", [0.9, 0.8])
-    assert headline_table(alone(collect(tmp_path))) is None
+    assert headline_table(groups_of_one(collect(tmp_path))) is None
     assert "headline" not in tables_of(grouped(collect(tmp_path), tmp_path))
     for name, *told in (("puma", "local", "plain", 0.61), ("llm4gcl", "global", "plain", 0.47)):
         change(write_run(tmp_path, f"tem-{name}", [0.9, 0.8]), **under(name, *told))
@@ -51,7 +51,7 @@ def test_runs_under_a_protocol_stand_apart_with_their_own_number(write_run, chan
         ["local, plain", "61.0 ± 0.0"],
     ]
     assert next(iter(tables_of(groups))) == "headline"
-    told = headline_table(alone(runs))
+    told = headline_table(groups_of_one(runs))
     assert len(told.rows) == 2
     headings = [s.heading for s in sections_of(groups, tables_of(groups), {})]
     assert headings.index("By protocol") < headings.index("Summary")

@@ -83,7 +83,7 @@ def test_the_best_is_corrected_for_all_pairs(tmp_path, write_run):
     scores = {"best": [0.90, 0.91, 0.92], "near": [0.90, 0.92, 0.899], "far": [0.5, 0.511, 0.521]}
     for label, found in scores.items():
         of_seeds(write_run(tmp_path, label, [0.5]), found)
-    far = differences_in(groups_of(tmp_path)[0], "local").found["far"]
+    far = differences_in(groups_of(tmp_path)[0], "local").comparisons["far"]
     by_hand = paired_difference(scores["far"], scores["best"], least_spread=0.001)
     assert far.p_value == pytest.approx(3 * by_hand.p_value)
 
@@ -98,9 +98,9 @@ def test_a_chosen_one_is_compared_with_alone(tmp_path, write_run):
     )
     (group,) = groups
     chosen, best = (differences_in(group, "local", name) for name in ("far", None))
-    assert chosen.found.keys() == {"best", "near"}
+    assert chosen.comparisons.keys() == {"best", "near"}
     # The larger p of two comparisons with far, and the second of all three pairs.
-    ours, theirs = chosen.found["best"], best.found["far"]
+    ours, theirs = chosen.comparisons["best"], best.comparisons["far"]
     p_value = ours.difference.p_value
     assert p_value == pytest.approx(theirs.difference.p_value)
     assert (ours.corrected_p, theirs.corrected_p) == pytest.approx((p_value, 2 * p_value))

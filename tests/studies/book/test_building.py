@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import build_book
 import pytest
 from book_rows import BookPlan, check_book, read_plan, read_row, rows_in
-from build_book import Building, located, main, only, open_book
+from build_book import Building, located, main, named_jobs, open_book
 
 from evergraph.core.errors import UnknownNameError
 from evergraph.datasets import load
@@ -25,7 +25,7 @@ def opened(plan: BookPlan, tmp_path: Path) -> Any:
 
     def again(**options: Any) -> Building:
         out = tmp_path / "runs"
-        jobs = only(plan.jobs(out=out), ["slda", "short"])
+        jobs = named_jobs(plan.jobs(out=out), ["slda", "short"])
         return open_book(jobs, out=out, book=tmp_path / "book", commit="abc", **options)
 
     return again
@@ -125,7 +125,7 @@ def test_graphs_in_files_are_left_out_where_they_are_not(shipped, tmp_path):
 
 def test_an_unknown_name_is_met_with_the_nearest(shipped):
     with pytest.raises(UnknownNameError, match="did you mean 'noise-4'"):
-        only(shipped, ["noise-3", "tem"])
+        named_jobs(shipped, ["noise-3", "tem"])
 
 
 def test_committed_rows_are_sound():

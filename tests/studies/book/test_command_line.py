@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from submission import command_of
 
-from evergraph.cli.options import SeedOptions, parse_settings, several
+from evergraph.cli.options import SeedOptions, configs_of_methods, parse_settings
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig, merged
 
@@ -33,7 +33,7 @@ def typed(command: str) -> RunConfig:
         int(typed_seeds["--repeats"]) if "--repeats" in typed_seeds else None,
     ).chosen
     settings = parse_settings([value for option, value in pairs if option == "--set"])
-    (config,) = several(dict(pairs)["--method"], None, given, settings)
+    (config,) = configs_of_methods(dict(pairs)["--method"], None, given, settings)
     return config
 
 

@@ -83,7 +83,7 @@ def test_rows_are_never_replaced(row, finished, plan, tmp_path):
     with pytest.raises(EvergraphError, match=r"slda\.json exists: choose another --label"):
         submitted(finished, book=tmp_path / "book", commit="abc", plan=plan)
     again = submitted(finished, book=tmp_path / "book", commit="abc", label="mine", plan=plan)
-    assert again.place == "small/class-il/mine.json"
+    assert again.path_in_book == "small/class-il/mine.json"
 
 
 def at(path: str, value: Any = None) -> Callable[[Result], None]:

@@ -57,15 +57,17 @@ def macro_f1(predicted: Tensor, right: Tensor) -> float:
     """
     hits, wrong = _counted(predicted, right)
     total = 2 * hits + wrong
-    met = total > 0
-    return float((2 * hits / total)[met].mean()) if bool(met.any()) else 1.0
+    occurs = total > 0
+    return float((2 * hits / total)[occurs].mean()) if bool(occurs.any()) else 1.0
 
 
 def _counted(predicted: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Return, per label, the true positives, and the false positives plus false negatives."""
-    given, there, known = predicted > THRESHOLD, right == 1, ~right.isnan()
-    hits = (given & there).sum(0).double()
-    wrong = ((given != there) & known).sum(0).double()
+    predicted_labels = predicted > THRESHOLD
+    true_labels = right == 1
+    is_known = ~right.isnan()
+    hits = (predicted_labels & true_labels).sum(0).double()
+    wrong = ((predicted_labels != true_labels) & is_known).sum(0).double()
     return hits, wrong
 
 
@@ -82,19 +84,19 @@ def average_precision(predicted: Tensor, right: Tensor) -> float:
     >>> round(average_precision(given, right), 4)
     0.8333
     """
-    found = []
-    for place, known in enumerate((~right.isnan()).t()):
-        scores, there = predicted[known, place], right[known, place]
-        if len(there.unique()) != 2:
+    precisions = []
+    for column, is_known in enumerate((~right.isnan()).t()):
+        scores, has_label = predicted[is_known, column], right[is_known, column]
+        if len(has_label.unique()) != 2:
             continue
         order = scores.argsort(descending=True, stable=True)
-        scores, hits = scores[order], there[order].double().cumsum(0)
+        scores, hits = scores[order], has_label[order].double().cumsum(0)
         # Nodes of equal score are taken together: the last of them has their counts.
-        last = torch.cat([scores[1:] != scores[:-1], torch.tensor([True])])
-        hits, taken = hits[last], (torch.arange(len(scores)) + 1)[last].double()
-        gained = hits.diff(prepend=hits.new_zeros(1)) / hits[-1]
-        found.append(float((gained * hits / taken).sum()))
-    return sum(found) / len(found) if found else float("nan")
+        is_last = torch.cat([scores[1:] != scores[:-1], torch.tensor([True])])
+        hits, ranks = hits[is_last], (torch.arange(len(scores)) + 1)[is_last].double()
+        recall_gains = hits.diff(prepend=hits.new_zeros(1)) / hits[-1]
+        precisions.append(float((recall_gains * hits / ranks).sum()))
+    return sum(precisions) / len(precisions) if precisions else float("nan")
 
 
 @dataclass(frozen=True)
@@ -231,28 +233,29 @@ class Labels(Target):
         >>> found.asked, found.right, found.faultless
         (tensor([3]), tensor([2]), tensor([0]))
         """
-        found = torch.zeros(right.shape, dtype=torch.bool)
-        found[:, : given.shape[1]] = given
-        hits, wrong = (found & (right == 1)).sum(1), (found != (right == 1)).sum(1)
-        none = torch.zeros(len(right), 0, dtype=torch.int64)
-        return Tallies(2 * hits + wrong, 2 * hits, (wrong == 0).long(), none)
+        predicted = torch.zeros(right.shape, dtype=torch.bool)
+        predicted[:, : given.shape[1]] = given
+        hits, wrong = (predicted & (right == 1)).sum(1), (predicted != (right == 1)).sum(1)
+        no_pairs = torch.zeros(len(right), 0, dtype=torch.int64)
+        return Tallies(2 * hits + wrong, 2 * hits, (wrong == 0).long(), no_pairs)
 
     def compared(self, predicted: Sequence[Any], right: Sequence[Any]) -> tuple[Tensor, Tensor]:
         """Return a column for every label that is in either."""
-        met = dict.fromkeys(chain.from_iterable((*predicted, *right)))
-        columns = {label: column for column, label in enumerate(met)}
+        all_labels = dict.fromkeys(chain.from_iterable((*predicted, *right)))
+        columns = {label: column for column, label in enumerate(all_labels)}
         return self.matrix(predicted, columns), self.matrix(right, columns)
 
     def answers(
         self, ids: Sequence[Any], scores: Matrix, names: Sequence[Label], *, every: bool
     ) -> tuple[LabelsPrediction, ...]:
         rows = zip(ids, self.decide(scores).tolist(), self.shares(scores).tolist(), strict=True)
-        found = []
-        for node, has, shares in rows:
-            columns = [column for column, one in enumerate(has) if one]
-            given = shares if every else [shares[column] for column in columns]
-            found.append(LabelsPrediction(node, [names[column] for column in columns], given))
-        return tuple(found)
+        predictions = []
+        for node, has_labels, shares in rows:
+            columns = [column for column, has_label in enumerate(has_labels) if has_label]
+            probabilities = shares if every else [shares[column] for column in columns]
+            own_labels = [names[column] for column in columns]
+            predictions.append(LabelsPrediction(node, own_labels, probabilities))
+        return tuple(predictions)
 
     def array(self, found: Sequence[Sequence[Label]]) -> list[list[Label]]:
         return [list(labels) for labels in found]

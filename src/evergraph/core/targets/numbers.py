@@ -40,8 +40,8 @@ def r2(predicted: Tensor, right: Tensor) -> float:
     error = (predicted.double() - right).square().nansum(0)
     spread = (right - right.nanmean(0)).square().nansum(0)
     share = torch.where(spread > 0, error / spread.clamp_min(1e-300), (error > 0).double())
-    met = known.any(0)
-    return float((1 - share)[met].mean()) if bool(met.any()) else 0.0
+    has_values = known.any(0)
+    return float((1 - share)[has_values].mean()) if bool(has_values.any()) else 0.0
 
 
 def mean_absolute_error(predicted: Tensor, right: Tensor) -> float:
@@ -120,12 +120,14 @@ class Numbers(Target):
         tensor([0.5000])
         """
         ones = torch.ones(len(right), dtype=torch.int64)
-        none = torch.zeros(len(right), 0, dtype=torch.int64)
-        return Tallies(ones, (given - right).abs().flatten(), torch.zeros_like(ones), none)
+        no_pairs = torch.zeros(len(right), 0, dtype=torch.int64)
+        return Tallies(ones, (given - right).abs().flatten(), torch.zeros_like(ones), no_pairs)
 
     def compared(self, predicted: Sequence[Any], right: Sequence[Any]) -> tuple[Tensor, Tensor]:
-        given, true = (torch.tensor(p, dtype=torch.float64)[:, None] for p in (predicted, right))
-        return given, true
+        def column(values: Sequence[Any]) -> Tensor:
+            return torch.tensor(values, dtype=torch.float64)[:, None]
+
+        return column(predicted), column(right)
 
     def answers(
         self, ids: Sequence[Any], scores: Matrix, names: Sequence[Label], *, every: bool

@@ -145,8 +145,11 @@ class OneClass(Target):
 
     def compared(self, predicted: Sequence[Any], right: Sequence[Any]) -> tuple[Tensor, Tensor]:
         numbers = {label: number for number, label in enumerate({*right, *predicted})}
-        given, true = (torch.tensor([numbers[v] for v in part]) for part in (predicted, right))
-        return given, true
+
+        def numbered(labels: Sequence[Any]) -> Tensor:
+            return torch.tensor([numbers[label] for label in labels])
+
+        return numbered(predicted), numbered(right)
 
     def answers(
         self, ids: Sequence[Any], scores: Matrix, names: Sequence[Label], *, every: bool
@@ -192,10 +195,10 @@ def alike(new: Iterable[object], known: Iterable[object] = ()) -> Iterator[str]:
     ["class 'vip' differs from 'VIP' only in case or blanks: they are two classes"]
     """
     names = [name for name in known if isinstance(name, str)]
-    met = {name.strip().casefold(): name for name in names}
+    by_folded_name = {name.strip().casefold(): name for name in names}
     for name in new:
         if isinstance(name, str):
-            other = met.setdefault(name.strip().casefold(), name)
-            if other != name:
-                only = "only in case or blanks: they are two classes"
-                yield f"class {name!r} differs from {other!r} {only}"
+            first_spelling = by_folded_name.setdefault(name.strip().casefold(), name)
+            if first_spelling != name:
+                rule = "only in case or blanks: they are two classes"
+                yield f"class {name!r} differs from {first_spelling!r} {rule}"

@@ -46,7 +46,7 @@ _REVERSED = """
 # that of its reverse, as in Graph.to_undirected. An edge of weight 0 is dropped.
 _WEIGHED = """
     WITH lasting AS (
-        SELECT key, listed, arg_max(weight, row) AS weight FROM ({ways}) GROUP BY key, listed
+        SELECT key, listed, arg_max(weight, row) AS weight FROM ({selection}) GROUP BY key, listed
     )
     SELECT key, arg_max(weight, listed) AS weight FROM lasting
     WHERE weight > 0 GROUP BY key ORDER BY key"""
@@ -58,7 +58,7 @@ _TYPES = {
     "weight": "FLOAT",
     "relation": "VARCHAR",
 }
-_UNWEIGHED = "SELECT key FROM ({ways}) ORDER BY key"  # duplicates are dropped while writing
+_UNWEIGHED = "SELECT key FROM ({selection}) ORDER BY key"  # duplicates are dropped while writing
 # The weight of an edge that is listed several times, as in ``graphs.validation``.
 _TOTAL, _ROWS = "sum(weight::DOUBLE ORDER BY row)", "count(*) FILTER (weight > 0)"
 _COMBINED = {"sum": _TOTAL, "count": _ROWS, "mean": f"{_TOTAL} / greatest({_ROWS}, 1)"}
@@ -93,7 +93,7 @@ class EdgeTable:
         check_count(nodes)
         self.folder, self.nodes, self.undirected = folder, nodes, undirected
         self._memory = memory
-        self._kept = ["row", *ENDS, *columns] if columns else [*ENDS]  # rows order the others
+        self._columns = ["row", *ENDS, *columns] if columns else [*ENDS]  # rows order the others
         if fresh:
             shutil.rmtree(folder, ignore_errors=True)
         with disk_is_enough(folder):
@@ -111,7 +111,7 @@ class EdgeTable:
         }
         with self._told():
             database = duckdb.connect(str(self.folder / "edges.duckdb"), config=config)
-            listed = ", ".join(f"{name} {_TYPES[name]}" for name in self._kept)
+            listed = ", ".join(f"{name} {_TYPES[name]}" for name in self._columns)
             database.execute(f"CREATE TABLE IF NOT EXISTS edges ({listed})")
             return database
 
@@ -125,25 +125,25 @@ class EdgeTable:
 
     def know(self, ids: pa.Array) -> None:
         """Set the ids of nodes, by which later edges are named."""
-        places = pa.array(np.arange(len(ids), dtype=np.int32))
-        self._known = pa.table({"id": ids, "place": places})
+        positions = pa.array(np.arange(len(ids), dtype=np.int32))
+        self._known = pa.table({"id": ids, "place": positions})
         self._kind = ids.type
-        few = len(ids) * _BYTES_AN_ID < self._memory // 4
-        self._places = numeric_places(ids) if few else None
+        fits = len(ids) * _BYTES_AN_ID < self._memory // 4
+        self._places = numeric_places(ids) if fits else None
 
     def check_distinct(self) -> None:
         """Raise unless ids are unique."""
         if self._places is not None:
             return
         self._database.register("ids", self._known)
-        twice = self._ask(
+        duplicates = self._ask(
             "SELECT id, min(place), min(place, 2)[2] AS again FROM ids WHERE id IN "
             "(SELECT id FROM ids GROUP BY id HAVING count(*) > 1) "
             "GROUP BY id ORDER BY again LIMIT 1"
         )
-        for name, first, again in twice:
-            said = f"row {again + 1} repeats id {name!r} of row {first + 1}: expected unique ids"
-            raise DataError(said)
+        for name, first, again in duplicates:
+            message = f"row {again + 1} repeats id {name!r} of row {first + 1}: expected unique ids"
+            raise DataError(message)
 
     def add_named(self, before: int, listed: EdgeRows, *, skip: bool = False) -> None:
         """Add edges between nodes by id.
@@ -154,37 +154,37 @@ class EdgeTable:
         ends = dict(zip(ENDS, listed.ends, strict=True))
         rows = np.arange(before, before + len(ends["source"]))
         weights = None if listed.weights is None else listed.weights.numpy()
-        more = {"weight": weights, "relation": listed.relations}
-        piece = pa.table({"row": rows} | ends | {k: v for k, v in more.items() if v is not None})
-        sides = [places_of(side, self._places) for side in listed.ends]
-        if sides[0] is not None and sides[1] is not None:
-            lost = (sides[0] < 0) | (sides[1] < 0)
-            if lost.any() and not skip:
-                at = int(lost.argmax())
-                end = ENDS[int(sides[0][at] >= 0)]
-                raise unknown_end(before + at, end, ends[end][at])
-            for name, places in zip(ENDS, sides, strict=True):
-                at = piece.column_names.index(name)
-                piece = piece.set_column(at, name, pa.array(places))
-            self._insert(piece.filter(pa.array(~lost)) if lost.any() else piece)
+        columns = {"row": rows, **ends, "weight": weights, "relation": listed.relations}
+        piece = pa.table({name: column for name, column in columns.items() if column is not None})
+        end_positions = [places_of(side, self._places) for side in listed.ends]
+        if end_positions[0] is not None and end_positions[1] is not None:
+            unknown = (end_positions[0] < 0) | (end_positions[1] < 0)
+            if unknown.any() and not skip:
+                row = int(unknown.argmax())
+                end = ENDS[int(end_positions[0][row] >= 0)]
+                raise unknown_end(before + row, end, ends[end][row])
+            for name, positions in zip(ENDS, end_positions, strict=True):
+                column = piece.column_names.index(name)
+                piece = piece.set_column(column, name, pa.array(positions))
+            self._insert(piece.filter(pa.array(~unknown)) if unknown.any() else piece)
             return
         # If one file has numbers and the other texts, ids are compared as text.
-        same = ends["source"].type == self._kind == ends["target"].type
-        as_one = "{}" if same else "{}::VARCHAR"
-        known, source, target = map(as_one.format, ("id", "piece.source", "piece.target"))
+        same_type = ends["source"].type == self._kind == ends["target"].type
+        as_one = "{}" if same_type else "{}::VARCHAR"
+        known_id, source, target = map(as_one.format, ("id", "piece.source", "piece.target"))
         join = "JOIN" if skip else "LEFT JOIN"
         self._database.register("ids", self._known)
         self._database.register("piece", piece)
         with self._told():
             answer = self._database.sql(
                 f"""SELECT piece.* REPLACE (s.place AS source, t.place AS target) FROM piece
-                {join} (SELECT {known} AS id, place FROM ids) s ON {source} = s.id
-                {join} (SELECT {known} AS id, place FROM ids) t ON {target} = t.id"""
+                {join} (SELECT {known_id} AS id, place FROM ids) s ON {source} = s.id
+                {join} (SELECT {known_id} AS id, place FROM ids) t ON {target} = t.id"""
             )
             joined = arrow_reader(answer, _BATCH).read_all()
-        lost = pc.or_(pc.is_null(joined["source"]), pc.is_null(joined["target"]))
-        if pc.any(lost).as_py():
-            first = joined.filter(lost).sort_by("row").slice(0, 1).to_pylist()[0]
+        unknown = pc.or_(pc.is_null(joined["source"]), pc.is_null(joined["target"]))
+        if pc.any(unknown).as_py():
+            first = joined.filter(unknown).sort_by("row").slice(0, 1).to_pylist()[0]
             end = ENDS[first["source"] is not None]
             raise unknown_end(first["row"], end, ends[end][first["row"] - before])
         self._insert(joined)
@@ -202,7 +202,7 @@ class EdgeTable:
         It is ``graphs.validation.combined`` in the words of the database, but with ``last`` all rows
         stay until they are sorted.
         """
-        related, weighed = "relation" in self._kept, "weight" in self._kept
+        related, weighed = "relation" in self._columns, "weight" in self._columns
         same = "source, target" + ", relation" * related
         if repeated in _COMBINED and weighed:
             before, loops = self.counts()
@@ -240,12 +240,12 @@ class EdgeTable:
         """
         weight = ", weight" if weighted else ""
         with self._told():
-            found: dict[str, NDArray[Any]] = self._database.execute(
+            columns: dict[str, NDArray[Any]] = self._database.execute(
                 "WITH names AS (SELECT relation, row_number() OVER (ORDER BY min(row)) - 1 AS kind "
                 f"FROM edges GROUP BY relation) SELECT source, target, kind {weight} "
                 "FROM edges JOIN names USING (relation) ORDER BY row"
             ).fetchnumpy()
-            return found
+            return columns
 
     def write(
         self,
@@ -265,16 +265,16 @@ class EdgeTable:
         step = max(-(-self.nodes // parts), 1)
         (writer.folder / "weights.npy").unlink(missing_ok=True)  # left by an earlier import
         with ExitStack() as stack:
-            wanted = {"indices": np.int32} | ({"weights": np.float32} if weighted else {})
+            dtypes = {"indices": np.int32} | ({"weights": np.float32} if weighted else {})
             arrays = [
-                stack.enter_context(AppendedArray(writer.folder / f"{name}.npy", kind))
-                for name, kind in wanted.items()
+                stack.enter_context(AppendedArray(writer.folder / f"{name}.npy", dtype))
+                for name, dtype in dtypes.items()
             ]
             for first in range(0, self.nodes, step):
                 before, stop = arrays[0].length, min(first + step, self.nodes)
                 degrees = np.zeros(stop - first, np.int64)
-                found = self._sorted(first, stop, weighted=weighted)
-                for keys, *weights in found:
+                batches = self._sorted(first, stop, weighted=weighted)
+                for keys, *weights in batches:
                     degrees += np.bincount((keys >> 32) - first, minlength=stop - first)
                     columns = keys.astype(np.int32)  # the lower half of a key
                     for array, values in zip(arrays, (columns, *weights), strict=True):
@@ -286,20 +286,25 @@ class EdgeTable:
 
     def _sorted(self, first: int, stop: int, *, weighted: bool) -> Iterator[list[NDArray[Any]]]:
         """Yield the keys of some rows in order without duplicates, with weights if wanted."""
-        ways = _LISTED + (_REVERSED if self.undirected else "")
-        more = ", {} AS listed, row, weight" if weighted else ""
-        ways = ways.format(first=first, stop=stop, listed=more.format(1), reversed=more.format(0))
+        selection = _LISTED + (_REVERSED if self.undirected else "")
+        weight_columns = ", {} AS listed, row, weight" if weighted else ""
+        selection = selection.format(
+            first=first,
+            stop=stop,
+            listed=weight_columns.format(1),
+            reversed=weight_columns.format(0),
+        )
         with self._told():
             # execute() would hold all rows at once
             answer: Any = self._database.sql(
-                (_WEIGHED if weighted else _UNWEIGHED).format(ways=ways)
+                (_WEIGHED if weighted else _UNWEIGHED).format(selection=selection)
             )
             last = -1
             for batch in arrow_reader(answer, _BATCH):
                 columns = [values.to_numpy(zero_copy_only=False) for values in batch.columns]
-                new = np.diff(columns[0], prepend=last) != 0
+                is_new = np.diff(columns[0], prepend=last) != 0
                 last = columns[0][-1]
-                yield columns if new.all() else [values[new] for values in columns]
+                yield columns if is_new.all() else [values[is_new] for values in columns]
 
     def close(self) -> None:
         """Close the database once all edges are on disk; another process can continue."""
@@ -315,7 +320,7 @@ class EdgeTable:
 
     def _insert(self, piece: pa.Table) -> None:
         """Store the kept columns of edges between nodes by number."""
-        self._database.register("piece", piece.select(self._kept))
+        self._database.register("piece", piece.select(self._columns))
         self._ask("INSERT INTO edges SELECT * FROM piece")
         self._database.unregister("piece")
 
@@ -337,14 +342,14 @@ class EdgeTable:
                 raise
             raise KeyboardInterrupt from None
         except duckdb.Error as error:
-            said = str(error).partition("\n")[0]
-            if "No space left" in said:  # from a write, a commit or a spill
-                raise ResourceError(f"{self.folder}: the disk is full ({said})") from None
+            message = str(error).partition("\n")[0]
+            if "No space left" in message:  # from a write, a commit or a spill
+                raise ResourceError(f"{self.folder}: the disk is full ({message})") from None
             if isinstance(error, duckdb.OutOfMemoryException):
                 raise ResourceError(
                     f"{self.folder}: sorting edges needs more memory than the limit allows, or "
-                    f"more disk space than is free ({said})"
+                    f"more disk space than is free ({message})"
                 ) from None
             if isinstance(error, duckdb.IOException):
-                raise DataError(f"{self.folder}: {said}: start the import again") from None
+                raise DataError(f"{self.folder}: {message}: start the import again") from None
             raise

@@ -118,14 +118,17 @@ class ImportProgress:
         """Return the progress of an import of these inputs, which may be none."""
         try:
             values = json.loads(path.read_text("utf-8"))
-            found = TypeAdapter(cls).validate_python(values)
+            progress = TypeAdapter(cls).validate_python(values)
         except (OSError, ValueError, TypeError):  # a ValidationError is a ValueError
             return cls(inputs)
-        same_nodes = (found.inputs.nodes, found.inputs.columns) == (inputs.nodes, inputs.columns)
-        if values.get("format") != FORMAT or not same_nodes:
+        if values.get("format") != FORMAT:
             return cls(inputs)
-        # If only the edges differ, the nodes need not be read again.
-        return found if found.inputs == inputs else cls(inputs, nodes=found.nodes)
+        former = progress.inputs
+        if former == inputs:
+            return progress
+        if (former.nodes, former.columns) == (inputs.nodes, inputs.columns):
+            return cls(inputs, nodes=progress.nodes)  # only the edges are read again
+        return cls(inputs)
 
 
 @dataclass
@@ -150,7 +153,7 @@ class _Stages:
         """Write the content of the node table."""
         if self.progress.nodes is not None:
             return self.progress.nodes
-        found = import_nodes(
+        nodes_read = import_nodes(
             path,
             self.writer.folder,
             self._ids,
@@ -158,27 +161,27 @@ class _Stages:
             on_piece=lambda piece: self.on_progress("nodes", piece.done, piece.total),
             columns=self.columns,
         )
-        self._save(nodes=found)
-        return found
+        self._save(nodes=nodes_read)
+        return nodes_read
 
-    def read_edges(self, path: Source, nodes: Source, found: NodesRead) -> EdgesRead:
+    def read_edges(self, path: Source, nodes_path: Source, node_table: NodesRead) -> EdgesRead:
         """Put the edges into a database by node number; raise unless ids are unique."""
         if self.progress.edges is not None:
             return self.progress.edges
         with naming(path):
             columns = columns_of(path)
-        more = tuple(name for name in (WEIGHT, RELATION) if name in columns)
+        optional = tuple(name for name in (WEIGHT, RELATION) if name in columns)
         repeated = self.progress.inputs.repeated
-        weighed = WEIGHT in more or repeated in ("sum", "count")
-        kept = [WEIGHT] * weighed + [RELATION] * (RELATION in more)
-        with closing(self._table(found, fresh=True, columns=kept)) as table:
-            with naming(nodes), pa.memory_map(str(self._ids)) as file:
+        weighed = WEIGHT in optional or repeated in ("sum", "count")
+        stored = [WEIGHT] * weighed + [RELATION] * (RELATION in optional)
+        with closing(self._table(node_table, fresh=True, columns=stored)) as table:
+            with naming(nodes_path), pa.memory_map(str(self._ids)) as file:
                 table.know(pa.ipc.open_file(file).read_all().column("id"))
                 table.check_distinct()
             with naming(path):
                 size = _piece(self.resources.left // 2)
                 skip, rows = self.progress.inputs.unknown_edges == "skip", 0
-                for piece in read_chunks(path, (*ENDS, *more), size=size, only_needed=True):
+                for piece in read_chunks(path, (*ENDS, *optional), size=size, only_needed=True):
                     listed = read_edges(piece.table, before=piece.before)
                     if weighed and listed.weights is None:
                         listed = replace(listed, weights=torch.ones(piece.table.num_rows))
@@ -187,56 +190,60 @@ class _Stages:
                     self.on_progress("edges", piece.done, piece.total)
                 known, loops = table.counts()
                 repeats = table.combine(repeated)
-                names = table.relations() if RELATION in more else None
+                names = table.relations() if RELATION in optional else None
                 if names is not None and len(names) > MOST_RELATIONS:
                     raise DataError(
                         f"column {RELATION!r} holds {len(names):,} names: at most "
                         f"{MOST_RELATIONS:,} are supported"
                     )
-        done = EdgesRead(rows, loops, weighed, names, unknown=rows - known, repeats=repeats)
-        self._save(edges=done)
-        return done
+        edges_read = EdgesRead(rows, loops, weighed, names, unknown=rows - known, repeats=repeats)
+        self._save(edges=edges_read)
+        return edges_read
 
-    def sort(self, found: NodesRead, edges: EdgesRead) -> int:
+    def sort(self, node_table: NodesRead, edges: EdgesRead) -> int:
         """Write the adjacency, and the relations if there are any; return its entries."""
         if edges.entries is not None:
             return edges.entries
-        with closing(self._table(found, fresh=False)) as table:
+        with closing(self._table(node_table, fresh=False)) as table:
             self.on_progress("sort", 0, 1)
-            told = partial(self.on_progress, "sort")
-            entries = table.write(self.writer, weighted=edges.weighted, on_part=told)
+            on_part = partial(self.on_progress, "sort")
+            entries = table.write(self.writer, weighted=edges.weighted, on_part=on_part)
             for array in RELATION_ARRAYS:  # of an earlier import
                 (self.writer.folder / f"{array}.npy").unlink(missing_ok=True)
             if edges.relations is not None:
-                self._relate(table, edges, found)
+                self._relate(table, edges, node_table)
         self._save(edges=replace(edges, entries=entries))
         return entries
 
-    def _relate(self, table: EdgeTable, edges: EdgesRead, found: NodesRead) -> None:
+    def _relate(self, table: EdgeTable, edges: EdgesRead, node_table: NodesRead) -> None:
         count, names = edges.rows - edges.unknown, edges.relations or ()
         self.resources.check(_BYTES_A_RELATED_EDGE * count, f"sorting {count:,} edges by relation")
         columns = table.listed(weighted=edges.weighted)
         listed = {name: torch.from_numpy(values) for name, values in columns.items()}
         ends, weights = torch.stack([listed["source"], listed["target"]]), listed.get("weight")
-        made = Relations.of(ends, listed["kind"], names, nodes=found.nodes, weights=weights)
-        arrays = (made.indptr, made.indices, made.kinds, made.weights)
+        relations = Relations.of(
+            ends, listed["kind"], names, nodes=node_table.nodes, weights=weights
+        )
+        arrays = (relations.indptr, relations.indices, relations.kinds, relations.weights)
         for name, values in zip(RELATION_ARRAYS, arrays, strict=True):
             if values is not None:
                 self.writer.copy(name, values)
 
-    def finish(self, found: NodesRead, edges: EdgesRead, entries: int, out: Path) -> ImportReport:
+    def finish(
+        self, node_table: NodesRead, edges: EdgesRead, entries: int, out: Path
+    ) -> ImportReport:
         """Complete the graph folder and move it to its destination."""
         self.on_progress("checksum", 0, 1)
         inputs = self.progress.inputs
         distinct = entries // 2 if inputs.undirected else entries
         report = {
-            "nodes": found.nodes,
+            "nodes": node_table.nodes,
             "edges": edges.rows,
             "doubles": edges.rows - edges.unknown - edges.loops - distinct,
             "loops": edges.loops,
             "entries": entries,
-            "classes": found.classes,
-            "features": found.features,
+            "classes": node_table.classes,
+            "features": node_table.features,
             "seconds": round(time.monotonic() - self._began, 3),
             "unknown_edges": edges.unknown,
             "repeats": edges.repeats,
@@ -244,13 +251,17 @@ class _Stages:
         about: dict[str, Any] = {
             "inputs": asdict(inputs),
             "report": report,
-            "dominant": found.dominant,
+            "dominant": node_table.dominant,
         }
-        if found.columns is not None:
-            about["columns"] = found.columns
-        if found.class_names:
-            about["class_names"] = found.class_names
-        parts = {"targets": found.targets, "types": found.types, "relations": edges.relations}
+        if node_table.columns is not None:
+            about["columns"] = node_table.columns
+        if node_table.class_names:
+            about["class_names"] = node_table.class_names
+        parts = {
+            "targets": node_table.targets,
+            "types": node_table.types,
+            "relations": edges.relations,
+        }
         self.writer.finish(undirected=inputs.undirected, about=about, named=parts)
         (self.folder / PROGRESS).unlink()  # so that no process resumes in a removed folder
         if out.exists():
@@ -261,10 +272,12 @@ class _Stages:
         self.on_progress("checksum", 1, 1)
         return _report(out, new=True)
 
-    def _table(self, found: NodesRead, *, fresh: bool, columns: Sequence[str] = ()) -> EdgeTable:
+    def _table(
+        self, node_table: NodesRead, *, fresh: bool, columns: Sequence[str] = ()
+    ) -> EdgeTable:
         return EdgeTable(
             self.folder / "edges",
-            nodes=found.nodes,
+            nodes=node_table.nodes,
             undirected=self.progress.inputs.undirected,
             memory=max(self.resources.left // 2, MIN_MEMORY),
             fresh=fresh,
@@ -284,9 +297,10 @@ def _piece(memory: int) -> int:
 def _report(out: Path, *, new: bool) -> ImportReport:
     """Return the report of a finished import, as its ``graph.json`` has it."""
     facts = read_facts(out)
-    about, kept = facts["about"], facts["about"].get("columns") or {"columns": []}
-    told = [dict(each["told"]) for each in kept["columns"]]
-    return ImportReport(**about["report"], checksum=facts["sha256"], new=new, columns=told)
+    about = facts["about"]
+    scheme = about.get("columns") or {"columns": []}
+    columns = [dict(column["told"]) for column in scheme["columns"]]
+    return ImportReport(**about["report"], checksum=facts["sha256"], new=new, columns=columns)
 
 
 def import_graph(  # noqa: PLR0913
@@ -342,38 +356,38 @@ def import_graph(  # noqa: PLR0913
     nodes, edges = named(nodes, of_nodes(names)), named(edges, of_edges(names))
     if columns is not None:
         columns.check_fill("an import", "it reads a table in chunks")
-    chosen = {} if columns is None or columns == Columns() else columns.to_json()
+    chosen_columns = {} if columns is None or columns == Columns() else columns.to_json()
     check_choice("unknown_edges", unknown_edges, UNKNOWN_EDGES)
     check_choice("repeated", repeated, REPEATED)
-    about = partial(
+    inputs_of = partial(
         Inputs,
         undirected=undirected,
-        columns=chosen,
+        columns=chosen_columns,
         unknown_edges=unknown_edges,
         repeated=repeated,
     )
-    inputs = about(InputFile.of(nodes), InputFile.of(edges))
+    inputs = inputs_of(InputFile.of(nodes), InputFile.of(edges))
     if not overwrite and out.exists():
         return _there_already(out, inputs)
     if out.exists() and not is_graph_folder(out):
         raise DataError(f"{out}: is not a graph folder, so it is not replaced")
     folder = out.with_name(f"{out.name}.partial")
     with one_at_a_time(folder):
-        told = on_progress or (lambda stage, done, total: None)
-        begun = ImportProgress.load(folder / PROGRESS, inputs)
-        work = _Stages(folder, begun, resources or Resources(), told, columns)
+        report_progress = on_progress or (lambda stage, done, total: None)
+        progress = ImportProgress.load(folder / PROGRESS, inputs)
+        stages = _Stages(folder, progress, resources or Resources(), report_progress, columns)
         with naming(nodes):
-            found = work.read_nodes(nodes)
-        listed = work.read_edges(edges, nodes, found)
-        entries = work.sort(found, listed)
-        if inputs != about(InputFile.of(nodes), InputFile.of(edges)):
+            nodes_read = stages.read_nodes(nodes)
+        edges_read = stages.read_edges(edges, nodes, nodes_read)
+        entries = stages.sort(nodes_read, edges_read)
+        if inputs != inputs_of(InputFile.of(nodes), InputFile.of(edges)):
             raise DataError(f"{nodes} or {edges} changed while it was read: import them again")
-        report = work.finish(found, listed, entries, out)
+        report = stages.finish(nodes_read, edges_read, entries, out)
     say_edges_unread(edges, columns_of(edges))
     say_skipped(edges, report.unknown_edges)
     say_repeated(edges, report.repeats, report.edges - report.unknown_edges, repeated)
-    if found.dominant is not None:
-        say(nodes, found.dominant)
+    if nodes_read.dominant is not None:
+        say(nodes, nodes_read.dominant)
     return report
 
 

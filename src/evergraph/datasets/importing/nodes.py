@@ -74,14 +74,14 @@ def import_nodes(
     """
     roles = _roles(path, size)
     scheme = _scheme(path, size, columns or Columns(), roles)
-    goals = [] if roles.targets == [labels.LABELS] else roles.targets
-    kinds = {} if scheme is None or goals else scheme.kinds
+    target_columns = [] if roles.targets == [labels.LABELS] else roles.targets
+    kinds = {} if scheme is None or target_columns else scheme.kinds
     pieces = read_chunks(
         path,
         ("id",) if roles.targets else ("id", "label"),
         size=size,
         text=[*texts_of(scheme), *[TYPE] * roles.types],
-        numbers=goals,
+        numbers=target_columns,
         perhaps=[name for name, kind in kinds.items() if kind in ("number", "raw")],
     )
     first = next(pieces)
@@ -93,10 +93,10 @@ def import_nodes(
                 # An empty chunk has types.
                 for start in range(0, max(piece.table.num_rows, 1), step):
                     rows, before = piece.table.slice(start, step), piece.before + start
-                    found = read_nodes(
+                    node_table = read_nodes(
                         rows, scheme, where=path, roles=roles, before=before, piece=True
                     )
-                    files.append(found, before)
+                    files.append(node_table, before)
                 on_piece(piece)
         return files.finish()
 
@@ -151,26 +151,26 @@ class _NodeFiles:
     @contextmanager
     def open(self, first: pa.Table) -> Iterator[None]:
         """Create the files, and complete them at the end.  first: the first rows"""
-        wanted: dict[str, tuple[type[np.number], int | None]] = {
+        dtypes: dict[str, tuple[type[np.number], int | None]] = {
             "features": (np.float32, self.width),
             "labels": (np.int64, None),
         }
         if "time" in first.column_names:
-            wanted["time"] = np.int64, None
+            dtypes["time"] = np.int64, None
         if self._roles.types:
-            wanted["types"] = np.int16, None
+            dtypes["types"] = np.int16, None
         if self._roles.targets and not self._several:
-            wanted["targets"] = np.float32, len(self._roles.targets)
-        for former in ("time", "targets", "types"):
-            (self._graph / f"{former}.npy").unlink(missing_ok=True)
+            dtypes["targets"] = np.float32, len(self._roles.targets)
+        for optional in ("time", "targets", "types"):  # of an earlier import
+            (self._graph / f"{optional}.npy").unlink(missing_ok=True)
         self._arrays: dict[str, AppendedArray] = {}
         with ExitStack() as stack:
-            for name, (kind, width) in wanted.items():
-                file = AppendedArray(self._graph / f"{name}.npy", kind, width=width)
+            for name, (dtype, width) in dtypes.items():
+                file = AppendedArray(self._graph / f"{name}.npy", dtype, width=width)
                 self._arrays[name] = stack.enter_context(file)
 
-            def stored(path: Path, name: str, kind: pa.DataType) -> Any:
-                file = pa.ipc.new_file(str(path), pa.schema([(name, kind)]))
+            def stored(path: Path, name: str, dtype: pa.DataType) -> Any:
+                file = pa.ipc.new_file(str(path), pa.schema([(name, dtype)]))
                 return stack.enter_context(closing(file))
 
             self._ids = stored(self._ids_file, "id", ids(first, "id").type)
@@ -178,74 +178,76 @@ class _NodeFiles:
                 self._codes = stored(self._codes_file, "codes", pa.list_(pa.int32()))
             yield
 
-    def append(self, found: NodeTable, before: int) -> None:
+    def append(self, node_table: NodeTable, before: int) -> None:
         """Append some rows; before: number of earlier rows."""
-        rows, arrays = len(found.ids), self._arrays
-        self._ids.write_table(pa.table({"id": found.ids}))
+        rows, arrays = len(node_table.ids), self._arrays
+        self._ids.write_table(pa.table({"id": node_table.ids}))
         if rows:
-            torch.maximum(self._peaks, column_peaks(found.features.features), out=self._peaks)
-            arrays["features"].append(found.features.features.numpy())
-        for name, block in found.features.blocks.items():
+            torch.maximum(self._peaks, column_peaks(node_table.features.features), out=self._peaks)
+            arrays["features"].append(node_table.features.features.numpy())
+        for name, block in node_table.features.blocks.items():
             self._counts[name] += (block.gaps.sum(), block.new_rows, block.unflagged)
             if len(self._new[name]) < MOST_KEPT:
                 self._new[name].update(block.new)
-        if found.labels is None:
+        if node_table.labels is None:
             arrays["labels"].append(np.full(rows, UNLABELLED))
         else:
-            self._label_kind = found.labels.type
-            arrays["labels"].append(self._classes.codes(found.labels, before))
-            for text, count in found.missing.items():
+            self._label_kind = node_table.labels.type
+            arrays["labels"].append(self._classes.codes(node_table.labels, before))
+            for text, count in node_table.missing.items():
                 self._missing[text] = self._missing.get(text, 0) + count
-        if found.lists is not None:
+        if node_table.lists is not None:
             number = self._places.setdefault
             codes = [
                 None if row is None else [number(label, len(self._places)) for label in row]
-                for row in found.lists
+                for row in node_table.lists
             ]
             self._codes.write_table(pa.table({"codes": pa.array(codes, pa.list_(pa.int32()))}))
-        if found.numbers is not None:
-            arrays["targets"].append(found.numbers)
-        if found.types is not None:
-            arrays["types"].append(self._types.codes(found.types))
+        if node_table.numbers is not None:
+            arrays["targets"].append(node_table.numbers)
+        if node_table.types is not None:
+            arrays["types"].append(self._types.codes(node_table.types))
             if len(self._types.numbers) > _MOST_TYPES:
                 raise DataError(
                     f"column {TYPE!r} holds {len(self._types.numbers):,} names by row "
                     f"{before + rows:,}: at most {_MOST_TYPES:,} are supported"
                 )
-        if found.times is not None and rows:
-            if self._dated not in (None, found.dated):
+        if node_table.times is not None and rows:
+            if self._dated not in (None, node_table.dated):
                 kinds = ("a whole number", "a date or a timestamp")
                 raise DataError(
-                    f"row {before + 1} has {kinds[found.dated]} in column 'time': expected "
-                    f"{kinds[not found.dated]} like those before it"
+                    f"row {before + 1} has {kinds[node_table.dated]} in column 'time': expected "
+                    f"{kinds[not node_table.dated]} like those before it"
                 )
-            self._dated = found.dated
-            arrays["time"].append(found.times.numpy())
+            self._dated = node_table.dated
+            arrays["time"].append(node_table.times.numpy())
 
     def finish(self) -> NodesRead:
         """Write what depends on all rows, report new categories and gaps, return statistics."""
-        roles, targets, count = self._roles, None, 0
-        named: tuple[str, ...] = ()
+        roles = self._roles
+        targets = None
+        count = 0
+        class_names: tuple[str, ...] = ()
         if self._several:
             targets = {"kind": "labels", "names": self._write_targets()}
         elif roles.targets:
             targets = {"kind": "numbers", "names": labels.called(roles.targets)}
         else:
-            count, named = self._number_classes()
+            count, class_names = self._number_classes()
         labels.say_missing(self._path, self._missing)
-        labels.say_alike(self._path, named or (targets or {}).get("names", ()))
+        labels.say_alike(self._path, class_names or (targets or {}).get("names", ()))
         gaps = {}
         for name, counts in self._counts.items():
             gaps[name], rows, unflagged = counts.tolist()
             say_new(self._path, name, sorted(self._new[name]), rows, unflagged)
-        told = None if self._scheme is None else self._scheme.with_gaps(gaps).to_json()
+        scheme_json = None if self._scheme is None else self._scheme.with_gaps(gaps).to_json()
         return NodesRead(
             nodes=self._arrays["labels"].length,
             features=self.width,
             classes=count,
-            class_names=list(named),
+            class_names=list(class_names),
             dominant=dominant_column(self._peaks, self._names),
-            columns=told,
+            columns=scheme_json,
             targets=targets,
             types=list(self._types.numbers) if roles.types else None,
         )
@@ -268,18 +270,18 @@ class _NodeFiles:
         names = sorted(self._places)
         if not names:
             raise DataError(f"column {labels.LABELS!r} holds no label: expected one or more")
-        places = np.empty(len(names), np.int64)
-        places[[self._places[name] for name in names]] = np.arange(len(names))
+        new_numbers = np.empty(len(names), np.int64)
+        new_numbers[[self._places[name] for name in names]] = np.arange(len(names))
         step = max(_VALUES // len(names), 1)
         targets = AppendedArray(self._graph / "targets.npy", np.float32, width=len(names))
         with targets, pa.memory_map(str(self._codes_file)) as file:
             for batch in pa.ipc.open_file(file).read_all().to_batches(max_chunksize=step):
                 codes = batch.column(0)
                 counts = codes.value_lengths().to_numpy(zero_copy_only=False)  # NaN if unknown
-                known = np.nan_to_num(counts).astype(np.int64)
+                label_counts = np.nan_to_num(counts).astype(np.int64)
                 values = np.where(np.isnan(counts)[:, None], np.nan, np.zeros(len(names)))
-                rows = np.repeat(np.arange(len(codes)), known)
-                values[rows, places[codes.flatten().to_numpy()]] = 1.0
+                rows = np.repeat(np.arange(len(codes)), label_counts)
+                values[rows, new_numbers[codes.flatten().to_numpy()]] = 1.0
                 targets.append(values)
         self._codes_file.unlink()
         return names
@@ -287,40 +289,45 @@ class _NodeFiles:
 
 def _roles(path: Source, size: int) -> NodeRoles:
     """Return the roles of a table's columns, judging by its first rows."""
-    named = columns_of(path, ("id",))
-    if not labels.target_names(named):
+    column_names = columns_of(path, ("id",))
+    if not labels.target_names(column_names):
         columns_of(path, ("label",))
     if isinstance(path, Renamed):
         say_replaced(path, columns_of(path.source), path.names)
-    typed = TYPE in named
-    if typed:  # unless it holds numbers, and is a feature
-        others = [name for name in named if name != TYPE]
+    has_types = TYPE in column_names
+    if has_types:  # unless it holds numbers, and is a feature
+        other_columns = [name for name in column_names if name != TYPE]
         with suppress(DataError):  # numbers followed by something else
-            typed = is_typed(first_rows(path, size=min(size, _BLOCK), rows=SAMPLE, text=others))
-    return NodeRoles.of(named, types=typed)
+            first = first_rows(path, size=min(size, _BLOCK), rows=SAMPLE, text=other_columns)
+            has_types = is_typed(first)
+    return NodeRoles.of(column_names, types=has_types)
 
 
 def _scheme(path: Source, size: int, columns: Columns, roles: NodeRoles) -> Scheme | None:
     """Return the scheme fitted on the first rows; None without features or rows."""
-    begin, typed = partial(first_rows, path, size=min(size, _BLOCK)), path.suffix == ".parquet"
-    names, apart = roles.features, [*roles.targets, *[TYPE] * roles.types]  # read elsewhere
+    read_first = partial(first_rows, path, size=min(size, _BLOCK))
+    has_column_types = path.suffix == ".parquet"
+    names = roles.features
+    other_columns = [*roles.targets, *[TYPE] * roles.types]  # read elsewhere
     try:
-        first = begin(rows=SAMPLE, text=apart)
-        plain = all(is_number(column(first, name).type) for name in names)
-        plain = plain and not columns.reads_texts
+        first_table = read_first(rows=SAMPLE, text=other_columns)
+        all_numbers = all(is_number(column(first_table, name).type) for name in names)
+        all_numbers = all_numbers and not columns.reads_texts
     except DataError:  # numbers followed by something else
-        plain = False
+        all_numbers = False
     columns.check_names(names)
-    if not plain:
-        first = begin(rows=SAMPLE, text=[*names, *apart])
-    say_index(path, first.column_names)
-    if not names or not first.num_rows:
+    if not all_numbers:
+        first_table = read_first(rows=SAMPLE, text=[*names, *other_columns])
+    say_index(path, first_table.column_names)
+    if not names or not first_table.num_rows:
         return None
-    given = None if roles.targets else column(first, "label")
+    label_column = None if roles.targets else column(first_table, "label")
     # Invalid labels raise later, where labels are read.
-    told = given is not None and not pa.types.is_nested(given.type)
-    known = texts(given, "label") if told else None
-    scheme = fit_scheme(first, names, columns, typed=typed, labels=known, where=path)
-    if not typed:
+    is_readable = label_column is not None and not pa.types.is_nested(label_column.type)
+    known_labels = texts(label_column, "label") if is_readable else None
+    scheme = fit_scheme(
+        first_table, names, columns, typed=has_column_types, labels=known_labels, where=path
+    )
+    if not has_column_types:
         say_zeros(path, path, scheme, columns)
     return scheme

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from evergraph.experiments.store import (
     write_whole,
 )
 
-_TOLD = (
+_REPORTED = (
     "average_accuracy",
     "average_forgetting",
     "coverage_ratio",
@@ -51,7 +52,7 @@ class Row:
     job: Job  # with the chosen hyper-parameters if it was searched
     result: dict[str, Any] | None
     failure: Failure | None
-    search: dict[str, Any] | None = None  # what that search found
+    search: dict[str, Any] | None = None  # that search and its choice, as in ``search.json``
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain values; accuracies are fractions."""
@@ -62,8 +63,9 @@ class Row:
         row |= {"folder": str(self.job.folder), "state": state}
         if self.failure is not None:
             return row | {"error": self.failure.error, "type": self.failure.type}
-        found = {key: (self.result or {}).get(key) for key in _TOLD}
-        return row | found | {"chosen": None if self.search is None else self.search["values"]}
+        result = self.result or {}
+        row |= {key: result.get(key) for key in _REPORTED}
+        return row | {"chosen": None if self.search is None else self.search["values"]}
 
 
 def claim(job: Job) -> None:
@@ -106,9 +108,10 @@ def open_bench(
     """
     load_plugins(config.plugins)
     jobs = expand(config, out=out, over=over, search=search)
-    searched = {j.folder: trials(j, config.search) for j in jobs if j.grid}
+    trials_by_folder = {job.folder: trials(job, config.search) for job in jobs if job.grid}
     ready = [job for job in jobs if not job.grid]
-    ready += [trial for tried in searched.values() for trial in tried]
+    for trials_of_job in trials_by_folder.values():
+        ready += trials_of_job
     check_jobs(ready)
     check_free(out, BENCH, resume=resume)
     lock = locked(out, "a benchmark is being run")
@@ -118,7 +121,7 @@ def open_bench(
     for job in ready:
         claim(job)
     write_whole(out / BENCH, config.to_toml().encode())
-    return Bench(jobs, searched, config.search, lock)
+    return Bench(jobs, trials_by_folder, config.search, lock)
 
 
 def run_bench(
@@ -134,7 +137,7 @@ def run_bench(
     """
     failures: dict[Path, Failure] = {}
 
-    def tell(event: Event) -> None:
+    def report(event: Event) -> None:
         if event.failure is not None:
             failures.setdefault(event.job.folder, event.failure)
             text = json.dumps(asdict(event.failure), indent=1)
@@ -148,7 +151,7 @@ def run_bench(
             with results_written(job.folder):
                 (job.folder / FAILURE).unlink(missing_ok=True)  # it is retried
             seeds = {seed: read_progress(job.folder, seed) for seed in job.config.seeds}
-            todo = [seed for seed, far in seeds.items() if far is None or far.result is None]
+            todo = [s for s, progress in seeds.items() if progress is None or not progress.result]
             if ResultStore(job.folder).finished() is not None:
                 todo = []
             elif not todo:  # only the result is missing, which learning a seed makes
@@ -156,42 +159,43 @@ def run_bench(
             work += [(job, seed) for seed in todo]
             for seed in seeds.keys() - todo:
                 on_event(Event("kept", job, seed, seeds[seed]))
-        (run_work if pool is None else pool)(work, workers=workers, on_event=tell)
+        (run_work if pool is None else pool)(work, workers=workers, on_event=report)
 
     def search(job: Job) -> tuple[Job, dict[str, Any]] | None:
         """Choose the best trial and claim the folder for it; None if that fails."""
-        tried = bench.trials[job.folder]
-        failed = [trial for trial in tried if trial.folder in failures]
+        trials_of_job = bench.trials[job.folder]
+        failed = [trial for trial in trials_of_job if trial.folder in failures]
         if failed:  # a choice among the successful trials would depend on which ones failed
-            found = failures[failed[0].folder]
-            said = f"the search stopped at {failed[0].trial}: {found.error}"
-            failure = Failure(said, found.type, found.traceback)
+            first = failures[failed[0].folder]
+            message = f"the search stopped at {failed[0].trial}: {first.error}"
+            failure = Failure(message, first.type, first.traceback)
         else:
-            results = [(trial, ResultStore(trial.folder).finished()) for trial in tried]
+            results = [(trial, ResultStore(trial.folder).finished()) for trial in trials_of_job]
             done = [(trial, result) for trial, result in results if result is not None]
-            final, told = choose(job, done, bench.options)
+            final, choice = choose(job, done, bench.options)
             try:
                 claim(final)
-                text = json.dumps(told, indent=1, allow_nan=False)
+                text = json.dumps(choice, indent=1, allow_nan=False)
                 write_whole(job.folder / CHOICE, text.encode())
-                return final, told
+                return final, choice
             except EvergraphError as error:
                 failure = Failure.of(error)
-        tell(Event("failed", job, job.config.seeds[0], failure=failure))
+        report(Event("failed", job, job.config.seeds[0], failure=failure))
         return None
 
     try:
-        plain = [job for job in bench.jobs if not job.grid]
+        every_trial = list(chain.from_iterable(bench.trials.values()))
+        without_search = [job for job in bench.jobs if not job.grid]
         # Rows without a search use the workers that the last trials leave free.
-        learn([*(trial for tried in bench.trials.values() for trial in tried), *plain])
-        chosen = {job.folder: search(job) for job in bench.jobs if job.grid}
-        learn([found[0] for found in chosen.values() if found is not None])
+        learn([*every_trial, *without_search])
+        choices = {job.folder: search(job) for job in bench.jobs if job.grid}
+        learn([choice[0] for choice in choices.values() if choice is not None])
         rows = []
         for job in bench.jobs:
-            final, told = chosen.get(job.folder) or (job, None)
+            final, searched = choices.get(job.folder) or (job, None)
             failure = failures.get(job.folder)
             result = None if failure else ResultStore(final.folder).finished()
-            rows.append(Row(final, result, failure, told))
+            rows.append(Row(final, result, failure, searched))
         return rows
     finally:
         if bench.lock is not None:

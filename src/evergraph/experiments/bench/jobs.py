@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import chain, product
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -51,7 +51,7 @@ Values = dict[str, Any]
 Grid = dict[str, Annotated[list[Any], Field(min_length=1)]]
 # Labels are folder names, and reports skip folders named "search".
 _LABEL = re.compile(r"[A-Za-z0-9][\w.+@-]*")
-_TAKEN = "search"
+_RESERVED = "search"
 
 
 def short_text(value: Any) -> str:
@@ -111,13 +111,14 @@ class MethodEntry(Component):
     @property
     def variants(self) -> tuple[MethodEntry, ...]:
         """One method per swept value, with only this value in its sweep; itself without a sweep."""
+        if not self.sweep:
+            return (self,)
+        [(key, values)] = self.sweep.items()
+        labels = [f"{self.called}@{short_text(value)}" for value in values]
         return tuple(
-            self.model_copy(
-                update={"label": f"{self.called}@{short_text(value)}", "sweep": {key: [value]}}
-            )
-            for key, values in self.sweep.items()
-            for value in values
-        ) or (self,)
+            self.model_copy(update={"label": label, "sweep": {key: [value]}})
+            for label, value in zip(labels, values, strict=True)
+        )
 
 
 class SearchConfig(Section):
@@ -161,10 +162,10 @@ class BenchConfig(SeededSection):
 def _check_labels(kind: str, labels: list[str]) -> None:
     check_once(kind, labels, remedy=": give one of them a label")
     for label in labels:
-        if not _LABEL.fullmatch(label) or label == _TAKEN:
+        if not _LABEL.fullmatch(label) or label == _RESERVED:
             raise ConfigurationError(
                 f"{kind}: a label must be a folder name of letters, digits and .+-_@ other than "
-                f"{_TAKEN!r}, not {label!r}"
+                f"{_RESERVED!r}, not {label!r}"
             )
 
 
@@ -199,8 +200,8 @@ class Job:
     @property
     def trial(self) -> str | None:
         """Name of the combination being tried, which can be a folder name; None for a row."""
-        last = [key.rpartition(".")[2] for key in self.tried]
-        keys = last if len(set(last)) == len(last) else list(self.tried)
+        short = [key.rpartition(".")[2] for key in self.tried]
+        keys = short if len(set(short)) == len(short) else list(self.tried)
         pairs = zip(keys, map(short_text, self.tried.values()), strict=True)
         return ",".join(f"{key}={text}" for key, text in pairs) or None
 
@@ -219,7 +220,7 @@ def expand(
     """
     jobs, over = [], over or {}
     for dataset, setting, method in product(bench.datasets, bench.settings, bench.variants):
-        own = {
+        row = {
             "dataset": {"name": dataset.name, **dataset.parameters},
             "method": {"name": method.name, **method.parameters},
             "stream": {"setting": setting},
@@ -231,22 +232,23 @@ def expand(
         grid = {key: values for key, values in grid.items() if key not in swept}
         one_setting = method.settings.get(setting, {})
         try:
-            every = (bench.common, dataset.run, method.run, one_setting, over, grid, swept)
-            for key in (key for values in every for key in flat(values)):
+            given = (bench.common, dataset.run, method.run, one_setting, over, grid, swept)
+            for key in chain.from_iterable(map(flat, given)):
                 if key in AXES or key.startswith("dataset."):
-                    said = f"{key} must be set by the benchmark's own lists, not for single runs"
-                    raise ConfigurationError(said)
+                    rule = "must be set by the benchmark's own lists, not for single runs"
+                    raise ConfigurationError(f"{key} {rule}")
             if "method" in bench.common:
-                said = "common.method must be left out: give a method's parameters beside its name"
-                raise ConfigurationError(said)
+                rule = "must be left out: give a method's parameters beside its name"
+                raise ConfigurationError(f"common.method {rule}")
             for key in flat(over).keys() & swept.keys():  # the run would not match its name
-                said = f"{key} is swept: it must not be set to {flat(over)[key]!r} for every run"
-                raise ConfigurationError(said)
+                rule = f"must not be set to {flat(over)[key]!r} for every run"
+                raise ConfigurationError(f"{key} is swept: it {rule}")
             preset = {} if method.preset is None else read_preset(method.preset, method.name)
-            layers = (preset, own, dataset.run, method.run, one_setting, nested(swept), over)
+            layers = (preset, row, dataset.run, method.run, one_setting, nested(swept), over)
             config = RunConfig.of(layered(RunConfig().to_dict(), bench.common, *layers))
             if prod(map(len, grid.values())) == 1:  # nothing to choose between
-                config, grid = laid_over(config, {key: one for key, [one] in grid.items()}), {}
+                config = with_values(config, {key: values[0] for key, values in grid.items()})
+                grid = {}
         except ConfigurationError as error:
             raise ConfigurationError(f"{method.called}: {error}") from None
         folder = out / dataset.called / setting / method.called
@@ -254,7 +256,7 @@ def expand(
     return jobs
 
 
-def laid_over(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
+def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
     """Return a configuration with the values of some dotted keys replaced."""
     return RunConfig.of(merged(config.to_dict(), nested(values)))
 
@@ -262,20 +264,20 @@ def laid_over(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
 def trials(job: Job, options: SearchConfig) -> list[Job]:
     """Return a trial for every combination of a job's grid; the last key varies fastest."""
     seed = job.config.seeds[0] if options.seed is None else options.seed
-    made: dict[str, Job] = {}
+    by_name: dict[str, Job] = {}
     for chosen in product(*job.grid.values()):
         tried = dict(zip(job.grid, chosen, strict=True))
         name = str(replace(job, tried=tried).trial)
-        if name in made:
-            said = f"{job.label}: grid must give combinations that differ, not {name!r} twice"
-            raise ConfigurationError(said)
+        if name in by_name:
+            rule = f"grid must give combinations that differ, not {name!r} twice"
+            raise ConfigurationError(f"{job.label}: {rule}")
         try:
-            config = laid_over(job.config, {**tried, "seeds": [seed], "part": "validation"})
+            config = with_values(job.config, {**tried, "seeds": [seed], "part": "validation"})
         except ConfigurationError as error:
             raise ConfigurationError(f"{job.label}: grid: {error}") from None
         folder = job.folder / SEARCH / name
-        made[name] = replace(job, config=config, folder=folder, grid={}, tried=tried)
-    return list(made.values())
+        by_name[name] = replace(job, config=config, folder=folder, grid={}, tried=tried)
+    return list(by_name.values())
 
 
 def choose(
@@ -288,7 +290,10 @@ def choose(
     """
 
     def means(result: Mapping[str, Any], metric: str) -> dict[str, float]:
-        return {way: float(v[main_key(result)]["mean"]) for way, v in result[metric].items()}
+        averaging = main_key(result)
+        return {
+            testing: float(values[averaging]["mean"]) for testing, values in result[metric].items()
+        }
 
     best, _ = max(tried, key=lambda pair: means(pair[1], "average_accuracy")[options.testing])
     combinations = [
@@ -304,7 +309,7 @@ def choose(
         "chosen": best.trial,
         "values": dict(best.tried),
     }
-    return replace(job, config=laid_over(job.config, best.tried), grid={}), search
+    return replace(job, config=with_values(job.config, best.tried), grid={}), search
 
 
 def check_jobs(jobs: Iterable[Job]) -> None:

@@ -43,17 +43,18 @@ def default_workers(jobs: Sequence[Job]) -> int:
     One per processor, as long as memory is free for each: ``BYTES_A_WORKER``, or what a GCN holds
     on the largest of the catalogue's graphs; at most ``WORKERS_A_GPU`` if they share a GPU.
     """
-    known, each = catalogue(), BYTES_A_WORKER
-    for name in {job.config.dataset.name for job in jobs} & known.keys():
+    catalogued = catalogue()
+    bytes_each = BYTES_A_WORKER
+    for name in {job.config.dataset.name for job in jobs} & catalogued.keys():
         # The graph, the tasks' graphs and the graph of everything seen so far are in memory at
         # once, and for every node a dozen states as wide as the hidden layer of 256.
-        facts = known[name]
+        facts = catalogued[name]
         graph = 8 * facts.edges + 4 * facts.nodes * facts.features
-        each = max(each, PROCESS_BYTES + 2 * graph + 4 * 12 * 256 * facts.nodes)
-    most = ray_cluster.cpu_count()
+        bytes_each = max(bytes_each, PROCESS_BYTES + 2 * graph + 4 * 12 * 256 * facts.nodes)
+    workers = ray_cluster.cpu_count()
     if any(choose_device(job.config.device).type == "cuda" for job in jobs):
-        most = min(most, WORKERS_A_GPU)
-    return max(1, min(most, free_memory() // each))
+        workers = min(workers, WORKERS_A_GPU)
+    return max(1, min(workers, free_memory() // bytes_each))
 
 
 def threads_of(workers: int) -> int:
@@ -83,15 +84,16 @@ def run_work(
     in Ray tasks instead of processes of this machine. Results go to the same folders, so on a
     cluster these must be on a shared file system.
     """
-    waiting, until = deque(work), math.inf if until is None else until
+    waiting = deque(work)
+    until = math.inf if until is None else until
     count = min(workers, len(work))
-    slots: list[_Slot] = [_ProcessSlot(threads_of(workers)) for _ in range(count)]
-    patience = None
-    if engine is not None:
-        slots, patience = (
-            [_RaySlot(engine) for _ in range(count)],
-            ray_cluster.HealthCheck(engine.ray),
-        )
+    slots: list[_Slot]
+    if engine is None:
+        slots = [_ProcessSlot(threads_of(workers)) for _ in range(count)]
+        health = None
+    else:
+        slots = [_RaySlot(engine) for _ in range(count)]
+        health = ray_cluster.HealthCheck(engine.ray)
     try:
         while (waiting or any(slot.future for slot in slots)) and time.monotonic() < until:
             for slot in slots:
@@ -99,14 +101,14 @@ def run_work(
                     on_event(slot.start(*waiting.popleft()))
             running = [slot.future for slot in slots if slot.future is not None]
             wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
-            for event in [event for slot in slots for event in slot.news(limit)]:
+            for event in [event for slot in slots for event in slot.events(limit)]:
                 on_event(event)
                 if event.failure is not None and event.failure.type == TIME_LIMIT:
-                    for like in [each for each in waiting if each[0] == event.job]:
-                        waiting.remove(like)
-                        on_event(Event("failed", *like, failure=event.failure))
-            if patience is not None:
-                patience.look()
+                    for same_job in [item for item in waiting if item[0] == event.job]:
+                        waiting.remove(same_job)
+                        on_event(Event("failed", *same_job, failure=event.failure))
+            if health is not None:
+                health.look()
     finally:
         for slot in slots:
             slot.stop()
@@ -132,11 +134,13 @@ class _Slot(ABC):
     def stop(self) -> object: ...
 
     def start(self, job: Job, seed: int) -> Event:
-        self._work, self._begun, self._seen = (job, seed), time.monotonic(), 0.0
+        self._work = (job, seed)
+        self._started = time.monotonic()
+        self._modified = 0.0  # time of the progress file when it was last read
         self.future = self.submit(job, seed)
         return Event("started", job, seed)
 
-    def news(self, most: float | None = None) -> Iterator[Event]:
+    def events(self, limit: float | None = None) -> Iterator[Event]:
         """Yield the events since the last call; stop work that took too long."""
         if (future := self.future) is None:
             return
@@ -149,12 +153,12 @@ class _Slot(ABC):
             yield replace(
                 worker.ended(job, seed, self.failure(error)) if error else future.result(), job=job
             )
-        elif most is not None and time.monotonic() - self._begun > most:
+        elif limit is not None and time.monotonic() - self._started > limit:
             self.stop()
-            said = f"stopped after {most:g} s, the time limit for one seed"
-            yield worker.ended(job, seed, Failure(said, TIME_LIMIT))
-        elif (changed := path.stat().st_mtime if path.exists() else 0.0) != self._seen:
-            self._seen = changed
+            message = f"stopped after {limit:g} s, the time limit for one seed"
+            yield worker.ended(job, seed, Failure(message, TIME_LIMIT))
+        elif (modified := path.stat().st_mtime if path.exists() else 0.0) != self._modified:
+            self._modified = modified
             yield Event("task", job, seed, worker.read_progress(job.folder, seed))
 
 
@@ -200,11 +204,11 @@ class _ProcessSlot(_Slot):
         if not isinstance(error, BrokenProcessPool):
             return Failure.of(error)
         code = self.stop()
-        how = f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
-        said = f"the worker process died ({how})"
+        cause = f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
+        message = f"the worker process died ({cause})"
         if code == -signal.SIGKILL:
-            said = "the worker process was killed (SIGKILL), perhaps for lack of memory"
-        return Failure(said, type(error).__name__)
+            message = "the worker process was killed (SIGKILL), perhaps for lack of memory"
+        return Failure(message, type(error).__name__)
 
 
 class _RaySlot(_Slot):
@@ -223,8 +227,8 @@ class _RaySlot(_Slot):
         ray = self._engine.ray
         gpu = ray_cluster.gpu_share(ray) if job.config.device != "cpu" else 0
         task = ray.remote(_learn).options(num_cpus=1, num_gpus=gpu, max_retries=ray_cluster.RETRIES)
-        there = replace(job, folder=job.folder.absolute())
-        self._ref = task.remote(there, seed, Path.cwd(), self._engine.threads)
+        job_elsewhere = replace(job, folder=job.folder.absolute())
+        self._ref = task.remote(job_elsewhere, seed, Path.cwd(), self._engine.threads)
         future: Future[Event] = self._ref.future()
         return future
 
@@ -236,17 +240,17 @@ class _RaySlot(_Slot):
     def failure(self, error: BaseException) -> Failure:
         if not isinstance(error, ray_cluster.deaths(self._engine.ray)):
             return Failure.of(error)
-        said = f"its Ray worker died {ray_cluster.RETRIES + 1} times, perhaps for lack of memory"
-        return Failure(f"{said} ({ray_cluster.first_line(error)})", type(error).__name__)
+        message = f"its Ray worker died {ray_cluster.RETRIES + 1} times, perhaps for lack of memory"
+        return Failure(f"{message} ({ray_cluster.first_line(error)})", type(error).__name__)
 
 
-def _learn(job: Job, seed: int, here: Path, threads: int) -> Event:
-    """Learn one seed, in a Ray worker.  here: folder of relative paths"""
-    if not (here.is_dir() and job.folder.is_dir()):
-        missing = job.folder if here.is_dir() else here
-        said = f"{missing} does not exist on a Ray worker: use a folder that all machines share"
-        return worker.ended(job, seed, Failure(said, "ResultsError"))
-    os.chdir(here)
+def _learn(job: Job, seed: int, folder: Path, threads: int) -> Event:
+    """Learn one seed, in a Ray worker.  folder: relative paths start from it"""
+    if not (folder.is_dir() and job.folder.is_dir()):
+        missing = job.folder if folder.is_dir() else folder
+        message = f"{missing} does not exist on a Ray worker: use a folder that all machines share"
+        return worker.ended(job, seed, Failure(message, "ResultsError"))
+    os.chdir(folder)
     worker.prepare(threads)
     return worker.learn(job, seed)
 

@@ -27,7 +27,7 @@ from evergraph.experiments.config import RunConfig
 from evergraph.experiments.store import ResultStore, SeedProgress
 from evergraph.graphs import Graph
 
-_SIGNS = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Failure:
         """Return the failure for an exception."""
         kind = type(error).__name__
         lines = str(error).strip().splitlines() or ["no reason given"]
-        said = str(error) if isinstance(error, EvergraphError) else f"{kind}: {lines[0]}"
-        return cls(said, kind, "".join(traceback.format_exception(error)))
+        message = str(error) if isinstance(error, EvergraphError) else f"{kind}: {lines[0]}"
+        return cls(message, kind, "".join(traceback.format_exception(error)))
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,14 @@ def learn(job: Job, seed: int) -> Event:
     Errors are returned, because not every exception can be pickled.
     """
 
-    def from_where_it_stopped(config: RunConfig, resources: Resources) -> None:
+    def resume(config: RunConfig, resources: Resources) -> None:
         opened = runner.open_run(
-            config, out=job.folder, resume=True, resources=resources, load=_loaded, seeds=[seed]
+            config,
+            out=job.folder,
+            resume=True,
+            resources=resources,
+            load=_load_cached,
+            seeds=[seed],
         )
         try:
             runner.learn_seed(opened, seed)
@@ -101,12 +106,12 @@ def learn(job: Job, seed: int) -> Event:
             opened.close()
 
     failure = None
-    with _noted() as notes:
+    with _messages_collected() as notes:
         try:
             with suppress(OSError):  # not Linux: the peak is that of all the worker's runs
                 Path("/proc/self/clear_refs").write_text("5")
-            with_less(job.config, from_where_it_stopped)
-            _free()  # for the other workers
+            with_less_memory(job.config, resume)
+            _empty_cuda_cache()  # for the other workers
         except Exception as error:
             failure = Failure.of(error)
     return ended(job, seed, failure, tuple(notes))
@@ -121,7 +126,7 @@ def ended(job: Job, seed: int, failure: Failure | None, notes: tuple[str, ...] =
 _last_graph: list[tuple[object, Graph]] = []
 
 
-def _loaded(config: RunConfig) -> Graph:
+def _load_cached(config: RunConfig) -> Graph:
     """Return the configured graph; the last one is cached, because the next is often the same."""
     key = (config.dataset, config.undirected, config.directions)
     if not _last_graph or _last_graph[0][0] != key:
@@ -131,7 +136,7 @@ def _loaded(config: RunConfig) -> Graph:
 
 
 @contextmanager
-def _noted() -> Iterator[list[str]]:
+def _messages_collected() -> Iterator[list[str]]:
     """Collect evergraph's log messages, instead of writing them between lines of progress."""
     notes: list[str] = []
     logger = logging.getLogger("evergraph")
@@ -149,46 +154,47 @@ def _noted() -> Iterator[list[str]]:
         logger.propagate = propagate
 
 
-def with_less(config: RunConfig, do: Callable[[RunConfig, Resources], None]) -> None:
+def with_less_memory(config: RunConfig, do: Callable[[RunConfig, Resources], None]) -> None:
     """Do a run; if memory is insufficient, continue from its last task with less.
 
     On a GPU, the graph is first moved to main memory, then everything runs on the CPU; there, large
     arrays go to files. If that is not enough either, the error is raised.
     """
-    ways = ever_less(config)
-    way, resources, _ = next(ways)
+    attempts = attempts_with_less_memory(config)
+    attempt, resources, _ = next(attempts)
     while True:
         try:
-            do(way, resources)
+            do(attempt, resources)
             return
         except (MemoryError, RuntimeError) as error:
-            following = next(ways, None)
+            following = next(attempts, None)
             if not is_out_of_memory(error) or following is None:
                 raise
-            way, resources, told = following
-            say(f"{config.method.name} on {config.dataset.name}", told)
+            attempt, resources, message = following
+            say(f"{config.method.name} on {config.dataset.name}", message)
         gc.collect()
-        _free()
+        _empty_cuda_cache()
 
 
-def ever_less(config: RunConfig) -> Iterator[tuple[RunConfig, Resources, str]]:
+def attempts_with_less_memory(config: RunConfig) -> Iterator[tuple[RunConfig, Resources, str]]:
     """Yield ways to do a run, each with less memory than the one before, and a log message."""
     yield config, Resources(), ""
     if choose_device(config.device).type == "cuda":
-        told = "the GPU has too little memory: continuing with the graph in main memory"
-        yield config, Resources(on_gpu=0), told
+        message = "the GPU has too little memory: continuing with the graph in main memory"
+        yield config, Resources(on_gpu=0), message
         config = config.model_copy(update={"device": "cpu"})
         yield config, Resources(), "the GPU still has too little memory: continuing on the CPU"
     half = psutil.Process().memory_info().rss + free_memory() // 2
-    told = f"continuing within {shown(half)}, with large arrays in files"
-    yield config, Resources(memory_limit=half), f"there is too little memory: {told}"
+    remedy = f"continuing within {shown(half)}, with large arrays in files"
+    yield config, Resources(memory_limit=half), f"there is too little memory: {remedy}"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error means out of memory; torch's are recognised by their text."""
-    return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _SIGNS)
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or any(phrase in text for phrase in _OUT_OF_MEMORY)
 
 
-def _free() -> None:
+def _empty_cuda_cache() -> None:
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

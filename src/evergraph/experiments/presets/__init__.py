@@ -64,19 +64,19 @@ def read_preset(name: str, method: str | None = None) -> dict[str, Any]:
         values = _read("preset", name, presets())
         values.pop("published", None)  # in files of earlier versions
     tables = values.pop("methods", {})
-    others = set(tables) - {method}
-    known = declared_parts("methods", "methods") if others else {}
-    for other in sorted(others - known.keys()):  # misspelt, or of a plug-in
+    other_methods = set(tables) - {method}
+    known = declared_parts("methods", "methods") if other_methods else {}
+    for other in sorted(other_methods - known.keys()):  # misspelt, or of a plug-in
         logger.warning(
             "preset %s: [methods.%s] is not used: %sno method has that name",
             name,
             other,
             did_you_mean(other, known),
         )
-    own = with_seeds(tables.get(method, {}))
+    values_of_method = with_seeds(tables.get(method, {}))
     base = values.pop("extends", None)
     values = values if base is None else merged(read_preset(base, method), values)
-    return merged(values, own)
+    return merged(values, values_of_method)
 
 
 def published(name: str) -> dict[str, Any]:
@@ -90,8 +90,11 @@ def published(name: str) -> dict[str, Any]:
         return {}
     second = "coverage_ratio" if name.startswith("paper/table2") else "average_forgetting"
     pairs = zip(numbers[::2], numbers[1::2], strict=True)
-    found = zip(("average_accuracy", second), pairs, strict=False)  # ``joint`` has the first only
-    return {key: {"mean": mean, "std": std} for key, (mean, std) in found}
+    metrics = ("average_accuracy", second)
+    return {  # ``joint`` has the first only
+        metric: {"mean": mean, "std": std}
+        for metric, (mean, std) in zip(metrics, pairs, strict=False)
+    }
 
 
 def _read(kind: str, name: str, known: Mapping[str, Path]) -> dict[str, Any]:

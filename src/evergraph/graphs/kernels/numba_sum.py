@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from evergraph.graphs.kernels.row_ranges import compiled
 
 _INT = ir.IntType(32)
-_HELD = {types.int16: ir.HalfType(), types.uint16: ir.IntType(16)}
+_STORED = {types.int16: ir.HalfType(), types.uint16: ir.IntType(16)}
 
 
 class Lanes(types.Type):
@@ -46,9 +46,11 @@ class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, lanes, lanes.vector)
 
 
-def _address(context: Any, builder: Any, array: Any, value: Any, place: Any, kind: Any) -> Any:
+def _address(
+    context: Any, builder: Any, array: Any, value: Any, position: Any, pointer_type: Any
+) -> Any:
     data = context.make_array(array)(context, builder, value).data
-    return builder.bitcast(builder.gep(data, [place]), kind)
+    return builder.bitcast(builder.gep(data, [position]), pointer_type)
 
 
 def _splat(builder: Any, number: Any, lanes: Lanes) -> Any:
@@ -67,68 +69,67 @@ def zeros(typing: Any, count: Any) -> Any:
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-def load(typing: Any, array: Any, place: Any, count: Any) -> Any:
+def load(typing: Any, array: Any, position: Any, count: Any) -> Any:
     """Return ``count`` floats of a flat array, from a position on.
 
     numba has no half floats: an array of int16 holds the bits of float16, one of uint16 those of
     bfloat16, and both are widened as they are read.
     """
     lanes = Lanes(count.literal_value)
-    held = _HELD.get(array.dtype, ir.FloatType())
+    stored = _STORED.get(array.dtype, ir.FloatType())
 
-    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        kind = ir.VectorType(held, lanes.count).as_pointer()
-        start = _address(context, builder, array, given[0], given[1], kind)
-        found = builder.load(start, align=array.dtype.bitwidth // 8)
-        if held == ir.HalfType():
-            return builder.fpext(found, lanes.vector)
-        return found if held == ir.FloatType() else _from_upper_half(builder, found, lanes)
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer_type = ir.VectorType(stored, lanes.count).as_pointer()
+        start = _address(context, builder, array, arguments[0], arguments[1], pointer_type)
+        values = builder.load(start, align=array.dtype.bitwidth // 8)
+        if stored == ir.HalfType():
+            return builder.fpext(values, lanes.vector)
+        return values if stored == ir.FloatType() else _from_upper_half(builder, values, lanes)
 
-    return lanes(array, place, count), code
+    return lanes(array, position, count), code
 
 
-def _from_upper_half(builder: Any, found: Any, lanes: Lanes) -> Any:
+def _from_upper_half(builder: Any, halves: Any, lanes: Lanes) -> Any:
     """Return floats with the given upper 16 bits; the others are 0."""
-    wide = ir.VectorType(_INT, lanes.count)
-    bits = builder.shl(builder.zext(found, wide), ir.Constant(wide, [16] * lanes.count))
+    integers = ir.VectorType(_INT, lanes.count)
+    bits = builder.shl(builder.zext(halves, integers), ir.Constant(integers, [16] * lanes.count))
     return builder.bitcast(bits, lanes.vector)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def store(typing: Any, array: Any, place: Any, lanes: Any) -> Any:
+def store(typing: Any, array: Any, position: Any, lanes: Any) -> Any:
     """Write floats into a flat array, from a position on."""
 
-    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        kind = lanes.vector.as_pointer()
-        builder.store(
-            given[2], _address(context, builder, array, given[0], given[1], kind), align=4
-        )
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer_type = lanes.vector.as_pointer()
+        start = _address(context, builder, array, arguments[0], arguments[1], pointer_type)
+        builder.store(arguments[2], start, align=4)
         return context.get_dummy_value()
 
-    return types.void(array, place, lanes), code
+    return types.void(array, position, lanes), code
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def times(typing: Any, number: Any, lanes: Any) -> Any:
     """Return number · lanes."""
 
-    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        return builder.fmul(_splat(builder, given[0], lanes), given[1])
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fmul(_splat(builder, arguments[0], lanes), arguments[1])
 
     return lanes(number, lanes), code
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def times_plus(typing: Any, number: Any, lanes: Any, more: Any) -> Any:
+def times_plus(typing: Any, number: Any, lanes: Any, added: Any) -> Any:
     """Return number · lanes + more, as a fused multiply-add if available, for any count."""
 
-    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        kind = ir.FunctionType(lanes.vector, [lanes.vector] * 3)
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        signature_type = ir.FunctionType(lanes.vector, [lanes.vector] * 3)
         name = f"llvm.fmuladd.v{lanes.count}f32"
-        function = cgutils.get_or_insert_function(builder.module, kind, name)
-        return builder.call(function, [_splat(builder, given[0], lanes), *given[1:]])
+        function = cgutils.get_or_insert_function(builder.module, signature_type, name)
+        return builder.call(function, [_splat(builder, arguments[0], lanes), *arguments[1:]])
 
-    return lanes(number, lanes, more), code
+    return lanes(number, lanes, added), code
 
 
 Code = Callable[..., Any]
@@ -198,20 +199,20 @@ def _tile(half: int) -> Code:
             if len(rows.own):
                 own = np.intp(rows.own[i])
                 weight = rows.right[np.uintp(own)]
-                place = own * x.stride
-                a = times_plus(weight, load(x.values, place + low, half), a)
-                b = times_plus(weight, load(x.values, place + high, half), b)
+                offset = own * x.stride
+                a = times_plus(weight, load(x.values, offset + low, half), a)
+                b = times_plus(weight, load(x.values, offset + high, half), b)
             for entry in range(np.intp(rows.starts[i]), np.intp(rows.stops[i])):
                 j = np.intp(rows.indices[np.uintp(entry)])
                 weight = weigh(rows, j, entry)  # type: ignore[no-untyped-call]
-                place = j * x.stride
-                a = times_plus(weight, load(x.values, place + low, half), a)
-                b = times_plus(weight, load(x.values, place + high, half), b)
+                offset = j * x.stride
+                a = times_plus(weight, load(x.values, offset + low, half), a)
+                b = times_plus(weight, load(x.values, offset + high, half), b)
             a, b = times(rows.left[i] * scale, a), times(rows.left[i] * scale, b)
             if add_scale != 0:
-                place = row * add.stride
-                a = times_plus(add_scale, load(add.values, place + low, half), a)
-                b = times_plus(add_scale, load(add.values, place + high, half), b)
+                offset = row * add.stride
+                a = times_plus(add_scale, load(add.values, offset + low, half), a)
+                b = times_plus(add_scale, load(add.values, offset + high, half), b)
             store(out.values, row * out.stride + low, a)
             store(out.values, row * out.stride + high, b)
 

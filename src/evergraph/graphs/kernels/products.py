@@ -23,7 +23,9 @@ STREAMED_ENTRIES = 1 << 24
 AT_ONCE = 2  # ranges being sent or summed; the processor reads no further ahead
 # Features of so many values are too large for a processor's cache: where every row of them is read
 # so many times, it pays to copy so many columns that fit, and to copy their sums back.
-UNCACHED, OFTEN, CACHED_COLUMNS = 1 << 22, 24, 64
+UNCACHED_VALUES = 1 << 22
+READS_PER_ROW = 24
+CACHED_COLUMNS = 64
 
 
 Product = Callable[[ScaledRows, Tensor, Tensor, Affine], None]
@@ -51,9 +53,9 @@ def numba_product(smoother: ScaledRows, features: Tensor, out: Tensor, affine: A
         own, left = np.arange(first, stop), smoother.left[part].numpy()
         rows = ListedRows(pointers[:-1], pointers[1:], indices, left, right, own, weights)
         y = _flat(out[part])
-        more = y if affine.add is None else _flat(affine.add[part])
-        weighted_sums(rows, x, y, more, scale, share, out.shape[1], 0, len(left))
-        smoother.let_go(part)
+        added = y if affine.add is None else _flat(affine.add[part])
+        weighted_sums(rows, x, y, added, scale, share, out.shape[1], 0, len(left))
+        smoother.page_out(part)
 
     count = range_count(smoother.indptr, mapped=smoother.mapped)
     spread(work, row_ranges(smoother.indptr, count=count))
@@ -64,9 +66,9 @@ def listed_product(rows: ListedRows, features: Tensor, out: Tensor) -> None:
     from evergraph.graphs.kernels.numba_sum import weighted_sums
 
     x, y, width = _flat(features), _flat(out), out.shape[1]
-    rest = (rows, x, y, y, np.float32(1), np.float32(0), width)
+    arguments = (rows, x, y, y, np.float32(1), np.float32(0), width)
     costs = rows.stops - rows.starts + 1
-    in_parts(lambda part: weighted_sums(*rest, part.start, part.stop), costs, each=width)
+    in_parts(lambda part: weighted_sums(*arguments, part.start, part.stop), costs, each=width)
 
 
 def torch_product(smoother: ScaledRows, features: Tensor, out: Tensor, affine: Affine) -> None:
@@ -81,7 +83,7 @@ def torch_product(smoother: ScaledRows, features: Tensor, out: Tensor, affine: A
     count = range_count(smoother.indptr, mapped=True)
     for part in row_ranges(smoother.indptr, count=count):
         into(smoother.rows(part).matrix, features, out[part], affine.rows(part))
-        smoother.let_go(part)
+        smoother.page_out(part)
 
 
 def into(matrix: Tensor, features: Tensor, out: Tensor, affine: Affine) -> None:
@@ -89,14 +91,14 @@ def into(matrix: Tensor, features: Tensor, out: Tensor, affine: Affine) -> None:
     add, scale, share = affine
     beta = 0.0 if add is None else share
     sums = out if out.dtype == matrix.dtype else torch.empty_like(out, dtype=matrix.dtype)
-    more = sums if add is None else add.to(sums.dtype)
+    added = sums if add is None else add.to(sums.dtype)
     if add is None and not torch.backends.mkl.is_available():
         sums.zero_()  # with beta = 0 MKL never reads it; torch's own product does, and 0 NaN = NaN
     with exactly_threads(available_threads()):  # a row is always summed by one thread
         if _is_read_often(matrix, features):
             _by_columns(matrix, features, sums, Affine(add, scale, beta))
         else:
-            torch.addmm(more, matrix, features, beta=beta, alpha=scale, out=sums)
+            torch.addmm(added, matrix, features, beta=beta, alpha=scale, out=sums)
     if sums is not out:
         out.copy_(sums)
 
@@ -104,23 +106,28 @@ def into(matrix: Tensor, features: Tensor, out: Tensor, affine: Affine) -> None:
 def _is_read_often(matrix: Tensor, features: Tensor) -> bool:
     """Return whether a product is faster some columns at a time."""
     by_mkl = features.device.type == "cpu" and torch.backends.mkl.is_available()
-    large = features.numel() >= UNCACHED
-    return by_mkl and large and matrix.values().numel() >= OFTEN * len(features)
+    large = features.numel() >= UNCACHED_VALUES
+    return by_mkl and large and matrix.values().numel() >= READS_PER_ROW * len(features)
 
 
 def _by_columns(matrix: Tensor, features: Tensor, sums: Tensor, affine: Affine) -> None:
     """Fill ``sums`` as ``into`` does, from copies of so many columns as stay in cache."""
-    rooms = [each.new_empty(len(each) * CACHED_COLUMNS) for each in (features, sums)]
+    features_buffer = features.new_empty(len(features) * CACHED_COLUMNS)
+    sums_buffer = sums.new_empty(len(sums) * CACHED_COLUMNS)
     for start in range(0, features.shape[1], CACHED_COLUMNS):
         columns = slice(start, start + CACHED_COLUMNS)
-        parts = features[:, columns], sums[:, columns]
-        pairs = zip(rooms, parts, strict=True)
-        few, found = (room[: part.numel()].view(part.shape) for room, part in pairs)
-        few.copy_(parts[0])
+        x = _view_like(features[:, columns], features_buffer)
+        y = _view_like(sums[:, columns], sums_buffer)
+        x.copy_(features[:, columns])
         if affine.add is not None:
-            found.copy_(affine.add[:, columns])
-        torch.addmm(found, matrix, few, beta=affine.share, alpha=affine.scale, out=found)
-        sums[:, columns] = found
+            y.copy_(affine.add[:, columns])
+        torch.addmm(y, matrix, x, beta=affine.share, alpha=affine.scale, out=y)
+        sums[:, columns] = y
+
+
+def _view_like(matrix: Tensor, buffer: Tensor) -> Tensor:
+    """Return the beginning of a buffer as a contiguous matrix of the same shape."""
+    return buffer[: matrix.numel()].view(matrix.shape)
 
 
 def _flat(matrix: Tensor) -> Flat:
@@ -154,14 +161,14 @@ def streamed_product(smoother: ScaledRows, features: Tensor, out: Tensor, affine
         features = held_rows(features, smoother.right, features.dtype)
         smoother = replace(smoother, scaled=True)
     entries = int(smoother.indptr[-1]) - int(smoother.indptr[0])
-    begun: deque[torch.cuda.Event] = deque()
+    events: deque[torch.cuda.Event] = deque()
     for part in row_ranges(smoother.indptr, count=-(-entries // STREAMED_ENTRIES) or 1):
-        if len(begun) == AT_ONCE:
-            begun.popleft().synchronize()
+        if len(events) == AT_ONCE:
+            events.popleft().synchronize()
         product(_moved(smoother, part, device), features, out[part], affine.rows(part))
-        smoother.let_go(part)
+        smoother.page_out(part)
         if device.type == "cuda":
-            begun.append(torch.cuda.current_stream(device).record_event())
+            events.append(torch.cuda.current_stream(device).record_event())
 
 
 def _kernel(smoother: ScaledRows, device: torch.device) -> Product:

@@ -24,7 +24,8 @@ RANGES_PER_THREAD = 16
 MAPPED_ENTRIES = 1 << 22
 # Values that are read in less time than it takes to start threads, and those of a part: handing
 # one to compiled code takes some 30 microseconds, in which no other thread of Python's runs.
-ALONE, PART = 1 << 18, 1 << 20
+VALUES_WITHOUT_THREADS = 1 << 18
+VALUES_PER_PART = 1 << 20
 # Multiplications in a tile of a dense product, and its least height: some milliseconds of one
 # thread. Smaller tiles read shared data more often, 128 rows cost a tenth more than 256.
 TILE, TILE_ROWS = 1 << 27, 256
@@ -34,12 +35,12 @@ def row_ranges(indptr: Tensor, *, count: int) -> list[slice]:
     """Cut rows into at most ``count`` ranges with similar sums of entries and rows."""
     starts = indptr.numpy()
     rows = len(starts) - 1
-    whole = int(starts[-1]) - int(starts[0]) + rows
+    total = int(starts[-1]) - int(starts[0]) + rows
 
-    def before(row: int) -> int:
+    def cost_before(row: int) -> int:
         return int(starts[row]) - int(starts[0]) + row
 
-    cuts = [bisect_left(range(rows), whole * k // count, key=before) for k in range(count)]
+    cuts = [bisect_left(range(rows), total * k // count, key=cost_before) for k in range(count)]
     return list(starmap(slice, pairwise(sorted({*cuts, rows}))))
 
 
@@ -77,12 +78,13 @@ def in_parts(work: Callable[[slice], object], costs: npt.NDArray[Any], *, each: 
 
     costs: of each item, int64 [items]; each: number of values read per unit of cost
     """
-    whole, threads = int(costs.sum()), available_threads()
-    if whole * each <= ALONE or threads == 1:
+    total = int(costs.sum())
+    threads = available_threads()
+    if total * each <= VALUES_WITHOUT_THREADS or threads == 1:
         work(slice(0, len(costs)))
         return
-    parts = min(RANGES_PER_THREAD * threads, whole * each // PART + threads)
-    spread(work, cut(costs, whole / parts))
+    parts = min(RANGES_PER_THREAD * threads, total * each // VALUES_PER_PART + threads)
+    spread(work, cut(costs, total / parts))
 
 
 def row_tiles(rows: int, each: int) -> list[slice]:

@@ -66,12 +66,12 @@ def row_sums(graph: Graph) -> Tensor:
 
     def add_up(rows: Tensor) -> Tensor:
         lengths, weights = sweep.lengths(rows), sweep.run(rows)
-        filled = lengths > 0  # numpy cannot sum empty rows
+        not_empty = lengths > 0  # numpy cannot sum empty rows
         added = torch.zeros(len(rows), dtype=torch.float64)
         if len(weights):
-            first = (lengths.cumsum(0) - lengths)[filled].numpy()
-            found = np.add.reduceat(weights.numpy(), first, dtype=np.float64)
-            added[filled] = torch.from_numpy(found)
+            first = (lengths.cumsum(0) - lengths)[not_empty].numpy()
+            totals = np.add.reduceat(weights.numpy(), first, dtype=np.float64)
+            added[not_empty] = torch.from_numpy(totals)
         return added
 
     for part, added in sweep.blocks(None, add_up):
@@ -87,14 +87,14 @@ def graph_scalings(
     Rows are processed in blocks, into numpy's memory: at 10^8 nodes every temporary is as large as
     a feature column, and torch does not return it to the system at once on every platform.
     """
-    own, nodes = int(self_loops), graph.num_nodes
+    loops, nodes = int(self_loops), graph.num_nodes
     if graph.weights is not None or graph.device.type != "cpu" or nodes <= BLOCK_NODES:
-        return scalings(row_sums(graph) + own, scheme)
+        return scalings(row_sums(graph) + loops, scheme)
     left = torch.from_numpy(np.empty(nodes, np.float32))
     for start in range(0, nodes, BLOCK_NODES):
-        some = slice(start, min(start + BLOCK_NODES, nodes))
-        degrees = graph.indptr[some.start : some.stop + 1].diff() + own
-        left[some] = scalings(degrees, scheme)[0]
+        part = slice(start, min(start + BLOCK_NODES, nodes))
+        degrees = graph.indptr[part.start : part.stop + 1].diff() + loops
+        left[part] = scalings(degrees, scheme)[0]
     return left, left if scheme == "symmetric" else torch.ones(nodes)
 
 
@@ -118,11 +118,12 @@ def with_last(indptr: Tensor, values: Tensor, last: Tensor) -> Tensor:
 
     indptr: start of each row in the result.  [rows + 1]; values: [entries]; last: [rows]
     """
-    places = (indptr[1:] - 1).long()  # the last position of every row
+    last_positions = (indptr[1:] - 1).long()  # the last position of every row
     length, device = len(values) + len(last), values.device
-    free = torch.ones(length, dtype=torch.bool, device=device).scatter_(0, places, False)
-    full = torch.empty(length, dtype=values.dtype, device=device).scatter_(0, places, last)
-    return full.masked_scatter_(free, values)
+    free = torch.ones(length, dtype=torch.bool, device=device).scatter_(0, last_positions, False)
+    extended = torch.empty(length, dtype=values.dtype, device=device)
+    extended.scatter_(0, last_positions, last)
+    return extended.masked_scatter_(free, values)
 
 
 def choose_kernel(*, entries: int, device: torch.device | str = "cpu") -> Kernel:
@@ -215,16 +216,17 @@ class ScaledRows:
 
         Without R if the features include it.
         """
-        every = slice(0, len(self.left))
-        indptr, indices = self.indptr - self.indptr[0], self.entries(every)
-        weights = self.entry_weights(every)
+        all_rows = slice(0, len(self.left))
+        indptr, indices = self.indptr - self.indptr[0], self.entries(all_rows)
+        weights = self.entry_weights(all_rows)
         if self.self_loops:  # the last entry of each row
-            own = torch.arange(
+            loop_columns = torch.arange(
                 self.first, self.first + len(self.left), dtype=torch.int32, device=self.device
             )
-            kind = pointer_type(len(indices) + len(own))
-            indptr = indptr.to(kind) + torch.arange(len(own) + 1, dtype=kind, device=self.device)
-            indices = with_last(indptr, indices, own)
+            dtype = pointer_type(len(indices) + len(loop_columns))
+            loops_before = torch.arange(len(loop_columns) + 1, dtype=dtype, device=self.device)
+            indptr = indptr.to(dtype) + loops_before
+            indices = with_last(indptr, indices, loop_columns)
             if weights is not None:
                 weights = with_last(indptr, weights, torch.ones_like(self.left))
         values = repeat(self.left, indptr.diff())
@@ -248,12 +250,12 @@ class ScaledRows:
         """Return their weights, if they have any.  float32 [entries]"""
         return None if self.weights is None else self.weights[self._span(part)]
 
-    def let_go(self, part: slice) -> None:
+    def page_out(self, part: slice) -> None:
         """Release the mapped pages of some rows after they were read."""
         if self.mapped:
-            for read in (self.entries(part), self.entry_weights(part)):
-                if read is not None:
-                    page_out(read)
+            for array in (self.entries(part), self.entry_weights(part)):
+                if array is not None:
+                    page_out(array)
 
     def _span(self, part: slice) -> slice:
         return slice(int(self.indptr[part.start]), int(self.indptr[part.stop]))

@@ -64,14 +64,14 @@ def triton_product(smoother: ScaledRows, features: Tensor, out: Tensor, affine: 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def row_at(  # type: ignore[no-untyped-def]  # Triton reads annotations: it knows its own only
-    features, place, units, columns, inside, UNIT: tl.constexpr
+    features, row, units, columns, inside, UNIT: tl.constexpr
 ):
     """Return some columns of one row.
 
     units: distance of rows in vectors, which tells the compiler that they begin at multiples of
     one.
     """
-    start = features + place.to(tl.int64) * units * UNIT
+    start = features + row.to(tl.int64) * units * UNIT
     return tl.load(start + columns, mask=inside, other=0.0).to(tl.float32)
 
 
@@ -107,13 +107,13 @@ def sum_rows(  # type: ignore[no-untyped-def]
     total = tl.zeros((BLOCK,), tl.float32)
     for entry in range(start, several, UNROLLED):
         for ahead in tl.static_range(UNROLLED):
-            place = tl.load(indices + entry + ahead)
-            found = row_at(features, place, units, columns, inside, UNIT)
-            total += found * tl.load(weights + entry + ahead) if WEIGHTED else found
+            neighbour = tl.load(indices + entry + ahead)
+            values = row_at(features, neighbour, units, columns, inside, UNIT)
+            total += values * tl.load(weights + entry + ahead) if WEIGHTED else values
     for entry in range(several, stop):
-        place = tl.load(indices + entry)
-        found = row_at(features, place, units, columns, inside, UNIT)
-        total += found * tl.load(weights + entry) if WEIGHTED else found
+        neighbour = tl.load(indices + entry)
+        values = row_at(features, neighbour, units, columns, inside, UNIT)
+        total += values * tl.load(weights + entry) if WEIGHTED else values
     if OWN:
         total += row_at(features, first + row, units, columns, inside, UNIT)
     total *= tl.load(left + row) * scale

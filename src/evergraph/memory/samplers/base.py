@@ -131,12 +131,12 @@ class WeightedSampler(Sampler):
 
 def best_per_class(ranks: Tensor, labels: Tensor, budgets: Budgets) -> Tensor:
     """Return the rows with the smallest ranks, ``budgets[c]`` of each class c, ascending."""
-    kept = []
+    rows_kept = []
     for label, budget in budgets.items():
         rows = (labels == label).nonzero().flatten()
         best = ranks[rows].argsort(stable=True)[:budget]
-        kept.append(rows[best])
-    return torch.cat(kept).sort().values if kept else torch.empty(0, dtype=torch.int64)
+        rows_kept.append(rows[best])
+    return torch.cat(rows_kept).sort().values if rows_kept else torch.empty(0, dtype=torch.int64)
 
 
 samplers = Resolver[Sampler]("sampler")
@@ -156,8 +156,8 @@ class StepwiseSampler(Sampler):
             rows = (labels == label).nonzero().flatten()
             count = min(budget, len(rows))
             if count:
-                taken = rows[self.order(candidates.embeddings[rows], count).cpu()]
-                ranks[taken] = torch.arange(count, dtype=torch.float64)
+                chosen = rows[self.order(candidates.embeddings[rows], count).cpu()]
+                ranks[chosen] = torch.arange(count, dtype=torch.float64)
         return ranks
 
 

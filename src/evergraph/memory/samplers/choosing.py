@@ -32,14 +32,14 @@ class HerdingSampler(StepwiseSampler):
     def order(self, embeddings: Tensor, count: int) -> Tensor:
         lengths = embeddings.square().sum(1)  # [n]
         mean = embeddings.mean(0)
-        wanted = mean.clone()  # r: the ideal next row
-        taken = torch.empty(count, dtype=torch.int64, device=embeddings.device)
+        target = mean.clone()  # r: the ideal next row
+        chosen = torch.empty(count, dtype=torch.int64, device=embeddings.device)
         for step in range(count):
-            best = (lengths - 2 * (embeddings @ wanted)).argmin()
-            taken[step] = best
+            best = (lengths - 2 * (embeddings @ target)).argmin()
+            chosen[step] = best
             lengths[best] = torch.inf  # no row is taken twice
-            wanted += mean - embeddings[best]
-        return taken
+            target += mean - embeddings[best]
+        return chosen
 
 
 @samplers.register
@@ -59,15 +59,16 @@ class KCentreSampler(StepwiseSampler):
     name = "k-centre"
 
     def order(self, embeddings: Tensor, count: int) -> Tensor:
-        apart = embeddings.new_full((len(embeddings),), torch.inf)  # distance to the nearest taken
+        # Of each row to the nearest of those taken.
+        distances = embeddings.new_full((len(embeddings),), torch.inf)
         farthest = (embeddings - embeddings.mean(0)).norm(dim=1).argmin()
-        taken = torch.empty(count, dtype=torch.int64, device=embeddings.device)
+        chosen = torch.empty(count, dtype=torch.int64, device=embeddings.device)
         for step in range(count):
-            taken[step] = farthest
-            apart = torch.minimum(apart, (embeddings - embeddings[farthest]).norm(dim=1))
-            apart[farthest] = -1.0  # no row is taken twice, even if rows are equal
-            farthest = apart.argmax()
-        return taken
+            chosen[step] = farthest
+            distances = torch.minimum(distances, (embeddings - embeddings[farthest]).norm(dim=1))
+            distances[farthest] = -1.0  # no row is taken twice, even if rows are equal
+            farthest = distances.argmax()
+        return chosen
 
 
 # A heap entry is a tuple of two numbers, and lists hold three more; a node has an int64 row pointer
@@ -92,18 +93,18 @@ class GreedyCoverageSampler(Sampler):
         ranks = torch.full((len(candidates),), torch.inf, dtype=torch.float64)
         labels = candidates.labels.tolist()
         graph, hops = candidates.graph, candidates.hops
-        held = _CANDIDATE_BYTES * len(candidates) + _NODE_BYTES * graph.num_nodes
-        Resources().check(held, f"greedy coverage of {len(candidates)} candidates")
+        bytes_needed = _CANDIDATE_BYTES * len(candidates) + _NODE_BYTES * graph.num_nodes
+        Resources().check(bytes_needed, f"greedy coverage of {len(candidates)} candidates")
         # Always exact: a first gain that is too small would put a candidate too low in the heap.
         sizes = reach_sizes(graph, candidates.nodes, hops=hops, method="exact").tolist()
         heap = [(-size, row) for row, size in enumerate(sizes)]
         heapq.heapify(heap)
-        left = dict(budgets)
+        budgets_left = dict(budgets)
         covered = torch.zeros(graph.num_nodes, dtype=torch.bool)
         step = 0
-        while heap and any(left.values()):
+        while heap and any(budgets_left.values()):
             _, row = heapq.heappop(heap)
-            if not left.get(labels[row], 0):
+            if not budgets_left.get(labels[row], 0):
                 continue
             ego = covered_nodes(graph, candidates.nodes[row : row + 1], hops=hops)
             gain = int((ego & ~covered).sum())
@@ -112,7 +113,7 @@ class GreedyCoverageSampler(Sampler):
                 continue
             covered |= ego
             ranks[row] = step
-            left[labels[row]] -= 1
+            budgets_left[labels[row]] -= 1
             step += 1
         return ranks
 
@@ -163,12 +164,12 @@ class EmbeddingCoverageSampler(Sampler):
         # The root of the mean squared distance between pairs: √2 times the total deviation.
         distance = (2 * embeddings.var(dim=0, unbiased=False).sum()).sqrt()
         radius = self.radius * float(distance if len(embeddings) else 0.0)
-        counts = [
-            ((torch.cdist(part, embeddings) < radius) & (own[:, None] != labels)).sum(1)
-            for part, own in zip(
-                embeddings.split(ROWS_PER_BLOCK), labels.split(ROWS_PER_BLOCK), strict=True
-            )
-        ]
+        counts = []
+        for start in range(0, len(embeddings), ROWS_PER_BLOCK):
+            block = slice(start, start + ROWS_PER_BLOCK)
+            near = torch.cdist(embeddings[block], embeddings) < radius
+            other_class = labels[block, None] != labels
+            counts.append((near & other_class).sum(1))
         ties = torch.rand(len(candidates), dtype=torch.float64, generator=generator)
         return torch.cat(counts).double().cpu() + ties if counts else ties
 
@@ -201,9 +202,9 @@ class InfluenceSampler(Sampler):
 
     def _lengths(self, rows: Tensor) -> Tensor:
         """Return rᵀ (E[rrᵀ] + εI)^-1 r for each row.  [n, d] -> [n]"""
-        second = rows.t() @ rows / max(len(rows), 1)
-        scale = second.diagonal().mean().clamp_min(1e-12)
-        eye = torch.eye(len(second), dtype=rows.dtype, device=rows.device)
-        solved = torch.linalg.solve(second + self.damping * scale * eye, rows.t())  # [d, n]
+        moment = rows.t() @ rows / max(len(rows), 1)
+        scale = moment.diagonal().mean().clamp_min(1e-12)
+        eye = torch.eye(len(moment), dtype=rows.dtype, device=rows.device)
+        solved = torch.linalg.solve(moment + self.damping * scale * eye, rows.t())  # [d, n]
         lengths: Tensor = (rows * solved.t()).sum(1)
         return lengths

@@ -62,14 +62,14 @@ class CondensingSampler(Sampler):
         labels = candidates.labels.to(vectors.device)[chosen.to(vectors.device)]
         distance = self.distance(candidates, labels, generator=generator)
         lr = self.lr * float(spread(candidates.embeddings)[1])
-        unit = has_unit_length(candidates.embeddings)
+        of_unit_length = has_unit_length(candidates.embeddings)
         for step in range(self.steps):  # their lengths fall to 0
             with torch.enable_grad():
                 vectors = vectors.detach().requires_grad_()
                 (slope,) = torch.autograd.grad(distance(vectors), vectors)
             longest = slope.norm(dim=1).max().clamp_min(1e-12)
             vectors = vectors.detach() - lr * (1 - step / self.steps) * slope / longest
-            if unit:
+            if of_unit_length:
                 vectors = unit_rows(vectors, together=True)
         return vectors
 
@@ -123,8 +123,8 @@ class DistributionMatchingSampler(CondensingSampler):
             strict=True,
         )
         means = sum(weights @ expand(rows) for weights, rows in parts)
-        own = averaging(labels, classes)
-        return lambda vectors: (own @ expand(vectors) - means).square().sum()
+        vector_averaging = averaging(labels, classes)
+        return lambda vectors: (vector_averaging @ expand(vectors) - means).square().sum()
 
     def _expansion(self, embeddings: Tensor, *, generator: Generator) -> Map:
         """Return φ.  [n, dims] -> [n, dims + features]"""
@@ -165,17 +165,19 @@ class GradientMatchingSampler(CondensingSampler):
     lr: float = number(0.03, least=0.0)
 
     def distance(self, candidates: Candidates, labels: Tensor, *, generator: Generator) -> Map:
-        known = candidates.labels.to(labels.device)
-        every, classes = known.unique(), labels.unique()
-        heads = self._heads(candidates.embeddings, len(every), generator=generator)
-        targets, own = torch.searchsorted(every, known), torch.searchsorted(every, labels)
-        wanted = _gradients(candidates.embeddings, targets, averaging(known, classes), heads)
-        lengths = wanted.square().sum((2, 3)).clamp_min(1e-12)  # [classes, heads]
+        candidate_labels = candidates.labels.to(labels.device)
+        all_classes, classes = candidate_labels.unique(), labels.unique()
+        heads = self._heads(candidates.embeddings, len(all_classes), generator=generator)
+        targets = torch.searchsorted(all_classes, candidate_labels)
+        vector_targets = torch.searchsorted(all_classes, labels)
+        per_class = averaging(candidate_labels, classes)
+        class_gradients = _gradients(candidates.embeddings, targets, per_class, heads)
+        lengths = class_gradients.square().sum((2, 3)).clamp_min(1e-12)  # [classes, heads]
         weights = averaging(labels, classes)
 
         def distance(vectors: Tensor) -> Tensor:
-            apart = _gradients(vectors, own, weights, heads) - wanted
-            return (apart.square().sum((2, 3)) / lengths).mean()
+            differences = _gradients(vectors, vector_targets, weights, heads) - class_gradients
+            return (differences.square().sum((2, 3)) / lengths).mean()
 
         return distance
 
@@ -200,10 +202,10 @@ def _gradients(rows: Tensor, targets: Tensor, weights: Tensor, heads: Tensor) ->
     classes = heads.shape[2]
     block = max(1, CELLS_PER_BLOCK // (len(heads) * classes))
     total = rows.new_zeros(len(weights), len(heads), classes, rows.shape[1])
-    for part, own, share in zip(
+    for part, part_targets, share in zip(
         rows.split(block), targets.split(block), weights.split(block, dim=1), strict=True
     ):
         scores = (part @ heads[:, :-1] + heads[:, -1:]).transpose(0, 1)  # [block, heads, classes]
-        residuals = scores.softmax(2) - one_hot(own, classes)[:, None]
+        residuals = scores.softmax(2) - one_hot(part_targets, classes)[:, None]
         total = total + torch.einsum("yn,nhc,nd->yhcd", share, residuals, part)
     return total
