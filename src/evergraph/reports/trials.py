@@ -54,7 +54,7 @@ class Trials:
         return bool(self.config["stream"].get("split_seed") == "run")
 
     @property
-    def tested(self) -> float:
+    def test_share(self) -> float:
         """The share of the graph's nodes that one split tests on."""
         stream = STREAM | self.config["stream"]
         shares = stream["split"]
@@ -70,13 +70,13 @@ class Trials:
     @property
     def resolution(self) -> float:
         """The smallest difference between scores: one test node if known, at least 0.001."""
-        nodes = float(self.facts.get("nodes", 0)) * self.tested
+        nodes = float(self.facts.get("nodes", 0)) * self.test_share
         return max(LEAST_RESOLUTION, 1 / nodes) if nodes else LEAST_RESOLUTION
 
     @property
     def overlap(self) -> float:
         """Tested nodes over all others if repeats are splits of one graph, see the tests."""
-        return self.tested / (1 - self.tested) if self.resplit else 0.0
+        return self.test_share / (1 - self.test_share) if self.resplit else 0.0
 
     def outcome(self, seed: int) -> Outcome:
         """Return the outcome of a repeat; equal outcomes count as one observation."""

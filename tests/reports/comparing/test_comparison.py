@@ -97,7 +97,7 @@ def test_the_share_of_nodes_that_a_split_tests(stream, part, tested):
     facts = {"nodes": 2500, "classes": 5}
     of = trials("a", [0.8], stream=stream, facts=facts, config={"part": part})
     of = replace(of, config=of.config | {"stream": stream | {"split_seed": "run"}})
-    assert of.tested == pytest.approx(tested)
+    assert of.test_share == pytest.approx(tested)
     assert of.overlap == pytest.approx(tested / (1 - tested))
 
 
