@@ -165,7 +165,7 @@ def _stale(row: BookRow, plan: BookPlan) -> str:
 def _row(row: BookRow, stale: str) -> str:
     cells = [_text(row.dataset), _text(row.setting), _text(row.label)]
     if row.failure is None:
-        cells += _measured(row)
+        cells += _number_cells(row)
     else:
         cells.append(f'<td colspan="8" class="failed">no result: {escape(row.failure)}</td>')
     cells += [_text(row.machine), _text(row.commit), _text(row.date + stale)]
@@ -173,7 +173,7 @@ def _row(row: BookRow, stale: str) -> str:
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _measured(row: BookRow) -> list[str]:
+def _number_cells(row: BookRow) -> list[str]:
     seconds = (row.seconds["embed"] + row.seconds["train"]) / len(row.seeds)
     ways = [
         (testing, metric)

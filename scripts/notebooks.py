@@ -135,12 +135,11 @@ def _codes(notebook: NotebookNode) -> list[NotebookNode]:
 
 def _sentence(notebooks: Mapping[str, NotebookNode], why: str) -> str:
     """Say which cell failed: the last one that was begun."""
-    begun = [
-        (name, number, cell.source.splitlines()[0])
-        for name, notebook in notebooks.items()
-        for number, cell in enumerate(_codes(notebook), 1)
-        if cell.execution_count
-    ]
+    begun = []
+    for name, notebook in notebooks.items():
+        for number, cell in enumerate(_codes(notebook), 1):
+            if cell.execution_count:
+                begun.append((name, number, cell.source.splitlines()[0]))
     if not begun:
         return f"docs/notebooks: no cell could be run: {why}"
     name, number, first = begun[-1]

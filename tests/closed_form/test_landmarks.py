@@ -41,7 +41,7 @@ def test_the_kernel_by_hand():
     """k = (sin t + (π - t) cos t) / π: 1 for the same node, 1/π at right angles, 0 opposite."""
     one = KernelMap.of([OWN], {0: rows_of(0.0).hops})
     asked = rows_of(0.0, math.pi / 2, math.pi, math.pi / 3)
-    found = one.features(OWN, one.seen_of(asked, [OWN]))[:, 0]
+    found = one.features(OWN, one.projected_rows(asked, [OWN]))[:, 0]
     third = (math.sin(math.pi / 3) + (2 * math.pi / 3) * 0.5) / math.pi
     assert found.tolist() == pytest.approx([1.0, 1 / math.pi, 0.0, third], abs=1e-6)
 
@@ -52,7 +52,7 @@ def test_a_view_is_the_mean_of_its_parts():
     landmark = torch.tensor([[1.0, 0.0]])
     one = KernelMap.of([both], {0: landmark, 1: landmark})
     asked = ViewRows(torch.tensor([[1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]]), None)
-    found = one.features(both, one.seen_of(asked, [both]))[:, 0]
+    found = one.features(both, one.projected_rows(asked, [both]))[:, 0]
     t = math.acos(0.5 / math.sqrt(0.5))
     half = math.sqrt(0.5) * (math.sin(t) + (math.pi - t) * math.cos(t)) / math.pi
     assert found.tolist() == pytest.approx([1.0, half], abs=1e-6)
@@ -62,7 +62,7 @@ def test_weights_of_columns_turn_nodes_as_they_turn_landmarks():
     """√3 on the second column turns 45 degrees to 60, and 135 to 120."""
     degrees, columns = math.pi / 180, torch.tensor([1.0, math.sqrt(3)])
     one = KernelMap.of([OWN], {0: rows_of(45 * degrees, 135 * degrees).hops}, columns=columns)
-    found = one.features(OWN, one.seen_of(rows_of(45 * degrees), [OWN]))[0]
+    found = one.features(OWN, one.projected_rows(rows_of(45 * degrees), [OWN]))[0]
     third = (math.sin(math.pi / 3) + (2 * math.pi / 3) * 0.5) / math.pi
     assert found.tolist() == pytest.approx([1.0, third], abs=1e-6)
 
@@ -72,7 +72,7 @@ def test_random_features_estimate_it():
     rows = rows_of(0.1, 1.0, 2.0)
     (drawn,) = RandomMap.drawn([OWN], {0: 2}, width=200_000, seed=3)(rows)
     one = KernelMap.of([OWN], {0: rows.hops})
-    exact = one.features(OWN, one.seen_of(rows, [OWN]))
+    exact = one.features(OWN, one.projected_rows(rows, [OWN]))
     assert torch.allclose(drawn @ drawn.t(), exact, atol=0.01)
 
 
@@ -291,12 +291,12 @@ def test_columns_that_tell_classes_apart_count_more():
     near = []
     for columns in (None, weights):
         made = KernelMap.of([OWN], {0: rows.hops}, columns=columns)
-        kernel = made.features(OWN, made.seen_of(rows, [OWN]))
+        kernel = made.features(OWN, made.projected_rows(rows, [OWN]))
         same = labels[:, None] == labels[None]
         near.append(float(kernel[same].mean() - kernel[~same].mean()))
     assert near[1] > near[0]
     backbone = LandmarkFeatures(views=("0",), width=40)
-    backbone.stand_on(rows, weights)
+    backbone.use_landmarks(rows, weights)
     assert backbone.expansion().landmarks[0].equal(made.landmarks[0])
 
 

@@ -137,7 +137,7 @@ def test_own_words_are_kept_as_they_are(texts, tmp_path):
     expected = KernelMap.of((view,), {0: own})
     given = texts.features.to_dense()[:7] / 12**0.5
     close(
-        kernel.features(view, kernel.seen_of(asked, [view])),
+        kernel.features(view, kernel.projected_rows(asked, [view])),
         expected.features(view, expected.projected({0: given})),
         1e-5,
     )

@@ -231,7 +231,7 @@ class Largest(TorchDispatchMode):
 )
 def test_applying_holds_no_value_for_each_node_and_class(head, monkeypatch):
     monkeypatch.setattr(scorer, "BLOCK_VALUES", 1 << 14, raising=False)
-    monkeypatch.setattr("evergraph.online.heads.fused.WEIGHED", 1 << 14)
+    monkeypatch.setattr("evergraph.online.heads.fused.LEFT_OUT_SCORES", 1 << 14)
     monkeypatch.setattr("evergraph.closed_form.leave_one_out.BLOCK_VALUES", 1 << 14)
     several = head.kind == "labels"
     learner = OnlineLearner(head=head)
@@ -279,7 +279,7 @@ def test_weights_of_views_fitted_in_pieces_are_those_of_all_at_once(monkeypatch)
 
 
 def test_what_is_weighed_shrinks_as_classes_come(monkeypatch):
-    monkeypatch.setattr("evergraph.online.heads.fused.WEIGHED", 300)
+    monkeypatch.setattr("evergraph.online.heads.fused.LEFT_OUT_SCORES", 300)
     learner = OnlineLearner(head=FusedHead(width=WIDTH, codes=4))
     learner.apply(nodes("first", [k % 20 for k in range(640)]))
     assert len(learner.head._answers.labels) == 300 // (20 * 3)

@@ -30,19 +30,19 @@ def started(**parameters) -> ContinualNodeClassifier:
 def test_who_reads_beside_partial_fit_is_told_of_one_state(monkeypatch):
     model, told = started(), []
     before, knowledge = model.predict_proba(["a", "d"]), model.learner_.knowledge
-    settle = knowledge.settle
+    update_head = knowledge.update_head
 
     def both():
         return model.embed(["a"]), model.predict_proba(["a", "d"])
 
-    def read_and_settle(**given):
+    def read_and_update(**given):
         # Graph, embeddings, labels and codes have changed by now.
         reader = Thread(target=lambda: told.append(both()))
         reader.start()
         reader.join(0.3)
-        return settle(**given)
+        return update_head(**given)
 
-    monkeypatch.setattr(knowledge, "settle", read_and_settle)
+    monkeypatch.setattr(knowledge, "update_head", read_and_update)
     model.partial_fit(["e"], X[:1], ["z"], [("e", "a")])
     while not told:
         time.sleep(0.01)

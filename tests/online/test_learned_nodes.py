@@ -12,7 +12,7 @@ from torch import Tensor
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead, staleness
 from evergraph.online.heads.staleness import Solving
-from evergraph.online.learned_nodes import Counted, HeldBack, lot
+from evergraph.online.learned_nodes import Counted, HeldBack, draw_number
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC
 from growth import restored
@@ -140,9 +140,9 @@ def test_nothing_is_left_of_what_a_forgotten_node_was(monkeypatch):
     assert counted_as(learner, 0).ne(learner.embed(["h"])).any()
     update = knowledge.embeddings.update
 
-    def only_those_that_moved(graph, change):
-        before = knowledge.embeddings.of(torch.arange(graph.num_nodes))
-        found = update(graph, change)
+    def only_those_that_moved(change):
+        before = knowledge.embeddings.of(torch.arange(knowledge.graph.num_nodes))
+        found = update(change)
         return found[(before[found] != knowledge.embeddings.of(found)).any(1)]
 
     monkeypatch.setattr(knowledge.embeddings, "update", only_those_that_moved)
@@ -167,14 +167,18 @@ def expected(labels: dict[int, int], most: int, least: int) -> list[int]:
     """Return the names chosen, written down from the rule."""
     turns = []
     for label in set(labels.values()):
-        names = sorted((name for name in labels if labels[name] == label), key=lot)
-        turns += [(turn, lot(name), name) for turn, name in enumerate(names) if len(names) >= least]
-    return sorted((name for *_, name in sorted(turns)[:most]), key=lot)
+        names = sorted((name for name in labels if labels[name] == label), key=draw_number)
+        turns += [
+            (turn, draw_number(name), name)
+            for turn, name in enumerate(names)
+            if len(names) >= least
+        ]
+    return sorted((name for *_, name in sorted(turns)[:most]), key=draw_number)
 
 
-def test_lots_are_fixed():
-    """Of folders made before: another lot would hold back other nodes than were learned."""
-    assert (lot("a"), lot(1)) == (-6952690916608902167, -649571662916077706)
+def test_numbers_are_fixed():
+    """Of folders made before: another number would hold back other nodes than were learned."""
+    assert (draw_number("a"), draw_number(1)) == (-6952690916608902167, -649571662916077706)
 
 
 @given(
@@ -204,7 +208,7 @@ def test_unless_classes_count_alike_the_first_of_all_are_looked_at():
     found = held.first(labels, 80, balanced=False)
     assert alike == [40, 40]
     assert set(held.first(labels, 3).tolist()) < set(held.first(labels, 4).tolist())
-    assert sorted(found.tolist()) == sorted(sorted(range(400), key=lot)[:80])
+    assert sorted(found.tolist()) == sorted(sorted(range(400), key=draw_number)[:80])
 
 
 HEADS = {"analytic": AnalyticHead, "auto": partial(FusedHead, basis="random")}

@@ -190,7 +190,7 @@ def test_half_of_g_the_sums_and_the_solution():
     head = AnalyticHead(width=4)
     head.begin(2, topology=Identity(), generator=torch.Generator())
     head.learn(torch.rand(3, 2), torch.tensor([0, 1, 2]))
-    head.settle()
+    head.solve()
     gram, sums, solution = 10 * 8, 3 * 4 * 8, 4 * 3 * 8  # float64
     masses_and_counts = 2 * 3 * 8
     assert head.nbytes == gram + sums + masses_and_counts + solution

@@ -59,14 +59,14 @@ def test_half_deltas_are_not_seen(given, monkeypatch):
     one.apply(first)
     meanwhile = []
     knowledge = one._knowledge
-    settle = knowledge.settle
+    update_head = knowledge.update_head
 
     def look_and_settle(**given):
         # Graph, embeddings, labels and codes have changed by now.
         meanwhile.append(predictions(view))
-        return settle(**given)
+        return update_head(**given)
 
-    monkeypatch.setattr(knowledge, "settle", look_and_settle)
+    monkeypatch.setattr(knowledge, "update_head", look_and_settle)
     for delta in more:
         before = predictions(view)
         meanwhile.clear()
@@ -105,7 +105,7 @@ def test_predictions_do_not_wait_for_a_delta_and_look_ups_do(monkeypatch):
     one = learner()
     view = one.frozen()
     one.apply(growth(0, 1, each=NODES)[0])
-    begun, gate = gated(monkeypatch, one.head, "settle")
+    begun, gate = gated(monkeypatch, one.head, "solve")
     writer = threading.Thread(target=one.apply, args=(Delta(late=(("0.0", "w"),)),))
     writer.start()
     answers = []

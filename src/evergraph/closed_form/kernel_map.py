@@ -64,8 +64,8 @@ class KernelMap(ViewMap):
         level: c; None without it.
         words_alone: whether own words stand for hop 0, or beside it.
 
-    >>> one = KernelMap.of((View((0,)),), {0: torch.eye(2)})
-    >>> one.features(View((0,)), one.projected({0: torch.tensor([[0., 2.]])})).round(decimals=3)
+    >>> kernels = KernelMap.of((View((0,)),), {0: torch.eye(2)})
+    >>> kernels.features(View((0,)), kernels.projected({0: torch.tensor([[0., 2.]])})).round(decimals=3)
     tensor([[0.6370, 2.0000]])
     """
 
@@ -91,11 +91,11 @@ class KernelMap(ViewMap):
         parts: [landmarks, part dims] each; units: where they differ from the default; level: c, if
         own features have it beside them already, see ``beside_constant``
         """
-        weighed = {part: _weighed(part, rows, columns) for part, rows in parts.items()}
-        for part in weighed.keys() - {WORDS}:
-            weighed[part] = weighed[part].contiguous()
+        landmarks = {part: _column_weighted(part, rows, columns) for part, rows in parts.items()}
+        for part in landmarks.keys() - {WORDS}:
+            landmarks[part] = landmarks[part].contiguous()
         units = {**UNITS, **(units or {})}
-        return cls(tuple(views), weighed, units, columns, level, words_alone)
+        return cls(tuple(views), landmarks, units, columns, level, words_alone)
 
     @property
     def width(self) -> int:
@@ -134,32 +134,34 @@ class KernelMap(ViewMap):
 
         The others keep their positions, so sums over them stay the same to the bit.
         """
-        left = {part: z.index_fill(0, places, 0) for part, z in self.landmarks.items()}
-        return replace(self, landmarks=left)
+        landmarks = {part: z.index_fill(0, places, 0) for part, z in self.landmarks.items()}
+        return replace(self, landmarks=landmarks)
 
     def projected(self, parts: Parts, product: Product = tiled_product) -> Parts:
         """Return inner products with every landmark, then the row's own.  -> [n, landmarks + 1]"""
-        found = {}
+        projected = {}
         for part, rows in parts.items():
-            landmarks, rows = self.landmarks[part], _weighed(part, rows, self.columns)
+            landmarks, rows = self.landmarks[part], _column_weighted(part, rows, self.columns)
             if part != WORDS:
                 products = product(rows, landmarks.t())
             elif isinstance(rows, Tensor):
                 products = torch.from_numpy(self._words(rows.numpy()))
             else:
                 products = torch.from_numpy((rows @ landmarks.T).toarray())
-            found[part] = torch.cat([products, _squared(part, rows)[:, None]], 1).to(self.device)
-        return found
+            projected[part] = torch.cat([products, _squared(part, rows)[:, None]], 1).to(
+                self.device
+            )
+        return projected
 
     @cached_property
     def _words(self) -> WordProducts:
-        """Those of live landmarks, whose words are packed."""
+        """Products with the words of live landmarks, which are packed."""
         return WordProducts.of(self.landmarks[WORDS])
 
     def multiplier(self, parts: Sequence[int]) -> Multiplier:
         return self._words if WORDS in parts else super().multiplier(parts)
 
-    def together(self, view: View) -> tuple[int, Tensor]:
+    def _landmark_lengths(self, view: View) -> tuple[int, Tensor]:
         """Return how many unit vectors a view has, and the length of every landmark in it."""
         needed = self.needed(view)
         count = sum(self.units.get(part, 1) for part in needed)
@@ -179,21 +181,22 @@ class KernelMap(ViewMap):
             return vectors
         (start, stop), (length, _) = self.places[0], self.places[LENGTH]
         lengths = vectors[:, length]
-        whole, found = np.hypot(lengths, np.float32(self.level)), vectors.copy()
-        found[:, start:stop] *= (lengths / whole)[:, None]
-        found[:, length] = np.float32(self.level) / whole
-        return found
+        lengths_with_constant = np.hypot(lengths, np.float32(self.level))
+        scaled = vectors.copy()
+        scaled[:, start:stop] *= (lengths / lengths_with_constant)[:, None]
+        scaled[:, length] = np.float32(self.level) / lengths_with_constant
+        return scaled
 
     def features(self, view: View, projected: Parts) -> Tensor:
         """Return k_v(x, Z).  -> [n, landmarks]"""
-        count, theirs = self.together(view)
+        count, landmark_lengths = self._landmark_lengths(view)
         first, *others = (projected[part] for part in self.needed(view))
-        out = first.new_empty(len(first), len(theirs))
+        out = first.new_empty(len(first), len(landmark_lengths))
 
         @torch.no_grad()  # applies to one thread
         def work(rows: slice) -> None:
             total = sum((part[rows] for part in others), first[rows]) / count
-            lengths = total[:, -1:].sqrt() * theirs
+            lengths = total[:, -1:].sqrt() * landmark_lengths
             cosine = torch.div(total[:, :-1], lengths.clamp_min(1e-12), out=out[rows])
             cosine.clamp_(-1.0, 1.0)
             angle = cosine.acos()
@@ -213,13 +216,13 @@ class KernelMap(ViewMap):
 
         -> float32 [landmarks, landmarks] each
         """
-        plain = replace(self, columns=None)  # the landmarks are weighed already
-        projected = plain.projected(self.landmarks, torch.matmul)
+        unweighted = replace(self, columns=None)  # the landmarks' columns are weighted already
+        projected = unweighted.projected(self.landmarks, torch.matmul)
         grams = {view: self.features(view, projected) for view in self.views}
         for gram in grams.values():
-            own = gram.diagonal()
-            own[own == 0] = 1.0
-            own += max(JITTER * len(own), LEAST) * float(own.mean())
+            diagonal = gram.diagonal()
+            diagonal[diagonal == 0] = 1.0
+            diagonal += max(JITTER * len(diagonal), LEAST) * float(diagonal.mean())
         return grams
 
     def rowwise(self, vectors: Matrix) -> Matrix:
@@ -231,35 +234,38 @@ class KernelMap(ViewMap):
         [n, dims] -> [n, views, landmarks]
         """
         vectors = self.with_constant(vectors)
-        shares, scales, lengths = self._lengths
-        own = np.sqrt(shares(np.square(vectors)))[:, :, None]
-        turned = self.totals(vectors)
-        turned *= scales
-        turned /= np.maximum(own, _TINY)
-        np.minimum(np.maximum(turned, -_ONE, out=turned), _ONE, out=turned)
-        angle = np.arccos(turned)
-        angle *= turned
-        np.multiply(turned, turned, out=turned)
-        np.sqrt(np.subtract(_ONE, turned, out=turned), out=turned)
-        turned -= angle
-        turned *= own
-        turned *= lengths
-        return turned
+        mean_square, scales, landmark_lengths = self._lengths
+        lengths = np.sqrt(mean_square(np.square(vectors)))[:, :, None]
+        values = self.totals(vectors)
+        values *= scales
+        values /= np.maximum(lengths, _TINY)
+        np.minimum(np.maximum(values, -_ONE, out=values), _ONE, out=values)  # c
+        product = np.arccos(values)
+        product *= values  # c arccos c
+        np.multiply(values, values, out=values)
+        np.sqrt(np.subtract(_ONE, values, out=values), out=values)  # √(1 - c²)
+        values -= product
+        values *= lengths
+        values *= landmark_lengths
+        return values
 
     @cached_property
     def _lengths(self) -> tuple[RowProduct, Matrix, Matrix]:
-        """What gives ‖x‖² of squares, and -1/‖z‖ and ‖z‖/π of all views.  [views, landmarks]"""
+        """A product that sums squares to ‖x‖², and -1/‖z‖ and ‖z‖/π of all views.
+
+        -> product with a matrix [dims, views], [views, landmarks], [views, landmarks]
+        """
         places = self.places
         shares = torch.zeros(sum(self.sizes.values()), len(self.views))
         scales, lengths = [], []
-        for at, view in enumerate(self.views):
-            count, theirs = self.together(view)
+        for column, view in enumerate(self.views):
+            count, landmark_lengths = self._landmark_lengths(view)
             for part in self.needed(view):
                 start, stop = places[part]
                 stop = (start + stop) // 2 if part == WORDS else stop  # columns follow values
-                shares[start:stop, at] = 1 / count
-            scales.append(theirs.clamp_min(1e-12).mul(-count).reciprocal())
-            lengths.append(theirs / math.pi)
+                shares[start:stop, column] = 1 / count
+            scales.append(landmark_lengths.clamp_min(1e-12).mul(-count).reciprocal())
+            lengths.append(landmark_lengths / math.pi)
         return RowProduct.of(shares), torch.stack(scales).numpy(), torch.stack(lengths).numpy()
 
     def slopes(self, view: View, projected: Parts, weights: Tensor, parts: Parts) -> Parts:
@@ -268,20 +274,23 @@ class KernelMap(ViewMap):
         ∂k(x, z)/∂x = ((π - t) z + sin t ‖z‖/‖x‖ x) / π. Kernel values are homogeneous in x, so
         these times x are the scores themselves (Euler).
         """
-        needed, (count, theirs) = self.needed(view), self.together(view)
+        needed = self.needed(view)
+        count, landmark_lengths = self._landmark_lengths(view)
         total = sum((projected[part] for part in needed[1:]), projected[needed[0]])[0] / count
-        mine = total[-1].sqrt().clamp_min(1e-12)
-        cosine = (total[:-1] / (mine * theirs).clamp_min(1e-12)).clamp(-1.0, 1.0)
-        along = (math.pi - cosine.acos()) / (math.pi * count)
-        across = (1 - cosine.square()).clamp_min(0.0).sqrt() * theirs / (mine * math.pi * count)
-        turned, spread = (weights * along[:, None]).t(), across @ weights  # [classes, m], [classes]
-        found = {p: turned @ self.landmarks[p] for p in needed if p != WORDS}
+        length = total[-1].sqrt().clamp_min(1e-12)
+        cosine = (total[:-1] / (length * landmark_lengths).clamp_min(1e-12)).clamp(-1.0, 1.0)
+        sine = (1 - cosine.square()).clamp_min(0.0).sqrt()
+        along_landmark = (math.pi - cosine.acos()) / (math.pi * count)  # of z
+        along_node = sine * landmark_lengths / (length * math.pi * count)  # of x
+        landmark_weights = (weights * along_landmark[:, None]).t()  # [classes, m]
+        node_weights = along_node @ weights  # [classes]
+        slopes = {p: landmark_weights @ self.landmarks[p] for p in needed if p != WORDS}
         if WORDS in needed:
-            found[WORDS] = self._words.slopes(turned, parts[WORDS])
-        for part, slope in found.items():
-            own = word_values(parts[part]) if part == WORDS else parts[part]
-            slope[:, : own.shape[1]] += spread[:, None] * own
-        return found
+            slopes[WORDS] = self._words.slopes(landmark_weights, parts[WORDS])
+        for part, slope in slopes.items():
+            rows = word_values(parts[part]) if part == WORDS else parts[part]
+            slope[:, : rows.shape[1]] += node_weights[:, None] * rows
+        return slopes
 
 
 def level_of(lengths: Tensor) -> float:
@@ -292,24 +301,24 @@ def level_of(lengths: Tensor) -> float:
     >>> level_of(torch.tensor([[1.5], [0.0], [2.2], [2.1]]))
     16.0
     """
-    known = lengths[lengths > 0]
-    if not len(known):
+    positive = lengths[lengths > 0]
+    if not len(positive):
         return 1.0
-    return 2.0 ** round(math.log2(LEVEL * float(known.median())))
+    return 2.0 ** round(math.log2(LEVEL * float(positive.median())))
 
 
 def beside_constant(parts: Parts, level: float | None) -> dict[int, Tensor]:
     """Return parts with [x, c] / √(‖x‖² + c²) in place of x / ‖x‖ and ‖x‖.
 
-    >>> here = {0: torch.tensor([[0.6, 0.8]]), LENGTH: torch.tensor([[3.0]])}
-    >>> [rows.tolist() for rows in beside_constant(here, 4.0).values()]  # [1.8, 2.4, 4] / 5
+    >>> parts = {0: torch.tensor([[0.6, 0.8]]), LENGTH: torch.tensor([[3.0]])}
+    >>> [rows.tolist() for rows in beside_constant(parts, 4.0).values()]  # [1.8, 2.4, 4] / 5
     [[[0.36..., 0.48...]], [[0.8...]]]
     """
     if level is None or not {0, LENGTH} <= parts.keys():
         return dict(parts)
     lengths = parts[LENGTH]
-    whole = torch.hypot(lengths, torch.full_like(lengths, level))
-    return {**parts, 0: parts[0] * (lengths / whole), LENGTH: level / whole}
+    new_lengths = torch.hypot(lengths, torch.full_like(lengths, level))
+    return {**parts, 0: parts[0] * (lengths / new_lengths), LENGTH: level / new_lengths}
 
 
 def _squared(part: int, rows: Tensor | Words) -> Tensor:
@@ -324,7 +333,7 @@ def _squared(part: int, rows: Tensor | Words) -> Tensor:
     return torch.from_numpy(np.add.reduce(values * values, axis=1))
 
 
-def _weighed(part: int, rows: Tensor, columns: Tensor | None) -> Tensor:
+def _column_weighted(part: int, rows: Tensor, columns: Tensor | None) -> Tensor:
     """Return a near hop's rows with weighted columns, scaled to unit length again."""
     if columns is None or not 0 <= part <= FAR:
         return rows

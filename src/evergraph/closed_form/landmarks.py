@@ -104,7 +104,7 @@ class Landmarks(NodeSample):
 class LandmarkFeatures(ViewFeatures):
     """Kernel values to landmark nodes with one linear head per view: s(x) = Σ_v W_v φ_v(x).
 
-    See ``KernelMap`` for φ. Method ``auto`` chooses the landmarks (``stand_on``) while the graph
+    See ``KernelMap`` for φ. Method ``auto`` chooses the landmarks (``use_landmarks``) while the graph
     is available, so that all nodes can be counted again when they change. For methods that choose
     none, the features are random. Hops are not projected, however wide they are.
 
@@ -128,7 +128,7 @@ class LandmarkFeatures(ViewFeatures):
         self._map: KernelMap | None = None
         self.columns = torch.empty(0)
 
-    def stand_on(self, rows: ViewRows, columns: Tensor) -> None:
+    def use_landmarks(self, rows: ViewRows, columns: Tensor) -> None:
         """Use nodes as landmarks; they need class codes if a view has codes.
 
         columns: weight of each column of a hop, see ``column_weights``; none for equal weights.

@@ -14,7 +14,7 @@ from evergraph.closed_form.statistics import ClassStatistics
 
 # Values of φ or of scores at a time.
 BLOCK_VALUES = 1 << 20
-ROUNDING = 1e-6  # of errors, which must not decide
+ROUNDING = 1e-6  # relative differences of errors up to this are rounding, and decide nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,16 +42,16 @@ class Sample:
 
     def own(self) -> Tensor:
         """Return e of the feature that is a node's own, 0 for other nodes.  -> [n, m]"""
-        found = torch.zeros_like(self.features)
-        basis = self.landmarks >= 0
-        found[basis, self.landmarks[basis]] = 1.0
-        return found
+        vectors = torch.zeros_like(self.features)
+        is_landmark = self.landmarks >= 0
+        vectors[is_landmark, self.landmarks[is_landmark]] = 1.0
+        return vectors
 
     def first(self, nodes: int, width: int) -> Sample:
         """Return the first nodes with the first features alone."""
-        some = self.part(slice(nodes))
-        own = some.landmarks.where(some.landmarks < width, -1)
-        return Sample(some.features[:, :width], some.labels, some.weights, own)
+        few = self.part(slice(nodes))
+        landmarks = few.landmarks.where(few.landmarks < width, -1)
+        return Sample(few.features[:, :width], few.labels, few.weights, landmarks)
 
 
 class Halves(NamedTuple):
@@ -83,57 +83,70 @@ def left_out(
     stay; they change by a share of 1 / n. With equal node weights (not ``balanced``)
     A' = A - a w φφᵀ, and the right side of c loses a w φ.
 
-    A landmark is left out as a landmark too: its weight is 0, one condition more. Otherwise its own
+    A landmark is left out as a landmark too: the weight of its own feature is 0. Otherwise its own
     feature, which no other node has as strongly, would fit others freely where it is asked itself,
     and λ would be chosen ten to a hundred times too large.
 
     masses: m, float64 [classes] -> float64 [..., n, classes]
     """
     nodes, means, own = halves
-    rows, labels, share = torch.arange(len(sample)), sample.labels, problem.share
-    lost = share * sample.weights  # a w
-    scores, pull = nodes @ means.mT, nodes.square().sum(-1)
-    met, places = labels.unique(return_inverse=True)
-    of_means = (means[..., met, :] @ means.mT)[..., places, :]  # μ_cᵀ(A + λP)⁻¹μ
+    rows, labels = torch.arange(len(sample)), sample.labels
+    node_share = problem.share * sample.weights  # a w
+    scores = nodes @ means.mT  # φᵀ(A + λP)⁻¹μ
+    leverage = nodes.square().sum(-1)  # φᵀ(A + λP)⁻¹φ
+    classes, inverse = labels.unique(return_inverse=True)
+    mean_scores = (means[..., classes, :] @ means.mT)[..., inverse, :]  # μ_cᵀ(A + λP)⁻¹μ
+    # μ'_c = keep μ_c - lose φ
     if balanced:
         mass, excess = masses[labels], problem.excess[labels]
         keep, lose = mass / (mass - sample.weights), sample.weights / (mass - sample.weights)
-        now = excess + lost
-        change = _pairs(now * lose**2 - lost, -now * lose * keep, now * keep**2 - excess)
+        new_excess = excess + node_share
+        change = _symmetric(
+            new_excess * lose**2 - node_share,
+            -new_excess * lose * keep,
+            new_excess * keep**2 - excess,
+        )
     else:
-        keep, lose = torch.ones_like(lost), lost
-        change = _pairs(-lost, torch.zeros_like(lost), torch.zeros_like(lost))
+        keep, lose = torch.ones_like(node_share), node_share
+        nothing = torch.zeros_like(node_share)
+        change = _symmetric(-node_share, nothing, nothing)
     own_score = scores[..., rows, labels]
-    inner = _pairs(pull, own_score, of_means[..., rows, labels])  # Uᵀ(A + λP)⁻¹U
+    inner = _symmetric(leverage, own_score, mean_scores[..., rows, labels])  # Uᵀ(A + λP)⁻¹U
     eye = torch.eye(2, dtype=inner.dtype, device=inner.device)
+    # (I + S Uᵀ(A + λP)⁻¹U)⁻¹ S
     middle = torch.linalg.solve(eye + change @ inner, change.expand_as(inner))
     # Uᵀ(A + λP)⁻¹μ'_c
-    of_right = keep[:, None] * inner[..., 1, :] - lose[:, None] * inner[..., 0, :]
+    inner_right = keep[:, None] * inner[..., 1, :] - lose[:, None] * inner[..., 0, :]
 
     def without(by_node: Tensor, by_mean: Tensor, by_all: Tensor) -> tuple[Tensor, Tensor]:
-        """Return xᵀ(A' + λP)⁻¹ times all right sides from x's products with φ, μ_c and means."""
-        pair = torch.stack([by_node, by_mean], -1)
-        taken = (pair[..., None, :] @ middle)[..., 0, :]  # [..., n, 2]
-        found = by_all - taken[..., :1] * scores - taken[..., 1:] * of_means
-        found[..., rows, labels] = keep * by_mean - lose * by_node - (taken * of_right).sum(-1)
-        return found, taken
+        """Return xᵀ(A' + λP)⁻¹ times all right sides from x's products with φ, μ_c and all means.
 
-    found, taken = without(pull, own_score, scores)
-    basis = sample.landmarks >= 0
-    if bool(basis.any()):
+        Also xᵀ(A + λP)⁻¹U (I + S Uᵀ(A + λP)⁻¹U)⁻¹ S, which Woodbury's identity subtracts along U.
+        """
+        products = torch.stack([by_node, by_mean], -1)  # xᵀ(A + λP)⁻¹U
+        correction = (products[..., None, :] @ middle)[..., 0, :]  # [..., n, 2]
+        new_scores = by_all - correction[..., :1] * scores - correction[..., 1:] * mean_scores
+        new_own = keep * by_mean - lose * by_node - (correction * inner_right).sum(-1)
+        new_scores[..., rows, labels] = new_own
+        return new_scores, correction
+
+    new_scores, correction = without(leverage, own_score, scores)
+    is_landmark = sample.landmarks >= 0
+    if bool(is_landmark.any()):
         by_node, by_all = (nodes * own).sum(-1), own @ means.mT
         by_mean = by_all[..., rows, labels]
-        of_own, taken_own = without(by_node, by_mean, by_all)
+        column_scores, column_correction = without(by_node, by_mean, by_all)
         # The weight of the own feature is brought to 0 along its column of the inverse.
-        pair = torch.stack([by_node, by_mean], -1)
-        across = by_node - (taken * pair).sum(-1)
-        along = own.square().sum(-1) - (taken_own * pair).sum(-1)
-        step = (across / along.clamp_min(torch.finfo(along.dtype).tiny)).where(basis, 0.0)
-        found = found - step[..., None] * of_own
-    return found
+        products = torch.stack([by_node, by_mean], -1)
+        weight = by_node - (correction * products).sum(-1)
+        diagonal = own.square().sum(-1) - (column_correction * products).sum(-1)
+        tiny = torch.finfo(diagonal.dtype).tiny
+        step = (weight / diagonal.clamp_min(tiny)).where(is_landmark, 0.0)
+        new_scores = new_scores - step[..., None] * column_scores
+    return new_scores
 
 
-def _pairs(first: Tensor, across: Tensor, second: Tensor) -> Tensor:
+def _symmetric(first: Tensor, across: Tensor, second: Tensor) -> Tensor:
     """Return symmetric 2 x 2 matrices.  [..., n] each -> [..., n, 2, 2]"""
     flat: Tensor = torch.stack([first, across, across, second], -1)
     return flat.reshape(*flat.shape[:-1], 2, 2)
@@ -171,20 +184,21 @@ def left_out_errors(
     counts = torch.bincount(sample.labels).double()
     shares = counts[sample.labels].reciprocal() if balanced else torch.ones(len(sample))
     totals = torch.zeros(len(penalties), dtype=torch.float64)
-    means, ladder = problem.means.t() @ path.basis, torch.tensor(penalties, dtype=torch.float64)
+    means = problem.means.t() @ path.basis
+    ladder = torch.tensor(penalties, dtype=torch.float64)
     step = max(BLOCK_VALUES // max(len(means), 1), 1)
     for start in range(0, len(sample), step):
         part = sample.part(slice(start, start + step))
         nodes, own = part.features @ path.basis, path.basis[part.landmarks]
         # Where a few nodes are left out, for many λ at a time.
-        some = max(BLOCK_VALUES // max(nodes.numel(), len(part) * len(means), 1), 1)
-        for first in range(0, len(ladder), some):
-            each = slice(first, first + some)
-            shrink = (path.values + ladder[each, None]).rsqrt()[:, None]  # [λ, 1, m]
+        at_a_time = max(BLOCK_VALUES // max(nodes.numel(), len(part) * len(means), 1), 1)
+        for first in range(0, len(ladder), at_a_time):
+            rungs = slice(first, first + at_a_time)
+            shrink = (path.values + ladder[rungs, None]).rsqrt()[:, None]  # [λ, 1, m]
             halves = Halves(nodes * shrink, means * shrink, own * shrink)
             scores = left_out(problem, halves, part, masses, balanced=balanced)
             scores[:, torch.arange(len(part)), part.labels] -= 1.0
-            totals[each] += (scores.square().sum(-1) * shares[start : start + step]).sum(-1)
+            totals[rungs] += (scores.square().sum(-1) * shares[start : start + step]).sum(-1)
     return [float(total) for total in totals]
 
 

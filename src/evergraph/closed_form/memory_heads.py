@@ -103,7 +103,7 @@ class MemoryHeads:
         few, views = order[:CHOICE_NODES].to(kernels.device), kernels.views
         parts = {part: kernels.landmarks[part] for part in kernels.needed(*views)}
         between = kernels.projected(parts)
-        asked = [kernels.seen_of(block, views) for block in kernels.blocks(rows)]
+        asked = [kernels.projected_rows(block, views) for block in kernels.blocks(rows)]
         heads, scores, strengths = [], [], []
         for view in views:
             gram = kernels.features(view, between)
@@ -132,7 +132,7 @@ class MemoryHeads:
         used = self.used(coded=coded)
         if not used:
             return total
-        seen = self.map.seen_of(rows, used)
+        seen = self.map.projected_rows(rows, used)
         for view, head, weight in zip(
             self.map.views, self.heads, self.weights[int(coded)].tolist(), strict=True
         ):

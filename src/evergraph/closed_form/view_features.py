@@ -370,7 +370,7 @@ class ViewFeatures(Backbone):
                 mask = dropout_mask(features.shape, self.dropout, generator=generator)
                 scores = scores + (features * mask) @ part.t()
             return scores
-        projected = expansion.seen_of(rows, expansion.views)
+        projected = expansion.projected_rows(rows, expansion.views)
         for view, part in weights.items():
             scores = scores + expansion.scores(view, projected, part)
         return scores if self.memory_heads is None else scores + self.memory_heads.scores(rows)

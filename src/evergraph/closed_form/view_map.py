@@ -32,7 +32,7 @@ GPU_BLOCK_VALUES = 1 << 26
 
 Parts = Mapping[int, Tensor]  # part -> rows of nodes, or values computed from them
 Product = Callable[[Tensor, Tensor], Tensor]
-Multiplier = Callable[[Matrix], Matrix]  # of rows with something, each row alone
+Multiplier = Callable[[Matrix], Matrix]  # multiplies rows by a fixed matrix, each row alone
 Rows = TypeVar("Rows", ViewRows, Tensor)
 
 
@@ -96,7 +96,7 @@ class ViewMap(ABC):
         """Return scores of nodes by every V.  heads: [m, classes] each -> [n, classes, views]"""
         parts = [torch.empty(0, heads[0].shape[1], len(heads), device=self.device)]
         for block in self.blocks(rows):
-            projected = self.seen_of(block, self.views)
+            projected = self.projected_rows(block, self.views)
             pairs = zip(self.views, heads, strict=True)
             scores = [self.scores(view, projected, head.t()) for view, head in pairs]
             parts.append(torch.stack(scores, dim=2))
@@ -122,38 +122,39 @@ class ViewMap(ABC):
         """Adjacent parts that the same views need, which are multiplied together."""
 
         def readers(part: int) -> tuple[list[int], bool]:
-            return [at for at, v in enumerate(self.views) if part in self.needed(v)], part == WORDS
+            views = [index for index, v in enumerate(self.views) if part in self.needed(v)]
+            return views, part == WORDS
 
-        places, found = self.places, []
-        for (views, _), group in groupby(self.sizes, readers):
-            parts = list(group)
+        places, groups = self.places, []
+        for (views, _), adjacent in groupby(self.sizes, readers):
+            parts = list(adjacent)
             if views:
-                place = slice(places[parts[0]][0], places[parts[-1]][1])
-                found.append((place, self.multiplier(parts), views))
-        return found
+                columns = slice(places[parts[0]][0], places[parts[-1]][1])
+                groups.append((columns, self.multiplier(parts), views))
+        return groups
 
     def totals(self, vectors: Matrix) -> Matrix:
         """Return the products of each view's parts with ``directions``, summed.
 
-        No bit of a row depends on other rows. In NumPy, which is done with a few rows before torch
-        has begun.
+        No bit of a row depends on other rows. Computed by NumPy, which for a few rows is done
+        before torch has begun.
 
         [n, dims] -> [n, views, m]
         """
-        found = np.zeros((len(vectors), len(self.views), self.width), np.float32)
-        for place, times, views in self._groups:
-            products = times(vectors[:, place])
-            for at in views:
-                found[:, at] += products
-        return found
+        totals = np.zeros((len(vectors), len(self.views), self.width), np.float32)
+        for columns, multiplied, views in self._groups:
+            products = multiplied(vectors[:, columns])
+            for view in views:
+                totals[:, view] += products
+        return totals
 
     def needed(self, *views: View) -> tuple[int, ...]:
         """Return the existing parts that some views need, each once."""
-        there = self.sizes
-        named = dict.fromkeys(part for view in views for part in view.parts)
-        if WORDS in there and self.words_alone:  # they say what hop 0 is an estimate of
-            named.pop(0, None)
-        return tuple(part for part in named if part in there)
+        existing = self.sizes
+        wanted = dict.fromkeys(part for view in views for part in view.parts)
+        if WORDS in existing and self.words_alone:  # hop 0 is an estimate of them
+            wanted.pop(0, None)
+        return tuple(part for part in wanted if part in existing)
 
     def __call__(self, rows: ViewRows | Tensor) -> Iterator[Tensor]:
         """Yield the features of each view; without codes, only of views that need none.
@@ -165,9 +166,9 @@ class ViewMap(ABC):
             projected = self.projected(self.cut(rows), block_product)
             yield from (self.features(view, projected) for view in self.views)
             return
-        seen = [view for view in self.views if rows.codes is not None or not view.codes]
-        projected = self.seen_of(rows, seen)
-        for view in seen:
+        usable = [view for view in self.views if rows.codes is not None or not view.codes]
+        projected = self.projected_rows(rows, usable)
+        for view in usable:
             yield self.features(view, projected)
 
     def changes(
@@ -181,25 +182,25 @@ class ViewMap(ABC):
         """
         for block in self.slices(len(before)):
             old, new = self.cut(before[block]), self.cut(after[block])
-            moved = {part: rows_that_differ(old[part], new[part]) for part in old}
-            earlier = self.projected(old, block_product)
-            later = dict(earlier)
-            for part, rows in moved.items():
+            changed = {part: rows_that_differ(old[part], new[part]) for part in old}
+            old_projected = self.projected(old, block_product)
+            new_projected = dict(old_projected)
+            for part, rows in changed.items():
                 if bool(rows.any()):
                     again = self.projected({part: new[part][rows]}, block_product)
-                    later[part] = earlier[part].clone()
-                    later[part][rows] = again[part]
-            for place, view in enumerate(self.views):
+                    new_projected[part] = old_projected[part].clone()
+                    new_projected[part][rows] = again[part]
+            for index, view in enumerate(self.views):
                 parts = self.needed(view)
-                rows = torch.stack([moved[part] for part in parts]).any(0).nonzero().flatten()
+                rows = torch.stack([changed[part] for part in parts]).any(0).nonzero().flatten()
                 if len(rows):
-                    was, now = (
-                        self.features(view, {part: each[part][rows] for part in parts})
-                        for each in (earlier, later)
-                    )
-                    yield place, block.start + rows, was, now
+                    old_rows = {part: old_projected[part][rows] for part in parts}
+                    new_rows = {part: new_projected[part][rows] for part in parts}
+                    old_features = self.features(view, old_rows)
+                    new_features = self.features(view, new_rows)
+                    yield index, block.start + rows, old_features, new_features
 
-    def seen_of(self, rows: ViewRows, views: Sequence[View]) -> Parts:
+    def projected_rows(self, rows: ViewRows, views: Sequence[View]) -> Parts:
         """Return the shared values that some views need of rows, see ``projected``."""
         needed = self.needed(*views)
         rows = rows if WORDS in needed else replace(rows, words=None)
@@ -225,11 +226,11 @@ class ViewMap(ABC):
     @property
     def places(self) -> dict[int, tuple[int, int]]:
         """Start and end of each part in a concatenated vector."""
-        found, begin = {}, 0
+        places, start = {}, 0
         for part, size in self.sizes.items():
-            found[part] = begin, begin + size
-            begin += size
-        return found
+            places[part] = start, start + size
+            start += size
+        return places
 
     def cut(self, vectors: Tensor) -> dict[int, Tensor]:
         """Return the parts that views need from concatenated vectors.
@@ -262,9 +263,9 @@ class RandomMap(ViewMap):
         units: number of unit vectors in a part, if more than one.
         total: m, if these are the first of more features; else their own number.
 
-    >>> one = RandomMap((View((0,)), View((0,), True)),
+    >>> two = RandomMap((View((0,)), View((0,), True)),
     ...                 {0: torch.tensor([[1., -1.]]), CODES: torch.tensor([[1., 3.]])}, {CODES: 1})
-    >>> [f.tolist() for f in one(ViewRows(torch.tensor([[1.]]), torch.tensor([[1.]])))]
+    >>> [f.tolist() for f in two(ViewRows(torch.tensor([[1.]]), torch.tensor([[1.]])))]
     [[[1.0, 0.0]], [[1.4142..., 1.4142...]]]
     """
 

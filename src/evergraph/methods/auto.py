@@ -221,7 +221,7 @@ class Auto(WholeTaskLearner):
         self.landmarks_.keep(rows, labels=train.labels, nodes=train.ids)
         self.landmarks_.fill(others, labels=guesses.labels, nodes=guesses.ids)
         columns = column_weights(rows, train.labels, dims=self._dims)
-        self.backbone.stand_on(self.landmarks_.rows_, columns)
+        self.backbone.use_landmarks(self.landmarks_.rows_, columns)
 
     def _take_in(self, part: str, entries: LedgerEntries, seen: Seen) -> None:
         """Count training nodes and keep some; keep some validation nodes as probes."""
@@ -382,7 +382,7 @@ class Auto(WholeTaskLearner):
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
         super().restore(state, label_space)
         if isinstance(self.backbone, LandmarkFeatures):
-            self.backbone.stand_on(self.landmarks_.rows_, state["columns"])
+            self.backbone.use_landmarks(self.landmarks_.rows_, state["columns"])
         elif self.backbone.begun:
             self.engine_.begin(self.backbone.expansion())
             for view, statistics in zip(self.backbone.views, self.engine_.sums_, strict=True):

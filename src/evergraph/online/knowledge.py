@@ -30,13 +30,13 @@ from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.graph.live_vectors import LiveCodes, LiveShape, LiveVectors, LiveWords
 from evergraph.online.heads import FusedHead
 from evergraph.online.heads.scorer import row_blocks
-from evergraph.online.heads.staleness import Solving, Wear
+from evergraph.online.heads.staleness import RoundingLoss, Solving
 from evergraph.online.identifiers import TargetTable
 from evergraph.online.learned_nodes import Counted, HeldBack, NodeLabels
 from evergraph.training.learner import part_of
 
 
-class Settled(NamedTuple):
+class HeadUpdate(NamedTuple):
     """The effect of a delta on vectors and head."""
 
     nodes: Tensor  # with other vectors, including removed ones; some unless all were requested
@@ -46,8 +46,8 @@ class Settled(NamedTuple):
     behind: bool  # whether scores do not include all of them yet
 
 
-class Touched(NamedTuple):
-    """Nodes that a change concerns, with the classes that the head has learned and those of now."""
+class LabelChanges(NamedTuple):
+    """Nodes that a change concerns, with the classes that the head has learned and the new ones."""
 
     nodes: Tensor  # int64 [n], ascending
     old: Tensor  # int64 [n]
@@ -63,18 +63,18 @@ class Touched(NamedTuple):
         """Which of them have a class, or had one.  bool [n]"""
         return (self.old != UNLABELLED) | (self.new != UNLABELLED)
 
-    def some(self, which: Tensor) -> Touched:
-        """Return some of them.  which: bool [n]"""
-        return Touched(*(part[which] for part in self))
+    def where(self, mask: Tensor) -> LabelChanges:
+        """Return those that a mask selects.  bool [n]"""
+        return LabelChanges(self.nodes[mask], self.old[mask], self.new[mask])
 
 
 class Knowledge(LiveVectors):
     """A growing graph whose embeddings, class codes and head are updated with it.
 
     Within a delta a node may move more than once, be labelled and forgotten; the head is updated
-    once, by ``settle``, with the node's vector when it was last counted and its current one. Nodes
-    that have hardly moved are skipped (see ``Counted``), unless something is forgotten: then all
-    around it are updated. Scores are solved at once or a little later (see ``Solving``).
+    once, by ``update_head``, with the node's vector when it was last counted and its current one.
+    Nodes that have hardly moved are skipped (see ``Counted``), unless something is forgotten: then
+    all around it are updated. Scores are solved at once or a little later (see ``Solving``).
 
     related: whether vectors have relations of edges and types of nodes; words: of features;
     tolerance, patience: see ``Counted`` and ``Solving``.
@@ -94,15 +94,15 @@ class Knowledge(LiveVectors):
     ) -> None:
         self.head = head
         self.word_columns = words if head.word_width else NO_WORDS  # other heads ignore them
-        others = LiveRelations(num_features=graph.num_features) if related else None
-        coded = head.code_width
+        relations = LiveRelations(num_features=graph.num_features) if related else None
+        width = head.code_width
         super().__init__(
             graph,
             embeddings,
-            relations=others,
+            relations=relations,
             shape=LiveShape(graph, measured=head.measured) if head.shaped else None,
             words=LiveWords(head.word_width) if head.word_width else None,
-            codes=LiveCodes(graph, width=coded, seed=seed, relations=others) if coded else None,
+            codes=LiveCodes(graph, width=width, seed=seed, relations=relations) if width else None,
         )
         self.classes = TargetTable()
         self.labels = NodeLabels()
@@ -111,8 +111,8 @@ class Knowledge(LiveVectors):
         exact = [number for number, part in enumerate(parts) if part == WORDS]  # too few to drift
         self.counted = Counted([*parts.values()], tolerance=tolerance, exact=exact)
         self.solving = Solving(patience=patience)
-        self.wear = Wear()
-        self._present = self._classes_there()
+        self.rounding_loss = RoundingLoss()
+        self._known_states = self._class_states()
 
     def _begin_change(self) -> None:
         super()._begin_change()
@@ -148,7 +148,7 @@ class Knowledge(LiveVectors):
         for label in labels:
             if label not in self.classes:
                 self.classes.add([label])
-                self.head.meet([label])
+                self.head.register([label])
                 if self.codes is not None:
                     self.codes.name([label])
         self.head.grow(len(self.classes))
@@ -161,14 +161,15 @@ class Knowledge(LiveVectors):
 
         answers: the true classes, int64 [n]
         """
-        met, target = self.met, self.head.target
-        if not len(nodes) or not bool(met.any()):
+        target, has_nodes = self.head.target, self.has_nodes
+        if not len(nodes) or not bool(has_nodes.any()):
             return None
-        scorer, vectors, parts = self.head.scorer(met), self.of(nodes), []
+        scorer, vectors = self.head.scorer(has_nodes), self.of(nodes)
+        parts = []
         for rows in row_blocks(len(nodes), len(self.names)):
-            given = torch.from_numpy(target.decide(scorer(vectors[rows].numpy())))
+            predicted = torch.from_numpy(target.decide(scorer(vectors[rows].numpy())))
             right = answers[rows] if target.is_class else self.head.values(answers[rows])
-            parts.append(target.tally(given, right))
+            parts.append(target.tally(predicted, right))
         return Tallies.joined(parts)
 
     @property
@@ -181,20 +182,20 @@ class Knowledge(LiveVectors):
         return name in (self.classes if self.head.target.is_class else self.head.names)
 
     @property
-    def met(self) -> Tensor:
+    def has_nodes(self) -> Tensor:
         """Which classes have nodes.  bool [classes]"""
         return self._counts > 0
 
     @property
     def _counts(self) -> Tensor:
         """How many nodes each class has.  int64 [classes]"""
-        known = self.labels.counts_
-        return torch.nn.functional.pad(known, (0, len(self.classes) - len(known)))
+        counts = self.labels.counts_
+        return torch.nn.functional.pad(counts, (0, len(self.classes) - len(counts)))
 
     def learn(self, nodes: Tensor, labels: Tensor) -> None:
         """Label nodes; a node with another label is first forgotten with that one."""
-        other = self.labels.of(nodes) != labels
-        nodes, labels = nodes[other], labels[other]
+        changed = self.labels.of(nodes) != labels
+        nodes, labels = nodes[changed], labels[changed]
         if len(nodes):
             self._relabel(nodes, labels)
             self._recode(GraphChange(), *self._relabelled_now(nodes))
@@ -218,106 +219,109 @@ class Knowledge(LiveVectors):
 
     def _relabelled_now(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Return nodes, each once, and their classes.  int64 [n] each"""
-        once = nodes.unique()
-        return once, self.labels.of(once)
+        nodes = nodes.unique()
+        return nodes, self.labels.of(nodes)
 
     def refit(self) -> None:
-        """Compute and count everything as it is now, on landmarks that ``settle`` chooses anew."""
+        """Compute and count everything as it is now, on landmarks that are chosen anew."""
         everything = self.graph.alive.nonzero().flatten()
         self._follow(GraphChange(touched=everything), no_nodes(), no_nodes())
         self._touched.append(everything)
         self._exactly = self._anew = True
 
-    def settle(self, *, every: bool = False) -> Settled:
+    def update_head(self, *, every: bool = False) -> HeadUpdate:
         """Update the head to all changes since the last call.  every: return all changed vectors"""
         changes = self._with_labels()
         self._erase_traces(changes)
         if not every:
-            changes = changes.some(changes.labelled)
+            changes = changes.where(changes.labelled)
         vectors = self.of(changes.nodes)
         counted = self._count(changes, vectors)
         self._solve_if_due(counted)
-        done = Settled(changes.nodes, vectors, self._recomputed, counted, self.solving.behind)
+        update = HeadUpdate(changes.nodes, vectors, self._recomputed, counted, self.solving.behind)
         self._begin_change()
-        return done
+        return update
 
-    def _with_labels(self) -> Touched:
-        """Return what changed since ``settle``; exactly: also whose counted vectors hold traces."""
+    def _with_labels(self) -> LabelChanges:
+        """Return what changed since ``update_head``.
+
+        If something is forgotten, also the nodes whose counted vectors may hold a trace of it.
+        """
         if self._exactly:
             self._touched.append(self.counted.unmarked())
         nodes = self._all_touched()
         new = self.labels.of(nodes)
         old = new.clone()
-        for changed, before in reversed(self._relabelled):
-            old[torch.searchsorted(nodes, changed)] = before
-        return Touched(nodes, old, new)
+        for relabelled, before in reversed(self._relabelled):
+            old[torch.searchsorted(nodes, relabelled)] = before
+        return LabelChanges(nodes, old, new)
 
-    def _erase_traces(self, changes: Touched) -> None:
-        """Erase landmarks that may hold a trace of what is gone.
+    def _erase_traces(self, changes: LabelChanges) -> None:
+        """Erase landmarks that may hold a trace of what was removed.
 
-        The copy of a landmark may hold a trace of neighbours that its node has lost. It is erased
-        when something is forgotten; until then the mark is kept, and where there is none, now.
+        The copy of a landmark may hold a trace of neighbours that its node has lost. As long as its
+        node stays and is marked, it is kept until something is forgotten; otherwise it is erased
+        now.
         """
         nodes, stay = changes.nodes, changes.stay
         if self._cut and not self._exactly:
             self.counted.mark(nodes[stay])
         marked = self.counted.marked(nodes)
         traced = ~(marked & stay) if self._cut else marked & ~stay
-        self._urgent |= self.head.let_go(nodes if self._exactly else nodes[traced])
+        self._urgent |= self.head.erase_landmarks(nodes if self._exactly else nodes[traced])
 
-    def _count(self, changes: Touched, vectors: Tensor) -> int:
+    def _count(self, changes: LabelChanges, vectors: Tensor) -> int:
         """Let the head forget, move and learn; return how many nodes it has counted (again)."""
         nodes, old, new = changes
-        gone = (old != new) & (old != UNLABELLED)
-        come = (old != new) & (new != UNLABELLED)
-        far = self.counted.moved(nodes, vectors, among=changes.stay, exactly=self._exactly)
-        there = far.places
+        removed = (old != new) & (old != UNLABELLED)
+        added = (old != new) & (new != UNLABELLED)
+        moved = self.counted.moved(nodes, vectors, among=changes.stay, exactly=self._exactly)
         changed = bool(changes.labelled.any())
-        landmarks = self.head.landmarks_wanted(
+        num_landmarks = self.head.landmarks_wanted(
             self.labels.counts_, changed=changed, refit=self._anew
         )
-        if not landmarks:
-            self.head.forget(self.counted.of(nodes[gone]), old[gone])
-            self.head.move(far.before, far.after, old[there])
-            self.head.learn(vectors[come], new[come])
-        self.counted.drop(nodes[gone])
-        self.counted.put(nodes[there], far.after)
-        self.counted.put(nodes[come], vectors[come])
-        if landmarks:
-            chosen = self.held.first(self.labels.every, landmarks)
-            self.head.stand_on(chosen, self.counted.of(chosen), counts=self.labels.counts_)
+        if not num_landmarks:
+            self.head.forget(self.counted.of(nodes[removed]), old[removed])
+            self.head.move(moved.before, moved.after, old[moved.places])
+            self.head.learn(vectors[added], new[added])
+        self.counted.drop(nodes[removed])
+        self.counted.put(nodes[moved.places], moved.after)
+        self.counted.put(nodes[added], vectors[added])
+        if num_landmarks:
+            chosen = self.held.first(self.labels.every, num_landmarks)
+            self.head.use_landmarks(chosen, self.counted.of(chosen), counts=self.labels.counts_)
             self._urgent = True
             return self._count_all()
-        counted = len(there) + int(come.sum())
-        if self.wear.worn(self.head.sizes()) or self._anew:
-            # Sums have lost digits. This depends only on what was counted, so a replay of the same
-            # deltas comes to it at the same points.
+        counted = len(moved.places) + int(added.sum())
+        if self.rounding_loss.too_high(self.head.sizes()) or self._anew:
+            # Sums have lost digits. This depends only on what was counted, so that a replay of the
+            # same deltas recomputes them at the same points.
             counted += self._count_all()
         return counted
 
     def _count_all(self) -> int:
         """Let the head recompute its sums from all learned nodes; return their number."""
-        every = (self.labels.every != UNLABELLED).nonzero().flatten()
+        labelled = (self.labels.every != UNLABELLED).nonzero().flatten()
         self.head.engine.clear()
-        for nodes in every.split(NODES_PER_BLOCK):
+        for nodes in labelled.split(NODES_PER_BLOCK):
             self.head.learn(self.counted.of(nodes), self.labels.of(nodes))
-        self.wear.renew(self.head.sizes())
-        return len(every)
+        self.rounding_loss.reset(self.head.sizes())
+        return len(labelled)
 
     def _solve_if_due(self, counted: int) -> None:
         """Solve for the scores now, or leave that to a later change (see ``Solving``)."""
-        there, known = self._classes_there(), int(self.labels.counts_.sum())
-        urgent = self._urgent or self._exactly or not there.equal(self._present)
-        self._present = there
-        if not self.solving.due(counted, known=known, urgent=urgent):
+        states, labelled = self._class_states(), int(self.labels.counts_.sum())
+        urgent = self._urgent or self._exactly or not states.equal(self._known_states)
+        self._known_states = states
+        if not self.solving.due(counted, known=labelled, urgent=urgent):
             return
         head, labels = self.head, self.labels.every
         least, balanced = head.least_left_out, head.balanced
-        held = self.held.first(labels, head.most_weighed, least=least, balanced=balanced)
-        head.weigh(held, self.counted.of(held), labels[held])
-        head.settle()
+        nodes = self.held.first(labels, head.most_left_out, least=least, balanced=balanced)
+        head.leave_out(nodes, self.counted.of(nodes), labels[nodes])
+        head.solve()
 
-    def _classes_there(self) -> Tensor:
+    def _class_states(self) -> Tensor:
         """Return what every class has: no nodes, too few for one to be left out, or enough.
 
         For other targets whether there are any nodes, as often as there are names.
@@ -334,9 +338,23 @@ class Knowledge(LiveVectors):
                 yield from part.arrays()
 
     def _parts(self) -> dict[str, Any]:
-        vectors = ("graph", "embeddings", "relations", "shape", "words", "codes")
-        names = (*vectors, "held", "counted", "solving", "wear", "head", "labels", "classes")
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        """Return what ``state`` holds, by the names there."""
+        parts = {
+            "graph": self.graph,
+            "embeddings": self.embeddings,
+            "relations": self.relations,
+            "shape": self.shape,
+            "words": self.words,
+            "codes": self.codes,
+            "held": self.held,
+            "counted": self.counted,
+            "solving": self.solving,
+            "wear": self.rounding_loss,
+            "head": self.head,
+            "labels": self.labels,
+            "classes": self.classes,
+        }
+        return {name: part for name, part in parts.items() if part is not None}
 
     def state(self) -> dict[str, Tensor]:
         """Return everything by name; some are views in use."""
@@ -345,34 +363,34 @@ class Knowledge(LiveVectors):
     def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:
         """Return the same for the nodes and classes that are left, with their new numbers."""
         parts = self._parts()
-        names = parts.pop("classes")
-        left = TargetTable()
-        left.add([names.at(number) for number in classes.living.tolist()])
-        kept = {name: part.packed(nodes, classes) for name, part in parts.items()}
-        return joined(kept | {"classes": left.state()})
+        all_classes = parts.pop("classes")
+        living = TargetTable()
+        living.add([all_classes.at(number) for number in classes.living.tolist()])
+        states = {name: part.packed(nodes, classes) for name, part in parts.items()}
+        return joined(states | {"classes": living.state()})
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
         for name, part in self._parts().items():
-            kept = part_of(state, f"{name}.")
+            part_state = part_of(state, f"{name}.")
             if part is self.head:  # which keeps the tensors it is given
-                kept = {name: in_memory(value) for name, value in kept.items()}
+                part_state = {key: in_memory(value) for key, value in part_state.items()}
             with part_named(name):
-                part.restore(kept)
+                part.restore(part_state)
                 if isinstance(part, KeptArrays):
                     part.check_lengths(self.graph.num_nodes)
         self._check_fits(part_of(state, "head."))
-        self.head.meet(list(self.classes))
+        self.head.register(list(self.classes))
         self._restore_codes(list(self.classes), self.labels.every)
-        self._present = self._classes_there()
+        self._known_states = self._class_states()
         self.head.scores(torch.zeros(1, self.dims))  # raises unless it fits
 
     def _check_fits(self, head: dict[str, Tensor]) -> None:
         """Raise unless parts that were restored have numbers of each other's classes and nodes."""
         labels, known = self.labels.every, len(self.classes)
         check_values("labels.numbers", labels, UNLABELLED, below=known)
-        counts = len(self.labels.counts_)
-        must("labels.counts", counts <= known, f"have at most {known:,} rows, not {counts:,}")
+        counted = len(self.labels.counts_)
+        must("labels.counts", counted <= known, f"have at most {known:,} rows, not {counted:,}")
         with part_named("counted"):
             self.counted.check_counted(labels != UNLABELLED)
         places = self.head.landmarks.nodes

@@ -1,4 +1,4 @@
-"""What is learned of nodes: the class of each, who is left out, and what it is counted as."""
+"""What is learned of nodes: their classes, which are left out, and their counted vectors."""
 
 from __future__ import annotations
 
@@ -66,12 +66,11 @@ class NodeLabels(KeptArrays):
             return
         old = self.of(positions)
         width = max(len(self.counts_), int(labels.max()) + 1)
-        more, fewer = (
-            torch.bincount(part[part != UNLABELLED], minlength=width) for part in (labels, old)
-        )
-        known = torch.zeros(width, dtype=torch.int64)
-        known[: len(self.counts_)] = self.counts_
-        self.counts_ = known + more - fewer
+        counts = torch.zeros(width, dtype=torch.int64)
+        counts[: len(self.counts_)] = self.counts_
+        added = torch.bincount(labels[labels != UNLABELLED], minlength=width)
+        removed = torch.bincount(old[old != UNLABELLED], minlength=width)
+        self.counts_ = counts + added - removed
         self._numbers.write(positions, labels)
 
     def state(self) -> dict[str, Tensor]:
@@ -87,18 +86,18 @@ class NodeLabels(KeptArrays):
         self.counts_ = state["counts"]
 
 
-def lot(node: NodeId) -> int:
+def draw_number(node: NodeId) -> int:
     """Return a pseudo-random number that depends only on a node's id.  64 bits, signed"""
-    drawn = blake2b(repr(node).encode(), digest_size=8).digest()
-    return int.from_bytes(drawn, "big", signed=True)
+    digest = blake2b(repr(node).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
 
 
 class HeldBack(KeptArrays):
-    """A number for every node, by which nodes are chosen: those left out in turn, and landmarks.
+    """A random number for every node, by which nodes to leave out, and landmarks, are chosen.
 
-    All of them are learned from; the prediction for one that is left out is made as if it alone had
-    not been (leave-one-out in closed form). A choice depends only on the ids and classes of all
-    labelled nodes, not on the order in which they came.
+    Nodes that are left out are learned from as well: each is predicted as if it alone had not been
+    learned (leave-one-out in closed form). A choice depends only on the ids and classes of all
+    labelled nodes, not on the order in which they were added.
 
     >>> held = HeldBack()
     >>> held.extend(range(32))
@@ -107,39 +106,42 @@ class HeldBack(KeptArrays):
     """
 
     def __init__(self) -> None:
-        self._lots = GrowingArray(dtype=np.int64)
-        self.kept = {"lots": self._lots}
+        self._numbers = GrowingArray(dtype=np.int64)
+        self.kept = {"lots": self._numbers}
 
     def extend(self, ids: Sequence[NodeId]) -> None:
         """Add nodes."""
-        self._lots.append([lot(node) for node in ids])
+        self._numbers.append([draw_number(node) for node in ids])
 
     def first(self, labels: Tensor, most: int, *, least: int = 1, balanced: bool = True) -> Tensor:
-        """Return at most ``most`` nodes: the first by ``lot`` of every class, then the second, ...
+        """Return at most ``most`` nodes: the first of every class by number, then the second, ...
 
-        They come in the order of lots, so that the first few are of all classes. The last round, if
-        it has too many, is cut by ``lot`` too. Unless ``balanced``, the first by lot overall are
-        returned: classes have their shares in the graph.
+        If the last round has too many nodes, those with the lowest numbers are taken. Unless
+        ``balanced``, the first by number overall are returned: classes have their shares in the
+        graph. All are returned in the order of their numbers, so that the first few are of all
+        classes.
 
         labels: of all positions, int64 [positions]; least: nodes of a class before any is chosen
         -> int64 [most or fewer]
         """
-        known = (labels != UNLABELLED).nonzero().flatten()
-        nodes = known[torch.bincount(labels[known])[labels[known]] >= least]
+        labelled = (labels != UNLABELLED).nonzero().flatten()
+        class_sizes = torch.bincount(labels[labelled])
+        nodes = labelled[class_sizes[labels[labelled]] >= least]
         if len(nodes) > most:
-            turns = self._lots.tensor[nodes]
+            rounds = self._numbers.tensor[nodes]  # unless balanced, in which a node is chosen
             if balanced:
-                order, turns = in_groups(labels[nodes], turns.argsort())
+                order, rounds = in_groups(labels[nodes], rounds.argsort())
                 nodes = nodes[order]
-            early = turns <= turns.kthvalue(most).values
-            nodes, turns = nodes[early], turns[early]
-            drawn = self._lots.array[nodes.numpy()]
-            nodes = nodes[torch.from_numpy(np.lexsort((nodes, drawn, turns))[:most])]
-        return nodes[torch.from_numpy(np.lexsort((nodes, self._lots.array[nodes.numpy()])))]
+            early = rounds <= rounds.kthvalue(most).values
+            nodes, rounds = nodes[early], rounds[early]
+            numbers = self._numbers.array[nodes.numpy()]
+            nodes = nodes[torch.from_numpy(np.lexsort((nodes, numbers, rounds))[:most])]
+        numbers = self._numbers.array[nodes.numpy()]
+        return nodes[torch.from_numpy(np.lexsort((nodes, numbers)))]
 
     def wipe(self, nodes: Tensor) -> None:
-        """Erase the lots of removed nodes."""
-        self._lots.array[nodes.numpy()] = 0
+        """Erase the numbers of removed nodes."""
+        self._numbers.array[nodes.numpy()] = 0
 
 
 class Moved(NamedTuple):
@@ -202,12 +204,13 @@ class Counted(KeptArrays):
             positions = nodes.numpy()
             fresh = positions[self._slots.array[positions] == 0]
             # Free slots first, then new ones.
-            known, start = min(len(fresh), len(self._free)), len(self._rows)
-            self._free, reused = np.split(self._free, [len(self._free) - known])
+            reusable = min(len(fresh), len(self._free))
+            start = len(self._rows)
+            self._free, reused = np.split(self._free, [len(self._free) - reusable])
             for array in (self._rows, self._reaches, self._marks):
-                array.extend(len(fresh) - known)
-            taken = np.concatenate([reused, np.arange(start, len(self._rows))])
-            self._slots.array[fresh] = taken + 1
+                array.extend(len(fresh) - reusable)
+            fresh_slots = np.concatenate([reused, np.arange(start, len(self._rows))])
+            self._slots.array[fresh] = fresh_slots + 1
             slots, rows = self._slots.array[positions] - 1, vectors.numpy()
             for part in blocks(len(slots), ROWS):
                 self._rows.array[slots[part]] = rows[part]
@@ -233,18 +236,19 @@ class Counted(KeptArrays):
 
     def marked(self, nodes: Tensor) -> Tensor:
         """Return which of some nodes, counted or not, are marked.  int64 [n] -> bool [n]"""
-        found, slots = np.zeros(len(nodes), np.bool_), np.zeros(len(nodes), np.int64)
-        known = nodes.numpy() < len(self._slots)
-        slots[known] = self._slots.array[nodes.numpy()[known]]
-        found[slots > 0] = self._marks.array[slots[slots > 0] - 1]
-        return torch.from_numpy(found)
+        marked = np.zeros(len(nodes), np.bool_)
+        slots = np.zeros(len(nodes), np.int64)
+        have_slots = nodes.numpy() < len(self._slots)
+        slots[have_slots] = self._slots.array[nodes.numpy()[have_slots]]
+        marked[slots > 0] = self._marks.array[slots[slots > 0] - 1]
+        return torch.from_numpy(marked)
 
     def unmarked(self) -> Tensor:
         """Return the marked nodes, and clear the marks.  int64 [n], ascending"""
         positions = np.flatnonzero(self._slots.array)
-        found = positions[self._marks.array[self._slots.array[positions] - 1]]
+        marked = positions[self._marks.array[self._slots.array[positions] - 1]]
         self._marks.array[:] = False
-        return torch.from_numpy(found)
+        return torch.from_numpy(marked)
 
     def moved(
         self, nodes: Tensor, vectors: Tensor, *, among: Tensor | None = None, exactly: bool = False
@@ -255,26 +259,29 @@ class Counted(KeptArrays):
         """
         counted = np.arange(len(nodes)) if among is None else np.flatnonzero(among.numpy())
         now, positions = vectors.numpy(), nodes.numpy()
-        places, found = np.empty_like(counted), 0
+        places, total = np.empty_like(counted), 0
         before, after = (self._rows.room(len(counted)) for _ in range(2))  # few rows are used
         for part in blocks(len(counted), ROWS):
             rows = counted[part]
-            slots, here = self._slots.array[positions[rows]] - 1, now.take(rows, axis=0)
-            was = self._rows.array.take(slots, axis=0)
+            slots = self._slots.array[positions[rows]] - 1
+            new = now.take(rows, axis=0)
+            old = self._rows.array.take(slots, axis=0)
             far = np.ones((len(rows), len(self._parts)), np.bool_)
             if self.tolerance and not exactly:
-                gaps = here - was
+                gaps = new - old
                 gaps *= gaps
                 far = ~(np.add.reduceat(gaps, self._starts, axis=1) <= self._reaches.array[slots])
-            some = np.flatnonzero(far.any(1))  # parts below TINY count as far unless they are equal
-            far[some] &= np.logical_or.reduceat(was[some] != here[some], self._starts, axis=1)
-            some = np.flatnonzero(far.any(1))
-            into = slice(found, found + len(some))
-            places[into], before.numpy()[into] = rows[some], was[some]
-            which = np.repeat(far[some], self._parts, axis=1)
-            after.numpy()[into] = np.where(which, here[some], was[some])
-            found += len(some)
-        return Moved(torch.from_numpy(places[:found]), before[:found], after[:found])
+            # Parts below TINY count as far unless they are equal.
+            moved = np.flatnonzero(far.any(1))
+            far[moved] &= np.logical_or.reduceat(old[moved] != new[moved], self._starts, axis=1)
+            moved = np.flatnonzero(far.any(1))
+            into = slice(total, total + len(moved))
+            places[into] = rows[moved]
+            before.numpy()[into] = old[moved]
+            far_columns = np.repeat(far[moved], self._parts, axis=1)
+            after.numpy()[into] = np.where(far_columns, new[moved], old[moved])
+            total += len(moved)
+        return Moved(torch.from_numpy(places[:total]), before[:total], after[:total])
 
     def state(self) -> dict[str, Tensor]:
         return super().state() | {"free": torch.from_numpy(self._free.copy())}
@@ -284,9 +291,9 @@ class Counted(KeptArrays):
         slots = torch.zeros_like(nodes.living)
         slots[nodes.living < len(self._slots)] = nodes.rows(self._slots.tensor)
         counted = slots > 0
-        held = slots[counted] - 1
-        slots[counted] = torch.arange(1, len(held) + 1)
-        kept = {"rows": self._rows.tensor[held], "marks": self._marks.tensor[held]}
+        old_slots = slots[counted] - 1
+        slots[counted] = torch.arange(1, len(old_slots) + 1)
+        kept = {"rows": self._rows.tensor[old_slots], "marks": self._marks.tensor[old_slots]}
         return {"slots": slots, "free": slots[:0].clone()} | kept
 
     def check_lengths(self, positions: int) -> None:
@@ -296,9 +303,9 @@ class Counted(KeptArrays):
 
     def check_counted(self, labelled: Tensor) -> None:
         """Raise unless every labelled node has a row.  bool [positions]"""
-        there = torch.zeros_like(labelled)
-        there[: len(self._slots)] = self._slots.tensor > 0
-        must("slots", bool(there[labelled].all()), "be above 0 for labelled nodes")
+        counted = torch.zeros_like(labelled)
+        counted[: len(self._slots)] = self._slots.tensor > 0
+        must("slots", bool(counted[labelled].all()), "be above 0 for labelled nodes")
 
     def restore(self, state: dict[str, Tensor]) -> None:
         super().restore(state)

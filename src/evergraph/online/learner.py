@@ -17,7 +17,7 @@ from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta, DeltaResult, EdgeColumns, NodeId
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.intake import Batch, merged, owners
-from evergraph.online.knowledge import Settled
+from evergraph.online.knowledge import HeadUpdate
 from evergraph.online.learner_state import LearnerState
 from evergraph.online.sparse_rows import fitting
 from evergraph.online.upsert import News, edges_beyond, only_new
@@ -169,11 +169,11 @@ class OnlineLearner(LearnerState):
                 self._knowledge = self._begun(width - words.width, related=related, words=words)
                 if self._shared:
                     self._copy_vectors()
-            settled, guesses, delta_of_guess = self._applied(batch, parts)
+            update, guesses, delta_of_guess = self._applied(batch, parts)
             results: list[DeltaResult] = []
             first = self._seq + 1
             self._seq += len(parts)
-            if not settled.behind:
+            if not update.behind:
                 self._solved = self._seq
 
             def write() -> PublishedState:
@@ -192,15 +192,15 @@ class OnlineLearner(LearnerState):
                         seq=first + index,
                         new_nodes=len(delta.nodes),
                         classes=classes,
-                        recomputed=settled.recomputed,  # of the whole batch, as ``counted``
+                        recomputed=update.recomputed,  # of the whole batch, as ``counted``
                         predicted=predicted,
                         right=right,
-                        counted=settled.counted,
+                        counted=update.counted,
                     )
                     results.append(result)
                 return self._written()
 
-            self.publish(write, (settled.nodes, settled.vectors))
+            self.publish(write, (update.nodes, update.vectors))
             return results
 
     def _batch(self, deltas: Sequence[Delta]) -> list[CheckedDelta]:
@@ -243,14 +243,14 @@ class OnlineLearner(LearnerState):
 
     def _applied(
         self, delta: CheckedDelta, parts: Sequence[CheckedDelta]
-    ) -> tuple[Settled, Tallies | None, Tensor]:
+    ) -> tuple[HeadUpdate, Tallies | None, Tensor]:
         """Apply a delta; parts: the deltas that it was merged from.
 
         -> the effect, what was predicted, and the part that each prediction is of, int64 [n]
         """
         knowledge, target = self._knowledge, self.head.target
         if knowledge is None:  # empty deltas, before the first node
-            nothing = Settled(no_nodes(), torch.zeros(0, 0), 0, 0, behind=False)
+            nothing = HeadUpdate(no_nodes(), torch.zeros(0, 0), 0, 0, behind=False)
             return nothing, None, no_nodes()
         if any(map(len, (delta.nodes, delta.edges, delta.removed_edges, delta.updated))):
             knowledge.extend(delta.nodes)
@@ -277,5 +277,5 @@ class OnlineLearner(LearnerState):
         # Readers have a copy of all vectors.
         if delta.refit:
             knowledge.refit()
-        settled = knowledge.settle(every=self._shared)
-        return settled, guesses, owners(parts)[unknown]
+        update = knowledge.update_head(every=self._shared)
+        return update, guesses, owners(parts)[unknown]

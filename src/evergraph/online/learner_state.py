@@ -147,8 +147,8 @@ class LearnerState(LearnerView):
         )
         if known is None:
             return PublishedState(status, (), torch.zeros(0, dtype=torch.bool), None, 0, target)
-        met = known.met
-        scored = (known.names, met, self.head.scorer(met), known.embeddings.dims)
+        has_nodes = known.has_nodes
+        scored = (known.names, has_nodes, self.head.scorer(has_nodes), known.embeddings.dims)
         return PublishedState(status, *scored, target, record.watch.alarms())
 
     def frozen(self) -> LearnerView:
@@ -213,7 +213,9 @@ class LearnerState(LearnerView):
             if (known := self._knowledge) is None:
                 return None
             nodes = Packing.of(known.graph.alive)
-            kept_classes = known.met if self.head.drops_classes else torch.ones_like(known.met)
+            kept_classes = known.has_nodes
+            if not self.head.drops_classes:
+                kept_classes = torch.ones_like(kept_classes)
             classes = Packing.of(kept_classes)
             if self._ids.next == len(self._ids) and bool(kept_classes.all()):
                 return None

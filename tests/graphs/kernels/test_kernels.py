@@ -1,6 +1,8 @@
 """Which kernel is taken, and how its work is shared."""
 
 import logging
+import subprocess
+import sys
 import threading
 from importlib import import_module
 
@@ -113,6 +115,27 @@ def test_what_fails_in_a_thread_is_raised(monkeypatch):
 
     with pytest.raises(ValueError, match="at 0"):
         spread(work, [slice(0, 1)])
+
+
+def test_work_is_spread_from_a_thread_that_outlives_the_main_one():
+    script = """
+import threading
+import torch
+from evergraph.graphs.kernels.row_ranges import spread
+
+torch.set_num_threads(2)
+
+
+def work():
+    main.join()
+    spread(lambda part: print("did", part.start), [slice(0, 1), slice(1, 2)])
+
+
+main = threading.main_thread()
+threading.Thread(target=work).start()
+"""
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert sorted(said.stdout.splitlines()) == ["did 0", "did 1"], said.stderr
 
 
 def test_several_threads_may_multiply_at_once():

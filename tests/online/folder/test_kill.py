@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("patient")
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = "evergraph.online.folder"
 APPLY = "evergraph.online.learner:OnlineLearner.apply_batch"
-SETTLE = "evergraph.online.knowledge:Knowledge.settle"
+UPDATE_HEAD = "evergraph.online.knowledge:Knowledge.update_head"
 NOTE = f"{FOLDER}.markers:Acknowledged.note"
 MOVE = f"{FOLDER}.journal:SetAsideDeltas.move"
 SYNC = f"{FOLDER}.snapshot:sync"
@@ -79,7 +79,11 @@ def test_kills_at_every_step(quick, tmp_path):
 
 
 # What of the third batch is done: half of it applied; nothing; all but the note of it.
-FATAL_IN_A_BATCH = [(SETTLE, 3, 4), (f"{FOLDER}.journal:JournalKeys.insert", 3, 0), (NOTE, 3, 4)]
+FATAL_IN_A_BATCH = [
+    (UPDATE_HEAD, 3, 4),
+    (f"{FOLDER}.journal:JournalKeys.insert", 3, 0),
+    (NOTE, 3, 4),
+]
 
 
 def test_kills_within_batches(quick, tmp_path):
@@ -117,7 +121,7 @@ def test_what_kills_the_process_twice_is_set_aside(quick, tmp_path):
 )
 def test_kills_while_a_learner_is_recovered_in_its_process(quick, tmp_path, function, call, aside):
     killer = quick.Killer(tmp_path / "folder", every=1000)
-    check(killer.kill_at(function, call, failing=(SETTLE, 3)))
+    check(killer.kill_at(function, call, failing=(UPDATE_HEAD, 3)))
     check(killer.kill_at(APPLY, 6))
     assert len(set_aside(killer)) == aside
     assert killer.acknowledged >= 3

@@ -186,7 +186,7 @@ def test_a_reader_that_knows_what_is_then_set_aside_begins_anew(tmp_path, monkey
 def test_predictions_go_on_from_before_and_no_half_is_seen(tmp_path, monkeypatch):
     known = Delta(nodes="ab", features=torch.eye(2), labels="xy", edges=(("a", "b"),))
     more = Delta(nodes="c", features=torch.ones(1, 2), labels="y", edges=(("c", "a"),))
-    twin, settle = real_folder.make(), Knowledge.settle
+    twin, update_head = real_folder.make(), Knowledge.update_head
     with real_folder.opened(tmp_path) as folder:
         folder.submit(known)
         view, before = folder.learner.frozen(), folder.learner
@@ -196,10 +196,10 @@ def test_predictions_go_on_from_before_and_no_half_is_seen(tmp_path, monkeypatch
             assert view.predict(["a", "b"]) == answers
             if self.graph.num_nodes == 3:  # not while it is recovered
                 raise MemoryError
-            return settle(self, **given)
+            return update_head(self, **given)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Knowledge, "settle", half)
+            patch.setattr(Knowledge, "update_head", half)
             with pytest.raises(ResourceError, match="delta 2 could not be applied"):
                 folder.submit(more)
         assert view.predict(["a", "b"]) == answers

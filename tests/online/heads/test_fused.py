@@ -57,8 +57,8 @@ def test_scores_are_the_ridges_of_all_views_mixed_so_that_every_class_counts_ali
     head, x = begun(width=24), vectors(20)
     for rows in (slice(0, 4), slice(4, 20)):
         head.learn(x[rows], MANY[rows])
-    head.weigh(torch.arange(20), x, MANY)
-    head.settle()
+    head.leave_out(torch.arange(20), x, MANY)
+    head.solve()
     found, expected = head.engine.fused_.weights, torch.zeros(20, 3)
     levels = head.engine.fused_.offsets[[0, 1, 3]]
     assert float(head.engine.fused_.offsets[2]) == 0.0
@@ -95,8 +95,8 @@ def test_with_objective_plain_every_node_counts_alike_in_heads_and_mixture():
     """Both written down, nodes left out one by one; share and λ are taken to stay."""
     head, x = begun(width=24, objective="plain"), vectors(20)
     head.learn(x, RIGHT)
-    head.weigh(torch.arange(20), x, RIGHT)
-    head.settle()
+    head.leave_out(torch.arange(20), x, RIGHT)
+    head.solve()
     share, said, expected = 3 / 20, [], torch.zeros(20, 3).double()
     for place, view in enumerate(VIEWS):
         rows = features(head, view, x)
@@ -118,8 +118,8 @@ def test_with_objective_plain_every_node_counts_alike_in_heads_and_mixture():
 def test_with_nobody_held_back_every_view_counts_alike_and_slopes_are_exact():
     head, x = begun(width=24), vectors(9)
     head.learn(x, LABELS)
-    head.weigh(LABELS[:0], x[:0], LABELS[:0])
-    head.settle()
+    head.leave_out(LABELS[:0], x[:0], LABELS[:0])
+    head.solve()
     assert head.engine.fused_.weights.tolist() == pytest.approx([SHARPNESS / 3] * 3)
     slopes = head.scorer().slopes(x[0])
     torch.testing.assert_close(slopes @ x[0], head.scores(x[:1])[0])

@@ -31,7 +31,7 @@ def test_analytic_is_the_ridge_of_all_nodes():
     labels = torch.tensor([0, 1, 1, 2, 0, 1, 2, 1, 1])
     for rows in (slice(0, 4), slice(4, 9)):
         head.learn(x[rows], labels[rows])
-    head.settle()
+    head.solve()
     (features,) = head.engine.map(x)
     expected = SHARPNESS * features @ ridge(features, labels, 0.01)
     torch.testing.assert_close(head.scores(x), expected, atol=1e-3, rtol=1e-3)
@@ -41,15 +41,15 @@ def test_a_scorer_never_changes_and_nothing_is_known_once_all_is_forgotten():
     head, x = analytic(), vectors(4)
     labels = torch.tensor([0, 1, 0, 1])
     head.learn(x, labels)
-    head.settle()
+    head.solve()
     scorer, asked = head.scorer(), x.numpy()
     before = torch.from_numpy(scorer(asked))
     head.forget(x[:2], labels[:2])
-    head.settle()
+    head.solve()
     assert torch.from_numpy(scorer(asked)).equal(before)
     assert not head.scores(x).equal(before)
     head.forget(x[2:], labels[2:])
-    head.settle()
+    head.solve()
     (sums,) = head.engine.sums_
     assert not bool(sums.gram_.any() or sums.sums_.any())
     assert head.scores(x).abs().max() == 0
@@ -63,7 +63,7 @@ def test_restored_heads_go_on_with_the_same_bits(name):
     x, labels = vectors(24), torch.arange(24) * 2 // 24
     one.grow(2)
     one.learn(x[::2], labels[::2])
-    one.settle()
+    one.solve()
     twin.restore({key: value.clone() for key, value in one.state().items()})
     assert twin.num_classes == 2
     assert twin.scores(x).equal(one.scores(x))
@@ -71,7 +71,7 @@ def test_restored_heads_go_on_with_the_same_bits(name):
         head.grow(3)
         head.move(x[:2], x[:2] + 1, labels[:2])
         head.learn(x[1::2], torch.full((12,), 2))
-        head.settle()
+        head.solve()
     assert twin.scores(x).equal(one.scores(x))
     assert one.scores(x).shape == (24, 3)
     assert one.nbytes > 0

@@ -36,13 +36,13 @@ LANDMARKS = {
 LABELS = torch.tensor([0] * 12 + [1] * 5 + [2] * 3)
 
 
-def settled(x: Tensor) -> FusedHead:
+def solved(x: Tensor) -> FusedHead:
     head = begun(**LANDMARKS)
     head.grow(3)
-    head.stand_on(torch.arange(8), x[:8], counts=torch.bincount(LABELS))
+    head.use_landmarks(torch.arange(8), x[:8], counts=torch.bincount(LABELS))
     head.learn(x, LABELS)
-    head.weigh(torch.arange(20), x, LABELS)
-    head.settle()
+    head.leave_out(torch.arange(20), x, LABELS)
+    head.solve()
     return head
 
 
@@ -58,7 +58,7 @@ def kernel(view: tuple[int, ...], x: Tensor, z: Tensor) -> Tensor:
 
 def test_scores_are_ridges_on_whitened_kernel_values():
     x = vectors(20)
-    head = settled(x)
+    head = solved(x)
     expected = torch.zeros(20, 3).double()
     weights = torch.tensor([1 / 16, 1 / 4, 1 / 4])[LABELS]  # of classes of 12, 5 and 3 nodes
     for share, view in zip(head.engine.fused_.weights, VIEWS, strict=True):
@@ -76,14 +76,14 @@ def test_scores_are_ridges_on_whitened_kernel_values():
     torch.testing.assert_close(found, expected.float(), atol=2e-3, rtol=1e-3)
     random = begun(width=8, basis="random")
     random.learn(x, LABELS)
-    random.weigh(torch.arange(20), x, LABELS)
-    random.settle()
+    random.leave_out(torch.arange(20), x, LABELS)
+    random.solve()
     assert not torch.allclose(random.scores(x), found, atol=0.1)
 
 
 def test_slopes_are_those_of_scores_and_add_up():
     x = vectors(20)
-    head = settled(x)
+    head = solved(x)
     slopes = head.scorer().slopes(x[0])
     whole = slopes @ x[0] + head.scorer().offsets
     torch.testing.assert_close(whole, head.scores(x[:1])[0], atol=1e-4, rtol=1e-4)
@@ -99,7 +99,7 @@ def test_every_node_counts_alike_if_all_nodes_are_to_be_right_and_every_class_ot
     for objective, masses in (("plain", [12.0, 5.0, 3.0]), ("balanced", [0.75, 1.25, 0.75])):
         head = begun(**LANDMARKS, objective=objective)
         head.grow(3)
-        head.stand_on(torch.arange(8), x[:8], counts=torch.bincount(LABELS))
+        head.use_landmarks(torch.arange(8), x[:8], counts=torch.bincount(LABELS))
         head.learn(x, LABELS)
         assert head.engine.sums_[0].mass_.tolist() == masses
 
@@ -110,7 +110,7 @@ def test_many_labelled_nodes_have_fewer_landmarks_and_no_view_of_the_furthest_ho
     x = torch.rand(4, sum(head.engine.map.sizes.values()))
     for labelled, width, views in ((8192, 1152, "0 2 0|2|s+y"), (8193, 768, "0 0|2|s+y")):
         assert head.width_for(labelled) == width
-        head.stand_on(torch.arange(4), x, counts=torch.tensor([labelled]))
+        head.use_landmarks(torch.arange(4), x, counts=torch.tensor([labelled]))
         assert " ".join(map(str, head.engine.map.views)) == views
     assert begun().width_for(8192) == 768  # on random directions
 
@@ -149,12 +149,12 @@ def test_a_landmark_that_is_let_go_is_in_no_number():
     for rows in (x, other):
         head = begun(**LANDMARKS)
         head.grow(3)
-        head.stand_on(torch.arange(8), rows[:8], counts=torch.bincount(LABELS))
+        head.use_landmarks(torch.arange(8), rows[:8], counts=torch.bincount(LABELS))
         head.learn(x, LABELS)
-        assert head.let_go(torch.tensor([2, 15]))
-        assert not head.let_go(torch.tensor([2, 15]))
-        head.weigh(torch.arange(20), x, LABELS)
-        head.settle()
+        assert head.erase_landmarks(torch.tensor([2, 15]))
+        assert not head.erase_landmarks(torch.tensor([2, 15]))
+        head.leave_out(torch.arange(20), x, LABELS)
+        head.solve()
         heads.append(head.state())
     assert heads[0].keys() == heads[1].keys()
     for name, value in heads[0].items():
@@ -170,13 +170,13 @@ def test_labels_that_double_late_classes_and_landmarks_that_go_ask_for_others():
 
     assert wanted(0) == 0
     assert wanted(300, 100) == 8
-    head.stand_on(torch.arange(8), x, counts=torch.tensor([300, 100]))
+    head.use_landmarks(torch.arange(8), x, counts=torch.tensor([300, 100]))
     assert [wanted(300, 499), wanted(300, 500)] == [0, 8]  # twice as many
     assert [wanted(300, 100, 21), wanted(300, 100, 22)] == [0, 8]  # a twentieth is of another class
     assert [wanted(156, 101), wanted(156, 100), wanted(156, 100, changed=False)] == [0, 8, 0]
-    head.let_go(torch.tensor([1, 2]))
+    head.erase_landmarks(torch.tensor([1, 2]))
     assert wanted(300, 100) == 0
-    head.let_go(torch.tensor([3]))
+    head.erase_landmarks(torch.tensor([3]))
     assert wanted(300, 100) == 8
     random = begun(width=8, basis="random")
     assert random.landmarks_wanted(torch.tensor([300, 100]), changed=True) == 0

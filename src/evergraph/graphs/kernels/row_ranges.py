@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise, starmap
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -59,15 +59,26 @@ def spread(work: Callable[[slice], object], ranges: Iterable[slice]) -> None:
     is raised here.
     """
     parts = tuple(ranges)
-    threads = min(available_threads(), len(parts))
-    if threads < 2:
-        for part in parts:
-            work(part)
-        return
-    # Without this call, BLAS in a new thread uses all threads.
-    with ThreadPoolExecutor(threads, initializer=torch.get_num_threads) as pool:
-        for _ in pool.map(work, parts):
-            pass  # raises what was raised in a thread
+    remaining = iter(parts)
+    errors: list[BaseException] = []
+
+    def take() -> None:
+        torch.get_num_threads()  # without this call, BLAS in a new thread uses all threads
+        try:
+            for part in remaining:  # each is taken once: advancing this iterator is atomic
+                work(part)
+        except BaseException as error:
+            errors.append(error)
+
+    # No pool of ``concurrent.futures``: it takes no more work once the main thread has ended.
+    helpers = [Thread(target=take) for _ in range(min(available_threads(), len(parts)) - 1)]
+    for helper in helpers:
+        helper.start()
+    take()
+    for helper in helpers:
+        helper.join()
+    if errors:
+        raise errors[0]
 
 
 def in_parts(work: Callable[[slice], object], costs: npt.NDArray[Any], *, each: int) -> None:

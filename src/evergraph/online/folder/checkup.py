@@ -336,9 +336,9 @@ def differing(learner: OnlineLearner) -> Iterator[str]:
     counts = torch.bincount(known.labels.of(labelled), minlength=len(known.labels.counts_))
     if not counts.equal(known.labels.counts_):
         yield "labels.counts"
-    other.head.meet(list(known.classes))
+    other.head.register(list(known.classes))
     other.head.grow(len(known.classes))
-    other.head.stand_as(learner.head)
+    other.head.use_landmarks_of(learner.head)
     moved = 0
     for nodes in labelled.split(NODES_PER_BLOCK):
         moved += len(known.counted.moved(nodes, known.of(nodes)).places)

@@ -1,4 +1,4 @@
-"""What nodes count on landmarks, by their class."""
+"""The weights of nodes on landmarks, by their class."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class ClassWeights:
 
     def __init__(self, sizes: Tensor) -> None:
         self.values_ = torch.zeros(0)
-        self._meet(sizes)
+        self._add_classes(sizes)
 
     def of(self, labels: Tensor) -> Tensor:
         """Return the weights of nodes with these classes.  int64 [n] -> float32 [n]"""
-        self._meet(torch.bincount(labels))
+        self._add_classes(torch.bincount(labels))
         return self.values_[labels]
 
-    def _meet(self, sizes: Tensor) -> None:
+    def _add_classes(self, sizes: Tensor) -> None:
         """Set the weights of classes that have nodes and no weight.  sizes: int64 [classes]"""
         classes = max(len(sizes), len(self.values_))
         sizes = torch.nn.functional.pad(sizes, (0, classes - len(sizes)))

@@ -41,8 +41,8 @@ from evergraph.training.trainer import Objective
 
 # Nodes that are left out in turn: a thousand suffice for three weights. And the most scores of
 # these, one per node, class and view: very many classes would need too much memory.
-NODES = 1 << 10
-WEIGHED = 1 << 23
+LEFT_OUT_NODES = 1 << 10
+LEFT_OUT_SCORES = 1 << 23
 # With more labelled nodes the furthest hop by itself adds nothing (see decision 96), and with
 # fewer half as many landmarks again are worth their cost (see decision 114).
 PLENTY = 1 << 13
@@ -55,20 +55,21 @@ heads = Resolver["FusedHead"]("head")
 class FusedHead:
     """Ridge regression on every view of a node, mixed by what predicts nodes left out in turn.
 
-    The live form of method ``auto``: a ``ViewEngine`` that is given labelled nodes as they come,
-    move and go. A view may have class codes: the labels of nodes nearby, never a node's own (see
-    ``LiveCodes``). Beside ``auto`` it lacks hops beyond the second, which a delta would change
-    nearly everywhere (on WordNet about a point of accuracy, four with 5 % of the labels), and
-    weights of columns (0.2 to 0.4 points on three of six graphs).
+    The live form of method ``auto``: a ``ViewEngine`` that is updated as labelled nodes are
+    added, moved and removed. A view may have class codes: the labels of nodes nearby, never a
+    node's own (see ``LiveCodes``). Beside ``auto`` it lacks hops beyond the second, which a delta
+    would change nearly everywhere (on WordNet about a point of accuracy, four with 5 % of the
+    labels), and weights of columns (0.2 to 0.4 points on three of six graphs).
 
-    A delta calls ``grow`` and ``let_go``; then ``forget``, ``move`` and ``learn`` as needed, or, if
-    landmarks are wanted, ``stand_on`` and ``learn`` with all nodes; then now and then ``weigh`` and
-    ``settle``. ``scorer`` may be called at any time. Nodes are forgotten and moved with the vectors
-    that were last learned. One whose label changes is forgotten and learned again.
+    A delta calls ``grow`` and ``erase_landmarks``; then ``forget``, ``move`` and ``learn`` as
+    needed, or, if new landmarks are wanted, ``use_landmarks`` and ``learn`` with all nodes. Now and
+    then it calls ``leave_out`` and ``solve``. ``scorer`` may be called at any time. Nodes are
+    forgotten and moved with the vectors that were last learned. One whose label changes is forgotten
+    and learned again.
 
     Sums do not depend on order, and all else is a function of the sums and of the left-out nodes.
-    So after any deltas the head equals that of a learner given what is left at once, if it stands
-    on the same landmarks and has chosen its penalties at the same time.
+    So after any deltas the head equals that of a learner that is given at once what is left, if
+    both have the same landmarks and have chosen their penalties at the same time.
 
     Args:
         views: inputs of the regressions, such as ``0``, ``2`` and ``0|1|2|s+y``, see ``View``;
@@ -93,7 +94,7 @@ class FusedHead:
     >>> head.begin(6, topology=topology, generator=torch.Generator())
     >>> vectors = torch.eye(2).repeat(1, 3 + (64 + 128) // 2)
     >>> head.learn(vectors, torch.tensor([1, 0]))
-    >>> head.settle()
+    >>> head.solve()
     >>> head.scores(vectors).argmax(1)
     tensor([1, 0])
     """
@@ -154,9 +155,9 @@ class FusedHead:
     @property
     def measured(self) -> bool:
         """Whether features are a few columns, whose magnitude matters."""
-        worded = self.word_width and self._words.alone
-        few = self._dims // len(self._hops) <= FEW_COLUMNS and not worded
-        return few and self.shaped and self.basis == "landmarks" and 0 in self._hops
+        estimated = self.word_width and self._words.alone
+        few_columns = self._dims // len(self._hops) <= FEW_COLUMNS and not estimated
+        return few_columns and self.shaped and self.basis == "landmarks" and 0 in self._hops
 
     @property
     def word_width(self) -> int:
@@ -222,8 +223,8 @@ class FusedHead:
         """Make room for classes."""
         self.engine.grow(classes)
 
-    def meet(self, answers: Sequence[Key]) -> None:
-        """Register the next targets that were met, in the order of their numbers."""
+    def register(self, answers: Sequence[Key]) -> None:
+        """Register new targets, in the order of their numbers."""
 
     def values(self, answers: Tensor) -> Tensor:
         """Return the targets that class numbers encode, for labels and numbers.  -> [n, targets]"""
@@ -234,7 +235,7 @@ class FusedHead:
         """Names of labels, in order; empty for classes and numbers."""
         return ()
 
-    def let_go(self, nodes: Tensor) -> bool:
+    def erase_landmarks(self, nodes: Tensor) -> bool:
         """Erase landmarks that are among some nodes; return whether there were any.
 
         Called before anything is subtracted, with all nodes that a forgotten node may have
@@ -250,31 +251,36 @@ class FusedHead:
         """Return the number of landmarks if they must be chosen anew, else 0.
 
         counts: labelled nodes of each class now, int64 [classes]; changed: whether this delta
-        changed the sums; refit: whether it must choose anew.
-        After ``stand_on`` everything is learned again.
+        changed the sums; refit: whether landmarks must be chosen anew in any case.
+        After ``use_landmarks`` everything is learned again.
         """
         if self.basis == "random" or not int(counts.sum()):
             return 0
-        late = self.target.is_class  # other answers are mostly new
-        wanted = refit or self.landmarks.have_drifted(counts, changed=changed, late=late)
-        return self.width_for(int(counts.sum())) if wanted else 0
+        late = self.target.is_class  # numbers and sets of labels are mostly new
+        needed = refit or self.landmarks.must_change(counts, changed=changed, late=late)
+        return self.width_for(int(counts.sum())) if needed else 0
 
     def width_for(self, labelled: int) -> int:
         """Return m for so many labelled nodes."""
         few = labelled <= PLENTY and self.basis == "landmarks"
         return self.width or (MORE_FEATURES if few else FEATURES)
 
-    def stand_on(self, nodes: Tensor, vectors: Tensor, *, counts: Tensor) -> None:
-        """Use nodes as landmarks, with the vectors they are counted as.  [n]; [n, dims]"""
+    def use_landmarks(self, nodes: Tensor, vectors: Tensor, *, counts: Tensor) -> None:
+        """Use nodes as landmarks, with the vectors they are counted as, and empty the sums.
+
+        nodes: int64 [n]; vectors: float32 [n, dims]; counts: labelled nodes of each class
+        """
         parts = self._cut(vectors)
         level = level_of(parts[LENGTH]) if self.measured else None
-        self._stand_on(nodes, beside_constant(parts, level), counts, level)
+        self._use_landmarks(nodes, beside_constant(parts, level), counts, level)
 
     def _cut(self, vectors: Tensor) -> dict[int, Tensor]:
         places = self.engine.map.places
         return {part: vectors[:, slice(*ends)] for part, ends in places.items()}
 
-    def _stand_on(self, nodes: Tensor, parts: Parts, counts: Tensor, level: float | None) -> None:
+    def _use_landmarks(
+        self, nodes: Tensor, parts: Parts, counts: Tensor, level: float | None
+    ) -> None:
         self.landmarks = LandmarkNodes(nodes, counts.clone())
         views = self._views_for(int(counts.sum()))
         alone = self._words.alone
@@ -289,7 +295,7 @@ class FusedHead:
         nearest = min(self._hops)
         return tuple(view for view in self.parsed if nearest in view.hops)
 
-    def stand_as(self, other: FusedHead) -> None:
+    def use_landmarks_of(self, other: FusedHead) -> None:
         """Use the landmarks, and the weights of classes, of another head, with empty sums."""
         if isinstance(other.engine.map, KernelMap):
             self.landmarks = other.landmarks
@@ -323,31 +329,32 @@ class FusedHead:
         return None if self.class_weights is None else self.class_weights.of(labels)
 
     def sizes(self) -> Tensor:
-        """Return Σ ‖φ_v‖² of every view, for ``Wear``; if it is worn, everything is learned anew."""
+        """Return Σ ‖φ_v‖² of every view, see ``RoundingLoss``."""
         return torch.stack([each.gram_.diagonal().sum() for each in self.engine.sums_])
 
     @property
-    def most_weighed(self) -> int:
-        """``NODES``, or fewer so that their scores in all views have at most ``WEIGHED`` values."""
-        return max(min(NODES, WEIGHED // (max(self.num_classes, 1) * len(self.parsed))), 1)
+    def most_left_out(self) -> int:
+        """Number of nodes left out: ``LEFT_OUT_NODES``, or fewer for ``LEFT_OUT_SCORES``."""
+        scores_per_node = max(self.num_classes, 1) * len(self.parsed)
+        return max(min(LEFT_OUT_NODES, LEFT_OUT_SCORES // scores_per_node), 1)
 
-    def weigh(self, nodes: Tensor, vectors: Tensor, labels: Tensor) -> None:
+    def leave_out(self, nodes: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Set the learned nodes to be left out in turn."""
         places, weights = self.landmarks.places(nodes), self._weights(labels)
         self._answers = Answers(vectors, self._counted(labels), places, weights=weights)
 
-    def settle(self) -> None:
+    def solve(self) -> None:
         """Solve for every V, then for a and b."""
         if not self.engine.solved:
             self.engine.solve(self._answers)
 
-    def scorer(self, met: Tensor | None = None) -> Scorer:
+    def scorer(self, has_nodes: Tensor | None = None) -> Scorer:
         """Return φ, a_v V_v and b, which are only ever replaced, not written to.
 
-        met: which classes there are, and have nodes, bool [classes]; None for all that were solved
+        has_nodes: which of all classes have nodes, bool [classes]; None for those that were solved
         """
         engine = self.engine
-        return Scorer(engine.map, tuple(engine.heads_), engine.fused_.offsets.float(), met)
+        return Scorer(engine.map, tuple(engine.heads_), engine.fused_.offsets.float(), has_nodes)
 
     def scores(self, vectors: Tensor) -> Tensor:
         """Return the scores of some nodes, see ``Scorer``.  -> [n, classes]"""
@@ -374,10 +381,10 @@ class FusedHead:
     def packed(self, nodes: Packing, classes: Packing) -> dict[str, Tensor]:
         """Return the same for other numbers: landmarks are known by their positions."""
         state = self.state()
-        found = of_classes(state, classes) if self.drops_classes else dict(state)
+        packed = of_classes(state, classes) if self.drops_classes else dict(state)
         if "landmark_nodes" in state:
-            found["landmark_nodes"] = nodes.places[state["landmark_nodes"]]
-        return found
+            packed["landmark_nodes"] = nodes.places[state["landmark_nodes"]]
+        return packed
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned, after ``begin``."""
@@ -386,7 +393,7 @@ class FusedHead:
         if "landmarks" in state:
             parts = self._cut(state["landmarks"])
             level = float(state["level"]) if "level" in state else None
-            self._stand_on(state["landmark_nodes"], parts, state["chosen"], level)
+            self._use_landmarks(state["landmark_nodes"], parts, state["chosen"], level)
         if self.class_weights is not None:
             self.class_weights.values_ = state["class_weights"]
         self.engine.restore(state)

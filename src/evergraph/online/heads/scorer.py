@@ -30,7 +30,7 @@ class Scorer:
     map: RandomMap | KernelMap  # φ of all views
     weights: tuple[Tensor, ...]  # a_v V_v.  float64 [m, classes] each
     offsets: Tensor  # b.  float32 [classes]
-    met: Tensor | None = None  # which classes there are, and have nodes; others have score -inf
+    has_nodes: Tensor | None = None  # by class; those without have score -inf.  bool [classes]
 
     def __call__(self, vectors: Matrix) -> Matrix:
         """Return scores.  float32 [n, dims] -> float32 [n, classes]"""
@@ -49,11 +49,11 @@ class Scorer:
     def _solution(self) -> tuple[int, RowProduct, Matrix]:
         """Width of vectors, the weights of all views, one below the other, and offsets."""
         weights, offsets = torch.cat(self.weights), self.offsets
-        if self.met is not None:
-            newer = (0, len(self.met) - len(offsets))
+        if self.has_nodes is not None:
+            newer = (0, len(self.has_nodes) - len(offsets))
             weights = torch.nn.functional.pad(weights, newer)  # 0 of newer ones
             offsets = torch.nn.functional.pad(offsets, newer, value=-torch.inf)
-            offsets = offsets.masked_fill(~self.met, -torch.inf)
+            offsets = offsets.masked_fill(~self.has_nodes, -torch.inf)
         return sum(self.map.sizes.values()), RowProduct.of(weights), offsets.numpy()
 
     def slopes(self, vector: Tensor) -> Tensor | None:
@@ -63,16 +63,16 @@ class Scorer:
         places = self.map.places
         slopes = torch.zeros(self.weights[0].shape[1], sum(self.map.sizes.values()))
         for view, weights in zip(self.map.views, self.weights, strict=True):
-            found = self.map.slopes(view, projected, weights.float(), parts)
-            if found is None:
+            view_slopes = self.map.slopes(view, projected, weights.float(), parts)
+            if view_slopes is None:
                 return None
-            for part, slope in found.items():
+            for part, slope in view_slopes.items():
                 slopes[:, slice(*places[part])] += slope
         if isinstance(self.map, KernelMap):  # times the vector with the constant, so far
-            plain = vector.numpy()
-            seen = self.map.with_constant(plain[None])[0]
+            original = vector.numpy()
+            scaled = self.map.with_constant(original[None])[0]
             slopes *= torch.from_numpy(
-                np.divide(seen, plain, np.zeros_like(seen), where=plain != 0)
+                np.divide(scaled, original, np.zeros_like(scaled), where=original != 0)
             )
         return slopes
 

@@ -1,4 +1,4 @@
-"""When landmarks are chosen again, when a head is solved for again, and its sums counted again."""
+"""When landmarks are chosen, scores solved and sums recomputed again."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SHARE = 1 / 16  # of the labelled nodes; once more have changed, scores are solv
 LOSS = 1e4
 
 
-def _none() -> Tensor:
+def _no_nodes() -> Tensor:
     return torch.zeros(0, dtype=torch.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class LandmarkNodes:
-    """The nodes whose copies are landmarks, and of what they were chosen.
+    """The nodes whose copies are landmarks, and the class sizes when they were chosen.
 
     Attributes:
         nodes: positions, -1 for erased ones.  int64 [landmarks]
@@ -37,30 +37,30 @@ class LandmarkNodes:
     >>> three, erased = four.without(torch.tensor([3, 8]))
     >>> three.nodes, erased
     (tensor([ 7, -1,  9,  4]), tensor([1]))
-    >>> [three.have_drifted(torch.tensor([count]), changed=True) for count in (599, 600)]
+    >>> [three.must_change(torch.tensor([count]), changed=True) for count in (599, 600)]
     [False, True]
     """
 
-    nodes: Tensor = field(default_factory=_none)
-    counts: Tensor = field(default_factory=_none)
+    nodes: Tensor = field(default_factory=_no_nodes)
+    counts: Tensor = field(default_factory=_no_nodes)
 
-    def have_drifted(self, counts: Tensor, *, changed: bool, late: bool = True) -> bool:
-        """Return whether others are to be chosen for the labelled nodes that there are now.
+    def must_change(self, counts: Tensor, *, changed: bool, late: bool = True) -> bool:
+        """Return whether landmarks must be chosen again for the nodes that are labelled now.
 
-        counts: of each class, int64 [classes]; changed: whether any of these nodes came, moved or
-        went; late: whether nodes of classes that came later count
+        counts: labelled nodes of each class, int64 [classes]; changed: whether any of these nodes
+        was added, moved or removed; late: whether nodes of classes that appeared since count
         """
         labelled = int(counts.sum())
         if labelled >= 2 * int(self.counts.sum()) or (changed and labelled <= FEW):
             return True
         later = counts.clone()
         later[: len(self.counts)][self.counts > 0] = 0
-        left = int((self.nodes >= 0).sum())
-        too_few = left < LEFT * min(len(self.nodes), labelled)
+        alive = int((self.nodes >= 0).sum())
+        too_few = alive < LEFT * min(len(self.nodes), labelled)
         return too_few or (late and int(later.sum()) > LATE * labelled)
 
     def without(self, nodes: Tensor) -> tuple[LandmarkNodes, Tensor]:
-        """Return them without some nodes, and the places of these.  int64 [n] -> .., int64 [k]"""
+        """Return this without some nodes, and the landmarks that they were.  -> .., int64 [k]"""
         places = torch.isin(self.nodes, nodes).nonzero().flatten()
         return replace(self, nodes=self.nodes.index_fill(0, places, -1)), places
 
@@ -68,9 +68,9 @@ class LandmarkNodes:
         """Return which landmark each of some nodes is, -1 for none.  int64 [n] -> int64 [n]"""
         if not len(self.nodes):
             return torch.full_like(nodes, -1)
-        known, places = self.nodes.sort()
-        found = torch.searchsorted(known, nodes).clamp_max(len(known) - 1)
-        return places[found].where(known[found] == nodes, -1)
+        ascending, places = self.nodes.sort()
+        nearest = torch.searchsorted(ascending, nodes).clamp_max(len(ascending) - 1)
+        return places[nearest].where(ascending[nearest] == nodes, -1)
 
 
 class Solving(Saved):
@@ -125,7 +125,7 @@ class Solving(Saved):
         self._changes, self._counted = state["waiting"].tolist()
 
 
-class Wear(Saved):
+class RoundingLoss(Saved):
     """Tracks the peak size of sums, which bounds the rounding error left in them.
 
     A sum that has held a term t is off by about 1e-16 t after t is subtracted. Vectors of unit
@@ -136,30 +136,30 @@ class Wear(Saved):
     Attributes:
         peak_: the largest size since sums were last recomputed.  float64 [sums]
 
-    >>> wear = Wear()
-    >>> [wear.worn(torch.tensor([size])) for size in (5.0, 1e6, 10.0)]
+    >>> loss = RoundingLoss()
+    >>> [loss.too_high(torch.tensor([size])) for size in (5.0, 1e6, 10.0)]
     [False, False, True]
-    >>> wear.renew(torch.tensor([10.0]))
-    >>> wear.worn(torch.tensor([9.0]))
+    >>> loss.reset(torch.tensor([10.0]))
+    >>> loss.too_high(torch.tensor([9.0]))
     False
     """
 
     def __init__(self) -> None:
         self.peak_ = torch.zeros(0, dtype=torch.float64)
 
-    def worn(self, sizes: Tensor) -> bool:
+    def too_high(self, sizes: Tensor) -> bool:
         """Record sums of squares; return whether they must be recomputed.  [sums], 0 if empty"""
         sizes = sizes.double()
         if len(self.peak_) != len(sizes):  # other sums than before
-            self.renew(sizes)
+            self.reset(sizes)
             return not bool(sizes.isfinite().all())
-        # Written so that NaN, and sizes that rounding has made negative, count as worn.
+        # Written so that NaN, and sizes that rounding has made negative, count as lost.
         if not bool((sizes * LOSS >= self.peak_).all()):
             return True
         self.peak_ = torch.maximum(self.peak_, sizes)
         return False
 
-    def renew(self, sizes: Tensor) -> None:
+    def reset(self, sizes: Tensor) -> None:
         """Start over with recomputed sums."""
         self.peak_ = sizes.double().clone()
 

@@ -52,7 +52,7 @@ class TargetHead(FusedHead):
         # For labels the first column is one that no node has, so that nodes without labels count.
         self.engine = ValueEngine(targets=1, regularisation=regularisation)
         self.names_: dict[Label, int] = {}  # label -> column
-        self._met: list[Key] = []  # targets by their number
+        self._answers_by_number: list[Key] = []
 
     @property
     def code_width(self) -> int:
@@ -68,14 +68,15 @@ class TargetHead(FusedHead):
         """Make room for all known labels."""
         self.engine.grow(1 + len(self.names_))
 
-    def meet(self, answers: Sequence[Key]) -> None:
-        self._met += answers
+    def register(self, answers: Sequence[Key]) -> None:
+        self._answers_by_number += answers
         for answer in answers:
             for label in self.target.names(answer):
                 self.names_.setdefault(label, len(self.names_))
 
     def values(self, answers: Tensor) -> Tensor:
-        return self.target.matrix([self._met[answer] for answer in answers.tolist()], self.names_)
+        named = [self._answers_by_number[answer] for answer in answers.tolist()]
+        return self.target.matrix(named, self.names_)
 
     def _counted(self, answers: Tensor) -> Tensor:
         """Return the values that are counted: with the column that no node has, for labels."""
@@ -91,13 +92,13 @@ class TargetHead(FusedHead):
     def sizes(self) -> Tensor:
         sizes = []
         for sums in self.engine.sums_:
-            sizes += [each.gram_.diagonal().sum() for each in sums.patterns_.values()]
+            sizes += [part.gram_.diagonal().sum() for part in sums.patterns_.values()]
             if not self.target.is_named:
                 sizes += [cross[-1, 0] for cross in sums.cross_.values()]
         return torch.stack(sizes) if sizes else torch.zeros(0, dtype=torch.float64)
 
-    def scorer(self, met: Tensor | None = None) -> Scorer:
-        """Return φ, a_v V_v and b: numbers, or log-odds of labels.  met: is not looked at"""
+    def scorer(self, has_nodes: Tensor | None = None) -> Scorer:
+        """Return φ, a_v V_v and b: numbers, or log-odds of labels.  has_nodes: ignored"""
         plain = super().scorer()
         if not self.target.is_named:
             return plain
@@ -110,7 +111,7 @@ class AnalyticHead(FusedHead):
     """Ridge regression on random features of the embedding, from sums over all labelled nodes.
 
     The live form of method ``analytic``: head ``auto`` with one view, the whole embedding, on
-    random directions. A delta costs m² for each labelled node that came or moved, and m³/3 once.
+    random directions. A delta costs m² for each labelled node added or moved, and m³/3 once.
 
     Args:
         width: m, the number of random features; memory is 4 m² bytes.
@@ -121,7 +122,7 @@ class AnalyticHead(FusedHead):
     >>> head = AnalyticHead(width=64)
     >>> head.begin(2, topology=Identity(), generator=torch.Generator())
     >>> head.learn(torch.eye(2), torch.tensor([1, 0]))
-    >>> head.settle()
+    >>> head.solve()
     >>> head.scores(torch.eye(2)).argmax(1)
     tensor([1, 0])
     """
