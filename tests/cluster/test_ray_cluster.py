@@ -58,10 +58,10 @@ def test_one_answer_is_enough_to_go_on_waiting(listening):
     ray, silent = ray_at(listening), StandIn(1)
     health = HealthCheck(silent)
     for _ in range(3):
-        patience.ray = silent
+        health.ray = silent
         health.check()
         health.check()
-        patience.ray = ray
+        health.ray = ray
         health.check()
 
 
