@@ -307,8 +307,8 @@ class Made(Generic[T_co]):
         return cast("T_co", None if part is None else part.__dict__.get(self._name))
 
     def __set__(self, part: Part, value: T_co | str | Mapping[str, Any] | None) -> None:
-        made = value if value is None or self._parts is None else self._parts.part(value)
-        part.__dict__[self._name] = made
+        component = value if value is None or self._parts is None else self._parts.part(value)
+        part.__dict__[self._name] = component
 
 
 class Part(Shown):
@@ -369,11 +369,8 @@ class Part(Shown):
     def _parameter_names(cls) -> list[str]:
         """Return the names of the parameters, a class's own before those it inherits."""
         annotations = [vars(base).get("__annotations__", {}) for base in cls.__mro__]
-
-        def declared_in(name: str) -> list[bool]:
-            return [name in of_class for of_class in annotations]
-
-        return sorted(signature_of(cls).parameters, key=declared_in, reverse=True)
+        names = signature_of(cls).parameters
+        return sorted(names, key=lambda name: [name in own for own in annotations], reverse=True)
 
     def _parameter_value(self, name: str) -> Any:
         """Return the value of a parameter, as the constructor takes it."""

@@ -168,7 +168,8 @@ def read_path(
     unchecked = "last" if path.suffix in READERS else repeated  # these take it as well
     check_no_columns(path, columns, unknown_edges, unchecked)
     if path.is_dir():  # an imported graph
-        graph, about = open_graph_folder(path), read_facts(path).get("about", {})
+        graph = open_graph_folder(path)
+        about = read_facts(path).get("about", {})
         with naming(path):
             check_numbers(graph)
         if (columns_json := about.get("columns")) is not None:

@@ -97,7 +97,8 @@ def arrange(
 ) -> Arrival:
     """Return when each node of a graph arrives; see ``GraphStream`` for the parameters."""
     # Computed in main memory, whatever the device of the graph.
-    labels, time = graph.labels.cpu(), None if graph.time is None else graph.time.cpu()
+    labels = graph.labels.cpu()
+    time = None if graph.time is None else graph.time.cpu()
     sizes = torch.bincount(labels[labels >= 0], minlength=graph.num_classes)
     options: dict[str, Any] = {"order": order, "min_size": min_class_size, "seed": seed}
     options["names"] = graph.class_names

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from evergraph.graphs import smoother
 from evergraph.graphs.kernels import scaled_rows
 from evergraph.graphs.kernels.row_ranges import range_count, row_ranges, spread
-from evergraph.graphs.kernels.scaled_rows import NUMBA_PAYS_FROM, choose_kernel, room
+from evergraph.graphs.kernels.scaled_rows import NUMBA_PAYS_FROM, choose_kernel, empty_rows
 from graphs_to_draw import graph_of, random_graph
 
 
@@ -53,11 +53,11 @@ def test_self_loops_count_among_the_entries(monkeypatch):
 
 
 def test_room_is_for_rows_like_others():
-    new = room(5, like=torch.ones(2, 3))
+    new = empty_rows(5, like=torch.ones(2, 3))
     assert (new.shape, new.dtype, new.is_contiguous()) == ((5, 3), torch.float32, True)
     assert new.data_ptr() % 64 == 0
-    assert room(5, like=torch.ones(2, 3).double()).dtype == torch.float64
-    assert room(0, like=torch.ones(2, 3)).shape == (0, 3)
+    assert empty_rows(5, like=torch.ones(2, 3).double()).dtype == torch.float64
+    assert empty_rows(0, like=torch.ones(2, 3)).shape == (0, 3)
 
 
 def test_a_hub_gets_a_range_of_its_own():
