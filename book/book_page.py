@@ -49,7 +49,7 @@ def book_section(rows: Sequence[BookRow], plan: BookPlan) -> str:
     return f"""<div class="book" data-search-exclude>
 <style>
 {_part("book.css")}</style>
-<p>{escape(summary(rows, plan))}</p>{_asked_elsewhere(rows)}
+<p>{escape(summary(rows, plan))}</p>{_note_on_global_testing(rows)}
 <form class="book-filters">{"".join(_filter(name, ordered) for name in FILTERS)}
 <output></output></form>
 <div class="book-scroll"><table class="book-table">
@@ -64,8 +64,8 @@ def book_section(rows: Sequence[BookRow], plan: BookPlan) -> str:
 </div>"""
 
 
-def _asked_elsewhere(rows: Sequence[BookRow]) -> str:
-    """Say where auto is behind analytic because it is asked elsewhere than it was fitted."""
+def _note_on_global_testing(rows: Sequence[BookRow]) -> str:
+    """Say where auto is behind analytic in the whole graph, on which it was not fitted."""
     accuracies = {
         (row.dataset, row.label): 100 * mean(row.values["global"][AVERAGE]["average_accuracy"])
         for row in rows

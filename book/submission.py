@@ -64,10 +64,8 @@ def command_of(config: RunConfig) -> str:
 
     settings = flat(resolved(config).to_dict())
     chosen = {key: settings[key] for key in _CHOICES if settings.get(key) not in (None, [])}
-    plain, defaults = (
-        resolved_values(chosen),
-        resolved_values({"method.name": settings["method.name"]}),
-    )
+    plain = resolved_values(chosen)
+    defaults = resolved_values({"method.name": settings["method.name"]})
     given = {
         key: value
         for key, value in settings.items()
