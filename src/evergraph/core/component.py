@@ -27,7 +27,7 @@ from evergraph.core.errors import (
 )
 from evergraph.core.packages import PREFIX, load_installed_plugins
 
-# Of a class: made anew, it takes as long as the part.
+# Cached, since computing the signature of a class takes as long as making an instance.
 signature_of: Callable[[Any], inspect.Signature] = cache(inspect.signature)
 MAX_NAMES_LISTED = 12  # most names shown in a table; the rest are counted
 
@@ -256,7 +256,7 @@ def _first_line(node: ast.ClassDef | ast.FunctionDef) -> str:
     return cleandoc(ast.get_docstring(node, clean=False) or "").split("\n")[0]
 
 
-# Parameters that a component works with but that do not define it: not shown.
+# Parameters that are not shown: a component works with them, but they do not define it.
 SURROUNDINGS = ("generator", "resources", "on_epoch")
 _MISSING = object()
 T_co = TypeVar("T_co", covariant=True)

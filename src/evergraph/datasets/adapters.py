@@ -140,7 +140,7 @@ def named_graph(source: Any, /, *, undirected: bool = False, **options: Any) -> 
                 raise ConfigurationError(message)
             named: NamedGraph = adapter(source, undirected=undirected, **options)
             classes = tuple(named.classes or ())
-            if not is_table(source):  # whose reader has said it
+            if not is_table(source):  # the reader of tables has logged it already
                 say_alike(kind, classes)
             return replace(named, graph=replace(named.graph, class_names=classes))
     raise ConfigurationError(f"a graph must be {KINDS}, not {kind}")

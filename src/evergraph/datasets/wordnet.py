@@ -36,7 +36,7 @@ BUNDLED = importlib.resources.files("evergraph.datasets") / "bundled" / "wordnet
 # Exceptions of zipfile and numpy for a damaged file.
 DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, LookupError, ValueError, MemoryError)
 
-# Increment it if the computation of features changes, so that older cached ones are not read.
+# Incremented when the computation of features changes, so that older cached ones are not read.
 RECIPE = 1
 PARTS_OF_SPEECH = {"n": "noun", "v": "verb", "a": "adjective", "s": "satellite", "r": "adverb"}
 PARTS = tuple(PARTS_OF_SPEECH.values())  # in the order of their classes
@@ -228,7 +228,7 @@ def truncated_svd(
         )
         raise ConfigurationError(message)
 
-    def as_torch(matrix: scipy.sparse.csr_matrix) -> Tensor:  # whose products use all cores
+    def as_torch(matrix: scipy.sparse.csr_matrix) -> Tensor:  # torch's products use all cores
         parts = (matrix.indptr, matrix.indices, np.asarray(matrix.data, dtype=np.float32))
         indptr, indices, values = map(torch.from_numpy, parts)
         return csr_tensor(indptr, indices, values, matrix.shape)

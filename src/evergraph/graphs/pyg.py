@@ -202,7 +202,8 @@ def _features(data: Any, types: Sequence[str], sizes: Sequence[int]) -> Tensor:
 def _edges(data: Any, starts: dict[str, int]) -> tuple[Tensor, Tensor, list[str], Tensor | None]:
     """Return ends, relations, their names, and weights if any edge has one."""
     kinds = list(data.edge_types)
-    counts = Counter(relation for _, relation, _ in kinds)  # with its end types if not unique
+    # A relation is named with the types of its ends if its own name is not unique.
+    counts = Counter(relation for _, relation, _ in kinds)
     names = [kind[1] if counts[kind[1]] == 1 else "__".join(kind) for kind in kinds]
     ends = [torch.empty(2, 0).long()]
     numbers = [torch.empty(0).long()]

@@ -39,7 +39,7 @@ class Expansion:
     phases: Tensor  # b.  float32 [width]
     activation: Activation  # ``relu`` or ``fourier``
     centre: Tensor | None = None  # subtracted from every embedding first, if given.  float32 [dims]
-    # m, the number of features drawn, of which these may be the first; all by default
+    # m, the number of features drawn; ``matrix`` may hold only the first of them
     drawn: int | None = None
 
     @property

@@ -180,7 +180,7 @@ class GraphStream(Shown):
         owner = arrival.owner
         if unlabelled == "along":
             owner = with_companions(labelled_graph, owner)
-        self._owner = owner.int()  # the step of every node, of which there may be 10^8
+        self._owner = owner.int()  # the step of every node; a graph may have 10^8
         # Each node's class by arrival; the last entry is for unlabelled nodes, numbered -1.
         class_numbers = torch.full((int(labels.max()) + 2,), UNLABELLED)
         class_numbers[self.classes] = torch.arange(len(self.classes))

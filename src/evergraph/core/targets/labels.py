@@ -92,7 +92,7 @@ def average_precision(predicted: Tensor, right: Tensor) -> float:
         order = scores.argsort(descending=True, stable=True)
         scores = scores[order]
         hits = has_label[order].double().cumsum(0)
-        # Nodes of equal score are taken together: the last of them has their counts.
+        # Nodes of equal score are counted together, at the rank of the last of them.
         is_last = torch.cat([scores[1:] != scores[:-1], torch.tensor([True])])
         hits = hits[is_last]
         ranks = (torch.arange(len(scores)) + 1)[is_last].double()
@@ -107,7 +107,8 @@ class LabelsPrediction:
 
     id: Label
     labels: list[Label]  # those with a probability above one half
-    probabilities: list[float]  # of these; or of all, in the order of ``classes``, if requested
+    # of these labels; if requested, of all labels in the order of ``classes``
+    probabilities: list[float]
 
 
 @target_kinds.register

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 # Entries on the device at a time: 64 MB of them; without Triton some 400 MB, with weights.
 STREAMED_ENTRIES = 1 << 24
 AT_ONCE = 2  # ranges being sent or summed; the processor reads no further ahead
-# Features of so many values are too large for a processor's cache: where every row of them is read
-# so many times, it pays to copy so many columns that fit, and to copy their sums back.
+# If features have so many values that they do not fit into a processor's cache, and every row is
+# read so many times, it pays to multiply a copy of a few columns at a time.
 UNCACHED_VALUES = 1 << 22
 READS_PER_ROW = 24
 CACHED_COLUMNS = 64

@@ -22,13 +22,14 @@ from evergraph.graphs.csr import cut
 RANGES_PER_THREAD = 16
 # The most entries (16 MB) of a mapped adjacency that a range keeps in memory.
 MAPPED_ENTRIES = 1 << 22
-# Values that are read in less time than it takes to start threads, and those of a part: handing
-# one to compiled code takes some 30 microseconds, in which no other thread of Python's runs.
+# So many values are read in less time than it takes to start threads.
 VALUES_WITHOUT_THREADS = 1 << 18
+# Handing a part to compiled code takes some 30 microseconds, in which no other Python thread runs.
 VALUES_PER_PART = 1 << 20
-# Multiplications in a tile of a dense product, and its least height: some milliseconds of one
-# thread. Smaller tiles read shared data more often, 128 rows cost a tenth more than 256.
-TILE, TILE_ROWS = 1 << 27, 256
+# Multiplications in a tile of a dense product: some milliseconds of one thread.
+TILE = 1 << 27
+# The least height of a tile. Smaller ones read shared data more often: 128 rows cost a tenth more.
+TILE_ROWS = 256
 
 
 def row_ranges(indptr: Tensor, *, count: int) -> list[slice]:

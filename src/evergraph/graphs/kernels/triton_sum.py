@@ -67,7 +67,7 @@ def triton_product(smoother: ScaledRows, features: Tensor, out: Tensor, affine: 
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def row_at(  # type: ignore[no-untyped-def]  # Triton reads annotations: it knows its own only
+def row_at(  # type: ignore[no-untyped-def]  # Triton allows no annotations but its own
     features, row, units, columns, inside, UNIT: tl.constexpr
 ):
     """Return some columns of one row.
