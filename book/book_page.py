@@ -49,7 +49,7 @@ def book_section(rows: Sequence[BookRow], plan: BookPlan) -> str:
     return f"""<div class="book" data-search-exclude>
 <style>
 {_part("book.css")}</style>
-<p>{escape(summary(rows, plan))}</p>{_asked_elsewhere(rows)}
+<p>{escape(summary(rows, plan))}</p>{_note_on_global_testing(rows)}
 <form class="book-filters">{"".join(_filter(name, ordered) for name in FILTERS)}
 <output></output></form>
 <div class="book-scroll"><table class="book-table">
@@ -64,8 +64,8 @@ def book_section(rows: Sequence[BookRow], plan: BookPlan) -> str:
 </div>"""
 
 
-def _asked_elsewhere(rows: Sequence[BookRow]) -> str:
-    """Say where auto is behind analytic because it is asked elsewhere than it was fitted."""
+def _note_on_global_testing(rows: Sequence[BookRow]) -> str:
+    """Say where auto is behind analytic in the whole graph, on which it was not fitted."""
     accuracies = {
         (row.dataset, row.label): 100 * mean(row.values["global"][AVERAGE]["average_accuracy"])
         for row in rows
@@ -165,7 +165,7 @@ def _stale(row: BookRow, plan: BookPlan) -> str:
 def _row(row: BookRow, stale: str) -> str:
     cells = [_text(row.dataset), _text(row.setting), _text(row.label)]
     if row.failure is None:
-        cells += _measured(row)
+        cells += _number_cells(row)
     else:
         cells.append(f'<td colspan="8" class="failed">no result: {escape(row.failure)}</td>')
     cells += [_text(row.machine), _text(row.commit), _text(row.date + stale)]
@@ -173,7 +173,7 @@ def _row(row: BookRow, stale: str) -> str:
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _measured(row: BookRow) -> list[str]:
+def _number_cells(row: BookRow) -> list[str]:
     seconds = (row.seconds["embed"] + row.seconds["train"]) / len(row.seeds)
     ways = [
         (testing, metric)

@@ -276,7 +276,7 @@ def _complaints(row: BookRow, plan: BookPlan) -> Iterator[str]:  # noqa: C901
         settings = sorted(setting for dataset, setting in plan.expected if dataset == row.dataset)
         yield f"setting of {row.dataset} must be {' or '.join(settings)}, not {row.setting!r}"
     else:
-        for key, (ours, theirs) in decided(row.config, expected).items():
+        for key, (ours, theirs) in fixed_differences(row.config, expected).items():
             yield f"{key} must be {theirs!r} as in the book, not {ours!r}"
         if list(row.seeds) != list(expected.seeds):
             missing = sorted({*expected.seeds} - {*row.seeds})
@@ -307,12 +307,12 @@ def _complaints(row: BookRow, plan: BookPlan) -> Iterator[str]:  # noqa: C901
         if fact is None or abs(fact - value) > 1e-6:
             yield f"the graph differs from the book's: {name} must be {value}, not {fact}"
     for testing, average in product(("local", "global"), ("balanced", "plain")):
-        yield from _of_way(row, testing, average)
+        yield from _number_complaints(row, testing, average)
     for name in ("embed", "train", "evaluate", "total"):
         spent = row.seconds.get(name)
-        if not _sound(spent, 0, math.inf):
+        if not _is_number_within(spent, 0, math.inf):
             yield f"seconds.{name} must be a number of at least 0, not {spent!r}"
-    if not _sound(row.bytes, 0, math.inf):
+    if not _is_number_within(row.bytes, 0, math.inf):
         yield f"bytes must be a number of at least 0, not {row.bytes!r}"
 
 
@@ -328,14 +328,14 @@ def seeds_in(command: str) -> list[int]:
     return seeds
 
 
-def decided(config: Mapping[str, Any], expected: RunConfig) -> dict[str, tuple[Any, Any]]:
+def fixed_differences(config: Mapping[str, Any], expected: RunConfig) -> dict[str, tuple[Any, Any]]:
     """Return the differences to the book's configuration in the options fixed by the book."""
     # Options that an earlier version did not have are at their defaults.
     all_differences = differences(merged(RunConfig().to_dict(), config), expected.to_dict())
     return {key: pair for key, pair in all_differences.items() if key.startswith(DECIDED)}
 
 
-def _of_way(row: BookRow, testing: str, average: str) -> Iterator[str]:
+def _number_complaints(row: BookRow, testing: str, average: str) -> Iterator[str]:
     """Yield the errors in the numbers of one way of testing and averaging."""
     way, count = f"{testing}, {average}", row.facts.get("tasks")
     metrics: Any = row.values.get(testing, {}).get(average)
@@ -349,7 +349,7 @@ def _of_way(row: BookRow, testing: str, average: str) -> Iterator[str]:
             if len(numbers) != count:
                 yield f"{name} of seed {seed}, {way}, must have {count} numbers, not {len(numbers)}"
             for number in numbers:
-                if not _sound(number, 0, 1):
+                if not _is_number_within(number, 0, 1):
                     yield f"{name} of seed {seed}, {way}, must lie within 0 and 1, not {number!r}"
         if abs(of_seed["curve"][-1] - sum(of_seed["final"]) / len(of_seed["final"])) > CLOSE:
             yield f"curve of seed {seed}, {way}, must end at the mean of final"
@@ -361,13 +361,13 @@ def _of_way(row: BookRow, testing: str, average: str) -> Iterator[str]:
         if len(given_values) != len(row.seeds):
             yield f"{name}, {way}, must have a number for each seed, not {len(given_values)}"
         for seed, given, expected in zip(row.seeds, given_values, recomputed[name], strict=False):
-            if not _sound(given, -1, 1):
+            if not _is_number_within(given, -1, 1):
                 yield f"{name} of seed {seed}, {way}, must be a finite number, not {given!r}"
             elif abs(given - expected) > CLOSE:
                 yield f"{name} of seed {seed}, {way}, is {given}, but its tasks give {expected}"
 
 
-def _sound(number: Any, least: float, most: float) -> bool:
+def _is_number_within(number: Any, least: float, most: float) -> bool:
     plain = isinstance(number, (int, float)) and not isinstance(number, bool)
     return plain and math.isfinite(number) and least <= number <= most
 

@@ -133,7 +133,7 @@ def _has_row(job: Job, book: Path, *, retry: bool) -> bool:
         return False
     try:
         row = read_row(path)
-        # What an earlier version did not know, it did as the defaults say.
+        # Options that an earlier version did not have are at their defaults.
         learned = resolved(RunConfig.of(row.config))
     except (ResultsError, ConfigurationError):
         return False  # damaged, or of parameters that are gone: it is built again

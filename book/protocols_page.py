@@ -132,7 +132,7 @@ def published_table(setting: str) -> Table:
     ['Fine-tune', 'paper', 'Table 3', '2.9 / -94.7', '4.9 / -87.0', '5.1 / -94.5', '3.4 / -82.5']
     """
     numbers = [number for number in published_numbers() if number.setting == setting]
-    cells = {(n.method, n.protocol, n.source, n.dataset): _told(n) for n in numbers}
+    cells = {(n.method, n.protocol, n.source, n.dataset): _cell_text(n) for n in numbers}
     rows = dict.fromkeys((n.method, n.protocol, n.source) for n in numbers)
     body = tuple(
         (*map(Cell, row), *(Cell(cells.get((*row, dataset), "-")) for dataset in PAPERS))
@@ -142,6 +142,6 @@ def published_table(setting: str) -> Table:
     return Table(f"published-{setting}", f"Published AA / AF, {setting}, percent", columns, (body,))
 
 
-def _told(number: PublishedNumber) -> str:
+def _cell_text(number: PublishedNumber) -> str:
     forgetting = number.average_forgetting
     return f"{number.average_accuracy}{'' if forgetting is None else f' / {forgetting}'}"

@@ -59,12 +59,13 @@ def command_of(config: RunConfig) -> str:
     'evergraph run --dataset wordnet --method tem --set memory.budget=20 --repeats 3'
     """
 
-    def spelled(values: Mapping[str, Any]) -> dict[str, Any]:
+    def resolved_values(values: Mapping[str, Any]) -> dict[str, Any]:
         return flat(resolved(RunConfig.of(nested(values))).to_dict())
 
     settings = flat(resolved(config).to_dict())
     chosen = {key: settings[key] for key in _CHOICES if settings.get(key) not in (None, [])}
-    plain, defaults = spelled(chosen), spelled({"method.name": settings["method.name"]})
+    plain = resolved_values(chosen)
+    defaults = resolved_values({"method.name": settings["method.name"]})
     given = {
         key: value
         for key, value in settings.items()
@@ -114,7 +115,7 @@ def row_of(
     # The summaries of each seed's matrix, by testing and averaging.
     tasks = {
         testing: {
-            averaging: [_summaries_of(seed[testing][averaging]) for seed in matrices]
+            averaging: [_matrix_summary(seed[testing][averaging]) for seed in matrices]
             for averaging in by_averaging
         }
         for testing, by_averaging in matrices[0].items()
@@ -196,10 +197,10 @@ def commit_here(given: str | None = None) -> str:
     return result.stdout.strip() or "unknown"
 
 
-def _summaries_of(rows: Sequence[Sequence[float]]) -> dict[str, list[float]]:
+def _matrix_summary(rows: Sequence[Sequence[float]]) -> dict[str, list[float]]:
     """Return the mean of each row, the diagonal and the last row.
 
-    >>> _summaries_of([[0.9], [0.5, 0.7]])
+    >>> _matrix_summary([[0.9], [0.5, 0.7]])
     {'curve': [0.9, 0.6], 'learned': [0.9, 0.7], 'final': [0.5, 0.7]}
     """
     matrix = matrix_of(rows)
@@ -243,20 +244,20 @@ def submitted(
             raise ResultsError(f"{run / RESULT} has no {key!r}")
     config = without_folder(RunConfig.of(result["config"]))
     load_plugins(config.plugins)
-    dataset = _place(run, config, plan)
+    dataset = _dataset_of(run, config, plan)
     method_label = config.method.name if label is None else label
     row = row_of(result, run, dataset=dataset, label=method_label, commit=commit)
     book_rows.check_row(row, plan, where=str(run))
-    _check_own(run, row, config, plan)
+    _check_label(run, row, config, plan)
     if (book / row.path_in_book).exists():
         raise ResultsError(f"{run}: {book / row.path_in_book} exists: choose another --label")
     return row
 
 
-def _place(run: Path, config: RunConfig, plan: BookPlan) -> str:
+def _dataset_of(run: Path, config: RunConfig, plan: BookPlan) -> str:
     """Return the book's name of a run's dataset: the one with the fewest differences."""
     differences_by_dataset = {
-        dataset: book_rows.decided(config.to_dict(), expected)
+        dataset: book_rows.fixed_differences(config.to_dict(), expected)
         for (dataset, setting), expected in plan.expected.items()
         if setting == config.stream.setting and expected.dataset.name == config.dataset.name
     }
@@ -274,7 +275,7 @@ def _place(run: Path, config: RunConfig, plan: BookPlan) -> str:
     return dataset
 
 
-def _check_own(run: Path, row: BookRow, config: RunConfig, plan: BookPlan) -> None:
+def _check_label(run: Path, row: BookRow, config: RunConfig, plan: BookPlan) -> None:
     """Raise if a row has the label of one of the book's methods but differs from it."""
     entries = [e for e in plan.entries if row.label in [variant.called for variant in e.variants]]
     for job in plan.jobs(entries=entries) if entries else ():

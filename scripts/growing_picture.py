@@ -57,12 +57,12 @@ def chosen_verbs(wordnet: eg.Graph) -> eg.Graph:
     kinds, pairs = verbs.labels.numpy(), pairs_of(verbs)
     net = networkx.Graph(pairs.tolist())
     border_verbs = sorted({int(first) for first, second in pairs if kinds[first] != kinds[second]})
-    parts = [_around(net, start, kinds) for start in border_verbs]
-    best = max(parts, key=lambda part: (len(part), _borders(net.subgraph(part), kinds)))
+    parts = [_nearest_verbs(net, start, kinds) for start in border_verbs]
+    best = max(parts, key=lambda part: (len(part), _count_borders(net.subgraph(part), kinds)))
     return verbs.subgraph(torch.tensor(sorted(best)))
 
 
-def _around(net: networkx.Graph, start: int, kinds: Integers) -> list[int]:
+def _nearest_verbs(net: networkx.Graph, start: int, kinds: Integers) -> list[int]:
     """Return the verbs nearest to one, breadth first, until there are enough of each kind."""
     room = dict.fromkeys(KINDS, PER_KIND)
     verbs: dict[int, None] = {}
@@ -76,7 +76,7 @@ def _around(net: networkx.Graph, start: int, kinds: Integers) -> list[int]:
     return list(verbs)
 
 
-def _borders(net: networkx.Graph, kinds: Integers) -> int:
+def _count_borders(net: networkx.Graph, kinds: Integers) -> int:
     return sum(int(kinds[first] != kinds[second]) for first, second in net.edges)
 
 
@@ -103,7 +103,7 @@ def classified(graph: eg.Graph, kinds: npt.NDArray[np.str_], labelled: Any) -> l
     return frames
 
 
-def drawn(
+def drawing(
     frames: Sequence[Frame],
     pairs: Integers,
     kinds: npt.NDArray[np.str_],
@@ -176,7 +176,7 @@ def main() -> None:
     net.add_nodes_from(range(graph.num_nodes))
     layout = networkx.kamada_kawai_layout(net)
     positions = np.array([layout[node] for node in range(graph.num_nodes)])
-    figure = drawn(frames, pairs_of(graph), kinds, labelled, positions)
+    figure = drawing(frames, pairs_of(graph), kinds, labelled, positions)
     figure.savefig(out, dpi=110, facecolor=PAPER)
     print(f"{out}: {out.stat().st_size / 1000:.0f} kB")
 

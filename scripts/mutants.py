@@ -322,12 +322,8 @@ def copy_tree() -> None:
 
 def test_folders() -> list[str]:
     """Return where the tests are, and the examples."""
-    return [
-        f"{top}/{p}"
-        for top in ("tests", "src/evergraph")
-        for p in PACKAGES
-        if Path(TREE, top, p).is_dir()
-    ]
+    folders = [f"{top}/{package}" for top in ("tests", "src/evergraph") for package in PACKAGES]
+    return [folder for folder in folders if Path(TREE, folder).is_dir()]
 
 
 def _fingerprint() -> str:
@@ -554,7 +550,8 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=20.0, help="seconds of tests a mutant gets")
     options = parser.parse_args()
     if options.again:
-        chosen = [m for p in PACKAGES for m in mutants_of(p) if m.key in options.again]
+        everything = [mutant for package in PACKAGES for mutant in mutants_of(package)]
+        chosen = [mutant for mutant in everything if mutant.key in options.again]
     else:
         chosen = sample(options.count, seed=options.seed)
     chosen = [mutant for mutant in chosen if options.only in mutant.path]

@@ -67,7 +67,7 @@ def all_executed(paths: Sequence[Path], *, cache: Path = CACHE) -> list[Notebook
     """Return the notebooks of pages with their outputs.
 
     They are taken from ``cache`` where page, library and versions are those they were made with;
-    never where the environment says CI, whose word is that the cells run now.
+    never in CI, which is to show that the cells run now.
     """
     import nbformat
 
@@ -112,7 +112,7 @@ def _execute(notebooks: Mapping[str, NotebookNode]) -> None:
         client = NotebookClient(combined, config=config, timeout=SECONDS, record_timing=False)
         home = {"IPYTHONDIR": folder, "MPLCONFIGDIR": os.environ.get("MPLCONFIGDIR", folder)}
         # Two cores are shared with the tests, and steps this small gain nothing from a second.
-        # tqdm, of which PyG makes bars, says in vain that it would rather draw with ipywidgets.
+        # tqdm, which draws PyG's bars, would warn that ipywidgets is not installed.
         quiet = {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore:IProgress not found"}
         try:
             client.execute(env=quiet | os.environ | home)
@@ -135,12 +135,11 @@ def _codes(notebook: NotebookNode) -> list[NotebookNode]:
 
 def _sentence(notebooks: Mapping[str, NotebookNode], why: str) -> str:
     """Say which cell failed: the last one that was begun."""
-    begun = [
-        (name, number, cell.source.splitlines()[0])
-        for name, notebook in notebooks.items()
-        for number, cell in enumerate(_codes(notebook), 1)
-        if cell.execution_count
-    ]
+    begun = []
+    for name, notebook in notebooks.items():
+        for number, cell in enumerate(_codes(notebook), 1):
+            if cell.execution_count:
+                begun.append((name, number, cell.source.splitlines()[0]))
     if not begun:
         return f"docs/notebooks: no cell could be run: {why}"
     name, number, first = begun[-1]

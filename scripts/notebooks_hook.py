@@ -19,21 +19,21 @@ SLOT = '<div class="notebook-output" data-cell="{}"></div>'
 SLOTS = re.compile(re.escape(SLOT).replace(r"\{\}", r"(\d+)"))
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
-_made: dict[str, NotebookNode] = {}  # by the name of the page, for the build that goes on
+_notebooks: dict[str, NotebookNode] = {}  # by the name of the page, for the build that goes on
 
 
 def on_files(files: Any, config: Any) -> Any:
     """Execute every notebook, and add it to the site as a file to be downloaded."""
     import nbformat
 
-    _made.clear()
+    _notebooks.clear()
     paths = pages()
     try:
         notebooks = all_executed(paths)
     except CellError as error:
         raise PluginError(str(error)) from None
     for page, notebook in zip(paths, notebooks, strict=True):
-        _made[f"{FOLDER}/{page.name}"] = notebook
+        _notebooks[f"{FOLDER}/{page.name}"] = notebook
         target = f"{FOLDER}/{page.stem}.ipynb"
         files.append(File.generated(config, target, content=nbformat.writes(notebook)))
     return files
@@ -42,7 +42,7 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Leave a place for outputs behind every cell, and say where the notebook is."""
     uri = page.file.src_uri
-    if uri not in _made:
+    if uri not in _notebooks:
         return markdown
     numbers = iter(range(len(CODE.findall(markdown))))
     markdown = CODE.sub(
@@ -55,7 +55,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def on_page_content(content: str, page: Any, **_: Any) -> str:
     """Put the outputs of each cell into its place."""
-    notebook = _made.get(page.file.src_uri)
+    notebook = _notebooks.get(page.file.src_uri)
     if notebook is None:
         return content
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -64,11 +64,11 @@ def on_page_content(content: str, page: Any, **_: Any) -> str:
 
 def shown(outputs: list[Mapping[str, Any]]) -> str:
     """Return the outputs of a cell as HTML, nothing where it has none."""
-    parts = [part for output in outputs if (part := _one(output))]
+    parts = [part for output in outputs if (part := _output_html(output))]
     return f'<div class="notebook-output">{"".join(parts)}</div>' if parts else ""
 
 
-def _one(output: Mapping[str, Any]) -> str:
+def _output_html(output: Mapping[str, Any]) -> str:
     if output["output_type"] == "stream":
         return _text(output["text"], output["name"])
     data = output["data"]

@@ -77,24 +77,27 @@ def circles() -> list[list[str]]:
 def above(sizes: Sizes, marks: Sizes) -> list[str]:
     """One sentence for everything that is further above its mark than the slack."""
     none = {"files": 0, "lines": 0, "circular": 0}
-    return [
-        f"{package} has {size} {_SAID[measure]}, its mark is {mark}: take something out, or "
-        f'`python scripts/ratchet.py --raise {package} "why"`'
-        for package, current in sizes.items()
-        for measure, size in current.items()
-        if size > (mark := marks.get(package, none)[measure]) + slack(measure, mark)
-    ]
+    sentences = []
+    for package, current in sizes.items():
+        for measure, size in current.items():
+            mark = marks.get(package, none)[measure]
+            if size > mark + slack(measure, mark):
+                sentences.append(
+                    f"{package} has {size} {_IN_WORDS[measure]}, its mark is {mark}: take "
+                    f'something out, or `python scripts/ratchet.py --raise {package} "why"`'
+                )
+    return sentences
 
 
-def slack(what: str, mark: int) -> int:
+def slack(measure: str, mark: int) -> int:
     """How far a package may be above a mark.
 
     >>> slack("lines", 1_000), slack("lines", 10_000), slack("files", 5), slack("circular", 0)
     (100, 200, 1, 0)
     """
-    if what == "lines":
+    if measure == "lines":
         return max(SLACK_LINES, int(SLACK_SHARE * mark))
-    return SLACK_FILES if what == "files" else 0
+    return SLACK_FILES if measure == "files" else 0
 
 
 def _as_toml(marks: Sizes) -> str:
@@ -104,7 +107,7 @@ def _as_toml(marks: Sizes) -> str:
     return "\n".join([*rows, "", ""])
 
 
-_SAID = {"files": "files", "lines": "lines", "circular": "modules in import circles"}
+_IN_WORDS = {"files": "files", "lines": "lines", "circular": "modules in import circles"}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -28,7 +28,7 @@ import evergraph
 from evergraph.core.mapped import in_memory
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, normalised, smoother, walk
-from evergraph.graphs.kernels.scaled_rows import NUMBA_PAYS_FROM, ROW_TYPES, Kernel, room
+from evergraph.graphs.kernels.scaled_rows import NUMBA_PAYS_FROM, ROW_TYPES, Kernel, empty_rows
 
 HOPS = 2
 AGREE = 1e-4
@@ -108,8 +108,8 @@ def threads(count: int) -> Iterator[None]:
 
 
 def by_torch(matrix: Tensor, features: Tensor, *, large: bool) -> Tensor:
-    """Return the product with Â written out, in new memory from torch or from ``room``."""
-    out = room(len(features), like=features) if large else torch.empty_like(features)
+    """Return the product with Â written out, in new memory from torch or from ``empty_rows``."""
+    out = empty_rows(len(features), like=features) if large else torch.empty_like(features)
     return torch.addmm(out, matrix, features, beta=0, out=out)
 
 
@@ -127,7 +127,7 @@ def by_mkl(matrix: Tensor, features: Tensor) -> Contender | None:
 
     def multiply() -> Tensor:
         mkl_set_num_threads_local(torch.get_num_threads())
-        out = room(len(features), like=features)
+        out = empty_rows(len(features), like=features)
         dot_product_mkl(csr, features.numpy(), out=out.numpy(), out_scalar=0.0)
         return out
 
@@ -190,7 +190,7 @@ def hop_table(rows: Iterable[Row], count: int) -> Table:
         (
             f"In bold what is chosen: numba from {NUMBA_PAYS_FROM:,} entries on, self-loops counted.",
             f"{BASE}: Â written out before the clock starts, the product into new memory of torch's. "
-            "large pages: the same into memory from `room`, as MKL and numba do. numba needs no Â.",
+            "large pages: the same into memory from `empty_rows`, as MKL and numba do. numba needs no Â.",
             "- : not installed.",
         ),
     )
@@ -260,7 +260,7 @@ def held_row(name: str, graph: Graph, width: int, *, rounds: int) -> list[str]:
         operator = smoother(graph, kernel="numba", held=held)
         operator.product(features)  # what is compiled is compiled then
         found[held] = partial(operator.product, features)
-    copied = room(len(features), like=features)
+    copied = empty_rows(len(features), like=features)
     found["copy"] = partial(copied.copy_, features)
     taken = interleaved(found, rounds=rounds, limit=30.0, clock=time.process_time)
     gathered = 4 * width * (graph.num_edges + graph.num_nodes)

@@ -20,9 +20,9 @@ from evergraph.core.errors import ConfigurationError, check_integer, check_numbe
 from evergraph.core.mapped import page_out
 from evergraph.core.seeding import seeded
 from evergraph.datasets.base import Dataset, Facts, catalogue, datasets
-from evergraph.datasets.fetching import Pace
+from evergraph.datasets.fetching import ProgressLog
 from evergraph.datasets.importing.edge_table import EdgeTable
-from evergraph.datasets.ogb import kept_graph
+from evergraph.datasets.ogb import cached_graph_folder
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.graph_folder import GraphFolderWriter
 
@@ -217,14 +217,14 @@ def write_features(
     centres = generator.standard_normal((int(labels.max()) + 1, width), np.float32)
     centres /= np.linalg.norm(centres, axis=1, keepdims=True)
     features = writer.create("features", (len(labels), width), torch.float32)
-    rows, pace = max(1, _BLOCK // width), Pace("drawing features")
+    rows, pace = max(1, _BLOCK // width), ProgressLog("drawing features")
     for start in range(0, len(labels), rows):
         block = features[start : start + rows].numpy()
         generator.standard_normal(dtype=np.float32, out=block)
         block *= noise
         block += centres[labels[start : start + rows]]
         page_out(features[start : start + rows])
-        pace.tell(start + len(block), len(labels))
+        pace.update(start + len(block), len(labels))
 
 
 def write_edges(sketch: TwinSketch, writer: GraphFolderWriter, *, seed: int) -> None:
@@ -232,7 +232,7 @@ def write_edges(sketch: TwinSketch, writer: GraphFolderWriter, *, seed: int) -> 
     aside, nodes = writer.folder / "edges", len(sketch.labels)
     table = EdgeTable(aside, nodes=nodes, undirected=True, memory=SORT_MEMORY)
     _draw_edges(sketch, table, seed=seed)
-    entries = table.write(writer, on_part=Pace("sorting edges").tell)
+    entries = table.write(writer, on_part=ProgressLog("sorting edges").update)
     table.discard()
     log.info("%d entries are written, %d were asked for", entries, 2 * sketch.edges)
 
@@ -241,11 +241,11 @@ def _draw_edges(sketch: TwinSketch, table: EdgeTable, *, seed: int) -> None:
     generator = numpy_generator(seed, "edges")
     model = StreamedBlockModel(sketch.homes, sketch.within, sketch.among, generator=generator)
     counts = model.plan(sketch.edges, sketch.homophily, labels=sketch.labels)
-    pace, drawn = Pace("drawing edges"), 0
+    pace, drawn = ProgressLog("drawing edges"), 0
     for left, right in model.draw(*counts):
         table.add(left, right)
         drawn += len(left)
-        pace.tell(drawn, sum(counts))
+        pace.update(drawn, sum(counts))
 
 
 # Counts up when the same parameters draw another graph, so that no old one is taken for it.
@@ -292,7 +292,7 @@ class Twin(Dataset):
 
     def load(self, cache: Path) -> Graph:
         """Return the graph; it is drawn and kept under ``cache`` if it is not there yet."""
-        return kept_graph(self.folder(cache), self._draw)
+        return cached_graph_folder(self.folder(cache), self._draw)
 
     def folder(self, cache: Path) -> Path:
         """Return where the graph is kept."""

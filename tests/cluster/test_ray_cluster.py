@@ -36,7 +36,7 @@ def listening() -> Iterator[socket.socket]:
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_cluster, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(ray_cluster, "CHECK_SECONDS", 0.0)
 
 
 def ray_at(server: socket.socket) -> Any:
@@ -45,24 +45,24 @@ def ray_at(server: socket.socket) -> Any:
 
 def test_a_first_machine_that_stays_silent_ends_the_wait(listening):
     ray = ray_at(listening)
-    patience = HealthCheck(ray)
-    patience.look()
+    health = HealthCheck(ray)
+    health.check()
     listening.close()
-    patience.look()
-    patience.look()
+    health.check()
+    health.check()
     with pytest.raises(ClusterError, match=f"127.0.0.1:{ray.port}, no longer responds"):
-        patience.look()
+        health.check()
 
 
 def test_one_answer_is_enough_to_go_on_waiting(listening):
     ray, silent = ray_at(listening), StandIn(1)
-    patience = HealthCheck(silent)
+    health = HealthCheck(silent)
     for _ in range(3):
-        patience.ray = silent
-        patience.look()
-        patience.look()
-        patience.ray = ray
-        patience.look()
+        health.ray = silent
+        health.check()
+        health.check()
+        health.ray = ray
+        health.check()
 
 
 def test_a_result_that_cannot_come_is_an_error(listening):

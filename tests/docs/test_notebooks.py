@@ -103,7 +103,7 @@ def test_a_failing_cell_stops_the_build_with_one_sentence(scripts, page, monkeyp
 def test_every_cell_has_a_place_and_other_pages_are_left_alone(scripts):
     made = scripts.notebooks.notebook_of(PAGE)
     made.cells[3].outputs = [{"output_type": "stream", "name": "stdout", "text": "second"}]
-    scripts.hook._made["notebooks/page.md"] = made
+    scripts.hook._notebooks["notebooks/page.md"] = made
     page = SimpleNamespace(file=SimpleNamespace(src_uri="notebooks/page.md"))
     text = scripts.hook.on_page_markdown(PAGE, page)
     assert text.startswith("# Title\n\n[Download this page as a notebook](page.ipynb)")

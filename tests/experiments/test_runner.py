@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.experiments.build import build_stream, load_graph
@@ -127,6 +128,10 @@ def test_a_damaged_checkpoint_is_said_not_guessed_around(tmp_path):
     with pytest.raises(StopError):
         run(small(), out=tmp_path / "out", observer=stop_after(2))
     state = next((tmp_path / "out").rglob("*.safetensors"))
+    whole = load_file(state)
+    save_file({name: value for name, value in whole.items() if name != "generator"}, state)
+    with pytest.raises(ResultsError, match=r"safetensors cannot be read to resume.*generator"):
+        run(small(), out=tmp_path / "out", resume=True)
     state.write_bytes(state.read_bytes()[:100])
     with pytest.raises(ResultsError, match="cannot be read to resume"):
         run(small(), out=tmp_path / "out", resume=True)

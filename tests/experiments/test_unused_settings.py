@@ -106,6 +106,6 @@ def test_an_objective_changes_what_is_learned_or_is_refused(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_setting_changes_what_is_learned_or_is_refused(name):
-    # HealthCheck matters once a task gets worse, and joint carries moments once tasks grow slowly.
+    # Patience matters once a task gets worse, and joint carries moments once tasks grow slowly.
     depends = {"training__patience"} | ({"training__momentum"} if name == "joint" else set())
     assert [key for key in OTHER if key not in depends and not matters(name, key, learned)] == []

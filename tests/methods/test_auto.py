@@ -261,9 +261,9 @@ def test_far_hops_of_a_graph_that_shows_labels_are_not_computed(small_graph):
     far, ends = learner.backbone._caches[-2:]
     (exam,) = stream.exams(len(stream) - 1, "global")
     assert not learner.novelty(exam.graph, exam.nodes).isnan().any()
-    assert not {exam.graph.structure} & {*far._kept, *ends._kept}
+    assert not {exam.graph.structure} & {*far._embeddings, *ends._embeddings}
     learner.logits(exam.graph.structure, exam.nodes)  # without labels, a head reads them
-    assert {exam.graph.structure} <= {*far._kept} & {*ends._kept}
+    assert {exam.graph.structure} <= {*far._embeddings} & {*ends._embeddings}
 
 
 def test_what_is_not_learned_yet_is_newer(stream):

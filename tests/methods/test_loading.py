@@ -135,8 +135,8 @@ def test_what_is_no_learner_is_refused(tmp_path, learner):
     with pytest.raises(DataError, match="bare is not a learner"):
         eg.load_learner(tmp_path / "bare")
     learner.save(tmp_path / "m")
-    with pytest.raises(DataError, match=r"has format 2, .* but this version reads 1"):
-        eg.load_learner(rewritten(tmp_path / "m", format=2))
+    with pytest.raises(DataError, match=r"has format 1, .* but this version reads 2"):
+        eg.load_learner(rewritten(tmp_path / "m", format=1))
     unknown = about(tmp_path / "m")["method"] | {"name": "temm"}
     with pytest.raises(UnknownNameError, match="did you mean 'tem'"):
         eg.load_learner(rewritten(tmp_path / "m", method=unknown))

@@ -12,7 +12,7 @@ from evergraph.nn.prototype_network import (
     NOTHING,
     PrototypeHead,
     nearest,
-    stand_in,
+    replaced_by_prototypes,
     unit,
     unmatched,
 )
@@ -55,7 +55,7 @@ def test_prototypes_lie_apart_and_match_everything(seed, threshold, known):
 
 def test_the_nearest_stands_in_and_hands_its_gradient_on():
     vectors = fan(10, 80).requires_grad_()
-    stand = stand_in(vectors, fan(0, 90))
+    stand = replaced_by_prototypes(vectors, fan(0, 90))
     close(stand.detach(), fan(0, 90))
     (stand * torch.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()
     assert vectors.grad.tolist() == [[1.0, 2.0], [3.0, 4.0]]

@@ -23,7 +23,7 @@ from evergraph.server.observability import (
     TextLines,
     ThreadedHandler,
     WarningLimit,
-    written_log,
+    log_to_stderr,
 )
 from evergraph.server.running import bind, listen
 from evergraph.server.startup import Starting
@@ -126,7 +126,7 @@ def test_text_stays_on_one_line_and_names_the_request():
     assert told.endswith(" INFO x [id-1]: sent 'a\\nb'\\nfake")
     assert (told[10], told[19], told[23]) == ("T", ".", "Z")
     said = "unknown log format 'jsno': did you mean 'json'"
-    with pytest.raises(ConfigurationError, match=said), written_log("jsno"):
+    with pytest.raises(ConfigurationError, match=said), log_to_stderr("jsno"):
         pass
 
 
@@ -162,7 +162,7 @@ def test_a_pipe_that_nobody_empties_holds_up_nobody():
 
 def test_a_process_ends_though_nobody_reads_its_log():
     def write():
-        with written_log("text"):
+        with log_to_stderr("text"):
             for _ in range(5000):
                 logging.getLogger("evergraph.audit").info("x" * 100)
 
@@ -185,7 +185,7 @@ def test_the_servers_own_errors_are_lines_like_any_other(monkeypatch):
         raise SystemExit
 
     def serve():
-        with written_log("json"):
+        with log_to_stderr("json"):
             listen(Starting(make), bound)
 
     bound = bind("127.0.0.1", 0)

@@ -60,7 +60,7 @@ Every command takes [cyan]--help[/cyan]. Continue a stopped run with [cyan]--res
 """
 
 
-def refusal(error: Any) -> str:
+def sentence_of(error: Any) -> str:
     """Return an error of typer's as one sentence."""
     context = getattr(error, "ctx", None)
     command = "evergraph" if context is None else context.command_path
@@ -75,10 +75,10 @@ def refusal(error: Any) -> str:
     return f"{message[:1].lower()}{message[1:]}; {command} --help shows the usage"
 
 
-def in_options(message: str) -> str:
+def arguments_as_options(message: str) -> str:
     """Return a message with the arguments of Python that it proposes as options.
 
-    >>> in_options("n.csv: has no column 'id': it has no, kind; are they id='no', label='kind'?")
+    >>> arguments_as_options("n.csv: has no column 'id': it has no, kind; are they id='no', label='kind'?")
     "n.csv: has no column 'id': it has no, kind; are they --id no --label kind?"
     """
     start, question, arguments = message.rpartition(
@@ -92,7 +92,9 @@ def in_options(message: str) -> str:
 
 def extra_arguments(command: str, extra: Sequence[str]) -> ConfigurationError:
     """Return the error for arguments that a command does not take; ``run`` takes options alone."""
-    argument, further, hint = extra[0], "further ", ""
+    argument = extra[0]
+    further = "further "
+    hint = ""
     if command == "run":
         from evergraph.experiments.presets import presets
 
@@ -103,7 +105,8 @@ def extra_arguments(command: str, extra: Sequence[str]) -> ConfigurationError:
             option = "--plugin"
         elif declared_parts("methods", "methods").keys() & set(argument.split(",")):
             option = "--method"
-        further, hint = "", f"did you mean {option} {argument}? "
+        further = ""
+        hint = f"did you mean {option} {argument}? "
     elif command in ("ingest", "evaluate") and argument.endswith(TABLES):
         hint = "tables are given by --nodes and --edges: "
     return ConfigurationError(
@@ -246,27 +249,27 @@ def main() -> None:
     try:
         code = app(prog_name="evergraph", standalone_mode=False)
     except EvergraphError as error:
-        say(f"error: {in_options(str(error))}", err=True)
+        say(f"error: {arguments_as_options(str(error))}", err=True)
         if isinstance(error, ClusterError):  # Ray would take minutes to shut down
-            _forget_output()
+            _discard_output()
             os._exit(EXIT_CODE)
         sys.exit(EXIT_CODE)
     except OSError as error:  # stdout on a full disk, or a file deleted meanwhile
         file = "" if error.filename is None else f"{error.filename}: "
         say(f"error: {file}{error.strerror or error}", err=True)
-        _forget_output()
+        _discard_output()
         sys.exit(EXIT_CODE)
     except Exception as error:
         # Typer's own errors have these; newer versions bundle a click of their own, so that their
         # class does not tell.
         if not (hasattr(error, "format_message") and hasattr(error, "exit_code")):
             raise
-        say(f"error: {refusal(error)}", err=True)
+        say(f"error: {sentence_of(error)}", err=True)
         sys.exit(EXIT_CODE)
     sys.exit(code)
 
 
-def _forget_output() -> None:
+def _discard_output() -> None:
     """Discard buffered stdout that cannot be written: Python would try again at exit."""
     with suppress(OSError, ValueError):
         sys.stdout.flush()

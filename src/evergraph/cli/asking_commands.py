@@ -312,16 +312,16 @@ def suggest_command(
     if out is not None:
         with _csv_writer(out) as writer:
             writer.writerow(COLUMNS)
-            writer.writerows(_suggested(row, digits=6, missing="") for row in suggestions)
+            writer.writerows(_suggestion_row(row, digits=6, missing="") for row in suggestions)
     if as_json:
         print_json({"suggestions": suggestions})
     elif out is None and suggestions:
-        print_table(COLUMNS, [_suggested(row, digits=2, missing="-") for row in suggestions])
+        print_table(COLUMNS, [_suggestion_row(row, digits=2, missing="-") for row in suggestions])
     elif out is None:
         say("every known node has a label")
 
 
-def _suggested(row: dict[str, Any], *, digits: int, missing: str) -> list[str]:
+def _suggestion_row(row: dict[str, Any], *, digits: int, missing: str) -> list[str]:
     """Return a suggestion as a row; classes have their probabilities in a table for people."""
     uncertainty_value, classes = row.get("uncertainty"), list(map(str, row["classes"]))
     if missing:

@@ -255,7 +255,9 @@ def _summaries(kind: str) -> dict[str, str]:
 
 
 def _cell(value: Any) -> str:
-    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 @with_shared_options
@@ -289,7 +291,7 @@ def info_command(
         load_plugins(plugins)
         names = columns.names
         how = {"repeated": "last" if repeated is None else repeated} | names
-        facts = _recorded(dataset, classes_per_task) or _facts(dataset, classes_per_task, how)
+        facts = _bundled_facts(dataset, classes_per_task) or _facts(dataset, classes_per_task, how)
     if as_json:
         print_json(facts)
         return
@@ -300,10 +302,10 @@ def info_command(
     print_table(("target" if "targets" in facts else "class", "nodes"), rows)
 
 
-def _named(names: Sequence[str]) -> str:
+def _count_and_names(names: Sequence[str]) -> str:
     """Return the number of names, and the first ones.
 
-    >>> _named(["cites", "writes"]), _named([])
+    >>> _count_and_names(["cites", "writes"]), _count_and_names([])
     ('2: cites, writes', 'none')
     """
     if not names:
@@ -311,7 +313,7 @@ def _named(names: Sequence[str]) -> str:
     return f"{len(names)}: {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}"
 
 
-def _recorded(dataset: str, classes_per_task: int) -> dict[str, Any] | None:
+def _bundled_facts(dataset: str, classes_per_task: int) -> dict[str, Any] | None:
     """Return what is known of the bundled graph, None where it must be counted.
 
     It never changes, and counting it takes torch, which is most of what the command would cost.
@@ -345,8 +347,8 @@ def _facts(dataset: str, classes_per_task: int, options: Mapping[str, Any]) -> d
         "edges": graph.num_edges,
         "edges_both_ways": both_ways.num_edges,
         "edge_weights": weights,
-        "relations": _named(() if graph.relations is None else graph.relations.names),
-        "types_of_nodes": _named(() if graph.types is None else graph.types.names),
+        "relations": _count_and_names(() if graph.relations is None else graph.relations.names),
+        "types_of_nodes": _count_and_names(() if graph.types is None else graph.types.names),
         "features": graph.num_features,
     }
     if graph.targets is not None:  # multi-label or numeric targets, and no classes

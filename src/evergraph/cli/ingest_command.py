@@ -242,10 +242,12 @@ def _summary(counts: dict[str, Any]) -> str:
 
 
 def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 'es' if what.endswith('s') else 's'}"
+    if count == 1:
+        return f"1 {what}"
+    return f"{count:,} {what}{'es' if what.endswith('s') else 's'}"
 
 
-def _of_featureless(
+def _as_featureless(
     deltas: TableDeltas, learner: Target, columns: Columns | Scheme | None
 ) -> TableDeltas:
     """Return the deltas as they are, or of nodes without features if the learner has no others."""
@@ -289,7 +291,7 @@ def _ingest(
     with receiver.opened(deltas.kind) as learner, StageProgress({"ingest": "deltas"}) as progress:
         if not learner.status()["relations"]:
             deltas = deltas.without_relations()
-        deltas = _of_featureless(deltas, learner, columns)
+        deltas = _as_featureless(deltas, learner, columns)
         if emptying is not None and tables[0] is not None:
             deltas = deltas.without_others(learner.every_id(), emptying=emptying)
         if emptying is not None and tables[1] is not None:

@@ -116,12 +116,12 @@ def configs_of_methods(
         typed = _without_unset({**option_values, "method": name})
         values: dict[str, Any] = {}
 
-        def laid_over(values: Mapping[str, Any]) -> RunConfig:
+        def layered_config(values: Mapping[str, Any]) -> RunConfig:
             return RunConfig.of(layered(RunConfig().to_dict(), values, typed, settings))
 
         if preset is not None:  # whose values may depend on the method, which it may name itself
-            values = read_preset(preset, laid_over(read_preset(preset)).method.name)
-        return laid_over(values)
+            values = read_preset(preset, layered_config(read_preset(preset)).method.name)
+        return layered_config(values)
 
     configs = [config_of(name) for name in ([None] if methods is None else methods.split(","))]
     if auto:

@@ -175,7 +175,7 @@ def evaluate_command(
 
             deltas = read_deltas(*tables, columns=opened.columns, integers=integers)
         with spinner("predicting"):
-            scores, facts = _evaluated(opened.learner, deltas, tables[0])
+            scores, facts = _score_nodes(opened.learner, deltas, tables[0])
     if as_json:
         print_json(facts | plain(scores))
     else:
@@ -192,7 +192,7 @@ def evaluate_command(
         say(f"page: {write_evaluation(folder.resolve().name, about, scores, page)}", err=as_json)
 
 
-def _evaluated(
+def _score_nodes(
     learner: OnlineLearner, deltas: TableDeltas, source: Source | None
 ) -> tuple[HeldOutScores, dict[str, Any]]:
     """Return the scores of a table's nodes, and how many are new and how many were learned."""
@@ -282,7 +282,7 @@ def compare_command(
     def listed(keys: Iterable[DatasetAndSetting]) -> str:
         return "; ".join(", ".join(key) for key in keys)
 
-    trials_a, trials_b = (found_trials(typed, folder, testing, averaging) for typed in (a, b))
+    trials_a, trials_b = (trials_in(typed, folder, testing, averaging) for typed in (a, b))
     common = [key for key in trials_a if key in trials_b]
     if not common:
         raise ResultsError(
@@ -315,7 +315,7 @@ def compare_command(
         say(test.sentence)
 
 
-def found_trials(
+def trials_in(
     typed: str, folder: Path | None, testing: str | None, averaging: str | None
 ) -> dict[DatasetAndSetting, Trials]:
     """Return the trials of a folder, or of a method in it, by dataset and setting."""
@@ -367,7 +367,9 @@ def _trials_of_row(path: Path, testing: str | None, averaging: str | None) -> Tr
         row = json.loads(path.read_text("utf-8"))
         if row.get("failure") is not None:
             return None
-        seeds, values, facts = row["seeds"], row["values"], row.get("facts", {})
+        seeds = row["seeds"]
+        values = row["values"]
+        facts = row.get("facts", {})
         shared = {name: row[name] for name in ("dataset", "setting", "config")}
         label = row["label"]
     except (OSError, ValueError, KeyError, AttributeError) as error:

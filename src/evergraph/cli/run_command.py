@@ -201,21 +201,23 @@ def _print_result(result: RunResult, folder: Path) -> None:
     measured = f"average {result.target.measure if len(keys) == 1 else shared}"
     anytime = measured.replace("average", "anytime")
     print_table(("tested", measured, "average forgetting", anytime), rows, title)
-    beside = [  # other measures of targets, averaged over tasks
-        f"{METRIC_NAMES[name]} {values['measures'][testing][name]['mean']:.4g} {testing}"
-        for name in result.target.beside
-        for testing in ("local", "global")
-        if values["measures"][testing].get(name) is not None
-    ]
-    if beside:
-        say(", ".join(beside))
+    other_measures = []  # of targets, averaged over tasks
+    for name in result.target.beside:
+        for testing in ("local", "global"):
+            measure = values["measures"][testing].get(name)
+            if measure is not None:
+                other_measures.append(f"{METRIC_NAMES[name]} {measure['mean']:.4g} {testing}")
+    if other_measures:
+        say(", ".join(other_measures))
     seconds: dict[str, Any] = values["seconds"]
     count = len(result.seeds)
     phases = ", ".join(f"{phase} {spent / count:.1f} s" for phase, spent in seconds.items())
     if count > 1:
         phases = f"per seed {phases}"
     stored = values["memory"]["bytes"]
-    memory_text = ALL if result.cumulative else size(stored) if stored else "none"
+    memory_text = size(stored) if stored else "none"
+    if result.cumulative:
+        memory_text = ALL
     covered = values["coverage_ratio"]
     details = "" if covered is None else f" covering {100 * covered:.1f} % of all nodes"
     if values["refresh"] is not None:

@@ -54,11 +54,12 @@ def options_in(path: Path, command: Any) -> dict[str, Any]:
 
 def option_names(command: Any) -> dict[str, str]:
     """Return the parameter name of each option name in a file."""
+    in_file = [parameter for parameter in command.params if parameter.name not in TYPED_ONLY]
     return {
         option.removeprefix("--"): parameter.name
-        for parameter in command.params
+        for parameter in in_file
         for option in parameter.opts
-        if option.startswith("--") and parameter.name not in TYPED_ONLY
+        if option.startswith("--")
     }
 
 
@@ -146,7 +147,7 @@ def serve_command(
     from evergraph.server import running
     from evergraph.server.auth import read_tokens, tls_of
     from evergraph.server.http import Limits
-    from evergraph.server.observability import FORMATS, written_log
+    from evergraph.server.observability import FORMATS, log_to_stderr
     from evergraph.server.startup import Starting
 
     running.ignore_sighup()
@@ -217,7 +218,7 @@ def serve_command(
 
     memory = None if delta_memory is None else parse_size(delta_memory)
     reload = running.Reload(token_file=token_file, tokens=tokens, tls=tls)
-    with written_log(log_format):
+    with log_to_stderr(log_format):
         starting = Starting(application)
         running.listen(starting, bound, limits=limits, tls=tls, proxies=proxies, reload=reload)
         if starting.failed is not None:

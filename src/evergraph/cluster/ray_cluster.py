@@ -22,8 +22,8 @@ RETRIES = 3
 # Time-out of a health check, seconds between checks while waiting for a result, and how many
 # checks in a row may fail.
 ANSWER_SECONDS = 5.0
-LOOK_SECONDS = 5.0
-FAILED_LOOKS = 3
+CHECK_SECONDS = 5.0
+MAX_FAILED_CHECKS = 3
 _REPORTED_BY_US = "A worker died or was killed|so the task will be retried|The node with node id"
 
 
@@ -144,23 +144,23 @@ def check_answers(ray: ModuleType) -> None:
 class HealthCheck:
     """Health check of a cluster's head machine, for use while waiting.
 
-    ``look`` is called often; it checks every ``LOOK_SECONDS`` and raises after ``FAILED_LOOKS`` failed
-    checks in a row.
+    ``check`` is called often; it checks every ``CHECK_SECONDS``, and raises after
+    ``MAX_FAILED_CHECKS`` failed checks in a row.
     """
 
     def __init__(self, ray: ModuleType) -> None:
         self.ray = ray
-        self._looked = time.monotonic()
+        self._last_check = time.monotonic()
         self._failed_checks = 0
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check the cluster, unless the last check is recent."""
-        if time.monotonic() < self._looked + LOOK_SECONDS:
+        if time.monotonic() < self._last_check + CHECK_SECONDS:
             return
         self._failed_checks = 0 if answers(self.ray) else self._failed_checks + 1
-        if self._failed_checks >= FAILED_LOOKS:
+        if self._failed_checks >= MAX_FAILED_CHECKS:
             check_answers(self.ray)
-        self._looked = time.monotonic()
+        self._last_check = time.monotonic()
 
 
 def awaited(ray: ModuleType, future: Future[Any]) -> Any:
@@ -169,8 +169,8 @@ def awaited(ray: ModuleType, future: Future[Any]) -> Any:
     There is no time-out, however slow a link is: interrupting the wait would restart the transfer.
     """
     health_check = HealthCheck(ray)
-    while not wait([future], timeout=LOOK_SECONDS).done:
-        health_check.look()
+    while not wait([future], timeout=CHECK_SECONDS).done:
+        health_check.check()
     return future.result()
 
 

@@ -27,7 +27,7 @@ from evergraph.core.errors import (
 )
 from evergraph.core.packages import PREFIX, load_installed_plugins
 
-# Of a class: made anew, it takes as long as the part.
+# Cached, since computing the signature of a class takes as long as making an instance.
 signature_of: Callable[[Any], inspect.Signature] = cache(inspect.signature)
 MAX_NAMES_LISTED = 12  # most names shown in a table; the rest are counted
 
@@ -256,7 +256,7 @@ def _first_line(node: ast.ClassDef | ast.FunctionDef) -> str:
     return cleandoc(ast.get_docstring(node, clean=False) or "").split("\n")[0]
 
 
-# Parameters that a component works with but that do not define it: not shown.
+# Parameters that are not shown: a component works with them, but they do not define it.
 SURROUNDINGS = ("generator", "resources", "on_epoch")
 _MISSING = object()
 T_co = TypeVar("T_co", covariant=True)
@@ -307,8 +307,8 @@ class Made(Generic[T_co]):
         return cast("T_co", None if part is None else part.__dict__.get(self._name))
 
     def __set__(self, part: Part, value: T_co | str | Mapping[str, Any] | None) -> None:
-        made = value if value is None or self._parts is None else self._parts.part(value)
-        part.__dict__[self._name] = made
+        component = value if value is None or self._parts is None else self._parts.part(value)
+        part.__dict__[self._name] = component
 
 
 class Part(Shown):
@@ -369,11 +369,8 @@ class Part(Shown):
     def _parameter_names(cls) -> list[str]:
         """Return the names of the parameters, a class's own before those it inherits."""
         annotations = [vars(base).get("__annotations__", {}) for base in cls.__mro__]
-
-        def declared_in(name: str) -> list[bool]:
-            return [name in of_class for of_class in annotations]
-
-        return sorted(signature_of(cls).parameters, key=declared_in, reverse=True)
+        names = signature_of(cls).parameters
+        return sorted(names, key=lambda name: [name in own for own in annotations], reverse=True)
 
     def _parameter_value(self, name: str) -> Any:
         """Return the value of a parameter, as the constructor takes it."""

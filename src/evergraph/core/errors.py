@@ -15,7 +15,7 @@ from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
 
-logger = logging.getLogger("evergraph.notices")  # what it logs are no errors
+logger = logging.getLogger("evergraph.notices")  # for warnings; errors are raised
 EXIT_CODE = 2
 MOST_NAMED = 40  # most names in one sentence
 

@@ -96,7 +96,9 @@ class AppendedArray:
     """
 
     def __init__(self, path: Path, dtype: type[np.number], *, width: int | None = None) -> None:
-        self.path, self.dtype, self.width = path, np.dtype(dtype), width
+        self.path = path
+        self.dtype = np.dtype(dtype)
+        self.width = width
         self.length = 0
         with disk_is_enough(path):
             self._file = path.open("wb")

@@ -119,12 +119,14 @@ class SharedCache:
     """
 
     def __init__(self) -> None:
-        self._kept: WeakKeyDictionary[Any, dict[Hashable, tuple[Any, float]]] = WeakKeyDictionary()
+        self._values: WeakKeyDictionary[Any, dict[Hashable, tuple[Any, float]]] = (
+            WeakKeyDictionary()
+        )
         self.saved = 0.0
 
     def take(self, owner: object, key: Hashable, make: Callable[[], T]) -> T:
         """Return the cached value for ``thing`` and ``way``, calling ``make`` the first time."""
-        values = self._kept.setdefault(owner, {})
+        values = self._values.setdefault(owner, {})
         if key in values:
             self.saved += values[key][1]
         else:
@@ -222,7 +224,7 @@ def choose_device(name: str = "auto") -> torch.device:
     return torch.device(name)
 
 
-def _work_alone() -> None:
+def _use_one_thread() -> None:
     """Let a forked child use one thread: of torch's it has none, and would wait for them for ever.
 
     oneDNN asks for as many as the parent had, on Arm, and is left out.
@@ -232,7 +234,7 @@ def _work_alone() -> None:
         torch._C._set_mkldnn_enabled(False)
 
 
-os.register_at_fork(after_in_child=_work_alone)
+os.register_at_fork(after_in_child=_use_one_thread)
 
 
 @contextmanager

@@ -127,7 +127,7 @@ class Closing(ABC):
 
 
 LOCK_FILE = "lock"  # its name in the locked folder
-SCRATCH = ".evergraph-backup-"  # of temporary folders: only what is copied whole needs them
+SCRATCH = ".evergraph-backup-"  # prefix of the temporary folders of ``scratch_beside``
 _SECONDS_BEFORE_RETRY = 0.02  # seconds
 _MAX_DIGITS = 20  # most digits of a process id
 

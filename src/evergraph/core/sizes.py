@@ -49,7 +49,7 @@ def check_room(folder: Path, needed: float, purpose: str, *, remedy: str = "make
     Traceback (most recent call last):
     evergraph.core.errors.ResourceError: /: this takes about 1000000000.0 GB of disk, but only ...
     """
-    free = shutil.disk_usage(there(folder)).free
+    free = shutil.disk_usage(nearest_folder(folder)).free
     if needed > free:
         raise ResourceError(
             f"{folder}: {purpose} takes about {shown(needed)} of disk, but only {shown(free)} are "
@@ -57,7 +57,7 @@ def check_room(folder: Path, needed: float, purpose: str, *, remedy: str = "make
         )
 
 
-def there(folder: Path) -> Path:
+def nearest_folder(folder: Path) -> Path:
     """Return a folder, or the nearest one above it that exists."""
     return next(ancestor for ancestor in (folder, *folder.absolute().parents) if ancestor.is_dir())
 

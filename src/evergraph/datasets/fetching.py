@@ -58,22 +58,22 @@ OnProgress = Callable[[str, int, int | None], None]
 """Called with the name of a file, its bytes received so far, and its size if known."""
 
 
-class Pace:
+class ProgressLog:
     """Logs the progress and remaining time of a task, every ten seconds and at its end."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
-        self._began = self._said = time.monotonic()
+    def __init__(self, task: str) -> None:
+        self.task = task
+        self._began = self._last_line = time.monotonic()
 
-    def tell(self, done: int, total: int) -> None:
+    def update(self, done: int, total: int) -> None:
         """Record how much of the work is done."""
         now = time.monotonic()
         if done >= total:
-            log.info("%s: 100 %%, after %.0f s", self.what, now - self._began)
-        elif done and now - self._said >= _SECONDS_BETWEEN_LINES:
-            self._said = now
-            left = (now - self._began) * (total - done) / done
-            log.info("%s: %.0f %%, about %.0f s left", self.what, 100 * done / total, left)
+            log.info("%s: 100 %%, after %.0f s", self.task, now - self._began)
+        elif done and now - self._last_line >= _SECONDS_BETWEEN_LINES:
+            self._last_line = now
+            seconds = (now - self._began) * (total - done) / done
+            log.info("%s: %.0f %%, about %.0f s left", self.task, 100 * done / total, seconds)
 
 
 def record(root: Path, files: Iterable[str]) -> None:
@@ -160,11 +160,11 @@ class Fetch:
                 return path
         if not remote:
             raise DownloadError(f"{name} is not at {' or '.join(map(str, local))}")
-        pace = Pace(f"downloading {name}")
+        pace = ProgressLog(f"downloading {name}")
 
         def logged(_: str, done: int, total: int | None) -> None:
             if total:
-                pace.tell(done, total)
+                pace.update(done, total)
 
         download(remote, downloads / name, tries=self.tries, on_progress=self.on_progress or logged)
         return downloads / name
@@ -191,11 +191,10 @@ def download(
     import pooch
     import requests
 
-    progress_bar = None if on_progress is None else _ProgressBar(path.name, on_progress)
-    downloader = pooch.HTTPDownloader(
-        progressbar=progress_bar or False, chunk_size=_BLOCK, timeout=TIMEOUT
-    )
-    aside, reasons = path.with_name(f".{path.name}.partial"), []
+    bar = None if on_progress is None else _ProgressBar(path.name, on_progress)
+    downloader = pooch.HTTPDownloader(progressbar=bar or False, chunk_size=_BLOCK, timeout=TIMEOUT)
+    aside = path.with_name(f".{path.name}.partial")
+    reasons = []
     for url in urls:
         shutil.rmtree(aside, ignore_errors=True)  # left by a killed process
         source = pooch.create(
@@ -250,7 +249,7 @@ class RawFiles:
     facts: Facts | None  # the catalogue's facts, None if it has none
 
     @property
-    def there(self) -> bool:
+    def are_cached(self) -> bool:
         """Whether all of them are in the cache."""
         return all((self.root / file).is_file() for file in self.files)
 
@@ -260,7 +259,7 @@ class RawFiles:
         A wrong checksum is an error. If ``how`` is given, all files are set aside instead, to be
         fetched again.
         """
-        if not self.there:
+        if not self.are_cached:
             return False
         try:
             verify(self.root, self.files, self._known(how or Fetch()))
@@ -270,10 +269,10 @@ class RawFiles:
             log.warning("%s: it is set aside and fetched again", error)
             for file in self.files:
                 set_aside(self.root / file)
-        return self.there
+        return self.are_cached
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Let one process at a time fetch them; others wait."""
         path = self._downloads / f"{self.name}.lock"
         try:
@@ -302,7 +301,7 @@ class RawFiles:
 
     def room(self, how: Fetch) -> int:
         """Return the additional disk space needed in bytes, about; 0 if unknown."""
-        if self.there or self.facts is None or not self.facts.urls:
+        if self.are_cached or self.facts is None or not self.facts.urls:
             return 0
         return self.facts.room - (self.facts.download if how.folder is not None else 0)
 

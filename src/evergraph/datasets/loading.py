@@ -165,10 +165,12 @@ def read_path(
             path, scheme_or_choices, undirected=undirected, names=names or {}, **options
         )
     _check_file(path, names or {})
-    unchecked = "last" if path.suffix in READERS else repeated  # these take it as well
-    check_no_columns(path, columns, unknown_edges, unchecked)
+    # The readers of files take ``repeated`` as well.
+    checked = "last" if path.suffix in READERS else repeated
+    check_no_columns(path, columns, unknown_edges, checked)
     if path.is_dir():  # an imported graph
-        graph, about = open_graph_folder(path), read_facts(path).get("about", {})
+        graph = open_graph_folder(path)
+        about = read_facts(path).get("about", {})
         with naming(path):
             check_numbers(graph)
         if (columns_json := about.get("columns")) is not None:
@@ -187,7 +189,9 @@ def check_source(source: str, /, **parameters: Any) -> None:
         datasets.make(source, **parameters)
     elif not looks_like_path(source):
         raise UnknownNameError("dataset, and no file or folder, called", source, datasets.names())
-    elif not path.is_dir() or is_graph_folder(path):  # a folder of tables says more when it is read
+    elif not path.is_dir() or is_graph_folder(
+        path
+    ):  # reading a folder of tables gives better errors
         _check_file(path, parameters)
 
 

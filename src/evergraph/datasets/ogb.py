@@ -27,7 +27,7 @@ from evergraph.core.mapped import put
 from evergraph.core.packages import require
 from evergraph.core.safe_files import scratch_beside
 from evergraph.datasets.base import datasets
-from evergraph.datasets.fetching import FAILURES, Fetch, Pace, not_readable, record
+from evergraph.datasets.fetching import FAILURES, Fetch, ProgressLog, not_readable, record
 from evergraph.datasets.importing.edge_table import EdgeTable
 from evergraph.datasets.published import PublishedDataset
 from evergraph.graphs import UNLABELLED, Graph
@@ -91,16 +91,16 @@ class Papers(OgbDataset):
     folders: ClassVar[tuple[str, str]] = ("as-listed", "both-ways")
 
     def load(self, cache: Path, how: Fetch | None = None) -> Graph:
-        return self._kept(cache / self.name, undirected=False, how=how)
+        return self._cached(cache / self.name, undirected=False, how=how)
 
     def load_both_ways(self, cache: Path) -> Graph:
-        return self._kept(cache / self.name, undirected=True)
+        return self._cached(cache / self.name, undirected=True)
 
     def load_outline(self, cache: Path) -> Graph:
         """Return the undirected graph, as a run uses it, so that it is sorted only once."""
         return self.load_both_ways(cache)
 
-    def _kept(self, root: Path, *, undirected: bool, how: Fetch | None = None) -> Graph:
+    def _cached(self, root: Path, *, undirected: bool, how: Fetch | None = None) -> Graph:
         folder, other = root / self.folders[undirected], root / self.folders[not undirected]
 
         def write(writer: GraphFolderWriter) -> None:
@@ -113,19 +113,19 @@ class Papers(OgbDataset):
                 raise not_readable(self.name, root, error) from error
             record(root, self.raw_files)
 
-        return kept_graph(folder, write)
+        return cached_graph_folder(folder, write)
 
     def _provide(self, cache: Path, how: Fetch | None) -> None:
         """Fetch the raw files if needed, and check that they have not changed."""
         raw = self.raw(cache)
         if raw.check(how):
             return
-        with raw.alone():
-            if not raw.there:
+        with raw.locked():
+            if not raw.are_cached:
                 raw.fetch(Fetch() if how is None else how, lambda aside: None)
 
 
-def kept_graph(folder: Path, write: Callable[[GraphFolderWriter], None]) -> Graph:
+def cached_graph_folder(folder: Path, write: Callable[[GraphFolderWriter], None]) -> Graph:
     """Return the graph of a folder, made first if it is missing or damaged.
 
     It is made in a folder of this process and renamed when complete. A killed process leaves
@@ -206,12 +206,13 @@ def write_binary_raw(
     table = EdgeTable(
         writer.folder / "edges", nodes=nodes, undirected=undirected, memory=SORT_MEMORY
     )
-    reading, done = Pace("reading edges"), 0
+    reading = ProgressLog("reading edges")
+    done = 0
     for sources, targets in edge_index.pairs(_VALUES):
         table.add(sources, targets)
         done += len(sources)
-        reading.tell(done, edges)
-    table.write(writer, on_part=Pace("sorting edges").tell)
+        reading.update(done, edges)
+    table.write(writer, on_part=ProgressLog("sorting edges").update)
     table.discard()
     writer.finish(undirected=undirected, about={"listed_edges": edges})
 
@@ -235,13 +236,13 @@ def _write_nodes(raw: Path, writer: GraphFolderWriter, nodes: int) -> None:
             target = writer.create(into, (nodes, width), torch.float32)
         else:
             target = writer.create(into, (nodes,), torch.int64)
-        pace = Pace(f"reading {into}")
+        pace = ProgressLog(f"reading {into}")
         done = 0
         for rows in source.rows(max(1, _VALUES // max(width, 1))):
             values = convert(rows if is_matrix else rows[:, 0], done)
             put(target, done, torch.from_numpy(values))
             done += len(rows)
-            pace.tell(done, nodes)
+            pace.update(done, nodes)
 
     def classes(values: NDArray[Any], before: int) -> NDArray[Any]:
         known = values == values  # NaN is no label
@@ -305,7 +306,9 @@ class StreamedArray:
             self._header(stream)
             skip = start * self.dtype.itemsize
             while skip:
-                skip -= len(stream.read(min(skip, _BYTES_SKIPPED_AT_ONCE))) or self._cut_short()
+                skip -= (
+                    len(stream.read(min(skip, _BYTES_SKIPPED_AT_ONCE))) or self._raise_truncated()
+                )
             for first in range(start, stop, count):
                 yield self._read(stream, min(count, stop - first))
 
@@ -341,8 +344,8 @@ class StreamedArray:
         values = np.empty(count, self.dtype)
         unread = memoryview(values.view(np.uint8))  # type: ignore[arg-type]
         while len(unread):
-            unread = unread[stream.readinto(unread) or self._cut_short() :]  # type: ignore[attr-defined]
+            unread = unread[stream.readinto(unread) or self._raise_truncated() :]  # type: ignore[attr-defined]
         return values
 
-    def _cut_short(self) -> int:
+    def _raise_truncated(self) -> int:
         raise DataError(f"{self.archive}: array {self.name!r} is truncated")

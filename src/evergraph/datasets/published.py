@@ -48,8 +48,8 @@ class PublishedDataset(Dataset):
                 return read_npz(raw.root / KEPT)
             return self._keep(raw.root, self._read_raw(raw.root, raw.root))
         self.check_reader()
-        with raw.alone():
-            if raw.there:  # another process was faster
+        with raw.locked():
+            if raw.are_cached:  # another process was faster
                 return self.load(cache)
             (raw.root / KEPT).unlink(missing_ok=True)  # of raw files that are gone
             graph = raw.fetch(how or Fetch(), lambda aside: self._read_raw(aside, raw.root))

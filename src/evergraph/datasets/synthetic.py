@@ -27,7 +27,9 @@ class BlockModel:
     """
 
     def __init__(self, sizes: Tensor, weights: Tensor, *, generator: torch.Generator) -> None:
-        self.sizes, self.weights, self.generator = sizes, weights, generator
+        self.sizes = sizes
+        self.weights = weights
+        self.generator = generator
         self.labels = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
 
     def draw(self, count: int, *, within: bool) -> Tensor:
@@ -36,7 +38,8 @@ class BlockModel:
         Duplicates are dropped and drawn again, so that the count is exact. In a graph so dense that
         hubs are joined to all others, later rounds draw all nodes with equal weight.
         """
-        nodes, pairs_within = len(self.weights), int((self.sizes * (self.sizes - 1) // 2).sum())
+        nodes = len(self.weights)
+        pairs_within = int((self.sizes * (self.sizes - 1) // 2).sum())
         possible = pairs_within if within else nodes * (nodes - 1) // 2 - pairs_within
         if count > possible:
             kind = "within classes" if within else "between classes"
@@ -45,7 +48,8 @@ class BlockModel:
                 f"but there are only {possible} pairs of nodes"
             )
         batches: list[Tensor] = []  # of pairs as sorted keys, low node * nodes + high node
-        missing, cumulative = count, self.weights.cumsum(0)
+        missing = count
+        cumulative = self.weights.cumsum(0)
         for attempt in range(MOST_ROUNDS):
             if missing == 0:
                 break

@@ -91,7 +91,8 @@ def graph_of_tables(
         )
     with naming(edges_path):
         if unknown_edges == "skip":
-            rows_listed, edges = edges.num_rows, between(edges, node_table.ids)
+            rows_listed = edges.num_rows
+            edges = between(edges, node_table.ids)
             say_skipped(edges_path, rows_listed - edges.num_rows)
         rows = read_edges(edges)
         ends = positions(rows, node_table.ids)
@@ -104,7 +105,8 @@ def graph_of_tables(
             ends, rows.weights, relation_numbers, repeated=repeated, both_ways=both_ways
         )
         say_repeated(edges_path, edges_once.repeats, ends.shape[1], repeated)
-        ends, weights = ends[:, edges_once.rows], edges_once.checked_weights()
+        ends = ends[:, edges_once.rows]
+        weights = edges_once.checked_weights()
         if relation_numbers is not None:
             relations = Relations.of(
                 ends,

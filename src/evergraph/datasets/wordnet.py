@@ -36,7 +36,7 @@ BUNDLED = importlib.resources.files("evergraph.datasets") / "bundled" / "wordnet
 # Exceptions of zipfile and numpy for a damaged file.
 DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, LookupError, ValueError, MemoryError)
 
-# Increment it if the computation of features changes, so that older cached ones are not read.
+# Incremented when the computation of features changes, so that older cached ones are not read.
 RECIPE = 1
 PARTS_OF_SPEECH = {"n": "noun", "v": "verb", "a": "adjective", "s": "satellite", "r": "adverb"}
 PARTS = tuple(PARTS_OF_SPEECH.values())  # in the order of their classes
@@ -73,7 +73,9 @@ class WordNet(Dataset):
     def __init__(self, *, dims: int = 256, relations: bool = False, classes: str = "files") -> None:
         check_integer("dims", dims, least=1)
         check_choice("classes", classes, CLASSES)
-        self.dims, self.relations, self.classes = dims, relations, classes
+        self.dims = dims
+        self.relations = relations
+        self.classes = classes
 
     def load(self, cache: Path) -> Graph:
         """Return the graph, with its features from ``cache`` if they are there."""
@@ -95,7 +97,8 @@ class WordNet(Dataset):
     def load_outline(self, cache: Path) -> Graph:
         """Return the graph with empty features, since the real ones take long to compute."""
         arrays = _unpack(BUNDLED.read_bytes())
-        nodes, none = len(arrays["labels"]), torch.empty(0, dtype=torch.int32)
+        nodes = len(arrays["labels"])
+        none = torch.empty(0, dtype=torch.int32)
         empty = csr_tensor(none.new_zeros(nodes + 1), none, none.float(), (nodes, self.dims))
         return self._graph(arrays, empty)
 
@@ -118,7 +121,8 @@ def _relations(arrays: Arrays) -> Relations:
     # Of every pointer, from the kinds of links between pairs of nodes.
     lines = arrays["kinds"].tobytes().decode().split("\n")
     names = sorted({word[:-1] for line in lines for word in line.split()})
-    pairs, kinds = _edge_index(arrays), torch.from_numpy(arrays["edge_kinds"].astype(np.int64))
+    pairs = _edge_index(arrays)
+    kinds = torch.from_numpy(arrays["edge_kinds"].astype(np.int64))
     ends, numbers = [], []
     for kind, line in enumerate(lines):
         kind_pairs = pairs[:, kinds == kind]
@@ -224,7 +228,7 @@ def truncated_svd(
         )
         raise ConfigurationError(message)
 
-    def as_torch(matrix: scipy.sparse.csr_matrix) -> Tensor:  # whose products use all cores
+    def as_torch(matrix: scipy.sparse.csr_matrix) -> Tensor:  # torch's products use all cores
         parts = (matrix.indptr, matrix.indices, np.asarray(matrix.data, dtype=np.float32))
         indptr, indices, values = map(torch.from_numpy, parts)
         return csr_tensor(indptr, indices, values, matrix.shape)

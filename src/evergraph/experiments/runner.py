@@ -340,7 +340,7 @@ def learn_seed_by_task(
         stream = build.build_stream(config, opened.graph, seed, resources=resources)
     first = reports[-1].index + 1 if reports else 0
     if first and store is not None:
-        learner.restore(store.state_after(first - 1), stream.label_space(first - 1))
+        store.restore(learner, first - 1, stream.label_space(first - 1))
     for report in learn_stream(
         learner,
         stream,

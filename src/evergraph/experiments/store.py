@@ -30,6 +30,7 @@ from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
 from evergraph.core.errors import LockedError, ResultsError
+from evergraph.core.label_space import LabelSpace
 from evergraph.core.safe_files import LOCK_FILE, FileLock, results_written, written_aside
 from evergraph.evaluation.evaluator import (
     AccuracyMatrix,
@@ -42,6 +43,7 @@ from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import RunResult, SeedResult
 from evergraph.memory import MemoryUsage
 from evergraph.streams.stream import TESTINGS
+from evergraph.training import Learner
 
 CONFIG, RESULT, PROGRESS, ARRAYS = "config.toml", "result.json", "progress.json", "accuracy.npz"
 FAILURE, SEARCH, CHOICE = "failure.json", "search", "search.json"
@@ -183,13 +185,15 @@ class SeedStore:
                 if path != state:
                     path.unlink()
 
-    def state_after(self, index: int) -> dict[str, Tensor]:
-        """Return the learner's state after a task."""
+    def restore(self, learner: Learner, index: int, label_space: LabelSpace) -> None:
+        """Give a learner its state after a task."""
         path = self.folder / STATE.format(index)
         try:
-            return tensors_from_bytes(path.read_bytes())
-        except (OSError, SafetensorError) as error:
-            raise ResultsError(f"{path} cannot be read to resume: {error}") from None
+            learner.restore(tensors_from_bytes(path.read_bytes()), label_space)
+        except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
+            raise ResultsError(
+                f"{path} cannot be read to resume, it is damaged or of another version: {error!r}"
+            ) from error
 
 
 def locked(folder: Path, doing: str, *, wait: bool = False) -> FileLock:

@@ -19,8 +19,8 @@ from evergraph.graphs.validation import check_features, check_real
 
 MOST_INT32 = 2**31 - 1  # entries; beyond, row pointers have 64 bits
 ROWS_AT_A_TIME = 1 << 16  # rows written to a file at a time
-ROWS_CUT_TOGETHER = 1 << 20  # rows cut into blocks at a time, of which there may be 10^8
-# Cost of a row besides its entries, in entries: limits blocks of empty rows as well.
+ROWS_CUT_TOGETHER = 1 << 20  # rows cut into blocks at a time; a graph may have 10^8
+# A row costs as much as this many entries besides its own: this limits blocks of empty rows.
 ROW_COST = 16
 # Adjacency entries processed at a time: some 100 MB on a CPU. A GPU has more memory, and every
 # block means a wait.
@@ -64,7 +64,8 @@ def adjacency_of(
     distinct = sources != targets
     sources, targets = sources[distinct], targets[distinct]
     weights = None if weights is None else weights[distinct]
-    if undirected and weights is not None:  # each edge next to its reverse, since the last counts
+    if undirected and weights is not None:
+        # Each edge stands next to its reverse, so that the weight of the last edge listed counts.
         doubled_sources = torch.stack([sources, targets], 1).flatten()
         targets = torch.stack([targets, sources], 1).flatten()
         sources = doubled_sources
@@ -286,9 +287,8 @@ def induced_adjacency(
         if weights is not None and new_weights is not None:
             put(new_weights, filled, weights.as_subclass(Tensor).index_select(0, entries[selected]))
         for array in (indices, weights):
-            if (
-                array is not None and is_mapped(array) and len(entries)
-            ):  # its pages may leave memory
+            # Pages that were read need not stay in memory.
+            if array is not None and is_mapped(array) and len(entries):
                 page_out(array[int(entries.min()) : int(entries.max()) + 1])
         filled += len(new_columns)
     pointers = pointers_of(counts)

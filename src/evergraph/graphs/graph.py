@@ -279,10 +279,11 @@ class Graph(Shown):
         """Return the graph with every edge both ways, of one weight (itself if known to be so)."""
         if self.undirected:
             return self
-        ends, nodes = self.edge_index(), self.num_nodes
+        ends = self.edge_index()
         doubled_weights = None if self.weights is None else self.weights.repeat(2)
         # New directions first: an edge that exists both ways keeps the weight of each direction.
-        csr = build_csr(ends.flatten(), ends.flip(0).flatten(), doubled_weights, nodes)
+        columns, rows = ends.flatten(), ends.flip(0).flatten()
+        csr = build_csr(columns, rows, doubled_weights, self.num_nodes)
         arrays: dict[str, Any] = dict(zip(("indptr", "indices", "weights"), csr, strict=True))
         return replace(self, **arrays, undirected=True, folder=None, bare=None)
 
@@ -345,26 +346,19 @@ class Graph(Shown):
         check_edges(edge_index, nodes)
         if time is not None:
             check_whole("time", time)
+            time = time.long()
         features = as_features(features, nodes)
         if weights is not None:
             weights = checked_weights("weight", weights, edge_index.shape[1])
         if repeated is not None:
             edges = combined(edge_index, weights, repeated=repeated)
             say_repeated(where, edges.repeats, edge_index.shape[1], repeated)
-            edge_index, weights = edge_index[:, edges.rows], edges.checked_weights()
+            edge_index = edge_index[:, edges.rows]
+            weights = edges.checked_weights()
         indptr, indices, weights = adjacency_of(edge_index, weights, nodes, undirected=undirected)
-        time = None if time is None else time.long()
-        return cls(
-            indptr,
-            indices,
-            features,
-            labels.long(),
-            time,
-            undirected,
-            weights=weights,
-            targets=targets,
-            masks=masks,
-        )
+        labels = labels.long()
+        records: dict[str, Any] = {"weights": weights, "targets": targets, "masks": masks}
+        return cls(indptr, indices, features, labels, time, undirected, **records)
 
     @classmethod
     def from_data(
@@ -386,19 +380,15 @@ class Graph(Shown):
         is the node type to classify, by default the one with a ``y``. repeated: as in
         ``from_edges``; edges of different relations are different edges.
         """
-        arrays, more = read_pyg(data, target=target, repeated=repeated)
-        return replace(cls.from_edges(**arrays, undirected=undirected), **more)
+        arrays, records = read_pyg(data, target=target, repeated=repeated)
+        return replace(cls.from_edges(**arrays, undirected=undirected), **records)
 
     def to_data(self) -> Data:
         """Return the graph as ``torch_geometric.data.Data``."""
         y = self.labels if self.targets is None else self.targets.values
+        edges = self.edge_index()
         return write_data(
-            self.features,
-            self.edge_index(),
-            y,
-            time=self.time,
-            weights=self.weights,
-            masks=self.masks,
+            self.features, edges, y, time=self.time, weights=self.weights, masks=self.masks
         )
 
     def to_hetero(self) -> HeteroData:
@@ -408,7 +398,6 @@ class Graph(Shown):
 
     def _as_relation(self) -> Relations:
         """Return all edges as one relation, ``edge``."""
-        ends, nodes = self.edge_index(), self.num_nodes
-        return Relations.of(
-            ends, torch.zeros_like(ends[0]), ("edge",), nodes=nodes, weights=self.weights
-        )
+        ends = self.edge_index()
+        relation = torch.zeros_like(ends[0])
+        return Relations.of(ends, relation, ("edge",), nodes=self.num_nodes, weights=self.weights)

@@ -86,7 +86,8 @@ def _open(folder: Path, facts: dict[str, Any], *, verify: bool) -> Graph:
         _check_layout(path, name, arrays[name])
     if not len(arrays["indptr"]):
         raise DataError(f"{folder}: has no row pointers: import it again")
-    ends, entries = int(arrays["indptr"][-1]), len(arrays["indices"])
+    ends = int(arrays["indptr"][-1])
+    entries = len(arrays["indices"])
     if ends != entries:  # as pointers that overflowed do
         raise DataError(
             f"{folder}: row pointers end at {ends:,}, but there are {entries:,} entries: import it "
@@ -108,7 +109,8 @@ def _open(folder: Path, facts: dict[str, Any], *, verify: bool) -> Graph:
 
 def _check_layout(path: Path, name: str, array: Tensor) -> None:
     """Raise unless an array has the shape and the kind of numbers that its name stands for."""
-    rank, real = 1 + (name in MATRICES), name in REAL
+    rank = 1 + (name in MATRICES)
+    real = name in REAL
     widths = {"indptr": (4, 8), "indices": (4,)}.get(
         name.removeprefix("relation_"), (1,) if name in MASKS else (2, 4, 8)
     )

@@ -31,9 +31,9 @@ from evergraph.graphs.kernels.scaled_rows import (
     RowType,
     ScaledRows,
     choose_kernel,
+    empty_rows,
     graph_scalings,
     held_rows,
-    room,
     triton_works,
 )
 
@@ -80,7 +80,9 @@ class Smoother(ScaledRows):
                 )
         operator, features = self.holding(features)
         if out is None:
-            out = room(shape[0], like=features, dtype=torch.float32 if operator.scaled else None)
+            out = empty_rows(
+                shape[0], like=features, dtype=torch.float32 if operator.scaled else None
+            )
         features = _with_contiguous_rows(features)
         add = None if add is None else _with_contiguous_rows(add)
         if out.numel():
@@ -210,13 +212,14 @@ def propagate(
     """
     if add is None and out is None and scale == 1.0 and stays_sparse(features):
         return sparse_product(matrix.matrix if isinstance(matrix, Smoother) else matrix, features)
-    features, add = densify(features), None if add is None else densify(add)
+    features = densify(features)
+    add = None if add is None else densify(add)
     if isinstance(matrix, Smoother):
         return matrix.product(features, add=add, scale=scale, add_scale=add_scale, out=out)
     if out is None:
         # Into our own buffer: ``matrix @ features`` fills and then copies a second one, which
         # costs as much as the product.
-        out = room(matrix.shape[0], like=features)
+        out = empty_rows(matrix.shape[0], like=features)
     into(matrix, features, out, Affine(add, scale, add_scale))
     return out
 
@@ -290,7 +293,8 @@ def pattern(adjacency: RowSweep, rows: Tensor) -> scipy.sparse.csr_matrix:
     rows = rows.to(adjacency.indices.device)
     nodes = len(adjacency.indptr) - 1
     lengths, loops = torch.zeros(2, nodes, dtype=torch.int64, device=rows.device)
-    lengths[rows], loops[rows] = adjacency.lengths(rows), 1
+    lengths[rows] = adjacency.lengths(rows)
+    loops[rows] = 1
     columns = adjacency.indices if len(rows) == nodes else adjacency.neighbours(rows)
     return _boolean(lengths, columns) + _boolean(loops, rows)
 

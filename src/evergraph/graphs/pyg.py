@@ -190,7 +190,8 @@ def _features(data: Any, types: Sequence[str], sizes: Sequence[int]) -> Tensor:
     widths = [0 if x is None else x.shape[1] for x in matrices]
     shared = len({width for width in widths if width}) <= 1
     total = max(widths, default=0) if shared else sum(widths)
-    rows, first = [torch.zeros(size, total) for size in sizes], 0
+    rows = [torch.zeros(size, total) for size in sizes]
+    first = 0
     for x, block, width in zip(matrices, rows, widths, strict=True):
         if x is not None:
             block[:, first : first + width] = x
@@ -201,9 +202,12 @@ def _features(data: Any, types: Sequence[str], sizes: Sequence[int]) -> Tensor:
 def _edges(data: Any, starts: dict[str, int]) -> tuple[Tensor, Tensor, list[str], Tensor | None]:
     """Return ends, relations, their names, and weights if any edge has one."""
     kinds = list(data.edge_types)
-    counts = Counter(relation for _, relation, _ in kinds)  # with its end types if not unique
+    # A relation is named with the types of its ends if its own name is not unique.
+    counts = Counter(relation for _, relation, _ in kinds)
     names = [kind[1] if counts[kind[1]] == 1 else "__".join(kind) for kind in kinds]
-    ends, numbers, weights = [torch.empty(2, 0).long()], [torch.empty(0).long()], []
+    ends = [torch.empty(2, 0).long()]
+    numbers = [torch.empty(0).long()]
+    weights = []
     for number, kind in enumerate(kinds):
         pairs = data[kind].edge_index
         ends.append(pairs + torch.tensor([[starts[kind[0]]], [starts[kind[2]]]]))

@@ -262,7 +262,8 @@ def covered_nodes(
     """
     reached = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
     reached[nodes.to(graph.device)] = True
-    sweep, layer = graph.sweep, reached
+    sweep = graph.sweep
+    layer = reached
     for _ in range(hops):
         if not bool(layer.any()):  # no others are connected
             break

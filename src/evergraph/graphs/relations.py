@@ -103,7 +103,9 @@ class Relations:
         if weights is not None:
             weights = weights[entries]
             entries, weights = entries[weights > 0], weights[weights > 0]
-        rows, columns, kinds = rows[entries], columns[entries].int(), kinds[entries].to(torch.int16)
+        rows = rows[entries]
+        columns = columns[entries].int()
+        kinds = kinds[entries].to(torch.int16)
         return cls(names, row_pointers(rows, nodes), columns, kinds, weights)
 
     def __len__(self) -> int:
@@ -231,7 +233,9 @@ def side_by_side(relations: Sequence[Relations | None], nodes: Sequence[int]) ->
     if not present:
         return None
     names = list(dict.fromkeys(name for part in present for name in part.names))
-    ends, numbers, weights = [], [], []
+    ends = []
+    numbers = []
+    weights = []
     offset = 0
     for part, count in zip(relations, nodes, strict=True):
         if part is not None:

@@ -54,7 +54,7 @@ class Targets(Shown):
                 " a name for each"
             )
         check_once("names of targets", self.names)
-        if not is_mapped(self.values):  # those of a graph folder were checked when it was made
+        if not is_mapped(self.values):  # a graph folder's values were checked when it was made
             object.__setattr__(self, "values", _checked(self.values, self.target, self.names))
 
     def _repr_facts(self) -> dict[str, object]:

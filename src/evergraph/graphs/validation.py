@@ -201,7 +201,7 @@ class Combined:
     """Edges, each once, unless the rule is ``last``: then the graph keeps the last of each."""
 
     rows: Tensor  # the first row of each edge, ascending.  int64 [edges]
-    weights: Tensor | None  # of these edges; None if none are given or needed.  [edges]
+    weights: Tensor | None  # of these edges; None if all are 1.  [edges]
     repeats: int  # rows that list an edge again
 
     def checked_weights(self) -> Tensor | None:

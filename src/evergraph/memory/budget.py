@@ -29,9 +29,9 @@ def check_budget(budget: Budget) -> None:
     evergraph.core.errors.ConfigurationError: budget must be an integer of at least 0 (per class) \
 or a fraction between 0 and 1 (of the dataset), not 1.5
     """
-    whole = isinstance(budget, int) and not isinstance(budget, bool) and budget >= 0
-    fraction = isinstance(budget, float) and 0.0 < budget < 1.0
-    if not whole and not fraction:
+    is_count = isinstance(budget, int) and not isinstance(budget, bool) and budget >= 0
+    is_fraction = isinstance(budget, float) and 0.0 < budget < 1.0
+    if not is_count and not is_fraction:
         raise ConfigurationError(
             "budget must be an integer of at least 0 (per class) or a fraction between 0 and 1 "
             f"(of the dataset), not {budget!r}"

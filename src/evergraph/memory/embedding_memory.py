@@ -57,19 +57,19 @@ class EmbeddingMemory(Memory):
         self.nodes_ = torch.cat([self.nodes_, candidates.ids.cpu()])[keep]
         self.labels_, self.ranks_ = labels[keep], ranks[keep]
 
-    def measure(self, graph: Graph, ids: Tensor, own: Tensor, *, hops: int) -> None:
+    def measure(self, graph: Graph, ids: Tensor, task_nodes: Tensor, *, hops: int) -> None:
         """Record which of a task's nodes its stored embeddings cover.
 
-        ids: id of each node of ``graph``; own: positions in it of the task's nodes.
+        ids: id of each node of ``graph``; task_nodes: positions in it of the task's nodes.
         """
-        is_new = torch.isin(self.nodes_, ids[own.cpu()])
-        races = [self.nodes_[is_new]]  # if nothing is ever dropped, any order is valid
+        is_new = torch.isin(self.nodes_, ids[task_nodes.cpu()])
+        orders = [self.nodes_[is_new]]  # if nothing is ever dropped, any order is valid
         if self.sampler.mergeable:  # class by class, in the order in which they are kept
             classes = self.labels_[is_new].unique()
             rows = [(is_new & (self.labels_ == label)).nonzero().flatten() for label in classes]
-            races = [self.nodes_[row[self.ranks_[row].argsort(stable=True)]] for row in rows]
+            orders = [self.nodes_[row[self.ranks_[row].argsort(stable=True)]] for row in rows]
         record = self.coverage_.pruned(self.nodes_)
-        self.coverage_ = record.with_task(graph, ids, own, races, hops=hops)
+        self.coverage_ = record.with_task(graph, ids, task_nodes, orders, hops=hops)
 
     @property
     def coverage_ratio(self) -> float:
@@ -78,8 +78,8 @@ class EmbeddingMemory(Memory):
         It counts the currently stored nodes. Each ego-subnetwork is that of the time when its node
         was stored, restricted to nodes of the same task.
         """
-        met = self.coverage_.met
-        return self.coverage_.covered(self.nodes_) / met if met else 0.0
+        seen = self.coverage_.met
+        return self.coverage_.covered(self.nodes_) / seen if seen else 0.0
 
     @property
     def usage(self) -> MemoryUsage:
@@ -132,31 +132,31 @@ class CoverageRecord:
         return CoverageRecord(self.met, self.sizes[groups_left], groups, self.coverers[is_stored])
 
     def with_task(
-        self, graph: Graph, ids: Tensor, own: Tensor, races: Sequence[Tensor], *, hops: int
+        self, graph: Graph, ids: Tensor, task_nodes: Tensor, orders: Sequence[Tensor], *, hops: int
     ) -> CoverageRecord:
         """Return the record with a task's nodes added.
 
-        ids: id of each node of ``graph``; own: positions of the task's nodes; races: the task's
+        ids: id of each node of ``graph``; task_nodes: positions of the task's nodes; orders: the task's
         stored nodes in the order in which they are kept, one tensor per class.
         """
-        own = own.cpu()
-        group = torch.zeros(len(own), dtype=torch.int64)
+        task_nodes = task_nodes.cpu()
+        group = torch.zeros(len(task_nodes), dtype=torch.int64)
         firsts = []
-        for nodes in races:
-            first = first_coverers(graph, torch.searchsorted(ids, nodes), hops=hops)[own]
+        for nodes in orders:
+            first = first_coverers(graph, torch.searchsorted(ids, nodes), hops=hops)[task_nodes]
             firsts.append(first)
             group = (group * (len(nodes) + 1) + first).unique(return_inverse=True)[1]
         sizes = torch.bincount(group)
         member = torch.empty_like(sizes)
-        member[group] = torch.arange(len(own))  # one of each group: the others are equal
+        member[group] = torch.arange(len(task_nodes))  # one of each group: the others are equal
         groups, coverers = [self.groups], [self.coverers]
-        for nodes, first in zip(races, firsts, strict=True):
+        for nodes, first in zip(orders, firsts, strict=True):
             member_firsts = first[member]
             is_covered = member_firsts < len(nodes)
             groups.append(is_covered.nonzero().flatten() + len(self.sizes))
             coverers.append(nodes[member_firsts[is_covered]])
         arrays = ([self.sizes, sizes], groups, coverers)
-        return CoverageRecord(self.met + len(own), *map(torch.cat, arrays))
+        return CoverageRecord(self.met + len(task_nodes), *map(torch.cat, arrays))
 
 
 def first_coverers(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:

@@ -126,19 +126,19 @@ class SubgraphMemory(Memory):
         old, new = is_kept[: len(self)], is_kept[len(self) :]
         if not bool(new.any()):  # budgets never shrink, so everything stored stays
             return
-        kept = keep(candidates.graph, candidates.nodes.cpu()[new])
+        ego = keep(candidates.graph, candidates.nodes.cpu()[new])
         if self.graph_ is not None and not bool(old.all()):
             # All of the graph goes that is not within reach of a remaining node.
             centres = self.centres_[old]
-            nodes = covered_nodes(self.graph_, centres, hops=kept.hops).nonzero().flatten()
+            nodes = covered_nodes(self.graph_, centres, hops=ego.hops).nonzero().flatten()
             self.graph_ = self.graph_.subgraph(nodes)
             self.centres_ = torch.searchsorted(nodes, centres)
         offset = 0 if self.graph_ is None else self.graph_.num_nodes
         # Relations and types are not kept: no backbone that learns from stored graphs reads them.
-        new_graph = kept.graph.to("cpu").with_relations(None).with_types(None)
+        new_graph = ego.graph.to("cpu").with_relations(None).with_types(None)
         graphs = [new_graph] if self.graph_ is None else [self.graph_, new_graph]
         self.graph_ = disjoint_union(graphs)
-        self.centres_ = torch.cat([self.centres_, kept.centres.cpu() + offset])
+        self.centres_ = torch.cat([self.centres_, ego.centres.cpu() + offset])
         self.labels_, self.ranks_ = labels[is_kept], ranks[is_kept]
 
     @property

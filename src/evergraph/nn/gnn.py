@@ -142,9 +142,9 @@ class GNN(Backbone):
         """Return the graph's matrix, its transpose and its features, ready to be multiplied."""
         graph = graph.structure
         if graph not in self._prepared:
-            here = graph.to(self.device)
-            raw = here.features if stays_sparse(here.features) else densify(here.features)
-            adjacency = SparseOperator.of(self._adjacency(here))
+            moved = graph.to(self.device)
+            raw = moved.features if stays_sparse(moved.features) else densify(moved.features)
+            adjacency = SparseOperator.of(self._adjacency(moved))
             self._prepared[graph] = GraphInputs(adjacency, raw, multipliable(raw))
         return self._prepared[graph]
 

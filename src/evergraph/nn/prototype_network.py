@@ -57,13 +57,13 @@ def unmatched(vectors: Tensor, prototypes: Tensor, threshold: float, *, most: in
     return torch.cat(chosen) if chosen else rows[:0]
 
 
-def stand_in(vectors: Tensor, prototypes: Tensor) -> Tensor:
+def replaced_by_prototypes(vectors: Tensor, prototypes: Tensor) -> Tensor:
     """Return every vector's nearest prototype; zeros stay, and all vectors if there is none.
 
     The gradient with respect to a prototype is passed to the vector that it replaces, so that the
     layers below are trained and prototypes are not.  [n, d], [p, d] -> [n, d]
 
-    >>> stand_in(torch.tensor([[.6, .8], [0., 0.]]), torch.eye(2))
+    >>> replaced_by_prototypes(torch.tensor([[.6, .8], [0., 0.]]), torch.eye(2))
     tensor([[0., 1.],
             [0., 0.]])
     """
@@ -85,7 +85,7 @@ class Level:
     @classmethod
     def of(cls, extracted: Tensor, prototypes: Tensor) -> Level:
         """Return nodes on a level with their prototypes.  [n, d], [p, d] -> ..."""
-        return cls(extracted, stand_in(extracted, prototypes))
+        return cls(extracted, replaced_by_prototypes(extracted, prototypes))
 
     @property
     def distance(self) -> Tensor:
@@ -136,7 +136,9 @@ class PrototypeHead(GrowingHead):
     ) -> None:
         super().__init__()
         atomic, node, cls = widths
-        self.dims, self.atomic, self.dropout = dims, atomic, dropout
+        self.dims = dims
+        self.atomic = atomic
+        self.dropout = dropout
         total = extractors * (1 + hops)
         self.own = Linear(dims, extractors * atomic, bias=False, generator=generator)
         self.structure = Linear(dims, extractors * atomic, bias=False, generator=generator)

@@ -39,7 +39,7 @@ class Expansion:
     phases: Tensor  # b.  float32 [width]
     activation: Activation  # ``relu`` or ``fourier``
     centre: Tensor | None = None  # subtracted from every embedding first, if given.  float32 [dims]
-    # m, the number of features drawn, of which these may be the first; all by default
+    # m, the number of features drawn; ``matrix`` may hold only the first of them
     drawn: int | None = None
 
     @property
@@ -183,10 +183,10 @@ class RandomFeatures(PDGNN):
 
 
 @dataclass(frozen=True)
-class AsIs:
+class IdentityMap:
     """The identity map φ(e) = e, in place of an ``Expansion``.
 
-    >>> AsIs(1)(torch.tensor([[3.]]))
+    >>> IdentityMap(1)(torch.tensor([[3.]]))
     tensor([[3.]])
     """
 
@@ -196,9 +196,9 @@ class AsIs:
         """Return the embeddings, or their first columns.  [n, dims] -> [n, width]"""
         return embeddings[:, : self.width]
 
-    def narrowed(self, width: int) -> AsIs:
+    def narrowed(self, width: int) -> IdentityMap:
         """Return the map to the first columns alone."""
-        return AsIs(width)
+        return IdentityMap(width)
 
     def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
         """Return embeddings in blocks."""
@@ -249,9 +249,9 @@ class LinearHead(PDGNN):
     def settle(self, embeddings: Tensor) -> None:
         """Do nothing: the features do not depend on the first graph."""
 
-    def expansion(self) -> AsIs:
+    def expansion(self) -> IdentityMap:
         """Return φ as a map of its own."""
-        return AsIs(self.width)
+        return IdentityMap(self.width)
 
     def expands_like(self, other: LinearHead) -> bool:
         """Return whether another backbone computes the same features of the same graph."""

@@ -137,7 +137,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
                 question = await service.pools["bodies"].run(read)
             if query := request.scope["query_string"]:
                 await service.wait_for(after_in(query))
-            if question.asks:
+            if question.has_change:
                 parameters = request.query_params
                 own_columns = ColumnsOfBody(
                     {name: parameters[name] for name in OF_NODES if name in parameters}

@@ -76,7 +76,7 @@ class ArrowReader:
         self._scheme: Scheme | None = None
         parts: dict[str, Any] = {}
         for table in tables:
-            with _refusing("an Arrow table cannot be read"):
+            with _rejecting("an Arrow table cannot be read"):
                 values_by_part = self._table(stripped(table))
             part = {
                 name: tuple(values) if isinstance(values, list) else values
@@ -180,11 +180,11 @@ def tables_in(body: bytes, *, most: int = MAX_DECODED) -> Iterator[pa.Table]:
     for _ in range(MAX_TABLES + 1):
         if not remaining.size:
             return
-        with _refusing("the body is not an Arrow IPC stream"):
+        with _rejecting("the body is not an Arrow IPC stream"):
             headers = _headers(remaining, most)
-        with _refusing("Arrow buffers must not be compressed or damaged"):
+        with _rejecting("Arrow buffers must not be compressed or damaged"):
             pa.ipc.open_stream(headers).read_all()
-        with _refusing("the body is not an Arrow IPC stream"):
+        with _rejecting("the body is not an Arrow IPC stream"):
             table = pa.ipc.open_stream(remaining).read_all()
             table.validate(full=True)
         most -= check_decoded(table, most)
@@ -196,7 +196,7 @@ def tables_in(body: bytes, *, most: int = MAX_DECODED) -> Iterator[pa.Table]:
 
 
 @contextmanager
-def _refusing(rule: str) -> Iterator[None]:
+def _rejecting(rule: str) -> Iterator[None]:
     """Reject what pyarrow cannot read; rule: the rule that it breaks."""
     try:
         yield

@@ -192,7 +192,7 @@ class PredictionsBody(UpsertBody):
     )
 
     @property
-    def asks(self) -> bool:
+    def has_change(self) -> bool:
         """Whether it asks about a change."""
         return bool(self.model_fields_set - {"ids", "all", "known"})
 
@@ -270,9 +270,9 @@ def read_question(body: bytes, *, most: int) -> PredictionsBody:
     """Parse a request for predictions; reject one that is malformed or names too many nodes."""
     question = parse(PredictionsBody, body)
     check_named("request", len(question.ids), most)
-    if not question.asks and "ids" not in question.model_fields_set:
+    if not question.has_change and "ids" not in question.model_fields_set:
         raise RefusedError(422, "ids: a field is required: ids of nodes, or rows that are new")
-    if question.asks and question.known:
+    if question.has_change and question.known:
         raise RefusedError(422, "known must be false beside a change: ask for known labels alone")
     return question
 

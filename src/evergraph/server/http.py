@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
-UNCOUNTED = 1 << 12  # bytes of a body that is not counted: as many as connections at most
-ROOM_SECONDS, ROOM_PAUSE = 1.0, 0.25  # for which a body waits unread for room; between two looks
+# Bytes of a body too small to be counted; there are at most as many of them as connections.
+UNCOUNTED = 1 << 12
+ROOM_SECONDS = 1.0  # for which a body waits, unread, until there is room for it
+ROOM_PAUSE = 0.25  # seconds between two looks whether there is room
 PARSED = {JSON: 40, ARROW: 1}  # times its own size that a body takes once it is parsed, at most
 QUOTED = 40  # characters of a name that an error quotes
 # The page loads its own files and calls its own service, nothing else.

@@ -379,7 +379,7 @@ FORMATS = {"text": TextLines, "json": JsonLines}
 
 
 @contextmanager
-def written_log(form: str) -> Iterator[None]:
+def log_to_stderr(form: str) -> Iterator[None]:
     """Write the log to stderr in one of the formats, until the end of the ``with``."""
     check_choice("log format", form, FORMATS)
     handler = ThreadedHandler(sys.stderr)

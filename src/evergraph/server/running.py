@@ -68,7 +68,8 @@ def bind(host: str, port: int) -> socket.socket:
         # may wait 40 ms for the client's acknowledgement.
         bound = socket.socket(address[0], socket.SOCK_STREAM, socket.IPPROTO_TCP)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Of an answer that nobody reads the kernel would take megabytes, and the next be computed.
+        # By default the kernel takes megabytes of an answer that nobody reads, and the service
+        # would compute the next one meanwhile.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         bound.bind(address[4])
     except (OSError, OverflowError) as error:

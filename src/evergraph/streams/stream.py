@@ -176,11 +176,11 @@ class GraphStream(Shown):
         self._batched = arrival.tasks is not None
         self._task_of = arrival.task_of.int()  # [steps]
         # The first step of each task, and the end.
-        self._begins = [0, *accumulate(torch.bincount(self._task_of).tolist())]
+        self._first_steps = [0, *accumulate(torch.bincount(self._task_of).tolist())]
         owner = arrival.owner
         if unlabelled == "along":
             owner = with_companions(labelled_graph, owner)
-        self._owner = owner.int()  # the step of every node, of which there may be 10^8
+        self._owner = owner.int()  # the step of every node; a graph may have 10^8
         # Each node's class by arrival; the last entry is for unlabelled nodes, numbered -1.
         class_numbers = torch.full((int(labels.max()) + 2,), UNLABELLED)
         class_numbers[self.classes] = torch.arange(len(self.classes))
@@ -200,11 +200,11 @@ class GraphStream(Shown):
         self._members = TaskMembers(self._owner, self.splits)
         # Nodes with targets have no classes to count.
         counted = self._labels if targets is None else torch.full_like(self._labels, UNLABELLED)
-        self._met = ClassSizes(self._owner, counted, steps=len(arrival))
-        known_nodes = torch.cat(
-            [split.train for split in self.splits] + [split.validation for split in self.splits]
+        self._class_counts = ClassSizes(self._owner, counted, steps=len(arrival))
+        known_nodes = torch.cat([torch.cat([s.train, s.validation]) for s in self.splits])
+        self._known_counts = ClassSizes(
+            self._owner[known_nodes], counted[known_nodes], steps=len(arrival)
         )
-        self._known = ClassSizes(self._owner[known_nodes], counted[known_nodes], steps=len(arrival))
         self._local: dict[int, tuple[int, Graph]] = {}  # with their step; they show labels
         self._local_exams: dict[tuple[int, str], tuple[int, Exam]] = {}
         self._union: tuple[int, Graph] | None = None  # with its task; it shows labels
@@ -268,7 +268,7 @@ class GraphStream(Shown):
             raise ConfigurationError(message)
         if self._lease is not None:
             self._lease.close()
-        ids, graph = self._given(index, cumulative, sight)
+        ids, graph = self._nodes_and_graph(index, cumulative, sight)
         self._lease = Lease(graph)
         first = 0 if cumulative else index
         new_nodes = self._members.nodes(index, upto=cumulative)
@@ -283,15 +283,17 @@ class GraphStream(Shown):
             validation=torch.searchsorted(ids, validation),
             validation_labels=self._labels[validation].long(),
             own=torch.searchsorted(ids, new_nodes),
-            class_sizes=self._met.between(first, index),
-            met_sizes=self._met.between(0, index),
-            known_sizes=self._known.between(0, index),
+            class_sizes=self._class_counts.between(first, index),
+            met_sizes=self._class_counts.between(0, index),
+            known_sizes=self._known_counts.between(0, index),
             lease=self._lease,
             train_targets=None if self._targets is None else self._targets[train],
             validation_targets=None if self._targets is None else self._targets[validation],
         )
 
-    def _given(self, index: int, cumulative: bool, sight: int | None) -> tuple[Tensor, Graph]:
+    def _nodes_and_graph(
+        self, index: int, cumulative: bool, sight: int | None
+    ) -> tuple[Tensor, Graph]:
         """Return the nodes that a learner is given with a step, ascending, and their graph."""
         if self._batched and sight is not None and not cumulative:
             within = self.edges == "within"
@@ -320,7 +322,7 @@ class GraphStream(Shown):
 
     def _steps(self, task: int, index: int) -> tuple[int, int]:
         """Return the first and the last of a task's steps that have arrived by ``index``."""
-        first, following = self._begins[task : task + 2]
+        first, following = self._first_steps[task : task + 2]
         return first, min(index, following - 1)
 
     def label_space(self, index: int) -> LabelSpace:

@@ -147,7 +147,7 @@ class TaskMembers:
         return parts[0] if len(parts) == 1 else torch.cat(parts).sort().values
 
 
-NODES_PER_BLOCK = 1 << 24  # nodes counted at a time, of which there may be 10^8
+NODES_PER_BLOCK = 1 << 24  # nodes counted at a time; a graph may have 10^8
 
 
 class ClassSizes:

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 By = Literal["class", "time", "blurred", "drifting", "random", "online"]
 ClassOrder = Literal["label", "size", "shuffled"] | Sequence[int]
 WAYS: tuple[str, ...] = get_args(By)
-WHOLE = ("class", "online")  # every task has its own classes, whole
+WHOLE = ("class", "online")  # all nodes of a class arrive with the same task
 RANDOM_TASKS = 5  # default number of tasks in random order, and for nodes with targets
 DRIFTING_TASKS = 20  # default number of tasks of a drift
 BATCH = 10  # default number of training nodes per batch, as in OCGL's benchmark
@@ -97,7 +97,8 @@ def arrange(
 ) -> Arrival:
     """Return when each node of a graph arrives; see ``GraphStream`` for the parameters."""
     # Computed in main memory, whatever the device of the graph.
-    labels, time = graph.labels.cpu(), None if graph.time is None else graph.time.cpu()
+    labels = graph.labels.cpu()
+    time = None if graph.time is None else graph.time.cpu()
     sizes = torch.bincount(labels[labels >= 0], minlength=graph.num_classes)
     options: dict[str, Any] = {"order": order, "min_size": min_class_size, "seed": seed}
     options["names"] = graph.class_names

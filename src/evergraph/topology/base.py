@@ -103,7 +103,7 @@ class TopologyEncoder(Part, ABC):
     name: ClassVar[str]
     reads_labels: ClassVar[bool] = False  # whether embeddings depend on the labels a graph shows
     sees_weights: ClassVar[bool] = True  # whether embeddings depend on edge weights
-    first_column = 0  # of ``inputs`` that it is given, if columns are smoothed differently
+    first_column = 0  # number of the first column given to it, if columns are smoothed differently
 
     hops: int = integer(2, least=0)
     self_loops: bool = True

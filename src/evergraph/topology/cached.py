@@ -132,44 +132,46 @@ class EmbeddingCache:
     ) -> None:
         check_choice("scaling", scaling, ("unit", "none"))
         check_choice("storage", storage, STORAGES)
-        self.topology, self.scaling, self.device = topology, scaling, torch.device(device)
+        self.topology = topology
+        self.scaling = scaling
+        self.device = torch.device(device)
         self.storage: Storage = storage
         self.resources = Resources() if resources is None else resources
         self.seconds = 0.0  # spent encoding
-        self._kept: WeakKeyDictionary[Graph, Tensor] = WeakKeyDictionary()
-        self._grown: WeakKeyDictionary[Graph, Growth] = WeakKeyDictionary()
+        self._embeddings: WeakKeyDictionary[Graph, Tensor] = WeakKeyDictionary()
+        self._growths: WeakKeyDictionary[Graph, Growth] = WeakKeyDictionary()
 
     def __call__(self, graph: Graph, rows: Tensor | None = None) -> Tensor:
         """Return the embeddings of all nodes.  -> float32 [nodes, dims]
 
         rows: the nodes whose embeddings are returned, and not kept; None for all.  int64 [rows]
         """
-        graph = self._seen(graph)
-        if graph in self._kept:
-            known = self._kept[graph]
+        graph = self._as_encoded(graph)
+        if graph in self._embeddings:
+            known = self._embeddings[graph]
             return known if rows is None else known.index_select(0, rows.to(known.device))
         start = time.perf_counter()
         if self.device.type == "cuda":  # blocks of smaller graphs would stay reserved, unused
             torch.cuda.empty_cache()
 
         def encoded() -> Tensor:
-            found = self.encode(graph) if rows is None else self.encode(graph, rows)
+            values = self.encode(graph) if rows is None else self.encode(graph, rows)
             if self.device.type == "cuda":
                 torch.cuda.synchronize()
-            return found
+            return values
 
         if rows is not None:
             embeddings = encoded()
         elif self.resources.cache is None:
-            embeddings = self._kept[graph] = encoded()
+            embeddings = self._embeddings[graph] = encoded()
         else:
             parameters = repr(sorted(vars(self.topology).items()))
             key = (self.topology.name, parameters, self.scaling, self.storage, str(self.device))
-            embeddings = self._kept[graph] = self.resources.cache.take(graph, key, encoded)
+            embeddings = self._embeddings[graph] = self.resources.cache.take(graph, key, encoded)
         self.seconds += time.perf_counter() - start
         return embeddings
 
-    def _seen(self, graph: Graph) -> Graph:
+    def _as_encoded(self, graph: Graph) -> Graph:
         """Return the graph with labels if f_topo reads them, otherwise without."""
         return graph if self.topology.reads_labels else graph.structure
 
@@ -178,12 +180,12 @@ class EmbeddingCache:
 
         known: earlier embeddings.  [old, dims]; old: the positions of their nodes.  int64 [old]
         """
-        graph = self._seen(graph)
-        if graph in self._grown:
-            return self._grown[graph]
+        graph = self._as_encoded(graph)
+        if graph in self._growths:
+            return self._growths[graph]
         start = time.perf_counter()
         growth = grown_embeddings(self, graph, known=known, old=old)
-        self._kept[graph], self._grown[graph] = growth.embeddings, growth
+        self._embeddings[graph], self._growths[graph] = growth.embeddings, growth
         if self.device.type == "cuda":
             torch.cuda.synchronize()
         self.seconds += time.perf_counter() - start

@@ -15,7 +15,7 @@ from evergraph.core.resources import ColumnSlice, LocalEngine, Resources
 from evergraph.core.sizes import shown
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import ROWS_AT_A_TIME, as_scipy
-from evergraph.graphs.kernels.scaled_rows import ROW_TYPES, room
+from evergraph.graphs.kernels.scaled_rows import ROW_TYPES, empty_rows
 from evergraph.topology.base import TopologyEncoder
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,8 @@ def encode_within(
 
     -> float32 [nodes, dims]
     """
-    device, graph = torch.device(device), topology.inputs(graph)
+    device = torch.device(device)
+    graph = topology.inputs(graph)
     resources.tidy()
     size = _size(topology, graph, graph.num_features, device)
     fits = size + reserve_of(graph.entry_bytes, graph.num_nodes) <= resources.left_on(device)
@@ -84,10 +85,12 @@ def encoded_blocks(
     embeddings: their destination, whose memory counts.  [nodes, parts x dims];
     -> (start, stop), float32 [nodes, parts x columns]
     """
-    device, engine = torch.device(device), resources.engine
+    device = torch.device(device)
+    engine = resources.engine
     per_machine = -(-engine.workers // engine.machines)  # workers per machine, if all are alike
     if graph.entry_bytes > resources.left // per_machine:
-        engine, per_machine = LocalEngine(), 1
+        engine = LocalEngine()
+        per_machine = 1
     columns_left = graph.num_features - first
     embedding_bytes = 0 if is_mapped(embeddings) else embeddings.nbytes
     column_bytes = _size(topology, graph, 1, device)
@@ -146,7 +149,7 @@ def columns_of(features: Tensor, start: int, stop: int) -> Tensor:
     if not is_mapped(features):
         return features[:, start:stop].contiguous()
     # numpy returns memory to the system at once; torch does not on every platform.
-    selected = room(len(features), like=features, width=stop - start)
+    selected = empty_rows(len(features), like=features, width=stop - start)
     for first in range(0, len(features), ROWS_AT_A_TIME):
         rows = features[first : first + ROWS_AT_A_TIME]
         selected[first : first + ROWS_AT_A_TIME] = rows[:, start:stop]

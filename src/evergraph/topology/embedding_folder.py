@@ -93,17 +93,20 @@ def embed(
             rows_kept = labelled.nonzero().flatten()
         columns = _columns_done(out, description, width=topology.parts * graph.num_features)
         if not columns:
-            _note(out, description, 0)  # first, so that an interrupted start can be repeated
-            _lay_out(graph, out, topology, rows_kept)
+            _write_progress(
+                out, description, 0
+            )  # first, so that an interrupted start can be repeated
+            _write_other_arrays(graph, out, topology, rows_kept)
         file: MappedTensor = map_array(out / "features.npy", writable=True)
         assert file.file is not None
-        report, wide = on_progress or (lambda *_: None), graph.num_features
+        report = on_progress or (lambda *_: None)
+        wide = graph.num_features
         report("embed", columns, wide)
         blocks = encoded_blocks(topology, graph, file, resources or Resources(), first=columns)
         for block, part in blocks:
             put_columns(file, part if rows_kept is None else part[rows_kept], block, wide)
             os.fsync(file.file.fileno())  # before the progress is recorded
-            _note(out, description, block[1])
+            _write_progress(out, description, block[1])
             report("embed", block[1], wide)
         report("checksum", 0, 1)
         without_edges = rows_kept is not None
@@ -163,12 +166,15 @@ def _columns_done(out: Path, description: Mapping[str, Any], *, width: int) -> i
         return 0
 
 
-def _lay_out(graph: Graph, out: Path, topology: TopologyEncoder, rows_kept: Tensor | None) -> None:
+def _write_other_arrays(
+    graph: Graph, out: Path, topology: TopologyEncoder, rows_kept: Tensor | None
+) -> None:
     """Write all of a graph but its features, and allocate the embeddings.
 
     With labelled nodes only, no edges are kept, since the embeddings include their effect.
     """
-    writer, arrays = GraphFolderWriter(out), arrays_of(graph)
+    writer = GraphFolderWriter(out)
+    arrays = arrays_of(graph)
     del arrays["features"]
     if rows_kept is not None:
         node_arrays = {n: a for n, a in arrays.items() if not n.startswith(("relation_", *JOINING))}
@@ -182,6 +188,6 @@ def _lay_out(graph: Graph, out: Path, topology: TopologyEncoder, rows_kept: Tens
     writer.create("features", shape, torch.float32)
 
 
-def _note(out: Path, description: Mapping[str, Any], columns: int) -> None:
+def _write_progress(out: Path, description: Mapping[str, Any], columns: int) -> None:
     with disk_is_enough(out), written_aside(out / PROGRESS) as file:
         file.write(json.dumps({"made": description, "columns": columns}).encode())

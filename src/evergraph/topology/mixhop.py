@@ -160,7 +160,8 @@ class EndOfHops(ViewHops):
         yield self._embed(graph, smoother(graph, self_loops=self.self_loops))
 
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
-        rows, component = densify(graph.features), _components(adjacency)
+        rows = densify(graph.features)
+        component = _components(adjacency)
         scaled = (rows / adjacency.left.to(rows.device)[:, None]).cpu()  # left is 1 / √d
         # Not on a GPU, where the order of additions, and so the rounding, changes from run to run.
         sums = scaled.new_zeros(int(component.max(initial=-1)) + 1, scaled.shape[1])
@@ -173,7 +174,8 @@ def _components(adjacency: Smoother) -> npt.NDArray[np.int64]:
 
     Rows are read a range at a time, so that a graph in files need not fit into memory.
     """
-    pointers, nodes = adjacency.indptr.cpu(), len(adjacency.left)
+    pointers = adjacency.indptr.cpu()
+    nodes = len(adjacency.left)
     component = np.arange(nodes)
     for part in row_ranges(pointers, count=range_count(pointers, mapped=adjacency.mapped)):
         entries = pointers[part.start : part.stop + 1].diff().numpy()

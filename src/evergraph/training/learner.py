@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # ``evergraph``, the version that wrote it; ``method``, its name and parameters, parts among them as
 # nested tables; ``label_space``: setting, classes per task, the dataset's own labels, kind and
 # names of targets; and ``undirected``, whether every edge of the training graphs went both ways.
-FORMAT = 1
+FORMAT = 2
 KEY = "evergraph"
 
 

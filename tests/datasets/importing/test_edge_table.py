@@ -103,9 +103,9 @@ def test_what_goes_wrong_is_said(tmp_path):
     for end, ends in ((-1, ([0, -1], [1, 1])), (10**6, ([0, 1], [1, 10**6]))):
         with pytest.raises(DataError, match=rf"node {end}: expected 0 to 999999"):
             table.add(*map(np.array, ends))
-    with pytest.raises(KeyboardInterrupt), table._told():
+    with pytest.raises(KeyboardInterrupt), table._translated_errors():
         raise RuntimeError("Query interrupted")  # as DuckDB does where a query is running
-    with pytest.raises(RuntimeError, match="something else"), table._told():
+    with pytest.raises(RuntimeError, match="something else"), table._translated_errors():
         raise RuntimeError("something else")
     table.discard()
 
@@ -125,7 +125,7 @@ def named(tmp_path: Path, known: pa.Array, asked: pa.Array, before: int = 0) -> 
     options = {"nodes": len(known), "undirected": False, "memory": MEMORY, "columns": ["weight"]}
     table = EdgeTable(tmp_path / "edges", **options)
     try:
-        table.know(known)
+        table.set_ids(known)
         table.add_named(before, EdgeRows((asked, asked), torch.ones(len(asked)), None))
         return [place for (place,) in table._ask("SELECT source FROM edges ORDER BY row")]
     finally:

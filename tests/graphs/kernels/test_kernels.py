@@ -1,6 +1,8 @@
 """Which kernel is taken, and how its work is shared."""
 
 import logging
+import subprocess
+import sys
 import threading
 from importlib import import_module
 
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from evergraph.graphs import smoother
 from evergraph.graphs.kernels import scaled_rows
 from evergraph.graphs.kernels.row_ranges import range_count, row_ranges, spread
-from evergraph.graphs.kernels.scaled_rows import NUMBA_PAYS_FROM, choose_kernel, room
+from evergraph.graphs.kernels.scaled_rows import NUMBA_PAYS_FROM, choose_kernel, empty_rows
 from graphs_to_draw import graph_of, random_graph
 
 
@@ -50,12 +52,12 @@ def test_self_loops_count_among_the_entries(monkeypatch):
     assert asked == [5, 2]
 
 
-def test_room_is_for_rows_like_others():
-    new = room(5, like=torch.ones(2, 3))
+def test_empty_rows_are_like_others():
+    new = empty_rows(5, like=torch.ones(2, 3))
     assert (new.shape, new.dtype, new.is_contiguous()) == ((5, 3), torch.float32, True)
     assert new.data_ptr() % 64 == 0
-    assert room(5, like=torch.ones(2, 3).double()).dtype == torch.float64
-    assert room(0, like=torch.ones(2, 3)).shape == (0, 3)
+    assert empty_rows(5, like=torch.ones(2, 3).double()).dtype == torch.float64
+    assert empty_rows(0, like=torch.ones(2, 3)).shape == (0, 3)
 
 
 def test_a_hub_gets_a_range_of_its_own():
@@ -113,6 +115,29 @@ def test_what_fails_in_a_thread_is_raised(monkeypatch):
 
     with pytest.raises(ValueError, match="at 0"):
         spread(work, [slice(0, 1)])
+
+
+def test_work_is_spread_from_a_thread_that_outlives_the_main_one():
+    script = """
+import threading
+import torch
+from evergraph.graphs.kernels.row_ranges import spread
+
+torch.set_num_threads(2)
+
+
+def work():
+    main.join()
+    starts = []
+    spread(lambda part: starts.append(part.start), [slice(0, 1), slice(1, 2)])
+    print(sorted(starts))
+
+
+main = threading.main_thread()
+threading.Thread(target=work).start()
+"""
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert process.stdout == "[0, 1]\n", process.stderr
 
 
 def test_several_threads_may_multiply_at_once():

@@ -170,7 +170,7 @@ class Target(ABC):
         return torch.ones(len(shares))
 
     @abstractmethod
-    def tally(self, given: Tensor, right: Tensor) -> Tallies:
+    def tally(self, decided: Tensor, right: Tensor) -> Tallies:
         """Return how what was decided compares with the true classes, or matrix of targets."""
 
     @abstractmethod
@@ -188,9 +188,9 @@ class Target(ABC):
         scores: of the columns that have these names; every: with the probabilities of all.
         """
 
-    def array(self, found: Sequence[Any]) -> Any:
+    def array(self, predictions: Sequence[Any]) -> Any:
         """Return predictions as an array, or a list if they fit into none."""
-        return np.array(found)
+        return np.array(predictions)
 
     def shown(self, value: float) -> str:
         """Return the running measure as text."""
@@ -244,18 +244,18 @@ def are_names(values: Sequence[Any]) -> bool:
     return True
 
 
-def check_id(what: str, value: object) -> None:
+def check_id(name: str, value: object) -> None:
     """Raise unless ``value`` may name a node or a class: text or a whole number of 64 bits.
 
     "1" and 1 are different names. 1.0 and True are rejected, as Python treats them as equal to 1.
     """
     if type(value) is int:
         if not -LARGEST - 1 <= value <= LARGEST:
-            raise DataError(f"{what} must fit into 64 bits, not {value!r}")
+            raise DataError(f"{name} must fit into 64 bits, not {value!r}")
     elif type(value) is str:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise DataError(f"{what} must be text that UTF-8 can write, not {value!r}") from None
+            raise DataError(f"{name} must be text that UTF-8 can write, not {value!r}") from None
     else:
-        raise DataError(f"{what} must be text or an integer, not {value!r}")
+        raise DataError(f"{name} must be text or an integer, not {value!r}")

@@ -42,7 +42,7 @@ def micro_f1(predicted: Tensor, right: Tensor) -> float:
     >>> micro_f1(torch.tensor([[0.9, 0.2], [0.7, 0.1]]), torch.tensor([[1., 1.], [0., 0.]]))
     0.5
     """
-    hits, wrong = (each.sum() for each in _counted(predicted, right))
+    hits, wrong = (counts.sum() for counts in _counted(predicted, right))
     total = 2 * hits + wrong
     return float(2 * hits / total) if total else 1.0
 
@@ -90,10 +90,12 @@ def average_precision(predicted: Tensor, right: Tensor) -> float:
         if len(has_label.unique()) != 2:
             continue
         order = scores.argsort(descending=True, stable=True)
-        scores, hits = scores[order], has_label[order].double().cumsum(0)
-        # Nodes of equal score are taken together: the last of them has their counts.
+        scores = scores[order]
+        hits = has_label[order].double().cumsum(0)
+        # Nodes of equal score are counted together, at the rank of the last of them.
         is_last = torch.cat([scores[1:] != scores[:-1], torch.tensor([True])])
-        hits, ranks = hits[is_last], (torch.arange(len(scores)) + 1)[is_last].double()
+        hits = hits[is_last]
+        ranks = (torch.arange(len(scores)) + 1)[is_last].double()
         recall_gains = hits.diff(prepend=hits.new_zeros(1)) / hits[-1]
         precisions.append(float((recall_gains * hits / ranks).sum()))
     return sum(precisions) / len(precisions) if precisions else float("nan")
@@ -105,7 +107,8 @@ class LabelsPrediction:
 
     id: Label
     labels: list[Label]  # those with a probability above one half
-    probabilities: list[float]  # of these; or of all, in the order of ``classes``, if requested
+    # of these labels; if requested, of all labels in the order of ``classes``
+    probabilities: list[float]
 
 
 @target_kinds.register
@@ -224,7 +227,7 @@ class Labels(Target):
             return super().uncertainty(shares)
         return torch.amax(1 - (2 * shares - 1).abs(), 1)
 
-    def tally(self, given: Tensor, right: Tensor) -> Tallies:
+    def tally(self, decided: Tensor, right: Tensor) -> Tallies:
         """Count labels; the true ones may have more columns, too new to be predicted.
 
         One label is predicted correctly and one wrongly: 2 tp = 2 of 2 tp + fp + fn = 3.
@@ -234,8 +237,9 @@ class Labels(Target):
         (tensor([3]), tensor([2]), tensor([0]))
         """
         predicted = torch.zeros(right.shape, dtype=torch.bool)
-        predicted[:, : given.shape[1]] = given
-        hits, wrong = (predicted & (right == 1)).sum(1), (predicted != (right == 1)).sum(1)
+        predicted[:, : decided.shape[1]] = decided
+        hits = (predicted & (right == 1)).sum(1)
+        wrong = (predicted != (right == 1)).sum(1)
         no_pairs = torch.zeros(len(right), 0, dtype=torch.int64)
         return Tallies(2 * hits + wrong, 2 * hits, (wrong == 0).long(), no_pairs)
 
@@ -257,5 +261,5 @@ class Labels(Target):
             predictions.append(LabelsPrediction(node, own_labels, probabilities))
         return tuple(predictions)
 
-    def array(self, found: Sequence[Sequence[Label]]) -> list[list[Label]]:
-        return [list(labels) for labels in found]
+    def array(self, predictions: Sequence[Sequence[Label]]) -> list[list[Label]]:
+        return [list(labels) for labels in predictions]

@@ -113,7 +113,7 @@ class Numbers(Target):
     def leading(self, scores: Tensor, count: int) -> Tensor:
         return torch.zeros(1, dtype=torch.int64)
 
-    def tally(self, given: Tensor, right: Tensor) -> Tallies:
+    def tally(self, decided: Tensor, right: Tensor) -> Tallies:
         """Add up absolute errors.
 
         >>> Numbers().tally(torch.tensor([[1.5]]), torch.tensor([[2.]])).right
@@ -121,7 +121,7 @@ class Numbers(Target):
         """
         ones = torch.ones(len(right), dtype=torch.int64)
         no_pairs = torch.zeros(len(right), 0, dtype=torch.int64)
-        return Tallies(ones, (given - right).abs().flatten(), torch.zeros_like(ones), no_pairs)
+        return Tallies(ones, (decided - right).abs().flatten(), torch.zeros_like(ones), no_pairs)
 
     def compared(self, predicted: Sequence[Any], right: Sequence[Any]) -> tuple[Tensor, Tensor]:
         def column(values: Sequence[Any]) -> Tensor:
@@ -135,8 +135,8 @@ class Numbers(Target):
         numbers = self.decide(scores)[:, 0].tolist()
         return tuple(self.prediction(*pair) for pair in zip(ids, numbers, strict=True))
 
-    def array(self, found: Sequence[float]) -> np.ndarray[Any, Any]:
-        return np.array(found, dtype=np.float32)
+    def array(self, predictions: Sequence[float]) -> np.ndarray[Any, Any]:
+        return np.array(predictions, dtype=np.float32)
 
     def shown(self, value: float) -> str:
         return f"{value:.4g}"

@@ -139,9 +139,9 @@ class OneClass(Target):
         best = shares.topk(2, dim=1).values
         return 1 - (best[:, 0] - best[:, 1])
 
-    def tally(self, given: Tensor, right: Tensor) -> Tallies:
-        same = (given == right).long()
-        return Tallies(torch.ones_like(same), same, same, torch.stack([right, given], dim=1))
+    def tally(self, decided: Tensor, right: Tensor) -> Tallies:
+        same = (decided == right).long()
+        return Tallies(torch.ones_like(same), same, same, torch.stack([right, decided], dim=1))
 
     def compared(self, predicted: Sequence[Any], right: Sequence[Any]) -> tuple[Tensor, Tensor]:
         numbers = {label: number for number, label in enumerate({*right, *predicted})}
@@ -163,11 +163,11 @@ class OneClass(Target):
             for node, number, share, row in zip(ids, best, top, rows, strict=True)
         )
 
-    def array(self, found: Sequence[Label]) -> np.ndarray[Any, Any]:
+    def array(self, predictions: Sequence[Label]) -> np.ndarray[Any, Any]:
         """Return an array of integers, of text, or of both as objects."""
-        types = {type(label) for label in found}
+        types = {type(label) for label in predictions}
         plain = np.int64 if types == {int} else np.str_ if types == {str} else object
-        return np.array(found, dtype=plain)
+        return np.array(predictions, dtype=plain)
 
 
 def likeliest(scores: Tensor, *, top: int = 1) -> tuple[Tensor, Tensor]:

@@ -91,7 +91,9 @@ class EdgeTable:
     ) -> None:
         require("duckdb", extra="tables", why="sorting edges on disk")
         check_count(nodes)
-        self.folder, self.nodes, self.undirected = folder, nodes, undirected
+        self.folder = folder
+        self.nodes = nodes
+        self.undirected = undirected
         self._memory = memory
         self._columns = ["row", *ENDS, *columns] if columns else [*ENDS]  # rows order the others
         if fresh:
@@ -109,7 +111,7 @@ class EdgeTable:
             "threads": min(torch.get_num_threads(), max(self._memory // _A_THREAD, 1)),
             "preserve_insertion_order": False,
         }
-        with self._told():
+        with self._translated_errors():
             database = duckdb.connect(str(self.folder / "edges.duckdb"), config=config)
             listed = ", ".join(f"{name} {_TYPES[name]}" for name in self._columns)
             database.execute(f"CREATE TABLE IF NOT EXISTS edges ({listed})")
@@ -123,19 +125,19 @@ class EdgeTable:
                 raise DataError(f"an edge ends at node {wrong}: expected 0 to {self.nodes - 1}")
         self._insert(pa.table({"source": pa.array(sources), "target": pa.array(targets)}))
 
-    def know(self, ids: pa.Array) -> None:
+    def set_ids(self, ids: pa.Array) -> None:
         """Set the ids of nodes, by which later edges are named."""
         positions = pa.array(np.arange(len(ids), dtype=np.int32))
-        self._known = pa.table({"id": ids, "place": positions})
-        self._kind = ids.type
+        self._id_table = pa.table({"id": ids, "place": positions})
+        self._id_type = ids.type
         fits = len(ids) * _BYTES_AN_ID < self._memory // 4
-        self._places = numeric_places(ids) if fits else None
+        self._positions = numeric_places(ids) if fits else None
 
     def check_distinct(self) -> None:
         """Raise unless ids are unique."""
-        if self._places is not None:
+        if self._positions is not None:
             return
-        self._database.register("ids", self._known)
+        self._database.register("ids", self._id_table)
         duplicates = self._ask(
             "SELECT id, min(place), min(place, 2)[2] AS again FROM ids WHERE id IN "
             "(SELECT id FROM ids GROUP BY id HAVING count(*) > 1) "
@@ -156,7 +158,7 @@ class EdgeTable:
         weights = None if listed.weights is None else listed.weights.numpy()
         columns = {"row": rows, **ends, "weight": weights, "relation": listed.relations}
         piece = pa.table({name: column for name, column in columns.items() if column is not None})
-        end_positions = [places_of(side, self._places) for side in listed.ends]
+        end_positions = [places_of(side, self._positions) for side in listed.ends]
         if end_positions[0] is not None and end_positions[1] is not None:
             unknown = (end_positions[0] < 0) | (end_positions[1] < 0)
             if unknown.any() and not skip:
@@ -169,13 +171,13 @@ class EdgeTable:
             self._insert(piece.filter(pa.array(~unknown)) if unknown.any() else piece)
             return
         # If one file has numbers and the other texts, ids are compared as text.
-        same_type = ends["source"].type == self._kind == ends["target"].type
+        same_type = ends["source"].type == self._id_type == ends["target"].type
         as_one = "{}" if same_type else "{}::VARCHAR"
         known_id, source, target = map(as_one.format, ("id", "piece.source", "piece.target"))
         join = "JOIN" if skip else "LEFT JOIN"
-        self._database.register("ids", self._known)
+        self._database.register("ids", self._id_table)
         self._database.register("piece", piece)
-        with self._told():
+        with self._translated_errors():
             answer = self._database.sql(
                 f"""SELECT piece.* REPLACE (s.place AS source, t.place AS target) FROM piece
                 {join} (SELECT {known_id} AS id, place FROM ids) s ON {source} = s.id
@@ -203,7 +205,8 @@ class EdgeTable:
         stay until they are sorted.
         """
         related, weighed = "relation" in self._columns, "weight" in self._columns
-        same = "source, target" + ", relation" * related
+        relation = ", relation" if related else ""
+        same = f"source, target{relation}"
         if repeated in _COMBINED and weighed:
             before, loops = self.counts()
             if self.undirected and not related:
@@ -211,7 +214,7 @@ class EdgeTable:
             self._ask(
                 "CREATE TABLE combined AS SELECT min(row) AS row, arg_min(source, row) AS source, "
                 f"arg_min(target, row) AS target, {_COMBINED[repeated]}::FLOAT AS weight"
-                f"{', relation' * related} FROM edges GROUP BY {same}"
+                f"{relation} FROM edges GROUP BY {same}"
             )
             self._ask("DROP TABLE edges; ALTER TABLE combined RENAME TO edges")
             after, left = self.counts()
@@ -239,7 +242,7 @@ class EdgeTable:
         kind: index of the edge's relation in ``relations``.
         """
         weight = ", weight" if weighted else ""
-        with self._told():
+        with self._translated_errors():
             columns: dict[str, NDArray[Any]] = self._database.execute(
                 "WITH names AS (SELECT relation, row_number() OVER (ORDER BY min(row)) - 1 AS kind "
                 f"FROM edges GROUP BY relation) SELECT source, target, kind {weight} "
@@ -271,7 +274,8 @@ class EdgeTable:
                 for name, dtype in dtypes.items()
             ]
             for first in range(0, self.nodes, step):
-                before, stop = arrays[0].length, min(first + step, self.nodes)
+                before = arrays[0].length
+                stop = min(first + step, self.nodes)
                 degrees = np.zeros(stop - first, np.int64)
                 batches = self._sorted(first, stop, weighted=weighted)
                 for keys, *weights in batches:
@@ -294,7 +298,7 @@ class EdgeTable:
             listed=weight_columns.format(1),
             reversed=weight_columns.format(0),
         )
-        with self._told():
+        with self._translated_errors():
             # execute() would hold all rows at once
             answer: Any = self._database.sql(
                 (_WEIGHED if weighted else _UNWEIGHED).format(selection=selection)
@@ -309,7 +313,7 @@ class EdgeTable:
     def close(self) -> None:
         """Close the database once all edges are on disk; another process can continue."""
         if "_database" in vars(self):
-            with self._told():
+            with self._translated_errors():
                 self._database.close()
 
     def discard(self) -> None:
@@ -325,12 +329,12 @@ class EdgeTable:
         self._database.unregister("piece")
 
     def _ask(self, query: str) -> list[tuple[Any, ...]]:
-        with self._told():
-            found: list[tuple[Any, ...]] = self._database.execute(query).fetchall()
-            return found
+        with self._translated_errors():
+            rows: list[tuple[Any, ...]] = self._database.execute(query).fetchall()
+            return rows
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         """Translate DuckDB errors about memory, disk and interrupts."""
         import duckdb
 

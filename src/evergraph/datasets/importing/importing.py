@@ -123,10 +123,9 @@ class ImportProgress:
             return cls(inputs)
         if values.get("format") != FORMAT:
             return cls(inputs)
-        former = progress.inputs
-        if former == inputs:
+        if progress.inputs == inputs:
             return progress
-        if (former.nodes, former.columns) == (inputs.nodes, inputs.columns):
+        if (progress.inputs.nodes, progress.inputs.columns) == (inputs.nodes, inputs.columns):
             return cls(inputs, nodes=progress.nodes)  # only the edges are read again
         return cls(inputs)
 
@@ -171,25 +170,25 @@ class _Stages:
         with naming(path):
             columns = columns_of(path)
         optional = tuple(name for name in (WEIGHT, RELATION) if name in columns)
-        repeated = self.progress.inputs.repeated
-        weighed = WEIGHT in optional or repeated in ("sum", "count")
+        inputs = self.progress.inputs
+        weighed = WEIGHT in optional or inputs.repeated in ("sum", "count")
         stored = [WEIGHT] * weighed + [RELATION] * (RELATION in optional)
         with closing(self._table(node_table, fresh=True, columns=stored)) as table:
             with naming(nodes_path), pa.memory_map(str(self._ids)) as file:
-                table.know(pa.ipc.open_file(file).read_all().column("id"))
+                table.set_ids(pa.ipc.open_file(file).read_all().column("id"))
                 table.check_distinct()
             with naming(path):
                 size = _piece(self.resources.left // 2)
-                skip, rows = self.progress.inputs.unknown_edges == "skip", 0
+                rows = 0
                 for piece in read_chunks(path, (*ENDS, *optional), size=size, only_needed=True):
                     listed = read_edges(piece.table, before=piece.before)
                     if weighed and listed.weights is None:
                         listed = replace(listed, weights=torch.ones(piece.table.num_rows))
-                    table.add_named(piece.before, listed, skip=skip)
+                    table.add_named(piece.before, listed, skip=inputs.unknown_edges == "skip")
                     rows = piece.after
                     self.on_progress("edges", piece.done, piece.total)
                 known, loops = table.counts()
-                repeats = table.combine(repeated)
+                repeats = table.combine(inputs.repeated)
                 names = table.relations() if RELATION in optional else None
                 if names is not None and len(names) > MOST_RELATIONS:
                     raise DataError(
@@ -216,13 +215,14 @@ class _Stages:
         return entries
 
     def _relate(self, table: EdgeTable, edges: EdgesRead, node_table: NodesRead) -> None:
-        count, names = edges.rows - edges.unknown, edges.relations or ()
+        count = edges.rows - edges.unknown
         self.resources.check(_BYTES_A_RELATED_EDGE * count, f"sorting {count:,} edges by relation")
         columns = table.listed(weighted=edges.weighted)
         listed = {name: torch.from_numpy(values) for name, values in columns.items()}
-        ends, weights = torch.stack([listed["source"], listed["target"]]), listed.get("weight")
+        ends = torch.stack([listed["source"], listed["target"]])
+        weights = listed.get("weight")
         relations = Relations.of(
-            ends, listed["kind"], names, nodes=node_table.nodes, weights=weights
+            ends, listed["kind"], edges.relations or (), nodes=node_table.nodes, weights=weights
         )
         arrays = (relations.indptr, relations.indices, relations.kinds, relations.weights)
         for name, values in zip(RELATION_ARRAYS, arrays, strict=True):

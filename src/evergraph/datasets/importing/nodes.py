@@ -80,7 +80,7 @@ def import_nodes(
         path,
         ("id",) if roles.targets else ("id", "label"),
         size=size,
-        text=[*texts_of(scheme), *[TYPE] * roles.types],
+        text=[*texts_of(scheme), *([TYPE] if roles.types else [])],
         numbers=target_columns,
         perhaps=[name for name, kind in kinds.items() if kind in ("number", "raw")],
     )
@@ -92,7 +92,8 @@ def import_nodes(
             for piece in chain([first], pieces):
                 # An empty chunk has types.
                 for start in range(0, max(piece.table.num_rows, 1), step):
-                    rows, before = piece.table.slice(start, step), piece.before + start
+                    rows = piece.table.slice(start, step)
+                    before = piece.before + start
                     node_table = read_nodes(
                         rows, scheme, where=path, roles=roles, before=before, piece=True
                     )
@@ -101,7 +102,7 @@ def import_nodes(
         return files.finish()
 
 
-class _Names:
+class _Numbering:
     """Numbers names in order of appearance; first: the row in which each appeared."""
 
     def __init__(self) -> None:
@@ -112,7 +113,8 @@ class _Names:
         """Return the number of each value, null among them.  int64 [rows]"""
         coded = values.dictionary_encode(null_encoding="encode")
         order: NDArray[np.int64] = coded.indices.to_numpy(zero_copy_only=False)
-        names, first = coded.dictionary.to_pylist(), np.unique(order, return_index=True)[1]
+        names = coded.dictionary.to_pylist()
+        first = np.unique(order, return_index=True)[1]
         for name, row in zip(names, first.tolist(), strict=True):
             if name not in self.numbers:
                 self.numbers[name] = len(self.numbers)
@@ -132,21 +134,23 @@ class _NodeFiles:
     def __init__(
         self, path: Source, graph: Path, ids_file: Path, roles: NodeRoles, scheme: Scheme | None
     ) -> None:
-        self._path, self._graph, self._ids_file = path, graph, ids_file
+        self._path = path
+        self._graph = graph
+        self._ids_file = ids_file
         self._roles, self._scheme = roles, scheme
-        self._several = roles.targets == [labels.LABELS]
+        self._has_label_lists = roles.targets == [labels.LABELS]
         self._codes_file = ids_file.with_name("label_codes.arrow")
         self._names = roles.features if scheme is None else scheme.names
         self.width = len(self._names)
         self._peaks = torch.zeros(self.width)
-        self._new: dict[str, set[str]] = {name: set() for name in roles.features}
+        self._new_categories: dict[str, set[str]] = {name: set() for name in roles.features}
         # By column: gaps, rows with new categories, gaps that no flag shows.
         self._counts = {name: np.zeros(3, np.int64) for name in roles.features}
-        self._classes, self._types = _Names(), _Names()
-        self._places: dict[str, int] = {}  # of several labels
+        self._classes, self._types = _Numbering(), _Numbering()
+        self._label_numbers: dict[str, int] = {}  # of several labels
         self._label_kind: Any = None
         self._missing: dict[str, int] = {}  # labels by spelling
-        self._dated: bool | None = None
+        self._has_dates: bool | None = None
 
     @contextmanager
     def open(self, first: pa.Table) -> Iterator[None]:
@@ -159,7 +163,7 @@ class _NodeFiles:
             dtypes["time"] = np.int64, None
         if self._roles.types:
             dtypes["types"] = np.int16, None
-        if self._roles.targets and not self._several:
+        if self._roles.targets and not self._has_label_lists:
             dtypes["targets"] = np.float32, len(self._roles.targets)
         for optional in ("time", "targets", "types"):  # of an earlier import
             (self._graph / f"{optional}.npy").unlink(missing_ok=True)
@@ -174,21 +178,22 @@ class _NodeFiles:
                 return stack.enter_context(closing(file))
 
             self._ids = stored(self._ids_file, "id", ids(first, "id").type)
-            if self._several:
+            if self._has_label_lists:
                 self._codes = stored(self._codes_file, "codes", pa.list_(pa.int32()))
             yield
 
     def append(self, node_table: NodeTable, before: int) -> None:
         """Append some rows; before: number of earlier rows."""
-        rows, arrays = len(node_table.ids), self._arrays
+        rows = len(node_table.ids)
+        arrays = self._arrays
         self._ids.write_table(pa.table({"id": node_table.ids}))
         if rows:
             torch.maximum(self._peaks, column_peaks(node_table.features.features), out=self._peaks)
             arrays["features"].append(node_table.features.features.numpy())
         for name, block in node_table.features.blocks.items():
             self._counts[name] += (block.gaps.sum(), block.new_rows, block.unflagged)
-            if len(self._new[name]) < MOST_KEPT:
-                self._new[name].update(block.new)
+            if len(self._new_categories[name]) < MOST_KEPT:
+                self._new_categories[name].update(block.new)
         if node_table.labels is None:
             arrays["labels"].append(np.full(rows, UNLABELLED))
         else:
@@ -197,9 +202,9 @@ class _NodeFiles:
             for text, count in node_table.missing.items():
                 self._missing[text] = self._missing.get(text, 0) + count
         if node_table.lists is not None:
-            number = self._places.setdefault
+            number = self._label_numbers.setdefault
             codes = [
-                None if row is None else [number(label, len(self._places)) for label in row]
+                None if row is None else [number(label, len(self._label_numbers)) for label in row]
                 for row in node_table.lists
             ]
             self._codes.write_table(pa.table({"codes": pa.array(codes, pa.list_(pa.int32()))}))
@@ -213,13 +218,13 @@ class _NodeFiles:
                     f"{before + rows:,}: at most {_MOST_TYPES:,} are supported"
                 )
         if node_table.times is not None and rows:
-            if self._dated not in (None, node_table.dated):
+            if self._has_dates not in (None, node_table.dated):
                 kinds = ("a whole number", "a date or a timestamp")
                 raise DataError(
                     f"row {before + 1} has {kinds[node_table.dated]} in column 'time': expected "
                     f"{kinds[not node_table.dated]} like those before it"
                 )
-            self._dated = node_table.dated
+            self._has_dates = node_table.dated
             arrays["time"].append(node_table.times.numpy())
 
     def finish(self) -> NodesRead:
@@ -228,7 +233,7 @@ class _NodeFiles:
         targets = None
         count = 0
         class_names: tuple[str, ...] = ()
-        if self._several:
+        if self._has_label_lists:
             targets = {"kind": "labels", "names": self._write_targets()}
         elif roles.targets:
             targets = {"kind": "numbers", "names": labels.called(roles.targets)}
@@ -239,7 +244,7 @@ class _NodeFiles:
         gaps = {}
         for name, counts in self._counts.items():
             gaps[name], rows, unflagged = counts.tolist()
-            say_new(self._path, name, sorted(self._new[name]), rows, unflagged)
+            say_new(self._path, name, sorted(self._new_categories[name]), rows, unflagged)
         scheme_json = None if self._scheme is None else self._scheme.with_gaps(gaps).to_json()
         return NodesRead(
             nodes=self._arrays["labels"].length,
@@ -267,11 +272,11 @@ class _NodeFiles:
 
     def _write_targets(self) -> list[str]:
         """Write a row of 0 and 1 for every node, NaN if unknown; return the labels, sorted."""
-        names = sorted(self._places)
+        names = sorted(self._label_numbers)
         if not names:
             raise DataError(f"column {labels.LABELS!r} holds no label: expected one or more")
         new_numbers = np.empty(len(names), np.int64)
-        new_numbers[[self._places[name] for name in names]] = np.arange(len(names))
+        new_numbers[[self._label_numbers[name] for name in names]] = np.arange(len(names))
         step = max(_VALUES // len(names), 1)
         targets = AppendedArray(self._graph / "targets.npy", np.float32, width=len(names))
         with targets, pa.memory_map(str(self._codes_file)) as file:
@@ -308,7 +313,7 @@ def _scheme(path: Source, size: int, columns: Columns, roles: NodeRoles) -> Sche
     read_first = partial(first_rows, path, size=min(size, _BLOCK))
     has_column_types = path.suffix == ".parquet"
     names = roles.features
-    other_columns = [*roles.targets, *[TYPE] * roles.types]  # read elsewhere
+    other_columns = [*roles.targets, *([TYPE] if roles.types else [])]  # read elsewhere
     try:
         first_table = read_first(rows=SAMPLE, text=other_columns)
         all_numbers = all(is_number(column(first_table, name).type) for name in names)

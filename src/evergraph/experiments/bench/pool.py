@@ -108,7 +108,7 @@ def run_work(
                         waiting.remove(same_job)
                         on_event(Event("failed", *same_job, failure=event.failure))
             if health is not None:
-                health.look()
+                health.check()
     finally:
         for slot in slots:
             slot.stop()

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 # Entries on the device at a time: 64 MB of them; without Triton some 400 MB, with weights.
 STREAMED_ENTRIES = 1 << 24
 AT_ONCE = 2  # ranges being sent or summed; the processor reads no further ahead
-# Features of so many values are too large for a processor's cache: where every row of them is read
-# so many times, it pays to copy so many columns that fit, and to copy their sums back.
+# If features have so many values that they do not fit into a processor's cache, and every row is
+# read so many times, it pays to multiply a copy of a few columns at a time.
 UNCACHED_VALUES = 1 << 22
 READS_PER_ROW = 24
 CACHED_COLUMNS = 64
@@ -43,15 +43,17 @@ def numba_product(smoother: ScaledRows, features: Tensor, out: Tensor, affine: A
     if smoother.scaled:
         right = np.ones(len(right), np.float32)
     weights = () if smoother.weights is None else smoother.weights.numpy()
-    x, scale = _flat(features), np.float32(affine.scale)
+    x = _flat(features)
+    scale = np.float32(affine.scale)
     share = np.float32(0.0 if affine.add is None else affine.share)
 
     def work(part: slice) -> None:
         pointers = smoother.indptr[part.start : part.stop + 1].long().numpy()
         first = smoother.first + part.start
         stop = first + len(pointers) - 1 if smoother.self_loops else first
-        own, left = np.arange(first, stop), smoother.left[part].numpy()
-        rows = ListedRows(pointers[:-1], pointers[1:], indices, left, right, own, weights)
+        loops = np.arange(first, stop)
+        left = smoother.left[part].numpy()
+        rows = ListedRows(pointers[:-1], pointers[1:], indices, left, right, loops, weights)
         y = _flat(out[part])
         added = y if affine.add is None else _flat(affine.add[part])
         weighted_sums(rows, x, y, added, scale, share, out.shape[1], 0, len(left))
@@ -65,7 +67,9 @@ def listed_product(rows: ListedRows, features: Tensor, out: Tensor) -> None:
     """Fill ``out`` with rows whose entries lie anywhere.  [columns, dims], [rows, dims]"""
     from evergraph.graphs.kernels.numba_sum import weighted_sums
 
-    x, y, width = _flat(features), _flat(out), out.shape[1]
+    x = _flat(features)
+    y = _flat(out)
+    width = out.shape[1]
     arguments = (rows, x, y, y, np.float32(1), np.float32(0), width)
     costs = rows.stops - rows.starts + 1
     in_parts(lambda part: weighted_sums(*arguments, part.start, part.stop), costs, each=width)

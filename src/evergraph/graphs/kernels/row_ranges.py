@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise, starmap
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -22,13 +22,14 @@ from evergraph.graphs.csr import cut
 RANGES_PER_THREAD = 16
 # The most entries (16 MB) of a mapped adjacency that a range keeps in memory.
 MAPPED_ENTRIES = 1 << 22
-# Values that are read in less time than it takes to start threads, and those of a part: handing
-# one to compiled code takes some 30 microseconds, in which no other thread of Python's runs.
+# So many values are read in less time than it takes to start threads.
 VALUES_WITHOUT_THREADS = 1 << 18
+# Handing a part to compiled code takes some 30 microseconds, in which no other Python thread runs.
 VALUES_PER_PART = 1 << 20
-# Multiplications in a tile of a dense product, and its least height: some milliseconds of one
-# thread. Smaller tiles read shared data more often, 128 rows cost a tenth more than 256.
-TILE, TILE_ROWS = 1 << 27, 256
+# Multiplications in a tile of a dense product: some milliseconds of one thread.
+TILE = 1 << 27
+# The least height of a tile. Smaller ones read shared data more often: 128 rows cost a tenth more.
+TILE_ROWS = 256
 
 
 def row_ranges(indptr: Tensor, *, count: int) -> list[slice]:
@@ -59,15 +60,26 @@ def spread(work: Callable[[slice], object], ranges: Iterable[slice]) -> None:
     is raised here.
     """
     parts = tuple(ranges)
-    threads = min(available_threads(), len(parts))
-    if threads < 2:
-        for part in parts:
-            work(part)
-        return
-    # Without this call, BLAS in a new thread uses all threads.
-    with ThreadPoolExecutor(threads, initializer=torch.get_num_threads) as pool:
-        for _ in pool.map(work, parts):
-            pass  # raises what was raised in a thread
+    remaining = iter(parts)
+    errors: list[BaseException] = []
+
+    def take() -> None:
+        torch.get_num_threads()  # without this call, BLAS in a new thread uses all threads
+        try:
+            for part in remaining:  # each is taken once: advancing this iterator is atomic
+                work(part)
+        except BaseException as error:
+            errors.append(error)
+
+    # No pool of ``concurrent.futures``: it takes no more work once the main thread has ended.
+    helpers = [Thread(target=take) for _ in range(min(available_threads(), len(parts)) - 1)]
+    for helper in helpers:
+        helper.start()
+    take()
+    for helper in helpers:
+        helper.join()
+    if errors:
+        raise errors[0]
 
 
 def in_parts(work: Callable[[slice], object], costs: npt.NDArray[Any], *, each: int) -> None:

@@ -65,7 +65,8 @@ def row_sums(graph: Graph) -> Tensor:
     sweep = RowSweep(graph.indptr, graph.weights, graph.mapped)
 
     def add_up(rows: Tensor) -> Tensor:
-        lengths, weights = sweep.lengths(rows), sweep.run(rows)
+        lengths = sweep.lengths(rows)
+        weights = sweep.run(rows)
         not_empty = lengths > 0  # numpy cannot sum empty rows
         added = torch.zeros(len(rows), dtype=torch.float64)
         if len(weights):
@@ -87,7 +88,8 @@ def graph_scalings(
     Rows are processed in blocks, into numpy's memory: at 10^8 nodes every temporary is as large as
     a feature column, and torch does not return it to the system at once on every platform.
     """
-    loops, nodes = int(self_loops), graph.num_nodes
+    loops = int(self_loops)
+    nodes = graph.num_nodes
     if graph.weights is not None or graph.device.type != "cpu" or nodes <= BLOCK_NODES:
         return scalings(row_sums(graph) + loops, scheme)
     left = torch.from_numpy(np.empty(nodes, np.float32))
@@ -119,7 +121,8 @@ def with_last(indptr: Tensor, values: Tensor, last: Tensor) -> Tensor:
     indptr: start of each row in the result.  [rows + 1]; values: [entries]; last: [rows]
     """
     last_positions = (indptr[1:] - 1).long()  # the last position of every row
-    length, device = len(values) + len(last), values.device
+    length = len(values) + len(last)
+    device = values.device
     free = torch.ones(length, dtype=torch.bool, device=device).scatter_(0, last_positions, False)
     extended = torch.empty(length, dtype=values.dtype, device=device)
     extended.scatter_(0, last_positions, last)
@@ -155,7 +158,7 @@ def triton_works() -> bool:
     return True
 
 
-def room(
+def empty_rows(
     rows: int, *, like: Tensor, width: int | None = None, dtype: torch.dtype | None = None
 ) -> Tensor:
     """Return uninitialised memory for this many rows, similar to others.  -> [rows, dims]
@@ -217,7 +220,8 @@ class ScaledRows:
         Without R if the features include it.
         """
         all_rows = slice(0, len(self.left))
-        indptr, indices = self.indptr - self.indptr[0], self.entries(all_rows)
+        indptr = self.indptr - self.indptr[0]
+        indices = self.entries(all_rows)
         weights = self.entry_weights(all_rows)
         if self.self_loops:  # the last entry of each row
             loop_columns = torch.arange(
@@ -280,13 +284,15 @@ def held_rows(features: Tensor, right: Tensor, kind: torch.dtype) -> Tensor:
     """
     rows, dims = features.shape
     if features.device.type == "cpu":
-        held = room(rows, like=features, dtype=kind)
+        held = empty_rows(rows, like=features, dtype=kind)
         step = max(VALUES_AT_ONCE // max(dims, 1), 1)
         for start in range(0, rows, step):
             part = slice(start, start + step)
             held[part].copy_(features[part] * right[part, None])
     else:
-        held = room(rows, like=features, width=_length(dims, kind.itemsize), dtype=kind)[:, :dims]
+        held = empty_rows(rows, like=features, width=_length(dims, kind.itemsize), dtype=kind)[
+            :, :dims
+        ]
         torch.mul(features, right[:, None], out=held)
     if kind == torch.float16 and features.numel():
         largest = torch.stack(features.aminmax()).abs().max() * right.max()

@@ -32,11 +32,15 @@ def triton_product(smoother: ScaledRows, features: Tensor, out: Tensor, affine: 
     features: float32, float16 or bfloat16 [columns, dims]; out: [rows, dims]
     """
     add, scale, share = affine
-    dims, weights = features.shape[1], smoother.weights
+    dims = features.shape[1]
+    weights = smoother.weights
     rows = features if smoother.scaled else held_rows(features, smoother.right, features.dtype)
     size = rows.element_size()
-    unit, whole = VECTOR // size, triton.next_power_of_2(max(dims, 32))
-    block = int(min(whole, (MAX_WHOLE_ROW if dims * size <= MAX_WHOLE_ROW else SLICE) // size))
+    unit = VECTOR // size
+    padded_dims = triton.next_power_of_2(max(dims, 32))
+    block = int(
+        min(padded_dims, (MAX_WHOLE_ROW if dims * size <= MAX_WHOLE_ROW else SLICE) // size)
+    )
     sum_rows[(out.shape[0], triton.cdiv(dims, block))](
         smoother.indptr,
         smoother.indices,
@@ -63,7 +67,7 @@ def triton_product(smoother: ScaledRows, features: Tensor, out: Tensor, affine: 
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def row_at(  # type: ignore[no-untyped-def]  # Triton reads annotations: it knows its own only
+def row_at(  # type: ignore[no-untyped-def]  # Triton allows no annotations but its own
     features, row, units, columns, inside, UNIT: tl.constexpr
 ):
     """Return some columns of one row.
@@ -119,6 +123,6 @@ def sum_rows(  # type: ignore[no-untyped-def]
     total *= tl.load(left + row) * scale
     written = columns < dims
     if ADDED:
-        more = tl.load(add + row * add_stride + columns, mask=written, other=0.0)
-        total += add_scale * more.to(tl.float32)
+        added = tl.load(add + row * add_stride + columns, mask=written, other=0.0)
+        total += add_scale * added.to(tl.float32)
     tl.store(out + row * out_stride + columns, total, mask=written)

@@ -59,7 +59,7 @@ class KCentreSampler(StepwiseSampler):
     name = "k-centre"
 
     def order(self, embeddings: Tensor, count: int) -> Tensor:
-        # Of each row to the nearest of those taken.
+        # The distance of each row from the nearest one taken.
         distances = embeddings.new_full((len(embeddings),), torch.inf)
         farthest = (embeddings - embeddings.mean(0)).norm(dim=1).argmin()
         chosen = torch.empty(count, dtype=torch.int64, device=embeddings.device)

@@ -9,7 +9,7 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError, check_choice
 from evergraph.graphs import Graph
 from evergraph.graphs.kernels.products import listed_product
-from evergraph.graphs.kernels.scaled_rows import room
+from evergraph.graphs.kernels.scaled_rows import empty_rows
 from evergraph.graphs.propagation import ordered_product
 from evergraph.online.arrays import Array, GrowingArray, KeptArrays, VectorPart, blocks
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
@@ -99,7 +99,7 @@ class LiveSmoother(KeptArrays):
                 positions if self.self_loops else positions[:0],
                 () if lists.weights is None else lists.weights,
             )
-            out = room(len(nodes), like=values)
+            out = empty_rows(len(nodes), like=values)
             listed_product(rows, values, out)
             return out
         return ordered_product(*self.rows(nodes), values)
