@@ -251,7 +251,7 @@ def test_a_forgotten_landmark_leaves_no_trace(small_graph, known):
     gone = learner.landmarks_.nodes_[:3]
     learner.forget(gone, small_graph)
     other.ledger_.strike(gone)
-    other._learn_on_landmarks(other._seen(small_graph, everyone))
+    other._learn_on_landmarks(other._rows_of(small_graph, everyone))
     mine, theirs = learner.state(), other.state()
     assert not set(learner.landmarks_.nodes_.tolist()) & set(gone.tolist())
     for name in mine:

@@ -22,12 +22,12 @@ from evergraph.graphs.relations import Relations
 from evergraph.topology.base import TopologyEncoder
 from evergraph.topology.rowwise import unit_rows
 
-# If less than this share of a node's own code is left after subtracting it, rounding may show, and
-# two hops are summed without it instead.
+# If subtracting a node's own code leaves less than this share of it, rounding may show, and two hops
+# are summed without the node instead.
 CLEAR = 1 / 16
 NODES_AT_A_TIME = 1 << 10  # whose two hops are summed without their own codes
-# Returns some rows of N as CSR: pointers, columns, values.
 Array = npt.NDArray[Any]
+# Returns some rows of N as CSR: pointers, columns, values.
 Rows = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
@@ -79,14 +79,14 @@ class ClassCodes(TopologyEncoder):
 
     def inputs(self, graph: Graph) -> Graph:
         """Return the graph with the codes of its shown labels as features."""
-        shown, places = graph.labels.cpu().unique(return_inverse=True)
-        table = class_codes(shown.tolist(), width=self.width)
-        table[shown < 0] = 0.0
-        return graph.with_features(table[places].to(graph.device))
+        labels, inverse = graph.labels.cpu().unique(return_inverse=True)
+        codes = class_codes(labels.tolist(), width=self.width)
+        codes[labels < 0] = 0.0
+        return graph.with_features(codes[inverse].to(graph.device))
 
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
-        near, whole = walk(adjacency, graph.features, hops=CODE_HOPS)
-        far, unclear = without_own(whole, own_share(graph), graph.features)
+        near, far_with_own = walk(adjacency, graph.features, hops=CODE_HOPS)
+        far, unclear = without_own(far_with_own, own_share(graph), graph.features)
         coded = graph.features.any(1).cpu().numpy()
         for nodes in unclear.nonzero().flatten().split(NODES_AT_A_TIME):
             rows = partial(rows_of, adjacency)
@@ -96,10 +96,10 @@ class ClassCodes(TopologyEncoder):
 
 def class_codes(classes: Iterable[int | str], *, width: int, seed: int = 0) -> Tensor:
     """Return a random vector of length 1 for each class name.  -> float32 [classes, width]"""
-    drawn = [
+    codes = [
         torch.randn(width, generator=seeded(seed, "class code", repr(name))) for name in classes
     ]
-    return unit_rows(torch.stack(drawn)) if drawn else torch.empty(0, width)
+    return unit_rows(torch.stack(codes)) if codes else torch.empty(0, width)
 
 
 def without_own(far: Tensor, shares: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,38 +122,43 @@ def codes_of_others(nodes: Tensor, rows: Rows, codes: Tensor, coded: Array) -> T
 
         E_v = Σ_u N_vu Σ_{w ≠ v} N_uw C_w
 
-    If v has more than half of the weight that u gathers codes with, u's sum is computed without v.
-    Otherwise v is subtracted from u's sum, and weighs no more than what is left: no digits are
-    lost. Every u has at most one such v, so each is summed at most twice.
+    If v has more than half of the weight that u gathers codes with, v is heavy for u, and u's sum
+    is computed without v. Otherwise v is subtracted from u's sum, and weighs no more than what is
+    left: no digits are lost. At most one v is heavy for u, so each u is summed at most twice.
 
     nodes: ascending, int64 [n]; codes: C of all nodes, float32 [positions, width]; coded: whose row
     of C is not 0, bool [positions] -> float32 [n, width]
     """
-    starts, near, weights = (part.numpy() for part in rows(nodes))
-    middle, places = np.unique(near, return_inverse=True)
+    pointers, neighbours, weights = (array.numpy() for array in rows(nodes))
+    middle, inverse = np.unique(neighbours, return_inverse=True)  # every u
     shape = (len(nodes), len(middle))
-    there = scipy.sparse.csr_matrix((weights.astype(np.float64), places, starts), shape=shape)
-    starts, near, weights = (part.numpy() for part in rows(torch.from_numpy(middle).long()))
-    some = np.flatnonzero(coded[near])
-    owners = np.repeat(np.arange(len(middle)), np.diff(starts))[some]
-    near, weights = near[some], weights[some].astype(np.float64)
+    first_hop = scipy.sparse.csr_matrix((weights.astype(np.float64), inverse, pointers), shape)
+    pointers, neighbours, weights = (
+        array.numpy() for array in rows(torch.from_numpy(middle).long())
+    )
+    with_code = np.flatnonzero(coded[neighbours])
+    owners = np.repeat(np.arange(len(middle)), np.diff(pointers))[with_code]
+    neighbours, weights = neighbours[with_code], weights[with_code].astype(np.float64)
     heavy = 2 * weights > np.bincount(owners, weights, minlength=len(middle))[owners]
-    seen, places = np.unique(near, return_inverse=True)
-    shown = codes[torch.from_numpy(seen).long().to(codes.device)].cpu().double().numpy()
+    # Σ_w N_uw C_w of every u, over all w and over those that are not heavy
+    ends, inverse = np.unique(neighbours, return_inverse=True)
+    end_codes = codes[torch.from_numpy(ends).long().to(codes.device)].cpu().double().numpy()
     sums, light_sums = (
-        scipy.sparse.csr_matrix((each, (owners, places)), shape=(len(middle), len(seen))) @ shown
-        for each in (weights, weights * ~heavy)
+        scipy.sparse.csr_matrix((values, (owners, inverse)), (len(middle), len(ends))) @ end_codes
+        for values in (weights, weights * ~heavy)
     )
-    which = np.searchsorted(nodes.numpy(), near).clip(max=len(nodes) - 1)
-    mine = nodes.numpy()[which] == near  # entries that lead back
-    back, alone = (
-        scipy.sparse.csr_matrix((each[mine], (which[mine], owners[mine])), shape=shape)
-        for each in (weights, heavy.astype(np.float64))
+    # N_uv of every v and u, and where v is heavy
+    positions = np.searchsorted(nodes.numpy(), neighbours).clip(max=len(nodes) - 1)
+    back = nodes.numpy()[positions] == neighbours
+    weights_back, heavy_back = (
+        scipy.sparse.csr_matrix((values[back], (positions[back], owners[back])), shape)
+        for values in (weights, heavy.astype(np.float64))
     )
-    alone = there.multiply(alone)  # steps to a u that is summed without the node
-    there = there - alone
-    own = torch.from_numpy(there.multiply(back).sum(1)) * codes[nodes.to(codes.device)].cpu()
-    return (torch.from_numpy(there @ sums + alone @ light_sums) - own).float()
+    to_heavy = first_hop.multiply(heavy_back)  # steps to a u that is summed without the node
+    to_light = first_hop - to_heavy
+    own_shares = torch.from_numpy(to_light.multiply(weights_back).sum(1))
+    own = own_shares * codes[nodes.to(codes.device)].cpu()
+    return (torch.from_numpy(to_light @ sums + to_heavy @ light_sums) - own).float()
 
 
 def rows_of(adjacency: Smoother, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -182,16 +187,16 @@ def own_share(graph: Graph) -> Tensor:
     degrees = graph.indptr.diff()
     shares = torch.where(degrees > 0, 1.0 / degrees.clamp_min(1), 0.0)  # [nodes]
     neighbours = smoother(graph, self_loops=False, scheme="none")
-    found: Tensor = neighbours.product(shares[:, None])[:, 0] * shares
-    return found
+    own_shares: Tensor = neighbours.product(shares[:, None])[:, 0] * shares
+    return own_shares
 
 
 def _there_and_back(weights: Tensor, graph: Graph) -> Tensor:
     """Return the diagonal of the square of a CSR matrix.  [nodes, nodes] -> [nodes]"""
-    parts = (weights.values(), weights.col_indices(), weights.crow_indices())
-    matrix = scipy.sparse.csr_matrix(tuple(p.numpy() for p in parts), shape=weights.shape)
-    both = matrix.multiply(matrix.T).sum(1)
-    return torch.from_numpy(both).flatten().float().to(graph.device)
+    arrays = (weights.values(), weights.col_indices(), weights.crow_indices())
+    matrix = scipy.sparse.csr_matrix(tuple(a.numpy() for a in arrays), shape=weights.shape)
+    diagonal = matrix.multiply(matrix.T).sum(1)
+    return torch.from_numpy(diagonal).flatten().float().to(graph.device)
 
 
 WIDTH = 256
@@ -291,8 +296,8 @@ class RelationCodes(ClassCodes):
 def related(graph: Graph) -> Relations:
     """Return a graph's relations, or empty ones if it only has node types; raise if neither."""
     if graph.relations is None and graph.types is not None:
-        nothing = torch.empty(2, 0, dtype=torch.int64, device=graph.device)
-        return Relations.of(nothing, nothing[0], (), nodes=graph.num_nodes)
+        no_edges = torch.empty(2, 0, dtype=torch.int64, device=graph.device)
+        return Relations.of(no_edges, no_edges[0], (), nodes=graph.num_nodes)
     if graph.relations is None:
         raise ConfigurationError(
             "views with 'r' need a graph with relations or node types, and this one has neither: "
@@ -306,10 +311,10 @@ def kind_signs(kinds: Sequence[str], *, hop: int, width: int) -> Tensor:
 
     Signs depend on the kind's name, the hop and the column alone.
     """
-    drawn = [
+    bits = [
         torch.randint(2, (width,), generator=seeded(0, "relation", hop, kind)) for kind in kinds
     ]
-    return 2.0 * torch.stack(drawn) - 1.0 if drawn else torch.empty(0, width)
+    return 2.0 * torch.stack(bits) - 1.0 if bits else torch.empty(0, width)
 
 
 def widened(features: Tensor, width: int) -> Tensor:
@@ -341,13 +346,13 @@ def bound_means(relations: Relations, features: Tensor, signs: Tensor) -> Tensor
     """
     starts, rows, kinds = relations.segments()
     ends = torch.cat([starts[1:], starts.new_tensor([len(relations)])])
-    out = torch.zeros_like(features)
+    sums = torch.zeros_like(features)
     for begin in range(0, len(starts), SEGMENTS_AT_A_TIME):
         part = slice(begin, begin + SEGMENTS_AT_A_TIME)
         means = _means(relations, starts[part], ends[part], features)
-        places = rows[part].to(features.device)
-        out.index_add_(0, places, means.mul_(signs[kinds[part].to(signs.device)]))
-    return out
+        nodes = rows[part].to(features.device)
+        sums.index_add_(0, nodes, means.mul_(signs[kinds[part].to(signs.device)]))
+    return sums
 
 
 def _means(relations: Relations, starts: Tensor, ends: Tensor, features: Tensor) -> Tensor:

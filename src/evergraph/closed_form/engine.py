@@ -37,7 +37,7 @@ UNKNOWN = 0.01
 
 
 class ViewEngine:
-    """s(x) = Σ_v a_v V_vᵀφ_v(x) + b from sums over nodes, which come, change and go.
+    """s(x) = Σ_v a_v V_vᵀφ_v(x) + b from sums over nodes that are added, changed and removed.
 
     V_v = (A_v + λ_v P_v)⁻¹ M_v for every view v, with P = I for random features and P = K(Z, Z) for
     landmarks (``KernelMap``). λ_v is chosen from a ladder, and the weights a and intercepts b are
@@ -78,9 +78,9 @@ class ViewEngine:
         """Compute features by this map from now on; sums are empty, with room for classes."""
         views = features.views
         self.map: RandomMap | KernelMap = features
-        before = len(self.sums_)
+        views_before = len(self.sums_)
         self.sums_ = [self._empty(features.width) for _ in views]
-        if len(views) != before:
+        if len(views) != views_before:
             nothing = torch.zeros(0, dtype=torch.float64)
             self.fused_ = Fused(nothing, nothing)
             self.heads_ = [nothing.new_zeros(features.width, 0) for _ in views]
@@ -95,7 +95,8 @@ class ViewEngine:
         self.strengths_ = torch.zeros(0, dtype=torch.float64)
         self._chosen_for = 0  # nodes when λ was chosen
         self._penalties: dict[View, Tensor] = {}
-        self._known: tuple[Tensor, list[Tensor]] = torch.zeros(0, 0), []  # vectors asked, and φ
+        # The vectors of the last answers, and φ of these by view.
+        self._computed: tuple[Tensor, list[Tensor]] = torch.zeros(0, 0), []
         self.solved = False
 
     @property
@@ -129,8 +130,9 @@ class ViewEngine:
         if not len(labels):
             return
         weights = torch.ones(len(labels)) if weights is None else weights
-        given = self.sums_, rows, labels, weights
-        self.sums_ = count_views(*given, expand=self.map, resources=self.resources, sign=sign)
+        self.sums_ = count_views(
+            self.sums_, rows, labels, weights, expand=self.map, resources=self.resources, sign=sign
+        )
         if sign < 0:
             self.strengths_ = self.strengths_[:0]
             for sums in self.sums_:
@@ -142,14 +144,14 @@ class ViewEngine:
     ) -> None:
         """Replace nodes in the sums of the views in which their vectors differ."""
         weights = torch.ones(len(labels)) if weights is None else weights
-        for place, rows, was, now in self.map.changes(before, after):
-            self.sums_[place].exchange(was, now, labels[rows], weights[rows])
+        for view, rows, old, new in self.map.changes(before, after):
+            self.sums_[view].exchange(old, new, labels[rows], weights[rows])
         self.solved &= not len(labels)
 
     def merge(self, other: ViewEngine, classes: Tensor | None = None) -> None:
         """Add the sums of another engine with the same map.  classes: see ``ClassStatistics``"""
         pairs = zip(self.sums_, other.sums_, strict=True)
-        self.sums_ = [mine.merged(theirs, classes) for mine, theirs in pairs]
+        self.sums_ = [sums.merged(others, classes) for sums, others in pairs]
         self.solved = False
 
     def clear(self) -> None:
@@ -176,9 +178,9 @@ class ViewEngine:
             heads, scores = self._by_answers_held_back(answers)
         else:
             heads, scores = self._by_nodes_left_out(answers)
-        # A far view says which subgraph a node is in: useful where no labels are shown, misleading
-        # if they are, since class codes say more, and subgraphs may have been joined since.
-        near = [place for place, view in enumerate(self.map.views) if not view.is_far]
+        # A far view shows which subgraph a node is in. That is useful where no labels are shown, and
+        # misleading where they are: class codes show more, and subgraphs may have been joined since.
+        near = [index for index, view in enumerate(self.map.views) if not view.is_far]
         self.fused_ = self.mixture(scores, answers, near or range(len(heads)))
         mixed = zip(heads, self.fused_.weights, strict=True)
         self.heads_ = [(head.double() * share).contiguous() for head, share in mixed]
@@ -192,20 +194,25 @@ class ViewEngine:
         self.strengths_ = torch.full((len(self.sums_),), UNKNOWN, dtype=torch.float64)
         if len(answers.labels):
             self.strengths_ = self._strengths_by(answers)
-        heads = [self.solution(place).weights.float() for place in range(len(self.sums_))]
+        heads = [self.solution(view).weights.float() for view in range(len(self.sums_))]
         return heads, self.map.scores_of(answers.rows, heads)
 
     def _strengths_by(self, answers: Answers) -> Tensor:
         """Return λ of all views, chosen with the first features alone.  -> float64 [views]"""
         first = self.map.narrowed(min(CHOICE_WIDTH, self.map.width))
         labels = answers.labels.to(self.map.device)
-        sizes = torch.bincount(labels).float()[labels]
-        weights = sizes.reciprocal() if self.balanced else torch.ones_like(sizes)
-        asked = [self._empty(first.width) for _ in self.sums_]
-        given = asked, answers.rows, labels, weights
-        asked = count_views(*given, expand=first, resources=self.resources)
+        class_sizes = torch.bincount(labels).float()[labels]
+        weights = class_sizes.reciprocal() if self.balanced else torch.ones_like(class_sizes)
+        validation_sums = count_views(
+            [self._empty(first.width) for _ in self.sums_],
+            answers.rows,
+            labels,
+            weights,
+            expand=first,
+            resources=self.resources,
+        )
         chosen = []
-        for view, sums, validation in zip(self.map.views, self.sums_, asked, strict=True):
+        for view, sums, validation in zip(self.map.views, self.sums_, validation_sums, strict=True):
             options: dict[str, Any] = {"balanced": self.balanced, "penalty": self.penalty(view)}
             strength = choose_regularisation(sums, validation, LADDER, **options)
             # With m features instead of n, a score is shrunk as much by m/n times the λ.
@@ -215,34 +222,36 @@ class ViewEngine:
 
     def _by_nodes_left_out(self, answers: Answers) -> tuple[list[Tensor], Tensor]:
         """Return V of all views and scores, with λ chosen by nodes that are left out in turn."""
-        samples, known = self._samples(answers), self.nodes
-        if not len(self.strengths_) or known > GROWN * self._chosen_for or known <= ALWAYS:
-            chosen = [self._strength(place, sample) for place, sample in enumerate(samples)]
+        samples, nodes = self._samples(answers), self.nodes
+        if not len(self.strengths_) or nodes > GROWN * self._chosen_for or nodes <= ALWAYS:
+            chosen = [self._strength(view, sample) for view, sample in enumerate(samples)]
             self.strengths_ = torch.tensor(chosen, dtype=torch.float64)
-            self._chosen_for = known
-        solved = [self._solved(place, sample) for place, sample in enumerate(samples)]
+            self._chosen_for = nodes
+        solved = [self._solved(view, sample) for view, sample in enumerate(samples)]
         return [head for head, _ in solved], torch.stack([scores for _, scores in solved], 2)
 
     def _samples(self, answers: Answers) -> list[Sample]:
         """Return φ of the nodes left out, by view; unchanged rows are not computed again."""
-        known, kept = self._known
+        known_vectors, features = self._computed
         vectors = answers.rows
         assert isinstance(vectors, Tensor)
         assert answers.landmarks is not None
-        if kept and known.shape == vectors.shape:
-            other = rows_that_differ(known, vectors).nonzero().flatten()
+        if features and known_vectors.shape == vectors.shape:
+            changed = rows_that_differ(known_vectors, vectors).nonzero().flatten()
         else:
-            kept = [torch.empty(len(vectors), self.map.width) for _ in self.map.views]
-            other = torch.arange(len(vectors))
-        for rows in other.split(self.map.at_a_time):
-            for features, some in zip(kept, self.map(vectors[rows]), strict=True):
-                features[rows] = some
-        self._known = vectors, kept
+            features = [torch.empty(len(vectors), self.map.width) for _ in self.map.views]
+            changed = torch.arange(len(vectors))
+        for rows in changed.split(self.map.at_a_time):
+            for of_view, new in zip(features, self.map(vectors[rows]), strict=True):
+                of_view[rows] = new
+        self._computed = vectors, features
         weights = torch.ones(len(vectors)) if answers.weights is None else answers.weights
-        rest = answers.labels, weights.double(), answers.landmarks
-        return [Sample(features.double(), *rest) for features in kept]
+        return [
+            Sample(of_view.double(), answers.labels, weights.double(), answers.landmarks)
+            for of_view in features
+        ]
 
-    def _strength(self, place: int, sample: Sample) -> float:
+    def _strength(self, view: int, sample: Sample) -> float:
         """Return λ of a view relative to its scale, see ``choose_penalty``.
 
         Chosen with the first features alone; with m instead of n of them, a score is shrunk as much
@@ -252,7 +261,7 @@ class ViewEngine:
             return self.regularisation
         if not len(sample):
             return UNKNOWN
-        sums, penalty = self.sums_[place], self.penalty(self.map.views[place])
+        sums, penalty = self.sums_[view], self.penalty(self.map.views[view])
         width = min(CHOICE_WIDTH, sums.width)
         penalty = None if penalty is None else penalty[:width, :width]
         narrow = sums.narrowed(width)
@@ -265,16 +274,16 @@ class ViewEngine:
         chosen = choose_penalty(sums, sample, penalties, balanced=self.balanced, penalty=penalty)
         return chosen / scale
 
-    def _solved(self, place: int, sample: Sample) -> tuple[Tensor, Tensor]:
+    def _solved(self, view: int, sample: Sample) -> tuple[Tensor, Tensor]:
         """Return V of a view, and the scores of nodes left out.  -> [m, classes], [n, classes]"""
-        solution, masses = self.solution(place), self.sums_[place].mass_
+        solution, masses = self.solution(view), self.sums_[view].mass_
         scores = left_out_scores(solution, sample, masses, balanced=self.balanced)
         return solution.weights, scores
 
-    def solution(self, place: int) -> RidgeSolution:
+    def solution(self, view: int) -> RidgeSolution:
         """Return V of a view with what leaving nodes out needs."""
-        problem = RidgeProblem.of(self.sums_[place], balanced=self.balanced)
-        return problem.solution(float(self.strengths_[place]), self.penalty(self.map.views[place]))
+        problem = RidgeProblem.of(self.sums_[view], balanced=self.balanced)
+        return problem.solution(float(self.strengths_[view]), self.penalty(self.map.views[view]))
 
     def penalty(self, view: View) -> Tensor | None:
         """Return P of a view; None for the identity.  [m, m]"""
@@ -289,15 +298,15 @@ class ViewEngine:
 
         scores: of the answers, by the views here or by other heads.  [n, classes, views]
         """
-        places, total = list(views), scores.shape[2]
-        if not places:
+        chosen, total = list(views), scores.shape[2]
+        if not chosen:
             nothing = torch.zeros(total, dtype=torch.float64, device=scores.device)
             return Fused(nothing, nothing[:0])
-        known = self.fused_.weights
-        near = known if not answers.held_back and len(known) == len(places) else None
+        last = self.fused_.weights
+        near = last if not answers.held_back and len(last) == len(chosen) else None
         scores, labels, allowed = answers.asked(scores, self.sums_[0].counts_)
         fitted = fused_weights(
-            scores[:, :, places],
+            scores[:, :, chosen],
             labels,
             allowed=allowed,
             near=near,
@@ -305,7 +314,7 @@ class ViewEngine:
             intercept=not answers.held_back,
         )
         weights = fitted.weights.new_zeros(total)
-        weights[places] = fitted.weights
+        weights[chosen] = fitted.weights
         return Fused(weights, fitted.offsets)
 
     def loss(self, scores: Tensor, answers: Answers, fused: Fused | None = None) -> float:
@@ -323,9 +332,11 @@ class ViewEngine:
         mixed = scores @ self.fused_.weights + self.fused_.offsets
         if allowed is not None:
             mixed.masked_fill_(~allowed, -math.inf)
-        met, right = labels.unique(return_inverse=True)
-        known = torch.nn.functional.one_hot(right, len(met)) if len(met) > 1 else mixed[:0, :0]
-        return lead_over_chance(mixed.softmax(1)[: len(known), met], known)
+        classes, inverse = labels.unique(return_inverse=True)
+        right = mixed[:0, :0]  # of a single class, nothing can be better than chance
+        if len(classes) > 1:
+            right = torch.nn.functional.one_hot(inverse, len(classes))
+        return lead_over_chance(mixed.softmax(1)[: len(right), classes], right)
 
     @property
     def better_than_chance(self) -> bool | None:
@@ -335,12 +346,12 @@ class ViewEngine:
     @property
     def nbytes(self) -> int:
         """Number of bytes kept; of every symmetric G only half, as in ``state``."""
-        kept = sum(sums.usage.bytes for sums in self.sums_)
-        return kept + sum(head.nbytes for head in self.heads_)
+        of_sums = sum(sums.usage.bytes for sums in self.sums_)
+        return of_sums + sum(head.nbytes for head in self.heads_)
 
     def state(self) -> dict[str, Tensor]:
         """Return sums, λ, a, b, a_v V_v, and whether these are up to date, without the map."""
-        kept = {
+        state = {
             "mixture": self.fused_.weights,
             "offsets": self.fused_.offsets,
             "strengths": self.strengths_,
@@ -349,9 +360,9 @@ class ViewEngine:
             "lead": torch.tensor([] if math.isnan(self.lead_) else [self.lead_]),
         }
         for place, sums in enumerate(self.sums_):
-            kept |= {f"view_{place}.{name}": value for name, value in sums.state().items()}
-            kept[f"view_{place}.weights"] = self.heads_[place]
-        return kept
+            state |= {f"view_{place}.{name}": value for name, value in sums.state().items()}
+            state[f"view_{place}.weights"] = self.heads_[place]
+        return state
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned, after ``begin`` with the same map."""
@@ -360,11 +371,11 @@ class ViewEngine:
         self._chosen_for, self.solved = int(state["chosen_for"]), bool(state["solved"])
         self.lead_ = float(state["lead"][0]) if len(state["lead"]) else math.nan
         for place, sums in enumerate(self.sums_):
-            part = part_of(state, f"view_{place}.")
-            head = part.pop("weights")
+            view_state = part_of(state, f"view_{place}.")
+            head = view_state.pop("weights")
             if len(head) != self.map.width:
                 raise DataError(
                     f"weights of view {place} must have {self.map.width} rows, not {len(head)}"
                 )
             self.heads_[place] = head.double()
-            sums.restore(part)
+            sums.restore(view_state)

@@ -43,7 +43,7 @@ class Answers:
         labels: int64 [n]; of those that were counted, of classes with two nodes or more
         landmarks: the landmark that a node is, or -1.  int64 [n]; None if they are held back
         allowed: the classes that each may have; None for all that there are.  bool [n, classes]
-        weights: with which those that were counted are; 1 by default.  float32 [n]
+        weights: of those that were counted, in the sums; 1 by default.  float32 [n]
     """
 
     rows: Tensor | ViewRows
@@ -64,17 +64,18 @@ class Answers:
         return self.landmarks is None
 
     def asked(self, scores: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return scores, labels and allowed classes of those that the mixture is fitted to.
+        """Return scores, labels and allowed classes of the answers that the mixture is fitted to.
 
-        These are equally many of a class, if there are too many. A node may have the classes with
-        nodes, of its task; None if all may have any.
+        If there are too many, these are equally many of each class. The allowed classes of a node
+        are those of its task that have nodes; None if every node may have any class.
 
         scores: [n, classes, views]; counts: nodes of each class that were counted, int64 [classes]
         -> [k, classes, views], int64 [k], bool [k or 1, classes] | None
         """
-        labels, allowed, met = self.labels, self.allowed, (counts > 0)[None].cpu()
+        labels, allowed = self.labels, self.allowed
+        has_nodes = (counts > 0)[None].cpu()
         if self.held_back:
-            met = met.index_fill(1, labels, True)
+            has_nodes = has_nodes.index_fill(1, labels, True)
         nodes, classes, views = scores.shape
         most = max(MOST_SCORES // max(classes * views, 1), 1)
         if nodes > most:
@@ -83,8 +84,8 @@ class Answers:
             scores, labels = scores[few], labels[few]
             allowed = None if allowed is None else allowed[few]
         if allowed is None:
-            return scores, labels, None if bool(met.all()) else met
-        return scores, labels, allowed & met
+            return scores, labels, None if bool(has_nodes.all()) else has_nodes
+        return scores, labels, allowed & has_nodes
 
 
 class Fused(NamedTuple):
@@ -138,13 +139,13 @@ def fused_weights(
     problem = _Problem(scores.double(), labels.to(scores.device), allowed, start, balanced)
     if intercept and classes <= MOST_OFFSETS:
         problem.open = problem.labels.unique()
-    found = Fused(start if near is None else near.to(start), offsets)
+    fused = Fused(start if near is None else near.to(start), offsets)
     for _ in range(STEPS):
-        step = problem.step(found)
-        found = Fused(found.weights + step.weights, found.offsets + step.offsets)
+        step = problem.step(fused)
+        fused = Fused(fused.weights + step.weights, fused.offsets + step.offsets)
         if max(float(part.abs().amax()) for part in step) < TOLERANCE * SHARPNESS:
             break
-    return found
+    return fused
 
 
 def mixture_loss(
@@ -162,11 +163,11 @@ def mixture_loss(
     >>> round(mixture_loss(right, torch.tensor([0, 1]), fused), 4)  # log(1 + e^-10)
     0.0
     """
-    known = Fused(*(part.to(scores.device, torch.float64) for part in fused))
-    nothing = torch.zeros_like(known.weights)
-    problem = _Problem(scores.double(), labels.to(scores.device), allowed, nothing, balanced)
+    fused = Fused(*(part.to(scores.device, torch.float64) for part in fused))
+    start = torch.zeros_like(fused.weights)  # has no influence without a prior
+    problem = _Problem(scores.double(), labels.to(scores.device), allowed, start, balanced)
     problem.prior = problem.flat = 0.0
-    return float(problem.loss(known))
+    return float(problem.loss(fused))
 
 
 class _Problem:
@@ -194,10 +195,10 @@ class _Problem:
 
     def loss(self, at: Fused) -> Tensor:
         parts = [self._mixed(at, rows).logsumexp(1) for rows in self.blocks]
-        total = torch.cat(parts) - self.right @ at.weights - at.offsets[self.labels]
-        pull = self.prior * (at.weights - self.start).square().sum()
-        pull += self.flat * at.offsets.square().sum()
-        return (self.shares * total).sum() + pull / 2
+        losses = torch.cat(parts) - self.right @ at.weights - at.offsets[self.labels]
+        penalty = self.prior * (at.weights - self.start).square().sum()
+        penalty += self.flat * at.offsets.square().sum()
+        return (self.shares * losses).sum() + penalty / 2
 
     def _mixed(self, at: Fused, rows: slice) -> Tensor:
         mixed = self.scores[rows] @ at.weights + at.offsets
@@ -212,61 +213,63 @@ class _Problem:
         heads = len(at.weights)
         free = torch.ones_like(gradient, dtype=torch.bool)
         free[:heads] = (at.weights > 0) | (gradient[:heads] < 0)
-        whole = torch.zeros_like(gradient)
+        full_step = torch.zeros_like(gradient)
         if bool(free.any()):
-            whole[free] = -torch.linalg.solve(hessian[free][:, free], gradient[free])
-        before, size, down = self.loss(at), 1.0, torch.zeros_like(at.offsets)
-        down[self.open] = whole[heads:]
+            full_step[free] = -torch.linalg.solve(hessian[free][:, free], gradient[free])
+        offset_step = torch.zeros_like(at.offsets)
+        offset_step[self.open] = full_step[heads:]
+        before, size = self.loss(at), 1.0
         while size > TOLERANCE:
-            weights = (at.weights + size * whole[:heads]).clamp_min(0.0)
-            moved = Fused(weights, at.offsets + size * down)
-            change = torch.cat([weights - at.weights, size * whole[heads:]])
+            weights = (at.weights + size * full_step[:heads]).clamp_min(0.0)
+            moved = Fused(weights, at.offsets + size * offset_step)
+            change = torch.cat([weights - at.weights, size * full_step[heads:]])
             if self.loss(moved) <= before + 1e-4 * gradient @ change:
-                return Fused(weights - at.weights, size * down)
+                return Fused(weights - at.weights, size * offset_step)
             size /= 2
         return Fused(torch.zeros_like(at.weights), torch.zeros_like(at.offsets))
 
     def _slope(self, at: Fused) -> tuple[Tensor, Tensor]:
         """Return gradient and Hessian over weights, then open intercepts.  -> [k], [k, k]"""
-        heads, known, kept = len(at.weights), len(at.weights) + len(self.open), self.open
-        expected = torch.empty_like(self.right)
-        hessian = at.weights.new_zeros(known, known)
-        spread, cross, corner = (
-            hessian[:heads, :heads],
-            hessian[heads:, :heads],
-            hessian[heads:, heads:],
-        )
-        sums = at.offsets.new_zeros(known - heads)  # Σ_i w_i (p_ic - y_ic)
+        heads, classes = len(at.weights), self.open
+        unknowns = heads + len(classes)
+        expected = torch.empty_like(self.right)  # Σ_c p_ic s_v(i)_c
+        hessian = at.weights.new_zeros(unknowns, unknowns)
+        of_weights = hessian[:heads, :heads]
+        of_both = hessian[heads:, :heads]
+        of_offsets = hessian[heads:, heads:]
+        predicted = at.offsets.new_zeros(len(classes))  # Σ_i w_i p_ic
         for rows in self.blocks:
             scores, chances = self.scores[rows], self._mixed(at, rows).softmax(1)
             expected[rows] = torch.einsum("nc,nch->nh", chances, scores)
-            weighed = self.shares[rows, None] * chances
-            each = (weighed[:, :, None] * scores).flatten(0, 1)
-            spread += each.t() @ scores.flatten(0, 1)  # a tenth of einsum's time
-            if len(kept):
-                mine = weighed[:, kept]
-                cross += torch.einsum("nc,nch->ch", mine, scores[:, kept])
-                cross -= mine.t() @ expected[rows]
-                corner -= mine.t() @ chances[:, kept]
-                sums += mine.sum(0)
-        corner.diagonal().add_(sums)
-        spread -= (self.shares[:, None] * expected).t() @ expected
-        hessian[:heads, heads:] = cross.t()
+            weighted = self.shares[rows, None] * chances
+            weighted_scores = (weighted[:, :, None] * scores).flatten(0, 1)
+            # A tenth of einsum's time.
+            of_weights += weighted_scores.t() @ scores.flatten(0, 1)
+            if len(classes):
+                open_weighted = weighted[:, classes]
+                of_both += torch.einsum("nc,nch->ch", open_weighted, scores[:, classes])
+                of_both -= open_weighted.t() @ expected[rows]
+                of_offsets -= open_weighted.t() @ chances[:, classes]
+                predicted += open_weighted.sum(0)
+        of_offsets.diagonal().add_(predicted)
+        of_weights -= (self.shares[:, None] * expected).t() @ expected
+        hessian[:heads, heads:] = of_both.t()
         # A little more than the prior, so that two equal heads do not make it singular.
-        ridge = self.prior + 1e-12 * spread.diagonal().mean()
-        spread.diagonal().add_(ridge)
-        corner.diagonal().add_(self.flat)
+        ridge = self.prior + 1e-12 * of_weights.diagonal().mean()
+        of_weights.diagonal().add_(ridge)
+        of_offsets.diagonal().add_(self.flat)
         gradient = self.shares @ (expected - self.right) + self.prior * (at.weights - self.start)
-        there = torch.zeros_like(at.offsets).index_add_(0, self.labels, self.shares)
-        return torch.cat([gradient, sums - there[kept] + self.flat * at.offsets[kept]]), hessian
+        actual = torch.zeros_like(at.offsets).index_add_(0, self.labels, self.shares)
+        offset_gradient = predicted - actual[classes] + self.flat * at.offsets[classes]
+        return torch.cat([gradient, offset_gradient]), hessian
 
 
-def lead_over_chance(given: Tensor, right: Tensor) -> float:
+def lead_over_chance(predicted: Tensor, right: Tensor) -> float:
     """Return how far the best column correlates with what is right: r √n, less for more columns.
 
-    Of K columns that know nothing the best reaches about √(2 ln K). Columns are numbers, or the
-    probability of a class and whether a node has it: a rare class, which no node is given, may well
-    be known better than by chance.  float [n, K] each; NaN for few answers
+    The best of K columns that are pure chance reaches about √(2 ln K). A column holds numbers, or
+    probabilities of a class and whether nodes have it. (A rare class may be predicted better than
+    by chance even if it is no node's most probable one.)  float [n, K] each; NaN for few answers
 
     >>> right = torch.arange(100.0)[:, None]
     >>> round(lead_over_chance(right, right), 6), lead_over_chance(-right, right) < 0
@@ -277,7 +280,8 @@ def lead_over_chance(given: Tensor, right: Tensor) -> float:
     rows, columns = right.shape
     if rows < FEWEST_ANSWERS or not columns:
         return math.nan
-    one, other = (values.double() - values.double().mean(0) for values in (given, right))
-    lengths = (one.norm(dim=0) * other.norm(dim=0)).clamp_min(torch.finfo(torch.float64).tiny)
-    shared = (one * other).sum(0) / lengths
-    return float(shared.max()) * math.sqrt(rows) - math.sqrt(2 * math.log(columns))
+    predicted, right = (values.double() - values.double().mean(0) for values in (predicted, right))
+    lengths = predicted.norm(dim=0) * right.norm(dim=0)
+    tiny = torch.finfo(torch.float64).tiny
+    correlations = (predicted * right).sum(0) / lengths.clamp_min(tiny)
+    return float(correlations.max()) * math.sqrt(rows) - math.sqrt(2 * math.log(columns))

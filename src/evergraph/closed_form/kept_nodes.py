@@ -18,7 +18,7 @@ from evergraph.graphs.csr import first_of_each_row, in_groups
 # Training nodes kept in all, where embeddings are narrow and where they are wide: random features
 # estimate wide kernels worse. And what nodes may take of ``memory``.
 EMBEDDINGS, WIDE_EMBEDDINGS, EMBEDDING_SHARE = 1024, 2048, 0.2
-LEAST_EMBEDDINGS = 8  # of a class: fewer say less than as many probes
+LEAST_EMBEDDINGS = 8  # of a class: fewer are worth less than as many probes
 WIDE = 8192  # values of a node
 
 
@@ -102,17 +102,19 @@ class NodeSample:
         self._extend(rows, labels.cpu(), nodes.cpu(), self._first(nodes.cpu(), labels.cpu()))
         self._take(self._first(self.nodes_, self.labels_))
 
-    def _extend(self, rows: ViewRows, labels: Tensor, nodes: Tensor, some: Tensor) -> None:
-        """Add some of the nodes given."""
-        seen = torch.arange(len(rows)) if rows.nodes is None else rows.nodes
-        taken = rows.of(seen[some.to(seen.device)]).taken(torch.device("cpu"), torch.float16)
-        self.rows_ = self.rows_.joined(taken) if len(self) else taken
-        self.labels_ = torch.cat([self.labels_, labels[some]])
-        self.nodes_ = torch.cat([self.nodes_, nodes[some]])
+    def _extend(self, rows: ViewRows, labels: Tensor, nodes: Tensor, positions: Tensor) -> None:
+        """Add the nodes at some positions."""
+        row_numbers = torch.arange(len(rows)) if rows.nodes is None else rows.nodes
+        chosen = rows.of(row_numbers[positions.to(row_numbers.device)])
+        new_rows = chosen.taken(torch.device("cpu"), torch.float16)
+        self.rows_ = self.rows_.joined(new_rows) if len(self) else new_rows
+        self.labels_ = torch.cat([self.labels_, labels[positions]])
+        self.nodes_ = torch.cat([self.nodes_, nodes[positions]])
 
-    def _take(self, some: Tensor) -> None:
-        self.rows_ = self.rows_.of(some).taken(torch.device("cpu"), torch.float16)
-        self.labels_, self.nodes_ = self.labels_[some], self.nodes_[some]
+    def _take(self, positions: Tensor) -> None:
+        """Keep the nodes at some positions alone."""
+        self.rows_ = self.rows_.of(positions).taken(torch.device("cpu"), torch.float16)
+        self.labels_, self.nodes_ = self.labels_[positions], self.nodes_[positions]
 
     def _first(self, nodes: Tensor, labels: Tensor) -> Tensor:
         """Return the positions of the first nodes of each class, by class.  int64 [kept]"""
@@ -144,9 +146,9 @@ class NodeSample:
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
-        rows = dict(state)
-        self.labels_, self.nodes_ = rows.pop("labels"), rows.pop("nodes")
-        self.rows_ = ViewRows.restored(rows)
+        tensors = dict(state)
+        self.labels_, self.nodes_ = tensors.pop("labels"), tensors.pop("nodes")
+        self.rows_ = ViewRows.restored(tensors)
 
 
 PARTS = ("train", "validation")
@@ -175,15 +177,15 @@ class LedgerEntries:
 
 
 def ids_holding(ids: Tensor, graph: Graph, known_as: Tensor | None) -> Tensor:
-    """Return the id of each node of a graph; raise unless it holds the nodes to forget.
+    """Return the id of each node of a graph; raise unless the nodes to forget are among them.
 
     known_as: their ids, if these are not their positions.  int64 [nodes]
     """
     known_as = torch.arange(graph.num_nodes) if known_as is None else known_as
-    strangers = ids[~torch.isin(ids, known_as)]
-    if len(strangers):
+    missing = ids[~torch.isin(ids, known_as)]
+    if len(missing):
         raise ConfigurationError(
-            f"graph must hold the nodes to forget, but node {int(strangers[0])} is missing"
+            f"graph must hold the nodes to forget, but node {int(missing[0])} is missing"
         )
     return known_as
 
@@ -192,8 +194,8 @@ class LearnedNodes:
     """The nodes behind statistics, recorded so that single ones can be removed again.
 
     >>> ledger = LearnedNodes()
-    >>> some = LedgerEntries(torch.tensor([7, 9]), torch.tensor([0, 1]), torch.ones(2))
-    >>> ledger.enter(some, "train")
+    >>> entries = LedgerEntries(torch.tensor([7, 9]), torch.tensor([0, 1]), torch.ones(2))
+    >>> ledger.enter(entries, "train")
     >>> ledger.strike(torch.tensor([9]))["train"].labels, len(ledger.part("train"))
     (tensor([1]), 1)
     """
@@ -237,9 +239,9 @@ class LearnedNodes:
     def copy_from(self, other: LearnedNodes, classes: Tensor | None = None) -> None:
         """Add all nodes of another record; ``classes`` maps its classes to the classes here."""
         for part in PARTS:
-            theirs = other.part(part)
-            labels = theirs.labels if classes is None else classes.cpu()[theirs.labels]
-            self.enter(LedgerEntries(theirs.ids, labels, theirs.weights), part)
+            entries = other.part(part)
+            labels = entries.labels if classes is None else classes.cpu()[entries.labels]
+            self.enter(LedgerEntries(entries.ids, labels, entries.weights), part)
 
     @property
     def nbytes(self) -> int:
@@ -263,7 +265,7 @@ class LearnedNodes:
                 self._parts[part] = LedgerEntries(*fields)
 
 
-# Predictions used per labelled node of a class.
+# Predictions of a class that are learned from, per labelled node of it.
 TIMES = 6
 # Unlabelled nodes per labelled one from which self-training can help.
 PLENTY = 3
@@ -282,10 +284,10 @@ def certain(chances: Tensor, counts: Tensor, *, times: int = TIMES) -> tuple[Ten
     >>> certain(chances, torch.tensor([1, 1]), times=2)
     (tensor([0, 1, 3]), tensor([0, 0, 1]))
     """
-    sure, guessed = (found.cpu() for found in chances.max(dim=1))
-    order, rank = in_groups(guessed, sure.argsort(descending=True, stable=True))
-    places = order[rank < times * counts.cpu()[guessed[order]]]
-    return places, guessed[places]
+    best, classes = (tensor.cpu() for tensor in chances.max(dim=1))
+    order, rank = in_groups(classes, best.argsort(descending=True, stable=True))
+    positions = order[rank < times * counts.cpu()[classes[order]]]
+    return positions, classes[positions]
 
 
 def guessed(scores: Tensor, ids: Tensor, train: LedgerEntries) -> LedgerEntries:
@@ -295,6 +297,6 @@ def guessed(scores: Tensor, ids: Tensor, train: LedgerEntries) -> LedgerEntries:
     """
     counts = torch.bincount(train.labels, minlength=scores.shape[1])
     scores = scores.masked_fill((counts == 0).to(scores.device), -torch.inf)
-    places, labels = certain(scores.softmax(1), counts)
+    positions, labels = certain(scores.softmax(1), counts)
     weights = torch.zeros(len(counts)).index_add_(0, train.labels, train.weights) / counts
-    return LedgerEntries(ids[places], labels, weights[labels])
+    return LedgerEntries(ids[positions], labels, weights[labels])

@@ -20,7 +20,7 @@ from evergraph.topology.cached import Storage
 
 VIEWS = ("0|1|2|4|r|s+y", "0|s", "0", "4", "2|r", "0|1+y")
 """A node's own features, near and far neighbourhoods, and labels nearby; the best pair first."""
-# Up to so many columns weigh alike: each of a few may matter together with others.
+# Up to so many columns have equal weights: each of a few may matter together with others.
 FEW_COLUMNS = 64
 # Number of landmarks: see docs/decisions/0082 and 0092.
 FEW, SHARE = 1024, 19
@@ -31,13 +31,13 @@ def column_weights(rows: ViewRows, labels: Tensor, *, dims: int) -> Tensor:
 
     w = (b / mean b)^(1/4), with b the variance of a column's class means over its variance, all
     classes having equal weight: columns that separate classes count more. With exponent 1 instead
-    of 1/4, a few columns would dominate wide features. Up to ``FEW_COLUMNS`` columns weigh alike.
+    of 1/4, a few columns would dominate wide features. Up to ``FEW_COLUMNS`` columns have equal weights.
 
     rows: labelled nodes, of which the first stored hop is used; dims: width of a hop
 
     >>> rows = torch.tensor([[1., 0.], [1., 1.], [0., 0.], [0., 1.]]).repeat(1, 50)
-    >>> found = column_weights(ViewRows(rows, None), torch.tensor([0, 0, 1, 1]), dims=100)
-    >>> found[:2]  # every second column separates nothing
+    >>> weights = column_weights(ViewRows(rows, None), torch.tensor([0, 0, 1, 1]), dims=100)
+    >>> weights[:2]  # every second column separates nothing
     tensor([1.1892, 0.0316])
     """
     if not len(labels) or dims <= FEW_COLUMNS:
@@ -47,16 +47,16 @@ def column_weights(rows: ViewRows, labels: Tensor, *, dims: int) -> Tensor:
     sums = rows.hops.new_zeros(len(counts), dims, dtype=torch.float32)
     squares = torch.zeros_like(sums)
     nodes = torch.arange(len(rows)) if rows.nodes is None else rows.nodes
-    for some in torch.arange(len(labels), device=labels.device).split(ROWS_AT_A_TIME):
-        found = rows.hops[nodes.to(rows.hops.device)[some], :dims].to(sums)
-        sums.index_add_(0, labels[some], found)
-        squares.index_add_(0, labels[some], found.square_())
-    met = counts > 0
-    means = sums[met] / counts[met, None]
+    for block in torch.arange(len(labels), device=labels.device).split(ROWS_AT_A_TIME):
+        values = rows.hops[nodes.to(rows.hops.device)[block], :dims].to(sums)
+        sums.index_add_(0, labels[block], values)
+        squares.index_add_(0, labels[block], values.square_())
+    nonempty = counts > 0
+    means = sums[nonempty] / counts[nonempty, None]
     centre = means.mean(0)
-    spread = (squares[met] / counts[met, None]).mean(0) - centre.square()
+    variance = (squares[nonempty] / counts[nonempty, None]).mean(0) - centre.square()
     between = (means - centre).square().mean(0)
-    share = between / spread.clamp_min(1e-9 * float(spread.mean()) + 1e-30)
+    share = between / variance.clamp_min(1e-9 * float(variance.mean()) + 1e-30)
     return (share / share.mean().clamp_min(1e-30)).clamp_min(1e-6).pow(0.25)
 
 

@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 # λ in question, relative to the kernel of a node with itself.
 LADDER = (5.0, 1.0, 0.2, 0.04, 0.008, 0.0016)
-# λ is chosen with so many of the nodes, cheap however many are kept, and more of them take a
-# stronger one: measured in decision 99.
+# λ is chosen with at most so many of the nodes, which is cheap however many are kept. With more
+# nodes than that, a stronger one is used: measured in decision 99.
 CHOICE_NODES, STRONGER = 512, 2.0
 # λ without any answer held back.
 UNKNOWN = 0.1
-# Share of the loss on nodes held back that a memory must spare, or it is not asked: where many
-# small classes leave a few nodes each, sums say all that it does, and it costs as much as they.
-# Fewer nodes held back are no evidence of that, and mixing is the safer choice.
+# Share by which a memory must lower the loss on nodes held back, or it is not used: of many small
+# classes few nodes each are kept, which add nothing to the sums and cost as much as they. With fewer
+# nodes held back than this there is no evidence, and using the memory is the safer choice.
 LEAST_GAIN, ENOUGH_ANSWERS = 0.01, 1024
 # Added to K's diagonal, since two nodes may be equal up to rounding.
 JITTER = 1e-6
 
 
 def memory_views(views: Sequence[View]) -> tuple[View, ...]:
-    """Return how heads on a memory look at its nodes, which show all parts of some views.
+    """Return the views of heads on a memory, whose nodes have all parts of some views.
 
-    Everything near with class codes, everything without, a node's own features, and features two
-    hops away, as far as the views have them.
+    All near parts with class codes, all parts without, a node's own features, and features two hops
+    away, as far as the given views have them.
 
     >>> from evergraph.closed_form.views import parse_views
     >>> [str(view) for view in memory_views(parse_views(["0|1|2|4|r+y", "0|s", "32"]))]
@@ -46,16 +46,20 @@ def memory_views(views: Sequence[View]) -> tuple[View, ...]:
     ['2']
     """
     hops = tuple(sorted({hop for view in views for hop in view.hops}))
-    coded, related, shaped = (
-        any(getattr(view, name) for view in views) for name in ("codes", "related", "shaped")
-    )
-    whole = View(hops, related=related, shaped=shaped)
-    near = tuple(hop for hop in hops if not View((hop,)).is_far)
-    wanted = [replace(whole, hops=near, codes=True)] if coded else []
-    wanted.append(whole)
-    wanted += [View((0,), shaped=shaped)] if 0 in hops else []
-    wanted += [View((2,), related=related)] if 2 in hops else []
-    return tuple(dict.fromkeys(view for view in wanted if view.parts))
+    coded = any(view.codes for view in views)
+    related = any(view.related for view in views)
+    shaped = any(view.shaped for view in views)
+    uncoded = View(hops, related=related, shaped=shaped)
+    near_hops = tuple(hop for hop in hops if not View((hop,)).is_far)
+    chosen = []
+    if coded:
+        chosen.append(replace(uncoded, hops=near_hops, codes=True))
+    chosen.append(uncoded)
+    if 0 in hops:
+        chosen.append(View((0,), shaped=shaped))
+    if 2 in hops:
+        chosen.append(View((2,), related=related))
+    return tuple(dict.fromkeys(view for view in chosen if view.parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,23 +106,25 @@ class MemoryHeads:
         labels, masses = labels.to(kernels.device), masses.to(kernels.device, torch.float64)
         few, views = order[:CHOICE_NODES].to(kernels.device), kernels.views
         parts = {part: kernels.landmarks[part] for part in kernels.needed(*views)}
-        between = kernels.projected(parts)
-        asked = [kernels.projected_rows(block, views) for block in kernels.blocks(rows)]
+        projected_memory = kernels.projected(parts)
+        projected_answers = [kernels.projected_rows(block, views) for block in kernels.blocks(rows)]
         heads, scores, strengths = [], [], []
         for view in views:
-            gram = kernels.features(view, between)
-            values = torch.cat([gram[:0], *(kernels.features(view, block) for block in asked)])
+            gram = kernels.features(view, projected_memory)
+            blocks = [kernels.features(view, block) for block in projected_answers]
+            values = torch.cat([gram[:0], *blocks])
             strength = UNKNOWN
             if len(answers):
-                narrow = gram[few][:, few], values[:, few], labels[few]
-                strength = chosen_strength(*narrow, answers, masses)
+                strength = chosen_strength(
+                    gram[few][:, few], values[:, few], labels[few], answers, masses
+                )
                 strength *= STRONGER if len(labels) > CHOICE_NODES else 1.0
             head = kernel_ridge(gram, labels, masses, strength=strength)
             heads.append(head)
             scores.append(values @ head)
             strengths.append(strength)
-        alike = torch.ones(2, len(views), dtype=torch.float64)
-        return cls(kernels, heads, alike, strengths), torch.stack(scores, 2)
+        equal = torch.ones(2, len(views), dtype=torch.float64)
+        return cls(kernels, heads, equal, strengths), torch.stack(scores, 2)
 
     def used(self, *, coded: bool) -> list[View]:
         """Return the views that have weight, for nodes with or without class codes."""
@@ -132,12 +138,12 @@ class MemoryHeads:
         used = self.used(coded=coded)
         if not used:
             return total
-        seen = self.map.projected_rows(rows, used)
+        projected = self.map.projected_rows(rows, used)
         for view, head, weight in zip(
             self.map.views, self.heads, self.weights[int(coded)].tolist(), strict=True
         ):
             if weight:
-                total += weight * self.map.scores(view, seen, head.t())
+                total += weight * self.map.scores(view, projected, head.t())
         return total
 
 
@@ -162,8 +168,8 @@ class NodeMemory(NodeSample):
     ) -> list[Tensor]:
         """Set the heads, and return the weights of the views of an engine beside them.
 
-        Engine and memory keep the shares of their own mixtures, and two weights are fitted to how
-        these answer: few answers say little about many weights at once.
+        Engine and memory keep the shares of their own mixtures, and only two weights, one for each
+        of these mixtures, are fitted together: few answers cannot determine many weights at once.
 
         kernels: returns the map on rows; scores: of the answers by the engine's views.
         [n, classes, views]; mixtures: weights of these, for nodes without and with class codes
@@ -173,7 +179,7 @@ class NodeMemory(NodeSample):
             return mixtures
         sizes = engine.sums_[0].counts_
         assert isinstance(answers.rows, ViewRows)
-        heads, own = MemoryHeads.fitted(
+        heads, memory_scores = MemoryHeads.fitted(
             kernels(self.rows_),
             self.labels_,
             answers.rows,
@@ -181,28 +187,29 @@ class NodeMemory(NodeSample):
             masses=torch.ones_like(sizes) if engine.balanced else sizes,
             order=draw_order(self.nodes_).argsort(),
         )
-        mine, theirs = [], []
+        memory_weights, engine_weights = [], []
         for coded, weights in enumerate(mixtures):
-            # What a far view and class codes are for: see ``ViewEngine.solve``.
-            suited = [
-                place
-                for place, view in enumerate(heads.map.views)
+            # Far views are for nodes without class codes: see ``ViewEngine.solve``.
+            usable = [
+                index
+                for index, view in enumerate(heads.map.views)
                 if not (view.is_far if coded else view.codes)
             ]
-            groups = [weights, engine.mixture(own, answers, suited).weights]
-            shares = [each / each.sum().clamp_min(1e-12) for each in groups]
-            pairs = zip((scores, own), shares, strict=True)
-            joint = torch.stack([each.double() @ share for each, share in pairs], 2)
-            mixed = engine.mixture(joint, answers, [0, 1])
+            own_weights = engine.mixture(memory_scores, answers, usable).weights
+            engine_shares = weights / weights.sum().clamp_min(1e-12)
+            memory_shares = own_weights / own_weights.sum().clamp_min(1e-12)
+            mixed_scores = [scores.double() @ engine_shares, memory_scores.double() @ memory_shares]
+            joint = torch.stack(mixed_scores, 2)
+            mixture = engine.mixture(joint, answers, [0, 1])
             if len(answers.labels) >= ENOUGH_ANSWERS:
-                alone = engine.mixture(joint, answers, [0])
-                most = (1 - LEAST_GAIN) * engine.loss(joint, answers, alone)
-                mixed = alone if engine.loss(joint, answers, mixed) > most else mixed
-            top = mixed.weights
-            theirs.append(shares[0] * top[0])
-            mine.append(shares[1] * top[1])
-        self.heads = replace(heads, weights=torch.stack(mine).cpu())
-        return theirs
+                without_memory = engine.mixture(joint, answers, [0])
+                most = (1 - LEAST_GAIN) * engine.loss(joint, answers, without_memory)
+                if engine.loss(joint, answers, mixture) > most:
+                    mixture = without_memory
+            engine_weights.append(engine_shares * mixture.weights[0])
+            memory_weights.append(memory_shares * mixture.weights[1])
+        self.heads = replace(heads, weights=torch.stack(memory_weights).cpu())
+        return engine_weights
 
     @property
     def sharpness(self) -> Tensor:
@@ -228,9 +235,9 @@ class NodeMemory(NodeSample):
         self.restore(state)
         self.heads = None
         if "solved_heads" in state:
-            kernel = kernels(self.rows_)
-            stacked = state["solved_heads"].to(kernel.device)
-            self.heads = MemoryHeads(kernel, [*stacked], state["solved_weights"])
+            kernel_map = kernels(self.rows_)
+            stacked = state["solved_heads"].to(kernel_map.device)
+            self.heads = MemoryHeads(kernel_map, [*stacked], state["solved_weights"])
         return self.heads
 
 
@@ -244,15 +251,15 @@ def chosen_strength(
     """
 
     @cache
-    def error(place: int) -> float:
-        head = kernel_ridge(kernel, labels, masses, strength=LADDER[place])
+    def error(rung: int) -> float:
+        head = kernel_ridge(kernel, labels, masses, strength=LADDER[rung])
         return squared_error(values @ head, answers, masses)
 
     last = len(LADDER) - 1
-    place, best = -1, last // 2
-    while place != best:
-        place = best
-        best = min(max(place - 1, 0), place, min(place + 1, last), key=error)
+    rung, best = -1, last // 2
+    while rung != best:
+        rung = best
+        best = min(max(rung - 1, 0), rung, min(rung + 1, last), key=error)
     return LADDER[best]
 
 
@@ -262,7 +269,7 @@ def kernel_ridge(kernel: Tensor, labels: Tensor, masses: Tensor, *, strength: fl
     kernel: K, [n, n]; labels: int64 [n]; masses: weight of each class, spread over its nodes.
     float64 [classes] -> float32 [n, classes]
 
-    Two nodes that are apart, of two classes that weigh alike: (1 + λ)⁻¹ on the diagonal.
+    Two orthogonal nodes, of two classes with equal weights: (1 + λ)⁻¹ on the diagonal.
 
     >>> kernel_ridge(torch.eye(2), torch.tensor([0, 1]), torch.ones(2).double(), strength=1.0)
     tensor([[0.5000, 0.0000],

@@ -1,4 +1,4 @@
-"""What a node shows besides the direction of its features: its words, degree and feature length.
+"""A node's own words, degree and feature length, which the direction of its features lacks.
 
 Words are own features that are wide and sparse, such as those of a text. In a memory they are the
 rows of a sparse matrix. A live vector, which is changed and copied row by row, has room for a fixed
@@ -45,13 +45,13 @@ class WordColumns(NamedTuple):
 
     @classmethod
     def read(cls, values: Any) -> WordColumns:
-        """Return what a list of these says, none for an empty one.
+        """Return the record of a list of its values; of no words for an empty list.
 
         >>> WordColumns.read([4, False, 0])
         WordColumns(width=4, alone=False, of=0)
         """
-        known = [type(value) for value in values] == [int, bool, int]
-        if values and not (known and min(values) >= 0):
+        right_types = [type(value) for value in values] == [int, bool, int]
+        if values and not (right_types and min(values) >= 0):
             raise DataError(
                 "words must be a number of columns, true or false, and the number of columns of "
                 f"their arrays, not {values!r}"
@@ -108,10 +108,10 @@ def packed_words(words: Words, pairs: int = PAIRS) -> Tensor:
     unit.sort_indices()
     counts = np.diff(unit.indptr)
     owners = np.repeat(np.arange(len(counts)), counts)
-    places = np.arange(len(owners)) - np.repeat(unit.indptr[:-1], counts)
+    ranks = np.arange(len(owners)) - np.repeat(unit.indptr[:-1], counts)
     rows = np.zeros((len(counts), 2, pairs), np.float32)
-    rows[owners, 0, places] = unit.data
-    rows[owners, 1, places] = unit.indices
+    rows[owners, 0, ranks] = unit.data
+    rows[owners, 1, ranks] = unit.indices
     return torch.from_numpy(rows.reshape(len(counts), 2 * pairs))
 
 
@@ -143,27 +143,29 @@ class WordProducts:
         """Index the words of landmarks.  float32 [landmarks, 2 x pairs]"""
         values, columns = np.split(landmarks.numpy(), 2, axis=1)
         owners, pairs = values.nonzero()
-        met, places = np.unique(columns[owners, pairs], return_inverse=True)
-        met = met if len(met) else np.full(1, -1, np.float32)
-        entries = values[owners, pairs], (places.reshape(-1), owners)
-        return cls(met, scipy.sparse.csr_matrix(entries, shape=(len(met), len(landmarks))))
+        unique, inverse = np.unique(columns[owners, pairs], return_inverse=True)
+        if not len(unique):
+            unique = np.full(1, -1, np.float32)
+        entries = values[owners, pairs], (inverse.reshape(-1), owners)
+        return cls(unique, scipy.sparse.csr_matrix(entries, shape=(len(unique), len(landmarks))))
 
     def __call__(self, rows: Rows) -> Rows:
         """Return the products.  float32 [n, 2 x pairs] -> [n, landmarks]"""
         values, columns = np.split(rows, 2, axis=1)
         owners, pairs = values.nonzero()
         columns, values = columns[owners, pairs], values[owners, pairs]
-        places = np.minimum(np.searchsorted(self.columns, columns), len(self.columns) - 1)
-        shared = self.columns[places] == columns
-        places, owners, values = places[shared], owners[shared], values[shared]
-        # Every pair of a row's word and a landmark that has it, in a third of SciPy's time for one.
-        starts, width = self.values.indptr, self.values.shape[1]
-        counts = starts[places + 1] - starts[places]
+        indexed = np.minimum(np.searchsorted(self.columns, columns), len(self.columns) - 1)
+        shared = self.columns[indexed] == columns
+        indexed, owners, values = indexed[shared], owners[shared], values[shared]
+        # Every pair of a row's word and a landmark that has it. For one row, this takes a third of
+        # SciPy's time.
+        pointers, width = self.values.indptr, self.values.shape[1]
+        counts = pointers[indexed + 1] - pointers[indexed]
         before = counts.cumsum() - counts
-        pairs = np.arange(counts.sum()) + np.repeat(starts[places] - before, counts)
-        into = self.values.indices[pairs] + np.repeat(owners * width, counts)
-        products = np.repeat(values, counts) * self.values.data[pairs]
-        sums: Rows = np.bincount(into, products, len(rows) * width).astype(np.float32)
+        entries = np.arange(counts.sum()) + np.repeat(pointers[indexed] - before, counts)
+        cells = self.values.indices[entries] + np.repeat(owners * width, counts)
+        products = np.repeat(values, counts) * self.values.data[entries]
+        sums: Rows = np.bincount(cells, products, len(rows) * width).astype(np.float32)
         return sums.reshape(len(rows), width)
 
     def slopes(self, weights: Tensor, row: Tensor) -> Tensor:
@@ -171,9 +173,10 @@ class WordProducts:
 
         weights: [k, landmarks]; row: float32 [1, 2 x pairs] -> [k, 2 x pairs]
         """
-        each = torch.eye(row.shape[1] // 2)
-        alone = torch.cat([each, row[:, row.shape[1] // 2 :].expand(len(each), -1)], dim=1)
-        by_word = weights @ torch.from_numpy(self(alone.numpy())).t()
+        pairs = row.shape[1] // 2
+        columns = row[:, pairs:].expand(pairs, -1)
+        single_words = torch.cat([torch.eye(pairs), columns], dim=1)
+        by_word = weights @ torch.from_numpy(self(single_words.numpy())).t()
         return torch.cat([by_word, torch.zeros_like(by_word)], dim=1)
 
 
@@ -186,10 +189,10 @@ SHAPE_WIDTH = 2 * 2 * len(REACHES) * FREQUENCIES
 def shape_of(graph: Graph, nodes: Tensor | None = None) -> Tensor:
     """Return an encoding of each node's degree and feature length.  -> float32 [nodes, SHAPE_WIDTH]
 
-    nodes: those asked for; None for all.
+    Vectors of unit length lose both, which help on graphs whose neighbours differ: on actor the
+    length, which depends on the number of words, adds four points. Both are on a logarithmic scale.
 
-    Unit vectors lose both. They help on graphs whose neighbours differ: on actor the length, so the
-    number of words, adds four points. Both are on a logarithmic scale.
+    nodes: those asked for; None for all.
 
     >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.tensor([[3.], [3.]]),
     ...                         labels=torch.tensor([0, 1]), undirected=True)
@@ -211,10 +214,11 @@ def shape_rows(degrees: Tensor, lengths: Tensor) -> Tensor:
 
 def _waves(values: Tensor) -> Tensor:
     """Return cos and sin of logarithms, whose inner products are Gaussian kernels.  -> [n, 32]"""
-    spread = [NormalDist().inv_cdf(0.5 + (i + 0.5) / (2 * FREQUENCIES)) for i in range(FREQUENCIES)]
-    rates = torch.tensor([rate / reach for reach in REACHES for rate in spread]).double()
-    turned = values.double().log2()[:, None] * rates
-    return (torch.cat([turned.cos(), turned.sin()], dim=1) / math.sqrt(len(rates))).float()
+    levels = [0.5 + (i + 0.5) / (2 * FREQUENCIES) for i in range(FREQUENCIES)]
+    quantiles = [NormalDist().inv_cdf(level) for level in levels]
+    rates = torch.tensor([rate / reach for reach in REACHES for rate in quantiles]).double()
+    angles = values.double().log2()[:, None] * rates
+    return (torch.cat([angles.cos(), angles.sin()], dim=1) / math.sqrt(len(rates))).float()
 
 
 def _lengths(features: Tensor) -> Tensor:

@@ -52,13 +52,13 @@ class RidgeProblem:
         are ignored. Unless ``balanced``, nodes count by their weights.
         """
         mass = statistics.mass_
-        met, tiny = mass > 0, torch.finfo(mass.dtype).tiny
-        share, total = met.sum() / mass.sum().clamp_min(tiny), float(met.sum())
+        nonempty, tiny = mass > 0, torch.finfo(mass.dtype).tiny
+        share, total = nonempty.sum() / mass.sum().clamp_min(tiny), float(nonempty.sum())
         if not balanced:
             right = (statistics.sums_ * share).t()
             return cls(statistics.gram_, share, right, torch.zeros_like(mass), right, total)
-        means = (statistics.sums_ / mass.clamp_min(tiny)[:, None]).t().masked_fill_(~met, 0.0)
-        excess = met.double() - share * mass  # remaining weight of each class mean's square
+        means = (statistics.sums_ / mass.clamp_min(tiny)[:, None]).t().masked_fill_(~nonempty, 0.0)
+        excess = nonempty.double() - share * mass  # remaining weight of each class mean's square
         excess = excess.where(excess.abs() > 1e-9, 0.0)
         return cls(statistics.gram_, share, means, excess, means, total)
 
@@ -78,11 +78,11 @@ class RidgeProblem:
 
     def diagonal(self) -> Tensor:
         """Return A's diagonal.  -> float64 [m]"""
-        found = self.gram.diagonal().double() * self.share
+        diagonal = self.gram.diagonal().double() * self.share
         pairs = zip(self.means.split(CLASSES, 1), self.excess.split(CLASSES), strict=True)
         for means, excess in pairs:
-            found = found + means.square() @ excess
-        return found
+            diagonal = diagonal + means.square() @ excess
+        return diagonal
 
     def scale(self, penalty: Tensor | None = None) -> float:
         """Return what λ is relative to; raise if A is not finite.  penalty: P, if not I"""
@@ -137,8 +137,8 @@ class RidgeSolution:
 
     def half(self, rows: Tensor) -> Tensor:
         """Return x̂ with x̂ · ŷ = xᵀ(A + λP)⁻¹y for every row x.  float64 [n, m] -> [n, m]"""
-        found: Tensor = torch.linalg.solve_triangular(self.factor, rows.t(), upper=False)
-        return found.t()
+        solved: Tensor = torch.linalg.solve_triangular(self.factor, rows.t(), upper=False)
+        return solved.t()
 
 
 def balanced_ridge(
@@ -188,9 +188,9 @@ class PenaltyPath:
             return cls(values.clamp_min(0.0), basis)
         factor = torch.linalg.cholesky(penalty.double())
         half = torch.linalg.solve_triangular(factor, mirrored(matrix), upper=False)
-        whole = torch.linalg.solve_triangular(factor, half.t(), upper=False)  # L⁻¹ A L⁻ᵀ
-        values, turn = torch.linalg.eigh(whole)
-        basis = torch.linalg.solve_triangular(factor.t(), turn, upper=True)
+        whitened = torch.linalg.solve_triangular(factor, half.t(), upper=False)  # L⁻¹ A L⁻ᵀ
+        values, vectors = torch.linalg.eigh(whitened)
+        basis = torch.linalg.solve_triangular(factor.t(), vectors, upper=True)
         return cls(values.clamp_min(0.0), basis)
 
     def weights(self, right: Tensor, penalty: float) -> Tensor:
@@ -218,16 +218,16 @@ def choose_regularisation(
     """
     width = validation.width
     problem = RidgeProblem.of(training.narrowed(width), balanced=balanced)
-    asked = RidgeProblem.of(validation, balanced=balanced)
-    gram, right = mirrored(asked.matrix()), asked.right
+    held_back = RidgeProblem.of(validation, balanced=balanced)
+    gram, right = mirrored(held_back.matrix()), held_back.right
     right = torch.nn.functional.pad(right, (0, problem.right.shape[1] - right.shape[1]))
-    part = None if penalty is None else penalty[:width, :width]
-    path = PenaltyPath.of(problem.matrix(), part)
+    narrow_penalty = None if penalty is None else penalty[:width, :width]
+    path = PenaltyPath.of(problem.matrix(), narrow_penalty)
     scale = RidgeProblem.of(training, balanced=balanced).scale(penalty)
     errors = []
     for value in ladder:
         weights = path.weights(problem.right, max(value, 1e-9) * scale)
-        error = asked.total + float((weights * (gram @ weights - 2 * right)).sum())
+        error = held_back.total + float((weights * (gram @ weights - 2 * right)).sum())
         # A perfect fit rounds to either side of 0, and a limit relative to a negative error fails.
         errors.append(max(error, 0.0))
     return nearly_best(ladder, errors)

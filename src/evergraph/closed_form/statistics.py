@@ -97,8 +97,8 @@ class ClassStatistics:
     ) -> None:
         self.width = width
         self.precise = precise
-        kept = torch.float64 if precise else torch.float32
-        self.gram_ = torch.zeros(width, width, dtype=kept, device=device)
+        dtype = torch.float64 if precise else torch.float32
+        self.gram_ = torch.zeros(width, width, dtype=dtype, device=device)
         self.sums_ = torch.zeros(0, width, dtype=torch.float64, device=device)
         self.mass_ = torch.zeros(0, dtype=torch.float64, device=device)
         self.counts_ = torch.zeros(0, dtype=torch.int64, device=device)
@@ -160,34 +160,34 @@ class ClassStatistics:
         >>> statistics.gram_.tril().tolist(), statistics.sums_.tolist()
         ([[9.0, 0.0], [6.0, 4.0]], [[3.0, 2.0]])
         """
-        was, now = before.to(self.gram_.dtype), after.to(self.gram_.dtype)
-        change, mean = now - was, (was + now).mul_(0.5)
+        old, new = before.to(self.gram_.dtype), after.to(self.gram_.dtype)
+        difference, mean = new - old, (old + new).mul_(0.5)
         if weights is not None:
-            change *= weights.to(change.dtype)[:, None]
+            difference *= weights.to(difference.dtype)[:, None]
         for start in range(0, self.width, PANEL):
             stop = min(start + PANEL, self.width)
             panel = slice(start, stop)
-            corner = mean[:, panel].t() @ change[:, panel]
+            corner = mean[:, panel].t() @ difference[:, panel]
             self.gram_[panel, panel].add_(corner).add_(corner.t())
             below = self.gram_[stop:, panel]
-            below.addmm_(mean[:, stop:].t(), change[:, panel])
-            below.addmm_(change[:, stop:].t(), mean[:, panel])
-        self.sums_.index_add_(0, labels, change.double())
+            below.addmm_(mean[:, stop:].t(), difference[:, panel])
+            below.addmm_(difference[:, stop:].t(), mean[:, panel])
+        self.sums_.index_add_(0, labels, difference.double())
 
     def _count_rows(self, rows: Tensor, labels: Tensor, weights: Tensor, sign: int) -> None:
         """Add to G and the sums."""
         rows = rows.to(self.gram_.dtype)
         scaled = rows * weights.to(rows.dtype).sqrt()[:, None]
-        each = partial(self._multiply_panel, scaled, sign)
+        multiply = partial(self._multiply_panel, scaled, sign)
         panels = [
             slice(start, min(start + PANEL, self.width)) for start in range(0, self.width, PANEL)
         ]
         if scaled.device.type == "cpu" and len(row_tiles(len(rows), self.width**2)) > 1:
             with fixed_sums():
-                spread(each, panels)
+                spread(multiply, panels)
         else:
             for panel in panels:
-                each(panel)
+                multiply(panel)
         # Row by row, not as a product with a class matrix: the same cost for 2 and 1,000 classes.
         weights = (sign * weights.double())[:, None]
         with fixed_sums():
@@ -233,37 +233,37 @@ class ClassStatistics:
         classes = classes[: other.num_classes].to(self.counts_.device)
         precise = self.precise or other.precise
         device = self.gram_.device
-        both = ClassStatistics(self.width, precise=precise, device=device)
-        both.grow(max(self.num_classes, int(classes.max()) + 1 if len(classes) else 0))
-        both.gram_ = self.gram_ + other.gram_.to(device)  # float64 if either is
+        merged = ClassStatistics(self.width, precise=precise, device=device)
+        merged.grow(max(self.num_classes, int(classes.max()) + 1 if len(classes) else 0))
+        merged.gram_ = self.gram_ + other.gram_.to(device)  # float64 if either is
         for name in ("sums_", "mass_", "counts_"):
-            total = getattr(both, name)
+            total = getattr(merged, name)
             total[: self.num_classes] += getattr(self, name)
             total.index_add_(0, classes, getattr(other, name).to(total.device))
-        return both
+        return merged
 
     def narrowed(self, width: int) -> ClassStatistics:
         """Return the statistics of the first features alone."""
-        part = ClassStatistics(width, precise=self.precise, device=self.gram_.device)
-        part.gram_ = self.gram_[:width, :width]
-        part.sums_ = self.sums_[:, :width]
-        part.mass_, part.counts_ = self.mass_, self.counts_
-        return part
+        narrow = ClassStatistics(width, precise=self.precise, device=self.gram_.device)
+        narrow.gram_ = self.gram_[:width, :width]
+        narrow.sums_ = self.sums_[:, :width]
+        narrow.mass_, narrow.counts_ = self.mass_, self.counts_
+        return narrow
 
     @property
     def usage(self) -> MemoryUsage:
         """Number of values in G and the sums, and the bytes of everything kept."""
         triangle = self.width * (self.width + 1) // 2
-        kept = sum(tensor.nbytes for tensor in (self.sums_, self.mass_, self.counts_))
+        others = sum(tensor.nbytes for tensor in (self.sums_, self.mass_, self.counts_))
         return MemoryUsage(
             statistics=triangle + self.sums_.numel(),
-            bytes=triangle * self.gram_.element_size() + kept,
+            bytes=triangle * self.gram_.element_size() + others,
         )
 
     def state(self) -> dict[str, Tensor]:
         """Return everything kept, by name."""
-        kept = {"sums": self.sums_, "mass": self.mass_, "counts": self.counts_}
-        return kept | {"gram": packed(self.gram_)}
+        state = {"sums": self.sums_, "mass": self.mass_, "counts": self.counts_}
+        return state | {"gram": packed(self.gram_)}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
@@ -337,16 +337,16 @@ def count_views(
     if resources is None or not many or not isinstance(statistics[0], ClassStatistics):
         _count(statistics, rows, labels, weights, expand, sign)
         return list(statistics)
-    sizes = [(each.width, each.precise) for each in statistics]
-    given: dict[str, Any] = {"rows": rows, "labels": labels, "weights": weights}
-    given |= {"expand": expand, "sign": sign, "sizes": sizes}
+    sizes = [(sums.width, sums.precise) for sums in statistics]
+    shared: dict[str, Any] = {"rows": rows, "labels": labels, "weights": weights}
+    shared |= {"expand": expand, "sign": sign, "sizes": sizes}
     blocks = [(start, start + BLOCK_ROWS) for start in range(0, len(labels), BLOCK_ROWS)]
     totals = _empty(sizes)
-    for states in resources.engine.map(count_block, blocks, shared=given):
-        for place, (counted, state) in enumerate(zip(_empty(sizes), states, strict=True)):
+    for states in resources.engine.map(count_block, blocks, shared=shared):
+        for view, (counted, state) in enumerate(zip(_empty(sizes), states, strict=True)):
             counted.restore(state)
-            totals[place] = totals[place].merged(counted)
-    return [each.merged(total) for each, total in zip(statistics, totals, strict=True)]
+            totals[view] = totals[view].merged(counted)
+    return [sums.merged(total) for sums, total in zip(statistics, totals, strict=True)]
 
 
 def count_block(
@@ -363,9 +363,9 @@ def count_block(
 
     sizes: width, and whether sums are in float64
     """
-    some, counted = slice(*part), _empty(sizes)
-    _count(counted, rows[some], labels[some], weights[some], expand, sign)
-    return [each.state() for each in counted]
+    block, counted = slice(*part), _empty(sizes)
+    _count(counted, rows[block], labels[block], weights[block], expand, sign)
+    return [sums.state() for sums in counted]
 
 
 def _empty(sizes: Sequence[tuple[int, bool]]) -> list[ClassStatistics]:
@@ -383,9 +383,9 @@ def _count(
     start = 0
     for block in expand.blocks(rows):
         part, features = slice(start, start + len(block)), expand(block)
-        # The features of one map are counted as they come, those of views a few rows at a time.
+        # The features of one map are counted at once, those of views a few rows at a time.
         if isinstance(features, Tensor):
             features = [[features[:, : statistics[0].width]]]
-        for each, some in zip(statistics, features, strict=True):
-            each.add(some, labels[part], weights[part], sign)
+        for sums, of_view in zip(statistics, features, strict=True):
+            sums.add(of_view, labels[part], weights[part], sign)
         start = part.stop

@@ -18,7 +18,7 @@ from evergraph.closed_form.ridge import LADDER, PenaltyPath, RidgeSolution, near
 from evergraph.closed_form.statistics import mirrored
 from evergraph.closed_form.targets import TargetMoments, TargetStatistics
 
-# With fewer nodes none is left out: what is left of so few says nothing about penalties.
+# With fewer nodes none is left out: predictions from so few tell nothing about penalties.
 FEWEST = 8
 # Scores of a least-squares head lie between 0 and 1; a sigmoid needs them multiplied by this.
 STEEPNESS = 10.0
@@ -58,10 +58,10 @@ def target_ridge(
     offsets = weights.new_zeros(statistics.targets)
     for group in statistics.groups():
         part = statistics.moments(group)
-        found = part.problem(centred=centred).solution(regularisation).weights
-        weights[:, group] = found
+        solved = part.problem(centred=centred).solution(regularisation).weights
+        weights[:, group] = solved
         if centred:
-            offsets[group] = part.level - part.mean @ found
+            offsets[group] = part.level - part.mean @ solved
     return TargetWeights(weights, offsets)
 
 
@@ -124,17 +124,17 @@ def fitted_sigmoid(statistics: TargetStatistics, head: TargetWeights) -> tuple[T
     for group in statistics.groups():
         part = statistics.moments(group)
         v = head.weights[:, group]
-        having, lacking = part.totals, part.count - part.totals
-        some = (having > 0.5) & (lacking > 0.5)
-        high = (v * part.cross).sum(0) / having.clamp_min(1)
-        low = (part.sums @ v - (v * part.cross).sum(0)) / lacking.clamp_min(1)
-        within = quadratic(part.gram, v) - having * high.square() - lacking * low.square()
+        positive, negative = part.totals, part.count - part.totals  # n₊, n₋
+        both_occur = (positive > 0.5) & (negative > 0.5)
+        high = (v * part.cross).sum(0) / positive.clamp_min(1)  # μ₊
+        low = (part.sums @ v - (v * part.cross).sum(0)) / negative.clamp_min(1)  # μ₋
+        within = quadratic(part.gram, v) - positive * high.square() - negative * low.square()
         variance = (within / part.count).clamp_min(1e-6)  # as if scores differed by 0.001
         a = (high - low) / variance
-        c = (having.clamp_min(1) / lacking.clamp_min(1)).log() - a * (high + low) / 2
-        sound = some & (a > 0)
-        slope[group] = a.where(sound, slope[group])
-        shift[group] = c.where(sound, shift[group])
+        c = (positive.clamp_min(1) / negative.clamp_min(1)).log() - a * (high + low) / 2
+        usable = both_occur & (a > 0)
+        slope[group] = a.where(usable, slope[group])
+        shift[group] = c.where(usable, shift[group])
     return slope, shift
 
 
@@ -179,20 +179,23 @@ class ValueEngine(ViewEngine):
     def _moments(self, sums: TargetStatistics) -> TargetMoments:
         return sums.moments(list(range(sums.targets)))
 
-    def solution(self, place: int) -> RidgeSolution:
-        problem = self._moments(self.sums_[place]).problem(centred=True)
-        penalty = self.penalty(self.map.views[place])
-        return problem.solution(float(self.strengths_[place]), penalty)
+    def solution(self, view: int) -> RidgeSolution:
+        problem = self._moments(self.sums_[view]).problem(centred=True)
+        penalty = self.penalty(self.map.views[view])
+        return problem.solution(float(self.strengths_[view]), penalty)
 
-    def _solved(self, place: int, sample: Sample) -> tuple[Tensor, Tensor]:
+    def _solved(self, view: int, sample: Sample) -> tuple[Tensor, Tensor]:
         if not self.nodes:
-            width = self.sums_[place].width
+            width = self.sums_[view].width
             return torch.zeros(width, self.targets).double(), sample.features[:, :0]
-        solution, part = self.solution(place), self._moments(self.sums_[place])
-        self._levels[place] = part.level - part.mean @ solution.weights
-        rows = sample.features - part.mean, solution.problem.right.t(), sample.own()
-        halves = Halves(*(solution.half(each) for each in rows))
-        return solution.weights, left_out_values(halves, sample, part)
+        solution, moments = self.solution(view), self._moments(self.sums_[view])
+        self._levels[view] = moments.level - moments.mean @ solution.weights
+        halves = Halves(
+            nodes=solution.half(sample.features - moments.mean),
+            means=solution.half(solution.problem.right.t()),
+            own=solution.half(sample.own()),
+        )
+        return solution.weights, left_out_values(halves, sample, moments)
 
     def solve(self, answers: Answers) -> tuple[list[Tensor], Tensor]:
         """Set λ, a, b and a_v V_v from the sums and the nodes that are left out in turn."""
@@ -205,17 +208,19 @@ class ValueEngine(ViewEngine):
     def _choice(  # type: ignore[override]
         self, sums: TargetStatistics, sample: Sample, penalty: Tensor | None
     ) -> float:
-        part = self._moments(sums)
-        problem = part.problem(centred=True)
+        moments = self._moments(sums)
+        problem = moments.problem(centred=True)
         path, scale = PenaltyPath.of(problem.matrix(), penalty), problem.scale(penalty)
-        nodes, cross = (sample.features - part.mean) @ path.basis, problem.right.t() @ path.basis
+        nodes = (sample.features - moments.mean) @ path.basis
+        cross = problem.right.t() @ path.basis
         own = sample.own() @ path.basis
         errors = []
         for value in LADDER:
             shrink = (path.values + value * scale).rsqrt()
             halves = Halves(nodes * shrink, cross * shrink, own * shrink)
-            gaps = (left_out_values(halves, sample, part) - sample.labels).square().sum(0)
-            errors.append(float((gaps / part.spread.clamp_min(1e-12)).sum()))
+            predicted = left_out_values(halves, sample, moments)
+            squared = (predicted - sample.labels).square().sum(0)
+            errors.append(float((squared / moments.spread.clamp_min(1e-12)).sum()))
         return nearly_best(LADDER, errors, ROUNDING)
 
     def _lead(self, scores: Tensor, answers: Answers) -> float:
@@ -229,37 +234,38 @@ class ValueEngine(ViewEngine):
         A view has weight 1 / views before anything is known, see ``fused_weights``.
         """
         labels, views = answers.labels, len(self.sums_)
-        weights, offsets = torch.full((views,), 1 / views).double(), torch.zeros(self.targets)
+        weights = torch.full((views,), 1 / views).double()
+        offsets = torch.zeros(self.targets)
         if scores.shape[:2] == labels.shape and len(labels) > 1:
-            level, centre = labels.double().mean(0), scores.mean(0)  # [targets], [targets, views]
+            level = labels.double().mean(0)  # [targets]
+            centre = scores.mean(0)  # [targets, views]
             scale = (labels - level).norm(dim=0).clamp_min(1e-12)
             rows = ((scores - centre) / scale[:, None]).flatten(0, 1)
             right = ((labels - level) / scale).flatten()
             prior = (PRIOR / len(labels)) ** 0.5
             left = np.vstack([rows.numpy(), prior * np.eye(views)])
-            found, _ = scipy.optimize.nnls(
-                left, np.append(right.numpy(), np.full(views, prior / views))
-            )
-            weights = torch.from_numpy(found)
+            values = np.append(right.numpy(), np.full(views, prior / views))
+            least_squares, _ = scipy.optimize.nnls(left, values)
+            weights = torch.from_numpy(least_squares)
             offsets = level - centre @ weights
         levels = torch.stack(self._levels, 1) @ weights
         # The intercept of the mixture is relative to those of the views, which are in ``scores``.
         return Fused(weights, offsets + levels)
 
 
-def left_out_values(halves: Halves, sample: Sample, part: TargetMoments) -> Tensor:
+def left_out_values(halves: Halves, sample: Sample, moments: TargetMoments) -> Tensor:
     """Return the values predicted for counted nodes, each computed as if it were left out.
 
-    ŷ = y - (y - Vᵀφ̃ - ȳ) / (1 - h) with h = 1/n + φ̃ᵀ(G̃ + λP)⁻¹φ̃; a landmark is left out as a
-    landmark first, which sets its own weight to 0.  -> float64 [n, targets]
+    ŷ = y - (y - Vᵀφ̃ - ȳ) / (1 - h) with the leverage h = 1/n + φ̃ᵀ(G̃ + λP)⁻¹φ̃; a landmark is
+    left out as a landmark first, which sets its own weight to 0.  -> float64 [n, targets]
     """
     nodes, cross, own = halves
-    found, lever = nodes @ cross.t(), nodes.square().sum(1)
-    across = (nodes * own).sum(1)
-    along = own.square().sum(1).clamp_min(torch.finfo(own.dtype).tiny)
-    basis = sample.landmarks >= 0
-    found = found - (across / along).where(basis, 0.0)[:, None] * (own @ cross.t())
-    lever = lever - (across.square() / along).where(basis, 0.0) + 1 / part.count
-    rest = (1 - lever).clamp_min(1e-6)[:, None]
+    fitted, leverage = nodes @ cross.t(), nodes.square().sum(1)
+    across = (nodes * own).sum(1)  # φ̃ᵀ(G̃ + λP)⁻¹e
+    diagonal = own.square().sum(1).clamp_min(torch.finfo(own.dtype).tiny)  # eᵀ(G̃ + λP)⁻¹e
+    is_landmark = sample.landmarks >= 0
+    fitted = fitted - (across / diagonal).where(is_landmark, 0.0)[:, None] * (own @ cross.t())
+    leverage = leverage - (across.square() / diagonal).where(is_landmark, 0.0) + 1 / moments.count
+    remainder = (1 - leverage).clamp_min(1e-6)[:, None]
     right = sample.labels.double()
-    return right - (right - found - part.level) / rest
+    return right - (right - fitted - moments.level) / remainder

@@ -49,8 +49,8 @@ class TargetMoments:
     @property
     def spread(self) -> Tensor:
         """Σ (y - ȳ)² of every target, above 0.  [targets]"""
-        left = self.squares - self.count * self.level.square()
-        return left.clamp_min(1e-12 * self.squares.clamp_min(1e-30))
+        spread = self.squares - self.count * self.level.square()
+        return spread.clamp_min(1e-12 * self.squares.clamp_min(1e-30))
 
     def problem(self, *, centred: bool) -> RidgeProblem:
         """Return the ridge problem of these targets.
@@ -125,7 +125,7 @@ class TargetStatistics:
         self.patterns_, self.cross_ = {}, {}
 
     def clear_rounding(self) -> None:
-        """Do nothing: patterns without nodes are gone."""
+        """Do nothing: patterns without nodes are deleted."""
 
     def erase(self, places: Tensor) -> None:
         """Set features to 0 for all nodes."""
@@ -142,20 +142,21 @@ class TargetStatistics:
         if not len(values):
             return
         patterns, owner = (~values.isnan()).unique(dim=0, return_inverse=True)
-        met = [tuple(pattern) for pattern in patterns.tolist()]
-        self._check_room(met)
+        new_patterns = [tuple(pattern) for pattern in patterns.tolist()]
+        self._check_room(new_patterns)
         for rows, part in row_blocks(features):
-            for place, pattern in enumerate(met):
-                here = owner[part] == place
-                if any(pattern) and bool(here.any()):
-                    given = rows[here], values[part][here], weights[part][here]
-                    self._count_rows(pattern, *given, sign)
-        # Patterns without nodes go, and with them any rounding left.
-        for pattern in [p for p, each in self.patterns_.items() if not int(each.counts_.sum())]:
+            for number, pattern in enumerate(new_patterns):
+                mask = owner[part] == number
+                if any(pattern) and bool(mask.any()):
+                    part_values, part_weights = values[part][mask], weights[part][mask]
+                    self._count_rows(pattern, rows[mask], part_values, part_weights, sign)
+        # Patterns without nodes are deleted, and with them any rounding left.
+        empty = [p for p, sums in self.patterns_.items() if not int(sums.counts_.sum())]
+        for pattern in empty:
             del self.patterns_[pattern], self.cross_[pattern]
 
-    def _check_room(self, met: list[tuple[bool, ...]]) -> None:  # before anything is counted
-        patterns = {*self.patterns_, *(pattern for pattern in met if any(pattern))}
+    def _check_room(self, more: list[tuple[bool, ...]]) -> None:  # before anything is counted
+        patterns = {*self.patterns_, *(pattern for pattern in more if any(pattern))}
         if len(patterns) > MOST_PATTERNS:
             raise DataError(
                 f"targets must be known in at most {MOST_PATTERNS} combinations, each with its "
@@ -198,14 +199,20 @@ class TargetStatistics:
 
     def moments(self, group: list[int]) -> TargetMoments:
         """Return the sums over all nodes for which the targets of a group are known."""
-        here = [pattern for pattern in self.patterns_ if pattern[group[0]]]
-        parts = [self.patterns_[pattern] for pattern in here]
-        whole = parts[0]
+        patterns = [pattern for pattern in self.patterns_ if pattern[group[0]]]
+        parts = [self.patterns_[pattern] for pattern in patterns]
+        total = parts[0]
         for part in parts[1:]:
-            whole = whole.merged(part)
-        cross = torch.stack([self.cross_[pattern] for pattern in here]).sum(0)[:, group]
-        count = float(whole.mass_.sum())
-        return TargetMoments(whole.gram_, whole.sums_[0], count, cross[:-2], cross[-2], cross[-1])
+            total = total.merged(part)
+        cross = torch.stack([self.cross_[pattern] for pattern in patterns]).sum(0)[:, group]
+        return TargetMoments(
+            gram=total.gram_,
+            sums=total.sums_[0],
+            count=float(total.mass_.sum()),
+            cross=cross[:-2],
+            totals=cross[-2],
+            squares=cross[-1],
+        )
 
     def transform(self, matrix: Tensor) -> None:
         """Replace every φ by Wᵀφ.  matrix: W, float64 [m, m]"""
@@ -222,14 +229,14 @@ class TargetStatistics:
                 "statistics can be merged if they have the same targets and width, not "
                 f"{self.targets} and {other.targets} targets, {self.width} and {other.width} wide"
             )
-        both = self._empty()
-        both._check_room([*self.patterns_, *other.patterns_])
+        merged = self._empty()
+        merged._check_room([*self.patterns_, *other.patterns_])
         for each in (self, other):
             for pattern, statistics in each.patterns_.items():
-                known, cross = both._of(pattern)
-                both.patterns_[pattern] = known.merged(statistics)
+                sums, cross = merged._of(pattern)
+                merged.patterns_[pattern] = sums.merged(statistics)
                 cross += each.cross_[pattern].to(self.device)
-        return both
+        return merged
 
     def widened(self, targets: int) -> TargetStatistics:
         """Return statistics with more targets; the new ones are 0 for all nodes so far.
@@ -249,12 +256,12 @@ class TargetStatistics:
 
     def narrowed(self, width: int) -> TargetStatistics:
         """Return the statistics of the first features alone."""
-        part = self._empty(width=width)
+        narrow = self._empty(width=width)
         for pattern, statistics in self.patterns_.items():
-            part.patterns_[pattern] = statistics.narrowed(width)
+            narrow.patterns_[pattern] = statistics.narrowed(width)
             cross = self.cross_[pattern]
-            part.cross_[pattern] = torch.cat([cross[:width], cross[-2:]])
-        return part
+            narrow.cross_[pattern] = torch.cat([cross[:width], cross[-2:]])
+        return narrow
 
     def _empty(self, **other: int) -> TargetStatistics:
         kept = {name: getattr(self, name) for name in ("width", "targets", "device")}
@@ -270,11 +277,11 @@ class TargetStatistics:
 
     def state(self) -> dict[str, Tensor]:
         """Return everything kept, by name."""
-        kept = {"patterns": torch.tensor([*self.patterns_]).reshape(-1, self.targets)}
+        state = {"patterns": torch.tensor([*self.patterns_]).reshape(-1, self.targets)}
         for place, (pattern, statistics) in enumerate(self.patterns_.items()):
-            kept[f"{place}.cross"] = self.cross_[pattern]
-            kept |= {f"{place}.{name}": value for name, value in statistics.state().items()}
-        return kept
+            state[f"{place}.cross"] = self.cross_[pattern]
+            state |= {f"{place}.{name}": value for name, value in statistics.state().items()}
+        return state
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
@@ -282,7 +289,7 @@ class TargetStatistics:
         self.targets = state["patterns"].shape[1]
         for place, row in enumerate(state["patterns"].tolist()):
             pattern = tuple(map(bool, row))
-            own = part_of(state, f"{place}.")
+            sums = part_of(state, f"{place}.")
             statistics, _ = self._of(pattern)
-            self.cross_[pattern] = own.pop("cross").to(self.device)
-            statistics.restore(own)
+            self.cross_[pattern] = sums.pop("cross").to(self.device)
+            statistics.restore(sums)

@@ -123,7 +123,7 @@ class ViewFeatures(Backbone):
             ),
             EndOfHops(widest=FAR_WIDTH),
         )
-        self._met_relations: bool | None = None
+        self._has_relations: bool | None = None
         self._worded: bool | None = None  # whether nodes that are kept have words; None if unknown
         self.head: Linear | None = None
         self.memory_heads: MemoryHeads | None = None  # on nodes that are kept, beside ``head``
@@ -156,9 +156,9 @@ class ViewFeatures(Backbone):
                 f"{shown(memory)}"
             )
         chosen = tuple(view for view in views if view in ranked[:count])
-        plain = [view for view in views if not view.codes]
-        if plain and all(view.codes for view in chosen):
-            chosen = (*chosen[:-1], plain[0])
+        uncoded = [view for view in views if not view.codes]
+        if uncoded and all(view.codes for view in chosen):
+            chosen = (*chosen[:-1], uncoded[0])
         changed = {"views": [str(view) for view in chosen], "width": min(width, WIDEST)}
         return type(self)(**self.get_params(deep=False) | changed)
 
@@ -177,7 +177,7 @@ class ViewFeatures(Backbone):
         """Draw the seed of the random features and create the heads.  dims: width of a hop"""
         self._dims = dims
         self.register_buffer("seed", torch.randint(2**62, (1,), generator=generator))
-        self.register_buffer("related", torch.tensor([bool(self._met_relations)]))
+        self.register_buffer("related", torch.tensor([bool(self._has_relations)]))
         bare = sum(not view.codes for view in self.parsed)
         self.register_buffer("bare", torch.zeros(0, self.width * bare, device=self.device))
         total = self.width * len(self.parsed)
@@ -214,16 +214,16 @@ class ViewFeatures(Backbone):
         """
         assert self.head is not None
         parts = [torch.nn.functional.pad(h.t(), (0, self.width - len(h))) for h in heads]
-        mixed = zip(parts, weights.float(), strict=True)
-        self.head.weight.data = torch.cat([part * share for part, share in mixed], dim=1)
-        alone = zip(parts, bare.float(), self.parsed, strict=True)
-        if plain := [part * share for part, share, view in alone if not view.codes]:
-            self.bare = torch.cat(plain, dim=1)
+        weighted = zip(parts, weights.float(), strict=True)
+        self.head.weight.data = torch.cat([part * weight for part, weight in weighted], dim=1)
+        bare_weighted = zip(parts, bare.float(), self.parsed, strict=True)
+        if uncoded := [part * weight for part, weight, view in bare_weighted if not view.codes]:
+            self.bare = torch.cat(uncoded, dim=1)
 
     @property
     def sees_relations(self) -> bool:
         """Whether the training graph has relations."""
-        return bool(self.related) if self.begun else bool(self._met_relations)
+        return bool(self.related) if self.begun else bool(self._has_relations)
 
     @property
     def code_dims(self) -> int:
@@ -245,24 +245,24 @@ class ViewFeatures(Backbone):
         other nodes are asked for.
         """
         coded = self.shows_codes(graph)
-        beside = self.memory_heads.used(coded=coded) if self.memory_heads else []
-        far = any(view.is_far for view in (*self._weights(coded=coded), *beside))
+        in_memory = self.memory_heads.used(coded=coded) if self.memory_heads else []
+        far = any(view.is_far for view in (*self._weights(coded=coded), *in_memory))
         rows = self._prepared.get(graph)
         if rows is not None and (rows.far is not None or not far):
             return rows, nodes.to(self.device)
         dims = min(graph.num_features, self.widest or graph.num_features) * len(self.near)
-        found = self._asked.pop(graph, None)
-        if found is None and graph.num_nodes * dims >= LARGE:
-            found = nodes, self._rows(graph, far=far, nodes=nodes)
-        if found and torch.equal(found[0], nodes) and (found[1].far is not None or not far):
-            self._asked[graph] = found
-            return found[1], None
+        asked = self._asked.pop(graph, None)
+        if asked is None and graph.num_nodes * dims >= LARGE:
+            asked = nodes, self._rows(graph, far=far, nodes=nodes)
+        if asked and torch.equal(asked[0], nodes) and (asked[1].far is not None or not far):
+            self._asked[graph] = asked
+            return asked[1], None
         rows = self._prepared[graph] = self._rows(graph, far=far)
         return rows, nodes.to(self.device)
 
     def _rows(self, graph: Graph, *, far: bool = True, nodes: Tensor | None = None) -> ViewRows:
-        if self._met_relations is None:  # the first graph decides
-            self._met_relations = graph.relations is not None or graph.types is not None
+        if self._has_relations is None:  # the first graph decides
+            self._has_relations = graph.relations is not None or graph.types is not None
             alone = any(v.related and not v.hops and not v.codes for v in self.parsed)
             if alone and not self.sees_relations:
                 relations_of(graph)  # raises
@@ -284,10 +284,13 @@ class ViewFeatures(Backbone):
         )
 
     def _far(self, graph: Graph) -> Tensor:
-        *_, beyond, ends = self._caches
-        counted = self.far != (ENDLESS,)
-        used = [beyond] * counted + [ends] * (ENDLESS in self.far)
-        return torch.cat([cache(graph) for cache in used], dim=1)
+        *_, far_hops, end_of_hops = self._caches
+        rows = []
+        if self.far != (ENDLESS,):
+            rows.append(far_hops(graph))
+        if ENDLESS in self.far:
+            rows.append(end_of_hops(graph))
+        return torch.cat(rows, dim=1)
 
     def _words(self, graph: Graph, nodes: Tensor | None) -> Words | None:
         """Return own features of wide and sparse ones, which near hops are projections of."""
@@ -349,15 +352,15 @@ class ViewFeatures(Backbone):
     def _weights(self, *, coded: bool) -> dict[View, Tensor]:
         """Return the nonzero W_v of the usable views.  -> [classes, width] each"""
         assert self.head is not None
-        plain = [view for view in self.parsed if not view.codes]
-        found = dict(zip(self.parsed, self.head.weight.split(self.width, dim=1), strict=True))
+        uncoded = [view for view in self.parsed if not view.codes]
+        weights = dict(zip(self.parsed, self.head.weight.split(self.width, dim=1), strict=True))
         if not coded and bool(self.bare.any()):
-            found = dict(zip(plain, self.bare.split(self.width, dim=1), strict=True))
+            weights = dict(zip(uncoded, self.bare.split(self.width, dim=1), strict=True))
         elif not coded:
-            found = {view: found[view] for view in plain}
+            weights = {view: weights[view] for view in uncoded}
         if self.training:
-            return found
-        return {view: part for view, part in found.items() if bool(part.any())}
+            return weights
+        return {view: part for view, part in weights.items() if bool(part.any())}
 
     def _scores(
         self, rows: ViewRows, weights: dict[View, Tensor], generator: torch.Generator | None
@@ -379,17 +382,18 @@ class ViewFeatures(Backbone):
         """Return the concatenated features of all views.  -> [rows, views x width]"""
         asked = inputs if rows is None else inputs.of(rows)
         if asked.codes is None:
-            nothing = asked.hops.new_zeros(len(asked.hops), self.code_dims)
-            asked = replace(asked, codes=nothing)
+            no_codes = asked.hops.new_zeros(len(asked.hops), self.code_dims)
+            asked = replace(asked, codes=no_codes)
         expand = self.expansion()
         return torch.cat([torch.cat([*expand(part)], dim=1) for part in expand.blocks(asked)])
 
     def expands_like(self, other: ViewFeatures) -> bool:
         """Return whether another backbone computes the same features of the same graph."""
-        mine, theirs = (
-            (int(b.seed), b.views, b.width, b.code_dims, b._dims) for b in (self, other)
-        )
-        return mine == theirs
+        return self._feature_parameters == other._feature_parameters
+
+    @property
+    def _feature_parameters(self) -> tuple[object, ...]:
+        return int(self.seed), self.views, self.width, self.code_dims, self._dims
 
     @property
     def embed_seconds(self) -> float:

@@ -337,16 +337,16 @@ class RandomMap(ViewMap):
         return math.sqrt(2 / ((self.total or self.width) * count))
 
     def slopes(self, view: View, projected: Parts, weights: Tensor, parts: Parts) -> Parts:
-        passed = self.features(view, projected) > 0  # [1, m]
-        through = (weights.t() * passed).mul_(self.scale(view))  # [classes, m]
-        return {part: through @ self.matrices[part].t() for part in self.needed(view)}
+        active = self.features(view, projected) > 0  # [1, m]
+        active_weights = (weights.t() * active).mul_(self.scale(view))  # [classes, m]
+        return {part: active_weights @ self.matrices[part].t() for part in self.needed(view)}
 
     def rowwise(self, vectors: Matrix) -> Matrix:
         """Return φ of all views; no bit of a row depends on other rows.  -> [n, views, m]"""
-        found = self.totals(vectors)
-        np.maximum(found, 0, out=found)
-        found *= self._scales
-        return found
+        features = self.totals(vectors)
+        np.maximum(features, 0, out=features)
+        features *= self._scales
+        return features
 
     @cached_property
     def _scales(self) -> Matrix:

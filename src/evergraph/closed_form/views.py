@@ -88,8 +88,8 @@ class View:
     def __str__(self) -> str:
         others = ["r"] * self.related + ["s"] * self.shaped
         hops = ["c" if hop == ENDLESS else str(hop) for hop in self.hops]
-        seen = "|".join([*hops, *others])
-        return f"{seen}+y" if seen and self.codes else seen or "y"
+        name = "|".join([*hops, *others])
+        return f"{name}+y" if name and self.codes else name or "y"
 
 
 def parse_views(names: Sequence[str]) -> tuple[View, ...]:
@@ -122,9 +122,9 @@ def live_views(
     ['2', '0|2', '0|2+y']
     """
     near, far = View((min(hops),)), View((max(hops),))
-    whole = View(tuple(hops), related=related, shaped=on_landmarks)
-    alone = (near, far) if on_landmarks else (far, whole)
-    return tuple(dict.fromkeys((*alone, replace(whole, codes=True))))
+    all_hops = View(tuple(hops), related=related, shaped=on_landmarks)
+    uncoded = (near, far) if on_landmarks else (far, all_hops)
+    return tuple(dict.fromkeys((*uncoded, replace(all_hops, codes=True))))
 
 
 # The dense attributes of ``ViewRows`` with one row per node.
@@ -195,9 +195,12 @@ class ViewRows:
 
     def stored(self) -> dict[str, Tensor]:
         """Return the rows of all nodes by name, without those that there are not."""
-        named = {name: getattr(self, name) for name in STORED}
         words = {} if self.words is None else stored_words(self.words)
-        named |= {f"words_{name}": rows for name, rows in words.items()}
+        return self._dense() | {f"words_{name}": rows for name, rows in words.items()}
+
+    def _dense(self) -> dict[str, Tensor]:
+        """Return the dense rows that there are, by name."""
+        named = {name: getattr(self, name) for name in STORED}
         return {name: rows for name, rows in named.items() if rows is not None}
 
     @classmethod
@@ -214,22 +217,23 @@ class ViewRows:
         >>> ViewRows(torch.ones(1, 1)).joined(coded).codes.tolist()
         [[0.0, 0.0], [1.0, 1.0]]
         """
-        named = [{n: getattr(each, n) for n in STORED} for each in (self, other)]
-        mine, theirs = ({n: t for n, t in each.items() if t is not None} for each in named)
-        for here, there in ((mine, theirs), (theirs, mine)):
-            if "codes" in there and "codes" not in here:
-                here["codes"] = there["codes"].new_zeros(len(here["hops"]), there["codes"].shape[1])
-        rows = {name: torch.cat([mine[name], theirs[name]]) for name in mine}
+        first, second = self._dense(), other._dense()
+        for coded, uncoded in ((first, second), (second, first)):
+            if "codes" in coded and "codes" not in uncoded:
+                shape = len(uncoded["hops"]), coded["codes"].shape[1]
+                uncoded["codes"] = coded["codes"].new_zeros(shape)
+        rows = {name: torch.cat([first[name], second[name]]) for name in first}
         if self.words is None or other.words is None:
             return ViewRows(**rows)
         return ViewRows(**rows, words=scipy.sparse.vstack([self.words, other.words], "csr"))
 
     def parts(self, hops: Sequence[int]) -> dict[int, Any]:
         """Return rows in memory by part; hops: the hops that they hold."""
-        near, far = ([h for h in hops if (h > FAR) is beyond] for beyond in (False, True))
-        found = dict(zip(near, self.hops.tensor_split(len(near), dim=1), strict=True))
+        near = [hop for hop in hops if hop <= FAR]
+        far = [hop for hop in hops if hop > FAR]
+        parts = dict(zip(near, self.hops.tensor_split(len(near), dim=1), strict=True))
         if self.far is not None:
-            found |= zip(far, self.far.tensor_split(len(far), dim=1), strict=True)
+            parts |= zip(far, self.far.tensor_split(len(far), dim=1), strict=True)
         others = {CODES: self.codes, RELATIONS: self.relations, SHAPE: self.shape}
         others[WORDS] = self.words
-        return found | {part: rows for part, rows in others.items() if rows is not None}
+        return parts | {part: rows for part, rows in others.items() if rows is not None}

@@ -243,10 +243,12 @@ def _likely_label(nodes: Attributes, used: Collection[str]) -> str:
     """Return the only attribute with few texts, and say so; the usual name if there is none."""
     likely = []
     for name in dict.fromkeys(name for attributes in nodes.values() for name in attributes):
+        if name in used:
+            continue
         values = [attributes[name] for attributes in nodes.values() if name in attributes]
-        texts = {value for value in values if isinstance(value, str)}
-        if name not in used and all(isinstance(value, str) for value in values):
-            likely += [str(name)] * (2 <= len(texts) <= len(values) / 4)
+        are_texts = all(isinstance(value, str) for value in values)
+        if are_texts and 2 <= len(set(values)) <= len(values) / 4:
+            likely.append(str(name))
     if len(likely) != 1:
         return LABELS[0]
     say(WHERE, f"the attribute {likely[0]!r} is taken as the label: labels= names another one")

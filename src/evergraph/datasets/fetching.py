@@ -72,8 +72,8 @@ class ProgressLog:
             log.info("%s: 100 %%, after %.0f s", self.task, now - self._began)
         elif done and now - self._last_line >= _SECONDS_BETWEEN_LINES:
             self._last_line = now
-            left = (now - self._began) * (total - done) / done
-            log.info("%s: %.0f %%, about %.0f s left", self.task, 100 * done / total, left)
+            seconds = (now - self._began) * (total - done) / done
+            log.info("%s: %.0f %%, about %.0f s left", self.task, 100 * done / total, seconds)
 
 
 def record(root: Path, files: Iterable[str]) -> None:

@@ -78,8 +78,8 @@ class EmbeddingMemory(Memory):
         It counts the currently stored nodes. Each ego-subnetwork is that of the time when its node
         was stored, restricted to nodes of the same task.
         """
-        met = self.coverage_.met
-        return self.coverage_.covered(self.nodes_) / met if met else 0.0
+        seen = self.coverage_.met
+        return self.coverage_.covered(self.nodes_) / seen if seen else 0.0
 
     @property
     def usage(self) -> MemoryUsage:

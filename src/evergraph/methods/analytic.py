@@ -137,12 +137,11 @@ class Analytic(WholeTaskLearner):
         """Switch to target statistics at the first task if nodes have targets, not classes."""
         if space.target.is_class or isinstance(self.statistics_, TargetStatistics):
             return
-        given: Any = {"targets": space.num_classes, "device": self.device}
-        width = self.backbone.width
-        self.statistics_ = TargetStatistics(width, **given)
+        targets, width = space.num_classes, self.backbone.width
+        self.statistics_ = TargetStatistics(width, targets=targets, device=self.device)
         # Validation labels keep the full width, since the sigmoid is fitted on them too.
         narrow = width if space.target.is_named else min(width, CHOICE_WIDTH)
-        self.validation_ = TargetStatistics(narrow, **given)
+        self.validation_ = TargetStatistics(narrow, targets=targets, device=self.device)
 
     @torch.no_grad()
     def solve(self) -> None:
@@ -196,8 +195,8 @@ class Analytic(WholeTaskLearner):
             return choose_regularisation(training, validation, LADDER)
         assert isinstance(training, TargetStatistics)
         assert isinstance(validation, TargetStatistics)
-        few = validation.narrowed(min(validation.width, CHOICE_WIDTH))
-        return choose_target_regularisation(training, few, LADDER, centred=self._centred)
+        narrow = validation.narrowed(min(validation.width, CHOICE_WIDTH))
+        return choose_target_regularisation(training, narrow, LADDER, centred=self._centred)
 
     def _learn(self, task: Task, embeddings: Tensor, part: str) -> None:
         nodes, answers = getattr(task, part), getattr(task, f"{part}_targets")
@@ -217,10 +216,11 @@ class Analytic(WholeTaskLearner):
 
         rows: their embeddings.  [n, dims]; labels: or targets
         """
-        given = rows, labels.to(self.device), weights.to(self.device)
         (counted,) = count_views(
             [self._statistics_of(part)],
-            *given,
+            rows,
+            labels.to(self.device),
+            weights.to(self.device),
             expand=self._expansion(part),
             resources=self.resources,
             sign=sign,
@@ -249,16 +249,16 @@ class Analytic(WholeTaskLearner):
 
     def _recount(self, task: Task) -> None:
         """Replace nodes whose embedding has changed: remove the old vector, add the new one."""
-        grown = self.growing_.update(task, self.backbone)
-        if grown is None:
+        update = self.growing_.update(task, self.backbone)
+        if update is None:
             return
-        growth, before = grown
+        growth, before = update
         for part in ("train", "validation"):
             entries = self.ledger_.part(part)
-            places = torch.searchsorted(task.ids, entries.ids)
-            moved = growth.changed[places]
-            rows = places[moved]
-            entries = entries.take(moved)
+            positions = torch.searchsorted(task.ids, entries.ids)
+            changed = growth.changed[positions]
+            rows = positions[changed]
+            entries = entries.take(changed)
             for sign, embeddings in ((-1, before), (1, growth.embeddings)):
                 vectors = self.backbone.taken(embeddings, rows)
                 self._count(part, vectors, entries.labels, entries.weights, sign=sign)

@@ -39,8 +39,8 @@ from evergraph.training.learner import part_of
 LANDMARK_SHARE = 0.4  # of ``memory``
 
 
-class Seen(NamedTuple):
-    """A graph as the views show it."""
+class GraphRows(NamedTuple):
+    """The rows of a graph for all views."""
 
     rows: ViewRows  # of all of its nodes
     ids: Tensor  # their ids in the dataset, ascending.  int64 [nodes]
@@ -149,15 +149,15 @@ class Auto(WholeTaskLearner):
         graph = task.graph
         if graph.bare is None and self.backbone.coded:  # training labels are shown to class codes
             graph = self._shown(graph, task.ids, task.ids[task.train], task.train_labels)
-        seen = Seen(self.backbone.prepare(graph), task.ids)
-        self._make_room(self.backbone.width_of(seen.rows), task.label_space.num_classes)
+        graph_rows = GraphRows(self.backbone.prepare(graph), task.ids)
+        self._make_room(self.backbone.width_of(graph_rows.rows), task.label_space.num_classes)
         if self.refresh == "none":
             if not self.engine_.sums_:
                 self.engine_.begin(self.backbone.expansion())
         elif not bool(torch.isin(self.ledger_.ids, task.ids).all()):
             raise ConfigurationError(NEEDS_ALL_EDGES)
         elif not self.backbone.on_landmarks:
-            self._count_recorded(seen)  # earlier nodes, as they are now
+            self._count_recorded(graph_rows)  # earlier nodes, as they are now
         sized = self.weights == "class-sizes" and self.objective == "balanced"
         weights = class_weights(task, sized=sized)
         for part in PARTS:
@@ -166,66 +166,70 @@ class Auto(WholeTaskLearner):
             if self.ledger:
                 self.ledger_.enter(entries, part)
             if not self.backbone.on_landmarks:
-                self._take_in(part, entries, seen)
+                self._add_part(part, entries, graph_rows)
         if self.backbone.on_landmarks:
-            self._learn_on_landmarks(seen)
+            self._learn_on_landmarks(graph_rows)
 
     def _shown(self, graph: Graph, ids: Tensor, known: Tensor, classes: Tensor) -> Graph:
         """Return a graph that shows the classes of those known nodes that it holds."""
-        labels, there = torch.full((graph.num_nodes,), UNLABELLED), torch.isin(known, ids)
-        names = torch.tensor(self.classes)[classes[there]]
-        labels[torch.searchsorted(ids, known[there])] = names
+        labels = torch.full((graph.num_nodes,), UNLABELLED)
+        present = torch.isin(known, ids)
+        names = torch.tensor(self.classes)[classes[present]]
+        labels[torch.searchsorted(ids, known[present])] = names
         return graph.structure.showing(labels)
 
-    def _learn_on_landmarks(self, seen: Seen) -> None:
+    def _learn_on_landmarks(self, graph_rows: GraphRows) -> None:
         """Choose landmarks, count all recorded nodes on them, and solve for the heads.
 
         Landmarks are chosen anew for every graph, so the sums are of no use afterwards.
         """
-        self._count_recorded(seen)
+        self._count_recorded(graph_rows)
         train = self.ledger_.part("train")
-        others = (~torch.isin(seen.ids, self.ledger_.ids)).nonzero().flatten()
+        others = (~torch.isin(graph_rows.ids, self.ledger_.ids)).nonzero().flatten()
         if self.self_training and len(self.probes_) and len(others) >= PLENTY * len(train):
             self.solve()
             before = self.error_
-            scores = self.backbone.eval()(seen.rows, others.to(seen.rows.device))
-            self._count_recorded(seen, guessed(scores, seen.ids[others], train))
+            scores = self.backbone.eval()(graph_rows.rows, others.to(graph_rows.rows.device))
+            self._count_recorded(graph_rows, guessed(scores, graph_rows.ids[others], train))
             self.solve()
             if self.error_ >= before:  # confident predictions do not help
-                self._count_recorded(seen)
+                self._count_recorded(graph_rows)
         self.solve()
         self.engine_ = self._new_engine()
         self.probes_.clear()
 
-    def _count_recorded(self, seen: Seen, guesses: LedgerEntries | None = None) -> None:
+    def _count_recorded(self, graph_rows: GraphRows, guesses: LedgerEntries | None = None) -> None:
         """Count all recorded nodes, and guesses, as they are in a graph that holds them."""
         train, held_back = (self.ledger_.part(part) for part in PARTS)
         guesses = train.take(torch.arange(0)) if guesses is None else guesses
         if self.backbone.on_landmarks:  # chosen before any node is counted
-            self._choose_landmarks(seen, train, guesses)
+            self._choose_landmarks(graph_rows, train, guesses)
         self.engine_.begin(self.backbone.expansion())
         self.probes_.clear()
         self.embeddings_.clear()
-        self._take_in("train", train, seen)
-        self._take_in("train", guesses, seen)
-        self._take_in("validation", held_back, seen)
+        self._add_part("train", train, graph_rows)
+        self._add_part("train", guesses, graph_rows)
+        self._add_part("validation", held_back, graph_rows)
 
-    def _choose_landmarks(self, seen: Seen, train: LedgerEntries, guesses: LedgerEntries) -> None:
+    def _choose_landmarks(
+        self, graph_rows: GraphRows, train: LedgerEntries, guesses: LedgerEntries
+    ) -> None:
         """Choose landmarks among training nodes, then among guesses if there is room."""
         assert isinstance(self.backbone, LandmarkFeatures)
-        rows, others = (self._with_codes(seen.of(each)) for each in (train, guesses))
+        rows = self._with_codes(graph_rows.of(train))
+        guessed_rows = self._with_codes(graph_rows.of(guesses))
         if self.memory is not None:
             most = int(LANDMARK_SHARE * parse_size(self.memory)) // (2 * self._dims_of(rows))
             self.landmarks_.most = min(self.backbone.width, max(most, 1))
         self.landmarks_.clear()
         self.landmarks_.keep(rows, labels=train.labels, nodes=train.ids)
-        self.landmarks_.fill(others, labels=guesses.labels, nodes=guesses.ids)
+        self.landmarks_.fill(guessed_rows, labels=guesses.labels, nodes=guesses.ids)
         columns = column_weights(rows, train.labels, dims=self._dims)
         self.backbone.use_landmarks(self.landmarks_.rows_, columns)
 
-    def _take_in(self, part: str, entries: LedgerEntries, seen: Seen) -> None:
+    def _add_part(self, part: str, entries: LedgerEntries, graph_rows: GraphRows) -> None:
         """Count training nodes and keep some; keep some validation nodes as probes."""
-        rows = self._with_codes(seen.of(entries))
+        rows = self._with_codes(graph_rows.of(entries))
         if part == "train":
             self._count(entries, rows)
         self._limit(self._dims_of(rows))
@@ -271,8 +275,8 @@ class Auto(WholeTaskLearner):
         allowed = space.allowed(space.task_of(labels))
         answers = Answers(self._with_codes(self.probes_.rows_), labels, allowed=allowed)
         heads, scores = engine.solve(answers)
-        plain = [place for place, view in enumerate(backbone.parsed) if not view.codes]
-        mixtures = [engine.mixture(scores, answers, plain).weights, engine.fused_.weights]
+        uncoded = [index for index, view in enumerate(backbone.parsed) if not view.codes]
+        mixtures = [engine.mixture(scores, answers, uncoded).weights, engine.fused_.weights]
         bare, weights = self.embeddings_.solve(backbone.kernels, engine, answers, scores, mixtures)
         backbone.memory_heads = self.embeddings_.heads
         backbone.set_heads(heads, weights, bare=bare)
@@ -294,27 +298,29 @@ class Auto(WholeTaskLearner):
         known_as = ids_holding(ids, graph, known_as)
         if bool(torch.isin(self.ledger_.ids, known_as).all()):
             self.ledger_.strike(ids)
-            again = self._learn_on_landmarks if self.backbone.on_landmarks else self._count_recorded
-            again(self._seen(graph, known_as))
+            learn = self._learn_on_landmarks if self.backbone.on_landmarks else self._count_recorded
+            learn(self._rows_of(graph, known_as))
             return
         if self.backbone.on_landmarks:
             raise ConfigurationError(
                 "graph must hold all learned nodes, so that they can be counted on new landmarks"
             )
-        # All nodes of this graph are taken out as they were counted, and in as they are now.
-        seen, learned = self._seen(graph, known_as), self.ledger_.among(known_as)
-        self._count(learned["train"], self._with_codes(seen.of(learned["train"])), sign=-1)
+        # All nodes of this graph are removed as they were counted, and added as they are now.
+        graph_rows, learned = self._rows_of(graph, known_as), self.ledger_.among(known_as)
+        self._count(learned["train"], self._with_codes(graph_rows.of(learned["train"])), sign=-1)
         self.embeddings_.drop(learned["train"].ids)
         self.probes_.drop(learned["validation"].ids)
         self.ledger_.strike(ids)
-        seen = self._seen(graph, known_as)
+        graph_rows = self._rows_of(graph, known_as)
         for part, entries in self.ledger_.among(known_as).items():
-            self._take_in(part, entries, seen)
+            self._add_part(part, entries, graph_rows)
 
-    def _seen(self, graph: Graph, ids: Tensor) -> Seen:
-        """Return a graph as it shows the classes of recorded training nodes."""
+    def _rows_of(self, graph: Graph, ids: Tensor) -> GraphRows:
+        """Return the rows of a graph that shows the classes of recorded training nodes."""
         train = self.ledger_.part("train")
-        return Seen(self.backbone.prepare(self._shown(graph, ids, train.ids, train.labels)), ids)
+        return GraphRows(
+            self.backbone.prepare(self._shown(graph, ids, train.ids, train.labels)), ids
+        )
 
     @torch.no_grad()
     def merge(self, other: Auto, *, classes: Tensor | None = None) -> None:
@@ -334,7 +340,7 @@ class Auto(WholeTaskLearner):
         self.label_space_ = space.joined(theirs, classes, total=total)
         self._make_room(self._dims, self.label_space_.num_classes)
         self.ledger_.copy_from(other.ledger_, classes)
-        self._limit(max(self._dims_of(kept.rows_) for kept in (self.embeddings_, self.probes_)))
+        self._limit(max(self._dims_of(nodes.rows_) for nodes in (self.embeddings_, self.probes_)))
         self.embeddings_.copy_from(other.embeddings_, classes)
         self.probes_.copy_from(other.probes_, classes)
 
@@ -353,31 +359,31 @@ class Auto(WholeTaskLearner):
     def recomputed(self) -> tuple[int, int] | None:
         if self.refresh == "none":
             return None
-        known = len(self.ledger_.ids)
-        return known, known
+        recorded = len(self.ledger_.ids)
+        return recorded, recorded
 
     @property
     def usage(self) -> MemoryUsage:
         samples = self.probes_, self.landmarks_, self.embeddings_
-        size = sum(kept.nbytes for kept in (*samples, self.ledger_))
-        kept = MemoryUsage(samples=sum(each.values for each in samples), bytes=size)
-        return sum((statistics.usage for statistics in self.engine_.sums_), kept)
+        nbytes = sum(part.nbytes for part in (*samples, self.ledger_))
+        of_nodes = MemoryUsage(samples=sum(sample.values for sample in samples), bytes=nbytes)
+        return sum((statistics.usage for statistics in self.engine_.sums_), of_nodes)
 
     @property
     def parts(self) -> dict[str, Any]:
         parts = super().parts | {"ledger": self.ledger_, "probes": self.probes_}
         if self.backbone.on_landmarks:
             return parts | {"landmarks": self.landmarks_}
-        sums = zip(self.backbone.views, self.engine_.sums_, strict=False)
-        return parts | {f"statistics:{view}": each for view, each in sums}
+        by_view = zip(self.backbone.views, self.engine_.sums_, strict=False)
+        return parts | {f"statistics:{view}": sums for view, sums in by_view}
 
     def state(self) -> dict[str, Tensor]:
         self.solve()
         state = super().state() | {"sharpness": self.sharpness_}
         if isinstance(self.backbone, LandmarkFeatures):
             return state | {"columns": self.backbone.columns.cpu()}
-        kept = self.embeddings_.state().items()
-        return state | {f"embeddings.{name}": value.cpu() for name, value in kept}
+        embeddings = self.embeddings_.state().items()
+        return state | {f"embeddings.{name}": value.cpu() for name, value in embeddings}
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
         super().restore(state, label_space)
@@ -387,7 +393,7 @@ class Auto(WholeTaskLearner):
             self.engine_.begin(self.backbone.expansion())
             for view, statistics in zip(self.backbone.views, self.engine_.sums_, strict=True):
                 statistics.restore(part_of(state, f"statistics:{view}."))
-            known = part_of(state, "embeddings.")
-            self.backbone.memory_heads = self.embeddings_.restored(known, self.backbone.kernels)
+            memory = part_of(state, "embeddings.")
+            self.backbone.memory_heads = self.embeddings_.restored(memory, self.backbone.kernels)
         self.sharpness_ = state["sharpness"]
         self.engine_.solved = True

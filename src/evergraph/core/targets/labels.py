@@ -42,7 +42,7 @@ def micro_f1(predicted: Tensor, right: Tensor) -> float:
     >>> micro_f1(torch.tensor([[0.9, 0.2], [0.7, 0.1]]), torch.tensor([[1., 1.], [0., 0.]]))
     0.5
     """
-    hits, wrong = (each.sum() for each in _counted(predicted, right))
+    hits, wrong = (counts.sum() for counts in _counted(predicted, right))
     total = 2 * hits + wrong
     return float(2 * hits / total) if total else 1.0
 

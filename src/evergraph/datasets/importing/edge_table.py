@@ -205,7 +205,8 @@ class EdgeTable:
         stay until they are sorted.
         """
         related, weighed = "relation" in self._columns, "weight" in self._columns
-        same = "source, target" + ", relation" * related
+        relation = ", relation" if related else ""
+        same = f"source, target{relation}"
         if repeated in _COMBINED and weighed:
             before, loops = self.counts()
             if self.undirected and not related:
@@ -213,7 +214,7 @@ class EdgeTable:
             self._ask(
                 "CREATE TABLE combined AS SELECT min(row) AS row, arg_min(source, row) AS source, "
                 f"arg_min(target, row) AS target, {_COMBINED[repeated]}::FLOAT AS weight"
-                f"{', relation' * related} FROM edges GROUP BY {same}"
+                f"{relation} FROM edges GROUP BY {same}"
             )
             self._ask("DROP TABLE edges; ALTER TABLE combined RENAME TO edges")
             after, left = self.counts()

@@ -80,7 +80,7 @@ def import_nodes(
         path,
         ("id",) if roles.targets else ("id", "label"),
         size=size,
-        text=[*texts_of(scheme), *[TYPE] * roles.types],
+        text=[*texts_of(scheme), *([TYPE] if roles.types else [])],
         numbers=target_columns,
         perhaps=[name for name, kind in kinds.items() if kind in ("number", "raw")],
     )
@@ -313,7 +313,7 @@ def _scheme(path: Source, size: int, columns: Columns, roles: NodeRoles) -> Sche
     read_first = partial(first_rows, path, size=min(size, _BLOCK))
     has_column_types = path.suffix == ".parquet"
     names = roles.features
-    other_columns = [*roles.targets, *[TYPE] * roles.types]  # read elsewhere
+    other_columns = [*roles.targets, *([TYPE] if roles.types else [])]  # read elsewhere
     try:
         first_table = read_first(rows=SAMPLE, text=other_columns)
         all_numbers = all(is_number(column(first_table, name).type) for name in names)
