@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import stat
 import subprocess
 import sys
@@ -15,7 +16,15 @@ import torch
 
 from evergraph.core import mapped
 from evergraph.core.errors import DataError, ResourceError, ResultsError
-from evergraph.core.mapped import create_array, fetch, give_memory_back, map_array, page_out, put
+from evergraph.core.mapped import (
+    AppendedArray,
+    create_array,
+    fetch,
+    give_memory_back,
+    map_array,
+    page_out,
+    put,
+)
 from evergraph.core.safe_files import check_writable, disk_is_enough, written_aside
 
 
@@ -71,6 +80,23 @@ def test_a_full_disk_is_reported_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(ResourceError, match=r"a\.npy: the disk is full \(No space left"):
         create_array(tmp_path / "a.npy", (10,), torch.float32)
+
+
+@pytest.mark.parametrize("pieces", [1, 10_000])
+def test_a_disk_that_fills_is_reported_whenever_values_reach_it(tmp_path, pieces):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def write() -> None:
+        with AppendedArray(tmp_path / "a.npy", np.float64) as array:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))
+            for _ in range(pieces):
+                array.append(np.ones(100))
+
+    try:
+        with pytest.raises(ResourceError, match=r"a\.npy: the disk is full"):
+            write()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_other_failures_of_the_disk_stay_what_they_are(tmp_path):

@@ -232,6 +232,11 @@ def test_a_queue_may_deliver_lines_again():
         (b'{"node": "d", "features": [1]}', "line 4: features have 1 columns, but .* have 2"),
         (b'{"node": "d", "features": [1, NaN]}', "line 4: features must be finite .*, not nan"),
         (b'{"node": "d", "features": [1, "2"]}', "line 4: features must be finite .*, not '2'"),
+        (b'{"node": "d", "features": [1, 1%s]}' % (b"0" * 400), "line 4: .* must be finite"),
+        (b'{"node": "d", "features": [1, 1%s]}' % (b"0" * 30), "line 4: .* column 1 holds 1.00"),
+        (b'{"node": "d", "features": [1, 2], "type": true}', "line 4: .* not 'type' beside them"),
+        (b'{"update": "a", "features": [1, 2], "label": "x"}', "line 4: update takes no 'label'"),
+        (b'{"update": "a", "features": [1, 2], "type": "x"}', "line 4: update takes no 'type'"),
         (b'{"label": ["a", null]}', "line 4: label of node 'a' is missing"),
     ],
 )
@@ -307,6 +312,30 @@ def test_lines_are_read_as_the_first_table_was(begun, call, tmp_path):
         with LearnerFolder.open(name, readonly=True) as folder:
             found.append(folder.learner.embed(ids))
     assert torch.allclose(*found, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("line", [{"node": "new", "label": "x"}, {"update": "n1"}])
+def test_a_line_without_columns_is_refused(begun, line):
+    assert "line 1: has no features: expected " in begun("learner", [line], expect=2)
+
+
+def test_a_column_of_the_first_table_stays_a_feature_where_no_line_has_a_label(begun):
+    lines = [{"node": node, "target": node % 7, "size": node % 5} for node in range(40)]
+    begun("fresh", [line | {"label": f"class {line['size']}"} for line in lines])
+    begun("fresh", [{"node": 90, "target": 1, "size": 2}])
+    with LearnerFolder.open("fresh", readonly=True) as folder:
+        assert folder.learner.status().nodes == 41
+
+
+def test_that_time_is_left_out_is_said_once(begun):
+    lines = [{"node": node, "time": node, "size": node % 5, "label": "x"} for node in range(40)]
+    assert begun("fresh", lines, "--batch", "8").count("column 'time' is ignored") == 1
+
+
+def test_lists_without_numbers_are_no_features():
+    kept = Kept()
+    LineStream(kept).take_in(written([{"node": "a", "features": [], "label": "x"}]))
+    assert kept.learner.status().features == 1  # a column of ones
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,18 @@ def test_which_arrays_are_kept_as_words(columns, entries, of):
     assert OnlineLearner().fitting(dense) is dense
 
 
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csc, torch.sparse_bsr])
+def test_sparse_tensors_of_every_layout_are_read_alike(layout):
+    rows = torch.tensor([[0.0, 2.0], [3.0, 0.0]])
+    size = (1, 2) if layout == torch.sparse_bsr else None
+    assert csr_features(rows.to_sparse(layout=layout, blocksize=size)).to_dense().equal(rows)
+
+
+@pytest.mark.filterwarnings("error")
+def test_values_beyond_float32_become_infinite_without_a_warning():
+    assert csr_features(csr_matrix([[1e300, 0.0]])).values().isinf().all()
+
+
 def test_too_many_columns_are_refused():
     rows = csr_features(csr_matrix((1, sparse_rows.MOST_COLUMNS + 1)))
     with pytest.raises(DataError, match=r"have 16,777,217 columns: expected at most 16,777,216"):
@@ -238,3 +250,5 @@ def test_values_that_are_not_kept_are_said_and_wrong_ones_refused(caplog):
     learner.apply(Delta(nodes=["a"], features=csr_features(others[:1])))
     with pytest.raises(DataError, match="given for 1 new nodes, 5,000 a node"):
         learner.apply(Delta(nodes=["b"]))
+    with pytest.raises(DataError, match="given for 1 new nodes, 5,000 a node"):
+        learner.apply(Delta(nodes=["b"], features=torch.zeros(1, 0)))  # as of ids alone

@@ -183,6 +183,16 @@ def test_a_label_in_arrow_is_read_as_the_learner_has_labels(kind, told, label, t
         assert (delta.labels, scheme is None) == ((label,), False)
 
 
+def test_what_becomes_of_repeated_edges_is_said_once_by_a_service(tmp_path, caplog):
+    edges = {"edges": [["a", "b"], ["b", "a"]], "weights": [1.0, 2.0]}
+    body = {"nodes": ["a", "b"], "features": [[1.0], [2.0]], **edges}
+    with LearnerFolder.open(tmp_path / "learner") as folder:
+        reader = DeltaReader(folder, most=9)
+        for _ in range(2):
+            reader.read(json.dumps(body).encode(), model="delta", kind="json")
+    assert caplog.text.count("an edge again") == 1
+
+
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
 def test_a_question_with_rows_changes_nothing_and_known_targets_are_told(kind, tmp_path):
     with client(kind, tmp_path / "learner") as asked:

@@ -189,10 +189,13 @@ def say_once(where: object, sentence: str) -> None:
     say(where, sentence)
 
 
-def say_ignored(where: object, what: str, names: Iterable[object], why: str) -> None:
+def say_ignored(
+    where: object, what: str, names: Iterable[object], why: str, *, once: bool = False
+) -> None:
     """Log that something was given but is not used; log nothing if there are no names.
 
-    where: a file or an object; what: such as ``column``; why: the reason.
+    where: a file or an object; what: such as ``column``; why: the reason; once: at most once per
+    process.
     """
     quoted = [repr(name) for name in names]
     if quoted:
@@ -200,4 +203,4 @@ def say_ignored(where: object, what: str, names: Iterable[object], why: str) -> 
         ignored = (
             f"{what}{'s' if many else ''} {', '.join(quoted)} {'are' if many else 'is'} ignored"
         )
-        say(where, f"{ignored}: {why}")
+        (say_once if once else say)(where, f"{ignored}: {why}")

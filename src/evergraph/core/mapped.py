@@ -108,12 +108,11 @@ class AppendedArray:
         return self
 
     def __exit__(self, error: object, *_: object) -> None:
-        with self._file:
+        with disk_is_enough(self.path), self._file:  # which writes the rest when it is closed
             if error is None:
-                with disk_is_enough(self.path):
-                    self._file.seek(0)
-                    self._write_header()
-                    os.fsync(self._file.fileno())
+                self._file.seek(0)
+                self._write_header()
+                os.fsync(self._file.fileno())
 
     def append(self, values: NDArray[np.number]) -> None:
         """Append values.  [rows] or [rows, width]"""

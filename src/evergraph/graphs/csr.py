@@ -184,6 +184,8 @@ def quietly_sparse() -> Iterator[None]:
 def as_csr(matrix: Tensor) -> Tensor:
     """Return a matrix as float32 ``torch.sparse_csr`` with the shortest possible indices."""
     with quietly_sparse():
+        if matrix.layout in (torch.sparse_bsr, torch.sparse_bsc):  # torch has no way from blocks
+            matrix = matrix.to_sparse()
         csr = matrix if matrix.layout == torch.sparse_csr else matrix.to_sparse_csr()
     return csr_tensor(csr.crow_indices(), csr.col_indices(), csr.values().float(), tuple(csr.shape))
 

@@ -58,7 +58,9 @@ def csr_features(values: Any) -> Tensor:
     rows.sum_duplicates()
     rows.eliminate_zeros()
     pointers, columns = torch.from_numpy(rows.indptr), torch.from_numpy(rows.indices)
-    return csr_tensor(pointers, columns, torch.from_numpy(rows.data.astype(np.float32)), rows.shape)
+    with np.errstate(over="ignore"):  # too large becomes infinite, which the learner refuses
+        numbers = torch.from_numpy(rows.data.astype(np.float32))
+    return csr_tensor(pointers, columns, numbers, rows.shape)
 
 
 def fitting(delta: Delta, known: Knowledge | None, *, reads_words: bool) -> Delta:
@@ -73,7 +75,7 @@ def fitting(delta: Delta, known: Knowledge | None, *, reads_words: bool) -> Delt
         words = known.word_columns
     if words.of and delta.words == words:  # they are fitting already
         return delta
-    if words.of and len(delta.nodes) and not len(delta.features):
+    if words.of and len(delta.nodes) and 0 in delta.features.shape:
         many = f"{len(delta.nodes)} new nodes, {words.of:,} a node"
         raise DataError(f"features must be given for {many}")
 

@@ -298,6 +298,7 @@ class DeltaReader:
     def __init__(self, folder: LearnerFolder, *, most: int) -> None:
         self._folder = folder
         self._most = most
+        self._told_of_repeats: set[str] = set()  # what became of them, said once each
 
     def read(
         self,
@@ -340,7 +341,9 @@ class DeltaReader:
             say_once("features", RAW)
         edges, both_ways = len(delta.edges), self._folder.learner.undirected
         delta, repeats = without_repeats(delta, repeated, both_ways=both_ways)
-        say_repeated("a delta", repeats, edges, repeated)
+        if repeats and repeated not in self._told_of_repeats:
+            self._told_of_repeats.add(repeated)
+            say_repeated("a delta", repeats, edges, repeated)
         return delta, scheme
 
     def _with_rows(

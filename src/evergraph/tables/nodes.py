@@ -78,7 +78,7 @@ class NodeRoles:
         apart: columns that the caller reads itself; known: the features of a live learner, which
         takes nodes in the order of their rows: ``time`` is one of these or not read.
         """
-        targets = target_names(names)
+        targets = target_names([name for name in names if name not in (known or ())])
         taken = {"id", "label", *targets, *apart, *([TYPE] if types else [])}
         others = [name for name in names if name not in taken and not is_index(name)]
         features = [name for name in others if name != "time"]

@@ -99,6 +99,8 @@ def _line(rest: dict[str, Any], number: int) -> Line:
     elif operation == "edge":
         parts = _weight_and_relation(rest)
     elif operation in WITH_FEATURES:
+        if operation == "update" and "label" in rest:
+            raise DataError("update takes no 'label': give it as {\"label\": [id, label]}")
         parts["row"] = _checked_row(rest)
     for value in ids:
         check_id("id of a node", value)
@@ -109,14 +111,16 @@ def _line(rest: dict[str, Any], number: int) -> Line:
 
 def _checked_row(row: dict[str, Any]) -> dict[str, Any]:
     """Return what is said of a node; raise unless features are a list of numbers, if one."""
-    if "features" in row:
-        others = [name for name in row if name not in ("features", "label", "type")]
-        if others or not isinstance(row["features"], list):
-            what = f"{others[0]!r} beside them" if others else repr(row["features"])
-            raise DataError(f"features must be a list of numbers alone, not {what}")
-        for value in row["features"]:
-            _number("features", value)
-    return row
+    if "features" not in row:
+        return row
+    features = row["features"]
+    others = [name for name in row if name not in ("features", "label", "type")]
+    if not isinstance(row.get("type"), str | None):
+        others.append("type")
+    if others or not isinstance(features, list):
+        what = f"{others[0]!r} beside them" if others else repr(features)
+        raise DataError(f"features must be a list of numbers alone, not {what}")
+    return row | {"features": [_number("features", value) for value in features]}
 
 
 def _weight_and_relation(rest: dict[str, Any]) -> dict[str, Any]:
@@ -128,9 +132,14 @@ def _weight_and_relation(rest: dict[str, Any]) -> dict[str, Any]:
 
 
 def _number(name: str, value: Any) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        raise DataError(f"{name} must be finite numbers, not {value!r}")
-    return float(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    try:
+        number = float(value) if is_number else math.nan
+    except OverflowError:  # an integer of hundreds of digits
+        number = math.inf
+    if not math.isfinite(number):
+        raise DataError(f"{name} must be finite numbers, not {repr(value)[:80]}")
+    return number
 
 
 @dataclass
@@ -207,6 +216,10 @@ def delta_of_lines(
         operation: str, columns: Columns | Scheme | None, first: Sequence[str] = ()
     ) -> NodeTable:
         rows = [{"id": line.ids[0], **line.row} for line in by[operation]]
+        if isinstance(columns, Scheme) and any(
+            line.row.keys().isdisjoint(["features", *columns.kinds]) for line in by[operation]
+        ):
+            raise DataError(f"has no features: expected {', '.join(columns.kinds)}")
         table = table_of_json(rows, columns, kind, first=first)
         # Errors give the number of a single line: several lines are split when one is rejected.
         before = lines[0].number - 1
@@ -220,6 +233,8 @@ def delta_of_lines(
         parts |= delta_parts(new)
     if by["update"]:
         updated = read("update", scheme, first)
+        if updated.types is not None and updated.types.null_count < len(updated.types):
+            raise DataError("update takes no 'type': a node keeps the type that it came with")
         parts["updated"] = updated.ids.to_pylist()
         parts["updated_features"] = features_with_words(updated.features)
     if by["label"]:

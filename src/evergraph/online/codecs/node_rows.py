@@ -100,7 +100,8 @@ def read_rows(
         most=LARGEST_FEATURE,
     )
     check_usable(rows.features, columns, where)
-    say_ignored(where, "column", roles.unused, UNTIMED)
+    # A stream or a service brings the same columns again and again.
+    say_ignored(where, "column", roles.unused, UNTIMED, once=isinstance(where, str))
     if not roles.types:
         return rows
     types = column(table, TYPE).cast(pa.string())
@@ -123,6 +124,8 @@ def matrix_of(values: pa.Array) -> Tensor:
     """Return lists of numbers, all of one width, as a matrix.  -> float32 [rows, dims]"""
     check_filled(values, "features")
     flat = values.flatten()
+    if not len(flat):  # rows without numbers, whose type is not known
+        return torch.zeros(len(values), 0)
     if not is_number(flat.type) or flat.null_count:
         raise DataError(f"column 'features' holds {values.type}: expected numbers without gaps")
     widths = np.unique(values.value_lengths().to_numpy(zero_copy_only=False))
@@ -130,7 +133,7 @@ def matrix_of(values: pa.Array) -> Tensor:
         raise DataError(f"features must be rows of one width, not of {widths[0]} and {widths[1]}")
     with np.errstate(over="ignore"):  # too large becomes infinite, which the learner refuses
         numbers = flat.to_numpy(zero_copy_only=False).astype(np.float32)
-    return torch.from_numpy(numbers).reshape(len(values), -1 if len(values) else 0)
+    return torch.from_numpy(numbers).reshape(len(values), -1)
 
 
 def table_of_json(
