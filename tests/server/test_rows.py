@@ -184,7 +184,8 @@ def test_a_label_in_arrow_is_read_as_the_learner_has_labels(kind, told, label, t
 
 
 def test_what_becomes_of_repeated_edges_is_said_once_by_a_service(tmp_path, caplog):
-    body = {"nodes": ["a", "b"], "features": [[1.0], [2.0]], "edges": [["a", "b"], ["b", "a"]]}
+    edges = {"edges": [["a", "b"], ["b", "a"]], "weights": [1.0, 2.0]}
+    body = {"nodes": ["a", "b"], "features": [[1.0], [2.0]], **edges}
     with LearnerFolder.open(tmp_path / "learner") as folder:
         reader = DeltaReader(folder, most=9)
         for _ in range(2):

@@ -16,7 +16,7 @@ from evergraph.graphs import Graph
 from evergraph.graphs.csr import first_of_each_row, in_groups
 
 # Training nodes kept in all, where embeddings are narrow and where they are wide: random features
-# estimate wide kernels worse. And what nodes may take of ``memory``.
+# estimate wide kernels worse. And the share of ``memory`` that these nodes may take.
 EMBEDDINGS, WIDE_EMBEDDINGS, EMBEDDING_SHARE = 1024, 2048, 0.2
 LEAST_EMBEDDINGS = 8  # of a class: fewer are worth less than as many probes
 WIDE = 8192  # values of a node

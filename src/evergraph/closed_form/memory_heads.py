@@ -25,9 +25,9 @@ LADDER = (5.0, 1.0, 0.2, 0.04, 0.008, 0.0016)
 CHOICE_NODES, STRONGER = 512, 2.0
 # λ without any answer held back.
 UNKNOWN = 0.1
-# Share by which a memory must lower the loss on nodes held back, or it is not used: of many small
-# classes few nodes each are kept, which add nothing to the sums and cost as much as they. With fewer
-# nodes held back than this there is no evidence, and using the memory is the safer choice.
+# Share by which a memory must lower the loss on nodes held back, or it is not used: a few nodes each
+# of many small classes add nothing to the sums, and cost as much time. With fewer nodes held back
+# than this the loss is no evidence, and using the memory is the safer choice.
 LEAST_GAIN, ENOUGH_ANSWERS = 0.01, 1024
 # Added to K's diagonal, since two nodes may be equal up to rounding.
 JITTER = 1e-6

@@ -195,7 +195,7 @@ class TargetStatistics:
         columns = list(zip(*self.patterns_, strict=True))  # per target, the patterns that hold it
         for column in sorted(set(columns), reverse=True):
             if any(column):
-                yield [target for target, each in enumerate(columns) if each == column]
+                yield [target for target, other in enumerate(columns) if other == column]
 
     def moments(self, group: list[int]) -> TargetMoments:
         """Return the sums over all nodes for which the targets of a group are known."""
@@ -231,11 +231,11 @@ class TargetStatistics:
             )
         merged = self._empty()
         merged._check_room([*self.patterns_, *other.patterns_])
-        for each in (self, other):
-            for pattern, statistics in each.patterns_.items():
+        for part in (self, other):
+            for pattern, statistics in part.patterns_.items():
                 sums, cross = merged._of(pattern)
                 merged.patterns_[pattern] = sums.merged(statistics)
-                cross += each.cross_[pattern].to(self.device)
+                cross += part.cross_[pattern].to(self.device)
         return merged
 
     def widened(self, targets: int) -> TargetStatistics:

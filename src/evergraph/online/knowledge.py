@@ -39,7 +39,7 @@ from evergraph.training.learner import part_of
 class HeadUpdate(NamedTuple):
     """The effect of a delta on vectors and head."""
 
-    nodes: Tensor  # with other vectors, including removed ones; some unless all were requested
+    nodes: Tensor  # with other vectors or labels; all such nodes only if they were requested
     vectors: Tensor  # of these, zeros for removed ones.  float32 [n, dims]
     recomputed: int  # number of embeddings computed
     counted: int  # number of labelled nodes that the head learned, or learned again
@@ -118,8 +118,8 @@ class Knowledge(LiveVectors):
         super()._begin_change()
         self._relabelled: list[tuple[Tensor, Tensor]] = []  # nodes, and their classes before
         self._urgent = False
-        # Whether no trace of anything may be left in what others are counted as, and whether
-        # landmarks are chosen anew.
+        # Whether counted vectors must lose every trace of what was removed, and whether landmarks
+        # must be chosen anew.
         self._exactly = self._anew = False
 
     @property

@@ -216,10 +216,10 @@ def delta_of_lines(
         operation: str, columns: Columns | Scheme | None, first: Sequence[str] = ()
     ) -> NodeTable:
         rows = [{"id": line.ids[0], **line.row} for line in by[operation]]
-        if isinstance(columns, Scheme) and any(
-            line.row.keys().isdisjoint(["features", *columns.kinds]) for line in by[operation]
-        ):
-            raise DataError(f"has no features: expected {', '.join(columns.kinds)}")
+        if isinstance(columns, Scheme):
+            no_features = {"label", "type"} - columns.kinds.keys()
+            if any(line.row.keys() <= no_features for line in by[operation]):
+                raise DataError(f"has no features: expected {', '.join(columns.kinds)}")
         table = table_of_json(rows, columns, kind, first=first)
         # Errors give the number of a single line: several lines are split when one is rejected.
         before = lines[0].number - 1
