@@ -306,9 +306,9 @@ class StreamedArray:
             self._header(stream)
             skip = start * self.dtype.itemsize
             while skip:
-                skip -= (
-                    len(stream.read(min(skip, _BYTES_SKIPPED_AT_ONCE))) or self._raise_truncated()
-                )
+                skipped = len(stream.read(min(skip, _BYTES_SKIPPED_AT_ONCE)))
+                self._check_more(skipped)
+                skip -= skipped
             for first in range(start, stop, count):
                 yield self._read(stream, min(count, stop - first))
 
@@ -344,8 +344,11 @@ class StreamedArray:
         values = np.empty(count, self.dtype)
         unread = memoryview(values.view(np.uint8))  # type: ignore[arg-type]
         while len(unread):
-            unread = unread[stream.readinto(unread) or self._raise_truncated() :]  # type: ignore[attr-defined]
+            count = stream.readinto(unread)  # type: ignore[attr-defined]
+            self._check_more(count)
+            unread = unread[count:]
         return values
 
-    def _raise_truncated(self) -> int:
-        raise DataError(f"{self.archive}: array {self.name!r} is truncated")
+    def _check_more(self, count: int) -> None:
+        if not count:
+            raise DataError(f"{self.archive}: array {self.name!r} is truncated")

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.own_features import NO_WORDS
+from evergraph.closed_form.view_map import BLOCK_VALUES as FEATURES_AT_A_TIME
 from evergraph.core.errors import TooMuchError, check_integer, say_once
 from evergraph.core.sizes import free_memory, shown
 from evergraph.core.targets.one_class import alike
@@ -29,7 +30,8 @@ from evergraph.online.delta import Delta, Label, NodeId, NodeTarget
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import FusedHead
-from evergraph.online.heads.room import bytes_for
+from evergraph.online.heads.fused import LEFT_OUT_NODES, LEFT_OUT_SCORES
+from evergraph.online.heads.scorer import BLOCK_VALUES as VALUES_AT_A_TIME
 from evergraph.online.knowledge import Knowledge
 from evergraph.topology import TopologyEncoder
 from evergraph.topology.cached import Scaling
@@ -43,6 +45,7 @@ EDGE_BYTES = 250  # both directions with spare capacity, and the lists they are 
 COPIES = 5  # of a computed vector, until the delta is done
 _PAIRS_NAMED = 5  # pairs of similar classes of a delta that are named
 CODE_WIDTH = 2 * 64  # width of class codes, before it is known
+DEFAULT_VIEWS = 3  # before the first delta, when a head's own are not known
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +145,7 @@ def estimate(
         vector = live.dims + CODE_WIDTH + delta.words.width
         rows = nodes * 4 * (width * (2 + held.topology.hops) + 3 * vector)
     computed = 4 * vector * (nodes + affected)
-    head = bytes_for(
+    head = _bytes_of_head(
         held.head,
         nodes=learned + labelled,
         counted=labelled + min(affected, learned),
@@ -151,6 +154,33 @@ def estimate(
     )
     ids = (nodes + new) * ID_BYTES
     return int(TEMPORARY_BYTES + ids + rows + edges * EDGE_BYTES + COPIES * computed + head)
+
+
+def _bytes_of_head(head: FusedHead, *, nodes: int, counted: int, classes: int, new: int) -> int:
+    """Return the bytes of sums, V and a_v V_v, of copies, and of a block of nodes.
+
+    nodes: labelled ones, including those of the delta; counted: how many of these it learns or
+    moves; classes: including those of the delta; new: how many of these are new.
+    """
+    views = max(len(head.parsed), DEFAULT_VIEWS)
+    per_new_class = views * 3 * 8
+    # per view a_v V_v of readers, a_v V_v and V; for one view sums, means and their products
+    per_class = views * 3 * 8 + 4 * 8
+    width = head.width_for(nodes)
+    rows = width * (per_new_class * new + per_class * classes + 3 * 8 * width)
+    if head.basis == "landmarks":  # a new set, and its kernel matrix
+        dims = sum(head.engine.map.sizes.values()) if head.engine.sums_ else 0
+        rows += width * (views * 2 * 4 * width + 3 * 4 * dims)
+    block = min(counted * width, FEATURES_AT_A_TIME)
+    # At least so many classes have a single node, which is not left out.
+    singletons = max(2 * classes - nodes, 0) if head.least_left_out > 1 else 0
+    left_out = min(
+        min(max(nodes - singletons, 0), LEFT_OUT_NODES) * classes * views, LEFT_OUT_SCORES
+    )
+    total = rows + 5 * 8 * block + 3 * 8 * left_out + 8 * head.codes * new
+    if not head.target.is_class:  # the values of a block of nodes
+        total += 6 * 8 * min(counted * classes, VALUES_AT_A_TIME) + 4 * 8 * width * classes
+    return total
 
 
 MOST_DELTAS = 64
