@@ -205,7 +205,15 @@ def test_a_second_benchmark_is_refused_in_one_sentence(tmp_path):
     open_bench(config, out=out, resume=True)
 
 
-@pytest.mark.parametrize("content", ["[]", "{}", '{"reports": [{"rank": 1}], "result": null}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        "{}",
+        '{"reports": [{"rank": 1}], "result": null}',
+        '{"reports": [], "result": null, "tasks": 2}',
+    ],
+)
 def test_progress_that_is_not_ours_is_said(content, tmp_path):
     (tmp_path / "seed-0").mkdir()
     (tmp_path / "seed-0" / "progress.json").write_text(content)
@@ -214,7 +222,7 @@ def test_progress_that_is_not_ours_is_said(content, tmp_path):
     ):
         ResultStore(tmp_path).seed(0).progress()
     (tmp_path / "result.json").write_text("{}")
-    with pytest.raises(ResultsError, match=r"is not a result of evergraph: it has no 'average_acc"):
+    with pytest.raises(ResultsError, match=r"is not a result of evergraph: it has no 'metric'"):
         ResultStore(tmp_path).finished()
 
 

@@ -76,7 +76,7 @@ def test_folders_without_results_are_said(tmp_path):
     (tmp_path / "half" / "seed-0" / "progress.json").write_text("{}")
     with pytest.raises(ResultsError, match=r"no finished run \(1 unfinished: --resume continues"):
         collect(tmp_path / "half")
-    for content, message in (("{", "cannot be read"), ("{}", "has no 'average_accuracy'")):
+    for content, message in (("{", "cannot be read"), ("{}", "has no 'metric'")):
         (tmp_path / "result.json").write_text(content)
         with pytest.raises(ResultsError, match=message):
             collect(tmp_path)

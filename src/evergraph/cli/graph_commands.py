@@ -241,7 +241,7 @@ def _summaries(kind: str) -> dict[str, str]:
 
         files: Mapping[str, Path] = benches() if kind == "benches" else protocols()
         files = presets() if kind == "presets" else files
-        return {name: summary(path) for name, path in files.items()}
+        return {name: summary(name, path) for name, path in files.items()}
     attribute, *packages = _RESOLVERS[kind]
     declared: dict[str, str] = {}
     for package in packages:

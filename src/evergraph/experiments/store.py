@@ -47,7 +47,11 @@ from evergraph.training import Learner
 
 CONFIG, RESULT, PROGRESS, ARRAYS = "config.toml", "result.json", "progress.json", "accuracy.npz"
 FAILURE, SEARCH, CHOICE = "failure.json", "search", "search.json"
-PARTS_OF_RESULT = ("average_accuracy", "accuracy_matrix", "metric", "measures", "config")
+PARTS_OF_RESULT = (  # what reports read
+    *("metric", "protocol", "headline", "measures", "config", "versions", "machine"),
+    *("average_accuracy", "average_forgetting", "anytime_accuracy", "average_accuracy_curve"),
+    *("tested_after", "accuracy_matrix", "coverage_ratio", "cumulative", "memory", "seconds"),
+)
 STATE = "state-{:04d}.safetensors"
 RESUMABLE = "finished work is kept, --resume continues after it"
 
@@ -146,6 +150,8 @@ class SeedStore:
         stored = _read_json(path)
         try:
             reports = [TaskReport(**report) for report in stored["reports"]]
+            if not reports:
+                raise KeyError("reports")  # written after the first test
             result = None
             if (values := stored["result"]) is not None:
                 usage = MemoryUsage(**values["usage"])

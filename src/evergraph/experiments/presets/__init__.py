@@ -39,9 +39,14 @@ def presets() -> Mapping[str, Path]:
 
 
 @cache
+def _cells_file() -> dict[str, Any]:
+    return tomllib.loads(CELLS.read_text("utf-8"))
+
+
+@cache
 def _cells() -> Mapping[str, tuple[list[dict[str, Any]], list[float]]]:
     """Return the values of each cell, one overriding the other, and its published numbers."""
-    stored, cells = tomllib.loads(CELLS.read_text("utf-8")), {}
+    stored, cells = _cells_file(), {}
     for table, rows in stored["cells"].items():
         for row, columns in rows.items():
             for column, numbers in columns.items():
@@ -106,8 +111,15 @@ def _read(kind: str, name: str, known: Mapping[str, Path]) -> dict[str, Any]:
     return read_toml(known.get(name) or Path(name).expanduser())
 
 
-def summary(path: Path) -> str:
-    """Return the comment on the first line of a preset."""
+def summary(name: str, path: Path) -> str:
+    """Return the comment on the first line of a file, or which cell of a table a preset is.
+
+    >>> summary("paper/table3/corafull-tem", CELLS)
+    'Table 3 of the paper, class-IL: corafull-tem.'
+    """
+    if path == CELLS:
+        table, _, cell = name.rpartition("/")
+        return f"{_cells_file()['tables'][table]}: {cell}."
     return path.read_text("utf-8").split("\n")[0].lstrip("# ")
 
 
