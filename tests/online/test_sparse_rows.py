@@ -252,3 +252,9 @@ def test_values_that_are_not_kept_are_said_and_wrong_ones_refused(caplog):
         learner.apply(Delta(nodes=["b"]))
     with pytest.raises(DataError, match="given for 1 new nodes, 5,000 a node"):
         learner.apply(Delta(nodes=["b"], features=torch.zeros(1, 0)))  # as of ids alone
+
+
+@pytest.mark.parametrize("rows", [csr_matrix(np.eye(2)), np.eye(2)])
+def test_a_delta_takes_tensors(rows):
+    with pytest.raises(InvalidRowsError, match="must be a tensor, dense or sparse, not"):
+        Delta(nodes="ab", features=rows)

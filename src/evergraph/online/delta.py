@@ -18,6 +18,7 @@ from torch import Tensor
 
 from evergraph.closed_form.own_features import NO_WORDS, WordColumns
 from evergraph.core.component import ShownRecord
+from evergraph.core.errors import InvalidRowsError
 from evergraph.core.targets import Label as Label
 from evergraph.core.targets import NodeTarget as NodeTarget
 
@@ -82,6 +83,12 @@ class Delta:
     words: WordColumns = NO_WORDS
 
     def __post_init__(self) -> None:
+        for name in ("features", "updated_features"):
+            if not isinstance(rows := getattr(self, name), Tensor):
+                raise InvalidRowsError(
+                    f"{name} of a delta must be a tensor, dense or sparse, not "
+                    f"{type(rows).__name__}: a classifier reads other arrays"
+                )
         for name in ("edges", "removed_edges"):
             columns = edge_columns(edges := getattr(self, name))
             object.__setattr__(self, name, edges if columns is None else columns)
